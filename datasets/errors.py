@@ -1,0 +1,67 @@
+"""The one kind of error a user sees, and how the entry points show it."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+
+class InputError(Exception):
+    """What the user gave cannot be used.
+
+    The message is one line: what is wrong, where (file, record, field) and what to do about it.
+    """
+
+
+def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
+    """Wrap an entry point: bad input becomes one line on stderr and exit code 2, never a traceback.
+
+    An interrupt exits with 130. Anything else is a bug of ours and keeps its traceback.
+    """
+
+    @functools.wraps(main)
+    def wrapped() -> None:
+        # Hydra swallows exceptions and exits with 1 unless told to hand them on.
+        os.environ["HYDRA_FULL_ERROR"] = "1"
+        try:
+            main()
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            raise SystemExit(130) from None
+        except Exception as error:
+            line = user_line(error)
+            if line is None:
+                raise
+            fail(line)
+
+    return wrapped
+
+
+def fail(line: str) -> NoReturn:
+    """Print one line on stderr and exit with code 2."""
+    print("error: " + " ".join(line.split()), file=sys.stderr)
+    raise SystemExit(2)
+
+
+def user_line(error: BaseException) -> str | None:
+    """The line to show for an error that the user can mend; None for a bug of ours."""
+    from hydra.errors import HydraException, InstantiationException
+    from omegaconf.errors import OmegaConfBaseException
+
+    cause = error
+    # Hydra wraps what a constructor raised; the reason is at the bottom.
+    while isinstance(cause, InstantiationException) and cause.__cause__ is not None:
+        cause = cause.__cause__
+    if isinstance(cause, InputError):
+        return str(cause)
+    if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"no space left on the device for {cause.filename or 'the output'}: free some or choose another folder"
+    if isinstance(cause, (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)) and cause.filename:
+        return f"{cause.filename}: {cause.strerror}"
+    if isinstance(cause, InstantiationException | HydraException | OmegaConfBaseException):
+        return f"configuration: {cause}"
+    return None
