@@ -1,0 +1,1 @@
+"""Stage 1: the hierarchical attention encoder (HAtten) that prefetches candidates, and what it is trained with."""
