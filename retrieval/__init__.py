@@ -1,0 +1,1 @@
+"""Rankers: the Retriever interface, lexical and dense search."""
