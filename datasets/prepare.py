@@ -1,0 +1,177 @@
+"""From source files to the prepared store, once for each content and settings.
+
+The store's folder is named by a hash of the inputs' content and of the settings. It is written beside its final place
+and renamed when whole; a lock keeps two processes from doing the same work. Ids are kept in memory while preparing
+(a dict of paper ids, one of context ids) and so is the vocabulary; texts and tokens are not.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from datasets.build import StoreBuilder
+from datasets.errors import InputError
+from datasets.fingerprint import content_hash, fingerprint, stamp_of
+from datasets.progress import reading
+from datasets.schema import SPLITS
+from datasets.source import Source, source_file
+from datasets.store import MANIFEST, STORE_VERSION, Corpus, read_manifest
+from datasets.tokenization import TOKENIZERS
+
+log = logging.getLogger(__name__)
+
+CANDIDATES = ("abstract", "all")
+
+
+def open_corpus(
+    dir: str | Path,
+    papers: str | Path | None = None,
+    tokenizer: str = "default",
+    cache_dir: str | Path = ".cache",
+    candidates: str = "abstract",
+    splits: Sequence[str] = SPLITS,
+    name: str | None = None,
+) -> Corpus:
+    """Open a folder of source files, preparing its store if there is none for this content and these settings.
+
+    dir: folder with contexts.json, the splits and (unless `papers` names a file elsewhere) papers.json; .gz or not.
+    tokenizer: `default` or `reference`. candidates: `abstract`, papers that have one, or `all`.
+    splits: split files to read; those that are missing are left out as long as one is there.
+    Raises InputError for anything in the files that cannot be used, and for a full disk.
+    """
+    if tokenizer not in TOKENIZERS:
+        raise InputError(f"data.tokenizer: no tokeniser {tokenizer!r}; choose from {', '.join(TOKENIZERS)}")
+    if candidates not in CANDIDATES:
+        raise InputError(f"data.candidates: {candidates!r} is not one of {', '.join(CANDIDATES)}")
+    source = find_source(Path(dir).expanduser(), Path(papers).expanduser() if papers else None, splits)
+    stores = Path(cache_dir).expanduser() / "corpora"
+    title = name or source.folder.resolve().name
+    with _one_line_disk_errors(stores):
+        stores.mkdir(parents=True, exist_ok=True)
+        settings = {"tokenizer": tokenizer, "candidates": candidates, "splits": list(source.splits)}
+        hashes = {role: content_hash(path, stores) for role, path in source.files().items()}
+        key = fingerprint(hashes, settings)
+        folder = stores / key
+        if read_manifest(folder) is None:
+            with _lock(stores / f"{key}.lock"):
+                if read_manifest(folder) is None:  # another process may have made it while we waited
+                    _prepare(source, folder, key, title, settings)
+    corpus = Corpus(folder, title)
+    log.info("%s", describe(corpus))
+    return corpus
+
+
+def find_source(folder: Path, papers: Path | None, splits: Sequence[str]) -> Source:
+    """Find the files; InputError if one that is needed is missing."""
+    if not folder.is_dir():
+        raise InputError(
+            f"{folder}: no such folder; data.dir must be a folder with papers.json and contexts.json"
+        )
+    if isinstance(splits, str) or not splits:
+        raise InputError(f"data.splits: must be a list of names, as [train,val,test], not {splits!r}")
+    for split in splits:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", split) or split in ("papers", "contexts"):
+            raise InputError(f"data.splits: {split!r} is no name of a split (letters, digits, '_' and '-')")
+    found = {split: path for split in dict.fromkeys(splits) if (path := source_file(folder, split))}
+    contexts = source_file(folder, "contexts")
+    papers = papers or source_file(folder, "papers")
+    if papers is None:
+        raise InputError(
+            f"{folder}: no papers.json or papers.json.gz; put it there or name it with data.papers=FILE"
+        )
+    if contexts is None:
+        raise InputError(f"{folder}: no contexts.json or contexts.json.gz")
+    if not found:
+        raise InputError(
+            f"{folder}: none of the split files {', '.join(f'{split}.json' for split in splits)} (or .gz)"
+        )
+    for path in (papers, contexts, *found.values()):
+        if not path.is_file():
+            raise InputError(f"{path}: no such file")
+    return Source(folder, papers, contexts, found)
+
+
+def describe(corpus: Corpus) -> str:
+    """One line: name and counts."""
+    splits = ", ".join(f"{name} {len(split):,}" for name, split in corpus.splits.items())
+    return (
+        f"corpus {corpus.name}: {len(corpus.paper_ids):,} papers ({int(corpus.is_candidate.sum()):,} candidates), "
+        f"{len(corpus.context_ids):,} contexts ({splits}), {len(corpus.word_counts):,} words; store {corpus.path}"
+    )
+
+
+def _prepare(source: Source, folder: Path, key: str, name: str, settings: dict[str, object]) -> None:
+    started = time.perf_counter()
+    # We hold the lock: whatever lies in either place was left by a process that died.
+    building = folder.with_name(f"{key}.part")
+    for left in (building, folder):
+        if left.exists():
+            shutil.rmtree(left)
+    building.mkdir()
+    try:
+        stamps = [stamp_of(path) for path in source.files().values()]
+        with StoreBuilder(building, TOKENIZERS[str(settings["tokenizer"])]) as builder:
+            builder.add_papers(source.papers, reading(source.papers, "papers"))
+            builder.add_contexts(source.contexts, reading(source.contexts, "contexts"))
+            for split, path in source.splits.items():
+                builder.add_split(split, path)
+            builder.finish(str(settings["candidates"]))
+        if [stamp_of(path) for path in source.files().values()] != stamps:
+            raise InputError(f"{source.folder}: its files changed while they were read; run again")
+        files = {path.name: path.stat().st_size for path in sorted(building.iterdir())}
+        manifest = {"version": STORE_VERSION, "fingerprint": key, "name": name, "settings": settings}
+        manifest |= {"splits": list(source.splits), "files": files}
+        (building / MANIFEST).write_text(json.dumps(manifest, indent=1), "utf-8")
+        for path in building.iterdir():
+            _sync(path)
+        building.rename(folder)
+    except BaseException:
+        shutil.rmtree(building, ignore_errors=True)
+        raise
+    log.info("corpus %s: prepared in %.1f s", name, time.perf_counter() - started)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Held by one process at a time; the system frees it when its holder dies."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            log.info("waiting for another process that prepares the same corpus")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _one_line_disk_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise InputError(
+                f"{folder}: no space left for the prepared corpus; free some or set data.cache_dir"
+            ) from None
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
+            raise InputError(
+                f"{error.filename or folder}: {error.strerror}; set data.cache_dir to another folder"
+            ) from None
+        raise

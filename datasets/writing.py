@@ -1,0 +1,120 @@
+"""Writers of a store's files. Everything goes through plain writes: a full disk is an OSError, not a bus error."""
+
+from __future__ import annotations
+
+import itertools
+from array import array
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from datasets.ragged import offsets_of
+from datasets.tokenization import Tokenizer
+
+BATCH_ROWS = 8192
+BATCH_CHARACTERS = 1 << 23
+CHUNK = 1 << 20
+
+
+class TextWriter:
+    """Appends rows of strings to an Arrow IPC file, batch by batch."""
+
+    def __init__(self, path: Path, columns: tuple[str, ...]) -> None:
+        self._schema = pa.schema([pa.field(name, pa.string(), nullable=False) for name in columns])
+        self._file = path.open("wb")
+        self._writer = pa.ipc.new_file(self._file, self._schema)
+        self._rows: list[tuple[str, ...]] = []
+        self._characters = 0
+
+    def append(self, *row: str) -> None:
+        self._rows.append(row)
+        self._characters += sum(map(len, row))
+        if len(self._rows) >= BATCH_ROWS or self._characters >= BATCH_CHARACTERS:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._rows:
+            columns = [pa.array(column, pa.string()) for column in zip(*self._rows, strict=True)]
+            self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        self._rows, self._characters = [], 0
+
+    def close(self) -> None:
+        """Write the rest; again does nothing."""
+        if self._file.closed:
+            return
+        with self._file:
+            self._flush()
+            self._writer.close()
+
+
+class WordIds:
+    """Gives every word type a provisional id, in the order in which they come."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenize = tokenizer
+        self.ids: defaultdict[str, int] = defaultdict(itertools.count().__next__)
+
+    def __call__(self, text: str) -> array[int]:
+        return array("i", map(self.ids.__getitem__, self._tokenize(text)))
+
+
+class TokenWriter:
+    """Appends rows of provisional word ids to a raw file; `finish` writes the final ones as a Ragged."""
+
+    def __init__(self, folder: Path, stem: str) -> None:
+        self._folder, self._stem = folder, stem
+        self._raw = folder / f"{stem}.raw"
+        self._file = self._raw.open("wb", buffering=CHUNK)
+        self._lengths = array("i")
+
+    def append(self, ids: array[int]) -> None:
+        self._lengths.append(len(ids))
+        self._file.write(ids)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def chunks(self, rows: NDArray[np.bool_] | None = None) -> Iterator[NDArray[np.int32]]:
+        """The provisional ids in pieces, of all rows or of those that are set in `rows` [rows]."""
+        offsets = self._offsets()
+        first = 0
+        with self._raw.open("rb") as file:
+            while first < len(self._lengths):
+                last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + CHUNK, side="right")) - 1)
+                ids = np.frombuffer(file.read(4 * int(offsets[last] - offsets[first])), np.int32)
+                if rows is not None:
+                    ids = ids[np.repeat(rows[first:last], np.diff(offsets[first : last + 1]))]
+                yield ids
+                first = last
+
+    def _offsets(self) -> NDArray[np.int64]:
+        return offsets_of(np.frombuffer(self._lengths, np.int32))
+
+    def finish(self, final: NDArray[np.int32]) -> None:
+        """Write values and offsets; final[provisional id] is the id in the store."""
+        offsets = self._offsets()
+        with (self._folder / f"{self._stem}.values.npy").open("wb") as file:
+            header = {"descr": "<i4", "fortran_order": False, "shape": (int(offsets[-1]),)}
+            np.lib.format.write_array_header_1_0(file, header)
+            for chunk in self.chunks():
+                file.write(final[chunk].astype("<i4", copy=False).data)
+        save_array(self._folder, f"{self._stem}.offsets", offsets)
+        self._raw.unlink()
+
+
+def save_array(folder: Path, stem: str, values: NDArray[Any]) -> None:
+    """Write STEM.npy."""
+    with (folder / f"{stem}.npy").open("wb") as file:
+        header = {
+            "descr": np.lib.format.dtype_to_descr(values.dtype),
+            "fortran_order": False,
+            "shape": values.shape,
+        }
+        np.lib.format.write_array_header_1_0(file, header)
+        # ndarray.tofile hides the reason of a failed write
+        file.write(np.ascontiguousarray(values).data)
