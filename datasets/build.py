@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from array import array
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,7 @@ class StoreBuilder:
         self._titles = TokenWriter(folder, "title_tokens")
         self._abstracts = TokenWriter(folder, "abstract_tokens")
         self._context_tokens = TokenWriter(folder, "context_tokens")
+        self._writers = (self._papers, self._contexts, self._titles, self._abstracts, self._context_tokens)
         self._paper_rows: dict[str, int] = {}
         self._context_rows: dict[str, int] = {}
         self._years = array("i")
@@ -54,13 +56,9 @@ class StoreBuilder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            self.close()
-            return
-        try:  # lets go of the files; what could not be written no longer matters
-            self.close()
-        except OSError:
-            pass
+        for writer in self._writers:
+            with suppress(OSError) if error is not None else nullcontext():
+                writer.close()
 
     def add_papers(self, path: Path, reading: Reading) -> None:
         rows, words = self._paper_rows, self._words
@@ -79,12 +77,7 @@ class StoreBuilder:
         if not rows:
             raise InputError(f"{path}: no papers")
         if long:
-            log.warning(
-                "%s: %d papers of %d characters or more; models cut a text at their limit",
-                path,
-                long,
-                LONG_TEXT,
-            )
+            log.warning("%s: %d papers of %d characters or more are cut by the models", path, long, LONG_TEXT)
 
     def add_contexts(self, path: Path, reading: Reading) -> None:
         rows, papers, words = self._context_rows, self._paper_rows, self._words
@@ -124,8 +117,8 @@ class StoreBuilder:
             other = names[(of_paper[citing] or number) - 1]
             if split_group(other) != split_group(name):
                 raise InputError(
-                    f"{where} 'context_id': context {query.context_id!r} has the citing paper "
-                    f"{self._paper_id(citing)!r}, which cites in split {other!r} too; a citing paper belongs to one split"
+                    f"{where} 'context_id': the citing paper {self._paper_id(citing)!r} of context "
+                    f"{query.context_id!r} is in split {other!r} too; it may cite in one split only"
                 )
             of_paper[citing] = of_paper[citing] or number
             for positive in query.positive_ids:
@@ -139,7 +132,7 @@ class StoreBuilder:
             raise InputError(f"{path}: no queries")
 
     def finish(self, candidates: str) -> None:
-        """Write what remains: final word ids, candidates, splits. Raises InputError if no candidate is left."""
+        """Write what remains: final word ids, candidates, splits. InputError if no candidate is left."""
         self.close()
         is_candidate = np.frombuffer(self._has_abstract, np.bool_)
         if candidates == "all":
@@ -151,7 +144,10 @@ class StoreBuilder:
         unreachable = 0
         for name, (contexts, positives, lengths) in self._splits.items():
             cited = np.frombuffer(positives, np.int32)
-            unreachable += int((~is_candidate[cited]).sum())
+            citing = np.repeat(
+                self._citing_rows()[np.frombuffer(contexts, np.int64)], np.frombuffer(lengths, np.int32)
+            )
+            unreachable += int((~is_candidate[cited] | (cited == citing)).sum())
             if name == TRAIN:
                 seen[cited] = True
                 in_train[np.frombuffer(contexts, np.int64)] = True
@@ -161,11 +157,14 @@ class StoreBuilder:
                 self._folder, f"{name}.positives.offsets", offsets_of(np.frombuffer(lengths, np.int32))
             )
         if unreachable:
-            log.warning("%d cited papers of the splits are no candidates and cannot be found", unreachable)
-        columns = {"is_candidate": is_candidate, "seen": seen}
+            log.warning(
+                "%d citations of a paper that is no candidate, or of the citing paper itself: never found",
+                unreachable,
+            )
+        columns: dict[str, NDArray[Any]] = {"is_candidate": is_candidate, "seen": seen}
         columns |= {
             "years": np.frombuffer(self._years, np.int32),
-            "citing": np.frombuffer(self._citing, np.int32),
+            "citing": self._citing_rows(),
         }
         for stem, values in columns.items():
             save_array(self._folder, stem, values)
@@ -197,8 +196,11 @@ class StoreBuilder:
 
     def close(self) -> None:
         """Write out what is buffered; again does nothing."""
-        for writer in (self._papers, self._contexts, self._titles, self._abstracts, self._context_tokens):
+        for writer in self._writers:
             writer.close()
+
+    def _citing_rows(self) -> NDArray[np.int32]:
+        return np.frombuffer(self._citing, np.int32)
 
     def _paper_id(self, row: int) -> str:
         return next(paper for paper, other in self._paper_rows.items() if other == row)

@@ -15,7 +15,7 @@ from datasets.store import STORE_VERSION
 
 MEMO = "content-hashes.json"
 SETTLED = 5.0
-"""Seconds after its last change until a file's times are trusted to tell a further change (as in Git's index)."""
+"""Seconds that a file must be unchanged until its times are trusted to tell a further change."""
 
 
 def fingerprint(hashes: Mapping[str, str], settings: Mapping[str, Any]) -> str:

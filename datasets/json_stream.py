@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import ijson
 
@@ -42,10 +42,8 @@ def kind_of(value: Any) -> str:
         return value.kind
     if value is None:
         return "null"
-    for types, name in ((bool, "a boolean"), (int | float, "a number"), (str, "a string"), (list, "a list")):
-        if isinstance(value, types):  # type: ignore[arg-type]
-            return name
-    return type(value).__name__
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list"}
+    return names[type(value)]
 
 
 def read_records(
@@ -66,15 +64,13 @@ def read_records(
     event, _ = next(events)
     if event != start:
         raise InputError(f"{path}: the file must hold {shape}, not {_KINDS[event]}")
-    number = 0
-    for event, value in events:
+    for number, (event, value) in enumerate(events):
         if event == end:
             break
         key: Key = number
         if top is dict:
             key = value
-            event, value = next(events)
-        number += 1
+            event, _ = next(events)
         if event != "start_map":
             raise InputError(f"{path}, record {key!r}: must be an object, not {_KINDS[event]}")
         yield key, _record(events, fields, path, key)
@@ -89,7 +85,7 @@ def _record(events: Iterator[tuple[str, Any]], wanted: frozenset[str], path: Pat
             return fields
         event, value = next(events)
         if event in ("start_map", "start_array"):
-            value = _skip(events, event)
+            value = _nested(events, event, name in wanted)
         if name in wanted:
             if name in fields:
                 raise InputError(f"{path}, record {key!r}: field {name!r} is there twice")
@@ -97,14 +93,15 @@ def _record(events: Iterator[tuple[str, Any]], wanted: frozenset[str], path: Pat
     return fields
 
 
-def _skip(events: Iterator[tuple[str, Any]], opened: str) -> list[Any] | Nested:
-    """Read to the end of a nested value; a list of plain values is kept."""
-    depth, flat, values = 1, opened == "start_array", []
+def _nested(events: Iterator[tuple[str, Any]], opened: str, wanted: bool) -> list[Any] | Nested:
+    """Read to the end of a nested value; a list of plain values is kept if it is wanted."""
+    values: list[Any] = []
+    depth, flat = 1, wanted and opened == "start_array"
     for event, value in events:
         if event in ("start_map", "start_array"):
             depth += 1
             flat = False
-            values = []
+            values.clear()
         elif event in ("end_map", "end_array"):
             depth -= 1
             if depth == 0:
@@ -117,7 +114,7 @@ def _skip(events: Iterator[tuple[str, Any]], opened: str) -> list[Any] | Nested:
 def _events(path: Path, on_bytes: OnBytes | None) -> Iterator[tuple[str, Any]]:
     """Parser events of a file; well-formed to the end, else InputError."""
     found = ijson.sendable_list()
-    # Numbers as long long and double: yajl then reports those that are too large, instead of Python failing inside.
+    # With use_float the parser reports numbers that are too large, without it Python fails inside it.
     parser = _BACKEND.basic_parse_coro(found, use_float=True)
     offset = 0
     with open_bytes(path) as (file, raw):
@@ -164,7 +161,7 @@ def open_bytes(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
             return
         try:
             with gzip.GzipFile(fileobj=raw) as file:
-                yield file, raw
+                yield cast(IO[bytes], file), raw
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise InputError(f"{path}: damaged gzip file: {error}") from None
 

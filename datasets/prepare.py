@@ -1,8 +1,8 @@
 """From source files to the prepared store, once for each content and settings.
 
-The store's folder is named by a hash of the inputs' content and of the settings. It is written beside its final place
-and renamed when whole; a lock keeps two processes from doing the same work. Ids are kept in memory while preparing
-(a dict of paper ids, one of context ids) and so is the vocabulary; texts and tokens are not.
+The store's folder is named by a hash of the inputs' content and of the settings. It is written beside its
+final place and renamed when whole; a lock keeps two processes from doing the same work. While preparing,
+memory holds the ids of papers and contexts and the vocabulary, but neither texts nor tokens.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from datasets.build import StoreBuilder
 from datasets.errors import InputError
@@ -42,23 +43,30 @@ def open_corpus(
     splits: Sequence[str] = SPLITS,
     name: str | None = None,
 ) -> Corpus:
-    """Open a folder of source files, preparing its store if there is none for this content and these settings.
+    """Open a folder of source files; prepare its store if there is none for this content and settings.
 
-    dir: folder with contexts.json, the splits and (unless `papers` names a file elsewhere) papers.json; .gz or not.
-    tokenizer: `default` or `reference`. candidates: `abstract`, papers that have one, or `all`.
+    dir: folder with papers.json (unless `papers` names a file elsewhere), contexts.json and splits, .gz or not.
+    tokenizer: `default` or `reference`. candidates: `abstract` (papers that have one) or `all`.
     splits: split files to read; those that are missing are left out as long as one is there.
+    name: what to call the corpus in logs and tables; the folder's name if None.
     Raises InputError for anything in the files that cannot be used, and for a full disk.
     """
-    if tokenizer not in TOKENIZERS:
+    if not isinstance(tokenizer, str) or tokenizer not in TOKENIZERS:
         raise InputError(f"data.tokenizer: no tokeniser {tokenizer!r}; choose from {', '.join(TOKENIZERS)}")
     if candidates not in CANDIDATES:
         raise InputError(f"data.candidates: {candidates!r} is not one of {', '.join(CANDIDATES)}")
+    if not dir:
+        raise InputError("data.dir: name the folder with papers.json, contexts.json and the splits")
     source = find_source(Path(dir).expanduser(), Path(papers).expanduser() if papers else None, splits)
     stores = Path(cache_dir).expanduser() / "corpora"
     title = name or source.folder.resolve().name
     with _one_line_disk_errors(stores):
         stores.mkdir(parents=True, exist_ok=True)
-        settings = {"tokenizer": tokenizer, "candidates": candidates, "splits": list(source.splits)}
+        settings: dict[str, Any] = {
+            "tokenizer": tokenizer,
+            "candidates": candidates,
+            "splits": list(source.splits),
+        }
         hashes = {role: content_hash(path, stores) for role, path in source.files().items()}
         key = fingerprint(hashes, settings)
         folder = stores / key
@@ -80,7 +88,11 @@ def find_source(folder: Path, papers: Path | None, splits: Sequence[str]) -> Sou
     if isinstance(splits, str) or not splits:
         raise InputError(f"data.splits: must be a list of names, as [train,val,test], not {splits!r}")
     for split in splits:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", split) or split in ("papers", "contexts"):
+        if (
+            not isinstance(split, str)
+            or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", split)
+            or split in ("papers", "contexts")
+        ):
             raise InputError(f"data.splits: {split!r} is no name of a split (letters, digits, '_' and '-')")
     found = {split: path for split in dict.fromkeys(splits) if (path := source_file(folder, split))}
     contexts = source_file(folder, "contexts")
@@ -104,13 +116,14 @@ def find_source(folder: Path, papers: Path | None, splits: Sequence[str]) -> Sou
 def describe(corpus: Corpus) -> str:
     """One line: name and counts."""
     splits = ", ".join(f"{name} {len(split):,}" for name, split in corpus.splits.items())
+    papers = f"{len(corpus.paper_ids):,} papers ({int(corpus.is_candidate.sum()):,} candidates)"
+    contexts = f"{len(corpus.context_ids):,} contexts ({splits})"
     return (
-        f"corpus {corpus.name}: {len(corpus.paper_ids):,} papers ({int(corpus.is_candidate.sum()):,} candidates), "
-        f"{len(corpus.context_ids):,} contexts ({splits}), {len(corpus.word_counts):,} words; store {corpus.path}"
+        f"corpus {corpus.name}: {papers}, {contexts}, {len(corpus.word_counts):,} words; store {corpus.path}"
     )
 
 
-def _prepare(source: Source, folder: Path, key: str, name: str, settings: dict[str, object]) -> None:
+def _prepare(source: Source, folder: Path, key: str, name: str, settings: dict[str, Any]) -> None:
     started = time.perf_counter()
     # We hold the lock: whatever lies in either place was left by a process that died.
     building = folder.with_name(f"{key}.part")
@@ -120,12 +133,12 @@ def _prepare(source: Source, folder: Path, key: str, name: str, settings: dict[s
     building.mkdir()
     try:
         stamps = [stamp_of(path) for path in source.files().values()]
-        with StoreBuilder(building, TOKENIZERS[str(settings["tokenizer"])]) as builder:
+        with StoreBuilder(building, TOKENIZERS[settings["tokenizer"]]) as builder:
             builder.add_papers(source.papers, reading(source.papers, "papers"))
             builder.add_contexts(source.contexts, reading(source.contexts, "contexts"))
             for split, path in source.splits.items():
                 builder.add_split(split, path)
-            builder.finish(str(settings["candidates"]))
+            builder.finish(settings["candidates"])
         if [stamp_of(path) for path in source.files().values()] != stamps:
             raise InputError(f"{source.folder}: its files changed while they were read; run again")
         files = {path.name: path.stat().st_size for path in sorted(building.iterdir())}
@@ -166,7 +179,7 @@ def _one_line_disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise InputError(
                 f"{folder}: no space left for the prepared corpus; free some or set data.cache_dir"
             ) from None

@@ -1,10 +1,12 @@
 """The source format: `papers.json`, `contexts.json` and one `SPLIT.json` per split, plain or gzipped.
 
-papers.json     {paper_id: {"title": str, "abstract": str, "year": int}}, one of title and abstract not empty
-contexts.json   {context_id: {"masked_text": str, "citing_id": paper_id, "refid": paper_id}}, the target marker once
+papers.json     {paper_id: {"title": str, "abstract": str, "year": int}}
+contexts.json   {context_id: {"masked_text": str, "citing_id": paper_id, "refid": paper_id}}
 SPLIT.json      [{"context_id": context_id, "positive_ids": [paper_id, ...]}]
 
-Other fields are ignored. The format is that of the published HAtten data sets.
+A paper has a title or an abstract, a masked text has the target marker exactly once. `year`, `refid` and an
+empty title or abstract may be absent or null. Other fields are ignored. The format is that of the published
+HAtten data sets.
 """
 
 from __future__ import annotations
@@ -76,6 +78,7 @@ def read_papers(path: Path, on_bytes: OnBytes | None = None) -> Iterator[Paper]:
     """Papers in the order of the file. Raises InputError that names file, record and field."""
     fields = frozenset(("title", "abstract", "year"))
     for key, record in read_records(path, fields, dict, on_bytes):
+        _check_id(path, key)
         title = _text(path, key, record, "title")
         abstract = _text(path, key, record, "abstract")
         if not title.strip() and not abstract.strip():
@@ -89,19 +92,19 @@ def read_contexts(path: Path, on_bytes: OnBytes | None = None) -> Iterator[Conte
     """Contexts in the order of the file. Raises InputError that names file, record and field."""
     fields = frozenset(("masked_text", "context_id", "citing_id", "refid"))
     for key, record in read_records(path, fields, dict, on_bytes):
+        _check_id(path, key)
         text = _string(path, key, record, "masked_text")
         markers = text.count(TARGET_MARKER)
         if not text.replace(TARGET_MARKER, "").strip():
             raise InputError(f"{path}, record {key!r}, field 'masked_text': the context is empty")
         if markers != 1:
-            found = "no" if markers == 0 else str(markers)
+            where = f"{path}, record {key!r}, field 'masked_text'"
             raise InputError(
-                f"{path}, record {key!r}, field 'masked_text': {found} marker {TARGET_MARKER}, there must be exactly one"
+                f"{where}: {TARGET_MARKER} must be there exactly once, it is there {markers} times"
             )
         if "context_id" in record and _string(path, key, record, "context_id") != key:
-            raise InputError(
-                f"{path}, record {key!r}, field 'context_id': {record['context_id']!r} differs from the record's key"
-            )
+            where = f"{path}, record {key!r}, field 'context_id'"
+            raise InputError(f"{where}: {record['context_id']!r} differs from the record's key")
         cited = _string(path, key, record, "refid") if record.get("refid") is not None else None
         yield Context(str(key), text, _string(path, key, record, "citing_id"), cited)
 
@@ -126,6 +129,12 @@ def read_split(path: Path, on_bytes: OnBytes | None = None) -> Iterator[Query]:
         yield Query(int(key), context, positives)
 
 
+def _check_id(path: Path, key: Key) -> None:
+    # White space parts the columns of run files.
+    if str(key).split() != [key]:
+        raise InputError(f"{path}, record {key!r}: an id must not be empty or hold white space")
+
+
 def _string(path: Path, key: Key, record: Fields, field: str) -> str:
     if field not in record:
         raise InputError(f"{path}, record {key!r}: field {field!r} is missing")
@@ -146,6 +155,8 @@ def _year(path: Path, key: Key, record: Fields) -> int:
     if value is None or value == "":
         return 0
     if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise InputError(f"{path}, record {key!r}, field 'year': must be a whole number, not {value!r:.40}")

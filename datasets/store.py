@@ -1,7 +1,7 @@
 """The prepared store: a corpus as memory-mapped columns, opened in milliseconds and shared by processes.
 
-A store is a folder. Texts are Arrow IPC files, numbers are .npy files, `store.json` (written last) names every file
-with its size, so that a store that is not whole is not taken for one. `datasets.prepare` writes it.
+A store is a folder. Texts are Arrow IPC files, numbers are .npy files; `store.json`, written last, names
+every file with its size, so that a store that is not whole is not taken for one. `datasets.prepare` writes it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from datasets.errors import InputError
-from datasets.ragged import Ragged
+from datasets.ragged import Ragged as Ragged
 
 STORE_VERSION = 1
 """Part of a store's fingerprint: raise it when the files or a tokeniser change."""
@@ -135,7 +135,7 @@ class Corpus:
 
     def _array(self, stem: str) -> NDArray[Any]:
         mapped = np.load(self.path / f"{stem}.npy", mmap_mode="r", allow_pickle=False)
-        return mapped.view(np.ndarray)  # the memmap class makes every slice slow
+        return np.asarray(mapped)  # the memmap class makes every slice slow
 
     def _ragged(self, stem: str) -> Ragged:
         return Ragged(self._array(f"{stem}.values"), self._array(f"{stem}.offsets"))

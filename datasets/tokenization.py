@@ -10,8 +10,8 @@ from datasets.schema import OTHER_MARKER, TARGET_MARKER
 
 Tokenizer = Callable[[str], list[str]]
 
-# In this order: decimal numbers, words, the clitics that GloVe's own tokeniser cuts off ("model's" -> model 's),
-# any other single sign.
+# In this order: decimal numbers, words, the clitics that GloVe's own tokeniser cuts off ("model's" becomes
+# model 's), any other single sign.
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)+(?![^\W_])|[^\W_]+|'(?:s|re|ll|ve|d|m|t)\b|[^\w\s]|_")
 
 
@@ -27,7 +27,7 @@ def reference_tokenize(text: str) -> list[str]:
 def default_tokenize(text: str) -> list[str]:
     """Lower-case, part words from punctuation and keep both; a citation marker is always one token.
 
-    Hyphenated words are parted too. Compatibility characters (ligatures, mathematical letters) become plain ones.
+    Hyphenated words are parted too. Ligatures and mathematical letters become plain letters (NFKC).
 
     >>> default_tokenize("State-of-the-art nets (TARGETCIT) reach 0.95.")
     ['state', '-', 'of', '-', 'the', '-', 'art', 'nets', '(', 'targetcit', ')', 'reach', '0.95', '.']

@@ -1,4 +1,4 @@
-"""Writers of a store's files. Everything goes through plain writes: a full disk is an OSError, not a bus error."""
+"""Writers of a store's files, all by plain writes: a full disk is then an OSError, not a bus error."""
 
 from __future__ import annotations
 
