@@ -1,1 +1,1 @@
-"""Stage 1: the hierarchical attention encoder (HAtten) that prefetches candidates, and what it is trained with."""
+"""Stage 1: HAtten, the hierarchical attention encoder that prefetches candidates, and its training."""

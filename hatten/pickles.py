@@ -1,25 +1,26 @@
 """A reader for the two pickles of the reference implementation that runs nothing of what they say.
 
-The published word vectors are a pickled list of words and a pickled NumPy array. Plain `pickle.load` would call
-whatever the file names. Here every name in the file is looked up in a table of inert stand-ins: enough to rebuild a
-list of str or one numeric array, as NumPy 1 and 2 write them under pickle protocols 0 to 5, and nothing else. NumPy's
-own reconstruction is not called either; the array is made from shape, type and bytes once these have been checked.
+The published word vectors are a pickled list of words and a pickled NumPy array. Plain `pickle.load` would
+call whatever the file names. Here every name in the file is looked up in a table of inert stand-ins: enough
+to rebuild a list of str or one numeric array, as NumPy 1 and 2 write them under pickle protocols 0 to 5, and
+nothing else. NumPy's own reconstruction is not called either; the array is made from shape, type and bytes
+once these have been checked.
 """
 
 from __future__ import annotations
 
 import math
 import pickle
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
 from datasets.errors import InputError
 
-_ORDERS = {"<": "<", ">": ">", "|": "|", "=": "<" if sys.byteorder == "little" else ">"}
+_Order = Literal["<", ">", "|", "="]
+_ORDERS: dict[object, _Order] = {"<": "<", ">": ">", "|": "|", "=": "="}
 
 
 class _Type:
@@ -56,16 +57,16 @@ class _Array:
 def _build(data: object, kind: object, shape: object, order: object) -> np.ndarray[Any, Any]:
     """The array of `shape` in `data`, after checking that the bytes are exactly those it needs."""
     if not isinstance(kind, _Type) or not isinstance(data, bytes | bytearray) or order not in ("C", "F"):
-        raise pickle.UnpicklingError("an array whose parts are not type, shape and bytes")
+        raise pickle.UnpicklingError("an array whose parts are not type, shape, order and bytes")
     if not isinstance(shape, tuple) or not all(type(n) is int and n >= 0 for n in shape):
         raise pickle.UnpicklingError("an array whose shape is not a tuple of sizes")
     if len(data) != math.prod(shape) * kind.dtype.itemsize:
         raise pickle.UnpicklingError(f"an array of shape {shape} with {len(data)} bytes")
-    return np.frombuffer(data, kind.dtype).reshape(shape, order=order)  # type: ignore[call-overload,no-any-return]
+    return np.frombuffer(data, kind.dtype).reshape(shape, order="F" if order == "F" else "C")
 
 
 class _StandIn:
-    """What a name in the file stands for: can be called, has no attributes, takes no state and is no class."""
+    """What a name in the file stands for: can be called, takes no state, is no class."""
 
     __slots__ = ("_call",)
 
@@ -133,7 +134,9 @@ def _load(path: str | Path, table: dict[tuple[str, str], _StandIn], wanted: str)
     except OSError:
         raise
     except Exception as error:  # a broken pickle can raise nearly anything
-        raise InputError(f"{path}: not a readable pickle of {wanted} ({type(error).__name__}: {error})") from None
+        raise InputError(
+            f"{path}: no readable pickle of {wanted} ({type(error).__name__}: {error})"
+        ) from None
 
 
 def load_word_list(path: str | Path) -> list[str]:

@@ -1,0 +1,151 @@
+"""Word vectors trained on the corpus at hand, by gensim's word2vec (Mikolov et al. 2013)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from datasets.errors import InputError
+from datasets.schema import MARKER_WORDS, TRAIN
+from hatten.pretrained import quiet_gensim
+from hatten.vectors import WordVectors, announced, cached
+
+if TYPE_CHECKING:
+    from datasets.ragged import Ragged
+    from datasets.store import Corpus
+
+log = logging.getLogger(__name__)
+
+REPORT_EVERY = 50_000  # running words
+
+
+def word2vec(
+    corpus: Corpus,
+    dim: int,
+    epochs: int,
+    window: int,
+    min_count: int,
+    seed: int,
+    cache_dir: str,
+    skip_gram: bool = False,
+    negative: int = 10,
+    sample: float = 1e-4,
+    learning_rate: float = 0.025,
+    workers: int | None = None,
+) -> WordVectors:
+    """Vectors trained on titles, abstracts and training contexts, or those kept from the last time.
+
+    Args:
+        epochs: passes over the running words.
+        window: words on each side that count as neighbours; the size used is drawn from 1 to `window` for
+            each word.
+        min_count: words that occur less often get no vector.
+        negative: noise words for each neighbour.
+        sample: words that are more frequent than this share are thinned out.
+        workers: threads, by default one for each core. Only one thread gives the same vectors each time; with
+            more they differ a little, and it is the cache (one file for each corpus and settings) that keeps
+            all runs on the same vectors.
+    """
+    settings = {
+        "vector_size": dim,
+        "epochs": epochs,
+        "window": window,
+        "min_count": min_count,
+        "seed": seed,
+        "sg": int(skip_gram),
+        "negative": negative,
+        "sample": sample,
+        "alpha": learning_rate,
+    }
+    key = {"corpus": corpus.fingerprint, **settings}
+    threads = workers or len(os.sched_getaffinity(0))
+    found = cached(cache_dir, "word2vec", key, lambda: train(corpus, settings, threads))
+    return announced(found.with_words(MARKER_WORDS, seed), corpus)
+
+
+def train(corpus: Corpus, settings: dict[str, Any], workers: int = 1) -> WordVectors:
+    """Train on the corpus with these settings of gensim's; InputError when no word is frequent enough."""
+    from gensim.models import Word2Vec
+
+    name, least, epochs = f"word2vec of {corpus.name}", settings["min_count"], settings["epochs"]
+    counted = zip(corpus.words, corpus.word_counts.tolist(), strict=True)
+    counts = {word: n for word, n in counted if n >= least or (n > 0 and word in MARKER_WORDS)}
+    if not counts.keys() - set(MARKER_WORDS):
+        raise InputError(f"corpus {corpus.name}: no word occurs {least} times; lower embeddings.min_count")
+    texts = Texts(corpus)
+    log.info(f"word vectors: training {name}, {epochs} x {texts.words:,} running words, {workers} threads")
+    start = time.monotonic()
+    with quiet_gensim(), _Progress(texts.words, epochs) as texts.report:
+        model = Word2Vec(workers=workers, **settings)
+        model.build_vocab_from_freq(counts, corpus_count=len(texts))
+        model.train(texts, total_examples=len(texts), total_words=texts.words, epochs=epochs)
+    seconds = time.monotonic() - start
+    rate = texts.words * epochs / max(seconds, 1e-9)
+    log.info(f"word vectors: trained in {seconds:.0f} s, {rate:,.0f} running words/s")
+    return WordVectors(model.wv.index_to_key, np.asarray(model.wv.vectors), name)
+
+
+class Texts:
+    """The texts that vectors are trained on, as lists of words: titles, abstracts, training contexts.
+
+    Contexts of other splits are left out: they are what the model is tested on. While they are read, `report`
+    is told how many running words have passed.
+    """
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._types = np.array(corpus.words, object)
+        training = corpus.splits[TRAIN].contexts if TRAIN in corpus.splits else np.empty(0, np.int64)
+        contexts = corpus.context_tokens.take(training)
+        self._parts: list[Ragged] = [corpus.title_tokens, corpus.abstract_tokens, contexts]
+        self.words: int = sum(int(part.offsets[-1]) for part in self._parts)
+        self.report: Callable[[int], None] = lambda words: None
+
+    def __len__(self) -> int:
+        return sum(int((part.lengths > 0).sum()) for part in self._parts)
+
+    def __iter__(self) -> Iterator[list[str]]:
+        passed = 0
+        for part in self._parts:
+            for tokens in part:
+                if len(tokens) == 0:
+                    continue
+                yield self._types[tokens].tolist()
+                passed += len(tokens)
+                if passed >= REPORT_EVERY:
+                    self.report(passed)
+                    passed = 0
+        self.report(passed)
+
+
+class _Progress:
+    """A bar with the time left on a terminal, elsewhere a log line with it after each epoch."""
+
+    def __init__(self, words: int, epochs: int) -> None:
+        self._words, self._epochs, self._done = words, epochs, 0
+        left = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+        percent = TextColumn("{task.description} {task.percentage:>3.0f} %")
+        self._bar = Progress(percent, BarColumn(), *left, console=Console(stderr=True), transient=True)
+        self._task = self._bar.add_task("word vectors", total=words * epochs)
+
+    def __enter__(self) -> Callable[[int], None]:
+        self._start = time.monotonic()
+        self._bar.start()
+        return self._advance
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def _advance(self, words: int) -> None:
+        epoch_before, self._done = self._done // self._words, self._done + words
+        epoch = self._done // self._words
+        self._bar.advance(self._task, words)
+        if epoch_before < epoch < self._epochs and not self._bar.console.is_interactive:
+            left = (time.monotonic() - self._start) * (self._epochs / epoch - 1)
+            log.info(f"word vectors: epoch {epoch} of {self._epochs} done, about {left:.0f} s left")

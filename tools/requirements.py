@@ -1,0 +1,26 @@
+"""Print what pip has to install for this project, from pyproject.toml: `requirements.py [EXTRA ...]`.
+
+Lets `make` install the dependencies without building the project. Needs nothing but Python's own library.
+"""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+
+
+def requirements(extras: list[str]) -> list[str]:
+    """The project's dependencies with those of `extras`; SystemExit for an extra that does not exist."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+    optional = project["optional-dependencies"]
+    if unknown := [extra for extra in extras if extra not in optional]:
+        raise SystemExit(f"no such extra: {', '.join(unknown)}; there are: {', '.join(optional)}")
+    base = project["dependencies"]
+    if "gpu" in extras:
+        base = [line for line in base if not line.startswith("faiss-cpu")]
+    return base + [line for extra in extras for line in optional[extra]]
+
+
+if __name__ == "__main__":
+    print(*requirements(sys.argv[1:]), sep="\n")
