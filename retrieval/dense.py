@@ -69,7 +69,7 @@ def _matrix(vectors: npt.NDArray[np.float32], name: str) -> npt.NDArray[np.float
         if not good.all():
             raise InputError(
                 f"{name}: vector {start + int(np.argmin(good))} is not finite; "
-                "the model that made it has diverged: train it with a lower learning rate or from another checkpoint"
+                "the model that made it has diverged, train it with a lower learning rate"
             )
     return vectors
 

@@ -56,7 +56,7 @@ def ordered(
     values = np.asarray(scores, dtype=np.float32) + np.float32(0)  # turns -0.0 into 0.0, copies
     if np.isnan(values).any() and (np.isnan(values) & ~nothing).any():
         raise ValueError("a score is not a number")
-    # One integer per place, ascending with (-score, row): numpy sorts integers many times faster than it argsorts.
+    # One integer a place, ascending with (-score, row): numpy sorts integers far faster than it argsorts.
     bits = values.view(np.uint32)
     ascending = np.where(bits & _SIGN, ~bits, bits | _SIGN)
     keys = (~ascending).astype(np.uint64) << np.uint64(32) | papers.astype(np.uint32)

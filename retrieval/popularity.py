@@ -1,0 +1,35 @@
+"""The same ranking for every query: papers by how often training contexts cite them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from datasets.errors import InputError
+from datasets.schema import TRAIN
+from datasets.store import Corpus
+from retrieval.base import Retriever
+from retrieval.ranking import Ranking
+
+
+class Popularity(Retriever):
+    """Citations in the training split as score. Papers that no training context cites are not ranked."""
+
+    name = "popularity"
+
+    def _index(self, corpus: Corpus) -> None:
+        """Raises InputError if the corpus has no training split."""
+        if TRAIN not in corpus.splits:
+            raise InputError(
+                f"retriever=popularity counts citations in the split {TRAIN!r}, which corpus {corpus.name} "
+                f"lacks (it has {', '.join(corpus.splits)}): add {TRAIN}.json or choose another retriever"
+            )
+        counts = np.bincount(corpus.splits[TRAIN].positives.values, minlength=len(corpus.paper_ids))
+        cited = np.flatnonzero((counts > 0) & corpus.is_candidate)
+        self._papers = cited[np.argsort(-counts[cited], kind="stable")].astype(np.int32)
+        self._counts = counts[self._papers].astype(np.float32)
+
+    def _search(self, contexts: npt.NDArray[np.int64], k: int) -> Ranking:
+        papers, counts = self._papers[:k], self._counts[:k]
+        shape = (len(contexts), len(papers))
+        return Ranking(np.broadcast_to(papers, shape), np.broadcast_to(counts, shape))

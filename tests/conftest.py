@@ -1,0 +1,83 @@
+"""Fixtures shared by all tests: a corpus small enough to follow by hand, in the source format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from datasets.prepare import open_corpus
+from datasets.store import Corpus
+
+PAPERS: dict[str, dict[str, Any]] = {
+    "parsing": {"title": "Dependency parsing", "abstract": "A transition based parser for dependency trees."},
+    "graph": {"title": "Graph networks", "abstract": "Messages pass along the edges of a graph."},
+    "speech": {"title": "Speech recognition", "abstract": "Acoustic models map sound waves to phonemes."},
+    "retrieval": {"title": "Document retrieval", "abstract": "Inverted lists rank documents for a query."},
+    "vision": {"title": "Image classification", "abstract": "Convolutions recognise objects in pictures."},
+    "poetry": {"title": "Poetry generation", "abstract": "Rhyme and metre constrain a language model."},
+    "bare": {"title": "A title without abstract about parsing trees", "abstract": ""},
+    "citing-train-1": {"title": "Trees for everyone", "abstract": "We parse many languages into trees."},
+    "citing-train-2": {"title": "Sound and vision", "abstract": "We join acoustic and visual signals."},
+    "citing-val": {"title": "Searching graphs", "abstract": "We search documents linked by edges."},
+    "citing-test-1": {"title": "Parsing spoken queries", "abstract": "We parse queries from speech."},
+    "citing-test-2": {"title": "Verses about pictures", "abstract": "We write rhyme for pictures."},
+}
+
+CONTEXTS: dict[str, tuple[str, str, str, str]] = {
+    # id: (split, citing, cited, text)
+    "c1": (
+        "train",
+        "citing-train-1",
+        "parsing",
+        "Early transition systems TARGETCIT built trees greedily OTHERCIT.",
+    ),
+    "c2": ("train", "citing-train-1", "parsing", "We start from the parser of TARGETCIT for all languages."),
+    "c3": ("train", "citing-train-1", "graph", "Edges carry messages (TARGETCIT) between words."),
+    "c4": ("train", "citing-train-2", "speech", "Acoustic features TARGETCIT were taken from sound waves."),
+    "c5": ("train", "citing-train-2", "vision", "Objects in pictures are found as in TARGETCIT."),
+    "c6": ("train", "citing-train-2", "parsing", "A dependency parser TARGETCIT reads the captions."),
+    "c7": ("val", "citing-val", "retrieval", "Documents are ranked by inverted lists TARGETCIT."),
+    "c8": ("val", "citing-val", "graph", "Graph networks OTHERCIT TARGETCIT pass messages."),
+    "c9": (
+        "test",
+        "citing-test-1",
+        "speech",
+        "Speech recognition OTHERCIT turns sound into phonemes TARGETCIT.",
+    ),
+    "c10": ("test", "citing-test-1", "parsing", "Queries are parsed by a dependency parser TARGETCIT."),
+    "c11": ("test", "citing-test-2", "poetry", "Rhyme and metre guide the language model TARGETCIT."),
+    "c12": ("test", "citing-test-2", "vision", "Convolutions TARGETCIT recognise what a picture shows."),
+}
+
+
+@pytest.fixture
+def tiny_source(tmp_path: Path) -> Path:
+    """A folder of source files: 12 papers (11 with an abstract), 12 contexts in train, val and test."""
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    papers = {
+        key: {**paper, "year": 2000 + i, "authors": []} for i, (key, paper) in enumerate(PAPERS.items())
+    }
+    contexts = {
+        key: {"masked_text": text, "context_id": key, "citing_id": citing, "refid": cited}
+        for key, (_, citing, cited, text) in CONTEXTS.items()
+    }
+    (folder / "papers.json").write_text(json.dumps(papers))
+    (folder / "contexts.json").write_text(json.dumps(contexts))
+    for split in ("train", "val", "test"):
+        queries = [
+            {"context_id": key, "positive_ids": [cited]}
+            for key, (of, _, cited, _) in CONTEXTS.items()
+            if of == split
+        ]
+        (folder / f"{split}.json").write_text(json.dumps(queries))
+    return folder
+
+
+@pytest.fixture
+def tiny_corpus(tiny_source: Path, tmp_path: Path) -> Corpus:
+    """The prepared store of `tiny_source`."""
+    return open_corpus(tiny_source, cache_dir=tmp_path / "cache")
