@@ -90,13 +90,12 @@ def _download(name: str, folder: Path, advice: str) -> Path:
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(DOWNLOAD_TIMEOUT)
     try:
-        # Asked for the path, gensim does not run the Python file that comes with each download.
-        return Path(gensim.downloader.load(name, return_path=True))
-    except ValueError:
-        raise InputError(
-            f"embeddings.source={name}: neither a file nor a name of gensim's download"
-        ) from None
+        with quiet_gensim():
+            # Asked for the path, gensim does not run the Python file that comes with each download.
+            return Path(gensim.downloader.load(name, return_path=True))
     except Exception as error:  # gensim raises bare Exceptions besides those of urllib
+        if "Incorrect model" in str(error):
+            raise InputError(f"embeddings.source={name}: no file, and no name of gensim's download") from None
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"word vectors {name} cannot be downloaded ({reason}): {advice}") from None
     finally:
@@ -160,7 +159,7 @@ def quiet_gensim() -> Iterator[None]:
     """Keep gensim's own running commentary out of the log."""
     logger = logging.getLogger("gensim")
     before = logger.level
-    logger.setLevel(logging.ERROR)
+    logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:

@@ -8,12 +8,13 @@ import logging
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from datasets.errors import InputError
@@ -109,13 +110,27 @@ def cached(
     key = json.dumps({"version": CACHE_VERSION, **settings}, sort_keys=True)
     path = Path(folder) / "vectors" / f"{kind}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_suffix(".lock")):
+    with _alone(path.with_suffix(".lock")):
         vectors = load(path)
         if vectors is None:
             vectors = make()
             save(vectors, path)
             log.info(f"word vectors: kept in {path}")
     return vectors
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        log.info("word vectors: waiting for another process that makes the same ones")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def save(vectors: WordVectors, path: Path) -> None:

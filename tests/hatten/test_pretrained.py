@@ -1,0 +1,183 @@
+"""Published word vectors: every format of them, and what is said when they cannot be had."""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+import struct
+from pathlib import Path
+from urllib.error import URLError
+
+import numpy as np
+import pytest
+from gensim.models import KeyedVectors
+
+from datasets.errors import InputError
+from datasets.store import Corpus
+from hatten import pretrained
+from hatten.pretrained import glove, read_vectors, reference
+
+WORDS = ["parser", "trees", "the", "naïve", "1,000"]
+MATRIX = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)
+
+
+def write(path: Path, header: bool = False, binary: bool = False) -> Path:
+    """Write WORDS and MATRIX by gensim, or by hand where it has no such format."""
+    if binary or header:
+        vectors = KeyedVectors(4)
+        vectors.add_vectors(WORDS, MATRIX)
+        vectors.save_word2vec_format(str(path), binary=binary)
+    else:
+        lines = [
+            f"{word} {' '.join(map(str, row))}" for word, row in zip(WORDS, MATRIX.tolist(), strict=True)
+        ]
+        text = ("\n".join(lines) + "\n").encode()
+        path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "binary"),
+    [
+        ("glove.txt", False, False),
+        ("glove.txt.gz", False, False),
+        ("vectors.txt", True, False),
+        ("vectors.gz", True, False),
+        ("vectors.bin", True, True),
+        ("vectors.bin.gz", True, True),
+        ("without an ending", False, False),
+    ],
+)
+def test_every_format_gives_the_same_vectors(
+    tmp_path: Path, tiny_corpus: Corpus, name: str, header: bool, binary: bool
+) -> None:
+    path = write(tmp_path / name, header, binary)
+    found = read_vectors(path)
+    assert found.words == WORDS
+    np.testing.assert_allclose(found.matrix, MATRIX, rtol=1e-6)
+    for _ in range(2):  # read, then from the cache
+        vectors = glove(tiny_corpus, str(path), 4, str(tmp_path / "cache"))
+        assert vectors.words == [*WORDS, "targetcit", "othercit"]
+        np.testing.assert_array_equal(vectors.matrix[:5], found.matrix)
+    assert glove(tiny_corpus, str(path), 4, str(tmp_path / "cache"), markers=False).words == WORDS
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path, tiny_corpus: Corpus) -> None:
+    path = write(tmp_path / "glove.txt")
+    glove(tiny_corpus, str(path), 4, str(tmp_path))
+    path.write_text("trees 1 2 3 4\n")
+    assert glove(tiny_corpus, str(path), 4, str(tmp_path), markers=False).words == ["trees"]
+
+
+def test_another_dimension_says_how_to_set_it(tmp_path: Path, tiny_corpus: Corpus) -> None:
+    path = write(tmp_path / "glove.txt")
+    with pytest.raises(InputError, match=r"glove\.txt: .*4 dimensions.* 200; .*embeddings\.dim=4"):
+        glove(tiny_corpus, str(path), 200, str(tmp_path))
+
+
+BAD: dict[str, tuple[bytes, str]] = {
+    "empty.txt": (b"", "empty"),
+    "blank.txt": (b"\n\n", "empty"),
+    "empty.gz": (gzip.compress(b""), "empty"),
+    "prose.txt": (b"This is no file of vectors.\n", "first line"),
+    "page.txt": (b"<!DOCTYPE html>\n<html>\n", "first line"),
+    "random.bin": (bytes(range(128, 256)), "first line"),
+    "short.txt": (b"3 4\na 1 2 3 4\nb 1 2 3 4\n", "broken text"),
+    "ragged.txt": (b"a 1 2 3 4\nb 1 2 3\n", "broken text"),
+    "letters.txt": (b"a 1 2 3 4\nb 1 x 3 4\n", "broken text"),
+    "cut.bin": (b"2 4\nab " + struct.pack("<4f", 1, 2, 3, 4) + b"c ", "broken binary"),
+    "cut.gz": (gzip.compress(b"a 1 2 3 4\n" * 500)[:-20], "cannot be read"),
+    "huge.bin": (b"99999999999999 4\n\x80 ", "broken binary"),
+    "none.txt": (b"0 4\n", "no word vectors|broken"),
+    "nan.txt": (b"a 1 2 3 4\nb 1 nan 3 4\n", "'b' has a number that is not finite"),
+    "archive.zip": (b"PK\x03\x04rest", "zip archive"),
+    "misnamed.txt": (gzip.compress(b"a 1 2\n"), "gzip"),
+    "misnamed.gz": (b"a 1 2\n", "gzip"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_files_are_one_clear_error(tmp_path: Path, tiny_corpus: Corpus, name: str) -> None:
+    data, message = BAD[name]
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(InputError, match=message) as error:
+        glove(tiny_corpus, str(tmp_path / name), 4, str(tmp_path))
+    assert name in str(error.value)
+    assert not list(tmp_path.glob("vectors/*.npz"))
+
+
+@pytest.mark.parametrize("source", ["nowhere/glove.txt", "glove.6B.200d.txt"])
+def test_a_missing_file_says_where_to_get_it(tmp_path: Path, tiny_corpus: Corpus, source: str) -> None:
+    with pytest.raises(InputError, match=r"no such file.*glove\.6B\.zip.*glove\.6B\.4d\.txt") as error:
+        glove(tiny_corpus, source, 4, str(tmp_path))
+    assert str(tmp_path / "vectors") in str(error.value)
+
+
+def test_a_folder_is_no_file(tmp_path: Path, tiny_corpus: Corpus) -> None:
+    with pytest.raises(InputError, match="a folder"):
+        glove(tiny_corpus, str(tmp_path), 4, str(tmp_path))
+
+
+def test_without_a_network_one_line_says_what_to_do(
+    tmp_path: Path, tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise URLError("Name or service not known")
+
+    monkeypatch.setattr("gensim.downloader.urlopen", refuse)
+    with pytest.raises(InputError, match=r"cannot be downloaded \(.+\).*https://nlp\.stanford\.edu") as error:
+        glove(tiny_corpus, "glove-wiki-gigaword-200", 200, str(tmp_path))
+    assert "\n" not in str(error.value) and str(tmp_path / "vectors") in str(error.value)
+    assert not caplog.records or "Traceback" not in caplog.text
+
+
+def test_a_download_goes_through_gensim(
+    tmp_path: Path, tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(name: str, return_path: bool) -> str:
+        import gensim.downloader
+
+        assert return_path, "otherwise gensim runs code that it has downloaded"
+        if name != "some-vectors-4":
+            raise ValueError("Incorrect model/corpus name")
+        folder = Path(gensim.downloader.BASE_DIR) / name
+        folder.mkdir()
+        return str(write(folder / f"{name}.gz", header=True))
+
+    monkeypatch.setattr("gensim.downloader.load", load)
+    found = glove(tiny_corpus, "some-vectors-4", 4, str(tmp_path), markers=False)
+    assert found.words == WORDS and found.name == "some-vectors-4"
+    monkeypatch.setattr("gensim.downloader.load", None)  # from now on it lies there
+    glove(tiny_corpus, "some-vectors-4", 4, str(tmp_path))
+    monkeypatch.setattr("gensim.downloader.load", load)
+    with pytest.raises(InputError, match="unheard-of: no file, and no name"):
+        glove(tiny_corpus, "unheard-of", 4, str(tmp_path))
+
+
+def test_glove_that_was_put_into_the_folder_is_found(
+    tmp_path: Path, tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pretrained, "_download", None)
+    (tmp_path / "vectors").mkdir()
+    write(tmp_path / "vectors" / "glove.6B.4d.txt")
+    assert glove(tiny_corpus, "glove-wiki-gigaword-200", 4, str(tmp_path), markers=False).words == WORDS
+
+
+def test_the_reference_release_keeps_its_order(tmp_path: Path, tiny_corpus: Corpus) -> None:
+    words, matrix = [*WORDS, "<eos>", "<pad>", "<unk>"], np.random.default_rng(0).standard_normal((8, 4))
+    (tmp_path / "words.pkl").write_bytes(pickle.dumps(words))
+    (tmp_path / "vectors.pkl").write_bytes(pickle.dumps(matrix))
+    found = reference(tiny_corpus, str(tmp_path / "vectors.pkl"), str(tmp_path / "words.pkl"), 4)
+    assert found.words == words
+    np.testing.assert_array_equal(found.matrix, matrix.astype(np.float32))
+    assert found.vocabulary()[0].pad_id == 6
+
+
+def test_the_reference_release_says_where_it_is_to_be_had(tmp_path: Path, tiny_corpus: Corpus) -> None:
+    (tmp_path / "vectors.pkl").write_bytes(pickle.dumps(MATRIX))
+    for vectors in ("vectors.pkl", "nowhere.pkl"):
+        with pytest.raises(InputError, match=r"no such file.*model\.zip.*drive\.google"):
+            reference(tiny_corpus, str(tmp_path / vectors), str(tmp_path / "nowhere.pkl"), 4)
+    (tmp_path / "words.pkl").write_bytes(pickle.dumps(WORDS[:3]))
+    with pytest.raises(InputError, match="3 words do not go with"):
+        reference(tiny_corpus, str(tmp_path / "vectors.pkl"), str(tmp_path / "words.pkl"), 4)
