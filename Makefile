@@ -1,0 +1,64 @@
+# What the project's people do with it. `make` alone lists the targets.
+
+PYTHON ?= python3
+EXTRAS ?= dev
+ARGS ?=
+
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+DEMO := outputs/demo
+
+.DEFAULT_GOAL := help
+.PHONY: help .venv install demo test lint format typecheck bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z.]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.venv: $(INSTALLED) ## make the virtual environment and install what pyproject.toml lists
+
+# Only the dependencies are installed, never the project itself: it is run from this folder.
+# torch comes first, so that a CPU build of it is taken where pip is offered one.
+$(INSTALLED): pyproject.toml tools/requirements.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Python 3.11 or newer is needed: make PYTHON=python3.11 ..." >&2; exit 1; }
+	@echo "installing into .venv: this takes a minute or more"
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
+	@$(BIN)/python -m pip install --quiet --upgrade pip
+	@$(BIN)/python tools/requirements.py $(EXTRAS) > .venv/requirements.txt
+	@grep '^torch==' .venv/requirements.txt > .venv/torch.txt
+	@$(BIN)/python -m pip install --quiet -r .venv/torch.txt
+	@$(BIN)/python -m pip install --quiet -r .venv/requirements.txt
+	@touch $@
+
+install: ## install again, with other extras: make install EXTRAS="dev gpu joblib submitit"
+	@rm -f $(INSTALLED)
+	@$(MAKE) --no-print-directory $(INSTALLED)
+
+demo: $(INSTALLED) ## train HAtten on the demo corpus and compare it with BM25 and popularity
+	$(BIN)/python train.py model=hatten data=demo output_dir=$(DEMO)/train
+	$(BIN)/python evaluate.py -m benchmark=prefetch retriever=hatten,bm25,popularity \
+		checkpoint=$(DEMO)/train/hatten.ckpt data=demo split=test hydra.sweep.dir=$(DEMO)/eval
+	@echo "reports: $(DEMO)/eval/summary.md and $(DEMO)/eval/{hatten,bm25,popularity}/report.md"
+
+test: $(INSTALLED) ## run the tests: make test ARGS="-k vectors"
+	$(BIN)/python -m pytest -q $(ARGS)
+
+lint: $(INSTALLED) ## check style and layout of the code
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(INSTALLED) ## lay the code out and mend what can be mended
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+typecheck: $(INSTALLED) ## check the type hints
+	$(BIN)/mypy
+
+bench: $(INSTALLED) ## run the benchmarks (minutes each, on an idle machine)
+	@set -e; for script in benchmarks/[a-z]*.py; do \
+		name=$${script%.py}; echo "== $$name"; $(BIN)/python -m $$(echo $$name | tr / .) $(ARGS); \
+	done
+
+clean: ## remove the environment and the tools' caches (outputs/ and .cache/ stay)
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
