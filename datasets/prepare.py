@@ -45,7 +45,7 @@ def open_corpus(
 ) -> Corpus:
     """Open a folder of source files; prepare its store if there is none for this content and settings.
 
-    dir: folder with papers.json (unless `papers` names a file elsewhere), contexts.json and splits, .gz or not.
+    dir: folder with papers.json (unless `papers` is a file elsewhere), contexts.json and splits, .gz or not.
     tokenizer: `default` or `reference`. candidates: `abstract` (papers that have one) or `all`.
     splits: split files to read; those that are missing are left out as long as one is there.
     name: what to call the corpus in logs and tables; the folder's name if None.

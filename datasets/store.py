@@ -1,7 +1,8 @@
 """The prepared store: a corpus as memory-mapped columns, opened in milliseconds and shared by processes.
 
 A store is a folder. Texts are Arrow IPC files, numbers are .npy files; `store.json`, written last, names
-every file with its size, so that a store that is not whole is not taken for one. `datasets.prepare` writes it.
+every file with its size, so that a store that is not whole is not taken for one. `datasets.prepare` makes
+it.
 """
 
 from __future__ import annotations
