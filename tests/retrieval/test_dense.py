@@ -61,10 +61,10 @@ def test_the_size_of_the_chunks_does_not_matter() -> None:
 @pytest.mark.parametrize("name", ["queries", "papers"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_vectors_that_are_not_finite_are_named(name: str, bad: float) -> None:
-    vectors = {"queries": np.ones((3, 2), np.float32), "papers": np.ones((3, 2), np.float32)}
-    vectors[name][2, 1] = bad
+    queries, papers = np.ones((3, 2), np.float32), np.ones((3, 2), np.float32)
+    (queries if name == "queries" else papers)[2, 1] = bad
     with pytest.raises(InputError, match=f"{name}: vector 2 is not finite"):
-        search_exact(**vectors, k=1)
+        search_exact(queries, papers, k=1)
 
 
 def test_shapes_that_do_not_agree_are_refused() -> None:

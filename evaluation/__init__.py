@@ -1,0 +1,1 @@
+"""How good it is: runs and qrels, measures, benchmark protocols, reports."""

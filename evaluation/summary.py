@@ -1,0 +1,203 @@
+"""One table over all jobs of a Hydra multirun, also when some of them fail."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra.experimental.callback import Callback
+from rich.console import Console
+from rich.table import Table
+
+from datasets.errors import fail, user_line
+from evaluation.files import write_text
+from evaluation.report import markdown_table, number
+
+if TYPE_CHECKING:
+    from hydra.core.utils import JobReturn
+    from omegaconf import DictConfig
+
+log = logging.getLogger(__name__)
+
+FAILURE = "failed.txt"
+"""Lies in the folder of a job that failed, with the reason in one line."""
+
+
+@dataclass
+class Job:
+    """A finished job: its folder, what it overrode, what it measured or why it failed."""
+
+    folder: Path
+    overrides: dict[str, str]
+    metrics: dict[str, Any] = field(default_factory=dict)
+    failure: str = ""
+
+
+class Summary(Callback):
+    """Prints and writes a table of the jobs of a multirun (summary.md, summary.csv, recall.png).
+
+    A job that fails does not end the multirun: the others go on, the table says what went wrong, and the
+    program exits with 2 after it. A single run that fails by its input ends with one line and code 2.
+    columns: metrics of the table; summary.csv has all of them.
+    """
+
+    def __init__(
+        self, columns: Sequence[str] = ("mrr", "recall@10", "recall@100", "seconds_per_query")
+    ) -> None:
+        self.columns = list(columns)
+        self._started = 0.0
+        self._folders: list[Path] = []
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        self._started, self._folders = time.time(), []
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
+        """Note where the job wrote; keep its failure as a result: Hydra would raise it before the table."""
+        from hydra.core.utils import JobStatus
+        from hydra.types import RunMode
+
+        if config.hydra.mode != RunMode.MULTIRUN:
+            line = user_line(job_return._return_value) if job_return.status == JobStatus.FAILED else None
+            if line:  # here, since Hydra would print a line of its own before it hands the error on
+                fail(line)
+            return
+        folder = Path(config.hydra.runtime.output_dir)
+        self._folders.append(folder)
+        (folder / FAILURE).unlink(missing_ok=True)
+        if job_return.status == JobStatus.FAILED:
+            error = job_return._return_value
+            line = user_line(error)
+            log.error("%s", line or f"{type(error).__name__}: {error}", exc_info=None if line else error)
+            write_text(
+                folder / FAILURE, " ".join((line or f"{type(error).__name__}: {error}").split()) + "\n"
+            )
+            job_return.status, job_return.return_value = JobStatus.COMPLETED, None
+
+    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
+        """Write and print the table; ends the program with code 2 if a job failed."""
+        sweep = Path(config.hydra.sweep.dir)
+        # A launcher that runs jobs in other processes notes nothing here: look for what is new.
+        jobs = [read_job(folder) for folder in self._folders or new_folders(sweep, self._started)]
+        if not jobs:
+            return
+        varied = _varied(jobs)
+        labels = [_label(job, varied) for job in jobs]
+        rows = self._rows(jobs, varied)
+        write_text(sweep / "summary.md", _markdown(sweep, jobs, labels, rows))
+        write_text(sweep / "summary.csv", _csv(jobs))
+        plot = _plot(sweep / "recall.png", jobs, labels)
+        _show(rows, f"{len(jobs)} jobs")
+        console = Console(soft_wrap=True, highlight=False)
+        for job, label in zip(jobs, labels, strict=True):
+            console.print(f"{label}: {job.failure or job.folder / 'report.md'}", markup=False)
+        console.print(f"table: {sweep / 'summary.md'}{f', plot: {plot}' if plot else ''}", markup=False)
+        failed = [f"{label}: {job.failure}" for job, label in zip(jobs, labels, strict=True) if job.failure]
+        if failed:
+            fail(f"{len(failed)} of {len(jobs)} jobs failed; {failed[0]}")
+
+    def _rows(self, jobs: list[Job], varied: list[str]) -> list[list[str]]:
+        """Head and rows: what the jobs differ in, then the metrics; a column that no job has is left out."""
+        columns = [name for name in self.columns if any(name in job.metrics for job in jobs)]
+        rows = [[*varied, *columns]]
+        for job in jobs:
+            values = [number(job.metrics[name]) if name in job.metrics else "" for name in columns]
+            if job.failure and values:
+                values[0] = "failed"
+            rows.append([*(job.overrides.get(key, "") for key in varied), *values])
+        return rows
+
+
+def read_job(folder: Path) -> Job:
+    """What a job left in its folder."""
+    from omegaconf import OmegaConf
+
+    overrides = OmegaConf.to_container(OmegaConf.load(folder / ".hydra" / "overrides.yaml"))
+    pairs = [str(override).lstrip("+~").partition("=") for override in overrides or []]
+    job = Job(folder, {key: value for key, _, value in pairs})
+    try:
+        if (folder / FAILURE).is_file():
+            job.failure = (folder / FAILURE).read_text("utf-8").strip()
+        else:
+            job.metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        job.failure = f"no metrics: {error}"
+    return job
+
+
+def new_folders(sweep: Path, since: float) -> list[Path]:
+    """Folders of jobs below `sweep` that started after `since` (seconds of the epoch)."""
+    found = [path for path in sweep.rglob(".hydra/overrides.yaml") if path.stat().st_mtime >= since - 1]
+    return sorted((path.parent.parent for path in found), key=lambda folder: (len(folder.name), folder.name))
+
+
+def print_metrics(metrics: dict[str, float | int | str], folder: Path) -> None:
+    """Print the measures of a single evaluation, and where its report lies."""
+    from evaluation.report import measure_rows
+
+    head, rows = measure_rows(metrics)
+    title = f"{metrics['retriever']} on {metrics['data']}, split {metrics['split']}"
+    _show([head, *rows], title)
+    Console(soft_wrap=True, highlight=False).print(f"report: {folder / 'report.md'}", markup=False)
+
+
+def _show(rows: list[list[str]], title: str) -> None:
+    table = Table(title=title, title_justify="left")
+    for i, name in enumerate(rows[0]):
+        table.add_column(name, justify="left" if i == 0 else "right")
+    for row in rows[1:]:
+        table.add_row(*row)
+    console = Console()
+    # A file or a pipe has no width: do not break rows for it.
+    (console if console.is_terminal else Console(width=200)).print(table)
+
+
+def _varied(jobs: list[Job]) -> list[str]:
+    """What the jobs differ in; all that they override where they differ in nothing."""
+    keys = list(dict.fromkeys(key for job in jobs for key in job.overrides))
+    return [key for key in keys if len({job.overrides.get(key) for job in jobs}) > 1] or keys
+
+
+def _label(job: Job, varied: list[str]) -> str:
+    return (
+        " ".join(f"{key}={job.overrides[key]}" for key in varied if key in job.overrides) or job.folder.name
+    )
+
+
+def _markdown(sweep: Path, jobs: list[Job], labels: list[str], rows: list[list[str]]) -> str:
+    lines = [f"# {len(jobs)} jobs", "", markdown_table(rows[0], rows[1:]), ""]
+    for job, label in zip(jobs, labels, strict=True):
+        inside = job.folder.is_relative_to(sweep.absolute())
+        place = job.folder.relative_to(sweep.absolute()) if inside else job.folder
+        lines.append(f"- {label}: {job.failure or f'[report]({place}/report.md)'}")
+    return "\n".join(lines) + "\n"
+
+
+def _csv(jobs: list[Job]) -> str:
+    keys = list(dict.fromkeys(key for job in jobs for key in job.overrides))
+    names = list(dict.fromkeys(name for job in jobs for name in job.metrics))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*(f"override:{key}" for key in keys), *names, "folder", "failure"])
+    for job in jobs:
+        overrides = [job.overrides.get(key, "") for key in keys]
+        writer.writerow([*overrides, *(job.metrics.get(name, "") for name in names), job.folder, job.failure])
+    return text.getvalue()
+
+
+def _plot(path: Path, jobs: list[Job], labels: list[str]) -> Path | None:
+    from evaluation.plots import recall_plot, recalls
+
+    curves = {
+        label: recalls(job.metrics) for job, label in zip(jobs, labels, strict=True) if recalls(job.metrics)
+    }
+    if len(curves) < 2:
+        return None
+    recall_plot(path, curves, "recall of the jobs")
+    return path

@@ -1,0 +1,57 @@
+import ir_measures
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ir_measures import RR, R
+
+from evaluation.measures import means, per_query, prefetch_measures
+from evaluation.runs import Qrels, Run
+from retrieval.ranking import Ranking, ordered
+
+
+@st.composite
+def _evaluations(draw: st.DrawFn) -> tuple[Run, Qrels]:
+    papers, k = 9, draw(st.integers(1, 9))
+    queries = draw(st.integers(1, 6))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    rows = np.stack([rng.permutation(papers)[:k] for _ in range(queries)])
+    # Whole numbers as scores: many ties.
+    ranking = ordered(
+        rows, rng.integers(0, 4, rows.shape).astype(np.float32), k, rng.random(rows.shape) < 0.2
+    )
+    judged = {f"q{q}": {f"p{p}": 1 for p in rng.permutation(papers)[:3]} for q in range(1, queries + 2)}
+    return Run([f"q{q}" for q in range(queries)], [f"p{p}" for p in range(papers)], ranking), Qrels(judged)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_evaluations())
+def test_batches_give_what_ir_measures_gives_at_once(pair: tuple[Run, Qrels]) -> None:
+    run, qrels = pair
+    whole = {q: d for batch in run.batches(100) for q, d in batch.items()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("evaluation.measures._QUERIES", 2)
+        values = means(per_query(run, qrels, prefetch_measures([1, 3])))
+    expected = ir_measures.calc_aggregate([RR, R @ 1, R @ 3], qrels.judgements, whole)
+    assert values == pytest.approx(
+        {"mrr": expected[RR], "recall@1": expected[R @ 1], "recall@3": expected[R @ 3]}
+    )
+
+
+def test_values_worked_out_by_hand() -> None:
+    ranking = Ranking(
+        np.array([[0, 1, 2], [2, 1, -1]], np.int32), np.array([[3, 2, 1], [9, 8, -np.inf]], np.float32)
+    )
+    run = Run(["first", "other"], ["a", "b", "c"], ranking)
+    qrels = Qrels({"missing": {"a": 1}, "first": {"b": 1, "z": 1}, "other": {"a": 1}})
+    values = per_query(run, qrels, prefetch_measures([1, 2, 2000]))
+    # In the order of the qrels; a query that the run lacks and one that finds nothing have zero.
+    assert {name: array.tolist() for name, array in values.items()} == {
+        "mrr": [0, 0.5, 0],
+        "recall@1": [0, 0, 0],
+        "recall@2": [0, 0.5, 0],
+        "recall@2000": [0, 0.5, 0],
+    }
+    assert means(values)["mrr"] == pytest.approx(1 / 6)
+    assert means(values, np.array([False, True, False]))["recall@2"] == 0.5
+    assert means(values, np.zeros(3, np.bool_)) == {}

@@ -1,0 +1,104 @@
+import csv
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from datasets.errors import InputError
+from evaluation.summary import FAILURE, Summary
+
+
+def _config(sweep: Path, folder: Path | None = None, mode: RunMode = RunMode.MULTIRUN) -> DictConfig:
+    return OmegaConf.create(
+        {"hydra": {"mode": mode, "sweep": {"dir": str(sweep)}, "runtime": {"output_dir": str(folder)}}}
+    )
+
+
+def _job(folder: Path, overrides: list[str], metrics: dict[str, Any] | None) -> Path:
+    (folder / ".hydra").mkdir(parents=True)
+    OmegaConf.save(OmegaConf.create(overrides), folder / ".hydra" / "overrides.yaml")
+    if metrics is not None:
+        (folder / "metrics.json").write_text(json.dumps(metrics))
+    return folder
+
+
+def _finish(summary: Summary, sweep: Path, folder: Path, error: Exception | None = None) -> JobReturn:
+    returned = JobReturn(status=JobStatus.FAILED if error else JobStatus.COMPLETED)
+    returned.return_value = error
+    summary.on_job_end(_config(sweep, folder), returned)
+    return returned
+
+
+def test_a_failure_becomes_a_result(tmp_path: Path) -> None:
+    summary = Summary()
+    folder = _job(tmp_path / "0", ["a=1"], None)
+    returned = _finish(summary, tmp_path, folder, InputError("two\nlines"))
+    assert returned.status == JobStatus.COMPLETED and returned.return_value is None
+    assert (folder / FAILURE).read_text() == "two lines\n"
+    # The same job run again, with success.
+    _finish(summary, tmp_path, folder)
+    assert not (folder / FAILURE).exists()
+
+
+def test_a_single_run_that_fails_ends_with_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    returned = JobReturn(status=JobStatus.FAILED)
+    returned.return_value = InputError("no such thing")
+    with pytest.raises(SystemExit) as ended:
+        Summary().on_job_end(_config(tmp_path, tmp_path, RunMode.RUN), returned)
+    assert ended.value.code == 2 and capsys.readouterr().err == "error: no such thing\n"
+    # A bug of ours keeps its traceback: Hydra raises it.
+    returned.return_value = KeyError("bug")
+    Summary().on_job_end(_config(tmp_path, tmp_path, RunMode.RUN), returned)
+    assert returned.status == JobStatus.FAILED
+
+
+def test_the_table_has_what_the_jobs_differ_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    summary = Summary(columns=["mrr", "no such metric"])
+    summary.on_multirun_start(_config(tmp_path))
+    first = {"mrr": 0.5, "recall@1": 0.1, "recall@10": 0.2}
+    for number, metrics in enumerate([first, {"mrr": 0.25, "queries": 1234}]):
+        folder = _job(tmp_path / str(number), ["same=x", f"+new.k={number}"], metrics)
+        _finish(summary, tmp_path, folder)
+    summary.on_multirun_end(_config(tmp_path))
+    lines = (tmp_path / "summary.md").read_text().splitlines()
+    assert lines[2:6] == ["| new.k | mrr |", "| --- | ---: |", "| 0 | 0.5000 |", "| 1 | 0.2500 |"]
+    assert "- new.k=0: [report](0/report.md)" in lines
+    with (tmp_path / "summary.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["mrr"] for row in rows] == ["0.5", "0.25"] and rows[1]["queries"] == "1234"
+    assert rows[0]["override:same"] == "x" and rows[0]["recall@10"] == "0.2" and rows[1]["recall@10"] == ""
+    assert str(tmp_path / "1" / "report.md") in capsys.readouterr().out
+
+
+def test_jobs_of_other_processes_are_found_and_old_ones_are_not(tmp_path: Path) -> None:
+    old = _job(tmp_path / "7", ["k=7"], {"mrr": 0.7})
+    os.utime(old / ".hydra" / "overrides.yaml", (1, 1))
+    summary = Summary()
+    summary.on_multirun_start(_config(tmp_path))
+    for number in (10, 9):
+        _job(tmp_path / str(number), [f"k={number}"], {"mrr": number / 100})
+    _job(tmp_path / "11", ["k=11"], None)
+    with pytest.raises(SystemExit) as ended:
+        summary.on_multirun_end(_config(tmp_path))
+    assert ended.value.code == 2
+    lines = (tmp_path / "summary.md").read_text().splitlines()
+    assert lines[4:7] == ["| 9 | 0.0900 |", "| 10 | 0.1000 |", "| 11 | failed |"]
+
+
+def test_a_plot_compares_jobs_that_have_recall(tmp_path: Path) -> None:
+    summary = Summary()
+    for number in (0, 1):
+        _finish(
+            summary,
+            tmp_path,
+            _job(tmp_path / str(number), [f"k={number}"], {"recall@1": 0.1, "recall@10": 0.5}),
+        )
+    summary.on_multirun_end(_config(tmp_path))
+    assert (tmp_path / "recall.png").read_bytes().startswith(b"\x89PNG")
