@@ -37,8 +37,9 @@ install: ## install again, with other extras: make install EXTRAS="dev gpu jobli
 demo: $(INSTALLED) ## train HAtten on the demo corpus and compare it with BM25 and popularity
 	$(BIN)/python train.py model=hatten data=demo output_dir=$(DEMO)/train
 	$(BIN)/python evaluate.py -m benchmark=prefetch retriever=hatten,bm25,popularity \
-		checkpoint=$(DEMO)/train/hatten.ckpt data=demo split=test hydra.sweep.dir=$(DEMO)/eval
-	@echo "reports: $(DEMO)/eval/summary.md and $(DEMO)/eval/{hatten,bm25,popularity}/report.md"
+		checkpoint=$(DEMO)/train/hatten.ckpt data=demo split=test \
+		output_dir=$(DEMO)/eval 'hydra.sweep.subdir=$${hydra.runtime.choices.retriever}'
+	@echo "The table is in $(DEMO)/eval/summary.md; curves of the training are in $(DEMO)/train."
 
 test: $(INSTALLED) ## run the tests: make test ARGS="-k vectors"
 	$(BIN)/python -m pytest -q $(ARGS)

@@ -1,0 +1,115 @@
+"""Every option of every group composes, resolves, and names what exists and takes its keys."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import ConfigCompositionException
+from hydra.utils import get_object
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+CONF = Path(__file__).parents[1] / "conf"
+ENTRIES = ("train", "evaluate")
+OPTIONS = sorted(
+    (str(path.parent.relative_to(CONF)), path.stem)
+    for path in CONF.rglob("*.yaml")
+    if path.parent != CONF and not path.is_relative_to(CONF / "hydra")
+)
+SPECIAL = {"_target_", "_partial_", "_recursive_", "_convert_", "_args_"}
+
+
+@cache
+def composed(entry: str, *overrides: str) -> DictConfig:
+    """What `python ENTRY.py OVERRIDES` would run with; unresolved."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose(entry, list(overrides), return_hydra_config=True)
+    with open_dict(config):  # set by Hydra only when it runs a job
+        config.hydra.runtime.cwd = config.hydra.runtime.output_dir = "."
+        config.hydra.job.num, config.hydra.job.id = 0, "0"
+    return config
+
+
+def resolved(config: DictConfig) -> dict[str, Any]:
+    """The configuration without Hydra's own part and with every interpolation replaced; ??? stays."""
+    HydraConfig.instance().set_config(config)
+    own = {key: value for key, value in config.items_ex(resolve=False) if key != "hydra"}
+    plain = OmegaConf.to_container(OmegaConf.create(own), resolve=True)
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
+def nodes(config: Any) -> Iterator[dict[str, Any]]:
+    """Every mapping with a `_target_`."""
+    if isinstance(config, dict):
+        if "_target_" in config:
+            yield config
+        for value in config.values():
+            yield from nodes(value)
+    elif isinstance(config, list):
+        for value in config:
+            yield from nodes(value)
+
+
+def unknown_keys(node: dict[str, Any]) -> set[str]:
+    """Keys that the target does not take; ImportError when there is no such target."""
+    try:
+        target = get_object(node["_target_"])
+    except Exception as error:
+        raise ImportError(f"{node['_target_']}: {error}") from error
+    parameters = inspect.signature(target).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return set()
+    return set(node) - SPECIAL - {parameter.name for parameter in parameters}
+
+
+def check(config: DictConfig) -> None:
+    for node in nodes(resolved(config)):
+        assert unknown_keys(node) == set(), node["_target_"]
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_the_defaults_compose(entry: str) -> None:
+    config = composed(entry)
+    check(config)
+    assert config.hydra.runtime.choices["data"] == "demo"
+
+
+@pytest.mark.parametrize(("group", "option"), OPTIONS, ids=[f"{group}={option}" for group, option in OPTIONS])
+def test_every_option_composes(group: str, option: str) -> None:
+    used = 0
+    for entry in ENTRIES:
+        try:
+            config = composed(entry, f"{group}={option}")
+        except ConfigCompositionException as error:
+            # An entry point need not have every group, but one of them must.
+            if "No match in the defaults list" not in str(error):
+                raise
+            continue
+        check(config)
+        used += 1
+    assert used, f"no entry point knows the group {group}"
+
+
+@pytest.mark.parametrize("data", ["demo", "custom"])
+def test_own_corpora_train_their_own_word_vectors(data: str) -> None:
+    assert composed("train", f"data={data}").hydra.runtime.choices["embeddings"] == "word2vec"
+
+
+def test_a_target_that_is_not_there_and_keys_it_lacks_are_found() -> None:
+    with pytest.raises(ImportError, match=r"hatten\.nowhere"):
+        unknown_keys({"_target_": "hatten.nowhere.Class"})
+    node = {"_target_": "pathlib.PurePath.joinpath", "_partial_": True, "self": 1, "seperator": "/"}
+    assert unknown_keys(node) == {"seperator"}
+    assert unknown_keys({"_target_": "subprocess.run", "any": 1}) == set()
+    assert list(nodes({"a": [{"_target_": "x"}], "b": {"_target_": "y", "c": {"_target_": "z"}}})) == [
+        {"_target_": "x"},
+        {"_target_": "y", "c": {"_target_": "z"}},
+        {"_target_": "z"},
+    ]

@@ -1,0 +1,129 @@
+"""Which modules import which: our `datasets` wins, heavy libraries still work, directions hold."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ORDER = ["datasets", "retrieval", "hatten", "rerank", "evaluation"]
+"""Each of these imports only those before it; the entry points may import all."""
+
+
+@pytest.fixture
+def other_datasets(tmp_path: Path) -> Path:
+    """A folder that looks like an environment with Hugging Face datasets installed in it."""
+    package = tmp_path / "datasets"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise ImportError('the other datasets was imported')\n")
+    metadata = tmp_path / "datasets-4.0.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: datasets\nVersion: 4.0.0\n")
+    return tmp_path
+
+
+def python(*arguments: str, path: Path, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(path), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def test_ours_wins_and_the_heavy_libraries_still_import(other_datasets: Path) -> None:
+    code = """
+import datasets, sys
+assert not {"torch", "numpy", "pyarrow"} & set(sys.modules), "importing datasets is to stay light"
+import datasets.errors
+from transformers import AutoModel, AutoTokenizer
+import pytorch_lightning
+assert callable(AutoModel.from_pretrained) and callable(pytorch_lightning.Trainer)
+print(datasets.__file__, sys.modules["datasets"] is datasets)
+"""
+    done = python("-c", code, path=other_datasets)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(ROOT / "datasets" / "__init__.py"), "True"]
+
+
+@pytest.mark.parametrize("how", ["script", "module", "pytest"])
+def test_ours_wins_however_python_is_started(other_datasets: Path, how: str) -> None:
+    code = f"import datasets\nassert datasets.__file__.startswith({str(ROOT)!r}), datasets.__file__\n"
+    if how == "script":  # as `python train.py`: the script's folder comes first
+        script = other_datasets / "root" / "script.py"
+        script.parent.mkdir()
+        (script.parent / "datasets").symlink_to(ROOT / "datasets")
+        script.write_text(code.replace(str(ROOT), str(script.parent)))
+        done = python(str(script), path=other_datasets, folder=other_datasets)
+    elif how == "module":
+        done = python("-m", "datasets.errors", path=other_datasets)
+    else:
+        test = other_datasets / "test_it.py"
+        test.write_text("def test_it():\n    " + code.replace("\n", "\n    ").strip() + "\n")
+        options = ["-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml")]
+        done = python("-m", "pytest", *options, str(test), path=other_datasets)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The modules that a file imports, also inside functions and under TYPE_CHECKING."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"), str(path))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def wrong_directions(root: Path) -> list[str]:
+    """Lines `FILE imports MODULE` for imports that go against ORDER, or up to an entry point."""
+    wrong = []
+    for place, package in enumerate(ORDER):
+        barred = {*ORDER[place + 1 :], "train", "evaluate", "tests", "benchmarks"}
+        for path in sorted((root / package).rglob("*.py")):
+            names = [name for name in imported(path) if name.split(".")[0] in barred]
+            wrong += [f"{path.relative_to(root)} imports {name}" for name in names]
+    return wrong
+
+
+def test_imports_point_one_way() -> None:
+    assert wrong_directions(ROOT) == []
+
+
+def test_an_import_against_the_direction_is_found(tmp_path: Path) -> None:
+    for package, line in (
+        ("datasets", "def late():\n    from hatten.encoder import Encoder"),
+        ("retrieval", "import datasets, numpy"),
+        ("hatten", "import evaluation.runs as runs"),
+        ("evaluation", "from hatten import vectors"),
+        ("rerank", "from train import main"),
+    ):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "module.py").write_text(line + "\n")
+    assert wrong_directions(tmp_path) == [
+        "datasets/module.py imports hatten.encoder.Encoder",
+        "hatten/module.py imports evaluation.runs",
+        "rerank/module.py imports train.main",
+    ]
+
+
+@pytest.mark.parametrize(
+    "line", ["import evaluate", "import sentence_transformers", "from transformers import Trainer"]
+)
+def test_what_needs_the_other_datasets_is_banned(line: str) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--select",
+        "TID251",
+        "--stdin-filename",
+        "hatten/new.py",
+        "-",
+    ]
+    done = subprocess.run(command, cwd=ROOT, input=line + "\n", capture_output=True, text=True)
+    assert done.returncode == 1 and "TID251" in done.stdout
