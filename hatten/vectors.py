@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
+from datasets.atomic import written_whole
 from datasets.errors import InputError
 from hatten.vocabulary import PAD_WORD, Vocabulary, first_repeated
 
@@ -136,16 +136,8 @@ def _alone(path: Path) -> Iterator[None]:
 def save(vectors: WordVectors, path: Path) -> None:
     """Write the vectors to a .npz file that `load` reads; the file is whole or not there at all."""
     words, name = _as_bytes("\n".join(vectors.words)), _as_bytes(vectors.name)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with unfinished.open("wb") as file:
-            np.savez(file, allow_pickle=False, matrix=vectors.matrix, words=words, name=name)
-        unfinished.replace(path)
-    except OSError as error:
-        error.filename = error.filename or str(path)
-        raise
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with written_whole(path) as unfinished, unfinished.open("wb") as file:
+        np.savez(file, allow_pickle=False, matrix=vectors.matrix, words=words, name=name)
 
 
 def load(path: Path) -> WordVectors | None:

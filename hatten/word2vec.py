@@ -131,7 +131,10 @@ class _Progress:
         self._words, self._epochs, self._done = words, epochs, 0
         left = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
         percent = TextColumn("{task.description} {task.percentage:>3.0f} %")
-        self._bar = Progress(percent, BarColumn(), *left, console=Console(stderr=True), transient=True)
+        console = Console(stderr=True)
+        self._drawn = console.is_terminal
+        columns = (percent, BarColumn(), *left)
+        self._bar = Progress(*columns, console=console, transient=True, disable=not self._drawn)
         self._task = self._bar.add_task("word vectors", total=words * epochs)
 
     def __enter__(self) -> Callable[[int], None]:
@@ -146,6 +149,6 @@ class _Progress:
         epoch_before, self._done = self._done // self._words, self._done + words
         epoch = self._done // self._words
         self._bar.advance(self._task, words)
-        if epoch_before < epoch < self._epochs and not self._bar.console.is_interactive:
+        if epoch_before < epoch < self._epochs and not self._drawn:
             left = (time.monotonic() - self._start) * (self._epochs / epoch - 1)
             log.info(f"word vectors: epoch {epoch} of {self._epochs} done, about {left:.0f} s left")

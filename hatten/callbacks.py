@@ -1,0 +1,222 @@
+"""What happens between rounds (validate, mine, save) and the lines that say how far a run is."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+
+from datasets.schema import TRAIN
+from hatten.checkpoint import Model, save_model
+from hatten.datamodule import TrainingData
+from hatten.encode import SAY_EVERY, encode
+from hatten.history import History
+from hatten.mining import MiningConfig, Pool, WordSets, mine, padded, sample
+from hatten.module import HAttenModule
+from retrieval.dense import search_exact
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ValidationConfig:
+    """What is measured after each round, with the averaged weights, against all candidates."""
+
+    split: str = "val"
+    queries: int = 2000
+    """a sample where there are more; 0: no validation"""
+    depth: int = 2000
+    monitor: str = "recall@10"
+    """the round that is best in this is the one saved"""
+
+
+RECALLS = (1, 10, 50, 100, 500, 1000, 2000)
+
+
+class Rounds(pl.Callback):
+    """Mines before the first round and after each but the last; validates after each; keeps the best weights.
+
+    What it needs to go on is in its state: the pool's file and hash, the history. The arrays are in the file.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        mining: MiningConfig,
+        validation: ValidationConfig,
+        seed: int,
+        about: dict[str, Any],
+    ) -> None:
+        self.folder, self.mining, self.validation, self.seed, self.about = (
+            folder,
+            mining,
+            validation,
+            seed,
+            about,
+        )
+        self.history = History(folder)
+        self._pool: dict[str, str] | None = None
+        self._words: WordSets | None = None
+        self._losses: list[float] = []
+
+    @property
+    def best_file(self) -> Path:
+        return self.folder / "hatten.ckpt"
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"pool": self._pool, "history": self.history.rows}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._pool, self.history.rows = state_dict["pool"], list(state_dict["history"])
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        self._data: TrainingData = trainer.datamodule  # type: ignore[attr-defined]
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        assert isinstance(pl_module, HAttenModule)
+        if self._pool is not None:
+            self._data.pool = Pool.load(self.folder / self._pool["file"], self._pool["sha256"])
+        elif self._data.batch.mined:
+            self._between(pl_module, 0, validate=True, more=True)
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._start, self._losses = time.monotonic(), []
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self._losses.append(float(outputs["loss"]))
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        assert isinstance(pl_module, HAttenModule)
+        done = trainer.current_epoch + 1
+        seconds = time.monotonic() - self._start
+        trained = {
+            "train/loss": float(np.mean(self._losses)),
+            "train/seconds": seconds,
+            "train/steps_per_second": len(self._losses) / seconds,
+        }
+        self._between(pl_module, done, validate=True, more=done < (trainer.max_epochs or 0), trained=trained)
+
+    def _between(
+        self,
+        module: HAttenModule,
+        done: int,
+        validate: bool,
+        more: bool,
+        trained: dict[str, float] | None = None,
+    ) -> None:
+        """Encode the candidates once; measure on validation and mine for the next round with them."""
+        data, start, row = self._data, time.monotonic(), dict(trained or {})
+        split = data.corpus.splits.get(self.validation.split)
+        measured = split is not None and len(split) > 0 and self.validation.queries > 0
+        mining = more and data.batch.mined > 0 and done >= module.schedule.mean_only_rounds
+        if not measured and not mining:
+            self._finish(module, done, row)
+            return
+        encoder = module.best_encoder
+        candidates = np.flatnonzero(data.corpus.is_candidate)
+        vectors = np.zeros((len(data.corpus.paper_ids), encoder.config.dim), np.float32)
+        vectors[candidates] = encode(encoder, data.reader.papers, candidates, "papers")
+        if measured and split is not None:
+            rng = np.random.default_rng((self.seed, 2))
+            rows = np.sort(rng.permutation(len(split))[: self.validation.queries])
+            contexts, cited = split.contexts[rows], split.positives.take(rows)
+            found = search_exact(
+                encode(encoder, data.reader.queries, contexts, "validation queries"),
+                vectors,
+                self.validation.depth,
+                exclude=data.corpus.citing[contexts],
+                candidates=data.corpus.is_candidate,
+            )
+            positives = padded(cited, data.corpus.citing[contexts])[:, :-1]
+            row |= {f"val/{name}": value for name, value in recalls(found.papers, positives).items()}
+        row["val/seconds"] = time.monotonic() - start
+        if mining:
+            start = time.monotonic()
+            self._mine(module, done, vectors)
+            row["mining/seconds"] = time.monotonic() - start
+        self._finish(module, done, row)
+
+    def _mine(self, module: HAttenModule, done: int, vectors: np.ndarray[Any, Any]) -> None:
+        data, config, rng = self._data, self.mining, np.random.default_rng((self.seed, 3, done))
+        queries = sample(data.split, config, rng)
+        candidates = data.corpus.is_candidate
+        if 0 < config.papers < candidates.sum():
+            chosen = rng.choice(np.flatnonzero(candidates), config.papers, replace=False)
+            candidates = np.zeros_like(candidates)
+            candidates[chosen] = True
+        if config.positives and self._words is None:
+            self._words = WordSets(data.corpus)
+        encoded = encode(
+            module.best_encoder, data.reader.queries, data.split.contexts[queries], "training queries"
+        )
+        data.pool = mine(
+            data.corpus, data.split, queries, encoded, vectors, config.depth, self._words, candidates
+        )
+        file = f"mined/round-{done:03d}.npz"
+        previous = self._pool["file"] if self._pool is not None else None
+        self._pool = {"file": file, "sha256": data.pool.save(self.folder / file)}
+        # The last checkpoint still names the pool before this one; those before that are done with.
+        for old in (self.folder / "mined").glob("round-*.npz"):
+            if str(old.relative_to(self.folder)) not in (file, previous):
+                old.unlink()
+
+    def _finish(self, module: HAttenModule, done: int, row: dict[str, float]) -> None:
+        """Log, keep the history, and save the weights when they are the best so far."""
+        if done and not any(row for row in self.history.rows if row["round"] == done):
+            module.log_dict(row)
+        best = self.history.add(done, row, f"val/{self.validation.monitor}")
+        if done and best:
+            data = self._data
+            about = {
+                **self.about,
+                "round": done,
+                **{name: value for name, value in row.items() if name.startswith("val/")},
+            }
+            save_model(Model(module.best_encoder, data.vocabulary, about), self.best_file)
+
+
+def recalls(papers: np.ndarray[Any, Any], positives: np.ndarray[Any, Any]) -> dict[str, float]:
+    """Ranked papers [Q, k] against cited ones [Q, most] (-1: none): MRR and share of cited papers in the first k."""
+    hits = (papers[:, None, :] == positives[:, :, None]) & (positives[:, :, None] >= 0)  # [Q, most, k]
+    cited = (positives >= 0).sum(1)
+    any_hit = hits.any(1)
+    first = np.where(any_hit.any(1), any_hit.argmax(1), np.iinfo(np.int64).max - 1)
+    out = {"mrr": float((1.0 / (first + 1.0)).mean())}
+    for k in RECALLS:
+        if k <= papers.shape[1]:
+            out[f"recall@{k}"] = float((hits[:, :, :k].any(2).sum(1) / cited).mean())
+    return out
+
+
+class Progress(pl.Callback):
+    """A line on how far the run is and how long it will take, every few seconds."""
+
+    def __init__(self) -> None:
+        self._start: float | None = None
+        self._said = 0.0
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        now = time.monotonic()
+        if self._start is None:  # the first step warms up, so it does not count
+            self._start = self._said = now
+            self._first = trainer.global_step
+            return
+        if now - self._said < SAY_EVERY:
+            return
+        self._said = now
+        total = int(trainer.num_training_batches) * (trainer.max_epochs or 1)
+        rate = (trainer.global_step - self._first) / (now - self._start)
+        left = (total - trainer.global_step) / rate
+        log.info(
+            f"round {trainer.current_epoch + 1} of {trainer.max_epochs}, step {trainer.global_step} of {total}, "
+            f"loss {float(outputs['loss']):.4f}, {rate:.2f} steps/s, about {left / 60:.1f} min left"
+        )

@@ -1,0 +1,152 @@
+"""Reading and writing encoders: our own files and the published ones."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from datasets.atomic import written_whole
+from datasets.errors import InputError
+from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
+from hatten.vocabulary import Vocabulary
+
+FORMAT = "hatten-1"
+
+REFERENCE_PAD_ID = 1
+"""Where the released vocabulary has its `<pad>`."""
+
+
+def load_reference_checkpoint(path: str | Path) -> HAttenEncoder:
+    """The encoder of a checkpoint that the authors' code wrote: {current_batch, document_encoder, optimizer}.
+
+    Sizes are read from the weights' shapes. In evaluation mode; on the CPU; in float32.
+    """
+    state = read_torch(path).get("document_encoder")
+    if not isinstance(state, dict):
+        raise InputError(
+            f"{path}: no 'document_encoder' in it; expected a checkpoint of the published HAtten code"
+        )
+    words, documents = "single_paragraph_encoder.", "multiple_paragraph_encoder."
+    try:
+        table = state[f"{words}pre_encoding.word_embedding"]
+        hidden, dim = state[f"{words}encoder_layer_list.0.feed_forward.ln1.weight"].shape
+        config = EncoderConfig(
+            dim=dim,
+            heads=state[f"{words}mha_pool.ln_attention_score.weight"].shape[0],
+            hidden=hidden,
+            layers=len({key.split(".")[2] for key in state if key.startswith(f"{words}encoder_layer_list.")}),
+            max_tokens=state[f"{words}pre_encoding.positional_encoding.pe"].shape[1],
+            max_paragraphs=state[f"{documents}positional_encoding.pe"].shape[1],
+            paragraph_types=state[f"{documents}type_embedding.weight"].shape[0],
+            trainable_vectors="none",
+        )
+        encoder = HAttenEncoder(config, table.numpy(), pad_id=REFERENCE_PAD_ID)
+        translated = {
+            "word_vectors": table,
+            "type_vectors.weight": state[f"{documents}type_embedding.weight"],
+        }
+        for ours, theirs in (("word_level.", words), ("document_level.", documents)):
+            translated |= _translate_level(state, ours, theirs, config.layers)
+        for level, name in (
+            (encoder.word_level, f"{words}pre_encoding.positional_encoding.pe"),
+            (encoder.document_level, f"{documents}positional_encoding.pe"),
+        ):
+            level.positions.copy_(state[name][0])
+        encoder.load_state_dict(translated)
+    except KeyError as error:
+        raise InputError(
+            f"{path}: the weights {error} are missing; not a checkpoint of the published HAtten"
+        ) from None
+    except RuntimeError as error:
+        raise InputError(f"{path}: the weights do not fit together: {error}") from None
+    return encoder.eval()
+
+
+def _translate_level(state: dict[str, Tensor], ours: str, theirs: str, layers: int) -> dict[str, Tensor]:
+    renamed = {
+        "mha.ln_out": "out",
+        "norm1": "norm1",
+        "feed_forward.ln1": "up",
+        "feed_forward.ln2": "down",
+        "norm2": "norm2",
+    }
+    out = {}
+    for kind in ("weight", "bias"):
+        for number in range(layers):
+            layer = f"{theirs}encoder_layer_list.{number}."
+            out[f"{ours}layers.{number}.qkv.{kind}"] = torch.cat(
+                [state[f"{layer}mha.ln_{part}.{kind}"] for part in "qkv"]
+            )
+            for their_name, our_name in renamed.items():
+                out[f"{ours}layers.{number}.{our_name}.{kind}"] = state[f"{layer}{their_name}.{kind}"]
+        for their_name, our_name in (("attention_score", "score"), ("value", "value"), ("out", "out")):
+            out[f"{ours}pool.{our_name}.{kind}"] = state[f"{theirs}mha_pool.ln_{their_name}.{kind}"]
+    return out
+
+
+@dataclass(frozen=True)
+class Model:
+    """An encoder with its words: all that is needed to encode a corpus. `about` says how it came to be."""
+
+    encoder: HAttenEncoder
+    vocabulary: Vocabulary
+    about: dict[str, Any]
+
+
+def save_model(model: Model, path: Path) -> None:
+    """Write a model to one torch file of plain values; the file is whole or not there at all."""
+    encoder = model.encoder
+    content = {
+        "format": FORMAT,
+        "config": encoder.config.asdict(),
+        "words": model.vocabulary.words,
+        "weights": encoder.state_dict(),
+        "about": model.about,
+    }
+    with written_whole(path) as unfinished:
+        torch.save(content, unfinished)
+
+
+def load_model(path: str | Path) -> Model:
+    """A model that `save_model` wrote, in evaluation mode on the CPU; InputError when the file is anything else."""
+    content = read_torch(path)
+    if content.get("format") != FORMAT:
+        hint = (
+            "a published one is read with its word list: retriever.vocabulary=FILE"
+            if "document_encoder" in content
+            else ""
+        )
+        raise InputError(f"{path}: not a checkpoint that train.py model=hatten saved {hint}".rstrip())
+    try:
+        config = EncoderConfig(**content["config"])
+        vocabulary = Vocabulary(content["words"])
+        weights = content["weights"]
+        encoder = build_encoder(config, weights["word_vectors"].numpy(), vocabulary)
+        encoder.load_state_dict(weights)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{path}: a part of the checkpoint is missing or of another kind ({error})"
+        ) from None
+    except RuntimeError as error:
+        raise InputError(f"{path}: the weights do not have the sizes of its configuration: {error}") from None
+    return Model(encoder.eval(), vocabulary, content["about"])
+
+
+def read_torch(path: str | Path) -> dict[str, Any]:
+    """A torch file of plain values and tensors; InputError when it is absent, damaged or holds anything else."""
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such checkpoint") from None
+    except (RuntimeError, EOFError, pickle.UnpicklingError, ValueError, KeyError) as error:
+        raise InputError(
+            f"{path}: not a torch checkpoint of plain weights ({str(error).splitlines()[0]})"
+        ) from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: a checkpoint is a dictionary, this is a {type(content).__name__}")
+    return content

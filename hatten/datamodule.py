@@ -1,0 +1,54 @@
+"""What the training loop reads: the batches of each round, made from the pool that was mined last."""
+
+from __future__ import annotations
+
+import os
+
+import pytorch_lightning as pl
+from torch.utils.data import DataLoader
+
+from datasets.errors import InputError
+from datasets.schema import TRAIN
+from datasets.store import Corpus
+from hatten.batches import Batch, BatchConfig, Batches
+from hatten.documents import DocumentReader
+from hatten.mining import Pool
+from hatten.vocabulary import Vocabulary
+
+
+class TrainingData(pl.LightningDataModule):
+    """Batches of the training split. The trainer asks for a new loader each round."""
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        vocabulary: Vocabulary,
+        max_tokens: int,
+        batch: BatchConfig,
+        seed: int,
+        workers: int = 0,
+    ) -> None:
+        """workers: processes that read ahead; reading takes a few milliseconds a batch, so 0 is right on few cores."""
+        super().__init__()
+        self.corpus, self.vocabulary, self.batch, self.seed, self.workers = (
+            corpus,
+            vocabulary,
+            batch,
+            seed,
+            workers,
+        )
+        self.reader = DocumentReader(corpus, vocabulary, max_tokens)
+        self.split = corpus.split(TRAIN)
+        if len(self.split) == 0:
+            raise InputError(f"corpus {corpus.name}: its train split is empty, there is nothing to train on")
+        if workers > (os.cpu_count() or 1):
+            raise InputError(f"model.workers={workers}: this machine has {os.cpu_count()} cores")
+        self.pool: Pool | None = None
+
+    def train_dataloader(self) -> DataLoader[Batch]:
+        current = self.trainer.current_epoch if self.trainer is not None else 0
+        batches = Batches(self.reader, self.split, self.pool, self.batch, self.seed, current)
+        return DataLoader(batches, batch_size=None, shuffle=False, num_workers=self.workers)
+
+    def transfer_batch_to_device(self, batch: Batch, device: object, dataloader_idx: int) -> Batch:
+        return batch  # the encoder moves what it needs

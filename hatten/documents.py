@@ -1,0 +1,125 @@
+"""Queries and papers as the encoder takes them: documents of up to a few paragraphs, packed without padding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datasets.ragged import Ragged, offsets_of
+from datasets.schema import TARGET_WORD
+
+if TYPE_CHECKING:
+    from datasets.store import Corpus
+    from hatten.vocabulary import Vocabulary
+
+TITLE, ABSTRACT, BODY, CONTEXT = 0, 1, 2, 3
+"""Paragraph types, as the reference numbers them."""
+ABSENT_TYPE = 10
+"""The type that the reference gives to a slot without a paragraph."""
+
+
+@dataclass(frozen=True)
+class Documents:
+    """B documents over n distinct paragraphs.
+
+    paragraphs: token ids, one row a paragraph [n]; none is empty
+    index: [B, P] int64, the paragraph in each slot, -1 where it is absent
+    types: [B, P] int64
+    """
+
+    paragraphs: Ragged
+    index: NDArray[np.int64]
+    types: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def is_query(self) -> NDArray[np.bool_]:
+        """[B]: a document with a context is a query."""
+        return ((self.types == CONTEXT) & (self.index >= 0)).any(1)
+
+
+class DocumentReader:
+    """Makes documents of a corpus's rows, in the words of one vocabulary."""
+
+    def __init__(self, corpus: Corpus, vocabulary: Vocabulary, max_tokens: int) -> None:
+        self.corpus, self.max_tokens = corpus, max_tokens
+        self.ids = vocabulary.lookup(corpus.words)
+        target = vocabulary.lookup([TARGET_WORD])[0]
+        self.target = int(target) if target >= 0 else None
+
+    def papers(self, rows: NDArray[np.integer]) -> Documents:
+        """(title, abstract) of papers, rows [B]."""
+        titles, abstracts = (
+            self._read(self.corpus.title_tokens, rows),
+            self._read(self.corpus.abstract_tokens, rows),
+        )
+        return _assemble([(TITLE, titles, None), (ABSTRACT, abstracts, None)])
+
+    def queries(self, contexts: NDArray[np.integer]) -> Documents:
+        """(citing title, citing abstract, context) of contexts, rows [B]; a citing paper is encoded once."""
+        citing, place = np.unique(self.corpus.citing[contexts], return_inverse=True)
+        titles = self._read(self.corpus.title_tokens, citing)
+        abstracts = self._read(self.corpus.abstract_tokens, citing)
+        texts = self._read(self.corpus.context_tokens, contexts, around=self.target)
+        return _assemble([(TITLE, titles, place), (ABSTRACT, abstracts, place), (CONTEXT, texts, None)])
+
+    def _read(self, column: Ragged, rows: NDArray[np.integer], around: int | None = None) -> Ragged:
+        """Rows in the vocabulary's ids, unknown words dropped, at most `max_tokens` of each.
+
+        A row that is too long keeps its beginning, or what stands `around` the first token of that id.
+        """
+        taken = column.take(rows)
+        ids = self.ids[taken.values]
+        known = ids >= 0
+        before = np.concatenate([[0], np.cumsum(known)])
+        tokens, offsets = ids[known], before[taken.offsets]
+        lengths = np.diff(offsets)
+        if len(lengths) == 0 or lengths.max() <= self.max_tokens:
+            return Ragged(tokens, offsets)
+        starts = offsets[:-1].copy()
+        if around is not None:
+            places = np.flatnonzero(tokens == around)
+            owner = np.searchsorted(offsets, places, side="right") - 1
+            owner, first = np.unique(owner, return_index=True)
+            wanted = places[first] - self.max_tokens // 2
+            starts[owner] = np.clip(
+                wanted, starts[owner], np.maximum(offsets[owner + 1] - self.max_tokens, starts[owner])
+            )
+        kept = offsets_of(np.minimum(lengths, self.max_tokens))
+        index = np.repeat(starts - kept[:-1], np.diff(kept)) + np.arange(kept[-1])
+        return Ragged(tokens[index], kept)
+
+
+def _assemble(slots: list[tuple[int, Ragged, NDArray[np.intp] | None]]) -> Documents:
+    """Slots of (type, paragraphs, which paragraph each document takes; None: its own) to documents."""
+    columns, values, lengths, base = [], [], [], 0
+    for _, paragraphs, place in slots:
+        present = paragraphs.lengths > 0
+        number = np.where(present, base + np.cumsum(present) - 1, -1)
+        columns.append(number if place is None else number[place])
+        values.append(paragraphs.values)
+        lengths.append(paragraphs.lengths[present])
+        base += int(present.sum())
+    index = np.stack(columns, 1)
+    types = np.where(index >= 0, np.array([kind for kind, _, _ in slots]), ABSENT_TYPE)
+    return Documents(Ragged(np.concatenate(values), offsets_of(np.concatenate(lengths))), index, types)
+
+
+def from_padded(
+    token_ids: NDArray[np.integer], types: NDArray[np.integer], absent: NDArray[np.bool_], pad_id: int
+) -> Documents:
+    """Documents of padded arrays: token_ids [B, P, L], types [B, P], absent [B, P] (True: no paragraph).
+
+    `pad_id` ends a paragraph; one without a token is absent too.
+    """
+    real = (token_ids != pad_id) & ~absent[:, :, None]
+    lengths = real.sum(2)
+    present = lengths > 0
+    index = np.where(present, np.cumsum(present).reshape(present.shape) - 1, -1)
+    paragraphs = Ragged(token_ids[real].astype(np.int32), offsets_of(lengths[present]))
+    return Documents(paragraphs, index, np.where(present, types, ABSENT_TYPE).astype(np.int64))

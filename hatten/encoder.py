@@ -1,0 +1,222 @@
+"""HAtten, the hierarchical attention text encoder: Gu et al. 2022, section 4.1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from datasets.errors import InputError
+from datasets.ragged import Ragged
+from datasets.schema import MARKER_WORDS, TARGET_WORD
+from hatten.documents import Documents, from_padded
+from hatten.layers import MultiHeadPooling, TransformerLayer, sinusoids
+from hatten.residual import MeanPath
+from hatten.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """Sizes and variants of the encoder; the defaults are the paper's."""
+
+    dim: int = 200
+    """of word vectors, paragraphs and documents"""
+    heads: int = 8
+    hidden: int = 1024
+    """width of the feed-forward parts"""
+    layers: int = 1
+    """transformer layers in each level"""
+    max_tokens: int = 512
+    """tokens read of a paragraph"""
+    max_paragraphs: int = 3
+    paragraph_types: int = 100
+    dropout: float = 0.1
+    trainable_vectors: str = "markers"
+    """word vectors that training may change: none | markers (the two citation markers) | all"""
+    input_scale: float = 1.0
+    """factor on word vectors before positions are added"""
+    residual: str = "none"
+    """none, or mean: add a weighted mean of word vectors to the output (hatten.residual); beyond the paper"""
+
+    def __post_init__(self) -> None:
+        if self.dim % self.heads or self.dim % 2:
+            raise InputError(
+                f"model.encoder: dim={self.dim} must be even and divisible by heads={self.heads}"
+            )
+        for name, value, options in (
+            ("trainable_vectors", self.trainable_vectors, ("none", "markers", "all")),
+            ("residual", self.residual, ("none", "mean")),
+        ):
+            if value not in options:
+                raise InputError(f"model.encoder.{name}={value}: choose one of {', '.join(options)}")
+
+    def asdict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+class Level(nn.Module):
+    """Transformer layers and a pooling: tokens to a paragraph, or paragraphs to a document."""
+
+    def __init__(self, config: EncoderConfig, positions: int) -> None:
+        super().__init__()
+        sizes = (config.dim, config.heads)
+        self.layers = nn.ModuleList(
+            TransformerLayer(*sizes, config.hidden, config.dropout) for _ in range(config.layers)
+        )
+        self.pool = MultiHeadPooling(*sizes)
+        self.dropout = config.dropout
+        self.positions: Tensor
+        self.register_buffer("positions", sinusoids(positions, config.dim), persistent=False)
+
+    def contextual(self, x: Tensor, absent: Tensor | None) -> Tensor:
+        """[n, L, D] -> [n, L, D] after positions and transformer layers."""
+        x = F.dropout(x + self.positions[: x.shape[1]].to(x.dtype), self.dropout, self.training)
+        for layer in self.layers:
+            x = layer(x, absent)
+        return x
+
+    def forward(self, x: Tensor, absent: Tensor | None) -> Tensor:
+        """x [n, L, D], absent [n, L] -> [n, D] float32"""
+        pooled: Tensor = self.pool(self.contextual(x, absent), absent)
+        return pooled
+
+
+class HAttenEncoder(nn.Module):
+    """Documents of up to three paragraphs (title, abstract, context) to vectors [B, D]; compare them by cosine.
+
+    A word level turns each paragraph into a vector, a document level the typed paragraphs into one. Paragraphs are
+    encoded in order of length, in chunks of at most `chunk_tokens` tokens, so next to nothing is padded.
+    """
+
+    def __init__(
+        self,
+        config: EncoderConfig,
+        word_vectors: NDArray[np.float32],
+        pad_id: int = 0,
+        marker_ids: Sequence[int] = (),
+    ) -> None:
+        """word_vectors [V, D]; marker_ids: words whose vectors are trained in any case but trainable_vectors=none.
+
+        InputError when their dimension is not the configuration's.
+        """
+        super().__init__()
+        if word_vectors.ndim != 2 or word_vectors.shape[1] != config.dim:
+            raise InputError(
+                f"word vectors of {word_vectors.shape[-1]} dimensions do not fit an encoder of {config.dim}; "
+                f"set model.encoder.dim={word_vectors.shape[-1]} or choose other vectors"
+            )
+        self.config, self.pad_id = config, pad_id
+        self.precision = torch.float32
+        self.chunk_tokens = 4096
+        table = torch.from_numpy(np.ascontiguousarray(word_vectors, np.float32))
+        self.word_vectors = nn.Parameter(table, requires_grad=config.trainable_vectors == "all")
+        self.marker_ids = list(marker_ids) if config.trainable_vectors == "markers" else []
+        self.marker_vectors = nn.Parameter(table[self.marker_ids].clone())
+        self.word_level = Level(config, config.max_tokens)
+        self.document_level = Level(config, config.max_paragraphs)
+        self.type_vectors = nn.Embedding(config.paragraph_types, config.dim)
+        self.mean: MeanPath | None = MeanPath(len(table)) if config.residual == "mean" else None
+        self.gate = nn.Parameter(torch.tensor(1.0)) if self.mean is not None else None
+        self.mean_only = False
+
+    def forward(self, token_ids: Tensor, paragraph_types: Tensor, paragraph_mask: Tensor) -> Tensor:
+        """Padded arrays: token_ids [B, P, L], paragraph_types [B, P], paragraph_mask [B, P] (True = absent) -> [B, D]"""
+        arrays = (part.cpu().numpy() for part in (token_ids, paragraph_types, paragraph_mask))
+        return self.encode(from_padded(*arrays, pad_id=self.pad_id))
+
+    def encode(self, documents: Documents) -> Tensor:
+        """B documents -> [B, D] float32 (not normalised); a document without a word gets zeros."""
+        index = self._tensor(documents.index)
+        if self.mean is not None and self.mean_only:
+            return self.mean(self.word_vectors, documents)
+        x, absent = self.typed(documents)
+        empty = absent.all(1)
+        if bool(empty.any()):
+            absent = absent & ~empty[:, None]  # attend to something, and drop it below
+        vectors: Tensor = self.document_level(x, absent if bool(absent.any()) else None)
+        vectors = vectors.masked_fill(empty[:, None], 0.0)
+        if self.mean is not None and self.gate is not None:
+            vectors = self.mean(self.word_vectors, documents) + self.gate * vectors
+        assert len(vectors) == len(index)
+        return vectors
+
+    def typed(self, documents: Documents) -> tuple[Tensor, Tensor]:
+        """Paragraph vectors with their types, [B, P, D], and which are absent, [B, P]."""
+        index = self._tensor(documents.index)
+        absent = index < 0
+        paragraphs = self.encode_paragraphs(documents.paragraphs)
+        x = (
+            paragraphs[index.clamp(min=0)]
+            if len(paragraphs)
+            else paragraphs.new_zeros(*index.shape, self.config.dim)
+        )
+        types = self.type_vectors(self._tensor(documents.types))
+        return x.masked_fill(absent[:, :, None], 0.0) + types, absent
+
+    def encode_paragraphs(self, paragraphs: Ragged) -> Tensor:
+        """n paragraphs -> [n, D] float32."""
+        lengths = paragraphs.lengths
+        if len(lengths) and lengths.max() > self.config.max_tokens:
+            raise ValueError(
+                f"a paragraph has {lengths.max()} tokens, the encoder reads {self.config.max_tokens}"
+            )
+        parts, order = [], np.argsort(-lengths, kind="stable")
+        for rows in chunks(lengths[order], self.chunk_tokens):
+            parts.append(self._encode_chunk(paragraphs.take(order[rows])))
+        if not parts:
+            return self.type_vectors.weight.new_zeros(0, self.config.dim)
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return torch.cat(parts)[self._tensor(back)]
+
+    def _encode_chunk(self, paragraphs: Ragged) -> Tensor:
+        lengths = paragraphs.lengths
+        place = np.arange(rounded(int(lengths.max())))
+        absent = place >= lengths[:, None]  # [n, L]
+        ids = np.zeros(absent.shape, np.int64)
+        ids[~absent] = paragraphs.values
+        x = self.embed(self._tensor(ids))
+        vectors: Tensor = self.word_level(x, self._tensor(absent) if absent.any() else None)
+        return vectors
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Word ids [n, L] -> vectors [n, L, D] in the working precision."""
+        x = F.embedding(ids, self.word_vectors)
+        for marker, vector in zip(self.marker_ids, self.marker_vectors, strict=True):
+            x = x.index_put((ids == marker).nonzero(as_tuple=True), vector)
+        return (x * self.config.input_scale if self.config.input_scale != 1.0 else x).to(self.precision)
+
+    def _tensor(self, array: NDArray[np.generic]) -> Tensor:
+        return torch.from_numpy(array).to(self.type_vectors.weight.device)
+
+
+def rounded(length: int) -> int:
+    """Padded length: few different shapes, because the matrix library sets up a kernel for each shape it meets."""
+    return -(-length // 8) * 8
+
+
+def chunks(lengths: NDArray[np.int64], tokens: int) -> Iterator[slice]:
+    """Cut rows of falling lengths into runs of at most `tokens` tokens after padding (one row at the least)."""
+    start = 0
+    while start < len(lengths):
+        size = max(1, tokens // rounded(int(lengths[start])))
+        yield slice(start, start + size)
+        start += size
+
+
+def build_encoder(
+    config: EncoderConfig, word_vectors: NDArray[np.float32], vocabulary: Vocabulary
+) -> HAttenEncoder:
+    """An encoder with random weights over a vocabulary's vectors [V, D]."""
+    markers = vocabulary.lookup(MARKER_WORDS)
+    encoder = HAttenEncoder(
+        config, word_vectors, vocabulary.pad_id, [int(row) for row in markers if row >= 0]
+    )
+    if encoder.mean is not None:
+        encoder.mean.target_id = int(vocabulary.lookup([TARGET_WORD])[0])
+    return encoder

@@ -1,0 +1,56 @@
+"""What HAtten is trained to minimise. Nets and losses meet only in similarities, so both can be used alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+CITED, RELEVANT, OTHER, OTHER_QUERY = 1, 2, 3, 4
+"""Irrelevance levels of a paper to a query (0 is the query itself): cited; prefetched, not cited, and in its words as
+close as the cited one; other prefetched or random; any paper of another query of the batch."""
+
+EXCLUDED = 0
+"""A paper that must not be compared with the query: its own citing paper."""
+
+
+def triplet_loss(
+    similarity: Tensor, levels: Tensor, positives: Sequence[int] = (1, 2), margin: float = 0.05
+) -> Tensor:
+    """The sum over all (query, positive, negative) of max(0, s(q, n) - s(q, p) + margin * (level_n - level_p)).
+
+    Gu et al. 2022, equation 3, with the levels of their code. Every paper of a higher level than the positive is a
+    negative to it. Memory grows with (query, positive) pairs x papers, not with queries x papers x papers.
+
+    similarity: cosines [Q, N]; levels: int [Q, N], EXCLUDED (0) takes no part; positives: levels that serve as such.
+    """
+    query, positive = torch.isin(levels, torch.tensor(tuple(positives), device=levels.device)).nonzero(
+        as_tuple=True
+    )
+    level = levels[query, positive]
+    gap = levels[query] - level[:, None]  # [pairs, N]
+    hinge = similarity[query] - similarity[query, positive][:, None] + margin * gap
+    return torch.relu(hinge).masked_fill(gap <= 0, 0.0).sum()
+
+
+def levels_of_batch(class_labels: Tensor, irrelevance_levels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The reference's description of a batch [B] as the rows of queries [Q], of papers [N] and levels [Q, N].
+
+    Documents of one class belong to one query, which has level 0.
+    """
+    queries, papers = (irrelevance_levels == 0).nonzero()[:, 0], (irrelevance_levels > 0).nonzero()[:, 0]
+    own = class_labels[queries][:, None] == class_labels[papers][None]
+    return queries, papers, torch.where(own, irrelevance_levels[papers][None], OTHER_QUERY)
+
+
+def infonce_loss(similarity: Tensor, levels: Tensor, temperature: float) -> Tensor:
+    """Mean over queries of the cross-entropy of the cited paper against all others (van den Oord et al. 2018).
+
+    Columns are distinct papers, so a paper that several queries cite is a negative to none of them. Papers of level
+    RELEVANT and EXCLUDED take no part: mined ones as close in words as the cited paper are likely to be false negatives.
+    """
+    out = (levels == EXCLUDED) | (levels == RELEVANT)
+    logits = (similarity / temperature).masked_fill(out, -torch.inf)
+    cited = logits.masked_fill(levels != CITED, -torch.inf)
+    return (torch.logsumexp(logits, 1) - torch.logsumexp(cited, 1)).mean()

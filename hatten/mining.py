@@ -1,0 +1,187 @@
+"""Negative and positive mining: Gu et al. 2022, section 4.3."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import Stemmer
+from numpy.typing import NDArray
+from scipy import sparse
+
+from datasets.atomic import written_whole
+from datasets.errors import InputError
+from datasets.ragged import Ragged
+from datasets.schema import MARKER_WORDS
+from datasets.store import Corpus, Split
+from retrieval.dense import search_exact
+
+WORD = re.compile(r"[^\W\d_]{2,}")
+PAIRS_AT_A_TIME = 200_000
+
+
+@dataclass(frozen=True)
+class MiningConfig:
+    """How the pool of prefetched papers is made, once a round."""
+
+    depth: int = 100
+    """papers prefetched for a training query"""
+    queries: int = 50_000
+    """training queries to prefetch for, a sample where there are more"""
+    papers: int = 0
+    """candidates to search among, a sample of that size; 0: all of them"""
+    positives: bool = True
+    """compare words to find prefetched papers that serve as positives"""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """What was prefetched for the training queries: neither the cited nor the citing paper is among it.
+
+    row: [queries of the split] int32, the row in `papers`, -1 for a query outside the sample
+    papers: [rows, depth] int32 rows of the corpus, best first, -1 where there were fewer
+    relevant: [rows, depth] bool, as close to the query in words as a cited paper (positive mining)
+    """
+
+    row: NDArray[np.int32]
+    papers: NDArray[np.int32]
+    relevant: NDArray[np.bool_]
+
+    def draw(
+        self, queries: NDArray[np.integer], size: int, rng: np.random.Generator
+    ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+        """For each query (rows of the split) `size` different papers of its pool and whether each is relevant.
+
+        -1 where the query is outside the sample or its pool is too short.
+        """
+        row = self.row[queries]
+        places = np.argsort(rng.random((len(queries), self.papers.shape[1])), axis=1)[:, :size]
+        papers = self.papers[row[:, None], places]
+        papers = np.where(row[:, None] >= 0, papers, -1)
+        return papers, self.relevant[row[:, None], places] & (papers >= 0)
+
+    def save(self, path: Path) -> str:
+        """Write to a .npz file, whole or not at all; gives its SHA-256."""
+        with written_whole(path) as unfinished, unfinished.open("wb") as file:
+            np.savez(file, allow_pickle=False, row=self.row, papers=self.papers, relevant=self.relevant)
+        return _sha256(path)
+
+    @classmethod
+    def load(cls, path: Path, sha256: str) -> Pool:
+        """InputError when the file is absent or not the one of that hash."""
+        if not path.is_file():
+            raise InputError(
+                f"{path}: the mined pool of this run is gone; start the training anew (resume=false)"
+            )
+        if _sha256(path) != sha256:
+            raise InputError(
+                f"{path}: not the pool that this run mined; start the training anew (resume=false)"
+            )
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                return cls(file["row"], file["papers"], file["relevant"])
+        except (ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise InputError(f"{path}: not a mined pool ({error})") from None
+
+
+def sample(split: Split, config: MiningConfig, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Rows of the split to mine for, ascending."""
+    if config.queries >= len(split):
+        return np.arange(len(split))
+    return np.sort(rng.choice(len(split), config.queries, replace=False))
+
+
+def mine(
+    corpus: Corpus,
+    split: Split,
+    queries: NDArray[np.int64],
+    query_vectors: NDArray[np.float32],
+    paper_vectors: NDArray[np.float32],
+    depth: int,
+    words: WordSets | None,
+    candidates: NDArray[np.bool_] | None = None,
+) -> Pool:
+    """Prefetch for rows of a split; vectors [len(queries), D] and [P, D] of unit length.
+
+    words: to find the prefetched papers whose Jaccard index with the query reaches that of a cited paper; None: none.
+    """
+    contexts = split.contexts[queries]
+    cited = split.positives.take(queries)
+    out = padded(cited, corpus.citing[contexts])
+    allowed = corpus.is_candidate if candidates is None else candidates
+    papers = search_exact(query_vectors, paper_vectors, depth, exclude=out, candidates=allowed).papers
+    relevant = np.zeros(papers.shape, np.bool_)
+    if words is not None:
+        for start in range(0, len(queries), max(1, PAIRS_AT_A_TIME // depth)):
+            rows = slice(start, start + max(1, PAIRS_AT_A_TIME // depth))
+            sets = words.queries(contexts[rows])
+            of_cited = words.jaccard(sets, out[rows, :-1]).max(1, keepdims=True)
+            relevant[rows] = (words.jaccard(sets, papers[rows]) >= of_cited) & (papers[rows] >= 0)
+    row = np.full(len(split), -1, np.int32)
+    row[queries] = np.arange(len(queries), dtype=np.int32)
+    return Pool(row, papers, relevant)
+
+
+def padded(cited: Ragged, citing: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Cited papers [Q, most] with -1 where there are fewer, and the citing paper as the last column."""
+    lengths = cited.lengths
+    out = np.full((len(cited), int(lengths.max(initial=0)) + 1), -1, np.int32)
+    out[:, :-1][np.arange(out.shape[1] - 1) < lengths[:, None]] = cited.values
+    out[:, -1] = citing
+    return out
+
+
+class WordSets:
+    """Sets of word stems of papers and queries, as rows of sparse matrices; stop words are left out."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        from gensim.parsing.preprocessing import STOPWORDS  # a heavy import, for this alone
+
+        stem = Stemmer.Stemmer("english").stemWord
+        ids: dict[str, int] = {}
+        of_word = np.full(len(corpus.words), -1, np.int64)
+        for word_id, word in enumerate(corpus.words):
+            if WORD.fullmatch(word) and word not in STOPWORDS and word not in MARKER_WORDS:
+                of_word[word_id] = ids.setdefault(stem(word), len(ids))
+        self.corpus, self._stem_of, self._stems = corpus, of_word, len(ids)
+        self._papers: sparse.csr_array = self._rows(corpus.title_tokens, corpus.abstract_tokens)
+        self._sizes = np.diff(self._papers.indptr)
+
+    def queries(self, contexts: NDArray[np.integer]) -> sparse.csr_array:
+        """(citing title, citing abstract, context) of contexts -> [Q, stems]"""
+        citing = self.corpus.citing[contexts]
+        columns = (self.corpus.title_tokens, self.corpus.abstract_tokens)
+        return self._rows(
+            *(column.take(citing) for column in columns), self.corpus.context_tokens.take(contexts)
+        )
+
+    def jaccard(self, sets: sparse.csr_array, papers: NDArray[np.integer]) -> NDArray[np.float64]:
+        """sets [Q, stems], papers [Q, k] rows of the corpus (-1: none) -> [Q, k], 0 where there is none"""
+        rows = np.repeat(np.arange(len(papers)), papers.shape[1])
+        flat = np.maximum(papers.ravel(), 0)
+        shared = sets[rows].multiply(self._papers[flat]).sum(axis=1)
+        union = np.diff(sets.indptr)[rows] + self._sizes[flat] - shared
+        index = np.where(papers.ravel() >= 0, shared / np.maximum(union, 1), 0.0)
+        return np.asarray(index.reshape(papers.shape))
+
+    def _rows(self, *columns: Ragged) -> sparse.csr_array:
+        """The stems of each row over all columns."""
+        rows = [np.repeat(np.arange(len(column)), column.lengths) for column in columns]
+        stems = [self._stem_of[column.values] for column in columns]
+        row, stem = np.concatenate(rows), np.concatenate(stems)
+        row, stem = row[stem >= 0], stem[stem >= 0]
+        keys = np.unique(row * self._stems + stem)
+        matrix = sparse.csr_array(
+            (np.ones(len(keys), np.float32), (keys // self._stems, keys % self._stems)),
+            shape=(len(columns[0]), self._stems),
+        )
+        return matrix
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,133 @@
+"""The Lightning module that trains HAtten."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from datasets.errors import InputError
+from hatten.batches import Batch
+from hatten.encoder import HAttenEncoder
+from hatten.losses import infonce_loss, triplet_loss
+
+log = logging.getLogger(__name__)
+
+Optimizer = Callable[[Iterable[dict[str, Any]]], torch.optim.Optimizer]
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """What is minimised."""
+
+    name: str = "triplet"
+    """triplet (Gu et al. 2022, equation 3) or infonce"""
+    margin: float = 0.05
+    """of the triplet loss, for each level between positive and negative"""
+    positives: tuple[int, ...] = (1, 2)
+    """levels that serve as positives in the triplet loss; (1,) leaves positive mining out"""
+    temperature: float = 0.05
+    """of infonce"""
+
+    def __post_init__(self) -> None:
+        if self.name not in ("triplet", "infonce"):
+            raise InputError(f"model.loss.name={self.name}: choose triplet or infonce")
+        if self.temperature <= 0:
+            raise InputError(f"model.loss.temperature={self.temperature}: must be above 0")
+
+    def __call__(self, similarity: Tensor, levels: Tensor) -> Tensor:
+        if self.name == "infonce":
+            return infonce_loss(similarity, levels, self.temperature)
+        return triplet_loss(similarity, levels, self.positives, self.margin)
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    """Learning rates over the steps of a run."""
+
+    warmup: int = 0
+    """steps in which the rate rises from 0"""
+    decay: str = "none"
+    """none, or linear: down to 0 at the last step"""
+    vectors: float = 1.0
+    """rate of word vectors and the mean path, as a multiple of the encoder's"""
+    mean_only_rounds: int = 0
+    """rounds at the start in which the mean path and word vectors alone are trained (residual=mean)"""
+
+
+class HAttenModule(pl.LightningModule):
+    """Trains `encoder`; `average` is the moving average of its weights, which is validated, mined with and saved."""
+
+    def __init__(
+        self,
+        encoder: HAttenEncoder,
+        optimizer: Optimizer,
+        loss: LossConfig,
+        schedule: ScheduleConfig,
+        ema: float,
+        seed: int,
+        total_steps: int,
+    ) -> None:
+        """ema: decay of the moving average at each step; 0: the weights themselves."""
+        super().__init__()
+        if not 0 <= ema < 1:
+            raise InputError(f"model.ema={ema}: must be in 0..1, below 1")
+        if schedule.mean_only_rounds and encoder.mean is None:
+            raise InputError("model.schedule.mean_only_rounds needs model.encoder.residual=mean")
+        self.encoder, self.loss, self.schedule, self.seed = encoder, loss, schedule, seed
+        self.average = AveragedModel(encoder, multi_avg_fn=get_ema_multi_avg_fn(ema))
+        self._make_optimizer, self._total_steps = optimizer, total_steps
+
+    @property
+    def best_encoder(self) -> HAttenEncoder:
+        """The encoder of the averaged weights."""
+        averaged: nn.Module = self.average.module
+        assert isinstance(averaged, HAttenEncoder)
+        return averaged
+
+    def on_train_epoch_start(self) -> None:
+        # A resumed round draws the dropout that an uninterrupted one draws.
+        torch.manual_seed(self.seed * 1_000_003 + self.current_epoch)
+        self.encoder.mean_only = self.best_encoder.mean_only = (
+            self.current_epoch < self.schedule.mean_only_rounds
+        )
+
+    def training_step(self, batch: Batch, step: int) -> Tensor:
+        queries = F.normalize(self.encoder.encode(batch.queries), dim=1)
+        papers = F.normalize(self.encoder.encode(batch.papers), dim=1)
+        loss = self.loss(queries @ papers.T, torch.from_numpy(batch.levels).to(queries.device))
+        self.log("train/loss", loss.detach(), batch_size=len(batch.queries))
+        return loss
+
+    def on_train_batch_end(self, outputs: object, batch: Batch, batch_idx: int) -> None:
+        self.average.update_parameters(self.encoder)
+
+    def configure_optimizers(self) -> Any:
+        slow, fast = [], []
+        for name, weight in self.encoder.named_parameters():
+            if weight.requires_grad:
+                (fast if name.startswith(("word_vectors", "marker_vectors", "mean.")) else slow).append(
+                    weight
+                )
+        optimizer = self._make_optimizer([{"params": slow}, {"params": fast}])
+        optimizer.param_groups[1]["lr"] *= self.schedule.vectors
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {
+                "scheduler": torch.optim.lr_scheduler.LambdaLR(optimizer, self._rate),
+                "interval": "step",
+            },
+        }
+
+    def _rate(self, step: int) -> float:
+        rising = min(1.0, (step + 1) / self.schedule.warmup) if self.schedule.warmup else 1.0
+        if self.schedule.decay == "none":
+            return rising
+        return rising * max(0.0, 1.0 - step / self._total_steps)

@@ -1,0 +1,159 @@
+"""Training HAtten from a configuration: `python train.py model=hatten`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from hydra.utils import instantiate
+from numpy.typing import NDArray
+from omegaconf import DictConfig, OmegaConf
+
+from datasets.errors import InputError
+from datasets.ragged import Ragged
+from datasets.store import Corpus
+from hatten.batches import BatchConfig
+from hatten.callbacks import Progress, Rounds, ValidationConfig
+from hatten.datamodule import TrainingData
+from hatten.encode import precision
+from hatten.encoder import EncoderConfig, build_encoder
+from hatten.mining import MiningConfig
+from hatten.module import HAttenModule, LossConfig, ScheduleConfig
+from hatten.vectors import WordVectors
+from hatten.vocabulary import Vocabulary
+
+log = logging.getLogger(__name__)
+
+LAST = "last.ckpt"
+"""The whole state of a run after its last round; what resume=true goes on from."""
+
+
+def train(config: DictConfig) -> Path:
+    """Train by `config` (conf/train.yaml) in its output_dir; gives the file of the best weights."""
+    model, folder, seed = config.model, Path(config.output_dir), int(config.seed)
+    plain = OmegaConf.to_container(config, resolve=True)
+    assert isinstance(plain, dict)
+    pl.seed_everything(seed, verbose=False)
+    corpus: Corpus = instantiate(config.data)
+    vectors: WordVectors = instantiate(config.embeddings, corpus=corpus)
+    batch, mining = BatchConfig(**model.batch), MiningConfig(**model.mining)
+    encoder_config = EncoderConfig(**model.encoder)
+    vocabulary, table = words_and_vectors(vectors, model.punctuation)
+    if model.centre_vectors:
+        table = centred(table, vocabulary, corpus)
+    data = TrainingData(corpus, vocabulary, encoder_config.max_tokens, batch, seed, model.workers)
+    encoder = build_encoder(encoder_config, table, vocabulary)
+    encoder.precision = precision(model.precision)
+    if encoder.mean is not None:
+        encoder.mean.set_idf(inverse_document_frequency(corpus, vocabulary))
+        encoder.mean.dropout = model.word_dropout
+    rounds = int(model.rounds)
+    module = HAttenModule(
+        encoder,
+        instantiate(model.optimizer),
+        LossConfig(**OmegaConf.to_container(model.loss)),  # type: ignore[arg-type]
+        ScheduleConfig(**model.schedule),
+        ema=model.ema,
+        seed=seed,
+        total_steps=rounds * batch.steps_per_round,
+    )
+    about = {
+        "data": corpus.name,
+        "corpus": corpus.fingerprint,
+        "vectors": vectors.name,
+        "model": plain["model"],
+        "seed": seed,
+    }
+    state = Rounds(folder, mining, ValidationConfig(**model.validation), seed, about)
+    trainer: pl.Trainer = instantiate(
+        config.trainer,
+        max_epochs=rounds,
+        reload_dataloaders_every_n_epochs=1,
+        limit_val_batches=0,
+        num_sanity_val_steps=0,
+        logger=list(instantiate(config.logger).values()),
+        callbacks=[state, Progress(), saver(folder), *instantiate(config.callbacks or {}).values()],
+    )
+    last = resume_point(folder, plain) if config.resume else None
+    log.info(
+        f"training on {corpus.name}: {len(data.split):,} contexts, {rounds} rounds of {batch.steps_per_round} steps, "
+        f"{batch.queries} queries a step, in {encoder.precision}, {torch.get_num_threads()} threads; output in {folder}"
+    )
+    trainer.fit(module, datamodule=data, ckpt_path=str(last) if last else None, weights_only=True)
+    if trainer.interrupted:
+        raise KeyboardInterrupt
+    log.info(f"weights of the best round: {state.best_file}; history: {folder / 'history.csv'}")
+    return state.best_file
+
+
+def saver(folder: Path) -> pl.Callback:
+    """Writes the state of the run after each round; Lightning renames a finished file into place."""
+    from pytorch_lightning.callbacks import ModelCheckpoint
+
+    return ModelCheckpoint(
+        dirpath=folder,
+        filename=LAST.removesuffix(".ckpt"),
+        save_top_k=1,
+        monitor=None,
+        every_n_epochs=1,
+        save_on_train_epoch_end=True,
+        enable_version_counter=False,
+    )
+
+
+def resume_point(folder: Path, config: dict[str, Any]) -> Path | None:
+    """The state to go on from, None when there is none yet; InputError when the settings are not the run's."""
+    last, written = folder / LAST, folder / "config.yaml"
+    if not last.exists():
+        log.info(f"nothing to resume in {folder}: starting from the beginning")
+        return None
+    earlier = OmegaConf.to_container(OmegaConf.load(written)) if written.exists() else {}
+    for part in ("data", "embeddings", "model", "seed"):
+        if isinstance(earlier, dict) and earlier.get(part) != config[part]:
+            raise InputError(
+                f"{written}: the interrupted run had other settings of `{part}`; give the same, "
+                "or another output_dir to start anew"
+            )
+    return last
+
+
+def words_and_vectors(vectors: WordVectors, punctuation: bool) -> tuple[Vocabulary, NDArray[np.float32]]:
+    """The model's vocabulary [V] and vectors [V, D], without tokens that have no letter or digit unless asked for."""
+    if not punctuation:
+        rows = [row for row, word in enumerate(vectors.words) if any(map(str.isalnum, word))]
+        vectors = WordVectors([vectors.words[row] for row in rows], vectors.matrix[rows], vectors.name)
+    return vectors.vocabulary()
+
+
+def centred(table: NDArray[np.float32], vocabulary: Vocabulary, corpus: Corpus) -> NDArray[np.float32]:
+    """Vectors less their mean over running words, then of unit length; `<pad>` stays zero."""
+    known = vocabulary.lookup(corpus.words)
+    counts = np.bincount(known[known >= 0], np.asarray(corpus.word_counts)[known >= 0], len(vocabulary))
+    moved = table - (table * (counts / max(counts.sum(), 1))[:, None]).sum(0)
+    moved /= np.maximum(np.linalg.norm(moved, axis=1, keepdims=True), 1e-8)
+    moved[vocabulary.pad_id] = 0.0
+    return moved.astype(np.float32)
+
+
+def inverse_document_frequency(corpus: Corpus, vocabulary: Vocabulary) -> NDArray[np.float32]:
+    """ln(1 + (N - n + 0.5) / (n + 0.5)) of each word [V], n of N papers have it in title or abstract."""
+    frequency = np.zeros(len(corpus.words), np.int64)
+    papers = len(corpus.paper_ids)
+    for start in range(0, papers, 65536):
+        rows = np.arange(start, min(start + 65536, papers))
+        parts = [column.take(rows) for column in (corpus.title_tokens, corpus.abstract_tokens)]
+        frequency += np.bincount(distinct_words(parts, len(corpus.words)), minlength=len(corpus.words))
+    known = vocabulary.lookup(corpus.words)
+    n = np.bincount(known[known >= 0], frequency[known >= 0], len(vocabulary))
+    return np.log1p((papers - n + 0.5) / (n + 0.5)).astype(np.float32)
+
+
+def distinct_words(parts: Iterable[Ragged], words: int) -> NDArray[np.int64]:
+    """The words of each row over all parts, each once a row."""
+    keys = [np.repeat(np.arange(len(part)), part.lengths) * words + part.values for part in parts]
+    return np.asarray(np.unique(np.concatenate(keys)) % words)

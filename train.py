@@ -1,0 +1,20 @@
+"""Train a model: `python train.py model=hatten`. All options are in conf/train.yaml and the groups it names."""
+
+from __future__ import annotations
+
+import hydra
+from omegaconf import DictConfig
+
+from datasets.errors import one_line_errors
+
+
+@one_line_errors
+@hydra.main(version_base="1.3", config_path="conf", config_name="train")
+def main(config: DictConfig) -> None:
+    from hydra.utils import get_method  # heavy imports only after the options are known to be right
+
+    get_method(config.model.train)(config)
+
+
+if __name__ == "__main__":
+    main()
