@@ -1,0 +1,130 @@
+"""The demo corpus: its counts, and that its names, not its words, give the answer."""
+
+import json
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import bm25s
+import numpy as np
+import pytest
+import Stemmer
+
+from datasets.demo import generate, open_demo
+from datasets.demo_text import Concept
+from datasets.demo_words import ACTIONS, ADJECTIVES, COLLECTIONS, FIELDS, HEADS, PROPERTIES
+from datasets.demo_world import make_topics
+from datasets.errors import InputError
+from datasets.schema import OTHER_MARKER, TARGET_MARKER
+from datasets.store import Corpus
+
+STEMMER = Stemmer.Stemmer("english")
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return open_demo(cache_dir=tmp_path_factory.mktemp("demo"))
+
+
+def test_size(demo: Corpus) -> None:
+    assert len(demo.paper_ids) == 2000 and demo.is_candidate.all() and len(set(demo.titles)) > 1900
+    assert {name: len(split) for name, split in demo.splits.items()} == {
+        "train": 6400,
+        "val": 800,
+        "test": 800,
+    }
+    assert len(demo.context_ids) == 8000 and len(set(demo.context_texts)) > 7900
+    assert 2000 < len(demo.words) < 3500
+
+
+def test_splits_are_by_citing_paper_and_a_part_of_the_targets_is_new(demo: Corpus) -> None:
+    citing = {name: set(demo.citing[split.contexts].tolist()) for name, split in demo.splits.items()}
+    assert not (
+        citing["train"] & citing["val"] or citing["train"] & citing["test"] or citing["val"] & citing["test"]
+    )
+    unseen = 1 - demo.seen[demo.splits["test"].positives.values].mean()
+    assert 0.2 < unseen < 0.4
+
+
+def test_papers_cite_earlier_ones(demo: Corpus) -> None:
+    for split in demo.splits.values():
+        assert (split.positives.values < demo.citing[split.contexts]).all()
+
+
+def test_the_same_for_a_seed_and_another_for_another() -> None:
+    first, again, other = (json.dumps(generate(200, 400, seed)) for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_formal_and_other_names_share_no_stem() -> None:
+    pairs = [*ACTIONS, *ADJECTIVES, *HEADS, *COLLECTIONS, *PROPERTIES]
+    pairs += [pair for objects, sources in FIELDS.values() for pair in objects + sources]
+    small = {"of", "in", "to", "by", "from", "over"}
+    formal, other = (
+        {STEMMER.stemWord(word) for pair in pairs for word in pair[side].split() if word not in small}
+        for side in (0, 1)
+    )
+    assert not formal & other
+
+
+def recall_at_10(demo: Corpus, read: Callable[[str], str]) -> float:
+    """Of plain BM25 on the test split, after `read` was applied to all texts."""
+    split = demo.splits["test"]
+    papers = [
+        read(f"{title} {abstract}") for title, abstract in zip(demo.titles, demo.abstracts, strict=True)
+    ]
+    contexts = [demo.context_texts[row] for row in split.contexts]
+    queries = [read(text.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")) for text in contexts]
+    index = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
+    tokens = [
+        bm25s.tokenize(texts, "en", stemmer=STEMMER, show_progress=False) for texts in (papers, queries)
+    ]
+    index.index(tokens[0], show_progress=False)
+    found, _ = index.retrieve(tokens[1], k=11, show_progress=False)
+    found[found == demo.citing[split.contexts][:, None]] = -1  # never the citing paper
+    return float((found == split.positives.values[:, None]).any(1).mean())
+
+
+def with_one_name_each(text: str, names: dict[tuple[str, ...], str]) -> str:
+    """The text with every name of a concept (the longest first) replaced by one word."""
+    words, read, i = tuple(re.findall(r"\w+", text.lower())), [], 0
+    while i < len(words):
+        length = next((n for n in range(8, 0, -1) if words[i : i + n] in names), 0)
+        read.append(names[words[i : i + length]] if length else words[i])
+        i += length or 1
+    return " ".join(read)
+
+
+def test_names_give_the_answer_and_words_do_not(demo: Corpus) -> None:
+    concepts: dict[int, Concept] = {}
+    for topic in make_topics(random.Random(0)):
+        concepts |= {id(concept): concept for own in topic.possible.values() for concept in own}
+    names = {
+        tuple(form.lower().split()): f"concept{key}"
+        for key, concept in concepts.items()
+        for form in concept.forms
+    }
+    lexical = recall_at_10(demo, str)
+    oracle = recall_at_10(demo, lambda text: with_one_name_each(text, names))
+    assert 0.15 < lexical < 0.3
+    assert oracle > 0.8
+
+
+def test_made_once_and_readable_as_source(tmp_path: Path) -> None:
+    corpus = open_demo(120, 60, seed=3, cache_dir=tmp_path)
+    files = sorted((tmp_path / "demo").rglob("*.json"))
+    assert [file.stem for file in files] == ["contexts", "papers", "test", "train", "val"]
+    stamps = [file.stat().st_mtime_ns for file in files]
+    again = open_demo(120, 60, seed=3, tokenizer="reference", cache_dir=tmp_path)
+    assert [file.stat().st_mtime_ns for file in files] == stamps
+    assert corpus.name == again.name == "demo" and corpus.fingerprint != again.fingerprint
+    assert np.array_equal(corpus.splits["test"].contexts, again.splits["test"].contexts)
+    assert len(corpus.paper_ids) == 120 and sum(map(len, corpus.splits.values())) == 60
+
+
+@pytest.mark.parametrize(("papers", "contexts"), [(20, 100), (200, 10)])
+def test_too_small(tmp_path: Path, papers: int, contexts: int) -> None:
+    with pytest.raises(InputError, match=f"data.papers={papers} data.contexts={contexts}"):
+        open_demo(papers, contexts, cache_dir=tmp_path)
+    assert not list(tmp_path.iterdir())

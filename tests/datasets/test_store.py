@@ -1,0 +1,163 @@
+"""The prepared store holds what the source files hold."""
+
+import gzip
+import json
+import pickle
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datasets.errors import InputError
+from datasets.prepare import open_corpus
+from datasets.store import Corpus
+from datasets.tokenization import TOKENIZERS
+
+IDS = st.text(st.characters(codec="utf-8", exclude_categories=["Z", "Cc", "Cs"]), min_size=1, max_size=5)
+TEXTS = st.text(st.sampled_from("ab .\u00e9\u4e2d'-\n7") | st.characters(codec="utf-8"), max_size=30)
+Source = dict[str, Any]
+
+
+@st.composite
+def sources(draw: st.DrawFn) -> Source:
+    """Files of a small corpus by stem."""
+    ids = draw(st.lists(IDS, min_size=3, max_size=8, unique=True))
+    papers = {}
+    for paper in ids:
+        papers[paper] = {
+            "title": "t" + draw(TEXTS),
+            "abstract": draw(TEXTS),
+            "year": draw(st.none() | st.integers(0, 2100)),
+        }
+    papers[ids[0]]["abstract"] = "an abstract"
+    split_of = {paper: draw(st.sampled_from(["train", "val", "val_more", "test"])) for paper in ids}
+    source: Source = {"papers": papers, "contexts": {}}
+    for i in range(draw(st.integers(1, 8))):
+        citing, cited = (
+            draw(st.sampled_from(ids)),
+            draw(st.lists(st.sampled_from(ids), min_size=1, max_size=3, unique=True)),
+        )
+        text = f"{draw(TEXTS)} x TARGETCIT{draw(TEXTS)}OTHERCIT".replace("\x00", "")
+        source["contexts"][f"c{i}"] = {"masked_text": text, "citing_id": citing, "refid": cited[0]}
+        source.setdefault(split_of[citing], []).append({"context_id": f"c{i}", "positive_ids": cited})
+    return source
+
+
+def write(folder: Path, source: Source, zipped: bool = False) -> Path:
+    folder.mkdir(exist_ok=True)
+    for stem, content in source.items():
+        data = json.dumps(content).encode()
+        (folder / f"{stem}.json{'.gz' * zipped}").write_bytes(gzip.compress(data) if zipped else data)
+    return folder
+
+
+SPLITS = ["train", "val", "val_more", "test"]
+
+
+@settings(max_examples=15)
+@given(sources(), st.booleans(), st.sampled_from(sorted(TOKENIZERS)), st.sampled_from(["all", "abstract"]))
+def test_round_trip(source: Source, zipped: bool, tokenizer: str, candidates: str) -> None:
+    with TemporaryDirectory() as place:
+        folder = write(Path(place) / "source", source, zipped)
+        corpus = open_corpus(folder, None, tokenizer, Path(place) / "cache", candidates, SPLITS)
+        check(corpus, source, tokenizer, candidates)
+
+
+def check(corpus: Corpus, source: Source, tokenizer: str, candidates: str) -> None:
+    papers, contexts = source["papers"], source["contexts"]
+    assert list(corpus.paper_ids) == list(papers) and list(corpus.context_ids) == list(contexts)
+    assert list(corpus.titles) == [paper["title"] for paper in papers.values()]
+    assert corpus.abstracts[:] == [paper["abstract"] for paper in papers.values()]
+    assert list(corpus.context_texts) == [context["masked_text"] for context in contexts.values()]
+    assert corpus.years.tolist() == [paper["year"] or 0 for paper in papers.values()]
+    assert [corpus.paper_ids[row] for row in corpus.citing] == [c["citing_id"] for c in contexts.values()]
+    has_abstract = [bool(paper["abstract"].strip()) or candidates == "all" for paper in papers.values()]
+    assert corpus.is_candidate.tolist() == has_abstract
+    assert all(corpus.paper_row(paper) == row for row, paper in enumerate(papers))
+
+    cut = TOKENIZERS[tokenizer]
+    train = {query["context_id"] for query in source.get("train", [])}
+    counts: Counter[str] = Counter()
+    for texts, tokens, counted in (
+        (corpus.titles, corpus.title_tokens, lambda _: True),
+        (corpus.abstracts, corpus.abstract_tokens, lambda _: True),
+        (corpus.context_texts, corpus.context_tokens, lambda row: corpus.context_ids[row] in train),
+    ):
+        assert [[corpus.words[i] for i in row] for row in tokens] == [cut(text) for text in texts]
+        for row, text in enumerate(texts):
+            counts.update(dict.fromkeys(cut(text), 0))
+            if counted(row):
+                counts.update(cut(text))
+    assert corpus.words == sorted(counts, key=lambda word: (-counts[word], word))
+    assert corpus.word_counts.tolist() == [counts[word] for word in corpus.words]
+
+    assert list(corpus.splits) == [split for split in SPLITS if split in source]
+    for name, split in corpus.splits.items():
+        assert [corpus.context_ids[row] for row in split.contexts] == [q["context_id"] for q in source[name]]
+        found = [[corpus.paper_ids[row] for row in rows] for rows in split.positives]
+        assert found == [query["positive_ids"] for query in source[name]]
+    seen = {paper for query in source.get("train", []) for paper in query["positive_ids"]}
+    assert [corpus.paper_ids[row] for row in np.flatnonzero(corpus.seen)] == [p for p in papers if p in seen]
+
+
+def test_pickles_as_its_path(tiny_corpus: Corpus) -> None:
+    data = pickle.dumps(tiny_corpus)
+    assert len(data) < 1000
+    again = pickle.loads(data)
+    assert again.path == tiny_corpus.path and again.name == "tiny"
+    assert again.fingerprint == tiny_corpus.fingerprint and list(again.titles) == list(tiny_corpus.titles)
+
+
+def test_columns_are_mapped_not_read(tiny_corpus: Corpus) -> None:
+    for values in (tiny_corpus.context_tokens.values, tiny_corpus.years, tiny_corpus.splits["test"].contexts):
+        base = values
+        while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
+            base = base.base
+        assert isinstance(base, np.memmap) and not values.flags.writeable
+
+
+def test_text_columns_index_as_lists_do(tiny_corpus: Corpus) -> None:
+    titles = list(tiny_corpus.titles)
+    assert tiny_corpus.titles[-1] == titles[-1] and tiny_corpus.titles[2:7:2] == titles[2:7:2]
+    assert tiny_corpus.titles[np.int64(3)] == titles[3]  # type: ignore[call-overload]
+    with pytest.raises(IndexError):
+        tiny_corpus.titles[len(titles)]
+
+
+def test_an_unknown_split_is_an_error_that_names_those_there_are(tiny_corpus: Corpus) -> None:
+    assert tiny_corpus.split("test") is tiny_corpus.splits["test"]
+    with pytest.raises(InputError, match="no split 'dev'; there are: train, val, test"):
+        tiny_corpus.split("dev")
+
+
+def test_many_batches_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_source: Path) -> None:
+    monkeypatch.setattr("datasets.writing.BATCH_ROWS", 5)
+    monkeypatch.setattr("datasets.writing.CHUNK", 7)
+    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache", splits=SPLITS)
+    source = {stem: json.loads((tiny_source / f"{stem}.json").read_text()) for stem in ("papers", "contexts")}
+    source |= {split: json.loads((tiny_source / f"{split}.json").read_text()) for split in corpus.splits}
+    check(corpus, source, "default", "abstract")
+    assert corpus.titles[5] == list(source["papers"].values())[5]["title"]
+
+
+@pytest.mark.parametrize("damage", ["missing file", "short file", "no manifest", "other version", "no JSON"])
+def test_a_store_that_is_not_whole_is_not_opened(tiny_corpus: Corpus, damage: str) -> None:
+    manifest = tiny_corpus.path / "store.json"
+    years = tiny_corpus.path / "years.npy"
+    if damage == "missing file":
+        years.unlink()
+    elif damage == "short file":
+        years.write_bytes(years.read_bytes()[:-1])
+    elif damage == "no manifest":
+        manifest.unlink()
+    elif damage == "other version":
+        manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"version": -1}))
+    else:
+        manifest.write_text("[")
+    with pytest.raises(InputError, match="not a prepared store"):
+        Corpus(tiny_corpus.path)
