@@ -107,7 +107,8 @@ def read_vectors(path: Path) -> WordVectors:
     from gensim.models import KeyedVectors
 
     binary, header = _format(path)
-    log.info(f"word vectors: reading {path} ({path.stat().st_size / 1e6:,.0f} MB)")
+    size = path.stat().st_size / 1e6
+    log.info(f"word vectors: reading {path} ({size:,.0f} MB), this once; GloVe takes a minute or two")
     try:
         with quiet_gensim():
             found = KeyedVectors.load_word2vec_format(str(path), binary=binary, no_header=not header)
