@@ -9,7 +9,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, PercentFormatter
 
-from evaluation.files import replacing
+from datasets.atomic import written_whole
 
 logging.getLogger("matplotlib").setLevel(logging.WARNING)  # it reports on its fonts
 
@@ -17,7 +17,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 """Okabe and Ito's colours, which colour-blind readers can tell apart."""
 
 
-def recall_plot(path: str | Path, curves: Mapping[str, Mapping[int, float]], title: str) -> None:
+def recall_plot(path: Path, curves: Mapping[str, Mapping[int, float]], title: str) -> None:
     """Draw recall against the number of papers fetched; curves: {label: {k: recall@k}}."""
     cutoffs = sorted({k for curve in curves.values() for k in curve})
     figure = Figure(figsize=(7, 4.5), dpi=150, layout="constrained")
@@ -46,9 +46,11 @@ def recall_plot(path: str | Path, curves: Mapping[str, Mapping[int, float]], tit
     axes.grid(color="0.9")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(frameon=False, loc="outside lower center", ncols=3, fontsize=9)
-    with replacing(path) as part:
-        figure.savefig(part)
+    figure.legend(
+        frameon=False, loc="outside lower center", ncols=3 if max(map(len, curves)) < 40 else 1, fontsize=9
+    )
+    with written_whole(path) as part:
+        figure.savefig(part, format="png")
 
 
 def recalls(metrics: Mapping[str, object], group: str = "") -> dict[int, float]:

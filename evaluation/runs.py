@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from datasets.atomic import written_whole
 from datasets.errors import InputError
 from datasets.store import Corpus, Split
-from evaluation.files import replacing
 from evaluation.trec import escaped, read_fields, unescaped
 from retrieval.ranking import Ranking, ordered
 
@@ -70,7 +70,7 @@ class Run:
         queries = pa.array(escaped(self.query_ids), pa.string())
         ranks = pc.cast(pa.array(np.arange(1, self.ranking.k + 1)), pa.string())
         step = max(1, _LINES // max(self.ranking.k, 1))
-        with replacing(path) as part, part.open("wb") as file:
+        with written_whole(Path(path)) as part, part.open("wb") as file:
             for start in range(0, len(self), step):
                 papers = self.ranking.papers[start : start + step]
                 row, rank = np.nonzero(papers >= 0)
@@ -138,7 +138,7 @@ class Qrels:
 
     def write(self, path: str | Path) -> None:
         """Write lines `query 0 paper relevance`."""
-        with replacing(path) as part, part.open("w", encoding="utf-8") as file:
+        with written_whole(Path(path)) as part, part.open("w", encoding="utf-8") as file:
             for query, papers in zip(escaped(self.judgements), self.judgements.values(), strict=True):
                 for paper, relevance in zip(escaped(papers), papers.values(), strict=True):
                     file.write(f"{query} 0 {paper} {relevance}\n")

@@ -199,5 +199,5 @@ def _plot(path: Path, jobs: list[Job], labels: list[str]) -> Path | None:
     }
     if len(curves) < 2:
         return None
-    recall_plot(path, curves, "recall of the jobs")
+    recall_plot(path, curves, f"recall of {len(curves)} jobs")
     return path
