@@ -38,10 +38,10 @@ class TextColumn(Sequence[str]):
         return int(self._starts[-1])
 
     @overload
-    def __getitem__(self, row: int) -> str: ...
+    def __getitem__(self, row: int | np.integer[Any]) -> str: ...
     @overload
     def __getitem__(self, row: slice) -> list[str]: ...
-    def __getitem__(self, row: int | slice) -> str | list[str]:
+    def __getitem__(self, row: int | np.integer[Any] | slice) -> str | list[str]:
         if isinstance(row, slice):
             return [self[i] for i in range(*row.indices(len(self)))]
         if row < 0:

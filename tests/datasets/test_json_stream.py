@@ -32,7 +32,7 @@ def kept(record: dict[str, Any]) -> dict[str, Any]:
     return {field: value.kind if isinstance(value, Nested) else value for field, value in record.items()}
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(RECORDS, st.booleans(), st.booleans(), st.sampled_from([None, 1]))
 def test_reads_what_json_reads(records: Any, zipped: bool, ascii_only: bool, indent: int | None) -> None:
     text = json.dumps(records, ensure_ascii=ascii_only, indent=indent).encode()
@@ -51,7 +51,7 @@ def test_reads_what_json_reads(records: Any, zipped: bool, ascii_only: bool, ind
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_damaged_bytes_are_an_error_or_read_as_json_reads_them(data: st.DataObject) -> None:
     damaged = data.draw(
         damage(

@@ -16,7 +16,7 @@ from datasets.tokenization import TOKENIZERS, default_tokenize, reference_tokeni
         ("XTARGETCIT.", "x targetcit ."),
         ("[OTHERCIT;TARGETCITOTHERCIT]", "[ othercit ; targetcit othercit ]"),
         ("the model's 3.5 points, 1,000 times", "the model 's 3.5 points , 1,000 times"),
-        ("don’t x_i", "don 't x _ i"),
+        ("don\u2019t x_i", "don 't x _ i"),
         ("ﬁne 𝑥² Zoë", "fine x2 zoë"),
         ("co\u00adoperate", "cooperate"),
         ("v1.2a 1.", "v1 . 2a 1 ."),
@@ -56,4 +56,4 @@ def test_reference_is_lower_case_and_white_space(text: str) -> None:
 
 
 def test_names_of_the_configuration() -> None:
-    assert TOKENIZERS == {"default": default_tokenize, "reference": reference_tokenize}
+    assert TOKENIZERS["default"] is default_tokenize and TOKENIZERS["reference"] is reference_tokenize
