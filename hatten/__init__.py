@@ -1,1 +1,18 @@
-"""Stage 1: HAtten, the hierarchical attention encoder that prefetches candidates, and its training."""
+"""Stage 1: the hierarchical attention encoder (HAtten) that prefetches candidates, and what it is trained with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hatten.checkpoint import load_reference_checkpoint as load_reference_checkpoint
+
+__all__ = ["load_reference_checkpoint"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "load_reference_checkpoint":  # on demand: torch is heavy, and configuration needs none of it
+        from hatten.checkpoint import load_reference_checkpoint
+
+        return load_reference_checkpoint
+    raise AttributeError(name)

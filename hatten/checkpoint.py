@@ -13,6 +13,7 @@ from torch import Tensor
 from datasets.atomic import written_whole
 from datasets.errors import InputError
 from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
+from hatten.pickles import load_word_list
 from hatten.vocabulary import Vocabulary
 
 FORMAT = "hatten-1"
@@ -65,6 +66,19 @@ def load_reference_checkpoint(path: str | Path) -> HAttenEncoder:
     except RuntimeError as error:
         raise InputError(f"{path}: the weights do not fit together: {error}") from None
     return encoder.eval()
+
+
+def load_reference_model(checkpoint: str | Path, vocabulary: str | Path) -> Model:
+    """A published checkpoint with its word list, the pickle `vocabulary_200dim.pkl` of the release."""
+    encoder = load_reference_checkpoint(checkpoint)
+    words = Vocabulary(load_word_list(vocabulary))
+    if len(words) != len(encoder.word_vectors):
+        raise InputError(
+            f"{vocabulary}: {len(words)} words for the {len(encoder.word_vectors)} vectors of {checkpoint}; "
+            "give the word list that the checkpoint was trained with"
+        )
+    encoder.pad_id = words.pad_id
+    return Model(encoder, words, {"checkpoint": str(checkpoint)})
 
 
 def _translate_level(state: dict[str, Tensor], ours: str, theirs: str, layers: int) -> dict[str, Tensor]:

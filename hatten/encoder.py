@@ -116,7 +116,7 @@ class HAttenEncoder(nn.Module):
         table = torch.from_numpy(np.ascontiguousarray(word_vectors, np.float32))
         self.word_vectors = nn.Parameter(table, requires_grad=config.trainable_vectors == "all")
         self.marker_ids = list(marker_ids) if config.trainable_vectors == "markers" else []
-        self.marker_vectors = nn.Parameter(table[self.marker_ids].clone())
+        self.marker_vectors = nn.Parameter(table[self.marker_ids].clone()) if self.marker_ids else None
         self.word_level = Level(config, config.max_tokens)
         self.document_level = Level(config, config.max_paragraphs)
         self.type_vectors = nn.Embedding(config.paragraph_types, config.dim)
@@ -187,8 +187,9 @@ class HAttenEncoder(nn.Module):
     def embed(self, ids: Tensor) -> Tensor:
         """Word ids [n, L] -> vectors [n, L, D] in the working precision."""
         x = F.embedding(ids, self.word_vectors)
-        for marker, vector in zip(self.marker_ids, self.marker_vectors, strict=True):
-            x = x.index_put((ids == marker).nonzero(as_tuple=True), vector)
+        if self.marker_vectors is not None:
+            for marker, vector in zip(self.marker_ids, self.marker_vectors, strict=True):
+                x = x.index_put((ids == marker).nonzero(as_tuple=True), vector)
         return (x * self.config.input_scale if self.config.input_scale != 1.0 else x).to(self.precision)
 
     def _tensor(self, array: NDArray[np.generic]) -> Tensor:
