@@ -1,4 +1,4 @@
-"""Stage 1: the hierarchical attention encoder (HAtten) that prefetches candidates, and what it is trained with."""
+"""Stage 1: the hierarchical attention encoder (HAtten) that prefetches candidates, and its training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training batches: which queries, with which cited, mined and random papers. All of it follows from (seed, round)."""
+"""Training batches: which queries, with which cited, mined and random papers, all from (seed, round, step)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from datasets.store import Corpus, Split
+from datasets.store import Split
 from hatten.documents import DocumentReader, Documents
 from hatten.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT
 from hatten.mining import Pool
@@ -26,7 +26,7 @@ class BatchConfig:
     contexts_per_paper: int = 1
     """contexts of one citing paper that stand together in a batch; its title and abstract are encoded once"""
     steps_per_round: int = 5000
-    """batches between two minings"""
+    """batches between two minings; 0: as many as one pass over the training contexts takes"""
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,14 @@ class Batch:
     queries: Documents
     papers: Documents
     levels: NDArray[np.int64]
+    log_rate: NDArray[np.float32]
+    """[N] logarithm of how often a paper comes into a batch as another query's cited paper or by random draw (at most
+    once), 0 for papers that were mined"""
+
+
+def steps_per_round(config: BatchConfig, contexts: int) -> int:
+    """Batches in a round over so many training contexts."""
+    return config.steps_per_round or -(-contexts // config.queries)
 
 
 class Batches(Dataset[Batch]):
@@ -54,9 +62,12 @@ class Batches(Dataset[Batch]):
         self.seed, self.round = seed, round
         self.candidates = np.flatnonzero(reader.corpus.is_candidate)
         self.order = self._order()
+        times_cited = np.bincount(split.positives.values, minlength=len(reader.corpus.paper_ids))
+        self.rate = times_cited * (config.queries / max(len(split.positives.values), 1))
+        self.rate[self.candidates] += config.random * config.queries / max(len(self.candidates), 1)
 
     def __len__(self) -> int:
-        return self.config.steps_per_round
+        return steps_per_round(self.config, len(self.split))
 
     def __getitem__(self, step: int) -> Batch:
         size = self.config.queries
@@ -65,7 +76,8 @@ class Batches(Dataset[Batch]):
         citing = self.reader.corpus.citing[contexts]
         cited = self.split.positives.take(queries)
         rng = np.random.default_rng((self.seed, self.round, step))
-        extra = [(rng.choice(self.candidates, (len(queries), self.config.random)), OTHER)]
+        random = rng.choice(self.candidates, (len(queries), self.config.random))
+        extra = [(random, np.full(random.shape, OTHER))]
         if self.pool is not None and self.config.mined:
             mined, relevant = self.pool.draw(queries, self.config.mined, rng)
             extra.append((mined, np.where(relevant, RELEVANT, OTHER)))
@@ -76,17 +88,21 @@ class Batches(Dataset[Batch]):
         rows = np.arange(len(queries))[:, None]
         for found, level in extra:
             there = found >= 0
-            levels[np.broadcast_to(rows, found.shape)[there], np.searchsorted(papers, found[there])] = (
-                np.broadcast_to(level, found.shape)[there]
-            )
+            row = np.broadcast_to(rows, found.shape)[there]
+            levels[row, np.searchsorted(papers, found[there])] = level[there]
         owner = np.repeat(np.arange(len(queries)), cited.lengths)
         levels[papers[None] == citing[:, None]] = EXCLUDED
         levels[owner, np.searchsorted(papers, cited.values)] = CITED
-        return Batch(self.reader.queries(contexts), self.reader.papers(papers), levels)
+        log_rate = np.log(np.minimum(self.rate[papers], 1.0))
+        if len(extra) > 1:
+            log_rate[np.isin(papers, extra[1][0])] = 0.0
+        return Batch(
+            self.reader.queries(contexts), self.reader.papers(papers), levels, log_rate.astype(np.float32)
+        )
 
     def _order(self) -> NDArray[np.int64]:
         """Queries of this round, rows of the split: passes over all of them are cut into rounds."""
-        size = self.config.queries * self.config.steps_per_round
+        size = self.config.queries * len(self)
         first = self.round * size
         parts, start = [], first - first % len(self.split)
         while start < first + size:

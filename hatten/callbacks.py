@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 
-from datasets.schema import TRAIN
 from hatten.checkpoint import Model, save_model
 from hatten.datamodule import TrainingData
 from hatten.encode import SAY_EVERY, encode
@@ -183,7 +182,7 @@ class Rounds(pl.Callback):
 
 
 def recalls(papers: np.ndarray[Any, Any], positives: np.ndarray[Any, Any]) -> dict[str, float]:
-    """Ranked papers [Q, k] against cited ones [Q, most] (-1: none): MRR and share of cited papers in the first k."""
+    """Ranked papers [Q, k] against cited ones [Q, most] (-1: none): MRR and share of the cited in the first k."""
     hits = (papers[:, None, :] == positives[:, :, None]) & (positives[:, :, None] >= 0)  # [Q, most, k]
     cited = (positives >= 0).sum(1)
     any_hit = hits.any(1)
@@ -217,6 +216,6 @@ class Progress(pl.Callback):
         rate = (trainer.global_step - self._first) / (now - self._start)
         left = (total - trainer.global_step) / rate
         log.info(
-            f"round {trainer.current_epoch + 1} of {trainer.max_epochs}, step {trainer.global_step} of {total}, "
-            f"loss {float(outputs['loss']):.4f}, {rate:.2f} steps/s, about {left / 60:.1f} min left"
+            f"round {trainer.current_epoch + 1} of {trainer.max_epochs}, "
+            f"step {trainer.global_step} of {total}, loss {float(outputs['loss']):.4f}, {rate:.2f} steps/s, about {left / 60:.1f} min left"
         )

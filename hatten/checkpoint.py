@@ -127,7 +127,7 @@ def save_model(model: Model, path: Path) -> None:
 
 
 def load_model(path: str | Path) -> Model:
-    """A model that `save_model` wrote, in evaluation mode on the CPU; InputError when the file is anything else."""
+    """A model that `save_model` wrote, in evaluation mode on the CPU; InputError when it is anything else."""
     content = read_torch(path)
     if content.get("format") != FORMAT:
         hint = (
@@ -152,7 +152,7 @@ def load_model(path: str | Path) -> Model:
 
 
 def read_torch(path: str | Path) -> dict[str, Any]:
-    """A torch file of plain values and tensors; InputError when it is absent, damaged or holds anything else."""
+    """A torch file of plain values and tensors; InputError when it is absent, damaged or anything else."""
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Queries and papers as the encoder takes them: documents of up to a few paragraphs, packed without padding."""
+"""Queries and papers as the encoder takes them: documents of a few paragraphs, packed without padding."""
 
 from __future__ import annotations
 

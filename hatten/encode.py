@@ -44,7 +44,8 @@ def encode(
             if now - said > SAY_EVERY:
                 said, left = now, (now - start) / done * (len(rows) - done)
                 log.info(
-                    f"encoded {done:,} of {len(rows):,} {what}, {done / (now - start):,.0f}/s, {left:.0f} s left"
+                    f"encoded {done:,} of {len(rows):,} {what}, "
+                    f"{done / (now - start):,.0f}/s, {left:.0f} s left"
                 )
     encoder.train(training)
     return out

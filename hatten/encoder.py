@@ -87,10 +87,10 @@ class Level(nn.Module):
 
 
 class HAttenEncoder(nn.Module):
-    """Documents of up to three paragraphs (title, abstract, context) to vectors [B, D]; compare them by cosine.
+    """Documents of up to three paragraphs (title, abstract, context) to vectors [B, D], compared by cosine.
 
-    A word level turns each paragraph into a vector, a document level the typed paragraphs into one. Paragraphs are
-    encoded in order of length, in chunks of at most `chunk_tokens` tokens, so next to nothing is padded.
+    A word level turns each paragraph into a vector, a document level the typed paragraphs into one. Paragraphs
+    are encoded in order of length, in chunks of at most `chunk_tokens` tokens: next to nothing is padded.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class HAttenEncoder(nn.Module):
         pad_id: int = 0,
         marker_ids: Sequence[int] = (),
     ) -> None:
-        """word_vectors [V, D]; marker_ids: words whose vectors are trained in any case but trainable_vectors=none.
+        """word_vectors [V, D]; marker_ids: words whose vectors are trained even with trainable_vectors=markers.
 
         InputError when their dimension is not the configuration's.
         """
@@ -121,13 +121,16 @@ class HAttenEncoder(nn.Module):
         self.document_level = Level(config, config.max_paragraphs)
         self.type_vectors = nn.Embedding(config.paragraph_types, config.dim)
         self.mean: MeanPath | None = MeanPath(len(table)) if config.residual == "mean" else None
-        self.gate = nn.Parameter(torch.tensor(1.0)) if self.mean is not None else None
+        if self.mean is not None:
+            # The encoder starts as nothing but the mean path, and learns what to add to it.
+            nn.init.zeros_(self.document_level.pool.out.weight)
+            nn.init.zeros_(self.document_level.pool.out.bias)
         self.mean_only = False
 
     def forward(self, token_ids: Tensor, paragraph_types: Tensor, paragraph_mask: Tensor) -> Tensor:
-        """Padded arrays: token_ids [B, P, L], paragraph_types [B, P], paragraph_mask [B, P] (True = absent) -> [B, D]"""
-        arrays = (part.cpu().numpy() for part in (token_ids, paragraph_types, paragraph_mask))
-        return self.encode(from_padded(*arrays, pad_id=self.pad_id))
+        """token_ids [B, P, L], paragraph_types [B, P], paragraph_mask [B, P] (True = absent) -> [B, D]"""
+        ids, types, absent = (part.cpu().numpy() for part in (token_ids, paragraph_types, paragraph_mask))
+        return self.encode(from_padded(ids, types, absent, self.pad_id))
 
     def encode(self, documents: Documents) -> Tensor:
         """B documents -> [B, D] float32 (not normalised); a document without a word gets zeros."""
@@ -140,8 +143,8 @@ class HAttenEncoder(nn.Module):
             absent = absent & ~empty[:, None]  # attend to something, and drop it below
         vectors: Tensor = self.document_level(x, absent if bool(absent.any()) else None)
         vectors = vectors.masked_fill(empty[:, None], 0.0)
-        if self.mean is not None and self.gate is not None:
-            vectors = self.mean(self.word_vectors, documents) + self.gate * vectors
+        if self.mean is not None:
+            vectors = self.mean(self.word_vectors, documents) + vectors
         assert len(vectors) == len(index)
         return vectors
 
@@ -165,9 +168,11 @@ class HAttenEncoder(nn.Module):
             raise ValueError(
                 f"a paragraph has {lengths.max()} tokens, the encoder reads {self.config.max_tokens}"
             )
-        parts, order = [], np.argsort(-lengths, kind="stable")
-        for rows in chunks(lengths[order], self.chunk_tokens):
-            parts.append(self._encode_chunk(paragraphs.take(order[rows])))
+        order = np.argsort(-lengths, kind="stable")
+        parts = [
+            self._encode_chunk(paragraphs.take(order[rows]))
+            for rows in chunks(lengths[order], self.chunk_tokens)
+        ]
         if not parts:
             return self.type_vectors.weight.new_zeros(0, self.config.dim)
         back = np.empty_like(order)
@@ -197,12 +202,12 @@ class HAttenEncoder(nn.Module):
 
 
 def rounded(length: int) -> int:
-    """Padded length: few different shapes, because the matrix library sets up a kernel for each shape it meets."""
+    """Padded length: few different shapes, because the matrix library sets up a kernel for each it meets."""
     return -(-length // 8) * 8
 
 
 def chunks(lengths: NDArray[np.int64], tokens: int) -> Iterator[slice]:
-    """Cut rows of falling lengths into runs of at most `tokens` tokens after padding (one row at the least)."""
+    """Cut rows of falling lengths into runs of at most `tokens` tokens after padding (one row at least)."""
     start = 0
     while start < len(lengths):
         size = max(1, tokens // rounded(int(lengths[start])))

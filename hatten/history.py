@@ -21,7 +21,7 @@ class History:
         self.rows: list[dict[str, float]] = []
 
     def add(self, done: int, row: dict[str, float], monitor: str) -> bool:
-        """Log and keep a row, and write the files; True when the round is the best so far, or can't be compared."""
+        """Log, keep and write a row; True when the round is the best so far, or can't be compared."""
         earlier = [old[monitor] for old in self.rows if monitor in old and old["round"] > 0]
         self.rows.append({"round": done, **row})
         shown = [f"{name} {row[f'val/{name}']:.3f}" for name in SHOWN if f"val/{name}" in row]

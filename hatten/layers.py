@@ -47,7 +47,7 @@ class TransformerLayer(nn.Module):
         """x [n, L, D]; absent [n, L] bool, True where there is no token (None: all are there) -> [n, L, D]"""
         drop = self.dropout if self.training else 0.0
         n, length, dim = x.shape
-        # Dropout stands where Vaswani et al. 2017, section 5.4, has it: on what a part adds, not inside the parts.
+        # Dropout stands where Vaswani et al. 2017, section 5.4, has it: on what a part adds, not inside it.
         qkv = linear(x, self.qkv).view(n, length, 3, self.heads, dim // self.heads)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each [n, H, L, D/H]
         attended = attention(q, k, v, absent).transpose(1, 2).reshape(n, length, dim)
@@ -90,7 +90,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, absent: Tensor | None) -> Tensor:
     if q.dtype == torch.float32:
         bias = None if absent is None else ~absent[:, None, None, :]
         return F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-    # Torch's fused kernel is slow in bf16 on CPUs at this head size: two products and a softmax take half its time.
+    # Torch's fused kernel is slow in bf16 on CPUs at this head size: two products and a softmax need half its
+    # time.
     n, heads, length, size = q.shape
     q, k, v = (part.reshape(n * heads, length, size) for part in (q / math.sqrt(size), k, v))
     scores = torch.bmm(q, k.transpose(1, 2)).view(n, heads, length, length)

@@ -1,4 +1,4 @@
-"""What HAtten is trained to minimise. Nets and losses meet only in similarities, so both can be used alone."""
+"""What HAtten is trained to minimise. Nets and losses meet in similarities alone: each can be used without."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 CITED, RELEVANT, OTHER, OTHER_QUERY = 1, 2, 3, 4
-"""Irrelevance levels of a paper to a query (0 is the query itself): cited; prefetched, not cited, and in its words as
-close as the cited one; other prefetched or random; any paper of another query of the batch."""
+"""Irrelevance levels of a paper to a query (0 is the query itself): cited; prefetched, not cited, and in its
+words as close as the cited one; other prefetched or random; any paper of another query of the batch."""
 
 EXCLUDED = 0
 """A paper that must not be compared with the query: its own citing paper."""
@@ -18,12 +18,12 @@ EXCLUDED = 0
 def triplet_loss(
     similarity: Tensor, levels: Tensor, positives: Sequence[int] = (1, 2), margin: float = 0.05
 ) -> Tensor:
-    """The sum over all (query, positive, negative) of max(0, s(q, n) - s(q, p) + margin * (level_n - level_p)).
+    """Sum over all (query, positive, negative) of max(0, s(q, n) - s(q, p) + margin * (level_n - level_p)).
 
-    Gu et al. 2022, equation 3, with the levels of their code. Every paper of a higher level than the positive is a
-    negative to it. Memory grows with (query, positive) pairs x papers, not with queries x papers x papers.
+    Gu et al. 2022, equation 3, with the levels of their code. Every paper of a higher level than the positive is
+    a negative to it. Memory grows with (query, positive) pairs x papers, not with queries x papers x papers.
 
-    similarity: cosines [Q, N]; levels: int [Q, N], EXCLUDED (0) takes no part; positives: levels that serve as such.
+    similarity: cosines [Q, N]; levels: int [Q, N], EXCLUDED (0) takes no part; positives: levels of positives.
     """
     query, positive = torch.isin(levels, torch.tensor(tuple(positives), device=levels.device)).nonzero(
         as_tuple=True
@@ -44,13 +44,22 @@ def levels_of_batch(class_labels: Tensor, irrelevance_levels: Tensor) -> tuple[T
     return queries, papers, torch.where(own, irrelevance_levels[papers][None], OTHER_QUERY)
 
 
-def infonce_loss(similarity: Tensor, levels: Tensor, temperature: float) -> Tensor:
-    """Mean over queries of the cross-entropy of the cited paper against all others (van den Oord et al. 2018).
+def infonce_loss(
+    similarity: Tensor, levels: Tensor, temperature: float, log_rate: Tensor | None = None
+) -> Tensor:
+    """Mean over queries of the cross-entropy of the cited paper against all others: van den Oord et al. 2018.
 
-    Columns are distinct papers, so a paper that several queries cite is a negative to none of them. Papers of level
-    RELEVANT and EXCLUDED take no part: mined ones as close in words as the cited paper are likely to be false negatives.
+    Columns are distinct papers, so a paper that several queries cite is a negative to none of them. Papers of
+    level RELEVANT and EXCLUDED take no part: what is as close in words as the cited paper is likely to be a false
+    negative.
+
+    log_rate: [N] log of how often a paper is in a batch by chance. In-batch negatives come in proportion to how often
+    they are cited; subtracting this from the logits makes up for it (Yi et al. 2019, sampling-bias correction).
     """
     out = (levels == EXCLUDED) | (levels == RELEVANT)
-    logits = (similarity / temperature).masked_fill(out, -torch.inf)
+    logits = similarity / temperature
+    if log_rate is not None:
+        logits = logits - log_rate
+    logits = logits.masked_fill(out, -torch.inf)
     cited = logits.masked_fill(levels != CITED, -torch.inf)
     return (torch.logsumexp(logits, 1) - torch.logsumexp(cited, 1)).mean()

@@ -54,7 +54,7 @@ class Pool:
     def draw(
         self, queries: NDArray[np.integer], size: int, rng: np.random.Generator
     ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-        """For each query (rows of the split) `size` different papers of its pool and whether each is relevant.
+        """For each query (row of the split) `size` different papers of its pool and whether each is relevant.
 
         -1 where the query is outside the sample or its pool is too short.
         """
@@ -107,7 +107,7 @@ def mine(
 ) -> Pool:
     """Prefetch for rows of a split; vectors [len(queries), D] and [P, D] of unit length.
 
-    words: to find the prefetched papers whose Jaccard index with the query reaches that of a cited paper; None: none.
+    words: to find the prefetched papers whose Jaccard index with the query reaches that of a cited paper.
     """
     contexts = split.contexts[queries]
     cited = split.positives.take(queries)

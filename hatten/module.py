@@ -35,6 +35,8 @@ class LossConfig:
     """levels that serve as positives in the triplet loss; (1,) leaves positive mining out"""
     temperature: float = 0.05
     """of infonce"""
+    correct_rate: bool = False
+    """of infonce: make up for popular papers being negatives more often"""
 
     def __post_init__(self) -> None:
         if self.name not in ("triplet", "infonce"):
@@ -42,9 +44,9 @@ class LossConfig:
         if self.temperature <= 0:
             raise InputError(f"model.loss.temperature={self.temperature}: must be above 0")
 
-    def __call__(self, similarity: Tensor, levels: Tensor) -> Tensor:
+    def __call__(self, similarity: Tensor, levels: Tensor, log_rate: Tensor) -> Tensor:
         if self.name == "infonce":
-            return infonce_loss(similarity, levels, self.temperature)
+            return infonce_loss(similarity, levels, self.temperature, log_rate if self.correct_rate else None)
         return triplet_loss(similarity, levels, self.positives, self.margin)
 
 
@@ -63,7 +65,7 @@ class ScheduleConfig:
 
 
 class HAttenModule(pl.LightningModule):
-    """Trains `encoder`; `average` is the moving average of its weights, which is validated, mined with and saved."""
+    """Trains `encoder`; `average`, the moving average of its weights, is what is validated, mined with and saved."""
 
     def __init__(
         self,
@@ -102,7 +104,10 @@ class HAttenModule(pl.LightningModule):
     def training_step(self, batch: Batch, step: int) -> Tensor:
         queries = F.normalize(self.encoder.encode(batch.queries), dim=1)
         papers = F.normalize(self.encoder.encode(batch.papers), dim=1)
-        loss = self.loss(queries @ papers.T, torch.from_numpy(batch.levels).to(queries.device))
+        levels, log_rate = (
+            torch.from_numpy(part).to(queries.device) for part in (batch.levels, batch.log_rate)
+        )
+        loss = self.loss(queries @ papers.T, levels, log_rate)
         self.log("train/loss", loss.detach(), batch_size=len(batch.queries))
         return loss
 
@@ -110,7 +115,8 @@ class HAttenModule(pl.LightningModule):
         self.average.update_parameters(self.encoder)
 
     def configure_optimizers(self) -> Any:
-        slow, fast = [], []
+        slow: list[nn.Parameter] = []
+        fast: list[nn.Parameter] = []
         for name, weight in self.encoder.named_parameters():
             if weight.requires_grad:
                 (fast if name.startswith(("word_vectors", "marker_vectors", "mean.")) else slow).append(

@@ -1,7 +1,8 @@
 """A path around the encoder: a weighted mean of word vectors. Not in the paper; option `residual=mean`.
 
-The encoder of the paper learns slowly from random weights, while a mean of word vectors that is weighted by idf
-retrieves well untrained. Added to the encoder's output, it is the start from which the encoder learns the rest.
+The encoder of the paper learns slowly from random weights, while a mean of word vectors that is weighted by
+idf retrieves well untrained. Added to the encoder's output, it is the start from which the encoder learns the
+rest.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch.nn import functional as F
 from hatten.documents import ABSTRACT, CONTEXT, TITLE, Documents
 
 REACH = 64
-"""Distances from the marker, in words, that have a weight of their own; what is farther away shares the last."""
+"""Distances from the marker, in words, that have a weight of their own; what is farther shares the last."""
 
 START = {
     (TITLE, False): 0.5,
@@ -28,8 +29,8 @@ START = {
 
 
 class MeanPath(nn.Module):
-    """Unit vector of each paragraph: its words' vectors, each by its own weight and, in a context, by its distance
-    from the target marker; then the sum over paragraphs by type, as a unit vector again."""
+    """Unit vector of each paragraph: its words' vectors, each by its own weight and, in a context, by its
+    distance from the target marker; then the sum over paragraphs by type, as a unit vector again."""
 
     def __init__(self, words: int) -> None:
         super().__init__()
@@ -71,7 +72,7 @@ class MeanPath(nn.Module):
         return F.normalize((bags[index.clamp(min=0)] * share[:, :, None]).sum(1), dim=1)
 
     def _distances(self, documents: Documents) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Places in the tokens that are in a context with a target marker, and their signed distance's bucket."""
+        """Places of the tokens in a paragraph with a target marker, and the bucket of their signed distance."""
         paragraphs = documents.paragraphs
         if self.target_id is None:
             return np.empty(0, np.int64), np.empty(0, np.int64)

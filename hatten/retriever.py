@@ -31,8 +31,12 @@ class HAttenRetriever(Retriever):
         """
         super().__init__()
         if checkpoint is None:
-            raise InputError("retriever=hatten needs checkpoint=FILE, the hatten.ckpt that train.py model=hatten saved")
-        self.model = load_model(checkpoint) if vocabulary is None else load_reference_model(checkpoint, vocabulary)
+            raise InputError(
+                "retriever=hatten needs checkpoint=FILE, the hatten.ckpt that train.py model=hatten saved"
+            )
+        self.model = (
+            load_model(checkpoint) if vocabulary is None else load_reference_model(checkpoint, vocabulary)
+        )
         self.model.encoder.precision = precision(arithmetic)
 
     def _index(self, corpus: Corpus) -> None:

@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from datasets.errors import InputError
 from datasets.ragged import Ragged
 from datasets.store import Corpus
-from hatten.batches import BatchConfig
+from hatten.batches import BatchConfig, steps_per_round
 from hatten.callbacks import Progress, Rounds, ValidationConfig
 from hatten.datamodule import TrainingData
 from hatten.encode import precision
@@ -60,7 +60,7 @@ def train(config: DictConfig) -> Path:
         ScheduleConfig(**model.schedule),
         ema=model.ema,
         seed=seed,
-        total_steps=rounds * batch.steps_per_round,
+        total_steps=rounds * steps_per_round(batch, len(data.split)),
     )
     about = {
         "data": corpus.name,
@@ -81,7 +81,7 @@ def train(config: DictConfig) -> Path:
     )
     last = resume_point(folder, plain) if config.resume else None
     log.info(
-        f"training on {corpus.name}: {len(data.split):,} contexts, {rounds} rounds of {batch.steps_per_round} steps, "
+        f"training on {corpus.name}: {len(data.split):,} contexts, {rounds} rounds of {steps_per_round(batch, len(data.split))} steps, "
         f"{batch.queries} queries a step, in {encoder.precision}, {torch.get_num_threads()} threads; output in {folder}"
     )
     trainer.fit(module, datamodule=data, ckpt_path=str(last) if last else None, weights_only=True)
@@ -107,7 +107,7 @@ def saver(folder: Path) -> pl.Callback:
 
 
 def resume_point(folder: Path, config: dict[str, Any]) -> Path | None:
-    """The state to go on from, None when there is none yet; InputError when the settings are not the run's."""
+    """The state to go on from, None when there is none; InputError when the settings are not the run's."""
     last, written = folder / LAST, folder / "config.yaml"
     if not last.exists():
         log.info(f"nothing to resume in {folder}: starting from the beginning")
@@ -123,7 +123,7 @@ def resume_point(folder: Path, config: dict[str, Any]) -> Path | None:
 
 
 def words_and_vectors(vectors: WordVectors, punctuation: bool) -> tuple[Vocabulary, NDArray[np.float32]]:
-    """The model's vocabulary [V] and vectors [V, D], without tokens that have no letter or digit unless asked for."""
+    """The model's vocabulary [V] and vectors [V, D]; without `punctuation`, words have a letter or digit."""
     if not punctuation:
         rows = [row for row, word in enumerate(vectors.words) if any(map(str.isalnum, word))]
         vectors = WordVectors([vectors.words[row] for row in rows], vectors.matrix[rows], vectors.name)
