@@ -1,4 +1,4 @@
-"""Train a model: `python train.py model=hatten`. All options are in conf/train.yaml and the groups it names."""
+"""Train a model: `python train.py model=hatten`. Its options are in conf/train.yaml and the groups there."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ class Rounds(pl.Callback):
 
 
 def recalls(papers: np.ndarray[Any, Any], positives: np.ndarray[Any, Any]) -> dict[str, float]:
-    """Ranked papers [Q, k] against cited ones [Q, most] (-1: none): MRR and share of the cited in the first k."""
+    """Ranked papers [Q, k], cited ones [Q, most] (-1: none): MRR and share of the cited in the first k."""
     hits = (papers[:, None, :] == positives[:, :, None]) & (positives[:, :, None] >= 0)  # [Q, most, k]
     cited = (positives >= 0).sum(1)
     any_hit = hits.any(1)
@@ -217,5 +217,6 @@ class Progress(pl.Callback):
         left = (total - trainer.global_step) / rate
         log.info(
             f"round {trainer.current_epoch + 1} of {trainer.max_epochs}, "
-            f"step {trainer.global_step} of {total}, loss {float(outputs['loss']):.4f}, {rate:.2f} steps/s, about {left / 60:.1f} min left"
+            f"step {trainer.global_step} of {total}, loss {float(outputs['loss']):.4f}, "
+            f"{rate:.2f} steps/s, about {left / 60:.1f} min left"
         )

@@ -28,7 +28,7 @@ class TrainingData(pl.LightningDataModule):
         seed: int,
         workers: int = 0,
     ) -> None:
-        """workers: processes that read ahead; a batch takes a few milliseconds, so 0 is right on few cores."""
+        """workers: processes that read ahead; a batch takes milliseconds, so 0 is right on few cores."""
         super().__init__()
         self.corpus, self.vocabulary, self.batch, self.seed, self.workers = (
             corpus,

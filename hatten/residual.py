@@ -72,7 +72,7 @@ class MeanPath(nn.Module):
         return F.normalize((bags[index.clamp(min=0)] * share[:, :, None]).sum(1), dim=1)
 
     def _distances(self, documents: Documents) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Places of the tokens in a paragraph with a target marker, and the bucket of their signed distance."""
+        """Places of the tokens in paragraphs with a target marker, and the buckets of their distances."""
         paragraphs = documents.paragraphs
         if self.target_id is None:
             return np.empty(0, np.int64), np.empty(0, np.int64)
