@@ -60,6 +60,7 @@ class Rounds(pl.Callback):
         )
         self.history = History(folder)
         self._pool: dict[str, str] | None = None
+        self._resumed = False
         self._words: WordSets | None = None
         self._losses: list[float] = []
 
@@ -72,6 +73,7 @@ class Rounds(pl.Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._pool, self.history.rows = state_dict["pool"], list(state_dict["history"])
+        self._resumed = True
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         self._data: TrainingData = trainer.datamodule  # type: ignore[attr-defined]
@@ -80,8 +82,8 @@ class Rounds(pl.Callback):
         assert isinstance(pl_module, HAttenModule)
         if self._pool is not None:
             self._data.pool = Pool.load(self.folder / self._pool["file"], self._pool["sha256"])
-        elif self._data.batch.mined:
-            self._between(pl_module, 0, validate=True, more=True)
+        elif self._data.batch.mined and not self._resumed:
+            self._between(pl_module, 0, more=True)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._start, self._losses = time.monotonic(), []
@@ -100,13 +102,12 @@ class Rounds(pl.Callback):
             "train/seconds": seconds,
             "train/steps_per_second": len(self._losses) / seconds,
         }
-        self._between(pl_module, done, validate=True, more=done < (trainer.max_epochs or 0), trained=trained)
+        self._between(pl_module, done, more=done < (trainer.max_epochs or 0), trained=trained)
 
     def _between(
         self,
         module: HAttenModule,
         done: int,
-        validate: bool,
         more: bool,
         trained: dict[str, float] | None = None,
     ) -> None:

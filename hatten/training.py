@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from hydra.utils import instantiate
 from numpy.typing import NDArray
 from omegaconf import DictConfig, OmegaConf
 
+from datasets.atomic import written_whole
 from datasets.errors import InputError
 from datasets.ragged import Ragged
 from datasets.store import Corpus
@@ -31,6 +33,12 @@ log = logging.getLogger(__name__)
 
 LAST = "last.ckpt"
 """The whole state of a run after its last round; what resume=true goes on from."""
+
+WRITTEN_SETTINGS = "config.yaml"
+"""The settings of the run in a folder; a resumed run must have the same."""
+
+SETTINGS = ("data", "embeddings", "model", "seed")
+"""The parts of the configuration that the weights depend on."""
 
 
 def train(config: DictConfig) -> Path:
@@ -52,7 +60,7 @@ def train(config: DictConfig) -> Path:
     if encoder.mean is not None:
         encoder.mean.set_idf(inverse_document_frequency(corpus, vocabulary))
         encoder.mean.dropout = model.word_dropout
-    rounds = int(model.rounds)
+    rounds, steps = int(model.rounds), steps_per_round(batch, len(data.split))
     module = HAttenModule(
         encoder,
         instantiate(model.optimizer),
@@ -60,7 +68,7 @@ def train(config: DictConfig) -> Path:
         ScheduleConfig(**model.schedule),
         ema=model.ema,
         seed=seed,
-        total_steps=rounds * steps_per_round(batch, len(data.split)),
+        total_steps=rounds * steps,
     )
     about = {
         "data": corpus.name,
@@ -79,14 +87,21 @@ def train(config: DictConfig) -> Path:
         logger=list(instantiate(config.logger).values()),
         callbacks=[state, Progress(), saver(folder), *instantiate(config.callbacks or {}).values()],
     )
-    last = resume_point(folder, plain) if config.resume else None
+    settings = {**{part: plain[part] for part in SETTINGS}, "corpus": corpus.fingerprint}
+    last = resume_point(folder, settings) if config.resume else None
+    if last is None:
+        start_anew(folder, settings)
     log.info(
-        f"training on {corpus.name}: {len(data.split):,} contexts, {rounds} rounds of {steps_per_round(batch, len(data.split))} steps, "
-        f"{batch.queries} queries a step, in {encoder.precision}, {torch.get_num_threads()} threads; output in {folder}"
+        f"training on {corpus.name}: {len(data.split):,} contexts, {rounds} rounds of {steps} steps, "
+        f"{batch.queries} queries a step, in {encoder.precision}, {torch.get_num_threads()} threads; "
+        f"output in {folder}"
     )
-    trainer.fit(module, datamodule=data, ckpt_path=str(last) if last else None, weights_only=True)
-    if trainer.interrupted:
-        raise KeyboardInterrupt
+    try:
+        trainer.fit(module, datamodule=data, ckpt_path=str(last) if last else None, weights_only=True)
+    except SystemExit:
+        if trainer.interrupted:  # Lightning makes an exit of an interrupt; the entry point wants to see it
+            raise KeyboardInterrupt from None
+        raise
     log.info(f"weights of the best round: {state.best_file}; history: {folder / 'history.csv'}")
     return state.best_file
 
@@ -106,19 +121,27 @@ def saver(folder: Path) -> pl.Callback:
     )
 
 
-def resume_point(folder: Path, config: dict[str, Any]) -> Path | None:
-    """The state to go on from, None when there is none; InputError when the settings are not the run's."""
-    last, written = folder / LAST, folder / "config.yaml"
+def start_anew(folder: Path, settings: dict[str, Any]) -> None:
+    """Write down the settings of the run; the state of an earlier one must not be taken for its own."""
+    (folder / LAST).unlink(missing_ok=True)
+    with written_whole(folder / WRITTEN_SETTINGS) as path:
+        OmegaConf.save(settings, path)
+
+
+def resume_point(folder: Path, settings: dict[str, Any]) -> Path | None:
+    """The state to go on from, None when there is none; InputError if it is damaged or of other settings."""
+    last, written = folder / LAST, folder / WRITTEN_SETTINGS
     if not last.exists():
         log.info(f"nothing to resume in {folder}: starting from the beginning")
         return None
-    earlier = OmegaConf.to_container(OmegaConf.load(written)) if written.exists() else {}
-    for part in ("data", "embeddings", "model", "seed"):
-        if isinstance(earlier, dict) and earlier.get(part) != config[part]:
-            raise InputError(
-                f"{written}: the interrupted run had other settings of `{part}`; give the same, "
-                "or another output_dir to start anew"
-            )
+    earlier = OmegaConf.to_container(OmegaConf.load(written)) if written.exists() else None
+    anew = "or start anew with resume=false or another output_dir"
+    for part, value in settings.items():
+        if not isinstance(earlier, dict) or earlier.get(part) != value:
+            what = "other data" if part == "corpus" else f"other settings of `{part}`"
+            raise InputError(f"{written}: the interrupted run had {what}; give the same, {anew}")
+    if not zipfile.is_zipfile(last):
+        raise InputError(f"{last}: damaged, cannot go on from it; put a whole one there, {anew}")
     return last
 
 
