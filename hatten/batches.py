@@ -1,4 +1,4 @@
-"""Training batches: which queries, with which cited, mined and random papers, all from (seed, round, step)."""
+"""Training batches: which queries, with which cited, mined and random papers; from (seed, round, step)."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Batch:
     papers: Documents
     levels: NDArray[np.int64]
     log_rate: NDArray[np.float32]
-    """[N] logarithm of how often a paper comes into a batch as another query's cited paper or by random draw (at most
-    once), 0 for papers that were mined"""
+    """[N] logarithm of how often a paper comes into a batch as another query's cited paper or by random draw
+    (at most once), 0 for papers that were mined"""
 
 
 def steps_per_round(config: BatchConfig, contexts: int) -> int:

@@ -89,8 +89,8 @@ class Level(nn.Module):
 class HAttenEncoder(nn.Module):
     """Documents of up to three paragraphs (title, abstract, context) to vectors [B, D], compared by cosine.
 
-    A word level turns each paragraph into a vector, a document level the typed paragraphs into one. Paragraphs
-    are encoded in order of length, in chunks of at most `chunk_tokens` tokens: next to nothing is padded.
+    A word level turns each paragraph into a vector, a document level the typed paragraphs into one.
+    Paragraphs are encoded in order of length, in chunks of at most `chunk_tokens` tokens: little is padded.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class HAttenEncoder(nn.Module):
         pad_id: int = 0,
         marker_ids: Sequence[int] = (),
     ) -> None:
-        """word_vectors [V, D]; marker_ids: words whose vectors are trained even with trainable_vectors=markers.
+        """word_vectors [V, D]; marker_ids: words whose vectors trainable_vectors=markers trains.
 
         InputError when their dimension is not the configuration's.
         """

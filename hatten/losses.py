@@ -1,4 +1,4 @@
-"""What HAtten is trained to minimise. Nets and losses meet in similarities alone: each can be used without."""
+"""What HAtten is trained to minimise. Nets and losses meet only in similarities: each can be used alone."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def triplet_loss(
 ) -> Tensor:
     """Sum over all (query, positive, negative) of max(0, s(q, n) - s(q, p) + margin * (level_n - level_p)).
 
-    Gu et al. 2022, equation 3, with the levels of their code. Every paper of a higher level than the positive is
-    a negative to it. Memory grows with (query, positive) pairs x papers, not with queries x papers x papers.
+    Gu et al. 2022, equation 3, with the levels of their code. Every paper of a higher level than the positive
+    is a negative to it. Memory grows with (query, positive) pairs x papers, not queries x papers x papers.
 
-    similarity: cosines [Q, N]; levels: int [Q, N], EXCLUDED (0) takes no part; positives: levels of positives.
+    similarity: cosines [Q, N]; levels: int [Q, N], EXCLUDED (0) takes no part; positives: their levels.
     """
     query, positive = torch.isin(levels, torch.tensor(tuple(positives), device=levels.device)).nonzero(
         as_tuple=True
@@ -50,11 +50,11 @@ def infonce_loss(
     """Mean over queries of the cross-entropy of the cited paper against all others: van den Oord et al. 2018.
 
     Columns are distinct papers, so a paper that several queries cite is a negative to none of them. Papers of
-    level RELEVANT and EXCLUDED take no part: what is as close in words as the cited paper is likely to be a false
-    negative.
+    level RELEVANT and EXCLUDED take no part: what is as close in words as the cited paper is likely to be a
+    false negative.
 
-    log_rate: [N] log of how often a paper is in a batch by chance. In-batch negatives come in proportion to how often
-    they are cited; subtracting this from the logits makes up for it (Yi et al. 2019, sampling-bias correction).
+    log_rate: [N] log of how often a paper is in a batch by chance. In-batch negatives come in proportion to
+    how often they are cited; subtracting this from the logits makes up for it (Yi et al. 2019).
     """
     out = (levels == EXCLUDED) | (levels == RELEVANT)
     logits = similarity / temperature

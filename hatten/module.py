@@ -65,7 +65,7 @@ class ScheduleConfig:
 
 
 class HAttenModule(pl.LightningModule):
-    """Trains `encoder`; `average`, the moving average of its weights, is what is validated, mined with and saved."""
+    """Trains `encoder`; `average`, the moving average of its weights, is validated, mined with and saved."""
 
     def __init__(
         self,
