@@ -181,7 +181,7 @@ class HAttenEncoder(nn.Module):
 
     def _encode_chunk(self, paragraphs: Ragged) -> Tensor:
         lengths = paragraphs.lengths
-        place = np.arange(rounded(int(lengths.max())))
+        place = np.arange(min(rounded(int(lengths.max())), self.config.max_tokens))
         absent = place >= lengths[:, None]  # [n, L]
         ids = np.zeros(absent.shape, np.int64)
         ids[~absent] = paragraphs.values
