@@ -1,0 +1,327 @@
+"""The encoder against the reference's output, against a plain padded version, and what must not change its output."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import hatten
+from datasets.errors import InputError
+from datasets.ragged import Ragged
+from hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents, from_padded
+from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder, chunks, rounded
+from hatten.layers import MultiHeadPooling, TransformerLayer
+from hatten.vocabulary import Vocabulary
+
+GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
+needs_golden = pytest.mark.skipif(
+    not (GOLDEN / "hatten_reference.npz").is_file(),
+    reason="the reference's output is not at ../shared/golden",
+)
+WORDS = 40
+
+
+def made(seed: int = 0, **options: Any) -> HAttenEncoder:
+    """A small encoder in evaluation mode; every weight is random, so that none can be left out unnoticed."""
+    config = EncoderConfig(**{"dim": 16, "heads": 4, "hidden": 24, "max_tokens": 30, **options})
+    random = torch.Generator().manual_seed(seed)
+    table = torch.randn(WORDS, config.dim, generator=random)
+    encoder = HAttenEncoder(config, table.numpy(), pad_id=0, marker_ids=(7, 9))
+    with torch.no_grad():
+        for weight in encoder.parameters():
+            weight.copy_(torch.randn(weight.shape, generator=random) * 0.3)
+    return encoder.eval()
+
+
+def padded(count: int, seed: int, length: int = 30) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Random documents of three slots, some of them empty: ids [B, P, L], types [B, P], absent [B, P]."""
+    random = np.random.default_rng(seed)
+    ids = random.integers(1, WORDS, (count, 3, length))
+    lengths = random.integers(0, length + 1, (count, 3)) * (random.random((count, 3)) < 0.8)
+    ids[np.arange(length) >= lengths[:, :, None]] = 0
+    types = np.broadcast_to([TITLE, ABSTRACT, CONTEXT], (count, 3)).copy()
+    return ids, types, lengths == 0
+
+
+def documents(count: int, seed: int) -> Documents:
+    return from_padded(*padded(count, seed), pad_id=0)
+
+
+def plain(encoder: HAttenEncoder, ids: NDArray[Any], types: NDArray[Any], absent: NDArray[Any]) -> Tensor:
+    """Section 4.1 written down directly: every paragraph padded to the same length, torch's own layers, no packing."""
+    config, count, slots, length = encoder.config, *ids.shape
+    table = encoder.word_vectors.clone()
+    for row, vector in zip(
+        encoder.marker_ids, encoder.marker_vectors if encoder.marker_ids else (), strict=True
+    ):
+        table[row] = vector
+    x = table[torch.from_numpy(ids)].view(count * slots, length, config.dim) * config.input_scale
+    no_token = torch.from_numpy(ids == 0).view(count * slots, length)
+    no_token = no_token & ~no_token.all(1, keepdim=True)  # torch's layer gives NaN for a row without a token
+    paragraphs = level(encoder.word_level, config, x, no_token).view(count, slots, config.dim)
+    gone = torch.from_numpy(absent)
+    kinds = torch.from_numpy(np.where(absent, ABSENT_TYPE, types))
+    x = paragraphs.masked_fill(gone[:, :, None], 0.0) + encoder.type_vectors(kinds)
+    nothing = gone.all(1, keepdim=True)
+    return level(encoder.document_level, config, x, gone & ~nothing).masked_fill(nothing, 0.0)
+
+
+def level(ours: Any, config: EncoderConfig, x: Tensor, absent: Tensor) -> Tensor:
+    rate = 10000.0 ** (-torch.arange(0, config.dim, 2) / config.dim)
+    angle = torch.arange(x.shape[1])[:, None] * rate
+    x = x + torch.stack([angle.sin(), angle.cos()], 2).flatten(1)
+    for layer in ours.layers:
+        x = torch_layer(layer, config)(x, src_key_padding_mask=absent)
+    pool: MultiHeadPooling = ours.pool
+    heads = []
+    for head in range(config.heads):
+        score = x @ pool.score.weight[head] + pool.score.bias[head]
+        share = score.masked_fill(absent, -math.inf).softmax(1)
+        rows = slice(head * config.dim // config.heads, (head + 1) * config.dim // config.heads)
+        heads.append((share[:, :, None] * F.linear(x, pool.value.weight[rows], pool.value.bias[rows])).sum(1))
+    return F.linear(torch.cat(heads, 1).relu(), pool.out.weight, pool.out.bias)
+
+
+def torch_layer(layer: TransformerLayer, config: EncoderConfig) -> Any:
+    """torch's post-norm ReLU layer with the weights of ours, so that gradients reach ours."""
+    theirs = nn.TransformerEncoderLayer(
+        config.dim, config.heads, config.hidden, dropout=0.0, batch_first=True
+    )
+    names = {"self_attn.in_proj_": layer.qkv, "self_attn.out_proj.": layer.out, "linear1.": layer.up}
+    names |= {"linear2.": layer.down, "norm1.": layer.norm1, "norm2.": layer.norm2}
+    weights = {
+        f"{name}{kind}": getattr(part, kind) for name, part in names.items() for kind in ("weight", "bias")
+    }
+    return lambda *x, **options: torch.func.functional_call(theirs, weights, x, options)
+
+
+@needs_golden
+def test_gives_the_embeddings_of_the_reference() -> None:
+    golden = np.load(GOLDEN / "hatten_reference.npz")
+    encoder = hatten.load_reference_checkpoint(GOLDEN / "hatten_reference.pt")
+    inputs = (torch.from_numpy(golden[name]) for name in ("token_ids", "paragraph_types", "paragraph_mask"))
+    with torch.no_grad():
+        ours = encoder(*inputs)
+    np.testing.assert_allclose(ours.numpy(), golden["embedding"], rtol=0, atol=1e-5)
+
+
+@needs_golden
+def test_shares_out_attention_over_paragraphs_as_the_reference() -> None:
+    golden = np.load(GOLDEN / "hatten_reference.npz")
+    encoder = hatten.load_reference_checkpoint(GOLDEN / "hatten_reference.pt")
+    parts = (golden[name] for name in ("token_ids", "paragraph_types", "paragraph_mask"))
+    with torch.no_grad():
+        x, absent = encoder.typed(from_padded(*parts, pad_id=encoder.pad_id))
+        share = encoder.document_level.pool.attention(encoder.document_level.contextual(x, absent), absent)
+    np.testing.assert_allclose(share.numpy()[:, :, None], golden["pool_attention"], rtol=0, atol=1e-5)
+
+
+@needs_golden
+def test_reads_the_sizes_from_the_checkpoint() -> None:
+    sizes = json.loads(str(np.load(GOLDEN / "hatten_reference.npz")["hyper"]))
+    encoder = hatten.load_reference_checkpoint(GOLDEN / "hatten_reference.pt")
+    config = encoder.config
+    assert (config.dim, config.heads, config.hidden) == (
+        sizes["embed_dim"],
+        sizes["num_heads"],
+        sizes["hidden_dim"],
+    )
+    assert (config.max_tokens, config.max_paragraphs) == (sizes["max_seq_len"], sizes["max_doc_len"])
+    assert (config.layers, config.paragraph_types) == (sizes["num_enc_layers"], sizes["n_para_types"])
+    assert (len(encoder.word_vectors), encoder.pad_id) == (sizes["vocab_size"], sizes["pad_index"])
+    assert not encoder.training
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"layers": 2, "trainable_vectors": "all", "input_scale": 3.0},
+        {"dim": 6, "heads": 1, "trainable_vectors": "none"},
+    ],
+    ids=["defaults", "two layers", "one head"],
+)
+def test_is_the_encoder_of_the_paper(options: dict[str, Any]) -> None:
+    encoder = made(**options)
+    encoder.chunk_tokens = 100  # several chunks
+    inputs = padded(12, seed=1)
+    ours = encoder(*map(torch.from_numpy, inputs))
+    oracle = plain(encoder, *inputs)
+    torch.testing.assert_close(ours, oracle, rtol=1e-4, atol=1e-5)
+
+    weights = {name: weight for name, weight in encoder.named_parameters() if weight.requires_grad}
+    direction = torch.randn(ours.shape, generator=torch.Generator().manual_seed(2))
+    slopes = torch.autograd.grad((ours * direction).sum(), weights.values())
+    expected = torch.autograd.grad((oracle * direction).sum(), weights.values())
+    for name, slope, wanted in zip(weights, slopes, expected, strict=True):
+        torch.testing.assert_close(
+            slope, wanted, rtol=1e-3, atol=1e-4, msg=lambda text, name=name: f"{name}: {text}"
+        )
+        assert wanted.abs().sum() > 0, name
+
+
+def take(all_of: Documents, rows: NDArray[Any]) -> Documents:
+    return Documents(all_of.paragraphs, all_of.index[rows], all_of.types[rows])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    count=st.integers(1, 9),
+    seed=st.integers(0, 10_000),
+    chunk=st.integers(1, 300),
+    residual=st.sampled_from(["none", "mean"]),
+)
+def test_neighbours_order_and_chunks_do_not_matter(count: int, seed: int, chunk: int, residual: str) -> None:
+    encoder, some = made(residual=residual), documents(count, seed)
+    if encoder.mean is not None:
+        encoder.mean.target_id = 9
+    with torch.no_grad():
+        together = encoder.encode(some)
+        order = np.random.default_rng(seed).permutation(count)
+        encoder.chunk_tokens = chunk
+        torch.testing.assert_close(
+            encoder.encode(take(some, order)), together[order.tolist()], rtol=1e-4, atol=1e-5
+        )
+        alone = torch.cat([encoder.encode(take(some, np.array([row]))) for row in range(count)])
+        torch.testing.assert_close(alone, together, rtol=1e-4, atol=1e-5)
+
+
+def test_padding_and_what_stands_in_absent_slots_do_not_matter() -> None:
+    encoder, (ids, types, absent) = made(), padded(8, seed=3)
+    assert absent.any() and not absent.all()
+    with torch.no_grad():
+        before = encoder(*map(torch.from_numpy, (ids, types, absent)))
+        longer = np.pad(ids, ((0, 0), (0, 0), (0, 11)))
+        ids[absent], types[absent] = 5, 2
+        longer[absent, :30] = 5
+        for changed in (ids, longer):
+            after = encoder(*map(torch.from_numpy, (changed, types, absent)))
+            torch.testing.assert_close(after, before, rtol=0, atol=1e-6)
+        moved = encoder.word_vectors.clone()
+        moved[0] = 1e3  # the vector of the padding
+        encoder.word_vectors.copy_(moved)
+        after = encoder(*map(torch.from_numpy, (longer, types, absent)))
+    torch.testing.assert_close(after, before, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("residual", ["none", "mean"])
+def test_a_document_without_words_gets_zeros(residual: str) -> None:
+    encoder = made(residual=residual)
+    nothing = Documents(Ragged.from_rows([]), np.full((2, 3), -1), np.full((2, 3), ABSENT_TYPE))
+    beside = Documents(
+        Ragged.from_rows([[3, 4]]), np.array([[-1, -1], [0, -1]]), np.array([[10, 10], [0, 10]])
+    )
+    none = Documents(Ragged.from_rows([]), np.empty((0, 3), np.int64), np.empty((0, 3), np.int64))
+    with torch.no_grad():
+        assert torch.equal(encoder.encode(nothing), torch.zeros(2, 16))
+        vectors = encoder.encode(beside)
+        assert encoder.encode(none).shape == (0, 16)
+    assert not vectors[0].any() and vectors[1].isfinite().all() and vectors[1].any()
+
+
+def test_bfloat16_is_close_to_float32() -> None:
+    encoder, some = made(), documents(30, seed=5)
+    with torch.no_grad():
+        exact = encoder.encode(some)
+        encoder.precision = torch.bfloat16
+        rough = encoder.encode(some)
+    assert rough.dtype == torch.float32 and not torch.equal(rough, exact)
+    present = exact.abs().sum(1) > 0
+    assert F.cosine_similarity(rough, exact)[present].min() > 0.999
+
+
+def test_dropout_is_for_training_alone() -> None:
+    encoder, some = made(), documents(5, seed=6)
+    with torch.no_grad():
+        assert torch.equal(encoder.encode(some), encoder.encode(some))
+        encoder.train()
+        assert not torch.equal(encoder.encode(some), encoder.encode(some))
+
+
+@pytest.mark.parametrize(
+    ("trainable", "expected"), [("none", []), ("markers", ["marker_vectors"]), ("all", ["word_vectors"])]
+)
+def test_trains_the_word_vectors_it_is_told_to(trainable: str, expected: list[str]) -> None:
+    encoder = made(trainable_vectors=trainable)
+    encoder.encode(documents(6, seed=7)).sum().backward()
+    moved = [name for name, weight in encoder.named_parameters() if weight.grad is not None]
+    assert [name for name in moved if name.endswith("vectors")] == expected
+
+
+def test_markers_start_at_their_word_vectors() -> None:
+    table = np.random.default_rng(0).standard_normal((5, 8)).astype(np.float32)
+    words = Vocabulary(["deep", "targetcit", "nets", "othercit"])
+    encoder = build_encoder(EncoderConfig(dim=8, heads=2, hidden=8), table, words)
+    assert encoder.marker_ids == [2, 4] and encoder.marker_vectors is not None
+    np.testing.assert_array_equal(encoder.marker_vectors.detach().numpy(), table[[2, 4]])
+    np.testing.assert_array_equal(
+        encoder.embed(torch.tensor([[1, 2, 4]])).detach().numpy()[0], table[[1, 2, 4]]
+    )
+    without = build_encoder(EncoderConfig(dim=8, heads=2, hidden=8), table[:2], Vocabulary(["deep"]))
+    assert without.marker_vectors is None
+
+
+def test_with_the_mean_path_it_starts_as_that_path() -> None:
+    table = np.random.default_rng(0).standard_normal((WORDS, 16)).astype(np.float32)
+    config = EncoderConfig(dim=16, heads=4, hidden=24, max_tokens=30, residual="mean")
+    encoder = build_encoder(config, table, Vocabulary([f"w{i}" for i in range(WORDS - 1)])).eval()
+    some = documents(6, seed=8)
+    with torch.no_grad():
+        whole = encoder.encode(some)
+        encoder.mean_only = True
+        torch.testing.assert_close(encoder.encode(some), whole)
+        encoder.mean_only = False
+        encoder.document_level.pool.out.bias.fill_(0.1)
+        present = (some.index >= 0).any(1)
+        torch.testing.assert_close(encoder.encode(some)[present], whole[present] + 0.1)
+
+
+def test_a_paragraph_longer_than_it_reads_is_an_error_of_the_caller() -> None:
+    encoder = made(max_tokens=8)
+    with pytest.raises(ValueError, match="9 tokens, the encoder reads 8"):
+        encoder.encode_paragraphs(Ragged.from_rows([[1] * 8, [1] * 9]))
+    assert encoder.encode_paragraphs(Ragged.from_rows([[1] * 8])).shape == (1, 16)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dim": 20, "heads": 8}, "dim=20 must be even and divisible by heads=8"),
+        ({"dim": 9, "heads": 3}, "dim=9 must be even"),
+        ({"trainable_vectors": "some"}, "trainable_vectors=some: choose one of none, markers, all"),
+        ({"residual": "max"}, "residual=max: choose one of none, mean"),
+    ],
+)
+def test_settings_that_do_not_work_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        EncoderConfig(**options)
+
+
+def test_word_vectors_of_another_dimension_are_refused() -> None:
+    with pytest.raises(
+        InputError, match=r"of 50 dimensions do not fit an encoder of 200; set model\.encoder\.dim=50"
+    ):
+        HAttenEncoder(EncoderConfig(), np.zeros((3, 50), np.float32))
+
+
+@given(
+    lengths=st.lists(st.integers(1, 600), max_size=50).map(lambda some: np.sort(np.array(some, int))[::-1]),
+    tokens=st.integers(1, 5000),
+)
+def test_chunks_cover_the_rows_and_keep_to_their_size(lengths: NDArray[np.int64], tokens: int) -> None:
+    cut = list(chunks(lengths, tokens))
+    assert np.concatenate([lengths[rows] for rows in cut] or [lengths]).tolist() == lengths.tolist()
+    for rows in cut:
+        size = len(lengths[rows])
+        assert size == 1 or size * rounded(int(lengths[rows].max())) <= tokens

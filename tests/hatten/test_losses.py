@@ -1,0 +1,139 @@
+"""The losses against the reference's values and against loops over their definitions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from hatten.losses import (
+    CITED,
+    EXCLUDED,
+    OTHER,
+    OTHER_QUERY,
+    RELEVANT,
+    infonce_loss,
+    levels_of_batch,
+    triplet_loss,
+)
+
+GOLDEN = Path(__file__).parents[3] / "shared" / "golden" / "hatten_reference.npz"
+COSINES = npst.arrays(np.float32, (3, 6), elements=st.floats(-1, 1, width=32))
+LEVELS = npst.arrays(
+    np.int64, (3, 6), elements=st.sampled_from([EXCLUDED, CITED, RELEVANT, OTHER, OTHER_QUERY])
+)
+
+
+@pytest.mark.skipif(not GOLDEN.is_file(), reason="the reference's output is not at ../shared/golden")
+@pytest.mark.parametrize("positives", [(1, 2), (1,)])
+def test_the_triplet_loss_is_that_of_the_reference(positives: tuple[int, ...]) -> None:
+    golden = np.load(GOLDEN)
+    queries, papers, levels = levels_of_batch(
+        torch.from_numpy(golden["class_labels"]).long(), torch.from_numpy(golden["irrelevance_levels"]).long()
+    )
+    vectors = F.normalize(torch.from_numpy(golden["embedding"]), dim=1)
+    loss = triplet_loss(vectors[queries] @ vectors[papers].T, levels, positives)
+    name = "_".join(["triplet_loss_positives", *map(str, positives)])
+    assert float(loss) == pytest.approx(float(golden[name]), abs=1e-5)
+
+
+def test_a_batch_described_as_the_reference_does() -> None:
+    classes, levels = torch.tensor([0, 0, 0, 1, 1]), torch.tensor([0, 1, 3, 0, 1])
+    queries, papers, table = levels_of_batch(classes, levels)
+    assert (queries.tolist(), papers.tolist()) == ([0, 3], [1, 2, 4])
+    assert table.tolist() == [[1, 3, 4], [4, 4, 1]]
+
+
+@given(
+    cosines=COSINES,
+    levels=LEVELS,
+    positives=st.sampled_from([(1,), (1, 2), (2,), (1, 2, 3)]),
+    margin=st.floats(0, 0.5),
+)
+def test_the_triplet_loss_is_the_sum_over_triples(
+    cosines: Any, levels: Any, positives: tuple[int, ...], margin: float
+) -> None:
+    expected = 0.0
+    for row, of_row in zip(cosines.astype(float), levels, strict=True):
+        for p, level in enumerate(of_row):
+            for n, other in enumerate(of_row):
+                if level in positives and other > level:
+                    expected += max(0.0, row[n] - row[p] + margin * (other - level))
+    loss = triplet_loss(torch.from_numpy(cosines), torch.from_numpy(levels), positives, margin)
+    assert float(loss) == pytest.approx(expected, rel=1e-4, abs=1e-4)
+
+
+@given(
+    cosines=COSINES,
+    levels=LEVELS,
+    cited=npst.arrays(np.int64, 3, elements=st.integers(0, 5)),
+    temperature=st.floats(0.05, 1),
+    log_rate=st.none() | npst.arrays(np.float32, 6, elements=st.floats(-5, 0, width=32)),
+)
+def test_infonce_is_minus_the_log_of_the_share_of_the_cited(
+    cosines: Any, levels: Any, cited: Any, temperature: float, log_rate: Any
+) -> None:
+    levels = levels.copy()
+    levels[np.arange(3), cited] = CITED
+    expected = 0.0
+    for row, of_row in zip(cosines.astype(float), levels, strict=True):
+        terms = [
+            math.exp(value / temperature - rate) for value, rate in zip(row, _zeros_or(log_rate), strict=True)
+        ]
+        counted = sum(
+            term for term, level in zip(terms, of_row, strict=True) if level not in (EXCLUDED, RELEVANT)
+        )
+        wanted = sum(term for term, level in zip(terms, of_row, strict=True) if level == CITED)
+        expected += math.log(counted / wanted) / 3
+    rates = [] if log_rate is None else [torch.from_numpy(log_rate)]
+    loss = infonce_loss(torch.from_numpy(cosines), torch.from_numpy(levels), temperature, *rates)
+    assert float(loss) == pytest.approx(expected, rel=1e-3, abs=1e-4)
+
+
+def _zeros_or(log_rate: Any) -> list[float]:
+    return [0.0] * 6 if log_rate is None else log_rate.astype(float).tolist()
+
+
+@pytest.mark.parametrize("loss", [triplet_loss, lambda cosines, levels: infonce_loss(cosines, levels, 0.05)])
+def test_excluded_papers_get_no_gradient(loss: Callable[[Tensor, Tensor], Tensor]) -> None:
+    cosines = torch.zeros(2, 4, requires_grad=True)
+    levels = torch.tensor([[CITED, EXCLUDED, OTHER, OTHER_QUERY], [OTHER_QUERY, CITED, EXCLUDED, OTHER]])
+    loss(cosines, levels).backward()
+    assert cosines.grad is not None and cosines.grad.isfinite().all()
+    assert ((cosines.grad != 0) == (levels != EXCLUDED)).all()
+    assert ((cosines.grad < 0) == (levels == CITED)).all()
+
+
+class LargestTensor(TorchDispatchMode):
+    """Notes the number of elements of the largest tensor that any operation gives."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for part in out if isinstance(out, tuple | list) else (out,):
+            if isinstance(part, Tensor):
+                self.largest = max(self.largest, part.numel())
+        return out
+
+
+def test_no_tensor_over_all_triples_is_made() -> None:
+    queries, papers = 60, 200
+    levels = torch.full((queries, papers), OTHER_QUERY)
+    levels[torch.arange(queries), torch.arange(queries)] = CITED
+    levels[torch.arange(queries), torch.arange(queries) + 60] = RELEVANT
+    cosines = torch.rand(queries, papers, requires_grad=True)
+    with LargestTensor() as seen:
+        triplet_loss(cosines, levels).backward()
+    assert queries * papers <= seen.largest <= 2 * queries * papers  # two positives a query
