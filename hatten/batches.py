@@ -93,7 +93,7 @@ class Batches(Dataset[Batch]):
         owner = np.repeat(np.arange(len(queries)), cited.lengths)
         levels[papers[None] == citing[:, None]] = EXCLUDED
         levels[owner, np.searchsorted(papers, cited.values)] = CITED
-        log_rate = np.log(np.minimum(self.rate[papers], 1.0))
+        log_rate = np.log(np.clip(self.rate[papers], 1e-12, 1.0))
         if len(extra) > 1:
             log_rate[np.isin(papers, extra[1][0])] = 0.0
         return Batch(
