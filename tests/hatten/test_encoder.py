@@ -1,4 +1,4 @@
-"""The encoder against the reference's output, against a plain padded version, and what must not change its output."""
+"""The encoder against the reference, against a plain padded version, and what must not change its output."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def documents(count: int, seed: int) -> Documents:
 
 
 def plain(encoder: HAttenEncoder, ids: NDArray[Any], types: NDArray[Any], absent: NDArray[Any]) -> Tensor:
-    """Section 4.1 written down directly: every paragraph padded to the same length, torch's own layers, no packing."""
+    """Section 4.1 written down directly: all paragraphs padded to one length, torch's own layers, no packing."""
     config, count, slots, length = encoder.config, *ids.shape
     table = encoder.word_vectors.clone()
     for row, vector in zip(

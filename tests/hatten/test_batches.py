@@ -1,0 +1,172 @@
+"""Training batches: the queries of a round, the papers beside them, and their levels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from datasets.store import Corpus
+from hatten.batches import Batch, BatchConfig, Batches
+from hatten.documents import DocumentReader
+from hatten.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT
+from hatten.mining import Pool
+from hatten.vocabulary import Vocabulary
+
+CONFIG = BatchConfig(queries=8, mined=3, random=2, contexts_per_paper=1, steps_per_round=12)
+
+
+class Papers(DocumentReader):
+    """Notes which rows were read for each batch."""
+
+    def papers(self, rows: Any) -> Any:
+        self.paper_rows = rows
+        return super().papers(rows)
+
+    def queries(self, contexts: Any) -> Any:
+        self.contexts = contexts
+        return super().queries(contexts)
+
+
+@pytest.fixture(scope="module")
+def reader(demo_corpus: Corpus) -> Papers:
+    return Papers(demo_corpus, Vocabulary(demo_corpus.words), 32)
+
+
+@pytest.fixture(scope="module")
+def pool(demo_corpus: Corpus) -> Pool:
+    """Ten papers for three of four training queries, neither cited nor citing; every third is relevant."""
+    split, random = demo_corpus.split("train"), np.random.default_rng(0)
+    papers = np.full((len(split), 10), -1, np.int32)
+    for query, context in enumerate(split.contexts):
+        taken = {*split.positives[query].tolist(), int(demo_corpus.citing[context])}
+        others = [row for row in np.flatnonzero(demo_corpus.is_candidate) if row not in taken]
+        papers[query] = random.choice(others, 10, replace=False)
+    row = np.arange(len(split), dtype=np.int32)
+    row[3::4] = -1
+    return Pool(row, papers, np.broadcast_to(np.arange(10) % 3 == 0, papers.shape).copy())
+
+
+def batches(
+    reader: DocumentReader, pool: Pool | None, config: BatchConfig = CONFIG, **options: int
+) -> Batches:
+    return Batches(reader, reader.corpus.split("train"), pool, config, **{"seed": 1, "round": 0, **options})
+
+
+def same(one: Batch, other: Batch) -> bool:
+    pairs = [(one.levels, other.levels), (one.log_rate, other.log_rate)]
+    for ours, theirs in ((one.queries, other.queries), (one.papers, other.papers)):
+        pairs += [(ours.index, theirs.index), (ours.types, theirs.types)]
+        pairs += [(ours.paragraphs.values, theirs.paragraphs.values)]
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+def test_levels_say_what_a_paper_is_to_a_query(reader: Papers, pool: Pool) -> None:
+    corpus, of_round = reader.corpus, batches(reader, pool)
+    split = corpus.split("train")
+    query_of = {int(context): query for query, context in enumerate(split.contexts)}
+    seen: Counter[int] = Counter()
+    for step in range(len(of_round)):
+        levels = of_round[step].levels
+        assert levels.shape == (8, len(reader.paper_rows)) and len(set(reader.paper_rows)) == len(
+            reader.paper_rows
+        )
+        for context, of_query in zip(reader.contexts, levels, strict=True):
+            query = query_of[int(context)]
+            citing, cited = corpus.citing[context], split.positives[query].tolist()
+            mined = dict(zip(pool.papers[query].tolist(), pool.relevant[query].tolist(), strict=True))
+            for paper, level in zip(reader.paper_rows, of_query, strict=True):
+                assert (level == CITED) == (paper in cited)
+                if paper not in cited:
+                    assert (level == EXCLUDED) == (paper == citing)
+                if level == RELEVANT:
+                    assert mined[int(paper)]
+            drawn = Counter(of_query.tolist())
+            if pool.row[query] < 0:
+                assert drawn[RELEVANT] == 0 and drawn[OTHER] <= 2
+            else:  # three mined and two random, of which some may fall together
+                assert 1 <= drawn[RELEVANT] + drawn[OTHER] <= 5
+            seen.update(drawn)
+    assert {CITED, EXCLUDED, RELEVANT, OTHER, OTHER_QUERY} == set(seen)
+
+
+def test_papers_are_those_that_somebody_brought(reader: Papers, pool: Pool) -> None:
+    split = reader.corpus.split("train")
+    only_cited = batches(reader, pool, replace(CONFIG, mined=0, random=0))
+    for step in range(5):
+        levels = only_cited[step].levels
+        queries = only_cited.order[step * 8 : (step + 1) * 8]
+        assert reader.paper_rows.tolist() == sorted({int(row) for q in queries for row in split.positives[q]})
+        assert (levels == CITED).any(0).all()
+    mined = batches(reader, pool, replace(CONFIG, random=0, mined=10))
+    mined[0]
+    queries = mined.order[:8]
+    expected = {int(row) for q in queries for row in split.positives[q]}
+    expected |= {int(row) for q in queries if pool.row[q] >= 0 for row in pool.papers[q]}
+    assert reader.paper_rows.tolist() == sorted(expected)
+
+
+def test_a_round_before_any_mining_has_cited_and_random_papers(reader: Papers) -> None:
+    levels = batches(reader, None)[0].levels
+    assert RELEVANT not in levels and OTHER in levels and CITED in levels
+
+
+def test_a_batch_is_the_same_whatever_was_read_before(reader: Papers, pool: Pool) -> None:
+    forwards, backwards = batches(reader, pool, round=2), batches(reader, pool, round=2)
+    read = [forwards[step] for step in range(12)]
+    for step in reversed(range(12)):
+        assert same(backwards[step], read[step])
+        assert not same(backwards[step], read[step - 1])
+    assert not same(batches(reader, pool, round=3)[0], read[0])
+    assert not same(batches(reader, pool, round=2, seed=2)[0], read[0])
+
+
+@pytest.mark.parametrize("group", [1, 4])
+def test_every_query_comes_once_in_a_pass(reader: Papers, group: int) -> None:
+    split = reader.corpus.split("train")
+    config = replace(CONFIG, contexts_per_paper=group, queries=7, steps_per_round=11)
+    rounds = 1 + 2 * len(split) // 77
+    order = np.concatenate([batches(reader, None, config, round=number).order for number in range(rounds)])
+    passes = [order[start : start + len(split)] for start in (0, len(split))]
+    for one in passes:
+        assert sorted(one.tolist()) == list(range(len(split)))
+    assert not np.array_equal(*passes)
+    assert all(len(batches(reader, None, config, round=number).order) == 77 for number in range(rounds))
+
+
+def test_a_round_of_no_set_length_is_one_pass(reader: Papers) -> None:
+    split = reader.corpus.split("train")
+    whole = batches(reader, None, replace(CONFIG, steps_per_round=0))
+    assert len(whole) == -(-len(split) // 8)
+    assert set(whole.order[: len(split)].tolist()) == set(range(len(split)))
+
+
+def test_contexts_of_a_paper_stand_together(reader: Papers) -> None:
+    corpus, split = reader.corpus, reader.corpus.split("train")
+    of_round = batches(reader, None, replace(CONFIG, contexts_per_paper=4, steps_per_round=0))
+    citing = corpus.citing[split.contexts[of_round.order[: len(split)]]]
+    changes = 1 + int((np.diff(citing) != 0).sum())
+    groups = sum(-(-count // 4) for count in Counter(citing.tolist()).values())
+    # Two groups of one paper may happen to be neighbours, so there can be fewer changes than groups.
+    assert groups * 0.7 < changes <= groups < len(split) / 2
+    assert len(set(citing[:8].tolist())) <= 4
+
+
+def test_how_often_a_paper_comes_by_chance(reader: Papers, pool: Pool) -> None:
+    corpus, split = reader.corpus, reader.corpus.split("train")
+    of_round = batches(reader, pool, replace(CONFIG, mined=1))
+    rate = np.exp(of_round[0].log_rate)
+    query = np.isin(split.contexts, reader.contexts)
+    mined = {int(paper) for q in np.flatnonzero(query) for paper in pool.papers[q]}
+    for paper, found in zip(reader.paper_rows, rate, strict=True):
+        times = int((split.positives.values == paper).sum())
+        expected = 8 * times / len(split.positives.values)
+        expected += 2 * 8 / corpus.is_candidate.sum() if corpus.is_candidate[paper] else 0
+        if int(paper) not in mined:
+            assert found == pytest.approx(min(expected, 1.0), rel=1e-4)
+        else:
+            assert found == pytest.approx(1.0) or found == pytest.approx(min(expected, 1.0), rel=1e-4)
+    assert (rate == 1.0).any() and (rate < 1.0).any()
