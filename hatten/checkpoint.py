@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,9 @@ from hatten.pickles import load_word_list
 from hatten.vocabulary import Vocabulary
 
 FORMAT = "hatten-1"
+
+UNFIT = (KeyError, TypeError, AttributeError, ValueError, IndexError, ZeroDivisionError)
+"""What comes of parts of a file that are not what they should be."""
 
 REFERENCE_PAD_ID = 1
 """Where the released vocabulary has its `<pad>`."""
@@ -63,7 +65,7 @@ def load_reference_checkpoint(path: str | Path) -> HAttenEncoder:
         raise InputError(
             f"{path}: the weights {error} are missing; not a checkpoint of the published HAtten"
         ) from None
-    except RuntimeError as error:
+    except (InputError, RuntimeError, *UNFIT) as error:
         raise InputError(f"{path}: the weights do not fit together: {error}") from None
     return encoder.eval()
 
@@ -122,8 +124,14 @@ def save_model(model: Model, path: Path) -> None:
         "weights": encoder.state_dict(),
         "about": model.about,
     }
-    with written_whole(path) as unfinished:
-        torch.save(content, unfinished)
+    save_torch(content, path)
+
+
+def save_torch(content: dict[str, Any], path: Path) -> None:
+    """`torch.save` to a file that is whole or not there at all; OSError when the device is full."""
+    # Given a path in place of an open file, torch reports a full device as a RuntimeError about positions.
+    with written_whole(path) as unfinished, unfinished.open("wb") as file:
+        torch.save(content, file)
 
 
 def load_model(path: str | Path) -> Model:
@@ -138,17 +146,21 @@ def load_model(path: str | Path) -> Model:
         raise InputError(f"{path}: not a checkpoint that train.py model=hatten saved {hint}".rstrip())
     try:
         config = EncoderConfig(**content["config"])
-        vocabulary = Vocabulary(content["words"])
-        weights = content["weights"]
+        weights, words, about = content["weights"], content["words"], dict(content["about"])
+        if not all(type(word) is str for word in words):
+            raise TypeError("words that are no strings")
+        vocabulary = Vocabulary(words)
+        if len(words) != len(vocabulary) or len(words) != len(weights["word_vectors"]):
+            raise ValueError(f"{len(words)} words for {len(weights['word_vectors'])} vectors")
         encoder = build_encoder(config, weights["word_vectors"].numpy(), vocabulary)
         encoder.load_state_dict(weights)
-    except (KeyError, TypeError, AttributeError) as error:
+    except UNFIT as error:
         raise InputError(
             f"{path}: a part of the checkpoint is missing or of another kind ({error})"
         ) from None
-    except RuntimeError as error:
+    except (InputError, RuntimeError) as error:
         raise InputError(f"{path}: the weights do not have the sizes of its configuration: {error}") from None
-    return Model(encoder.eval(), vocabulary, content["about"])
+    return Model(encoder.eval(), vocabulary, about)
 
 
 def read_torch(path: str | Path) -> dict[str, Any]:
@@ -157,10 +169,11 @@ def read_torch(path: str | Path) -> dict[str, Any]:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such checkpoint") from None
-    except (RuntimeError, EOFError, pickle.UnpicklingError, ValueError, KeyError) as error:
-        raise InputError(
-            f"{path}: not a torch checkpoint of plain weights ({str(error).splitlines()[0]})"
-        ) from None
+    except Exception as error:  # a damaged file can raise nearly anything, an OSError for a seek too
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(f"{path}: not a torch checkpoint of plain weights ({reason})") from None
     if not isinstance(content, dict):
         raise InputError(f"{path}: a checkpoint is a dictionary, this is a {type(content).__name__}")
     return content

@@ -14,6 +14,7 @@ import torch
 from hydra.utils import instantiate
 from numpy.typing import NDArray
 from omegaconf import DictConfig, OmegaConf
+from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from datasets.atomic import written_whole
 from datasets.errors import InputError
@@ -21,6 +22,7 @@ from datasets.ragged import Ragged
 from datasets.store import Corpus
 from hatten.batches import BatchConfig, steps_per_round
 from hatten.callbacks import Progress, Rounds, ValidationConfig
+from hatten.checkpoint import save_torch
 from hatten.datamodule import TrainingData
 from hatten.encode import precision
 from hatten.encoder import EncoderConfig, build_encoder
@@ -85,6 +87,7 @@ def train(config: DictConfig) -> Path:
         limit_val_batches=0,
         num_sanity_val_steps=0,
         logger=list(instantiate(config.logger).values()),
+        plugins=[WholeFiles()],
         callbacks=[state, Progress(), saver(folder), *instantiate(config.callbacks or {}).values()],
     )
     settings = {**{part: plain[part] for part in SETTINGS}, "corpus": corpus.fingerprint}
@@ -106,8 +109,15 @@ def train(config: DictConfig) -> Path:
     return state.best_file
 
 
+class WholeFiles(TorchCheckpointIO):
+    """Checkpoints whole or not at all: Lightning moves them out of /tmp, which may be another device."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        save_torch(checkpoint, Path(path))
+
+
 def saver(folder: Path) -> pl.Callback:
-    """Writes the state of the run after each round; Lightning renames a finished file into place."""
+    """Writes the state of the run after each round."""
     from pytorch_lightning.callbacks import ModelCheckpoint
 
     return ModelCheckpoint(
