@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.errors import InputError
@@ -63,6 +63,7 @@ def test_a_models_matrix_goes_with_its_vocabulary() -> None:
     np.testing.assert_array_equal(matrix, reference.matrix)
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.data())
 def test_coverage_counts_running_words(data: st.DataObject) -> None:
     counts = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=12))
@@ -97,6 +98,7 @@ WORDS = st.lists(
 )
 
 
+@settings(deadline=None, max_examples=50)
 @given(words=WORDS.filter(bool), dim=st.integers(1, 4))
 def test_saved_vectors_come_back(
     tmp_path_factory: pytest.TempPathFactory, words: list[str], dim: int

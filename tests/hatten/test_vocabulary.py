@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.errors import InputError
@@ -13,6 +13,7 @@ from hatten.vocabulary import Vocabulary
 WORDS = st.lists(st.text(min_size=1, max_size=4), unique=True, max_size=30).filter(lambda w: "<pad>" not in w)
 
 
+@settings(deadline=None, max_examples=50)
 @given(known=WORDS, asked=WORDS)
 def test_lookup_gives_the_place_of_each_known_word(known: list[str], asked: list[str]) -> None:
     vocabulary = Vocabulary(known)
@@ -37,6 +38,7 @@ def test_a_text_cannot_spell_padding() -> None:
         assert "<pad>" not in vocabulary
 
 
+@settings(deadline=None, max_examples=50)
 @given(WORDS, WORDS)
 def test_equal_words_in_equal_order_have_one_hash(one: list[str], other: list[str]) -> None:
     assert (Vocabulary(one).hash == Vocabulary(other).hash) == (one == other)
