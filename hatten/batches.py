@@ -25,16 +25,22 @@ class BatchConfig:
     """papers for each query drawn from all candidates"""
     contexts_per_paper: int = 1
     """contexts of one citing paper that stand together in a batch; its title and abstract are encoded once"""
+    stale: bool = False
+    """mined and random papers are not encoded in each batch: they get from the last encoding of all papers what the two
+    levels gave for them, and only their mean path is fresh (residual=mean). Many more negatives for the same time."""
     steps_per_round: int = 5000
     """batches between two minings; 0: as many as one pass over the training contexts takes"""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Q queries, N distinct papers, and the irrelevance level of each paper to each query [Q, N]."""
+    """Q queries, N distinct papers: those that they cite, then others; the level of each paper to each query [Q, N]."""
 
     queries: Documents
-    papers: Documents
+    cited: Documents
+    others: Documents
+    other_rows: NDArray[np.int64]
+    """rows of `others` in the corpus"""
     levels: NDArray[np.int64]
     log_rate: NDArray[np.float32]
     """[N] logarithm of how often a paper comes into a batch as another query's cited paper or by random draw
@@ -81,23 +87,29 @@ class Batches(Dataset[Batch]):
         if self.pool is not None and self.config.mined:
             mined, relevant = self.pool.draw(queries, self.config.mined, rng)
             extra.append((mined, np.where(relevant, RELEVANT, OTHER)))
-        drawn = np.concatenate([papers.ravel() for papers, _ in extra] + [cited.values])
-        papers = np.unique(drawn[drawn >= 0])
+        drawn = np.concatenate([papers.ravel() for papers, _ in extra]).astype(np.int64)
+        first = np.unique(cited.values).astype(np.int64)
+        others = np.setdiff1d(drawn[drawn >= 0], first)
+        papers = np.concatenate([first, others])
+        sorter = np.argsort(papers)
+
+        def column(of: NDArray[np.integer]) -> NDArray[np.int64]:
+            return sorter[np.searchsorted(papers, of, sorter=sorter)]
 
         levels = np.full((len(queries), len(papers)), OTHER_QUERY)
         rows = np.arange(len(queries))[:, None]
         for found, level in extra:
             there = found >= 0
-            row = np.broadcast_to(rows, found.shape)[there]
-            levels[row, np.searchsorted(papers, found[there])] = level[there]
+            levels[np.broadcast_to(rows, found.shape)[there], column(found[there])] = level[there]
         owner = np.repeat(np.arange(len(queries)), cited.lengths)
         levels[papers[None] == citing[:, None]] = EXCLUDED
-        levels[owner, np.searchsorted(papers, cited.values)] = CITED
+        levels[owner, column(cited.values)] = CITED
         log_rate = np.log(np.clip(self.rate[papers], 1e-12, 1.0))
         if len(extra) > 1:
             log_rate[np.isin(papers, extra[1][0])] = 0.0
+        read = self.reader
         return Batch(
-            self.reader.queries(contexts), self.reader.papers(papers), levels, log_rate.astype(np.float32)
+            read.queries(contexts), read.papers(first), read.papers(others), others, levels, log_rate.astype("f4")
         )
 
     def _order(self) -> NDArray[np.int64]:

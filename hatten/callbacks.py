@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
+from numpy.typing import NDArray
 
 from hatten.checkpoint import Model, save_model
 from hatten.datamodule import TrainingData
@@ -82,7 +83,9 @@ class Rounds(pl.Callback):
         assert isinstance(pl_module, HAttenModule)
         if self._pool is not None:
             self._data.pool = Pool.load(self.folder / self._pool["file"], self._pool["sha256"])
-        elif self._data.batch.mined and not self._resumed:
+        if self._resumed and self._data.batch.stale:
+            self._encode_papers(pl_module, trainer.current_epoch)
+        elif not self._resumed and self._data.batch.mined:
             self._between(pl_module, 0, more=True)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -115,14 +118,11 @@ class Rounds(pl.Callback):
         data, start, row = self._data, time.monotonic(), dict(trained or {})
         split = data.corpus.splits.get(self.validation.split)
         measured = split is not None and len(split) > 0 and self.validation.queries > 0
-        mining = more and data.batch.mined > 0 and done >= module.schedule.mean_only_rounds
-        if not measured and not mining:
+        mining = more and data.batch.mined > 0
+        if not measured and not mining and not data.batch.stale:
             self._finish(module, done, row)
             return
-        encoder = module.best_encoder
-        candidates = np.flatnonzero(data.corpus.is_candidate)
-        vectors = np.zeros((len(data.corpus.paper_ids), encoder.config.dim), np.float32)
-        vectors[candidates] = encode(encoder, data.reader.papers, candidates, "papers")
+        encoder, vectors = module.best_encoder, self._encode_papers(module, done)
         if measured and split is not None:
             rng = np.random.default_rng((self.seed, 2))
             rows = np.sort(rng.permutation(len(split))[: self.validation.queries])
@@ -143,7 +143,22 @@ class Rounds(pl.Callback):
             row["mining/seconds"] = time.monotonic() - start
         self._finish(module, done, row)
 
-    def _mine(self, module: HAttenModule, done: int, vectors: np.ndarray[Any, Any]) -> None:
+    def _encode_papers(self, module: HAttenModule, done: int) -> NDArray[np.float32]:
+        """Vectors of all candidates [P, D] by the averaged weights after `done` rounds, zeros for the rest."""
+        encoder, data = module.best_encoder, self._data
+        encoder.mean_only = encoder.mean is not None and done <= module.schedule.mean_only_rounds
+        candidates = np.flatnonzero(data.corpus.is_candidate)
+        vectors = np.zeros((len(data.corpus.paper_ids), encoder.config.dim), np.float32)
+        levels = None
+        if data.batch.stale and not encoder.mean_only:
+            levels = np.zeros((len(candidates), encoder.config.dim), np.float32)
+        vectors[candidates] = encode(encoder, data.reader.papers, candidates, "papers", levels)
+        if levels is not None:
+            module.stale = np.zeros_like(vectors)
+            module.stale[candidates] = levels
+        return vectors
+
+    def _mine(self, module: HAttenModule, done: int, vectors: NDArray[Any]) -> None:
         data, config, rng = self._data, self.mining, np.random.default_rng((self.seed, 3, done))
         queries = sample(data.split, config, rng)
         candidates = data.corpus.is_candidate
@@ -182,7 +197,7 @@ class Rounds(pl.Callback):
             save_model(Model(module.best_encoder, data.vocabulary, about), self.best_file)
 
 
-def recalls(papers: np.ndarray[Any, Any], positives: np.ndarray[Any, Any]) -> dict[str, float]:
+def recalls(papers: NDArray[Any], positives: NDArray[Any]) -> dict[str, float]:
     """Ranked papers [Q, k], cited ones [Q, most] (-1: none): MRR and share of the cited in the first k."""
     hits = (papers[:, None, :] == positives[:, :, None]) & (positives[:, :, None] >= 0)  # [Q, most, k]
     cited = (positives >= 0).sum(1)

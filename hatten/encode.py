@@ -27,10 +27,12 @@ def encode(
     read: Callable[[NDArray[np.int64]], Documents],
     rows: NDArray[np.int64],
     what: str = "documents",
+    hierarchical: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32]:
     """Rows of a corpus to vectors [len(rows), D] of unit length (zeros for documents without a known word).
 
     read: `DocumentReader.papers` or `.queries`. The encoder is left in the mode that it was in.
+    hierarchical: where to put what the two levels gave, without the mean path, [len(rows), D]; for residual=mean.
     """
     out = np.empty((len(rows), encoder.config.dim), np.float32)
     training = encoder.training
@@ -39,7 +41,14 @@ def encode(
     with torch.inference_mode():
         for first in range(0, len(rows), BATCH):
             part = slice(first, first + BATCH)
-            out[part] = F.normalize(encoder.encode(read(rows[part])), dim=1).cpu().numpy()
+            documents = read(rows[part])
+            if hierarchical is None:
+                vectors = encoder.encode(documents)
+            else:
+                levels = encoder.hierarchical(documents)
+                hierarchical[part] = levels.cpu().numpy()
+                vectors = encoder.with_mean(documents, levels)
+            out[part] = F.normalize(vectors, dim=1).cpu().numpy()
             now, done = time.monotonic(), min(first + BATCH, len(rows))
             if now - said > SAY_EVERY:
                 said, left = now, (now - start) / done * (len(rows) - done)

@@ -15,7 +15,7 @@ from datasets.errors import InputError
 from datasets.ragged import Ragged
 from datasets.schema import MARKER_WORDS, TARGET_WORD
 from hatten.documents import Documents, from_padded
-from hatten.layers import MultiHeadPooling, TransformerLayer, sinusoids
+from hatten.layers import MultiHeadPooling, TransformerLayer, dropout, sinusoids
 from hatten.residual import MeanPath
 from hatten.vocabulary import Vocabulary
 
@@ -75,7 +75,7 @@ class Level(nn.Module):
 
     def contextual(self, x: Tensor, absent: Tensor | None) -> Tensor:
         """[n, L, D] -> [n, L, D] after positions and transformer layers."""
-        x = F.dropout(x + self.positions[: x.shape[1]].to(x.dtype), self.dropout, self.training)
+        x = dropout(x + self.positions[: x.shape[1]].to(x.dtype), self.dropout, self.training)
         for layer in self.layers:
             x = layer(x, absent)
         return x
@@ -134,19 +134,24 @@ class HAttenEncoder(nn.Module):
 
     def encode(self, documents: Documents) -> Tensor:
         """B documents -> [B, D] float32 (not normalised); a document without a word gets zeros."""
-        index = self._tensor(documents.index)
-        if self.mean is not None and self.mean_only:
-            return self.mean(self.word_vectors, documents)
+        if self.mean is None:
+            return self.hierarchical(documents)
+        return self.with_mean(documents, None if self.mean_only else self.hierarchical(documents))
+
+    def with_mean(self, documents: Documents, hierarchical: Tensor | None) -> Tensor:
+        """The mean path's vectors [B, D] plus what the two levels gave for these documents; None: nothing."""
+        assert self.mean is not None
+        vectors: Tensor = self.mean(self.word_vectors, documents)
+        return vectors if hierarchical is None else vectors + hierarchical
+
+    def hierarchical(self, documents: Documents) -> Tensor:
+        """The encoder of the paper: B documents -> [B, D]."""
         x, absent = self.typed(documents)
         empty = absent.all(1)
         if bool(empty.any()):
             absent = absent & ~empty[:, None]  # attend to something, and drop it below
         vectors: Tensor = self.document_level(x, absent if bool(absent.any()) else None)
-        vectors = vectors.masked_fill(empty[:, None], 0.0)
-        if self.mean is not None:
-            vectors = self.mean(self.word_vectors, documents) + vectors
-        assert len(vectors) == len(index)
-        return vectors
+        return vectors.masked_fill(empty[:, None], 0.0)
 
     def typed(self, documents: Documents) -> tuple[Tensor, Tensor]:
         """Paragraph vectors with their types, [B, P, D], and which are absent, [B, P]."""

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
@@ -85,6 +87,8 @@ class HAttenModule(pl.LightningModule):
             raise InputError("model.schedule.mean_only_rounds needs model.encoder.residual=mean")
         self.encoder, self.loss, self.schedule, self.seed = encoder, loss, schedule, seed
         self.average = AveragedModel(encoder, multi_avg_fn=get_ema_multi_avg_fn(ema))
+        self.stale: NDArray[np.float32] | None = None
+        """[P, D] what the two levels gave for each paper after the last round (BatchConfig.stale)"""
         self._make_optimizer, self._total_steps = optimizer, total_steps
 
     @property
@@ -97,19 +101,24 @@ class HAttenModule(pl.LightningModule):
     def on_train_epoch_start(self) -> None:
         # A resumed round draws the dropout that an uninterrupted one draws.
         torch.manual_seed(self.seed * 1_000_003 + self.current_epoch)
-        self.encoder.mean_only = self.best_encoder.mean_only = (
-            self.current_epoch < self.schedule.mean_only_rounds
-        )
+        self.encoder.mean_only = self.current_epoch < self.schedule.mean_only_rounds
 
     def training_step(self, batch: Batch, step: int) -> Tensor:
         queries = F.normalize(self.encoder.encode(batch.queries), dim=1)
-        papers = F.normalize(self.encoder.encode(batch.papers), dim=1)
+        papers = F.normalize(torch.cat([self.encoder.encode(batch.cited), self._others(batch)]), dim=1)
         levels, log_rate = (
             torch.from_numpy(part).to(queries.device) for part in (batch.levels, batch.log_rate)
         )
         loss = self.loss(queries @ papers.T, levels, log_rate)
         self.log("train/loss", loss.detach(), batch_size=len(batch.queries))
         return loss
+
+    def _others(self, batch: Batch) -> Tensor:
+        """Vectors of the mined and random papers [N - cited, D]."""
+        if self.stale is None or self.encoder.mean_only:
+            return self.encoder.encode(batch.others)
+        levels = torch.from_numpy(self.stale[batch.other_rows]).to(self.device)
+        return self.encoder.with_mean(batch.others, levels)
 
     def on_train_batch_end(self, outputs: object, batch: Batch, batch_idx: int) -> None:
         self.average.update_parameters(self.encoder)
