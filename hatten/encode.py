@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
+from datasets.errors import InputError
 from hatten.documents import Documents
 from hatten.encoder import HAttenEncoder
 
@@ -62,8 +63,11 @@ def encode(
 
 def precision(name: str) -> torch.dtype:
     """float32, bfloat16, or `auto`: bfloat16 where the processor multiplies it faster than float32."""
+    known = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+    if name in known:
+        return known[name]
     if name != "auto":
-        return {"float32": torch.float32, "bfloat16": torch.bfloat16}[name]
+        raise InputError(f"precision {name}: choose one of auto, {', '.join(known)}")
     if torch.cuda.is_available():
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
     return torch.bfloat16 if torch.cpu._is_avx512_bf16_supported() else torch.float32
