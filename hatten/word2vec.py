@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -23,13 +24,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+RUNNING_WORDS = 60_000_000
+"""Trained on in all, about; a minute or two on two cores."""
+FEWEST, MOST = 4, 20
+"""Epochs that are made at least and at most."""
+
 REPORT_EVERY = 50_000  # running words
 
 
 def word2vec(
     corpus: Corpus,
     dim: int,
-    epochs: int,
+    epochs: int | None,
     window: int,
     min_count: int,
     seed: int,
@@ -43,7 +49,8 @@ def word2vec(
     """Vectors trained on titles, abstracts and training contexts, or those kept from the last time.
 
     Args:
-        epochs: passes over the running words.
+        epochs: passes over the running words; None for as many as make RUNNING_WORDS of them, within
+            FEWEST and MOST: a small corpus needs more passes for vectors as good.
         window: words on each side that count as neighbours; the size used is drawn from 1 to `window` for
             each word.
         min_count: words that occur less often get no vector.
@@ -55,7 +62,7 @@ def word2vec(
     """
     settings = {
         "vector_size": dim,
-        "epochs": epochs,
+        "epochs": epochs or passes(corpus),
         "window": window,
         "min_count": min_count,
         "seed": seed,
@@ -68,6 +75,12 @@ def word2vec(
     threads = workers or len(os.sched_getaffinity(0))
     found = cached(cache_dir, "word2vec", key, lambda: train(corpus, settings, threads))
     return announced(found.with_words(MARKER_WORDS, seed), corpus)
+
+
+def passes(corpus: Corpus) -> int:
+    """How many epochs suit the size of the corpus."""
+    words = max(int(corpus.word_counts.sum()), 1)
+    return min(max(math.ceil(RUNNING_WORDS / words), FEWEST), MOST)
 
 
 def train(corpus: Corpus, settings: dict[str, Any], workers: int = 1) -> WordVectors:

@@ -16,7 +16,7 @@ from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from datasets.store import Corpus
 from hatten import word2vec as module
-from hatten.word2vec import Texts, train, word2vec
+from hatten.word2vec import Texts, passes, train, word2vec
 
 SETTINGS: dict[str, Any] = {
     "vector_size": 16,
@@ -108,6 +108,16 @@ def test_trained_once_for_each_corpus_and_settings(
     for change in ({"seed": 1}, {"dim": 9}, {"epochs": 2}, {"min_count": 3}, {"skip_gram": True}):
         with pytest.raises(TypeError, match="NoneType"):
             word2vec(topics, **arguments(tmp_path, **change))
+
+
+@pytest.mark.parametrize(
+    ("words", "epochs"), [(1, 20), (3_100_000, 20), (6_000_000, 10), (15_600_000, 4), (10**9, 4)]
+)
+def test_small_corpora_are_passed_over_more_often(words: int, epochs: int) -> None:
+    class Counted:
+        word_counts = np.array([words - 1, 1])
+
+    assert passes(Counted()) == epochs  # type: ignore[arg-type]
 
 
 def test_both_markers_have_vectors_even_where_no_context_was_seen(tiny_source: Path, tmp_path: Path) -> None:
