@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from datasets.store import Corpus
 from hatten.batches import Batch, BatchConfig, Batches
@@ -19,21 +20,25 @@ from hatten.vocabulary import Vocabulary
 CONFIG = BatchConfig(queries=8, mined=3, random=2, contexts_per_paper=1, steps_per_round=12)
 
 
-class Papers(DocumentReader):
-    """Notes which rows were read for each batch."""
-
-    def papers(self, rows: Any) -> Any:
-        self.paper_rows = rows
-        return super().papers(rows)
+class Noting(DocumentReader):
+    """Notes which rows were read for the latest batch."""
 
     def queries(self, contexts: Any) -> Any:
-        self.contexts = contexts
+        self.contexts, self._parts = contexts, []
         return super().queries(contexts)
+
+    def papers(self, rows: Any) -> Any:
+        self._parts.append(rows)
+        return super().papers(rows)
+
+    @property
+    def paper_rows(self) -> NDArray[np.int64]:
+        return np.concatenate(self._parts)
 
 
 @pytest.fixture(scope="module")
-def reader(demo_corpus: Corpus) -> Papers:
-    return Papers(demo_corpus, Vocabulary(demo_corpus.words), 32)
+def reader(demo_corpus: Corpus) -> Noting:
+    return Noting(demo_corpus, Vocabulary(demo_corpus.words), 32)
 
 
 @pytest.fixture(scope="module")
@@ -57,23 +62,26 @@ def batches(
 
 
 def same(one: Batch, other: Batch) -> bool:
-    pairs = [(one.levels, other.levels), (one.log_rate, other.log_rate)]
-    for ours, theirs in ((one.queries, other.queries), (one.papers, other.papers)):
+    pairs = [(getattr(one, name), getattr(other, name)) for name in ("levels", "log_rate", "other_rows")]
+    documents = [(getattr(one, name), getattr(other, name)) for name in ("queries", "cited", "others")]
+    for ours, theirs in documents:
         pairs += [(ours.index, theirs.index), (ours.types, theirs.types)]
         pairs += [(ours.paragraphs.values, theirs.paragraphs.values)]
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
-def test_levels_say_what_a_paper_is_to_a_query(reader: Papers, pool: Pool) -> None:
+def test_levels_say_what_a_paper_is_to_a_query(reader: Noting, pool: Pool) -> None:
     corpus, of_round = reader.corpus, batches(reader, pool)
     split = corpus.split("train")
     query_of = {int(context): query for query, context in enumerate(split.contexts)}
     seen: Counter[int] = Counter()
     for step in range(len(of_round)):
-        levels = of_round[step].levels
-        assert levels.shape == (8, len(reader.paper_rows)) and len(set(reader.paper_rows)) == len(
-            reader.paper_rows
-        )
+        batch = of_round[step]
+        levels, rows = batch.levels, reader.paper_rows
+        assert levels.shape == (8, len(rows)) and len(set(rows.tolist())) == len(rows)
+        assert (levels[:, : len(batch.cited)] == CITED).any(0).all()
+        assert rows[len(batch.cited) :].tolist() == batch.other_rows.tolist()
+        assert not (levels[:, len(batch.cited) :] == CITED).any()
         for context, of_query in zip(reader.contexts, levels, strict=True):
             query = query_of[int(context)]
             citing, cited = corpus.citing[context], split.positives[query].tolist()
@@ -93,28 +101,29 @@ def test_levels_say_what_a_paper_is_to_a_query(reader: Papers, pool: Pool) -> No
     assert {CITED, EXCLUDED, RELEVANT, OTHER, OTHER_QUERY} == set(seen)
 
 
-def test_papers_are_those_that_somebody_brought(reader: Papers, pool: Pool) -> None:
+def test_papers_are_those_that_somebody_brought(reader: Noting, pool: Pool) -> None:
     split = reader.corpus.split("train")
     only_cited = batches(reader, pool, replace(CONFIG, mined=0, random=0))
     for step in range(5):
         levels = only_cited[step].levels
         queries = only_cited.order[step * 8 : (step + 1) * 8]
-        assert reader.paper_rows.tolist() == sorted({int(row) for q in queries for row in split.positives[q]})
+        expected = {int(row) for q in queries for row in split.positives[q]}
+        assert sorted(reader.paper_rows.tolist()) == sorted(expected)
         assert (levels == CITED).any(0).all()
     mined = batches(reader, pool, replace(CONFIG, random=0, mined=10))
     mined[0]
     queries = mined.order[:8]
     expected = {int(row) for q in queries for row in split.positives[q]}
     expected |= {int(row) for q in queries if pool.row[q] >= 0 for row in pool.papers[q]}
-    assert reader.paper_rows.tolist() == sorted(expected)
+    assert sorted(reader.paper_rows.tolist()) == sorted(expected)
 
 
-def test_a_round_before_any_mining_has_cited_and_random_papers(reader: Papers) -> None:
+def test_a_round_before_any_mining_has_cited_and_random_papers(reader: Noting) -> None:
     levels = batches(reader, None)[0].levels
     assert RELEVANT not in levels and OTHER in levels and CITED in levels
 
 
-def test_a_batch_is_the_same_whatever_was_read_before(reader: Papers, pool: Pool) -> None:
+def test_a_batch_is_the_same_whatever_was_read_before(reader: Noting, pool: Pool) -> None:
     forwards, backwards = batches(reader, pool, round=2), batches(reader, pool, round=2)
     read = [forwards[step] for step in range(12)]
     for step in reversed(range(12)):
@@ -125,7 +134,7 @@ def test_a_batch_is_the_same_whatever_was_read_before(reader: Papers, pool: Pool
 
 
 @pytest.mark.parametrize("group", [1, 4])
-def test_every_query_comes_once_in_a_pass(reader: Papers, group: int) -> None:
+def test_every_query_comes_once_in_a_pass(reader: Noting, group: int) -> None:
     split = reader.corpus.split("train")
     config = replace(CONFIG, contexts_per_paper=group, queries=7, steps_per_round=11)
     rounds = 1 + 2 * len(split) // 77
@@ -137,14 +146,14 @@ def test_every_query_comes_once_in_a_pass(reader: Papers, group: int) -> None:
     assert all(len(batches(reader, None, config, round=number).order) == 77 for number in range(rounds))
 
 
-def test_a_round_of_no_set_length_is_one_pass(reader: Papers) -> None:
+def test_a_round_of_no_set_length_is_one_pass(reader: Noting) -> None:
     split = reader.corpus.split("train")
     whole = batches(reader, None, replace(CONFIG, steps_per_round=0))
     assert len(whole) == -(-len(split) // 8)
     assert set(whole.order[: len(split)].tolist()) == set(range(len(split)))
 
 
-def test_contexts_of_a_paper_stand_together(reader: Papers) -> None:
+def test_contexts_of_a_paper_stand_together(reader: Noting) -> None:
     corpus, split = reader.corpus, reader.corpus.split("train")
     of_round = batches(reader, None, replace(CONFIG, contexts_per_paper=4, steps_per_round=0))
     citing = corpus.citing[split.contexts[of_round.order[: len(split)]]]
@@ -155,7 +164,7 @@ def test_contexts_of_a_paper_stand_together(reader: Papers) -> None:
     assert len(set(citing[:8].tolist())) <= 4
 
 
-def test_how_often_a_paper_comes_by_chance(reader: Papers, pool: Pool) -> None:
+def test_how_often_a_paper_comes_by_chance(reader: Noting, pool: Pool) -> None:
     corpus, split = reader.corpus, reader.corpus.split("train")
     of_round = batches(reader, pool, replace(CONFIG, mined=1))
     rate = np.exp(of_round[0].log_rate)

@@ -59,7 +59,7 @@ def documents(count: int, seed: int) -> Documents:
 
 
 def plain(encoder: HAttenEncoder, ids: NDArray[Any], types: NDArray[Any], absent: NDArray[Any]) -> Tensor:
-    """Section 4.1 written down directly: all paragraphs padded to one length, torch's own layers, no packing."""
+    """Section 4.1 written down directly: paragraphs padded to one length, torch's own layers, no packing."""
     config, count, slots, length = encoder.config, *ids.shape
     table = encoder.word_vectors.clone()
     for row, vector in zip(

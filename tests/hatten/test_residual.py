@@ -30,7 +30,7 @@ def made(seed: int = 0) -> MeanPath:
 
 
 def documents(rows: list[list[list[int]]]) -> Documents:
-    """Paragraphs of word ids for each document: title, abstract and perhaps context; empty ones are absent."""
+    """Word ids of title, abstract and perhaps context of each document; empty ones are absent."""
     index = np.full((len(rows), 3), -1)
     types = np.full((len(rows), 3), ABSENT_TYPE)
     paragraphs: list[list[int]] = []

@@ -1,0 +1,301 @@
+"""Checkpoints: what is saved comes back, and nothing but a whole one of the right sizes is taken."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hatten
+from datasets.errors import InputError
+from datasets.ragged import Ragged
+from hatten.checkpoint import (
+    REFERENCE_PAD_ID,
+    Model,
+    load_model,
+    load_reference_model,
+    read_torch,
+    save_model,
+    save_torch,
+)
+from hatten.documents import Documents
+from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
+from hatten.vocabulary import Vocabulary
+
+WORDS = ["deep", "nets", "targetcit", "learn", "othercit"]
+
+
+def model(**options: Any) -> Model:
+    config = EncoderConfig(**{"dim": 8, "heads": 2, "hidden": 6, "max_tokens": 16, **options})
+    vocabulary = Vocabulary(WORDS)
+    random = np.random.default_rng(0)
+    encoder = build_encoder(
+        config, random.standard_normal((len(vocabulary), 8)).astype(np.float32), vocabulary
+    )
+    with torch.no_grad():
+        for weight in encoder.parameters():
+            weight += torch.from_numpy(random.standard_normal(tuple(weight.shape)).astype(np.float32)) * 0.1
+    return Model(encoder.eval(), vocabulary, {"round": 3, "val/mrr": 0.5})
+
+
+def vectors(encoder: HAttenEncoder) -> torch.Tensor:
+    paragraphs = Ragged.from_rows([[1, 2], [4, 3, 5, 1], [2]])
+    some = Documents(paragraphs, np.array([[0, 2, 1], [2, -1, -1]]), np.array([[0, 1, 3], [0, 10, 10]]))
+    with torch.no_grad():
+        return encoder.encode(some)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    save_model(model(), tmp_path / "hatten.ckpt")
+    return tmp_path / "hatten.ckpt"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"trainable_vectors": "all", "residual": "mean"}, {"trainable_vectors": "none", "layers": 2}],
+    ids=["paper", "mean path", "two layers"],
+)
+def test_a_saved_model_comes_back_the_same(tmp_path: Path, options: dict[str, Any]) -> None:
+    before = model(**options)
+    save_model(before, tmp_path / "new" / "hatten.ckpt")
+    after = load_model(tmp_path / "new" / "hatten.ckpt")
+    assert torch.equal(vectors(after.encoder), vectors(before.encoder))
+    assert (after.vocabulary, after.about) == (before.vocabulary, before.about)
+    assert after.encoder.config == before.encoder.config
+    assert not after.encoder.training
+    assert os.listdir(tmp_path / "new") == ["hatten.ckpt"]
+
+
+def test_a_vocabulary_with_padding_at_its_own_place_comes_back(tmp_path: Path) -> None:
+    words = Vocabulary(["<eos>", "<pad>", "deep", "targetcit"])
+    table = np.ones((4, 8), np.float32)
+    before = Model(build_encoder(EncoderConfig(dim=8, heads=2, hidden=6), table, words), words, {})
+    save_model(before, tmp_path / "hatten.ckpt")
+    after = load_model(tmp_path / "hatten.ckpt")
+    assert after.encoder.pad_id == 1 and after.encoder.marker_ids == [3]
+
+
+def test_saving_over_a_model_keeps_it_when_the_device_is_full(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = saved.read_bytes()
+    real = Path.open
+
+    def full(path: Path, mode: str = "r", *rest: Any, **options: Any) -> Any:
+        return real(Path("/dev/full") if "w" in mode else path, mode, *rest, **options)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError) as raised:
+        patch.setattr(Path, "open", full)
+        save_model(model(), saved)
+    assert raised.value.errno == errno.ENOSPC and raised.value.filename == str(saved)
+    assert saved.read_bytes() == before and os.listdir(saved.parent) == ["hatten.ckpt"]
+
+
+def changed(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    content = torch.load(path, weights_only=True)
+    change(content)
+    torch.save(content, path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content.pop("format"),
+        lambda content: content.update(format="hatten-0"),
+        lambda content: content.pop("words"),
+        lambda content: content.pop("about"),
+        lambda content: content.pop("config"),
+        lambda content: content.update(config=[1]),
+        lambda content: content.update(words=7),
+        lambda content: content.update(words=[1, 2, 3, 4, 5, 6]),
+        lambda content: content.update(words=WORDS),
+        lambda content: content["words"].append("more"),
+        lambda content: content["words"].__setitem__(1, "nets"),
+        lambda content: content.update(weights=[]),
+        lambda content: content["weights"].pop("word_vectors"),
+        lambda content: content["weights"].pop("type_vectors.weight"),
+        lambda content: content["weights"].update(word_vectors=torch.tensor(1.0)),
+        lambda content: content["weights"].update(word_vectors="none"),
+        lambda content: content["weights"].update({"word_level.pool.out.bias": torch.zeros(3)}),
+        lambda content: content["weights"].update(more=torch.zeros(3)),
+        lambda content: content["config"].update(dim=16),
+        lambda content: content["config"].update(heads=0),
+        lambda content: content["config"].update(heads="two"),
+        lambda content: content["config"].update(hidden=7),
+        lambda content: content["config"].update(layers=2),
+        lambda content: content["config"].update(residual="mean"),
+        lambda content: content["config"].update(colour="red"),
+    ],
+)
+def test_parts_that_are_missing_or_do_not_fit_are_one_error(saved: Path, change: Any) -> None:
+    changed(saved, change)
+    with pytest.raises(InputError, match=r"hatten\.ckpt: "):
+        load_model(saved)
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+def test_a_missing_file_and_a_file_of_another_kind_are_one_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no such checkpoint"):
+        load_model(tmp_path / "none.ckpt")
+    for content in (b"", b"text\n", b"PK\x03\x04", pickle.dumps({"format": "hatten-1"}), os.urandom(1000)):
+        path = tmp_path / "other.ckpt"
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=r"other\.ckpt: not a "):
+            load_model(path)
+    torch.save([1, 2], tmp_path / "list.ckpt")
+    with pytest.raises(InputError, match=r"list\.ckpt: a checkpoint is a dictionary, this is a list"):
+        load_model(tmp_path / "list.ckpt")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("whole") / "hatten.ckpt"
+    save_model(model(), path)
+    return path
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_a_damaged_file_is_one_error_or_still_loads(whole: Path, data: st.DataObject) -> None:
+    content = bytearray(whole.read_bytes())
+    if data.draw(st.booleans(), label="cut off"):
+        del content[data.draw(st.integers(0, len(content) - 1)) :]
+    else:
+        for _ in range(data.draw(st.integers(1, 5))):
+            content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+    path = whole.with_name("damaged.ckpt")
+    path.write_bytes(content)
+    try:
+        loaded = load_model(path)
+    except InputError as error:
+        assert str(error).startswith(str(path))
+    else:
+        assert len(content) == whole.stat().st_size  # what was cut off never passes
+        assert vectors(loaded.encoder).shape == (2, 8)
+
+
+class Runs:
+    """A pickle that would make a file when loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_a_checkpoint_cannot_run_anything(tmp_path: Path, legacy: bool) -> None:
+    path, made = tmp_path / "evil.ckpt", tmp_path / "made"
+    torch.save({"format": "hatten-1", "config": Runs(made)}, path, _use_new_zipfile_serialization=not legacy)
+    for load in (load_model, hatten.load_reference_checkpoint):
+        with pytest.raises(InputError, match=r"evil\.ckpt: not a torch checkpoint of plain weights"):
+            load(path)
+    assert not made.exists()
+    torch.load(path, weights_only=False)  # what it would have done
+    assert made.exists()
+
+
+def reference_content(words: int = 6, dim: int = 8, layers: int = 1) -> dict[str, Any]:
+    """A checkpoint as the authors' code writes it, of small sizes."""
+    random = torch.Generator().manual_seed(0)
+    state: dict[str, torch.Tensor] = {}
+
+    def linear(name: str, out: int, of: int = dim) -> None:
+        state[f"{name}.weight"] = torch.randn(out, of, generator=random)
+        state[f"{name}.bias"] = torch.randn(out, generator=random)
+
+    for part, positions in (("single_paragraph_encoder.", 16), ("multiple_paragraph_encoder.", 3)):
+        place = "pre_encoding.positional_encoding.pe" if positions == 16 else "positional_encoding.pe"
+        state[f"{part}{place}"] = torch.randn(1, positions, dim, generator=random)
+        state[f"{part}type_embedding.weight"] = torch.randn(20, dim, generator=random)
+        for number in range(layers):
+            layer = f"{part}encoder_layer_list.{number}."
+            for name in ("mha.ln_q", "mha.ln_k", "mha.ln_v", "mha.ln_out"):
+                linear(layer + name, dim)
+            linear(f"{layer}feed_forward.ln1", 6)
+            linear(f"{layer}feed_forward.ln2", dim, 6)
+            for name in ("norm1", "norm2"):
+                linear(layer + name, dim)
+                state[f"{layer}{name}.weight"] = torch.ones(dim)
+        for name, out in (("attention_score", 2), ("value", dim), ("out", dim)):
+            linear(f"{part}mha_pool.ln_{name}", out)
+    state["single_paragraph_encoder.pre_encoding.word_embedding"] = torch.randn(words, dim, generator=random)
+    return {"current_batch": 1, "document_encoder": state, "optimizer": {}}
+
+
+def reference(folder: Path, content: dict[str, Any]) -> Path:
+    torch.save(content, folder / "published.pt")
+    return folder / "published.pt"
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_published_checkpoint_is_read_at_its_sizes(tmp_path: Path, layers: int) -> None:
+    content = reference_content(layers=layers)
+    encoder = hatten.load_reference_checkpoint(reference(tmp_path, content))
+    config = encoder.config
+    assert (config.dim, config.heads, config.hidden, config.layers) == (8, 2, 6, layers)
+    assert (config.max_tokens, config.max_paragraphs, config.paragraph_types) == (16, 3, 20)
+    assert encoder.pad_id == REFERENCE_PAD_ID
+    assert vectors(encoder).isfinite().all()
+    given_words = content["document_encoder"]["single_paragraph_encoder.pre_encoding.word_embedding"]
+    assert torch.equal(encoder.word_vectors, given_words)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: state.pop("single_paragraph_encoder.pre_encoding.word_embedding"),
+        lambda state: state.pop("multiple_paragraph_encoder.encoder_layer_list.0.mha.ln_k.bias"),
+        lambda state: state.pop("single_paragraph_encoder.encoder_layer_list.0.feed_forward.ln1.weight"),
+        lambda state: state.update(
+            {"single_paragraph_encoder.pre_encoding.word_embedding": torch.zeros(6, 4)}
+        ),
+        lambda state: state.update({"single_paragraph_encoder.pre_encoding.word_embedding": torch.zeros(6)}),
+        lambda state: state.update({"single_paragraph_encoder.pre_encoding.word_embedding": "words"}),
+        lambda state: state.update(
+            {"single_paragraph_encoder.mha_pool.ln_attention_score.weight": torch.zeros(3, 8)}
+        ),
+        lambda state: state.update(
+            {"single_paragraph_encoder.mha_pool.ln_attention_score.weight": torch.zeros(0, 8)}
+        ),
+        lambda state: state.update({"multiple_paragraph_encoder.positional_encoding.pe": torch.zeros(3)}),
+        lambda state: state.update({"multiple_paragraph_encoder.type_embedding.weight": torch.zeros(20, 9)}),
+        lambda state: state.update({1: 2}),
+    ],
+)
+def test_a_published_checkpoint_that_does_not_fit_is_one_error(tmp_path: Path, change: Any) -> None:
+    content = reference_content()
+    change(content["document_encoder"])
+    with pytest.raises(InputError, match=r"published\.pt: "):
+        hatten.load_reference_checkpoint(reference(tmp_path, content))
+
+
+def test_a_published_checkpoint_goes_with_its_word_list_alone(tmp_path: Path, saved: Path) -> None:
+    path, words = reference(tmp_path, reference_content()), tmp_path / "words.pkl"
+    words.write_bytes(pickle.dumps(["<eos>", "deep", "<pad>", "nets", "learn", "<unk>"]))
+    published = load_reference_model(path, words)
+    assert published.encoder.pad_id == 2 and published.vocabulary.lookup(["nets"]).tolist() == [3]
+    words.write_bytes(pickle.dumps(["<pad>", "deep"]))
+    with pytest.raises(InputError, match=r"words\.pkl: 2 words for the 6 vectors of .*published\.pt"):
+        load_reference_model(path, words)
+    with pytest.raises(InputError, match=r"not a checkpoint that train\.py .* retriever\.vocabulary=FILE"):
+        load_model(path)
+    with pytest.raises(InputError, match=r"hatten\.ckpt: no 'document_encoder' in it"):
+        load_reference_model(saved, words)
+
+
+def test_other_torch_files_of_plain_values_can_be_kept(tmp_path: Path) -> None:
+    save_torch({"weights": torch.arange(3), "settings": {"a": [1, None, "b"]}}, tmp_path / "state.pt")
+    content = read_torch(tmp_path / "state.pt")
+    assert content["settings"] == {"a": [1, None, "b"]} and content["weights"].tolist() == [0, 1, 2]

@@ -1,0 +1,214 @@
+"""The mined pool against brute force and Python sets, and its file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import Stemmer
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import hatten.mining
+from datasets.errors import InputError
+from datasets.ragged import Ragged
+from datasets.store import Corpus, Split
+from hatten.mining import MiningConfig, Pool, WordSets, mine, padded, sample
+
+DEPTH = 15
+
+
+def unit(rows: int, seed: int) -> NDArray[np.float32]:
+    vectors = np.random.default_rng(seed).standard_normal((rows, 6)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def split(demo_corpus: Corpus) -> Split:
+    """The training contexts, each second one with what the next one cites as a further positive."""
+    of = demo_corpus.split("train")
+    cited = of.positives.values.tolist()
+    following = zip(cited, cited[1:] + cited[:1], strict=True)
+    rows = [list(dict.fromkeys(some[: 1 + i % 2])) for i, some in enumerate(following)]
+    return Split("train", of.contexts, Ragged.from_rows(rows))
+
+
+def found_by_hand(
+    corpus: Corpus, split: Split, query: int, scores: NDArray[np.float32], allowed: NDArray[np.bool_]
+) -> list[int]:
+    out = {*split.positives[query].tolist(), int(corpus.citing[split.contexts[query]])}
+    order = np.argsort(-scores, kind="stable").tolist()
+    ranked = [row for row in order if allowed[row] and row not in out]
+    return [*ranked, *[-1] * DEPTH][:DEPTH]
+
+
+@pytest.mark.parametrize("few", [False, True], ids=["all candidates", "twelve candidates"])
+def test_the_pool_is_the_nearest_papers_without_cited_and_citing(
+    demo_corpus: Corpus, split: Split, few: bool
+) -> None:
+    queries = np.arange(3, len(split), 2)
+    asked, papers = unit(len(queries), 1), unit(len(demo_corpus.paper_ids), 2)
+    allowed = demo_corpus.is_candidate & (np.arange(len(papers)) < 12) if few else demo_corpus.is_candidate
+    pool = mine(demo_corpus, split, queries, asked, papers, DEPTH, None, allowed if few else None)
+    assert pool.papers.shape == (len(queries), DEPTH) and not pool.relevant.any()
+    for row, query in enumerate(queries):
+        assert pool.row[query] == row
+        expected = found_by_hand(demo_corpus, split, query, papers @ asked[row], allowed)
+        assert pool.papers[row].tolist() == expected
+    assert (np.delete(pool.row, queries) == -1).all()
+    assert (pool.papers == -1).any() == few
+
+
+def test_papers_without_abstract_are_not_mined(tiny_corpus: Corpus) -> None:
+    train = tiny_corpus.split("train")
+    queries = np.arange(len(train))
+    pool = mine(tiny_corpus, train, queries, unit(len(train), 3), unit(12, 4), 20, None)
+    bare = tiny_corpus.paper_row("bare")
+    for query, found in enumerate(pool.papers):
+        gone = {bare, int(tiny_corpus.citing[train.contexts[query]]), *train.positives[query].tolist()}
+        assert set(found.tolist()) == (set(range(12)) - gone) | {-1}
+
+
+def stems(corpus: Corpus, *texts: NDArray[np.integer]) -> set[str]:
+    """Lower-cased words of two or more letters, neither stop words nor markers, as stems."""
+    from gensim.parsing.preprocessing import STOPWORDS
+
+    stem = Stemmer.Stemmer("english").stemWord
+    words = {corpus.words[i] for text in texts for i in text}
+    kept = {word for word in words if re.fullmatch(r"[^\W\d_]{2,}", word)}
+    return {stem(word) for word in kept - STOPWORDS - {"targetcit", "othercit"}}
+
+
+def jaccard_by_sets(corpus: Corpus, context: int, paper: int) -> float:
+    if paper < 0:
+        return 0.0
+    citing = corpus.citing[context]
+    ours = stems(
+        corpus, corpus.title_tokens[citing], corpus.abstract_tokens[citing], corpus.context_tokens[context]
+    )
+    theirs = stems(corpus, corpus.title_tokens[paper], corpus.abstract_tokens[paper])
+    return len(ours & theirs) / max(len(ours | theirs), 1)
+
+
+def test_jaccard_is_that_of_sets_of_stems(demo_corpus: Corpus, tiny_corpus: Corpus) -> None:
+    for corpus, seed in ((demo_corpus, 0), (tiny_corpus, 1)):
+        random = np.random.default_rng(seed)
+        contexts = random.integers(0, len(corpus.context_ids), 6)
+        papers = random.integers(-1, len(corpus.paper_ids), (6, 9))
+        words = WordSets(corpus)
+        found = words.jaccard(words.queries(contexts), papers)
+        expected = [
+            [jaccard_by_sets(corpus, c, p) for p in row] for c, row in zip(contexts, papers, strict=True)
+        ]
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        assert found.max() > 0 and (found[papers < 0] == 0).all()
+
+
+def test_stop_words_markers_and_numbers_do_not_count_and_endings_do_not_matter(tiny_corpus: Corpus) -> None:
+    words = WordSets(tiny_corpus)
+    # "Trees for everyone", "We parse many languages into trees.",
+    # "Early transition systems TARGETCIT built trees greedily OTHERCIT."
+    ours = {"tree", "pars", "languag", "earli", "transit", "system", "built", "greedili"}
+    # "Dependency parsing", "A transition based parser for dependency trees."
+    theirs = {"depend", "pars", "transit", "base", "parser", "tree"}
+    query, parsing = words.queries(np.array([0])), tiny_corpus.paper_row("parsing")
+    assert query.toarray().sum() == len(ours)
+    expected = len(ours & theirs) / len(ours | theirs)
+    assert words.jaccard(query, np.array([[parsing, -1]]))[0].tolist() == pytest.approx([expected, 0.0])
+
+
+@pytest.mark.parametrize("pairs", [1, 40, 200_000])
+def test_relevant_is_as_near_in_words_as_a_cited_paper(
+    demo_corpus: Corpus, split: Split, pairs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hatten.mining, "PAIRS_AT_A_TIME", pairs)
+    queries = np.arange(0, 24, 2)
+    asked, papers = unit(len(queries), 5), unit(len(demo_corpus.paper_ids), 6)
+    pool = mine(demo_corpus, split, queries, asked, papers, DEPTH, WordSets(demo_corpus))
+    for row, query in enumerate(queries):
+        context = int(split.contexts[query])
+        least = max(jaccard_by_sets(demo_corpus, context, paper) for paper in split.positives[query])
+        near = [jaccard_by_sets(demo_corpus, context, paper) >= least - 1e-9 for paper in pool.papers[row]]
+        assert pool.relevant[row].tolist() == near
+    assert 0 < pool.relevant.sum() < pool.relevant.size
+
+
+def test_the_sample_is_of_the_asked_size_and_changes_with_the_round(split: Split) -> None:
+    rows = [sample(split, MiningConfig(queries=20), np.random.default_rng(seed)) for seed in (0, 0, 1)]
+    assert rows[0].tolist() == rows[1].tolist() != rows[2].tolist()
+    assert len(set(rows[0].tolist())) == 20 and (np.diff(rows[0]) > 0).all()
+    every = sample(split, MiningConfig(queries=len(split)), np.random.default_rng(0))
+    assert every.tolist() == list(range(len(split)))
+
+
+def test_cited_papers_are_padded_and_the_citing_paper_stands_last() -> None:
+    cited = Ragged.from_rows([[4, 2], [], [7]])
+    out = padded(cited, np.array([9, 8, 6], np.int32))
+    assert out.tolist() == [[4, 2, 9], [-1, -1, 8], [7, -1, 6]]
+
+
+@given(size=st.integers(1, 8), seed=st.integers(0, 50))
+def test_a_draw_has_different_papers_of_the_querys_own_pool(size: int, seed: int) -> None:
+    papers = np.arange(3 * 6, dtype=np.int32).reshape(3, 6)
+    papers[1, 4:] = -1
+    pool = Pool(np.array([2, -1, 0, 1], np.int32), papers, papers % 2 == 0)
+    drawn, relevant = pool.draw(np.array([0, 1, 2, 3, 0]), size, np.random.default_rng(seed))
+    assert drawn.shape == relevant.shape == (5, min(size, 6))
+    assert (drawn[1] == -1).all() and not relevant[1].any()
+    for row, of in ((0, 2), (2, 0), (3, 1), (4, 2)):
+        there = drawn[row][drawn[row] >= 0].tolist()
+        assert len(set(there)) == len(there) and set(there) <= set(papers[of].tolist())
+        assert relevant[row].tolist() == [paper >= 0 and paper % 2 == 0 for paper in drawn[row]]
+    again, _ = pool.draw(np.array([0, 1, 2, 3, 0]), size, np.random.default_rng(seed))
+    assert np.array_equal(again, drawn)
+
+
+def test_every_paper_of_the_pool_is_drawn_now_and_then() -> None:
+    pool = Pool(np.zeros(400, np.int32), np.arange(10, dtype=np.int32)[None], np.zeros((1, 10), np.bool_))
+    drawn, _ = pool.draw(np.arange(400), 3, np.random.default_rng(0))
+    counts = np.bincount(drawn.ravel(), minlength=10)
+    assert counts.min() > 80 and counts.max() < 160  # 120 each on average
+
+
+@pytest.fixture
+def pool() -> Pool:
+    papers = np.random.default_rng(0).integers(-1, 50, (7, 5)).astype(np.int32)
+    return Pool(np.arange(9, dtype=np.int32) - 2, papers, papers % 3 == 0)
+
+
+def test_a_pool_comes_back_from_its_file(pool: Pool, tmp_path: Path) -> None:
+    path = tmp_path / "mined" / "round-001.npz"
+    digest = pool.save(path)
+    back = Pool.load(path, digest)
+    for name in ("row", "papers", "relevant"):
+        ours, theirs = getattr(pool, name), getattr(back, name)
+        assert np.array_equal(ours, theirs) and ours.dtype == theirs.dtype
+    assert [file.name for file in path.parent.iterdir()] == ["round-001.npz"]
+
+
+def test_another_or_a_damaged_file_is_one_error(pool: Pool, tmp_path: Path) -> None:
+    path = tmp_path / "round-001.npz"
+    digest = pool.save(path)
+    whole = path.read_bytes()
+    for damaged in (whole[:-1], whole[:100], b"", whole[:60] + b"\xff" + whole[61:]):
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match=r"round-001\.npz: not the pool that this run mined"):
+            Pool.load(path, digest)
+    path.unlink()
+    with pytest.raises(InputError, match=r"round-001\.npz: the mined pool of this run is gone"):
+        Pool.load(path, digest)
+
+
+@pytest.mark.parametrize("content", [{"row": np.zeros(2)}, {}, {"row": np.array([{}], dtype=object)}, None])
+def test_a_file_that_is_no_pool_is_one_error(content: Any, tmp_path: Path) -> None:
+    path = tmp_path / "pool.npz"
+    if content is None:
+        path.write_bytes(b"no archive")
+    else:
+        np.savez(path, **content)
+    with pytest.raises(InputError, match=r"pool\.npz: not a mined pool"):
+        Pool.load(path, hatten.mining._sha256(path))

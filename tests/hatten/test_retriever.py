@@ -1,0 +1,100 @@
+"""HAtten as a retriever against the cosines of its own vectors."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from datasets.errors import InputError
+from datasets.store import Corpus
+from hatten.checkpoint import Model, save_model
+from hatten.documents import DocumentReader
+from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
+from hatten.retriever import HAttenRetriever
+from hatten.vocabulary import Vocabulary
+
+
+def model(corpus: Corpus, residual: str = "none") -> Model:
+    """Random weights over the corpus's own words."""
+    vocabulary, random = Vocabulary(corpus.words), np.random.default_rng(0)
+    config = EncoderConfig(dim=12, heads=2, hidden=8, max_tokens=20, residual=residual)
+    table = random.standard_normal((len(vocabulary), 12)).astype(np.float32)
+    encoder = build_encoder(config, table, vocabulary)
+    with torch.no_grad():
+        for weight in encoder.parameters():
+            weight += torch.from_numpy(random.standard_normal(tuple(weight.shape)).astype(np.float32)) * 0.2
+    return Model(encoder.eval(), vocabulary, {})
+
+
+def vectors(encoder: HAttenEncoder, reader: DocumentReader, rows: np.ndarray, papers: bool) -> np.ndarray:
+    """One at a time."""
+    read = reader.papers if papers else reader.queries
+    with torch.no_grad():
+        found = [F.normalize(encoder.encode(read(np.array([row]))), dim=1).numpy()[0] for row in rows]
+    return np.array(found)
+
+
+@pytest.mark.parametrize("residual", ["none", "mean"])
+def test_ranks_by_the_cosine_of_its_vectors(tiny_corpus: Corpus, tmp_path: Path, residual: str) -> None:
+    trained = model(tiny_corpus, residual)
+    save_model(trained, tmp_path / "hatten.ckpt")
+    retriever = HAttenRetriever(tmp_path / "hatten.ckpt", arithmetic="float32")
+    retriever.index(tiny_corpus)
+    contexts = np.array([8, 2, 11, 0, 2])
+    reader = DocumentReader(tiny_corpus, trained.vocabulary, 20)
+    papers = vectors(trained.encoder, reader, np.arange(12), papers=True)
+    cosines = vectors(trained.encoder, reader, contexts, papers=False) @ papers.T
+    cosines[:, ~tiny_corpus.is_candidate] = -np.inf
+    cosines[np.arange(5), tiny_corpus.citing[contexts]] = -np.inf
+    for k in (3, 50):
+        found = retriever.search(contexts, k)
+        expected = np.argsort(-cosines, axis=1, kind="stable")[
+            :, : min(k, 10)
+        ]  # 11 candidates less the citing
+        assert found.papers[:, :10].tolist() == expected.tolist()
+        best = np.take_along_axis(cosines, expected, 1)
+        np.testing.assert_allclose(found.scores[:, :10], best, atol=1e-5)
+        assert (found.papers[:, 10:] == -1).all()
+
+
+def test_another_corpus_takes_the_place_of_the_first(
+    tiny_corpus: Corpus, demo_corpus: Corpus, tmp_path: Path
+) -> None:
+    save_model(model(tiny_corpus), tmp_path / "hatten.ckpt")
+    retriever = HAttenRetriever(tmp_path / "hatten.ckpt", arithmetic="float32")
+    retriever.index(demo_corpus)
+    assert retriever.search(np.arange(4), 100).papers.max() >= 12
+    retriever.index(tiny_corpus)
+    assert retriever.search(np.arange(4), 100).papers.max() < 12
+
+
+def test_reads_a_published_checkpoint_with_its_words(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    golden = Path(__file__).parents[3] / "shared" / "golden" / "hatten_reference.pt"
+    if not golden.is_file():
+        pytest.skip("the reference's checkpoint is not at ../shared/golden")
+    words = ["<eos>", "<pad>", "<unk>", *tiny_corpus.words[:57]]
+    (tmp_path / "words.pkl").write_bytes(pickle.dumps(words))
+    retriever = HAttenRetriever(golden, tmp_path / "words.pkl")
+    retriever.index(tiny_corpus)
+    found = retriever.search(np.arange(12), 5)
+    assert (found.papers >= 0).all() and len(np.unique(found.papers)) > 5
+
+
+def test_what_cannot_be_read_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="retriever=hatten needs checkpoint=FILE"):
+        HAttenRetriever(None)
+    with pytest.raises(InputError, match="there is no such checkpoint"):
+        HAttenRetriever(tmp_path / "hatten.ckpt")
+    with pytest.raises(InputError, match="there is no such checkpoint"):
+        HAttenRetriever(tmp_path / "published.pt", tmp_path / "words.pkl")
+
+
+def test_an_unknown_arithmetic_is_one_clear_error(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    save_model(model(tiny_corpus), tmp_path / "hatten.ckpt")
+    with pytest.raises(InputError, match="half: choose one of auto, float32, bfloat16"):
+        HAttenRetriever(tmp_path / "hatten.ckpt", arithmetic="half")
