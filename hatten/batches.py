@@ -12,6 +12,7 @@ from datasets.store import Split
 from hatten.documents import DocumentReader, Documents
 from hatten.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT
 from hatten.mining import Pool
+from hatten.options import at_least_1
 
 
 @dataclass(frozen=True)
@@ -26,15 +27,19 @@ class BatchConfig:
     contexts_per_paper: int = 1
     """contexts of one citing paper that stand together in a batch; its title and abstract are encoded once"""
     stale: bool = False
-    """mined and random papers are not encoded in each batch: they get from the last encoding of all papers what the two
-    levels gave for them, and only their mean path is fresh (residual=mean). Many more negatives for the same time."""
+    """mined and random papers are not encoded in each batch: they get from the last encoding of all papers
+    what the two levels gave for them, and only their mean path is fresh (residual=mean). Many more negatives
+    for the same time."""
     steps_per_round: int = 5000
     """batches between two minings; 0: as many as one pass over the training contexts takes"""
+
+    def __post_init__(self) -> None:
+        at_least_1(self, "model.batch", "queries", "contexts_per_paper")
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Q queries, N distinct papers: those that they cite, then others; the level of each paper to each query [Q, N]."""
+    """Q queries, N distinct papers (first those that are cited) and the level of each paper to each query."""
 
     queries: Documents
     cited: Documents
@@ -42,6 +47,7 @@ class Batch:
     other_rows: NDArray[np.int64]
     """rows of `others` in the corpus"""
     levels: NDArray[np.int64]
+    """[Q, N]"""
     log_rate: NDArray[np.float32]
     """[N] logarithm of how often a paper comes into a batch as another query's cited paper or by random draw
     (at most once), 0 for papers that were mined"""
@@ -109,7 +115,12 @@ class Batches(Dataset[Batch]):
             log_rate[np.isin(papers, extra[1][0])] = 0.0
         read = self.reader
         return Batch(
-            read.queries(contexts), read.papers(first), read.papers(others), others, levels, log_rate.astype("f4")
+            read.queries(contexts),
+            read.papers(first),
+            read.papers(others),
+            others,
+            levels,
+            log_rate.astype("f4"),
         )
 
     def _order(self) -> NDArray[np.int64]:

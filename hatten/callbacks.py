@@ -12,15 +12,20 @@ import numpy as np
 import pytorch_lightning as pl
 from numpy.typing import NDArray
 
+from datasets.errors import InputError
 from hatten.checkpoint import Model, save_model
 from hatten.datamodule import TrainingData
 from hatten.encode import SAY_EVERY, encode
 from hatten.history import History
 from hatten.mining import MiningConfig, Pool, WordSets, mine, padded, sample
 from hatten.module import HAttenModule
+from hatten.options import at_least_1
 from retrieval.dense import search_exact
 
 log = logging.getLogger(__name__)
+
+
+RECALLS = (1, 10, 50, 100, 500, 1000, 2000)
 
 
 @dataclass(frozen=True)
@@ -34,8 +39,11 @@ class ValidationConfig:
     monitor: str = "recall@10"
     """the round that is best in this is the one saved"""
 
-
-RECALLS = (1, 10, 50, 100, 500, 1000, 2000)
+    def __post_init__(self) -> None:
+        at_least_1(self, "model.validation", "depth")
+        measures = ["mrr", *(f"recall@{k}" for k in RECALLS if k <= self.depth)]
+        if self.monitor not in measures:
+            raise InputError(f"model.validation.monitor={self.monitor}: choose one of {', '.join(measures)}")
 
 
 class Rounds(pl.Callback):
@@ -84,7 +92,8 @@ class Rounds(pl.Callback):
         if self._pool is not None:
             self._data.pool = Pool.load(self.folder / self._pool["file"], self._pool["sha256"])
         if self._resumed and self._data.batch.stale:
-            self._encode_papers(pl_module, trainer.current_epoch)
+            # Lightning restores its count of epochs only after this hook.
+            self._encode_papers(pl_module, int(self.history.rows[-1]["round"]))
         elif not self._resumed and self._data.batch.mined:
             self._between(pl_module, 0, more=True)
 
@@ -144,7 +153,7 @@ class Rounds(pl.Callback):
         self._finish(module, done, row)
 
     def _encode_papers(self, module: HAttenModule, done: int) -> NDArray[np.float32]:
-        """Vectors of all candidates [P, D] by the averaged weights after `done` rounds, zeros for the rest."""
+        """Vectors of all candidates [P, D], averaged weights after `done` rounds; zeros for the rest."""
         encoder, data = module.best_encoder, self._data
         encoder.mean_only = encoder.mean is not None and done <= module.schedule.mean_only_rounds
         candidates = np.flatnonzero(data.corpus.is_candidate)

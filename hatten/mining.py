@@ -18,6 +18,7 @@ from datasets.errors import InputError
 from datasets.ragged import Ragged
 from datasets.schema import MARKER_WORDS
 from datasets.store import Corpus, Split
+from hatten.options import at_least_1
 from retrieval.dense import search_exact
 
 WORD = re.compile(r"[^\W\d_]{2,}")
@@ -36,6 +37,9 @@ class MiningConfig:
     """candidates to search among, a sample of that size; 0: all of them"""
     positives: bool = True
     """compare words to find prefetched papers that serve as positives"""
+
+    def __post_init__(self) -> None:
+        at_least_1(self, "model.mining", "depth", "queries")
 
 
 @dataclass(frozen=True)

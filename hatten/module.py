@@ -65,6 +65,10 @@ class ScheduleConfig:
     mean_only_rounds: int = 0
     """rounds at the start in which the mean path and word vectors alone are trained (residual=mean)"""
 
+    def __post_init__(self) -> None:
+        if self.decay not in ("none", "linear"):
+            raise InputError(f"model.schedule.decay={self.decay}: choose none or linear")
+
 
 class HAttenModule(pl.LightningModule):
     """Trains `encoder`; `average`, the moving average of its weights, is validated, mined with and saved."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import zipfile
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from hatten.encode import precision
 from hatten.encoder import EncoderConfig, build_encoder
 from hatten.mining import MiningConfig
 from hatten.module import HAttenModule, LossConfig, ScheduleConfig
+from hatten.options import options
 from hatten.vectors import WordVectors
 from hatten.vocabulary import Vocabulary
 
@@ -43,32 +45,63 @@ SETTINGS = ("data", "embeddings", "model", "seed")
 """The parts of the configuration that the weights depend on."""
 
 
+@dataclass(frozen=True)
+class RunConfig:
+    """What belongs to no part of the model (conf/model/hatten.yaml)."""
+
+    rounds: int
+    precision: str
+    ema: float
+    workers: int
+    punctuation: bool
+    centre_vectors: bool
+    word_dropout: float
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise InputError(f"model.rounds={self.rounds}: must be at least 1")
+        if self.word_dropout > 1:
+            raise InputError(f"model.word_dropout={self.word_dropout}: must be in 0..1")
+        precision(self.precision)
+
+
 def train(config: DictConfig) -> Path:
     """Train by `config` (conf/train.yaml) in its output_dir; gives the file of the best weights."""
     model, folder, seed = config.model, Path(config.output_dir), int(config.seed)
     plain = OmegaConf.to_container(config, resolve=True)
     assert isinstance(plain, dict)
+    # What is wrong with the options should be said before anything is prepared.
+    batch = options(BatchConfig, plain["model"]["batch"], "model.batch")
+    mining = options(MiningConfig, plain["model"]["mining"], "model.mining")
+    encoder_config = options(EncoderConfig, plain["model"]["encoder"], "model.encoder")
+    loss = options(LossConfig, plain["model"]["loss"], "model.loss")
+    schedule = options(ScheduleConfig, plain["model"]["schedule"], "model.schedule")
+    validation = options(ValidationConfig, plain["model"]["validation"], "model.validation")
+    names = RunConfig.__dataclass_fields__
+    run = options(RunConfig, {name: plain["model"][name] for name in names}, "model")
+    of_mean_path = {"batch.stale": batch.stale, "schedule.mean_only_rounds": schedule.mean_only_rounds}
+    for name, wanted in of_mean_path.items():
+        if wanted and encoder_config.residual != "mean":
+            raise InputError(f"model.{name}={wanted}: needs model.encoder.residual=mean")
     pl.seed_everything(seed, verbose=False)
     corpus: Corpus = instantiate(config.data)
     vectors: WordVectors = instantiate(config.embeddings, corpus=corpus)
-    batch, mining = BatchConfig(**model.batch), MiningConfig(**model.mining)
-    encoder_config = EncoderConfig(**model.encoder)
-    vocabulary, table = words_and_vectors(vectors, model.punctuation)
-    if model.centre_vectors:
+    vocabulary, table = words_and_vectors(vectors, run.punctuation)
+    if run.centre_vectors:
         table = centred(table, vocabulary, corpus)
-    data = TrainingData(corpus, vocabulary, encoder_config.max_tokens, batch, seed, model.workers)
+    data = TrainingData(corpus, vocabulary, encoder_config.max_tokens, batch, seed, run.workers)
     encoder = build_encoder(encoder_config, table, vocabulary)
-    encoder.precision = precision(model.precision)
+    encoder.precision = precision(run.precision)
     if encoder.mean is not None:
         encoder.mean.set_idf(inverse_document_frequency(corpus, vocabulary))
-        encoder.mean.dropout = model.word_dropout
-    rounds, steps = int(model.rounds), steps_per_round(batch, len(data.split))
+        encoder.mean.dropout = run.word_dropout
+    rounds, steps = run.rounds, steps_per_round(batch, len(data.split))
     module = HAttenModule(
         encoder,
         instantiate(model.optimizer),
-        LossConfig(**OmegaConf.to_container(model.loss)),  # type: ignore[arg-type]
-        ScheduleConfig(**model.schedule),
-        ema=model.ema,
+        loss,
+        schedule,
+        ema=run.ema,
         seed=seed,
         total_steps=rounds * steps,
     )
@@ -79,7 +112,7 @@ def train(config: DictConfig) -> Path:
         "model": plain["model"],
         "seed": seed,
     }
-    state = Rounds(folder, mining, ValidationConfig(**model.validation), seed, about)
+    state = Rounds(folder, mining, validation, seed, about)
     trainer: pl.Trainer = instantiate(
         config.trainer,
         max_epochs=rounds,

@@ -1,0 +1,56 @@
+"""From a part of the configuration to the dataclass that says what may stand there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from datasets.errors import InputError
+
+T = TypeVar("T")
+
+KINDS: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a word",
+    tuple: "a list of whole numbers",
+}
+
+
+def options(kind: type[T], given: Mapping[Any, Any], where: str) -> T:
+    """A dataclass of the `given` values; InputError names what is unknown, of another type or below 0.
+
+    where: the part's name in the configuration, for the messages.
+
+    >>> from hatten.mining import MiningConfig
+    >>> options(MiningConfig, {"depth": 50}, "model.mining").depth
+    50
+    """
+    assert is_dataclass(kind)
+    types = get_type_hints(kind)
+    values = {}
+    for name, value in given.items():
+        if name not in types:
+            raise InputError(f"{where}.{name}: there is no such option; there are: {', '.join(types)}")
+        expected = get_origin(types[name]) or types[name]
+        if not _fits(value, types[name], expected):
+            raise InputError(f"{where}.{name}={value}: must be {KINDS[expected]}")
+        if expected in (int, float) and not value >= 0:
+            raise InputError(f"{where}.{name}={value}: must not be below 0")
+        values[name] = expected(value)
+    return kind(**values)
+
+
+def _fits(value: Any, hint: Any, expected: type) -> bool:
+    if expected is tuple:
+        return isinstance(value, list | tuple) and all(type(item) is get_args(hint)[0] for item in value)
+    return type(value) is expected or (expected is float and type(value) is int)
+
+
+def at_least_1(config: object, where: str, *names: str) -> None:
+    """InputError when one of these options of a part of the configuration is 0."""
+    for name in names:
+        if getattr(config, name) < 1:
+            raise InputError(f"{where}.{name}={getattr(config, name)}: must be at least 1")
