@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytorch_lightning as pl
+import torch
 from torch.utils.data import DataLoader
 
 from datasets.errors import InputError
@@ -48,7 +49,10 @@ class TrainingData(pl.LightningDataModule):
     def train_dataloader(self) -> DataLoader[Batch]:
         current = self.trainer.current_epoch if self.trainer is not None else 0
         batches = Batches(self.reader, self.split, self.pool, self.batch, self.seed, current)
-        return DataLoader(batches, batch_size=None, shuffle=False, num_workers=self.workers)
+        # An iterator draws a seed for its workers, and Lightning makes that of a run's first round at another
+        # time than later ones: drawn from torch's own numbers it would shift the dropout of a resumed round.
+        own = torch.Generator().manual_seed(self.seed)
+        return DataLoader(batches, batch_size=None, shuffle=False, num_workers=self.workers, generator=own)
 
     def transfer_batch_to_device(self, batch: Batch, device: object, dataloader_idx: int) -> Batch:
         return batch  # the encoder moves what it needs
