@@ -1,0 +1,110 @@
+"""Mining: exact search against the bare matrix product, Jaccard indices against Python sets."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from benchmarks._common import arguments, begin, corpus, median_seconds, random_vectors
+from datasets.schema import TRAIN
+from hatten.mining import WordSets
+from retrieval.dense import search_exact
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--queries", type=int, default=2000)
+    parser.add_argument("--set-queries", type=int, default=200, help="queries compared by Python sets")
+    parser.add_argument("--depth", type=int, default=100)
+    parser.add_argument("--repeats", type=int, default=3)
+    args = parser.parse_args()
+    begin(args)
+    opened = corpus(args)
+    rng = np.random.default_rng(0)
+    contexts = opened.split(TRAIN).contexts
+    contexts = contexts[rng.permutation(len(contexts))[: args.queries]]
+
+    # Sums of random vectors of a text's words: as unevenly close to each other as real vectors are.
+    vocabulary, table = random_vectors(opened)
+    words = torch.from_numpy(table)
+    ids = vocabulary.lookup(opened.words)
+
+    def vectors(rows: np.ndarray, columns: str) -> np.ndarray:  # type: ignore[type-arg]
+        taken = getattr(opened, columns).take(rows)
+        known = ids[taken.values]
+        weight = torch.from_numpy((known >= 0).astype(np.float32))
+        tokens, starts = torch.from_numpy(np.maximum(known, 0)).long(), torch.from_numpy(taken.offsets[:-1])
+        summed = F.embedding_bag(tokens, words, starts, mode="sum", per_sample_weights=weight)
+        return np.asarray(F.normalize(summed, dim=1).numpy())
+
+    queries = vectors(contexts, "context_tokens")
+    papers = vectors(np.arange(len(opened.paper_ids)), "abstract_tokens")
+    out = torch.empty(1024, len(papers))
+    left, right = torch.from_numpy(queries), torch.from_numpy(papers).T
+
+    def product() -> None:
+        for start in range(0, len(left), 1024):
+            part = left[start : start + 1024]
+            torch.mm(part, right, out=out[: len(part)])
+
+    taken = median_seconds(
+        args,
+        {
+            "search": lambda: search_exact(queries, papers, args.depth, opened.citing[contexts]),
+            "product": product,
+        },
+        args.repeats,
+    )
+    size = f"{len(queries):,} queries x {len(papers):,} papers x {papers.shape[1]}"
+    print(
+        f"search: best {args.depth} of {size}: {taken['search']:.2f} s, "
+        f"product alone {taken['product']:.2f} s; "
+        f"{taken['product'] / taken['search']:.0%} of the speed of the product"
+    )
+
+    found = search_exact(queries, papers, args.depth, opened.citing[contexts]).papers
+    sets = WordSets(opened)
+    few = contexts[: args.set_queries]
+    index: dict[str, np.ndarray] = {}  # type: ignore[type-arg]
+
+    def sparse() -> None:
+        index["sparse"] = sets.jaccard(sets.queries(contexts), found)
+
+    stems = sets._stem_of  # the same stems for both
+
+    def of(*tokens: np.ndarray) -> set[int]:  # type: ignore[type-arg]
+        return {stem for part in tokens for stem in stems[part].tolist() if stem >= 0}
+
+    paper_sets = {
+        row: of(opened.title_tokens[row], opened.abstract_tokens[row])
+        for row in np.unique(found[: len(few)]).tolist()
+        if row >= 0
+    }
+
+    def python() -> None:
+        rows = []
+        for context, ranked in zip(few.tolist(), found[: len(few)].tolist(), strict=True):
+            citing = int(opened.citing[context])
+            query = of(
+                opened.title_tokens[citing], opened.abstract_tokens[citing], opened.context_tokens[context]
+            )
+            rows.append(
+                [
+                    len(query & paper_sets[row]) / max(len(query | paper_sets[row]), 1) if row >= 0 else 0.0
+                    for row in ranked
+                ]
+            )
+        index["python"] = np.array(rows)
+
+    taken = median_seconds(args, {"sparse": sparse, "python": python}, args.repeats)
+    np.testing.assert_allclose(index["sparse"][: len(few)], index["python"], rtol=1e-5)
+    rate = {"sparse": found.size / taken["sparse"], "python": found[: len(few)].size / taken["python"]}
+    print(
+        f"Jaccard: {rate['sparse']:,.0f} pairs/s by sparse matrices, {rate['python']:,.0f} by Python sets "
+        f"(same values); {rate['sparse'] / rate['python']:.1f} times"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""Batches trained in a second against a plain implementation in the manner of the reference.
+
+The batch is the reference's: 17 queries, each with 1 cited, 3 prefetched and 1 random paper, 102 documents.
+The plain implementation pads every document to 3 x 512 tokens, encodes the citing paper anew for each query,
+works in float32 and materialises the loss over all (anchor, positive, negative). What was prefetched is drawn
+at random here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from benchmarks._common import arguments, begin, corpus, median_seconds, random_vectors, seconds
+from datasets.schema import TRAIN
+from datasets.store import Corpus
+from hatten.batches import Batch, BatchConfig, Batches
+from hatten.documents import DocumentReader, Documents
+from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
+from hatten.layers import sinusoids
+from hatten.losses import triplet_loss
+from hatten.mining import Pool
+
+QUERIES, PAPERS_EACH = 17, 5
+
+
+class PlainLayer(nn.Module):
+    def __init__(self, dim: int, heads: int, hidden: int, dropout: float) -> None:
+        super().__init__()
+        self.heads, self.drop = heads, nn.Dropout(dropout)
+        self.q, self.k, self.v, self.out = (nn.Linear(dim, dim) for _ in range(4))
+        self.up, self.down = nn.Linear(dim, hidden), nn.Linear(hidden, dim)
+        self.norm1, self.norm2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.pool_score, self.pool_value, self.pool_out = (
+            nn.Linear(dim, heads),
+            nn.Linear(dim, dim),
+            nn.Linear(dim, dim),
+        )
+
+    def forward(self, x: Tensor, absent: Tensor) -> Tensor:
+        """x [n, L, D], absent [n, L] -> [n, D]"""
+        n, length, dim = x.shape
+        q, k, v = (f(x).view(n, length, self.heads, -1).transpose(1, 2) for f in (self.q, self.k, self.v))
+        scores = q @ k.transpose(2, 3) / math.sqrt(dim / self.heads)
+        share = self.drop(scores.masked_fill(absent[:, None, None], -1e18).softmax(-1))
+        x = self.norm1(x + self.drop(self.out((share @ v).transpose(1, 2).reshape(n, length, dim))))
+        x = self.norm2(x + self.drop(self.down(self.drop(torch.relu(self.up(x))))))
+        weight = self.pool_score(x).masked_fill(absent[:, :, None], -1e18).softmax(1)
+        value = self.pool_value(x).view(n, length, self.heads, -1)
+        return self.pool_out(torch.relu((weight[..., None] * value).sum(1).reshape(n, dim)))
+
+
+class PlainEncoder(nn.Module):
+    """Two levels over padded arrays."""
+
+    def __init__(self, config: EncoderConfig, table: NDArray[np.float32]) -> None:
+        super().__init__()
+        sizes = (config.dim, config.heads, config.hidden, config.dropout)
+        self.words = nn.Embedding.from_pretrained(torch.from_numpy(table), freeze=True)
+        self.types = nn.Embedding(config.paragraph_types, config.dim)
+        self.word_level, self.document_level = PlainLayer(*sizes), PlainLayer(*sizes)
+        self.positions = sinusoids(config.max_tokens, config.dim)
+        self.drop = nn.Dropout(config.dropout)
+
+    def forward(self, ids: Tensor, types: Tensor, absent: Tensor) -> Tensor:
+        """ids [B, P, L] (0: padding), types [B, P], absent [B, P] -> [B, D]"""
+        documents, paragraphs, length = ids.shape
+        x = self.drop(self.words(ids.view(-1, length)) + self.positions[:length])
+        vectors = self.word_level(x, (ids == 0).view(-1, length)).view(documents, paragraphs, -1)
+        typed = vectors.masked_fill(absent[..., None], 0.0) + self.types(types)
+        encoded: Tensor = self.document_level(self.drop(typed + self.positions[:paragraphs]), absent)
+        return encoded
+
+
+def plain_loss(vectors: Tensor, levels: Tensor, classes: Tensor) -> Tensor:
+    """Over all [B, B, B] of anchor, positive and negative."""
+    unit = F.normalize(vectors, dim=1)
+    similarity = unit @ unit.T
+    level = torch.where(classes[:, None] == classes[None], levels[None], 4)  # [B, B]
+    anchor = (levels == 0)[:, None, None]
+    positive = ((level == 1) | (level == 2))[:, :, None]
+    negative = level[:, None, :] > level[:, :, None]
+    hinge = (
+        similarity[:, None, :]
+        - similarity[:, :, None]
+        + 0.05 * (level[:, None, :] - level[:, :, None]).float()
+    )
+    return (torch.relu(hinge) * (anchor & positive & negative & (levels > 0)[None, None])).sum()
+
+
+def padded(documents: Documents, length: int) -> tuple[Tensor, Tensor, Tensor]:
+    """ids [B, 3, length], types [B, 3], absent [B, 3]."""
+    ids = np.zeros((len(documents), 3, length), np.int64)
+    types, absent = np.full(ids.shape[:2], 10), np.ones(ids.shape[:2], bool)
+    for row, column in np.argwhere(documents.index >= 0):
+        words = documents.paragraphs[documents.index[row, column]]
+        ids[row, column, : len(words)] = words
+        types[row, column], absent[row, column] = documents.types[row, column], False
+    return torch.from_numpy(ids), torch.from_numpy(types), torch.from_numpy(absent)
+
+
+def plain_batch(
+    reader: DocumentReader, contexts: NDArray[np.int64], rng: np.random.Generator
+) -> list[Tensor]:
+    """Queries, then papers as in the reference's batch: token ids, types, absent, levels, classes."""
+    queries = len(contexts)
+    papers = rng.choice(np.flatnonzero(reader.corpus.is_candidate), queries * PAPERS_EACH)
+    parts = [padded(found, reader.max_tokens) for found in (reader.queries(contexts), reader.papers(papers))]
+    arrays = [torch.cat(pair) for pair in zip(*parts, strict=True)]
+    levels = torch.tensor([0] * queries + [1, 3, 3, 3, 3] * queries)
+    classes = torch.cat([torch.arange(queries), torch.arange(queries).repeat_interleave(PAPERS_EACH)])
+    return [*arrays, levels, classes]
+
+
+def batches(opened: Corpus, reader: DocumentReader, steps: int) -> list[Batch]:
+    split, rng = opened.split(TRAIN), np.random.default_rng(0)
+    candidates = np.flatnonzero(opened.is_candidate).astype(np.int32)
+    prefetched = rng.choice(candidates, (len(split), 10))
+    pool = Pool(np.arange(len(split), dtype=np.int32), prefetched, np.zeros(prefetched.shape, np.bool_))
+    config = BatchConfig(queries=QUERIES, mined=3, random=1, steps_per_round=steps)
+    made = Batches(reader, split, pool, config, seed=0, round=0)
+    return [made[step] for step in range(steps)]
+
+
+def words_of(batch: Batch) -> int:
+    return sum(len(part.paragraphs.values) for part in (batch.queries, batch.cited, batch.others))
+
+
+def train(encoder: HAttenEncoder, optimizer: torch.optim.Optimizer, made: list[Batch]) -> None:
+    for batch in made:
+        queries = F.normalize(encoder.encode(batch.queries), dim=1)
+        papers = F.normalize(torch.cat([encoder.encode(batch.cited), encoder.encode(batch.others)]), dim=1)
+        loss = triplet_loss(queries @ papers.T, torch.from_numpy(batch.levels))
+        optimise(loss, optimizer)
+
+
+def optimise(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
+    optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
+
+
+def adam(model: nn.Module) -> torch.optim.Optimizer:
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    return torch.optim.Adam(weights, lr=1e-4, weight_decay=1e-5)
+
+
+def plain_seconds(
+    args: argparse.Namespace, opened: Corpus, reader: DocumentReader, config: EncoderConfig, table: Any
+) -> float:
+    """Of one step of the plain implementation, from a part of the batch."""
+    queries = max(1, round(QUERIES * args.plain_part))
+    contexts = opened.split(TRAIN).contexts[:queries]
+    *arrays, levels, classes = plain_batch(reader, contexts, np.random.default_rng(0))
+    model = PlainEncoder(config, table)
+    optimizer = adam(model)
+
+    def work() -> None:
+        optimise(plain_loss(model(*arrays), levels, classes), optimizer)
+
+    taken = seconds(args, work)
+    print(
+        f"plain: {taken:.1f} s for {queries} of {QUERIES} queries and their papers ({len(levels)} of "
+        f"{QUERIES * (1 + PAPERS_EACH)} documents), {taken * QUERIES / queries:.1f} s for all in proportion"
+    )
+    return taken * QUERIES / queries
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--steps", type=int, default=4, help="batches in one measurement")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--plain-part", type=float, default=0.25, help="part of the batch in the plain step")
+    parser.add_argument("--vectors", choices=("markers", "all", "none"), default="markers", help="trained")
+    args = parser.parse_args()
+    begin(args)
+    opened = corpus(args)
+    vocabulary, table = random_vectors(opened)
+    config = EncoderConfig(trainable_vectors=args.vectors)
+    reader = DocumentReader(opened, vocabulary, config.max_tokens)
+    torch.manual_seed(0)
+    made = batches(opened, reader, args.steps)
+    works = {}
+    for dtype in (torch.bfloat16, torch.float32):
+        encoder = build_encoder(config, table, vocabulary).train()
+        encoder.precision = dtype
+        works[str(dtype).removeprefix("torch.")] = (encoder, adam(encoder))
+    taken = median_seconds(
+        args, {name: lambda pair=pair: train(*pair, made) for name, pair in works.items()}, args.repeats
+    )
+    plain = plain_seconds(args, opened, reader, config, table)
+    words = sum(map(words_of, made))
+    for name, spent in taken.items():
+        print(
+            f"{name:9} {len(made) / spent:.2f} batches/s, {words / spent:,.0f} words/s forward and backward; "
+            f"{plain * len(made) / spent:.0f} times the plain implementation"
+        )
+
+
+if __name__ == "__main__":
+    main()
