@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from datasets.errors import InputError
 from datasets.ragged import Ragged
@@ -112,7 +111,7 @@ class HAttenEncoder(nn.Module):
             )
         self.config, self.pad_id = config, pad_id
         self.precision = torch.float32
-        self.chunk_tokens = 4096
+        self.chunk_tokens = 2048
         table = torch.from_numpy(np.ascontiguousarray(word_vectors, np.float32))
         self.word_vectors = nn.Parameter(table, requires_grad=config.trainable_vectors == "all")
         self.marker_ids = list(marker_ids) if config.trainable_vectors == "markers" else []
@@ -173,30 +172,42 @@ class HAttenEncoder(nn.Module):
             raise ValueError(
                 f"a paragraph has {lengths.max()} tokens, the encoder reads {self.config.max_tokens}"
             )
-        order = np.argsort(-lengths, kind="stable")
-        parts = [
-            self._encode_chunk(paragraphs.take(order[rows]))
-            for rows in chunks(lengths[order], self.chunk_tokens)
-        ]
-        if not parts:
+        if not len(lengths):
             return self.type_vectors.weight.new_zeros(0, self.config.dim)
+        order = np.argsort(-lengths, kind="stable")
+        pieces = (paragraphs.take(order[rows]) for rows in chunks(lengths[order], self.chunk_tokens))
+        parts: list[Tensor] = []
+        if self.word_vectors.requires_grad and torch.is_grad_enabled():
+            # The gradient of a look-up is as large as the table of word vectors: one look-up for all chunks.
+            grids = [self._grid(piece) for piece in pieces]
+            x = self.embed(self._tensor(np.concatenate([ids.ravel() for ids, _ in grids])))
+            for part, (ids, absent) in zip(x.split([ids.size for ids, _ in grids]), grids, strict=True):
+                parts.append(self._encode_chunk(part.view(*ids.shape, -1), absent))
+        else:
+            for piece in pieces:
+                ids, absent = self._grid(piece)
+                parts.append(self._encode_chunk(self.embed(self._tensor(ids)), absent))
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         return torch.cat(parts)[self._tensor(back)]
 
-    def _encode_chunk(self, paragraphs: Ragged) -> Tensor:
+    def _grid(self, paragraphs: Ragged) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Word ids of paragraphs [n, L] and which places are empty [n, L]."""
         lengths = paragraphs.lengths
         place = np.arange(min(rounded(int(lengths.max())), self.config.max_tokens))
-        absent = place >= lengths[:, None]  # [n, L]
+        absent = place >= lengths[:, None]
         ids = np.zeros(absent.shape, np.int64)
         ids[~absent] = paragraphs.values
-        x = self.embed(self._tensor(ids))
+        return ids, absent
+
+    def _encode_chunk(self, x: Tensor, absent: NDArray[np.bool_]) -> Tensor:
         vectors: Tensor = self.word_level(x, self._tensor(absent) if absent.any() else None)
         return vectors
 
     def embed(self, ids: Tensor) -> Tensor:
-        """Word ids [n, L] -> vectors [n, L, D] in the working precision."""
-        x = F.embedding(ids, self.word_vectors)
+        """Word ids [...] -> vectors [..., D] in the working precision."""
+        # Not F.embedding, whose backward pass takes twice as long on a CPU.
+        x = self.word_vectors.index_select(0, ids.flatten()).view(*ids.shape, -1)
         if self.marker_vectors is not None:
             for marker, vector in zip(self.marker_ids, self.marker_vectors, strict=True):
                 x = x.index_put((ids == marker).nonzero(as_tuple=True), vector)

@@ -107,7 +107,8 @@ class CpuAttention(torch.autograd.Function):
 
     Queries, keys and values carry one column more, so that the products do what would be passes over [L, L]
     arrays: it adds the mask to the scores, sums each row of weights (values), and in the backward pass takes
-    the row's mean off. So weights stay as the exponential gives them; rows are divided by their sums afterwards.
+    the row's mean off. So weights stay as the exponential gives them, and rows are divided by their sums
+    afterwards.
     """
 
     @staticmethod
