@@ -43,7 +43,7 @@ def word2vec(
     skip_gram: bool = False,
     negative: int = 10,
     sample: float = 1e-4,
-    learning_rate: float = 0.025,
+    learning_rate: float = 0.1,
     workers: int | None = None,
 ) -> WordVectors:
     """Vectors trained on titles, abstracts and training contexts, or those kept from the last time.
