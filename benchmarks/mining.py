@@ -30,7 +30,7 @@ def main() -> None:
     words = torch.from_numpy(table)
     ids = vocabulary.lookup(opened.words)
 
-    def vectors(rows: np.ndarray, columns: str) -> np.ndarray:  # type: ignore[type-arg]
+    def vectors(rows: np.ndarray, columns: str) -> np.ndarray:
         taken = getattr(opened, columns).take(rows)
         known = ids[taken.values]
         weight = torch.from_numpy((known >= 0).astype(np.float32))
@@ -66,14 +66,14 @@ def main() -> None:
     found = search_exact(queries, papers, args.depth, opened.citing[contexts]).papers
     sets = WordSets(opened)
     few = contexts[: args.set_queries]
-    index: dict[str, np.ndarray] = {}  # type: ignore[type-arg]
+    index: dict[str, np.ndarray] = {}
 
     def sparse() -> None:
         index["sparse"] = sets.jaccard(sets.queries(contexts), found)
 
     stems = sets._stem_of  # the same stems for both
 
-    def of(*tokens: np.ndarray) -> set[int]:  # type: ignore[type-arg]
+    def of(*tokens: np.ndarray) -> set[int]:
         return {stem for part in tokens for stem in stems[part].tolist() if stem >= 0}
 
     paper_sets = {

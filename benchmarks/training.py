@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -143,7 +145,7 @@ def train(encoder: HAttenEncoder, optimizer: torch.optim.Optimizer, made: list[B
 
 def optimise(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
     optimizer.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     optimizer.step()
 
 
@@ -192,9 +194,10 @@ def main() -> None:
         encoder = build_encoder(config, table, vocabulary).train()
         encoder.precision = dtype
         works[str(dtype).removeprefix("torch.")] = (encoder, adam(encoder))
-    taken = median_seconds(
-        args, {name: lambda pair=pair: train(*pair, made) for name, pair in works.items()}, args.repeats
-    )
+    calls: dict[str, Callable[[], object]] = {
+        name: partial(train, encoder, optimizer, made) for name, (encoder, optimizer) in works.items()
+    }
+    taken = median_seconds(args, calls, args.repeats)
     plain = plain_seconds(args, opened, reader, config, table)
     words = sum(map(words_of, made))
     for name, spent in taken.items():
