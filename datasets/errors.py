@@ -27,6 +27,9 @@ def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
     def wrapped() -> None:
         # Hydra swallows exceptions and exits with 1 unless told to hand them on.
         os.environ["HYDRA_FULL_ERROR"] = "1"
+        # OpenMP threads that wait for each other by spinning lose most of their time on a machine they share.
+        if "OMP_WAIT_POLICY" not in os.environ:
+            os.environ.setdefault("GOMP_SPINCOUNT", "1000")
         try:
             main()
         except KeyboardInterrupt:

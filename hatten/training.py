@@ -84,6 +84,7 @@ def train(config: DictConfig) -> Path:
         if wanted and encoder_config.residual != "mean":
             raise InputError(f"model.{name}={wanted}: needs model.encoder.residual=mean")
     pl.seed_everything(seed, verbose=False)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads it
     corpus: Corpus = instantiate(config.data)
     vectors: WordVectors = instantiate(config.embeddings, corpus=corpus)
     vocabulary, table = words_and_vectors(vectors, run.punctuation)
