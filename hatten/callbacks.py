@@ -198,11 +198,10 @@ class Rounds(pl.Callback):
         best = self.history.add(done, row, f"val/{self.validation.monitor}")
         if done and best:
             data = self._data
-            about = {
-                **self.about,
-                "round": done,
-                **{name: value for name, value in row.items() if name.startswith("val/")},
-            }
+            # No times: the same run gives the same file.
+            measured = {name: value for name, value in row.items() if name.startswith("val/")}
+            measured.pop("val/seconds", None)
+            about = {**self.about, "round": done, **measured}
             save_model(Model(module.best_encoder, data.vocabulary, about), self.best_file)
 
 
