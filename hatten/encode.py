@@ -33,7 +33,7 @@ def encode(
     """Rows of a corpus to vectors [len(rows), D] of unit length (zeros for documents without a known word).
 
     read: `DocumentReader.papers` or `.queries`. The encoder is left in the mode that it was in.
-    hierarchical: where to put what the two levels gave, without the mean path, [len(rows), D]; for residual=mean.
+    hierarchical: where to put what the two levels gave, without the mean path [len(rows), D] (residual=mean).
     """
     out = np.empty((len(rows), encoder.config.dim), np.float32)
     training = encoder.training

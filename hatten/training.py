@@ -84,7 +84,8 @@ def train(config: DictConfig) -> Path:
         if wanted and encoder_config.residual != "mean":
             raise InputError(f"model.{name}={wanted}: needs model.encoder.residual=mean")
     pl.seed_everything(seed, verbose=False)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads it
+    # Nothing here reads memory that is not filled.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     corpus: Corpus = instantiate(config.data)
     vectors: WordVectors = instantiate(config.embeddings, corpus=corpus)
     vocabulary, table = words_and_vectors(vectors, run.punctuation)

@@ -23,6 +23,8 @@ CONFIG = BatchConfig(queries=8, mined=3, random=2, contexts_per_paper=1, steps_p
 class Noting(DocumentReader):
     """Notes which rows were read for the latest batch."""
 
+    _parts: list[NDArray[np.int64]]
+
     def queries(self, contexts: Any) -> Any:
         self.contexts, self._parts = contexts, []
         return super().queries(contexts)
@@ -139,10 +141,10 @@ def test_every_query_comes_once_in_a_pass(reader: Noting, group: int) -> None:
     config = replace(CONFIG, contexts_per_paper=group, queries=7, steps_per_round=11)
     rounds = 1 + 2 * len(split) // 77
     order = np.concatenate([batches(reader, None, config, round=number).order for number in range(rounds)])
-    passes = [order[start : start + len(split)] for start in (0, len(split))]
-    for one in passes:
+    first, second = (order[start : start + len(split)] for start in (0, len(split)))
+    for one in (first, second):
         assert sorted(one.tolist()) == list(range(len(split)))
-    assert not np.array_equal(*passes)
+    assert not np.array_equal(first, second)
     assert all(len(batches(reader, None, config, round=number).order) == 77 for number in range(rounds))
 
 

@@ -55,7 +55,7 @@ def test_the_pool_is_the_nearest_papers_without_cited_and_citing(
     allowed = demo_corpus.is_candidate & (np.arange(len(papers)) < 12) if few else demo_corpus.is_candidate
     pool = mine(demo_corpus, split, queries, asked, papers, DEPTH, None, allowed if few else None)
     assert pool.papers.shape == (len(queries), DEPTH) and not pool.relevant.any()
-    for row, query in enumerate(queries):
+    for row, query in enumerate(queries.tolist()):
         assert pool.row[query] == row
         expected = found_by_hand(demo_corpus, split, query, papers @ asked[row], allowed)
         assert pool.papers[row].tolist() == expected
@@ -129,7 +129,7 @@ def test_relevant_is_as_near_in_words_as_a_cited_paper(
     queries = np.arange(0, 24, 2)
     asked, papers = unit(len(queries), 5), unit(len(demo_corpus.paper_ids), 6)
     pool = mine(demo_corpus, split, queries, asked, papers, DEPTH, WordSets(demo_corpus))
-    for row, query in enumerate(queries):
+    for row, query in enumerate(queries.tolist()):
         context = int(split.contexts[query])
         least = max(jaccard_by_sets(demo_corpus, context, paper) for paper in split.positives[query])
         near = [jaccard_by_sets(demo_corpus, context, paper) >= least - 1e-9 for paper in pool.papers[row]]

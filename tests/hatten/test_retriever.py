@@ -27,7 +27,9 @@ def model(corpus: Corpus, residual: str = "none") -> Model:
     encoder = build_encoder(config, table, vocabulary)
     with torch.no_grad():
         for weight in encoder.parameters():
-            weight += torch.from_numpy(random.standard_normal(tuple(weight.shape)).astype(np.float32)) * 0.2
+            weight.add_(
+                torch.from_numpy(random.standard_normal(tuple(weight.shape)).astype(np.float32)) * 0.2
+            )
     return Model(encoder.eval(), vocabulary, {})
 
 
