@@ -1,4 +1,5 @@
 """What is read: source formats, the prepared store, the demo corpus.
 
-This package shares its name with Hugging Face `datasets` on purpose of the layout; keep it free of heavy imports.
+It has the name of Hugging Face's `datasets`, which cannot be imported beside it.
+Keep it free of heavy imports.
 """

@@ -62,8 +62,10 @@ def user_line(error: BaseException) -> str | None:
     if isinstance(cause, InputError):
         return str(cause)
     if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"no space left on the device for {cause.filename or 'the output'}: free some or choose another folder"
-    if isinstance(cause, (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)) and cause.filename:
+        where = cause.filename or "the output"
+        return f"no space left on the device for {where}: free some or choose another folder"
+    named = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
+    if isinstance(cause, named) and cause.filename:
         return f"{cause.filename}: {cause.strerror}"
     if isinstance(cause, InstantiationException | HydraException | OmegaConfBaseException):
         return f"configuration: {cause}"

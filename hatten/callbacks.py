@@ -162,9 +162,10 @@ class Rounds(pl.Callback):
         if data.batch.stale and not encoder.mean_only:
             levels = np.zeros((len(candidates), encoder.config.dim), np.float32)
         vectors[candidates] = encode(encoder, data.reader.papers, candidates, "papers", levels)
-        if levels is not None:
-            module.stale = np.zeros_like(vectors)
-            module.stale[candidates] = levels
+        if data.batch.stale:
+            module.stale = np.zeros_like(vectors)  # what the levels give while only the mean path is trained
+            if levels is not None:
+                module.stale[candidates] = levels
         return vectors
 
     def _mine(self, module: HAttenModule, done: int, vectors: NDArray[Any]) -> None:
