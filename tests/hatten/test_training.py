@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig, OmegaConf
 
 import hatten.training
 from datasets.demo import open_demo
@@ -229,9 +231,16 @@ class StopAt(pl.Callback):
 
 
 def train(out: Path, cache: Path, **options: Any) -> Path:
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        config = compose("train", ["data=demo", f"output_dir={out}", *arguments(cache, **options)])
+    config = composed(cache).copy()
+    for name, value in {"output_dir": str(out), **options}.items():
+        OmegaConf.update(config, name, value, force_add=True)
     return hatten.training.train(config)
+
+
+@functools.cache
+def composed(cache: Path) -> DictConfig:
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        return compose("train", ["data=demo", "output_dir=out", *arguments(cache)])
 
 
 SHORT: dict[str, Any] = {"model.rounds": 3, "model.batch.steps_per_round": 4, "model.validation.queries": 0}
@@ -251,7 +260,7 @@ SHORT: dict[str, Any] = {"model.rounds": 3, "model.batch.steps_per_round": 4, "m
         },
         {"model.batch.stale": True, "model.batch.random": 4, "model.schedule.mean_only_rounds": 1},
         {"model.batch.stale": True, "model.batch.mined": 0, "model.loss.correct_rate": True},
-        {"model.batch.mined": 0, "model.precision": "bfloat16", "model.batch.steps_per_round": 2},
+        {"model.batch.mined": 0, "model.precision": "bfloat16", "model.encoder.max_tokens": 8},
     ],
     ids=["triplet, samples", "mean path first, stale", "stale, nothing mined", "nothing mined, bfloat16"],
 )
@@ -312,7 +321,7 @@ def test_a_run_is_resumed_with_its_own_settings_data_and_state_alone(
         ({"model.encoder.dim": 32}, "of 16 dimensions do not fit an encoder of 32; set model.encoder.dim=16"),
         ({"model.encoder.heads": 3}, "dim=16 must be even and divisible by heads=3"),
         ({"model.encoder.hidden": "wide"}, "model.encoder.hidden=wide: must be a whole number"),
-        ({"+model.encoder.width": 3}, "model.encoder.width: there is no such option; there are: dim, heads"),
+        ({"model.encoder.width": 3}, "model.encoder.width: there is no such option; there are: dim, heads"),
         ({"model.precision": "half"}, "precision half: choose one of auto, float32, bfloat16"),
         ({"model.rounds": 0}, "model.rounds=0: must be at least 1"),
         ({"model.rounds": 1.5}, "model.rounds=1.5: must be a whole number"),
@@ -321,7 +330,7 @@ def test_a_run_is_resumed_with_its_own_settings_data_and_state_alone(
         ({"model.workers": 1000}, "model.workers=1000: this machine has"),
         ({"model.loss.name": "hinge"}, "model.loss.name=hinge: choose triplet or infonce"),
         ({"model.loss.temperature": 0}, "model.loss.temperature=0"),
-        ({"model.loss.positives": "[a]"}, "model.loss.positives=.*: must be a list of whole numbers"),
+        ({"model.loss.positives": ["a"]}, "model.loss.positives=.*: must be a list of whole numbers"),
         ({"model.batch.queries": 0}, "model.batch.queries=0: must be at least 1"),
         ({"model.batch.random": -1}, "model.batch.random=-1: must not be below 0"),
         ({**PLAIN, "model.batch.stale": True}, "model.batch.stale=True: needs model.encoder.residual=mean"),
