@@ -1,0 +1,189 @@
+"""What a training step changes, at which rate, and what is measured between rounds."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from datasets.errors import InputError
+from datasets.store import Corpus
+from hatten.batches import Batch, BatchConfig, Batches
+from hatten.callbacks import RECALLS, recalls
+from hatten.documents import DocumentReader
+from hatten.encoder import EncoderConfig, build_encoder
+from hatten.history import History
+from hatten.module import HAttenModule, LossConfig, ScheduleConfig
+from hatten.options import options
+from hatten.vocabulary import Vocabulary
+
+
+def module(
+    corpus: Corpus, residual: str = "mean", ema: float = 0.9, rate: float = 0.01, **schedule: Any
+) -> HAttenModule:
+    config = EncoderConfig(
+        dim=8, heads=2, hidden=6, max_tokens=12, dropout=0.0, residual=residual, trainable_vectors="all"
+    )
+    vocabulary = Vocabulary(corpus.words)
+    torch.manual_seed(0)
+    table = np.random.default_rng(0).standard_normal((len(vocabulary), 8)).astype(np.float32)
+    encoder = build_encoder(config, table, vocabulary)
+    optimizer = partial(torch.optim.Adam, lr=rate)
+    made = HAttenModule(
+        encoder, optimizer, LossConfig("infonce"), ScheduleConfig(**schedule), ema, 0, total_steps=10
+    )
+    made.log = lambda *_, **__: None  # type: ignore[method-assign]  # there is no trainer
+    return made
+
+
+def batches(corpus: Corpus) -> Batches:
+    config = BatchConfig(queries=6, mined=0, random=2, steps_per_round=10)
+    reader = DocumentReader(corpus, Vocabulary(corpus.words), 12)
+    return Batches(reader, corpus.split("train"), None, config, seed=0, round=0)
+
+
+def step(of: HAttenModule, optimizer: torch.optim.Optimizer, batch: Batch) -> None:
+    optimizer.zero_grad()
+    of.training_step(batch, 0).backward()
+    optimizer.step()
+    of.on_train_batch_end(None, batch, 0)
+
+
+def weights(of: HAttenModule) -> dict[str, Tensor]:
+    return {name: weight.detach().clone() for name, weight in of.encoder.named_parameters()}
+
+
+def test_the_saved_weights_are_a_moving_average(demo_corpus: Corpus) -> None:
+    made, of_round = module(demo_corpus, ema=0.75), batches(demo_corpus)
+    optimizer = made.configure_optimizers()["optimizer"]
+    expected: dict[str, Tensor] = {}
+    for number in range(4):
+        step(made, optimizer, of_round[number])
+        now = weights(made)
+        expected = {name: 0.75 * expected.get(name, now[name]) + 0.25 * now[name] for name in now}
+    averaged = dict(made.best_encoder.named_parameters())
+    for name, weight in expected.items():
+        torch.testing.assert_close(averaged[name].detach(), weight, rtol=1e-5, atol=1e-6)
+    assert not torch.equal(averaged["word_vectors"], made.encoder.word_vectors)
+
+
+def test_in_the_first_rounds_the_mean_path_alone_learns(demo_corpus: Corpus) -> None:
+    made, of_round = module(demo_corpus, mean_only_rounds=1), batches(demo_corpus)
+    optimizer = made.configure_optimizers()["optimizer"]
+    before = weights(made)
+    made.on_train_epoch_start()  # of round 0, as there is no trainer
+    step(made, optimizer, of_round[0])
+    changed = {name for name, weight in weights(made).items() if not torch.equal(weight, before[name])}
+    assert changed == {"word_vectors", *(name for name in before if name.startswith("mean."))}
+    made.encoder.mean_only = False
+    step(made, optimizer, of_round[1])
+    assert not torch.equal(
+        made.encoder.document_level.pool.out.weight, before["document_level.pool.out.weight"]
+    )
+
+
+def test_rates_rise_fall_and_differ_for_vectors(demo_corpus: Corpus) -> None:
+    made = module(demo_corpus, warmup=4, decay="linear", vectors=3.0)
+    both = made.configure_optimizers()
+    optimizer, scheduler = both["optimizer"], both["lr_scheduler"]["scheduler"]
+    slow, fast = [], []
+    for _ in range(10):
+        slow.append(optimizer.param_groups[0]["lr"])
+        fast.append(optimizer.param_groups[1]["lr"])
+        optimizer.step()
+        scheduler.step()
+    expected = [0.01 * min(1, (i + 1) / 4) * (1 - i / 10) for i in range(10)]
+    assert slow == pytest.approx(expected) and fast == pytest.approx([3 * rate for rate in expected])
+    names = {id(weight): name for name, weight in made.encoder.named_parameters()}
+    of_fast = {names[id(weight)] for weight in optimizer.param_groups[1]["params"]}
+    assert of_fast == {"word_vectors", *(name for name in names.values() if name.startswith("mean."))}
+    assert sum(len(group["params"]) for group in optimizer.param_groups) == len(names)
+
+
+def test_stale_papers_have_a_fresh_mean_and_an_old_rest(demo_corpus: Corpus) -> None:
+    made, batch = module(demo_corpus), batches(demo_corpus)[0]
+    with torch.no_grad():
+        made.encoder.document_level.pool.out.weight.normal_()
+        fresh = made.encoder.encode(batch.others)
+        levels = made.encoder.hierarchical(batch.others)
+    made.stale = np.zeros((len(demo_corpus.paper_ids), 8), np.float32)
+    made.stale[batch.other_rows] = levels.numpy()
+    torch.testing.assert_close(made._others(batch), fresh)
+    made._others(batch).sum().backward()
+    assert made.encoder.word_vectors.grad is not None and made.encoder.word_vectors.grad.any()
+    assert made.encoder.document_level.pool.out.weight.grad is None
+
+
+def test_mean_only_rounds_need_a_mean_path(demo_corpus: Corpus) -> None:
+    with pytest.raises(InputError, match="mean_only_rounds needs"):
+        module(demo_corpus, residual="none", mean_only_rounds=1)
+
+
+rankings = st.lists(st.permutations(range(12)).map(lambda some: some[:10]), min_size=1, max_size=6)
+
+
+@given(rankings=rankings, data=st.data())
+def test_recalls_are_shares_of_the_cited_papers(rankings: list[list[int]], data: st.DataObject) -> None:
+    cited = [data.draw(st.lists(st.integers(0, 11), min_size=1, max_size=3, unique=True)) for _ in rankings]
+    padded = np.array([[*row, -1, -1, -1][:3] for row in cited])
+    found = recalls(np.array(rankings), padded)
+    assert set(found) == {"mrr", *(f"recall@{k}" for k in RECALLS if k <= 10)}
+    for k in (1, 10):
+        shares = [
+            len(set(ranked[:k]) & set(row)) / len(row) for ranked, row in zip(rankings, cited, strict=True)
+        ]
+        assert found[f"recall@{k}"] == pytest.approx(np.mean(shares))
+    places = [
+        [i for i, paper in enumerate(ranked) if paper in row]
+        for ranked, row in zip(rankings, cited, strict=True)
+    ]
+    assert found["mrr"] == pytest.approx(
+        np.mean([1 / (some[0] + 1) if some else 0 for some in places]), abs=1e-9
+    )
+
+
+def test_places_without_a_paper_are_no_hits() -> None:
+    found = recalls(np.array([[-1] * 10, [3, *[-1] * 9]]), np.array([[4, -1], [3, -1]]))
+    assert found["recall@10"] == found["recall@1"] == found["mrr"] == pytest.approx(0.5)
+
+
+def test_the_history_says_which_round_is_the_best_and_is_on_disk(tmp_path: Path) -> None:
+    history = History(tmp_path)
+    rounds = [0.9, 0.3, 0.2, 0.3, 0.4]  # the first is before training
+    best = [
+        history.add(done, {"val/mrr": mrr, "train/loss": 1.0}, "val/mrr") for done, mrr in enumerate(rounds)
+    ]
+    assert best[1:] == [True, False, False, True]
+    assert history.add(5, {"train/loss": 0.5}, "val/mrr")  # nothing to compare by: the last counts
+    lines = (tmp_path / "history.csv").read_text().splitlines()
+    assert lines[0] == "round,val/mrr,train/loss" and lines[3] == "2,0.2,1.0" and len(lines) == 7
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["history.csv", "training.png"]
+
+
+def test_options_become_the_dataclass() -> None:
+    made = options(LossConfig, {"name": "infonce", "margin": 1, "positives": [1]}, "model.loss")
+    assert made == LossConfig("infonce", 1.0, (1,)) and type(made.margin) is float
+
+
+@pytest.mark.parametrize(
+    ("given_options", "message"),
+    [
+        ({"colour": 1}, r"part\.colour: there is no such option; there are: name, margin"),
+        ({"margin": "wide"}, r"part\.margin=wide: must be a number"),
+        ({"margin": True}, r"part\.margin=True: must be a number"),
+        ({"margin": float("nan")}, r"part\.margin=nan: must not be below 0"),
+        ({"margin": None}, r"part\.margin=None: must be a number"),
+        ({"positives": [1.5]}, r"part\.positives=\[1.5\]: must be a list of whole numbers"),
+        ({"correct_rate": 1}, r"part\.correct_rate=1: must be true or false"),
+    ],
+)
+def test_options_of_another_kind_are_one_error(given_options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        options(LossConfig, given_options, "part")
