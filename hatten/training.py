@@ -67,7 +67,9 @@ class RunConfig:
 
 def train(config: DictConfig) -> Path:
     """Train by `config` (conf/train.yaml) in its output_dir; gives the file of the best weights."""
-    model, folder, seed = config.model, Path(config.output_dir), int(config.seed)
+    model, folder, seed = config.model, Path(config.output_dir), config.seed
+    if type(seed) is not int or seed < 0:
+        raise InputError(f"seed={seed}: must be a whole number, not below 0")
     plain = OmegaConf.to_container(config, resolve=True)
     assert isinstance(plain, dict)
     # What is wrong with the options should be said before anything is prepared.

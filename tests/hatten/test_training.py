@@ -280,6 +280,28 @@ def test_every_variant_resumes_as_if_nothing_had_happened(
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "recipe", [["data=demo"], ["data=demo", "experiment=paper"], ["data=demo", "logger=wandb"]]
+)
+def test_the_recipes_that_come_with_it_train(
+    recipe: list[str], cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Smaller, but with every other option as it is."""
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    sizes = {name: value for name, value in SMALL.items() if name.startswith(("data.", "embeddings."))}
+    sizes |= {"model.encoder.dim": 16, "model.encoder.heads": 2, "model.encoder.hidden": 16}
+    sizes |= {"model.batch.steps_per_round": 3, "model.rounds": 2}
+    sizes |= {"model.schedule.mean_only_rounds": 0 if "experiment=paper" in recipe else 1}
+    folders = {"data.cache_dir": cache, "embeddings.cache_dir": cache, "output_dir": tmp_path / "out"}
+    given = [f"{name}={value}" for name, value in {**sizes, **folders}.items()]
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        config = compose("train", [*recipe, *given])
+    best = hatten.training.train(config)
+    assert load_model(best).encoder.config.residual == ("none" if "experiment=paper" in recipe else "mean")
+    assert len(history(tmp_path / "out")) >= 2
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_a_run_is_resumed_with_its_own_settings_data_and_state_alone(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,6 +345,8 @@ def test_a_run_is_resumed_with_its_own_settings_data_and_state_alone(
         ({"model.encoder.hidden": "wide"}, "model.encoder.hidden=wide: must be a whole number"),
         ({"model.encoder.width": 3}, "model.encoder.width: there is no such option; there are: dim, heads"),
         ({"model.precision": "half"}, "precision half: choose one of auto, float32, bfloat16"),
+        ({"seed": -1}, "seed=-1: must be a whole number, not below 0"),
+        ({"seed": "a"}, "seed=a: must be a whole number, not below 0"),
         ({"model.rounds": 0}, "model.rounds=0: must be at least 1"),
         ({"model.rounds": 1.5}, "model.rounds=1.5: must be a whole number"),
         ({"model.ema": 1}, "model.ema=1"),
