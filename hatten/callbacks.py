@@ -226,6 +226,9 @@ class Progress(pl.Callback):
         self._start: float | None = None
         self._said = 0.0
 
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._start = None  # rounds differ in speed: a rate is that of its round
+
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:

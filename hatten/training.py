@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -34,6 +35,11 @@ from hatten.vectors import WordVectors
 from hatten.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
+
+# Lightning's tips, and its warnings of what is meant to be so: files of the run are already in its folder.
+logging.getLogger("pytorch_lightning.utilities.rank_zero").setLevel(logging.WARNING)
+warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")
+warnings.filterwarnings("ignore", message=".*LeafSpec.* is deprecated", module="pytorch_lightning")
 
 LAST = "last.ckpt"
 """The whole state of a run after its last round; what resume=true goes on from."""

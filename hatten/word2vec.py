@@ -30,6 +30,7 @@ FEWEST, MOST = 4, 20
 """Epochs that are made at least and at most."""
 
 REPORT_EVERY = 50_000  # running words
+SAY_EVERY = 10.0  # seconds
 
 
 def word2vec(
@@ -151,7 +152,7 @@ class _Progress:
         self._task = self._bar.add_task("word vectors", total=words * epochs)
 
     def __enter__(self) -> Callable[[int], None]:
-        self._start = time.monotonic()
+        self._start = self._said = time.monotonic()
         self._bar.start()
         return self._advance
 
@@ -162,6 +163,7 @@ class _Progress:
         epoch_before, self._done = self._done // self._words, self._done + words
         epoch = self._done // self._words
         self._bar.advance(self._task, words)
-        if epoch_before < epoch < self._epochs and not self._drawn:
-            left = (time.monotonic() - self._start) * (self._epochs / epoch - 1)
+        now = time.monotonic()
+        if epoch_before < epoch < self._epochs and not self._drawn and now - self._said > SAY_EVERY:
+            self._said, left = now, (now - self._start) * (self._epochs / epoch - 1)
             log.info(f"word vectors: epoch {epoch} of {self._epochs} done, about {left:.0f} s left")

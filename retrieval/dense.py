@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import faiss
+import logging
+
 import numpy as np
 import numpy.typing as npt
 
 from datasets.errors import InputError
 from retrieval.ranking import Ranking, ordered
+
+logging.getLogger("faiss.loader").setLevel(logging.WARNING)  # it reports every build that it looks for
+import faiss  # noqa: E402
 
 
 def search_exact(
