@@ -24,6 +24,12 @@ from retrieval.dense import search_exact
 
 log = logging.getLogger(__name__)
 
+BEST = "hatten.ckpt"
+"""The weights of the best round, in the folder of a run."""
+
+MINED = "mined"
+"""Where the pools are, beside it."""
+
 
 RECALLS = (1, 10, 50, 100, 500, 1000, 2000)
 
@@ -75,7 +81,7 @@ class Rounds(pl.Callback):
 
     @property
     def best_file(self) -> Path:
-        return self.folder / "hatten.ckpt"
+        return self.folder / BEST
 
     def state_dict(self) -> dict[str, Any]:
         return {"pool": self._pool, "history": self.history.rows}
@@ -184,11 +190,11 @@ class Rounds(pl.Callback):
         data.pool = mine(
             data.corpus, data.split, queries, encoded, vectors, config.depth, self._words, candidates
         )
-        file = f"mined/round-{done:03d}.npz"
+        file = f"{MINED}/round-{done:03d}.npz"
         previous = self._pool["file"] if self._pool is not None else None
         self._pool = {"file": file, "sha256": data.pool.save(self.folder / file)}
         # The last checkpoint still names the pool before this one; those before that are done with.
-        for old in (self.folder / "mined").glob("round-*.npz"):
+        for old in (self.folder / MINED).glob("round-*.npz"):
             if str(old.relative_to(self.folder)) not in (file, previous):
                 old.unlink()
 

@@ -10,6 +10,8 @@ from datasets.atomic import written_whole
 
 log = logging.getLogger(__name__)
 
+HISTORY, CURVES = "history.csv", "training.png"
+
 SHOWN = ("mrr", "recall@10", "recall@100", "recall@2000")
 
 
@@ -33,7 +35,7 @@ class History:
 
     def _write(self) -> None:
         names = list(dict.fromkeys(name for row in self.rows for name in row))
-        with written_whole(self.folder / "history.csv") as path, path.open("w", newline="") as file:
+        with written_whole(self.folder / HISTORY) as path, path.open("w", newline="") as file:
             table = csv.DictWriter(file, names)
             table.writeheader()
             table.writerows(self.rows)
@@ -55,5 +57,5 @@ class History:
                 axis.legend()
         left.set_ylabel("mean loss of the round")
         right.set_ylim(0, 1)
-        with written_whole(self.folder / "training.png") as path:
+        with written_whole(self.folder / CURVES) as path:
             figure.savefig(path, format="png", dpi=120)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import warnings
 import zipfile
 from collections.abc import Iterable
@@ -23,11 +24,12 @@ from datasets.errors import InputError
 from datasets.ragged import Ragged
 from datasets.store import Corpus
 from hatten.batches import BatchConfig, steps_per_round
-from hatten.callbacks import Progress, Rounds, ValidationConfig
+from hatten.callbacks import BEST, MINED, Progress, Rounds, ValidationConfig
 from hatten.checkpoint import save_torch
 from hatten.datamodule import TrainingData
 from hatten.encode import precision
 from hatten.encoder import EncoderConfig, build_encoder
+from hatten.history import CURVES, HISTORY
 from hatten.mining import MiningConfig
 from hatten.module import HAttenModule, LossConfig, ScheduleConfig
 from hatten.options import options
@@ -148,7 +150,7 @@ def train(config: DictConfig) -> Path:
         if trainer.interrupted:  # Lightning makes an exit of an interrupt; the entry point wants to see it
             raise KeyboardInterrupt from None
         raise
-    log.info(f"weights of the best round: {state.best_file}; history: {folder / 'history.csv'}")
+    log.info(f"weights of the best round: {state.best_file}; history: {folder / HISTORY}")
     return state.best_file
 
 
@@ -175,8 +177,17 @@ def saver(folder: Path) -> pl.Callback:
 
 
 def start_anew(folder: Path, settings: dict[str, Any]) -> None:
-    """Write down the settings of the run; the state of an earlier one must not be taken for its own."""
-    (folder / LAST).unlink(missing_ok=True)
+    """Write down the settings of the run. What an earlier one left is moved to `earlier`, in place of that."""
+    left = [
+        name for name in (LAST, BEST, HISTORY, CURVES, WRITTEN_SETTINGS, MINED) if (folder / name).exists()
+    ]
+    if LAST in left or BEST in left:
+        earlier = folder / "earlier"
+        shutil.rmtree(earlier, ignore_errors=True)
+        earlier.mkdir()
+        for name in left:
+            (folder / name).rename(earlier / name)
+        log.info(f"the run that was in {folder} is now in {earlier}; resume=true would have gone on with it")
     with written_whole(folder / WRITTEN_SETTINGS) as path:
         OmegaConf.save(settings, path)
 
