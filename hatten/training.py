@@ -177,7 +177,7 @@ def saver(folder: Path) -> pl.Callback:
 
 
 def start_anew(folder: Path, settings: dict[str, Any]) -> None:
-    """Write down the settings of the run. What an earlier one left is moved to `earlier`, in place of that."""
+    """Write down the settings of the run. What an earlier one left goes to `earlier`."""
     left = [
         name for name in (LAST, BEST, HISTORY, CURVES, WRITTEN_SETTINGS, MINED) if (folder / name).exists()
     ]
