@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import sys
 import warnings
 import zipfile
 from collections.abc import Iterable
@@ -150,6 +151,10 @@ def train(config: DictConfig) -> Path:
         if trainer.interrupted:  # Lightning makes an exit of an interrupt; the entry point wants to see it
             raise KeyboardInterrupt from None
         raise
+    finally:
+        wandb = sys.modules.get("wandb")  # there only with logger=wandb
+        if wandb is not None and wandb.run is not None:
+            wandb.finish()  # or the next job of a sweep would go on with this one's run
     log.info(f"weights of the best round: {state.best_file}; history: {folder / HISTORY}")
     return state.best_file
 

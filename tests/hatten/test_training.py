@@ -299,6 +299,11 @@ def test_the_recipes_that_come_with_it_train(
     best = hatten.training.train(config)
     assert load_model(best).encoder.config.residual == ("none" if "experiment=paper" in recipe else "mean")
     assert len(history(tmp_path / "out")) >= 2
+    if "logger=wandb" in recipe:
+        import wandb
+
+        assert wandb.run is None  # or the next job of a sweep would write into this one's
+        assert list((tmp_path / "out" / "wandb").glob("offline-run-*/*.wandb"))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -335,6 +340,7 @@ def test_a_run_is_resumed_with_its_own_settings_data_and_state_alone(
     with pytest.raises(RuntimeError, match="crash"):
         train(tmp_path, cache, **other)
     assert not (tmp_path / "last.ckpt").exists()
+    assert (tmp_path / "earlier" / "last.ckpt").read_bytes() == state  # nor is it lost
 
 
 @pytest.mark.parametrize(
