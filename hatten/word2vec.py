@@ -139,7 +139,7 @@ class Texts:
 
 
 class _Progress:
-    """A bar with the time left on a terminal, elsewhere a log line with it after each epoch."""
+    """A bar with the time left on a terminal, elsewhere a log line with it now and then."""
 
     def __init__(self, words: int, epochs: int) -> None:
         self._words, self._epochs, self._done = words, epochs, 0

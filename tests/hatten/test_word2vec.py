@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hatten.word2vec
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from datasets.store import Corpus
@@ -135,9 +136,10 @@ def test_rare_words_are_left_out_and_all_of_them_is_an_error(tiny_corpus: Corpus
         word2vec(tiny_corpus, **arguments(tmp_path, min_count=1000))
 
 
-def test_the_log_tells_of_each_epoch_and_the_end(
-    topics: Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_the_log_tells_now_and_then_how_far_it_is_and_the_end(
+    topics: Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(hatten.word2vec, "SAY_EVERY", 0.0)
     caplog.set_level(logging.INFO)
     word2vec(topics, **arguments(tmp_path, epochs=3))
     told = [message for message in caplog.messages if message.startswith("word vectors:")]
