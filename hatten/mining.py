@@ -124,7 +124,8 @@ def mine(
             rows = slice(start, start + max(1, PAIRS_AT_A_TIME // depth))
             sets = words.queries(contexts[rows])
             of_cited = words.jaccard(sets, out[rows, :-1]).max(1, keepdims=True)
-            relevant[rows] = (words.jaccard(sets, papers[rows]) >= of_cited) & (papers[rows] >= 0)
+            of_found = words.jaccard(sets, papers[rows])
+            relevant[rows] = (of_found >= of_cited) & (of_found > 0)  # sharing no word is no likeness
     row = np.full(len(split), -1, np.int32)
     row[queries] = np.arange(len(queries), dtype=np.int32)
     return Pool(row, papers, relevant)
