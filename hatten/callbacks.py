@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from datasets.errors import InputError
 from hatten.checkpoint import Model, save_model
 from hatten.datamodule import TrainingData
-from hatten.encode import SAY_EVERY, encode
+from hatten.encode import SAY_EVERY, encode, encode_queries
 from hatten.history import History
 from hatten.mining import MiningConfig, Pool, WordSets, mine, padded, sample
 from hatten.module import HAttenModule
@@ -143,7 +143,7 @@ class Rounds(pl.Callback):
             rows = np.sort(rng.permutation(len(split))[: self.validation.queries])
             contexts, cited = split.contexts[rows], split.positives.take(rows)
             found = search_exact(
-                encode(encoder, data.reader.queries, contexts, "validation queries"),
+                encode_queries(encoder, data.reader, contexts, "validation queries"),
                 vectors,
                 self.validation.depth,
                 exclude=data.corpus.citing[contexts],
@@ -184,8 +184,8 @@ class Rounds(pl.Callback):
             candidates[chosen] = True
         if config.positives and self._words is None:
             self._words = WordSets(data.corpus)
-        encoded = encode(
-            module.best_encoder, data.reader.queries, data.split.contexts[queries], "training queries"
+        encoded = encode_queries(
+            module.best_encoder, data.reader, data.split.contexts[queries], "training queries"
         )
         data.pool = mine(
             data.corpus, data.split, queries, encoded, vectors, config.depth, self._words, candidates

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch.nn import functional as F
 
 from datasets.errors import InputError
-from hatten.documents import Documents
+from hatten.documents import DocumentReader, Documents
 from hatten.encoder import HAttenEncoder
 
 log = logging.getLogger(__name__)
@@ -58,6 +58,16 @@ def encode(
                     f"{done / (now - start):,.0f}/s, {left:.0f} s left"
                 )
     encoder.train(training)
+    return out
+
+
+def encode_queries(
+    encoder: HAttenEncoder, reader: DocumentReader, contexts: NDArray[np.int64], what: str = "queries"
+) -> NDArray[np.float32]:
+    """Contexts [Q] to vectors [Q, D]; those of one citing paper are put together, it is encoded once."""
+    order = np.argsort(reader.corpus.citing[contexts], kind="stable")
+    out = np.empty((len(contexts), encoder.config.dim), np.float32)
+    out[order] = encode(encoder, reader.queries, contexts[order], what)
     return out
 
 

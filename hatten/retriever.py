@@ -11,7 +11,7 @@ from datasets.errors import InputError
 from datasets.store import Corpus
 from hatten.checkpoint import load_model, load_reference_model
 from hatten.documents import DocumentReader
-from hatten.encode import encode, precision
+from hatten.encode import encode, encode_queries, precision
 from retrieval.base import Retriever
 from retrieval.dense import search_exact
 from retrieval.ranking import Ranking
@@ -46,7 +46,7 @@ class HAttenRetriever(Retriever):
         self._vectors = encode(encoder, self._reader.papers, self._candidates, "papers")
 
     def _search(self, contexts: NDArray[np.int64], k: int) -> Ranking:
-        queries = encode(self.model.encoder, self._reader.queries, contexts, "queries")
+        queries = encode_queries(self.model.encoder, self._reader, contexts)
         found = search_exact(queries, self._vectors, k)
         rows = np.where(found.papers >= 0, self._candidates[found.papers], -1).astype(np.int32)
         return Ranking(rows, found.scores)
