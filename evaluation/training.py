@@ -1,7 +1,7 @@
 """Training runs side by side: `python -m evaluation.training docs/hatten-curves RUN_FOLDER ...`.
 
-Reads each folder's history.csv and prints a Markdown table of the best rounds by validation recall@10. The table
-goes to NAME.md, the curves of recall against training time to NAME.png.
+Reads each folder's history.csv and prints a Markdown table of the best rounds by validation recall@10.
+The table goes to NAME.md, the curves of recall against training time to NAME.png.
 """
 
 from __future__ import annotations
