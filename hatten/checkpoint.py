@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,8 @@ def read_torch(path: str | Path) -> dict[str, Any]:
         if isinstance(error, OSError) and error.filename is not None:
             raise
         reason = " ".join(str(error).split())[:200] or type(error).__name__
+        if isinstance(error, pickle.UnpicklingError):  # whose text tells people how to load it unsafely
+            reason = "it is damaged, or holds other things than tensors and plain values"
         raise InputError(f"{path}: not a torch checkpoint of plain weights ({reason})") from None
     if not isinstance(content, dict):
         raise InputError(f"{path}: a checkpoint is a dictionary, this is a {type(content).__name__}")
