@@ -200,7 +200,7 @@ class Rounds(pl.Callback):
 
     def _finish(self, module: HAttenModule, done: int, row: dict[str, float]) -> None:
         """Log, keep the history, and save the weights when they are the best so far."""
-        if done and not any(row for row in self.history.rows if row["round"] == done):
+        if done:
             module.log_dict(row)
         best = self.history.add(done, row, f"val/{self.validation.monitor}")
         if done and best:
