@@ -30,7 +30,8 @@ def main(config: DictConfig) -> None:
     corpus = instantiate(config.data)
     corpus.split(config.split)  # before a model is loaded
     retriever = instantiate(config.retriever)
-    metrics = benchmark(retriever, corpus, config.split, folder, provenance)
+    filters = instantiate(config.filters)
+    metrics = benchmark(retriever, corpus, config.split, folder, provenance, filters, config.index_dir)
     if run.mode == RunMode.RUN:  # after a multirun there is one table of all jobs
         print_metrics(metrics, folder)
 

@@ -15,8 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks._common import arguments, begin, corpus, random_vectors, seconds
 from hatten.documents import DocumentReader
-from hatten.encode import encode
 from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
+from retrieval.encode import encode
 
 Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]
 Product = tuple[str, tuple[Layout, ...]]
@@ -64,7 +64,7 @@ def measure(args: argparse.Namespace, encoder: HAttenEncoder, reader: DocumentRe
     tokens = len(reader.papers(rows).paragraphs.values)
 
     def work() -> object:
-        return encode(encoder, reader.papers, rows)
+        return encode(encoder.eval().encode, reader.papers, rows, encoder.config.dim)
 
     work()  # warm, and out of what is counted
     with torch.no_grad(), Products() as products:
@@ -117,7 +117,9 @@ def main() -> None:
 
 def vectors_of(encoder: HAttenEncoder, reader: DocumentReader, dtype: torch.dtype) -> torch.Tensor:
     encoder.precision = dtype
-    return F.normalize(torch.from_numpy(encode(encoder, reader.papers, np.arange(64))), dim=1)
+    return F.normalize(
+        torch.from_numpy(encode(encoder.encode, reader.papers, np.arange(64), encoder.config.dim)), dim=1
+    )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from benchmarks._common import arguments, begin, corpus, median_seconds, random_vectors
 from datasets.schema import TRAIN
 from hatten.mining import WordSets
-from retrieval.dense import search_exact
+from retrieval.exact import search_exact
 
 
 def main() -> None:

@@ -122,6 +122,14 @@ class Corpus:
         """Row of a paper; KeyError if there is none of that id."""
         return self._paper_rows[paper_id]
 
+    def has_paper(self, paper_id: str) -> bool:
+        """Whether there is a paper of that id."""
+        return paper_id in self._paper_rows
+
+    def in_fields(self, fields: Sequence[str]) -> NDArray[np.bool_]:
+        """Papers of any of these fields [P]."""
+        raise NotImplementedError
+
     def split(self, name: str) -> Split:
         """A split by name; InputError that names those there are."""
         if name not in self.splits:

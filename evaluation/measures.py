@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from ir_measures import RR, Measure, R
 
-from evaluation.runs import Qrels, Run
+from evaluation.qrels import Qrels
+from retrieval.runs import Run
 
 Values = dict[str, npt.NDArray[np.float64]]
 """Of each measure, the values of all queries [Q]."""

@@ -19,10 +19,12 @@ from datasets.store import Corpus, Split
 from evaluation.files import write_text
 from evaluation.measures import CUTOFFS, means, per_query, prefetch_measures
 from evaluation.plots import recall_plot, recalls
+from evaluation.qrels import Qrels
 from evaluation.report import Provenance, prefetch_report
-from evaluation.runs import Qrels, Run
 from retrieval.base import Retriever
+from retrieval.filters import Filters
 from retrieval.ranking import Ranking
+from retrieval.runs import Run
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +56,8 @@ class Prefetch:
         split: str,
         output_dir: str | Path,
         provenance: Provenance | None = None,
+        filters: Filters | None = None,
+        index_dir: str | Path | None = None,
     ) -> dict[str, float | int | str]:
         """Evaluate, write metrics.json, run.trec, qrels.trec, report.md and recall.png, return the metrics.
 
@@ -64,10 +68,10 @@ class Prefetch:
         if len(queries) == 0:
             raise InputError(f"corpus {corpus.name}: the split {split!r} has no queries to evaluate")
         started = time.perf_counter()
-        retriever.index(corpus)
+        retriever.open(corpus, index_dir)
         index_seconds = time.perf_counter() - started
         log.info("%s: indexed %s in %.1f s", retriever.name, corpus.name, index_seconds)
-        ranking, seconds = self._search(retriever, queries.contexts)
+        ranking, seconds = self._search(retriever, queries.contexts, filters)
         query_ids = [corpus.context_ids[row] for row in queries.contexts.tolist()]
         run = Run(query_ids, corpus.paper_ids, ranking, retriever.name)
         qrels = Qrels.of_split(corpus, queries)
@@ -88,7 +92,9 @@ class Prefetch:
         self._write(Path(output_dir), metrics, run, qrels, provenance or Provenance())
         return metrics
 
-    def _search(self, retriever: Retriever, contexts: npt.NDArray[np.int64]) -> tuple[Ranking, float]:
+    def _search(
+        self, retriever: Retriever, contexts: npt.NDArray[np.int64], filters: Filters | None
+    ) -> tuple[Ranking, float]:
         parts, seconds = [], 0.0
         console = Console(stderr=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -96,7 +102,8 @@ class Prefetch:
             task = progress.add_task(f"{retriever.name}: searching", total=len(contexts))
             for start in range(0, len(contexts), self.batch):
                 started = time.perf_counter()
-                parts.append(retriever.search(contexts[start : start + self.batch], self.cutoffs[-1]))
+                batch = contexts[start : start + self.batch]
+                parts.append(retriever.search(batch, self.cutoffs[-1], filters))
                 seconds += time.perf_counter() - started
                 progress.advance(task, len(parts[-1]))
         return Ranking.concat(parts), seconds

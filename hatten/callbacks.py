@@ -11,16 +11,18 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 from numpy.typing import NDArray
+from torch import Tensor
 
 from datasets.errors import InputError
 from hatten.checkpoint import Model, save_model
 from hatten.datamodule import TrainingData
-from hatten.encode import encode, encode_queries
+from hatten.documents import Documents
 from hatten.history import History
 from hatten.mining import MiningConfig, Pool, WordSets, mine, padded, sample
 from hatten.module import HAttenModule
 from hatten.options import at_least_1
-from retrieval.dense import search_exact
+from retrieval.encode import encode, encode_queries, evaluating
+from retrieval.exact import search_exact
 
 log = logging.getLogger(__name__)
 
@@ -138,12 +140,15 @@ class Rounds(pl.Callback):
             self._finish(module, done, row)
             return
         encoder, vectors = module.best_encoder, self._encode_papers(module, done)
+        dim = encoder.config.dim
         if measured and split is not None:
             rng = np.random.default_rng((self.seed, 2))
             rows = np.sort(rng.permutation(len(split))[: self.validation.queries])
             contexts, cited = split.contexts[rows], split.positives.take(rows)
+            with evaluating(encoder):
+                encoded = encode_queries(encoder.encode, data.reader, contexts, dim, "validation queries")
             found = search_exact(
-                encode_queries(encoder, data.reader, contexts, "validation queries"),
+                encoded,
                 vectors,
                 self.validation.depth,
                 exclude=data.corpus.citing[contexts],
@@ -163,15 +168,22 @@ class Rounds(pl.Callback):
         encoder, data = module.best_encoder, self._data
         encoder.mean_only = encoder.mean is not None and done <= module.schedule.mean_only_rounds
         candidates = np.flatnonzero(data.corpus.is_candidate)
-        vectors = np.zeros((len(data.corpus.paper_ids), encoder.config.dim), np.float32)
-        levels = None
-        if data.batch.stale and not encoder.mean_only:
-            levels = np.zeros((len(candidates), encoder.config.dim), np.float32)
-        vectors[candidates] = encode(encoder, data.reader.papers, candidates, "papers", levels)
+        dim, levels = encoder.config.dim, []
+        vectors = np.zeros((len(data.corpus.paper_ids), dim), np.float32)
+
+        def forward(documents: Documents) -> Tensor:
+            if not data.batch.stale or encoder.mean_only:
+                return encoder.encode(documents)
+            hierarchical = encoder.hierarchical(documents)
+            levels.append(hierarchical.cpu().numpy())
+            return encoder.with_mean(documents, hierarchical)
+
+        with evaluating(encoder):
+            vectors[candidates] = encode(forward, data.reader.papers, candidates, dim, "papers")
         if data.batch.stale:
             module.stale = np.zeros_like(vectors)  # what the levels give while only the mean path is trained
-            if levels is not None:
-                module.stale[candidates] = levels
+            if levels:
+                module.stale[candidates] = np.concatenate(levels)
         return vectors
 
     def _mine(self, module: HAttenModule, done: int, vectors: NDArray[Any]) -> None:
@@ -184,9 +196,11 @@ class Rounds(pl.Callback):
             candidates[chosen] = True
         if config.positives and self._words is None:
             self._words = WordSets(data.corpus)
-        encoded = encode_queries(
-            module.best_encoder, data.reader, data.split.contexts[queries], "training queries"
-        )
+        encoder, contexts = module.best_encoder, data.split.contexts[queries]
+        with evaluating(encoder):
+            encoded = encode_queries(
+                encoder.encode, data.reader, contexts, encoder.config.dim, "training queries"
+            )
         data.pool = mine(
             data.corpus, data.split, queries, encoded, vectors, config.depth, self._words, candidates
         )

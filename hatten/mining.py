@@ -19,7 +19,7 @@ from datasets.ragged import Ragged
 from datasets.schema import MARKER_WORDS
 from datasets.store import Corpus, Split
 from hatten.options import at_least_1
-from retrieval.dense import search_exact
+from retrieval.exact import search_exact
 
 WORD = re.compile(r"[^\W\d_]{2,}")
 PAIRS_AT_A_TIME = 200_000

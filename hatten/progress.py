@@ -8,7 +8,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from hatten.encode import SAY_EVERY
+from retrieval.encode import SAY_EVERY
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,6 @@ from hatten.batches import BatchConfig, steps_per_round
 from hatten.callbacks import BEST, MINED, Rounds, ValidationConfig
 from hatten.checkpoint import save_torch
 from hatten.datamodule import TrainingData
-from hatten.encode import precision
 from hatten.encoder import EncoderConfig, build_encoder
 from hatten.history import CURVES, HISTORY
 from hatten.mining import MiningConfig
@@ -33,6 +32,7 @@ from hatten.options import options
 from hatten.progress import Progress
 from hatten.start import centred, inverse_document_frequency, words_and_vectors
 from hatten.vectors import WordVectors
+from retrieval.encode import precision
 
 log = logging.getLogger(__name__)
 

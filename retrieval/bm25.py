@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import bm25s
 import numpy as np
@@ -69,6 +71,15 @@ class BM25(Retriever):
             logging.WARNING
         )  # it reports every step at the level of debugging
 
+    def settings(self) -> dict[str, Any]:
+        return {**self._settings}
+
+    def _save(self, folder: Path) -> None:
+        raise NotImplementedError
+
+    def _load(self, folder: Path, corpus: Corpus) -> None:
+        raise NotImplementedError
+
     def _index(self, corpus: Corpus) -> None:
         self._tokenizer.reset_vocab()
         self._rows = np.flatnonzero(corpus.is_candidate).astype(np.int32)
@@ -80,7 +91,9 @@ class BM25(Retriever):
         self._bm25.index((tokens, vocabulary), create_empty_token=False, show_progress=False)
         self._retrieve([[0]], 1)  # compiles, so that the first search is not measured with it
 
-    def _search(self, contexts: npt.NDArray[np.int64], k: int) -> Ranking:
+    def _search(
+        self, contexts: npt.NDArray[np.int64], k: int, allowed: npt.NDArray[np.bool_] | None
+    ) -> Ranking:
         tokens = list(
             self._tokenizer.streaming_tokenize(self._queries(contexts), update_vocab=False, allow_empty=False)
         )
@@ -88,15 +101,18 @@ class BM25(Retriever):
         scores = np.full((len(contexts), k), -np.inf, np.float32)
         known = np.flatnonzero([len(query) > 0 for query in tokens])
         if len(known):
-            found, values = self._retrieve([tokens[i] for i in known], k)
+            mask = None if allowed is None else allowed[self._rows].astype(np.float32)
+            found, values = self._retrieve([tokens[i] for i in known], k, mask)
             papers[known] = np.where(values > 0, self._rows[found], -1)
             scores[known] = values
         return Ranking(papers, scores)
 
     def _retrieve(
-        self, tokens: list[list[int]], k: int
+        self, tokens: list[list[int]], k: int, mask: npt.NDArray[np.float32] | None = None
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-        return self._bm25.retrieve(tokens, k=k, sorted=False, show_progress=False, n_threads=self.threads)
+        return self._bm25.retrieve(
+            tokens, k=k, sorted=False, show_progress=False, n_threads=self.threads, weight_mask=mask
+        )
 
     def _queries(self, contexts: npt.NDArray[np.int64]) -> Iterator[str]:
         corpus = self.corpus

@@ -1,85 +1,91 @@
-"""Exact search by inner product over dense vectors."""
+"""Retrieval by vectors: what HAtten, averaged word vectors and article encoders share."""
 
 from __future__ import annotations
 
-import logging
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
-from datasets.errors import InputError
-from retrieval.ranking import Ranking, ordered
+from datasets.store import Corpus
+from retrieval.base import Retriever
+from retrieval.indexes import IndexConfig, PaperIndex, build_index, load_index
+from retrieval.profiles import ProfileConfig, with_profiles
+from retrieval.ranking import Ranking
 
-logging.getLogger("faiss.loader").setLevel(logging.WARNING)  # it reports every build that it looks for
-import faiss  # noqa: E402
+NORMALISATION = "unit"
+"""Vectors are of unit length, so that their inner product is the cosine."""
 
 
-def search_exact(
-    queries: npt.NDArray[np.float32],
-    papers: npt.NDArray[np.float32],
-    k: int,
-    exclude: npt.NDArray[np.integer] | None = None,
-    candidates: npt.NDArray[np.bool_] | None = None,
-    chunk: int = 1024,
-) -> Ranking:
-    """The k papers of the highest inner product with each query, without the excluded ones.
+class DenseRetriever(Retriever):
+    """Nearest papers to a query by cosine. Subclasses fill in what makes vectors.
 
-    queries: float32 [Q, D]; papers: float32 [P, D]; normalise both beforehand for the cosine.
-    exclude: paper rows that a query must not get, int [Q] or [Q, E]; -1 excludes nothing.
-    candidates: bool [P], the papers that may be returned at all (default: every one).
-    chunk: queries searched at a time. Memory beside the result is about chunk * (k + E) * 40 bytes.
-
-    Never holds scores of Q x P: Faiss multiplies blocks and keeps the best of each row. Which of several
-    papers of equal score stands at place k, where only some of them fit, is left to Faiss.
-    Raises InputError when a vector is not finite, ValueError when the shapes do not agree.
+    index: how vectors are searched (retrieval.indexes). profile: whether papers are enriched by the training
+    contexts that cite them (retrieval.profiles).
     """
-    queries, papers = _matrix(queries, "queries"), _matrix(papers, "papers")
-    if queries.shape[1] != papers.shape[1]:
-        raise ValueError(f"queries have {queries.shape[1]} dimensions, papers {papers.shape[1]}")
-    if k < 1 or chunk < 1:
-        raise ValueError(f"k ({k}) and chunk ({chunk}) must be at least 1")
-    rows: npt.NDArray[np.int32] | None = None
-    if candidates is not None and not candidates.all():
-        rows = np.flatnonzero(candidates).astype(np.int32)
-        papers = papers[rows]
-    excluded = np.empty((len(queries), 0), np.int32) if exclude is None else _columns(exclude, len(queries))
 
-    # Whatever is excluded may take one of the first places, so ask for as many more.
-    depth = min(k + excluded.shape[1], len(papers))
-    if depth == 0 or len(queries) == 0:
-        shape = (len(queries), k)
-        return Ranking(np.full(shape, -1, np.int32), np.full(shape, -np.inf, np.float32))
-    parts = []
-    for start in range(0, len(queries), chunk):
-        scores, found = faiss.knn(
-            queries[start : start + chunk], papers, depth, metric=faiss.METRIC_INNER_PRODUCT
-        )
-        if rows is not None:
-            found = rows[found].astype(np.int64)
-        drop = np.zeros(found.shape, np.bool_)
-        for column in excluded[start : start + chunk].T:
-            drop |= found == column[:, None]
-        parts.append(ordered(found, scores, k, drop))
-    return Ranking.concat(parts)
+    def __init__(self, index: IndexConfig | None = None, profile: ProfileConfig | None = None) -> None:
+        super().__init__()
+        self.index_config = index or IndexConfig()
+        self.profile = profile or ProfileConfig()
 
+    @abstractmethod
+    def fingerprint(self) -> dict[str, Any]:
+        """What vectors depend on beside the corpus, as plain values: options, a hash of the weights."""
 
-def _matrix(vectors: npt.NDArray[np.float32], name: str) -> npt.NDArray[np.float32]:
-    vectors = np.ascontiguousarray(vectors, dtype=np.float32)
-    if vectors.ndim != 2:
-        raise ValueError(f"{name}: expected [rows, dimensions], got shape {vectors.shape}")
-    # In blocks, so that the check needs no second array of the same size.
-    for start in range(0, len(vectors), 65536):
-        good = np.isfinite(vectors[start : start + 65536]).all(axis=1)
-        if not good.all():
-            raise InputError(
-                f"{name}: vector {start + int(np.argmin(good))} is not finite; "
-                "the model that made it has diverged, train it with a lower learning rate"
+    @abstractmethod
+    def prepare(self, corpus: Corpus) -> None:
+        """Get ready to read queries and papers of a corpus."""
+
+    @abstractmethod
+    def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Papers, rows [n] -> [n, D] of unit length; zeros where there is nothing to encode."""
+
+    @abstractmethod
+    def encode_queries(self, contexts: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Contexts, rows [Q] -> [Q, D] of unit length; zeros where there is nothing to encode."""
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "normalisation": NORMALISATION,
+            **self.fingerprint(),
+            "index": self.index_config.asdict(),
+            "profile": self.profile.asdict(),
+        }
+
+    @property
+    def index_bytes(self) -> int:
+        return self._vectors.nbytes
+
+    def _index(self, corpus: Corpus) -> None:
+        self.prepare(corpus)
+        self._candidates = np.flatnonzero(corpus.is_candidate)
+        vectors = self.encode_papers(self._candidates)
+        if self.profile.weight != 0:
+            vectors, weight = with_profiles(
+                vectors, corpus, self._candidates, self.encode_queries, self.profile
             )
-    return vectors
+            self.tuned = {"profile.weight": weight}
+        self._vectors: PaperIndex = build_index(self.index_config, vectors)
 
+    def _search(self, contexts: NDArray[np.int64], k: int, allowed: NDArray[np.bool_] | None) -> Ranking:
+        queries = self.encode_queries(contexts)
+        found = self._vectors.search(queries, k, None if allowed is None else allowed[self._candidates])
+        # A query without a known word is as near to every paper as to any other: it gets none.
+        there = (found.papers >= 0) & queries.any(axis=1, keepdims=True)
+        papers = np.where(there, self._candidates[found.papers], -1).astype(np.int32)
+        return Ranking(papers, np.where(there, found.scores, np.float32(-np.inf)))
 
-def _columns(exclude: npt.NDArray[np.integer], queries: int) -> npt.NDArray[np.integer]:
-    columns = exclude[:, None] if exclude.ndim == 1 else exclude
-    if columns.ndim != 2 or len(columns) != queries:
-        raise ValueError(f"exclude has shape {exclude.shape} for {queries} queries")
-    return columns
+    def _save(self, folder: Path) -> None:
+        np.save(folder / "papers.npy", self._candidates)
+        ids = self.corpus.paper_ids
+        with (folder / "ids.txt").open("w", encoding="utf-8") as file:
+            file.writelines(f"{ids[row]}\n" for row in self._candidates.tolist())
+        self._vectors.save(folder)
+
+    def _load(self, folder: Path, corpus: Corpus) -> None:
+        self.prepare(corpus)
+        self._candidates = np.load(folder / "papers.npy", allow_pickle=False)
+        self._vectors = load_index(self.index_config, folder)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -17,6 +20,9 @@ class Popularity(Retriever):
 
     name = "popularity"
 
+    def settings(self) -> dict[str, Any]:
+        return {}
+
     def _index(self, corpus: Corpus) -> None:
         """Raises InputError if the corpus has no training split."""
         if TRAIN not in corpus.splits:
@@ -29,7 +35,20 @@ class Popularity(Retriever):
         self._papers = cited[np.argsort(-counts[cited], kind="stable")].astype(np.int32)
         self._counts = counts[self._papers].astype(np.float32)
 
-    def _search(self, contexts: npt.NDArray[np.int64], k: int) -> Ranking:
-        papers, counts = self._papers[:k], self._counts[:k]
+    def _search(
+        self, contexts: npt.NDArray[np.int64], k: int, allowed: npt.NDArray[np.bool_] | None
+    ) -> Ranking:
+        papers, counts = self._papers, self._counts
+        if allowed is not None:
+            papers, counts = papers[allowed[papers]], counts[allowed[papers]]
+        papers, counts = papers[:k], counts[:k]
         shape = (len(contexts), len(papers))
         return Ranking(np.broadcast_to(papers, shape), np.broadcast_to(counts, shape))
+
+    def _save(self, folder: Path) -> None:
+        np.save(folder / "papers.npy", self._papers)
+        np.save(folder / "counts.npy", self._counts)
+
+    def _load(self, folder: Path, corpus: Corpus) -> None:
+        self._papers = np.load(folder / "papers.npy", allow_pickle=False)
+        self._counts = np.load(folder / "counts.npy", allow_pickle=False)

@@ -40,6 +40,11 @@ class Ranking:
         return Ranking(np.concatenate([p.papers for p in parts]), np.concatenate([p.scores for p in parts]))
 
 
+def nothing(queries: int, k: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+    """Papers and scores [queries, k] of rankings without a paper."""
+    return np.full((queries, k), -1, np.int32), np.full((queries, k), -np.inf, np.float32)
+
+
 def ordered(
     papers: npt.NDArray[np.integer],
     scores: npt.NDArray[np.floating],
@@ -52,15 +57,15 @@ def ordered(
     Raises ValueError when a score that stays is NaN.
     """
     n = papers.shape[1]
-    nothing = papers < 0 if drop is None else (papers < 0) | drop
+    left_out = papers < 0 if drop is None else (papers < 0) | drop
     values = np.asarray(scores, dtype=np.float32) + np.float32(0)  # turns -0.0 into 0.0, copies
-    if np.isnan(values).any() and (np.isnan(values) & ~nothing).any():
+    if np.isnan(values).any() and (np.isnan(values) & ~left_out).any():
         raise ValueError("a score is not a number")
     # One integer a place, ascending with (-score, row): numpy sorts integers far faster than it argsorts.
     bits = values.view(np.uint32)
     ascending = np.where(bits & _SIGN, ~bits, bits | _SIGN)
     keys = (~ascending).astype(np.uint64) << np.uint64(32) | papers.astype(np.uint32)
-    keys[nothing] = _NOTHING
+    keys[left_out] = _NOTHING
     keys.sort(axis=1)
     if n < k:
         keys = np.pad(keys, ((0, 0), (0, k - n)), constant_values=_NOTHING)

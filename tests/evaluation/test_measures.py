@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from ir_measures import RR, R
 
 from evaluation.measures import means, per_query, prefetch_measures
-from evaluation.runs import Qrels, Run
+from evaluation.qrels import Qrels
 from retrieval.ranking import Ranking, ordered
+from retrieval.runs import Run
 
 
 @st.composite

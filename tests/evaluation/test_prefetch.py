@@ -10,10 +10,11 @@ from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from datasets.store import Corpus
 from evaluation.prefetch import Prefetch, seen_groups
+from evaluation.qrels import Qrels
 from evaluation.report import Provenance
-from evaluation.runs import Qrels, Run
 from retrieval.bm25 import BM25
 from retrieval.popularity import Popularity
+from retrieval.runs import Run
 
 CUTOFFS = [1, 2, 10]
 

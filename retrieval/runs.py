@@ -1,9 +1,9 @@
-"""Runs and qrels: all that passes between retrieval, reranking and evaluation."""
+"""Runs: the ranked papers of queries, as they pass between retrieval, reranking and evaluation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,11 +14,9 @@ import pyarrow.compute as pc
 
 from datasets.atomic import written_whole
 from datasets.errors import InputError
-from datasets.store import Corpus, Split
-from evaluation.trec import escaped, read_fields, unescaped
 from retrieval.ranking import Ranking, ordered
+from retrieval.trec import NAMES, escaped, read_fields, unescaped
 
-_NAMES = pa.dictionary(pa.int32(), pa.string())
 _LINES = 1 << 19
 
 
@@ -94,7 +92,7 @@ class Run:
         """
         columns = ("query", "Q0", "paper", "rank", "score", "name")
         table = read_fields(
-            path, columns, {"query": _NAMES, "paper": _NAMES, "score": pa.float32(), "name": _NAMES}
+            path, columns, {"query": NAMES, "paper": NAMES, "score": pa.float32(), "name": NAMES}
         )
         queries, query_ids = _codes(table["query"])
         papers, paper_ids = _codes(table["paper"])
@@ -118,42 +116,6 @@ class Run:
         grid[row, column], values[row, column] = papers[order], scores[order]
         name = unescaped(table["name"][0].as_py())
         return cls(query_ids, paper_ids, ordered(grid, values, shape[1]), name)
-
-
-@dataclass(frozen=True)
-class Qrels:
-    """The papers to be found: {query id: {paper id: relevance}}."""
-
-    judgements: dict[str, dict[str, int]] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.judgements)
-
-    @classmethod
-    def of_split(cls, corpus: Corpus, split: Split) -> Qrels:
-        """The cited papers of a split's contexts, each of relevance 1."""
-        contexts, papers = corpus.context_ids, corpus.paper_ids
-        rows = zip(split.contexts.tolist(), split.positives, strict=True)
-        return cls({contexts[row]: {papers[p]: 1 for p in found.tolist()} for row, found in rows})
-
-    def write(self, path: str | Path) -> None:
-        """Write lines `query 0 paper relevance`."""
-        with written_whole(Path(path)) as part, part.open("w", encoding="utf-8") as file:
-            for query, papers in zip(escaped(self.judgements), self.judgements.values(), strict=True):
-                for paper, relevance in zip(escaped(papers), papers.values(), strict=True):
-                    file.write(f"{query} 0 {paper} {relevance}\n")
-
-    @classmethod
-    def read(cls, path: str | Path) -> Qrels:
-        """Read qrels of this or any other tool; InputError that names file, line and field."""
-        columns = ("query", "iteration", "paper", "relevance")
-        table = read_fields(path, columns, {"query": _NAMES, "paper": _NAMES, "relevance": pa.int64()})
-        judgements: dict[str, dict[str, int]] = {}
-        for query, paper, relevance in zip(
-            *(table[name].to_pylist() for name in table.column_names), strict=True
-        ):
-            judgements.setdefault(unescaped(query), {})[unescaped(paper)] = relevance
-        return cls(judgements)
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], list[str]]:

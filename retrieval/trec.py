@@ -15,6 +15,9 @@ import pyarrow.csv
 
 from datasets.errors import InputError
 
+NAMES = pa.dictionary(pa.int32(), pa.string())
+"""The type of a column of ids."""
+
 _UNFIT = re.compile(r"[\s%]")
 
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.errors import InputError
-from retrieval.dense import search_exact
+from retrieval.exact import search_exact
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,0 +1,111 @@
+"""Encoding many documents: vectors of unit length, with progress, in bounded memory."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from datasets.errors import InputError
+from datasets.store import Corpus
+
+log = logging.getLogger(__name__)
+
+BATCH = 1024
+"""Documents that are read, and sorted by length, together."""
+SAY_EVERY = 20.0
+"""Seconds between two lines on the progress of long work."""
+
+
+class Reader(Protocol):
+    """Makes of rows of a corpus what an encoder takes."""
+
+    corpus: Corpus
+
+    def papers(self, rows: NDArray[np.integer]) -> Any:
+        """Papers, rows [B] -> B documents."""
+
+    def queries(self, contexts: NDArray[np.integer]) -> Any:
+        """Contexts with their citing papers, rows [B] -> B documents."""
+
+
+def encode(
+    forward: Callable[[Any], Tensor],
+    read: Callable[[NDArray[np.int64]], Any],
+    rows: NDArray[np.int64],
+    dim: int,
+    what: str = "documents",
+) -> NDArray[np.float32]:
+    """Rows of a corpus to vectors [len(rows), dim] of unit length (zeros for documents without a known word).
+
+    read: `papers` or `queries` of a reader. forward: what it gives -> [B, dim].
+    """
+    out = np.empty((len(rows), dim), np.float32)
+    start = said = time.monotonic()
+    with torch.inference_mode():
+        for first in range(0, len(rows), BATCH):
+            part = slice(first, first + BATCH)
+            out[part] = F.normalize(forward(read(rows[part])).float(), dim=1).cpu().numpy()
+            now, done = time.monotonic(), min(first + BATCH, len(rows))
+            if now - said > SAY_EVERY:
+                said, left = now, (now - start) / done * (len(rows) - done)
+                log.info(
+                    f"encoded {done:,} of {len(rows):,} {what}, "
+                    f"{done / (now - start):,.0f}/s, {left:.0f} s left"
+                )
+    return out
+
+
+def encode_queries(
+    forward: Callable[[Any], Tensor],
+    reader: Reader,
+    contexts: NDArray[np.int64],
+    dim: int,
+    what: str = "queries",
+) -> NDArray[np.float32]:
+    """Contexts [Q] to vectors [Q, dim]; those of one citing paper are read together."""
+    order = np.argsort(reader.corpus.citing[contexts], kind="stable")
+    out = np.empty((len(contexts), dim), np.float32)
+    out[order] = encode(forward, reader.queries, contexts[order], dim, what)
+    return out
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Without dropout; afterwards the model is in the mode that it was in."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+def weights_hash(model: nn.Module) -> str:
+    """A hash of the names, types and values of all weights."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, value in sorted(model.state_dict().items()):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def precision(name: str) -> torch.dtype:
+    """float32, bfloat16, or `auto`: bfloat16 where the processor multiplies it faster than float32."""
+    known = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+    if name in known:
+        return known[name]
+    if name != "auto":
+        raise InputError(f"precision {name}: choose one of auto, {', '.join(known)}")
+    if torch.cuda.is_available():
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
+    return torch.bfloat16 if torch.cpu._is_avx512_bf16_supported() else torch.float32

@@ -1,0 +1,81 @@
+"""Which candidates a search may return, beside that no query gets its own paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from datasets.errors import InputError
+from datasets.store import Corpus
+
+CITING = "citing"
+
+
+@dataclass(frozen=True)
+class Filters:
+    """All that is given must hold.
+
+    exclude: ids of papers that are never returned.
+    year: the latest year of a paper, or `citing`: not later than the year of the query's citing paper. Papers
+    and citing papers of an unknown year (0) pass.
+    field: the field, or one of several, that a paper must have (the key `data.field` of the papers file).
+    unseen: only papers that no training context cites (the inductive pool).
+    """
+
+    exclude: Sequence[str] = ()
+    year: int | str | None = None
+    field: str | Sequence[str] | None = None
+    unseen: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises InputError for a year that is neither a number nor `citing`."""
+        if self.year is not None and self.year != CITING and type(self.year) is not int:
+            raise InputError(f"filters.year: {self.year!r} is neither a year nor {CITING!r}")
+
+    def __bool__(self) -> bool:
+        """Whether anything is left out at all."""
+        return bool(self.exclude) or self.year is not None or self.field is not None or self.unseen
+
+    def allowed(self, corpus: Corpus) -> npt.NDArray[np.bool_]:
+        """The candidates that pass for every query [P]; InputError that says which filter left none."""
+        passed = corpus.is_candidate.copy()
+        if self.exclude:
+            unknown = [paper for paper in self.exclude if not corpus.has_paper(paper)]
+            if unknown:
+                raise InputError(
+                    f"filters.exclude: corpus {corpus.name} has no paper {unknown[0]!r}"
+                    f"{f' (and {len(unknown) - 1} more)' if len(unknown) > 1 else ''}"
+                )
+            passed[[corpus.paper_row(paper) for paper in self.exclude]] = False
+            _check_left(passed, corpus, f"exclude={list(self.exclude)[:3]}")
+        if self.field is not None:
+            wanted = [self.field] if isinstance(self.field, str) else list(self.field)
+            passed &= corpus.in_fields(wanted)
+            _check_left(passed, corpus, f"field={self.field}")
+        if isinstance(self.year, int):
+            passed &= corpus.years <= self.year
+            _check_left(passed, corpus, f"year={self.year}")
+        if self.unseen:
+            passed &= ~corpus.seen
+            _check_left(passed, corpus, "unseen=true")
+        return passed
+
+    def groups(
+        self, corpus: Corpus, contexts: npt.NDArray[np.int64]
+    ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]]:
+        """Places in `contexts` that share what they may get, and that [P]."""
+        passed = self.allowed(corpus)
+        if self.year != CITING:
+            yield np.arange(len(contexts)), passed
+            return
+        years = corpus.years[corpus.citing[contexts]]
+        for year in np.unique(years):
+            yield np.flatnonzero(years == year), passed if year == 0 else passed & (corpus.years <= year)
+
+
+def _check_left(passed: npt.NDArray[np.bool_], corpus: Corpus, what: str) -> None:
+    if not passed.any():
+        raise InputError(f"filters.{what}: none of the candidates of {corpus.name} is left to search")
