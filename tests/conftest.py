@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from datasets.demo import open_demo
 from datasets.prepare import open_corpus
 from datasets.store import Corpus
 
@@ -81,3 +82,9 @@ def tiny_source(tmp_path: Path) -> Path:
 def tiny_corpus(tiny_source: Path, tmp_path: Path) -> Corpus:
     """The prepared store of `tiny_source`."""
     return open_corpus(tiny_source, cache_dir=tmp_path / "cache")
+
+
+@pytest.fixture(scope="session")
+def demo_corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    """A generated corpus of 120 papers and 300 contexts; tests only read it."""
+    return open_demo(papers=120, contexts=300, cache_dir=tmp_path_factory.mktemp("demo"))

@@ -1,0 +1,134 @@
+"""Context profiles against sums written out by hand; what may enter them and what may not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from datasets.errors import InputError
+from datasets.prepare import open_corpus
+from datasets.store import Corpus
+from retrieval.profiles import WEIGHTS, ProfileConfig, combined, profiles, tuned_weight, with_profiles
+
+DIM = 16
+
+
+def unit(vectors: NDArray[np.float64]) -> NDArray[np.float32]:
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def paper_vectors(corpus: Corpus) -> NDArray[np.float32]:
+    rows = np.flatnonzero(corpus.is_candidate)
+    return unit(np.random.default_rng(0).standard_normal((len(corpus.paper_ids), DIM)))[rows]
+
+
+class Encoder:
+    """Vectors of contexts by their text, and which contexts were asked for."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.corpus, self.asked = corpus, list[str]()
+
+    def __call__(self, contexts: NDArray[np.int64]) -> NDArray[np.float32]:
+        self.asked += [self.corpus.context_ids[row] for row in contexts.tolist()]
+        texts = [self.corpus.context_texts[row] for row in contexts.tolist()]
+        draws = [np.random.default_rng(list(text.encode())).standard_normal(DIM) for text in texts]
+        return unit(np.array(draws).reshape(len(contexts), DIM))
+
+
+def test_a_profile_is_the_mean_of_the_training_contexts(tiny_corpus: Corpus) -> None:
+    encode, candidates = Encoder(tiny_corpus), np.flatnonzero(tiny_corpus.is_candidate)
+    found = profiles(tiny_corpus, candidates, encode, DIM)
+    split = tiny_corpus.split("train")
+    for row, paper in enumerate(candidates):
+        citing = [
+            context
+            for context, cited in zip(split.contexts, split.positives, strict=True)
+            if paper in cited.tolist()
+        ]
+        expected = Encoder(tiny_corpus)(np.array(citing)).sum(0) if citing else np.zeros(DIM)
+        np.testing.assert_allclose(found[row], expected / max(np.linalg.norm(expected), 1e-12), atol=1e-6)
+    assert (found.any(axis=1) == tiny_corpus.seen[candidates]).all()
+
+
+def test_nothing_of_validation_or_test_enters(tiny_source: Path, tmp_path: Path) -> None:
+    before = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
+    encode, candidates = Encoder(before), np.flatnonzero(before.is_candidate)
+    found, weight = with_profiles(
+        paper_vectors(before), before, candidates, encode, ProfileConfig(weight=0.5)
+    )
+    train = {before.context_ids[row] for row in before.split("train").contexts.tolist()}
+    assert set(encode.asked) == train and weight == 0.5
+
+    contexts = json.loads((tiny_source / "contexts.json").read_text())
+    for key, context in contexts.items():
+        if key not in train:
+            context["masked_text"] = "Something else entirely TARGETCIT."
+    (tiny_source / "contexts.json").write_text(json.dumps(contexts))
+    after = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
+    assert after.fingerprint != before.fingerprint
+    again, _ = with_profiles(
+        paper_vectors(after), after, candidates, Encoder(after), ProfileConfig(weight=0.5)
+    )
+    np.testing.assert_array_equal(found, again)
+
+
+def test_tuning_never_sees_the_test_split(tiny_source: Path, tmp_path: Path) -> None:
+    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
+    encode, candidates = Encoder(corpus), np.flatnonzero(corpus.is_candidate)
+    with_profiles(paper_vectors(corpus), corpus, candidates, encode, ProfileConfig(weight="auto"))
+    test = {corpus.context_ids[row] for row in corpus.split("test").contexts.tolist()}
+    assert not test & set(encode.asked)
+
+
+def test_the_tuned_weight_has_the_best_recall_of_all(demo_corpus: Corpus) -> None:
+    encode, candidates = Encoder(demo_corpus), np.flatnonzero(demo_corpus.is_candidate)
+    vectors, config = paper_vectors(demo_corpus), ProfileConfig(weight="auto", measure="recall@20")
+    means = profiles(demo_corpus, candidates, encode, DIM)
+    split = demo_corpus.split("val")
+    cosines = encode(split.contexts)
+
+    def recall(weight: float) -> float:
+        scores = cosines @ combined(vectors, means, weight).T
+        scores[demo_corpus.citing[split.contexts][:, None] == candidates[None]] = -np.inf
+        best = candidates[np.argsort(-scores, axis=1, kind="stable")[:, :20]]
+        return float(
+            np.mean([np.isin(cited, row).mean() for cited, row in zip(split.positives, best, strict=True)])
+        )
+
+    recalls = {weight: recall(weight) for weight in WEIGHTS}
+    assert len(set(recalls.values())) > 1
+    chosen = tuned_weight(vectors, means, demo_corpus, candidates, encode, config)
+    assert recalls[chosen] == max(recalls.values())
+
+
+def test_unseen_papers_keep_their_vectors_and_all_stay_of_unit_length(tiny_corpus: Corpus) -> None:
+    candidates = np.flatnonzero(tiny_corpus.is_candidate)
+    vectors = paper_vectors(tiny_corpus)
+    found, _ = with_profiles(
+        vectors, tiny_corpus, candidates, Encoder(tiny_corpus), ProfileConfig(weight=0.3)
+    )
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, rtol=1e-5)
+    seen = tiny_corpus.seen[candidates]
+    np.testing.assert_array_equal(found[~seen], vectors[~seen])
+    assert (found[seen] != vectors[seen]).any(axis=1).all()
+
+
+def test_a_corpus_without_training_contexts_is_one_line(tiny_source: Path, tmp_path: Path) -> None:
+    (tiny_source / "train.json").unlink()
+    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
+    candidates = np.flatnonzero(corpus.is_candidate)
+    with pytest.raises(InputError, match=r"no split 'train', .*set profile\.weight=0"):
+        with_profiles(paper_vectors(corpus), corpus, candidates, Encoder(corpus), ProfileConfig(weight=0.5))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"weight": "much"}, {"weight": 1.5}, {"weight": True}, {"queries": 0}, {"measure": "mrr"}],
+)
+def test_settings_that_make_no_sense_are_one_line(settings: dict[str, object]) -> None:
+    with pytest.raises(InputError, match=r"profile\.(weight|queries|measure)="):
+        ProfileConfig(**settings)  # type: ignore[arg-type]
