@@ -15,12 +15,11 @@ import Stemmer
 from bm25s.tokenization import Tokenizer
 
 from datasets.errors import InputError
-from datasets.schema import OTHER_MARKER, TARGET_MARKER
 from datasets.store import Corpus
 from retrieval.base import Retriever
+from retrieval.query_text import check_fields, query_texts
 from retrieval.ranking import Ranking
 
-QUERY_FIELDS = ("context", "title", "abstract")
 METHODS = ("lucene", "robertson", "atire")
 BACKENDS = ("numpy", "numba")
 
@@ -52,8 +51,6 @@ class BM25(Retriever):
         super().__init__()
         _check("method", method, METHODS)
         _check("backend", backend, BACKENDS)
-        for field in query or [""]:
-            _check("query", field, QUERY_FIELDS)
         if stemmer is not None:
             _check("stemmer", stemmer, Stemmer.algorithms())
         for key, value, most in (("k1", k1, math.inf), ("b", b, 1.0)):
@@ -65,7 +62,7 @@ class BM25(Retriever):
             )
         except ValueError as error:
             raise InputError(f"retriever.stopwords: {error}") from None
-        self.query, self.threads = tuple(query), threads
+        self.query, self.threads = check_fields(query), threads
         self._settings = {"method": method, "k1": k1, "b": b, "backend": backend}
         logging.getLogger("bm25s").setLevel(
             logging.WARNING
@@ -94,9 +91,8 @@ class BM25(Retriever):
     def _search(
         self, contexts: npt.NDArray[np.int64], k: int, allowed: npt.NDArray[np.bool_] | None
     ) -> Ranking:
-        tokens = list(
-            self._tokenizer.streaming_tokenize(self._queries(contexts), update_vocab=False, allow_empty=False)
-        )
+        texts = query_texts(self.corpus, contexts, self.query)
+        tokens = list(self._tokenizer.streaming_tokenize(texts, update_vocab=False, allow_empty=False))
         papers = np.full((len(contexts), k), -1, np.int32)
         scores = np.full((len(contexts), k), -np.inf, np.float32)
         known = np.flatnonzero([len(query) > 0 for query in tokens])
@@ -113,18 +109,6 @@ class BM25(Retriever):
         return self._bm25.retrieve(
             tokens, k=k, sorted=False, show_progress=False, n_threads=self.threads, weight_mask=mask
         )
-
-    def _queries(self, contexts: npt.NDArray[np.int64]) -> Iterator[str]:
-        corpus = self.corpus
-        for row in contexts.tolist():
-            citing = int(corpus.citing[row])
-            parts = {"context": corpus.context_texts[row], "title": "", "abstract": ""}
-            parts["context"] = parts["context"].replace(TARGET_MARKER, " ").replace(OTHER_MARKER, " ")
-            if "title" in self.query:
-                parts["title"] = corpus.titles[citing]
-            if "abstract" in self.query:
-                parts["abstract"] = corpus.abstracts[citing]
-            yield " ".join(parts[field] for field in self.query)
 
 
 def _documents(corpus: Corpus) -> Iterator[str]:
