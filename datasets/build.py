@@ -18,7 +18,7 @@ from datasets.ragged import offsets_of
 from datasets.schema import TRAIN, split_group
 from datasets.source import read_contexts, read_papers, read_split
 from datasets.tokenization import Tokenizer
-from datasets.writing import TextWriter, TokenWriter, WordIds, save_array
+from datasets.writing import NameWriter, TextWriter, TokenWriter, WordIds, save_array
 
 log = logging.getLogger(__name__)
 
@@ -29,10 +29,14 @@ Reading = AbstractContextManager[Callable[[int], None]]
 
 
 class StoreBuilder:
-    """Call add_papers, add_contexts, add_split for each split, then finish; leaves the files in `folder`."""
+    """Call add_papers, add_contexts, add_split for each split, then finish; leaves the files in `folder`.
 
-    def __init__(self, folder: Path, tokenizer: Tokenizer) -> None:
-        self._folder = folder
+    field: the key of papers that holds their fields; None: they have none.
+    """
+
+    def __init__(self, folder: Path, tokenizer: Tokenizer, field: str | None = None) -> None:
+        self._folder, self._field = folder, field
+        self._fields = NameWriter(folder, "fields")
         self._words = WordIds(tokenizer)
         self._papers = TextWriter(folder / "papers.arrow", ("id", "title", "abstract"))
         self._contexts = TextWriter(folder / "contexts.arrow", ("id", "text"))
@@ -64,7 +68,7 @@ class StoreBuilder:
         rows, words = self._paper_rows, self._words
         long = 0
         with reading as on_bytes:
-            for paper in read_papers(path, on_bytes):
+            for paper in read_papers(path, on_bytes, self._field):
                 row = len(rows)
                 if rows.setdefault(paper.id, row) != row:
                     raise InputError(f"{path}, record {paper.id!r}: a paper of this id is there already")
@@ -72,10 +76,13 @@ class StoreBuilder:
                 self._titles.append(words(paper.title))
                 self._abstracts.append(words(paper.abstract))
                 self._years.append(paper.year)
+                self._fields.append(paper.fields)
                 self._has_abstract.append(bool(paper.abstract.strip()))
                 long += len(paper.title) + len(paper.abstract) >= LONG_TEXT
         if not rows:
             raise InputError(f"{path}: no papers")
+        if self._field and not self._fields:
+            raise InputError(f"{path}: no paper has the field {self._field!r} that data.field names")
         if long:
             log.warning("%s: %d papers of %d characters or more are cut by the models", path, long, LONG_TEXT)
 
@@ -168,6 +175,7 @@ class StoreBuilder:
         }
         for stem, values in columns.items():
             save_array(self._folder, stem, values)
+        self._fields.finish()
         self._finish_words(in_train)
 
     def _finish_words(self, in_train: NDArray[np.bool_]) -> None:

@@ -48,7 +48,7 @@ from datasets.store import Corpus
 
 log = logging.getLogger(__name__)
 
-VERSION = 1
+VERSION = 2
 """Part of the folder's name: raise it when the process changes."""
 
 IN_PAPERS: Weights = (0.9, 0.1, 0.0)
@@ -91,7 +91,7 @@ def open_demo(
     folder = Path(cache_dir).expanduser() / "demo" / name
     if not folder.is_dir():
         write_demo(folder, papers, contexts, seed)
-    return open_corpus(folder, tokenizer=tokenizer, cache_dir=cache_dir, name="demo")
+    return open_corpus(folder, tokenizer=tokenizer, cache_dir=cache_dir, name="demo", field="field")
 
 
 def write_demo(folder: Path, papers: int, contexts: int, seed: int) -> None:
@@ -159,7 +159,12 @@ def _make_papers(count: int, topics: Sequence[Topic], rng: random.Random) -> lis
 
 
 def _paper_record(paper: Paper) -> dict[str, Any]:
-    return {"title": paper.title, "abstract": paper.abstract, "year": paper.year}
+    return {
+        "title": paper.title,
+        "abstract": paper.abstract,
+        "year": paper.year,
+        "field": paper.topic.field,
+    }
 
 
 def _draw_cited(citing: Paper, earlier: Sequence[Paper], count: int, rng: random.Random) -> list[Paper]:

@@ -42,6 +42,7 @@ def open_corpus(
     candidates: str = "abstract",
     splits: Sequence[str] = SPLITS,
     name: str | None = None,
+    field: str | None = None,
 ) -> Corpus:
     """Open a folder of source files; prepare its store if there is none for this content and settings.
 
@@ -49,12 +50,15 @@ def open_corpus(
     tokenizer: `default` or `reference`. candidates: `abstract` (papers that have one) or `all`.
     splits: split files to read; those that are missing are left out as long as one is there.
     name: what to call the corpus in logs and tables; the folder's name if None.
+    field: the key of papers.json that holds a paper's field, or a list of them; None: papers have none.
     Raises InputError for anything in the files that cannot be used, and for a full disk.
     """
     if not isinstance(tokenizer, str) or tokenizer not in TOKENIZERS:
         raise InputError(f"data.tokenizer: no tokeniser {tokenizer!r}; choose from {', '.join(TOKENIZERS)}")
     if candidates not in CANDIDATES:
         raise InputError(f"data.candidates: {candidates!r} is not one of {', '.join(CANDIDATES)}")
+    if field is not None and (not isinstance(field, str) or not field):
+        raise InputError(f"data.field: {field!r} is no key of the papers file; name one, as venue")
     if not dir:
         raise InputError("data.dir: name the folder with papers.json, contexts.json and the splits")
     source = find_source(Path(dir).expanduser(), Path(papers).expanduser() if papers else None, splits)
@@ -66,6 +70,7 @@ def open_corpus(
             "tokenizer": tokenizer,
             "candidates": candidates,
             "splits": list(source.splits),
+            "field": field,
         }
         hashes = {role: content_hash(path, stores) for role, path in source.files().items()}
         key = fingerprint(hashes, settings)
@@ -133,7 +138,7 @@ def _prepare(source: Source, folder: Path, key: str, name: str, settings: dict[s
     building.mkdir()
     try:
         stamps = [stamp_of(path) for path in source.files().values()]
-        with StoreBuilder(building, TOKENIZERS[settings["tokenizer"]]) as builder:
+        with StoreBuilder(building, TOKENIZERS[settings["tokenizer"]], settings["field"]) as builder:
             builder.add_papers(source.papers, reading(source.papers, "papers"))
             builder.add_contexts(source.contexts, reading(source.contexts, "contexts"))
             for split, path in source.splits.items():

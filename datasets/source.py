@@ -5,8 +5,9 @@ contexts.json   {context_id: {"masked_text": str, "citing_id": paper_id, "refid"
 SPLIT.json      [{"context_id": context_id, "positive_ids": [paper_id, ...]}]
 
 A paper has a title or an abstract, a masked text has the target marker exactly once. `year`, `refid` and an
-empty title or abstract may be absent or null. Other fields are ignored. The format is that of the published
-HAtten data sets.
+empty title or abstract may be absent or null. A further key of papers, as "venue", may be named as the one
+that holds the paper's field or fields: a string or a list of strings, absent or null for none. The rest is
+ignored. The format is that of the published HAtten data sets.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Paper(NamedTuple):
     title: str
     abstract: str
     year: int
+    fields: tuple[str, ...]
 
 
 class Context(NamedTuple):
@@ -74,10 +76,13 @@ def source_file(folder: Path, stem: str) -> Path | None:
     return None
 
 
-def read_papers(path: Path, on_bytes: OnBytes | None = None) -> Iterator[Paper]:
-    """Papers in the order of the file. Raises InputError that names file, record and field."""
-    fields = frozenset(("title", "abstract", "year"))
-    for key, record in read_records(path, fields, dict, on_bytes):
+def read_papers(path: Path, on_bytes: OnBytes | None = None, field: str | None = None) -> Iterator[Paper]:
+    """Papers in the order of the file. Raises InputError that names file, record and field.
+
+    field: the key that holds a paper's fields; None: papers have none.
+    """
+    keys = frozenset(("title", "abstract", "year", *([field] if field else [])))
+    for key, record in read_records(path, keys, dict, on_bytes):
         _check_id(path, key)
         title = _text(path, key, record, "title")
         abstract = _text(path, key, record, "abstract")
@@ -85,7 +90,8 @@ def read_papers(path: Path, on_bytes: OnBytes | None = None) -> Iterator[Paper]:
             raise InputError(
                 f"{path}, record {key!r}: title and abstract are both empty; a paper needs one of them"
             )
-        yield Paper(str(key), title, abstract, _year(path, key, record))
+        names = _names(path, key, record, field) if field else ()
+        yield Paper(str(key), title, abstract, _year(path, key, record), names)
 
 
 def read_contexts(path: Path, on_bytes: OnBytes | None = None) -> Iterator[Context]:
@@ -147,6 +153,19 @@ def _string(path: Path, key: Key, record: Fields, field: str) -> str:
 def _text(path: Path, key: Key, record: Fields, field: str) -> str:
     """A string that may be absent or null: then it is empty."""
     return "" if record.get(field) is None else _string(path, key, record, field)
+
+
+def _names(path: Path, key: Key, record: Fields, field: str) -> tuple[str, ...]:
+    """A string or a list of strings, each once; absent, null and empty strings are none."""
+    value = record.get(field)
+    names = value if isinstance(value, list) else [] if value is None else [value]
+    for name in names:
+        if not isinstance(name, str):
+            raise InputError(
+                f"{path}, record {key!r}, field {field!r}: must be a string or a list of strings, as "
+                f"data.field={field} says, not {kind_of(name)}"
+            )
+    return tuple(dict.fromkeys(name for name in names if name))
 
 
 def _year(path: Path, key: Key, record: Fields) -> int:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from datasets.errors import InputError
 from datasets.ragged import Ragged as Ragged
 
-STORE_VERSION = 1
+STORE_VERSION = 2
 """Part of a store's fingerprint: raise it when the files or a tokeniser change."""
 
 MANIFEST = "store.json"
@@ -69,7 +69,10 @@ class Split:
 
 
 class Corpus:
-    """Papers [P], contexts [C] and splits of a prepared store. Token ids are rows of `words`.
+    """Papers [P], contexts [C] and splits of a prepared store.
+
+    Token ids are rows of `words`, codes of `fields` are rows of `field_names`; `seen` [P] are the papers
+    that training contexts cite.
 
     Pickles as its path, so that a worker process opens the same files instead of receiving them.
     """
@@ -94,6 +97,8 @@ class Corpus:
         self.is_candidate: NDArray[np.bool_] = self._array("is_candidate")
         self.seen: NDArray[np.bool_] = self._array("seen")
         self.citing: NDArray[np.int32] = self._array("citing")
+        self.field_names = self._texts("fields")["name"]
+        self.fields = self._ragged("fields")
         self.word_counts: NDArray[np.int64] = self._array("word_counts")
         self.title_tokens = self._ragged("title_tokens")
         self.abstract_tokens = self._ragged("abstract_tokens")
@@ -127,8 +132,26 @@ class Corpus:
         return paper_id in self._paper_rows
 
     def in_fields(self, fields: Sequence[str]) -> NDArray[np.bool_]:
-        """Papers of any of these fields [P]."""
-        raise NotImplementedError
+        """Papers of any of these fields [P]; InputError for one that no paper has."""
+        known = list(self.field_names)
+        if not known:
+            raise InputError(
+                f"corpus {self.name}: its papers have no fields; data.field=KEY names the key of the papers "
+                "file that holds them"
+            )
+        unknown = [field for field in fields if field not in known]
+        if unknown:
+            often = np.argsort(-np.bincount(self.fields.values, minlength=len(known)), kind="stable")
+            some = ", ".join(repr(known[code]) for code in often[:5])
+            raise InputError(
+                f"corpus {self.name}: no paper has the field {unknown[0]!r}; there are {some}"
+                f"{f' and {len(known) - 5} more' if len(known) > 5 else ''}"
+            )
+        wanted = np.isin(self.fields.values, [known.index(field) for field in fields])
+        paper = np.repeat(np.arange(len(self.fields)), self.fields.lengths)
+        found = np.zeros(len(self.fields), np.bool_)
+        found[paper[wanted]] = True
+        return found
 
     def split(self, name: str) -> Split:
         """A split by name; InputError that names those there are."""

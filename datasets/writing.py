@@ -63,6 +63,33 @@ class WordIds:
         return array("i", map(self.ids.__getitem__, self._tokenize(text)))
 
 
+class NameWriter:
+    """Appends rows of names of which there are few: STEM.arrow has each once, a Ragged their codes."""
+
+    def __init__(self, folder: Path, stem: str) -> None:
+        self._folder, self._stem = folder, stem
+        self._codes: dict[str, int] = {}
+        self._values, self._lengths = array("i"), array("i")
+
+    def append(self, names: tuple[str, ...]) -> None:
+        self._values.extend(self._codes.setdefault(name, len(self._codes)) for name in names)
+        self._lengths.append(len(names))
+
+    def __len__(self) -> int:
+        """Number of different names."""
+        return len(self._codes)
+
+    def finish(self) -> None:
+        column = TextWriter(self._folder / f"{self._stem}.arrow", ("name",))
+        try:
+            for name in self._codes:
+                column.append(name)
+        finally:
+            column.close()
+        save_array(self._folder, f"{self._stem}.values", np.frombuffer(self._values, np.int32))
+        save_array(self._folder, f"{self._stem}.offsets", offsets_of(np.frombuffer(self._lengths, np.int32)))
+
+
 class TokenWriter:
     """Appends rows of provisional word ids to a raw file; `finish` writes the final ones as a Ragged."""
 

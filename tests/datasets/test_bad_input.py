@@ -95,6 +95,25 @@ def test_error_names_the_place(
     assert not [path for path in (tmp_path / "cache" / "corpora").iterdir() if path.is_dir()]
 
 
+@pytest.mark.parametrize(
+    ("venue", "message"),
+    [
+        (7, "papers.json, record 'graph', field 'venue': must be a string or a list of strings, as .*number"),
+        (["a", 7], "'venue': must be a string or a list of strings, as data.field=venue says, not a number"),
+        ({"a": "b"}, "'venue': must be a string or a list of strings, .*, not an object"),
+        ([["a"]], "'venue': must be a string or a list of strings, .*, not a list"),
+        (None, "papers.json: no paper has the field 'venue' that data.field names"),
+    ],
+)
+def test_a_field_that_cannot_be_used(tiny_source: Path, tmp_path: Path, venue: object, message: str) -> None:
+    papers = json.loads((tiny_source / "papers.json").read_text())
+    papers["graph"]["venue"] = venue
+    (tiny_source / "papers.json").write_text(json.dumps(papers))
+    assert open_corpus(tiny_source, cache_dir=tmp_path / "cache")  # who does not ask for it is not bothered
+    with pytest.raises(InputError, match=message):
+        open_corpus(tiny_source, cache_dir=tmp_path / "cache", field="venue")
+
+
 @pytest.mark.parametrize(("stem", "record"), [("papers", "graph"), ("contexts", "c2")])
 def test_a_record_that_is_there_twice(tiny_source: Path, tmp_path: Path, stem: str, record: str) -> None:
     file = tiny_source / f"{stem}.json"

@@ -47,6 +47,11 @@ def test_splits_are_by_citing_paper_and_a_part_of_the_targets_is_new(demo: Corpu
     assert 0.2 < unseen < 0.4
 
 
+def test_every_paper_is_of_one_of_the_fields(demo: Corpus) -> None:
+    of_field = [int(demo.in_fields([field]).sum()) for field in FIELDS]
+    assert len(of_field) == 10 and min(of_field) > 100 and sum(of_field) == 2000
+
+
 def test_papers_cite_earlier_ones(demo: Corpus) -> None:
     for split in demo.splits.values():
         assert (split.positives.values < demo.citing[split.contexts]).all()

@@ -68,7 +68,13 @@ def test_content_of_the_same_size_and_time_is_seen(
 
 @pytest.mark.parametrize(
     "settings",
-    [{"tokenizer": "reference"}, {"candidates": "all"}, {"splits": ["train"]}, {"splits": ["test", "train"]}],
+    [
+        {"tokenizer": "reference"},
+        {"candidates": "all"},
+        {"splits": ["train"]},
+        {"splits": ["test", "train"]},
+        {"field": "title"},
+    ],
 )
 def test_settings_make_a_store_of_their_own(reopen: Open, settings: dict[str, object]) -> None:
     assert reopen(**settings).fingerprint != reopen().fingerprint

@@ -20,6 +20,7 @@ from datasets.tokenization import TOKENIZERS
 
 IDS = st.text(st.characters(codec="utf-8", exclude_categories=["Z", "Cc", "Cs"]), min_size=1, max_size=5)
 TEXTS = st.text(st.sampled_from("ab .\u00e9\u4e2d'-\n7") | st.characters(codec="utf-8"), max_size=30)
+FIELDS = st.sampled_from(["math", "art", "\u00e9t\u00e9", ""])
 Source = dict[str, Any]
 
 
@@ -33,8 +34,9 @@ def sources(draw: st.DrawFn) -> Source:
             "title": "t" + draw(TEXTS),
             "abstract": draw(TEXTS),
             "year": draw(st.none() | st.integers(0, 2100)),
+            "area": draw(st.none() | FIELDS | st.lists(FIELDS, max_size=3)),
         }
-    papers[ids[0]]["abstract"] = "an abstract"
+    papers[ids[0]] |= {"abstract": "an abstract", "area": "math"}
     split_of = {paper: draw(st.sampled_from(["train", "val", "val_more", "test"])) for paper in ids}
     source: Source = {"papers": papers, "contexts": {}}
     for i in range(draw(st.integers(1, 8))):
@@ -64,7 +66,8 @@ SPLITS = ["train", "val", "val_more", "test"]
 def test_round_trip(source: Source, zipped: bool, tokenizer: str, candidates: str) -> None:
     with TemporaryDirectory() as place:
         folder = write(Path(place) / "source", source, zipped)
-        corpus = open_corpus(folder, None, tokenizer, Path(place) / "cache", candidates, SPLITS)
+        corpus = open_corpus(folder, None, tokenizer, Path(place) / "cache", candidates, SPLITS, field="area")
+        check_fields(corpus, source)
         check(corpus, source, tokenizer, candidates)
 
 
@@ -103,6 +106,30 @@ def check(corpus: Corpus, source: Source, tokenizer: str, candidates: str) -> No
         assert found == [query["positive_ids"] for query in source[name]]
     seen = {paper for query in source.get("train", []) for paper in query["positive_ids"]}
     assert [corpus.paper_ids[row] for row in np.flatnonzero(corpus.seen)] == [p for p in papers if p in seen]
+
+
+def check_fields(corpus: Corpus, source: Source) -> None:
+    areas = [paper["area"] for paper in source["papers"].values()]
+    of_paper = [{area} if isinstance(area, str) else set(area or []) for area in areas]
+    names = set().union(*of_paper) - {""}
+    assert set(corpus.field_names) == names and len(corpus.field_names) == len(names)
+    for wanted in ([name] for name in names):
+        assert corpus.in_fields(wanted).tolist() == [bool(own & set(wanted)) for own in of_paper]
+    assert corpus.in_fields(sorted(names)).tolist() == [bool(own - {""}) for own in of_paper]
+
+
+def test_a_field_that_no_paper_has(tiny_source: Path, tmp_path: Path) -> None:
+    papers = json.loads((tiny_source / "papers.json").read_text())
+    for place, (paper, names) in enumerate(zip(papers, "aababcdefgzz", strict=True)):
+        papers[paper]["venue"] = ["b", names] if place % 2 else names
+    (tiny_source / "papers.json").write_text(json.dumps(papers))
+    with pytest.raises(InputError, match=r"its papers have no fields; data\.field=KEY"):
+        open_corpus(tiny_source, cache_dir=tmp_path / "cache").in_fields(["a"])
+    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache", field="venue")
+    with pytest.raises(
+        InputError, match=r"no paper has the field 'B'; there are 'b', 'a', 'z', .* and 3 more"
+    ):
+        corpus.in_fields(["a", "B"])
 
 
 def test_pickles_as_its_path(tiny_corpus: Corpus) -> None:
