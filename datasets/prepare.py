@@ -20,13 +20,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from datasets.build import StoreBuilder
 from datasets.errors import InputError
 from datasets.fingerprint import content_hash, fingerprint, stamp_of
 from datasets.progress import reading
 from datasets.schema import SPLITS
 from datasets.source import Source, source_file
 from datasets.store import MANIFEST, STORE_VERSION, Corpus, read_manifest
+from datasets.store_building import StoreBuilder
 from datasets.tokenization import TOKENIZERS
 
 log = logging.getLogger(__name__)

@@ -188,7 +188,7 @@ def test_no_space_is_one_line_and_leaves_nothing(tiny_source: Path, tmp_path: Pa
 def test_files_that_change_while_they_are_read(
     reopen: Open, tiny_source: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from datasets.build import StoreBuilder
+    from datasets.store_building import StoreBuilder
 
     finish = StoreBuilder.finish
 
