@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -18,26 +19,37 @@ CITING = "citing"
 class Filters:
     """All that is given must hold.
 
-    exclude: ids of papers that are never returned.
+    exclude: ids of papers that are never returned; or the name of a file of ids, one a line.
     year: the latest year of a paper, or `citing`: not later than the year of the query's citing paper. Papers
     and citing papers of an unknown year (0) pass.
     field: the field, or one of several, that a paper must have (the key `data.field` of the papers file).
     unseen: only papers that no training context cites (the inductive pool).
     """
 
-    exclude: Sequence[str] = ()
+    exclude: Sequence[str] | str = ()
     year: int | str | None = None
     field: str | Sequence[str] | None = None
     unseen: bool = False
 
     def __post_init__(self) -> None:
-        """Raises InputError for a year that is neither a number nor `citing`."""
+        """Raises InputError for a year that is neither a number nor `citing`, or an unreadable file."""
+        ids = _read_ids(Path(self.exclude)) if isinstance(self.exclude, str) else self.exclude
+        # On a command line an id of digits is a number.
+        object.__setattr__(self, "exclude", tuple(map(str, ids)))
         if self.year is not None and self.year != CITING and type(self.year) is not int:
             raise InputError(f"filters.year: {self.year!r} is neither a year nor {CITING!r}")
 
     def __bool__(self) -> bool:
         """Whether anything is left out at all."""
         return bool(self.exclude) or self.year is not None or self.field is not None or self.unseen
+
+    def __str__(self) -> str:
+        """What is asked for, as `year: citing, field: NIPS`; empty where nothing is left out."""
+        asked = [f"exclude: {len(self.exclude):,} papers"] if self.exclude else []
+        asked += [f"year: {self.year}"] if self.year is not None else []
+        asked += [f"field: {' or '.join(self._fields())}"] if self.field is not None else []
+        asked += ["unseen: true"] if self.unseen else []
+        return ", ".join(asked)
 
     def allowed(self, corpus: Corpus) -> npt.NDArray[np.bool_]:
         """The candidates that pass for every query [P]; InputError that says which filter left none."""
@@ -50,10 +62,9 @@ class Filters:
                     f"{f' (and {len(unknown) - 1} more)' if len(unknown) > 1 else ''}"
                 )
             passed[[corpus.paper_row(paper) for paper in self.exclude]] = False
-            _check_left(passed, corpus, f"exclude={list(self.exclude)[:3]}")
+            _check_left(passed, corpus, "exclude")
         if self.field is not None:
-            wanted = [self.field] if isinstance(self.field, str) else list(self.field)
-            passed &= corpus.in_fields(wanted)
+            passed &= corpus.in_fields(self._fields())
             _check_left(passed, corpus, f"field={self.field}")
         if isinstance(self.year, int):
             passed &= corpus.years <= self.year
@@ -74,6 +85,20 @@ class Filters:
         years = corpus.years[corpus.citing[contexts]]
         for year in np.unique(years):
             yield np.flatnonzero(years == year), passed if year == 0 else passed & (corpus.years <= year)
+
+    def _fields(self) -> list[str]:
+        return [self.field] if isinstance(self.field, str) else list(self.field or ())
+
+
+def _read_ids(path: Path) -> list[str]:
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text in UTF-8"
+        raise InputError(
+            f"filters.exclude: {path}: {reason}; name a file of ids, one a line, or list ids: [id,id]"
+        ) from None
+    return [line.strip() for line in lines if line.strip()]
 
 
 def _check_left(passed: npt.NDArray[np.bool_], corpus: Corpus, what: str) -> None:

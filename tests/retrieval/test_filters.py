@@ -1,0 +1,224 @@
+"""Filtered searches against the whole ranking, from which what does not pass is struck out one by one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from datasets.errors import InputError
+from datasets.prepare import open_corpus
+from datasets.store import Corpus
+from retrieval.base import Retriever
+from retrieval.bm25 import BM25
+from retrieval.dense import DenseRetriever
+from retrieval.filters import Filters
+from retrieval.popularity import Popularity
+
+PAPERS, CONTEXTS, CITING = 60, 48, range(48, 60)
+WORDS = ["parse", "tree", "graph", "edge", "sound", "image", "verse", "query", "model", "corpus"]
+
+
+class Drawn(DenseRetriever):
+    """A random vector for each paper and context."""
+
+    name = "drawn"
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {}
+
+    def prepare(self, corpus: Corpus) -> None:
+        rng = np.random.default_rng(0)
+        self.papers, self.contexts = (
+            (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
+            for drawn in (rng.standard_normal((PAPERS, 8)), rng.standard_normal((CONTEXTS, 8)))
+        )
+
+    def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        return self.papers[rows]
+
+    def encode_queries(self, contexts: NDArray[np.int64]) -> NDArray[np.float32]:
+        return self.contexts[contexts]
+
+
+@pytest.fixture(scope="module")
+def source() -> dict[str, Any]:
+    """Papers with years (a few unknown) and fields (none, one or two); the last twelve cite the others."""
+    rng = np.random.default_rng(1)
+
+    def text() -> str:
+        return " ".join(rng.choice(WORDS, 6))
+
+    papers = {
+        f"p{i}": {
+            "title": text(),
+            "abstract": text() if i % 9 else "",
+            "year": int(rng.choice([0, 2001, 2002, 2003, 2004])),
+            "area": [["math"], "art", ["math", "law"], None][int(rng.integers(4))],
+        }
+        for i in range(PAPERS)
+    }
+    content: dict[str, Any] = {"papers": papers, "contexts": {}, "train": [], "val": [], "test": []}
+    for i in range(CONTEXTS):
+        citing = CITING[i % len(CITING)]
+        split = ("train", "val", "test")[citing % 3]
+        cited = f"p{rng.integers(24 if split == 'train' else PAPERS)}"
+        content["contexts"][f"c{i}"] = {"masked_text": f"{text()} TARGETCIT", "citing_id": f"p{citing}"}
+        content[split].append({"context_id": f"c{i}", "positive_ids": [cited]})
+    return content
+
+
+@pytest.fixture(scope="module")
+def corpus(source: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    folder = tmp_path_factory.mktemp("drawn")
+    for stem, content in source.items():
+        (folder / f"{stem}.json").write_text(json.dumps(content))
+    return open_corpus(folder, cache_dir=folder / "cache", field="area")
+
+
+@pytest.fixture(scope="module", params=[BM25, Popularity, Drawn])
+def retriever(request: pytest.FixtureRequest, corpus: Corpus) -> Retriever:
+    made: Retriever = request.param()
+    made.index(corpus)
+    return made
+
+
+def passes(filters: Filters, source: dict[str, Any], paper_id: str, citing_id: str) -> bool:
+    """Whether a query of the citing paper may get the paper, read off the source files."""
+    paper = source["papers"][paper_id]
+    areas = [paper["area"]] if isinstance(paper["area"], str) else paper["area"] or []
+    wanted = [filters.field] if isinstance(filters.field, str) else filters.field
+    latest = source["papers"][citing_id]["year"] if filters.year == "citing" else filters.year
+    cited = [paper for query in source["train"] for paper in query["positive_ids"]]
+    return (
+        bool(paper["abstract"])
+        and paper_id != citing_id
+        and paper_id not in filters.exclude
+        and (wanted is None or any(area in wanted for area in areas))
+        and (not latest or paper["year"] <= int(latest))
+        and not (filters.unseen and paper_id in cited)
+    )
+
+
+def check(retriever: Retriever, corpus: Corpus, source: dict[str, Any], filters: Filters, k: int) -> None:
+    contexts = np.arange(CONTEXTS)[::-1]
+    whole = retriever.search(contexts, PAPERS)
+    found = retriever.search(contexts, k, filters)
+    assert found.papers.shape == (CONTEXTS, k)
+    for row, context in enumerate(contexts.tolist()):
+        citing = corpus.paper_ids[int(corpus.citing[context])]
+        ranked = zip(whole.papers[row].tolist(), whole.scores[row].tolist(), strict=True)
+        left = [
+            (p, score)
+            for p, score in ranked
+            if p >= 0 and passes(filters, source, corpus.paper_ids[p], citing)
+        ][:k]
+        assert found.papers[row].tolist() == [p for p, _ in left] + [-1] * (k - len(left))
+        np.testing.assert_allclose(found.scores[row, : len(left)], [score for _, score in left], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        Filters(),
+        Filters(exclude=["p1", "p50", "p7"]),
+        Filters(year=2002),
+        Filters(year="citing"),
+        Filters(field="math"),
+        Filters(field=["law", "art"]),
+        Filters(unseen=True),
+    ],
+    ids=str,
+)
+def test_each_filter(retriever: Retriever, corpus: Corpus, source: dict[str, Any], filters: Filters) -> None:
+    if isinstance(retriever, Popularity) and filters.unseen:  # it ranks the seen alone
+        assert (retriever.search(np.arange(5), 7, filters).papers == -1).all()
+    check(retriever, corpus, source, filters, 7)
+
+
+FILTERS = st.builds(
+    Filters,
+    exclude=st.lists(st.sampled_from([f"p{i}" for i in range(PAPERS)]), max_size=40),
+    year=st.sampled_from([None, "citing", 2001, 2002, 2003, 2004]),
+    field=st.sampled_from([None, "math", "law", ["art"], ["math", "art"]]),
+    unseen=st.booleans(),
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(filters=FILTERS, k=st.integers(1, 70))
+def test_any_of_them_together(
+    retriever: Retriever, corpus: Corpus, source: dict[str, Any], filters: Filters, k: int
+) -> None:
+    fixed = replace(filters, year=None) if filters.year == "citing" else filters
+    if any(passes(fixed, source, paper, "-") for paper in source["papers"]):
+        check(retriever, corpus, source, filters, k)
+    else:
+        with pytest.raises(InputError, match="none of the candidates"):
+            retriever.search(np.arange(CONTEXTS), k, filters)
+
+
+def test_a_citing_paper_of_an_unknown_year_gets_papers_of_any_year(
+    corpus: Corpus, source: dict[str, Any]
+) -> None:
+    years = {paper: source["papers"][paper]["year"] for paper in (f"p{i}" for i in CITING)}
+    assert 0 in years.values() and 2001 in years.values()  # else the test above would show little
+    for contexts, allowed in Filters(year="citing").groups(corpus, np.arange(CONTEXTS)):
+        (year,) = set(corpus.years[corpus.citing[contexts]].tolist())
+        assert set(corpus.years[allowed].tolist()) == {0, 2001, 2002, 2003, 2004} - (
+            set(range(year + 1, 2005)) if year else set()
+        )
+
+
+@pytest.mark.parametrize(
+    ("filters", "message"),
+    [
+        (Filters(exclude=["p1", "px", "py"]), r"filters.exclude: .* no paper 'px' \(and 1 more\)"),
+        (Filters(exclude=[f"p{i}" for i in range(PAPERS)]), "filters.exclude: none of the candidates"),
+        (Filters(exclude=[1]), "no paper '1'"),  # type: ignore[list-item]
+        (Filters(year=-3), "filters.year=-3: none of the candidates"),
+        (Filters(field="history"), "no paper has the field 'history'; there are 'math', 'art', 'law'"),
+        (Filters(field=[]), "filters.field=.*: none of the candidates"),
+    ],
+)
+def test_a_filter_that_cannot_be_used_or_leaves_nothing_is_one_line(
+    corpus: Corpus, filters: Filters, message: str
+) -> None:
+    retriever = Popularity()
+    retriever.index(corpus)
+    with pytest.raises(InputError, match=message):
+        retriever.search(np.arange(3), 5, filters)
+
+
+@pytest.mark.parametrize("year", ["soon", 2001.0, True])
+def test_a_year_that_is_none(year: Any) -> None:
+    with pytest.raises(InputError, match=r"filters.year: .* is neither a year nor 'citing'"):
+        Filters(year=year)
+
+
+def test_ids_to_exclude_may_stand_in_a_file(corpus: Corpus, tmp_path: Path) -> None:
+    (tmp_path / "ids.txt").write_text("p1\r\n\n  p50 \np7")
+    listed, read = Filters(exclude=["p1", "p50", "p7"]), Filters(exclude=str(tmp_path / "ids.txt"))
+    assert read == listed and str(read) == "exclude: 3 papers"
+    np.testing.assert_array_equal(read.allowed(corpus), listed.allowed(corpus))
+
+
+def test_a_file_of_ids_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"filters.exclude: p1: No such file .* list ids: \[id,id\]"):
+        Filters(exclude="p1")
+    (tmp_path / "ids.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match="not a text in UTF-8"):
+        Filters(exclude=str(tmp_path / "ids.txt"))
+
+
+def test_says_what_it_asks_for() -> None:
+    assert not Filters() and str(Filters()) == ""
+    asked = Filters(exclude=["a"], year="citing", field=["x", "y"], unseen=True)
+    assert asked and str(asked) == "exclude: 1 papers, year: citing, field: x or y, unseen: true"
