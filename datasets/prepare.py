@@ -7,16 +7,13 @@ memory holds the ids of papers and contexts and the vocabulary, but neither text
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import logging
 import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +21,7 @@ from datasets.errors import InputError
 from datasets.fingerprint import content_hash, fingerprint, stamp_of
 from datasets.progress import reading
 from datasets.schema import SPLITS
+from datasets.shared_folders import one_at_a_time, one_line_disk_errors
 from datasets.source import Source, source_file
 from datasets.store import MANIFEST, STORE_VERSION, Corpus, read_manifest
 from datasets.store_building import StoreBuilder
@@ -64,7 +62,7 @@ def open_corpus(
     source = find_source(Path(dir).expanduser(), Path(papers).expanduser() if papers else None, splits)
     stores = Path(cache_dir).expanduser() / "corpora"
     title = name or source.folder.resolve().name
-    with _one_line_disk_errors(stores):
+    with one_line_disk_errors(stores, "the prepared corpus", "data.cache_dir"):
         stores.mkdir(parents=True, exist_ok=True)
         settings: dict[str, Any] = {
             "tokenizer": tokenizer,
@@ -76,7 +74,7 @@ def open_corpus(
         key = fingerprint(hashes, settings)
         folder = stores / key
         if read_manifest(folder) is None:
-            with _lock(stores / f"{key}.lock"):
+            with one_at_a_time(stores / f"{key}.lock", "prepares the same corpus"):
                 if read_manifest(folder) is None:  # another process may have made it while we waited
                     _prepare(source, folder, key, title, settings)
     corpus = Corpus(folder, title)
@@ -165,31 +163,3 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    """Held by one process at a time; the system frees it when its holder dies."""
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            log.info("waiting for another process that prepares the same corpus")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
-def _one_line_disk_errors(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise InputError(
-                f"{folder}: no space left for the prepared corpus; free some or set data.cache_dir"
-            ) from None
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
-            raise InputError(
-                f"{error.filename or folder}: {error.strerror}; set data.cache_dir to another folder"
-            ) from None
-        raise

@@ -7,17 +7,16 @@ import json
 import logging
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from datasets.atomic import written_whole
 from datasets.errors import InputError
+from datasets.shared_folders import one_at_a_time
 from hatten.vocabulary import PAD_WORD, Vocabulary, first_repeated
 
 if TYPE_CHECKING:
@@ -110,27 +109,13 @@ def cached(
     key = json.dumps({"version": CACHE_VERSION, **settings}, sort_keys=True)
     path = Path(folder) / "vectors" / f"{kind}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(path.with_suffix(".lock")):
+    with one_at_a_time(path.with_suffix(".lock"), "makes the same word vectors"):
         vectors = load(path)
         if vectors is None:
             vectors = make()
             save(vectors, path)
             log.info(f"word vectors: kept in {path}")
     return vectors
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    lock = FileLock(path)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        log.info("word vectors: waiting for another process that makes the same ones")
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def save(vectors: WordVectors, path: Path) -> None:
