@@ -79,6 +79,20 @@ def encode_queries(
     return out
 
 
+def rounded(length: int) -> int:
+    """Padded length: few different shapes, because the matrix library sets up a kernel for each it meets."""
+    return -(-length // 8) * 8
+
+
+def chunks(lengths: NDArray[np.int64], tokens: int) -> Iterator[slice]:
+    """Cut rows of falling lengths into runs of at most `tokens` tokens after padding (one row at least)."""
+    start = 0
+    while start < len(lengths):
+        size = max(1, tokens // rounded(int(lengths[start])))
+        yield slice(start, start + size)
+        start += size
+
+
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Without dropout; afterwards the model is in the mode that it was in."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from datasets.atomic import written_folder
 from datasets.errors import InputError
 
 FORMAT = 1
@@ -36,11 +35,7 @@ def written_index(folder: Path, about: Mapping[str, Any], tuned: Mapping[str, An
     """
     if folder.exists() and not has_index(folder) and not (folder.is_dir() and not any(folder.iterdir())):
         raise InputError(f"{folder}: there is something else than an index; name another folder")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    part = folder.with_name(f"{folder.name}.part-{os.getpid()}")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir()
-    try:
+    with written_folder(folder) as part:
         yield part
         files = {
             str(path.relative_to(part)): path.stat().st_size
@@ -49,10 +44,6 @@ def written_index(folder: Path, about: Mapping[str, Any], tuned: Mapping[str, An
         }
         manifest = {"format": FORMAT, "about": dict(about), "tuned": dict(tuned), "files": files}
         (part / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-        shutil.rmtree(folder, ignore_errors=True)
-        part.rename(folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,200 @@
+"""Article encoders: transformers that turn a whole text into one vector.
+
+SPECTER (Cohan et al. 2020), SciNCL (Ostendorff et al. 2022), sentence encoders (Reimers and Gurevych 2019).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from datasets.atomic import written_folder
+from datasets.errors import InputError
+from datasets.ragged import Ragged
+from datasets.store import Corpus
+from retrieval.article_text import ArticleReader, Texts
+from retrieval.dense import DenseRetriever
+from retrieval.encode import chunks, encode, encode_queries, precision, rounded, weights_hash
+from retrieval.indexes import IndexConfig
+from retrieval.models import ArticleConfig, load_pretrained
+from retrieval.profiles import ProfileConfig
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+SETTINGS = "encoder.json"
+
+
+class ArticleEncoder(nn.Module):
+    """Texts to vectors [B, D], compared by cosine.
+
+    Texts are encoded in order of length, in chunks of at most `chunk_tokens` subwords: little is padded.
+    `precision` is that of the matrix products; weights of another precision are converted as they are used.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, config: ArticleConfig
+    ) -> None:
+        super().__init__()
+        self.model, self.tokenizer, self.config = model, tokenizer, config
+        self.precision = torch.float32
+        self.chunk_tokens = 4096
+
+    @classmethod
+    def pretrained(cls, config: ArticleConfig) -> ArticleEncoder:
+        """The encoder that a configuration names; InputError if it cannot be had (retrieval.models)."""
+        return cls(*load_pretrained(config), config)
+
+    @property
+    def dim(self) -> int:
+        """D"""
+        return int(self.model.config.hidden_size)
+
+    def encode(self, texts: Texts) -> Tensor:
+        """B texts -> [B, D] float32 (not normalised); an empty text gets zeros. With aspire pooling, [S, D]:
+        a vector for each sentence.
+        """
+        if texts.sentences is not None:
+            return self._sentences(texts)
+        parts, rows = [], []
+        for chosen, ids, there in self._grids(texts):
+            hidden = self._hidden(ids, there)
+            if self.config.pooling == "cls":
+                parts.append(hidden[:, 0].float())
+            elif there is None:
+                parts.append(hidden.mean(1, dtype=torch.float32))
+            else:
+                weights = there[:, None].float() / there.sum(1)[:, None, None]
+                parts.append((weights @ hidden.float())[:, 0])
+            rows.append(chosen)
+        out = self._zeros(len(texts))
+        if not parts:
+            return out
+        return out.index_copy(0, self._tensor(np.concatenate(rows)), torch.cat(parts))
+
+    def _sentences(self, texts: Texts) -> Tensor:
+        assert texts.sentences is not None and texts.owners is not None
+        sums = self._zeros(len(texts.owners))
+        sentences = Ragged(texts.sentences, texts.tokens.offsets)
+        for chosen, ids, there in self._grids(texts):
+            hidden = self._hidden(ids, there)
+            flat = hidden.flatten(0, 1) if there is None else hidden[there]
+            number = sentences.take(chosen).values
+            within = number >= 0
+            sums = sums.index_add(0, self._tensor(number[within]), flat[self._tensor(within)].float())
+        counts = np.bincount(texts.sentences[texts.sentences >= 0], minlength=len(sums))
+        return sums / self._tensor(counts)[:, None]
+
+    def _grids(self, texts: Texts) -> Iterator[tuple[NDArray[np.int64], Tensor, Tensor | None]]:
+        """Rows [n] of texts, their subwords [n, L], and where there are any [n, L] (None: everywhere)."""
+        lengths = texts.tokens.lengths
+        order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
+        for part in chunks(lengths[order], self.chunk_tokens):
+            rows = order[part]
+            taken = texts.tokens.take(rows)
+            width = int(taken.lengths[0])
+            if taken.lengths[-1] == width:
+                yield rows, self._tensor(taken.values.reshape(-1, width).astype(np.int64)), None
+                continue
+            there = np.arange(min(rounded(width), self.config.max_tokens)) < taken.lengths[:, None]
+            ids = np.zeros(there.shape, np.int64)
+            ids[there] = taken.values
+            yield rows, self._tensor(ids), self._tensor(there)
+
+    def _hidden(self, ids: Tensor, there: Tensor | None) -> Tensor:
+        """[n, L] -> [n, L, D], of the last layer or the mean of all."""
+        every = self.config.layers == "all"
+        mask = torch.ones_like(ids) if there is None else there.long()
+        weights = next(self.model.parameters())
+        with torch.autocast(weights.device.type, self.precision, enabled=self.precision != weights.dtype):
+            found = self.model(input_ids=ids, attention_mask=mask, output_hidden_states=every)
+        if not every:
+            return found.last_hidden_state
+        return torch.stack(found.hidden_states).mean(0, dtype=torch.float32)
+
+    def _zeros(self, rows: int) -> Tensor:
+        return torch.zeros(rows, self.dim, device=self.model.device)
+
+    def _tensor(self, array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(self.model.device)
+
+    def frozen(self, arithmetic: str) -> ArticleEncoder:
+        """This encoder with weights of a precision (auto, float32 or bfloat16), for encoding only."""
+        self.precision = precision(arithmetic)
+        self.eval().requires_grad_(False).to(self.precision)
+        return self
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model in the format of Hugging Face, and how it reads texts;
+        the folder is whole or as before.
+
+        Raises InputError if the folder holds something else than such a model.
+        """
+        folder = Path(folder)
+        if folder.exists() and not (folder / SETTINGS).is_file() and any(folder.iterdir()):
+            raise InputError(f"{folder}: there is something else than an encoder; name another folder")
+        with written_folder(folder) as part:
+            self.model.save_pretrained(part)
+            self.tokenizer.save_pretrained(part)
+            settings = {key: value for key, value in asdict(self.config).items() if key != "path"}
+            (part / SETTINGS).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> ArticleEncoder:
+        """An encoder that `save` wrote, in evaluation mode in float32; InputError if it is anything else."""
+        path = Path(folder) / SETTINGS
+        try:
+            config = ArticleConfig(**{**json.loads(path.read_text("utf-8")), "path": str(folder)})
+        except FileNotFoundError:
+            raise InputError(f"{folder}: no encoder that was trained here (no {SETTINGS} in it)") from None
+        except (OSError, ValueError, TypeError, InputError) as error:
+            raise InputError(f"{path}: damaged ({error})") from None
+        return cls.pretrained(config)
+
+
+class ArticleRetriever(DenseRetriever):
+    """Nearest papers to a context by the cosine of an article encoder's vectors."""
+
+    name = "article"
+
+    def __init__(
+        self,
+        encoder: ArticleConfig | ArticleEncoder,
+        arithmetic: str = "auto",
+        index: IndexConfig | None = None,
+        profile: ProfileConfig | None = None,
+    ) -> None:
+        """encoder: which one (conf/encoder), or one that is there. arithmetic: auto, float32 or bfloat16.
+
+        Raises InputError if the encoder cannot be had.
+        """
+        super().__init__(index, profile)
+        precision(arithmetic)  # before a model is loaded
+        if isinstance(encoder, ArticleConfig):
+            encoder = ArticleEncoder.pretrained(encoder)
+        self._weights = weights_hash(encoder)
+        self.encoder = encoder.frozen(arithmetic)
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {
+            "weights": self._weights,
+            "arithmetic": str(self.encoder.precision),
+            **self.encoder.config.reading(),
+        }
+
+    def prepare(self, corpus: Corpus) -> None:
+        self._reader = ArticleReader(corpus, self.encoder.tokenizer, self.encoder.config)
+
+    def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        return encode(self.encoder.encode, self._reader.papers, rows, self.encoder.dim, "papers")
+
+    def encode_queries(self, contexts: NDArray[np.int64]) -> NDArray[np.float32]:
+        return encode_queries(self.encoder.encode, self._reader, contexts, self.encoder.dim)

