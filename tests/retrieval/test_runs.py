@@ -6,8 +6,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from datasets.errors import InputError
-from datasets.store import Corpus
-from evaluation.qrels import Qrels
 from retrieval.ranking import Ranking, ordered
 from retrieval.runs import Run
 
@@ -99,19 +97,3 @@ def test_an_empty_id_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="an id is empty"):
         run.write(tmp_path / "run.trec")
     assert list(tmp_path.iterdir()) == []
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.dictionaries(
-        IDS, st.dictionaries(IDS, st.integers(0, 3), min_size=1, max_size=3), min_size=1, max_size=4
-    )
-)
-def test_qrels_written_and_read_are_the_same(tmp_path: Path, judgements: dict[str, dict[str, int]]) -> None:
-    Qrels(judgements).write(tmp_path / "qrels.trec")
-    assert Qrels.read(tmp_path / "qrels.trec").judgements == judgements
-
-
-def test_qrels_of_a_split_are_its_cited_papers(tiny_corpus: Corpus) -> None:
-    qrels = Qrels.of_split(tiny_corpus, tiny_corpus.split("val"))
-    assert qrels.judgements == {"c7": {"retrieval": 1}, "c8": {"graph": 1}}
