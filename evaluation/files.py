@@ -1,10 +1,13 @@
-"""Small text files, whole or not there."""
+"""What a benchmark writes, and small text files that are whole or not there."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from datasets.atomic import written_whole
+
+METRICS, REPORT, PLOT = "metrics.json", "report.md", "recall.png"
+RUN, QRELS, PER_QUERY = "run.trec", "qrels.trec", "per_query.csv"
 
 
 def write_text(path: Path, text: str) -> None:

@@ -54,7 +54,7 @@ def recall_plot(path: Path, curves: Mapping[str, Mapping[int, float]], title: st
 
 
 def recalls(metrics: Mapping[str, object], group: str = "") -> dict[int, float]:
-    """{k: recall@k} of flat metrics; group: the part before the slash, `seen` or `unseen`."""
+    """{k: recall@k} of flat metrics; group: the part before the slash, as `seen`."""
     prefix = f"{group}/recall@" if group else "recall@"
     found = {name.removeprefix(prefix): value for name, value in metrics.items() if name.startswith(prefix)}
-    return {int(k): float(value) for k, value in found.items() if isinstance(value, int | float)}
+    return {int(k): float(value) for k, value in found.items() if k.isdecimal() and isinstance(value, float)}

@@ -139,11 +139,14 @@ def new_folders(sweep: Path, since: float) -> list[Path]:
 
 def print_metrics(metrics: dict[str, float | int | str], folder: Path) -> None:
     """Print the measures of a single evaluation, and where its report lies."""
+    from evaluation.protocol import PROTOCOLS, key_of
     from evaluation.report import measure_rows
 
-    head, rows = measure_rows(metrics)
-    title = f"{metrics['retriever']} on {metrics['data']}, split {metrics['split']}"
-    _show([head, *rows], title)
+    for protocol in PROTOCOLS:
+        if key_of("queries", protocol) in metrics:
+            head, rows = measure_rows(metrics, protocol)
+            where = f"{metrics['data']}, split {metrics['split']}, {protocol}"
+            _show([head, *rows], f"{metrics['retriever']} on {where}")
     Console(soft_wrap=True, highlight=False).print(f"report: {folder / 'report.md'}", markup=False)
 
 

@@ -2,17 +2,17 @@ import json
 from pathlib import Path
 
 import ir_measures
-import numpy as np
 import pytest
 from ir_measures import RR, R
 
+from datasets.demo import open_demo
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from datasets.store import Corpus
-from evaluation.prefetch import Prefetch, seen_groups
-from evaluation.qrels import Qrels
+from evaluation.prefetch import Prefetch
 from evaluation.report import Provenance
 from retrieval.bm25 import BM25
+from retrieval.filters import Filters
 from retrieval.popularity import Popularity
 from retrieval.runs import Run
 
@@ -37,15 +37,111 @@ def test_metrics_are_those_of_the_files_on_disk(tiny_corpus: Corpus, tmp_path: P
 def test_metrics_are_flat_and_complete(tiny_corpus: Corpus, tmp_path: Path) -> None:
     metrics = Prefetch(CUTOFFS)(BM25(), tiny_corpus, "test", tmp_path)
     measures = ["mrr", "recall@1", "recall@2", "recall@10"]
-    names = [*measures, "queries", "seconds_per_query", "index_seconds", "candidates"]
-    names += [f"{group}/{name}" for group in ("seen", "unseen") for name in [*measures, "queries"]]
-    assert list(metrics) == [*names, "retriever", "data", "split", "fingerprint"]
+    # Two citing papers, of which only one stands for the queries of the unseen.
+    sure = [name + end for name in measures for end in ("", "/low", "/high")]
+    asked = ["queries", "citing_papers", "candidates", "seconds_per_query"]
+    names = [*sure, *asked, *(f"seen/{name}" for name in [*sure, "queries"])]
+    names += [f"unseen/{name}" for name in [*measures, "queries"]]
+    names += [f"inductive/{name}" for name in [*measures, *asked]]
+    names += ["index_seconds", "index_bytes", "papers_per_second"]
+    assert list(metrics) == [*names, "retriever", "data", "split", "filters", "fingerprint", "processors"]
     assert all(isinstance(value, int | float | str) for value in metrics.values())
     assert metrics["mrr"] == 1.0 and metrics["queries"] == 4 and metrics["candidates"] == 11
     assert metrics["seen/queries"] == 3 and metrics["unseen/queries"] == 1
     written = {path.name for path in tmp_path.iterdir() if path.is_file()}
-    assert written == {"metrics.json", "run.trec", "qrels.trec", "report.md", "recall.png"}
+    both = {"run.trec", "qrels.trec", "per_query.csv"}
+    both |= {"run-inductive.trec", "qrels-inductive.trec", "per_query-inductive.csv"}
+    assert written == both | {"metrics.json", "report.md", "recall.png"}
     assert (tmp_path / "recall.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_inductive_protocol_is_reported_apart(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    metrics = Prefetch(CUTOFFS)(Popularity(), tiny_corpus, "test", tmp_path)
+    # "poetry" alone is cited by no training context, and popularity ranks none of its like.
+    assert metrics["inductive/queries"] == 1 and metrics["inductive/candidates"] == 7
+    assert metrics["inductive/mrr"] == 0 and metrics["mrr"] != 0
+    assert (tmp_path / "qrels-inductive.trec").read_text() == "c11 0 poetry 1\n"
+    assert (tmp_path / "run-inductive.trec").read_text() == ""
+    alone = Prefetch(CUTOFFS, protocols=["inductive"])(BM25(), tiny_corpus, "test", tmp_path)
+    assert alone["inductive/recall@1"] == 1 and "mrr" not in alone and "seen/mrr" not in alone
+    assert not (tmp_path / "run.trec").exists() and (tmp_path / "recall.png").exists()
+    assert "Results, transductive" not in (tmp_path / "report.md").read_text()
+
+
+def test_filters_hold_for_both_protocols_and_stand_in_the_report(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    filters = Filters(exclude=["parsing", "vision", "retrieval"], year=2005)
+    metrics = Prefetch(CUTOFFS)(BM25(), tiny_corpus, "test", tmp_path, filters=filters)
+    left = {"graph", "speech", "poetry"}
+    assert metrics["candidates"] == 3 and metrics["inductive/candidates"] == 1
+    for name, found in (("run.trec", left), ("run-inductive.trec", {"poetry"})):
+        assert {line.split()[2] for line in (tmp_path / name).read_text().splitlines()} <= found
+    assert metrics["filters"] == "exclude: 3 papers, year: 2005"
+    report = (tmp_path / "report.md").read_text()
+    assert "Filters, for all that follows: exclude: 3 papers, year: 2005." in report
+    assert "1 candidates that pass the filters that no training context cites" in report
+
+
+def test_a_run_file_of_some_depth_gives_the_same_recall_up_to_it(tmp_path: Path) -> None:
+    corpus = open_demo(200, 600, cache_dir=tmp_path / "cache")
+    deep = Prefetch([1, 5, 100], run_depth=None)(Popularity(), corpus, "test", tmp_path / "deep")
+    short = Prefetch([1, 5, 100], run_depth=5)(Popularity(), corpus, "test", tmp_path / "short")
+    none = Prefetch([1, 5, 100], run_depth=0)(Popularity(), corpus, "test", tmp_path / "short")
+    assert deep["recall@100"] == short["recall@100"] == none["recall@100"]
+    assert not list((tmp_path / "short").glob("run*")) and (tmp_path / "short" / "metrics.json").exists()
+    Prefetch([1, 5, 100], run_depth=5)(Popularity(), corpus, "test", tmp_path / "short")
+    sizes = [(tmp_path / name / "run.trec").stat().st_size for name in ("deep", "short")]
+    assert sizes[1] < sizes[0] / 2
+    rescored = ir_measures.calc_aggregate(
+        [R @ 1, R @ 5],
+        list(ir_measures.read_trec_qrels(str(tmp_path / "short" / "qrels.trec"))),
+        list(ir_measures.read_trec_run(str(tmp_path / "short" / "run.trec"))),
+    )
+    # Popularity has many equal scores, which trec_eval orders by id.
+    assert [rescored[R @ 1], rescored[R @ 5]] == pytest.approx([deep["recall@1"], deep["recall@5"]])
+
+
+def test_a_sample_of_queries(tmp_path: Path) -> None:
+    corpus = open_demo(200, 600, cache_dir=tmp_path / "cache")
+    runs = []
+    for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
+        metrics = Prefetch(CUTOFFS, queries=20, seed=seed)(BM25(), corpus, "test", tmp_path / folder)
+        assert metrics["queries"] == 20
+        runs.append((tmp_path / folder / "qrels.trec").read_text())
+    assert runs[0] == runs[1] != runs[2]
+    assert (
+        "20 contexts of the split test, drawn at random from its 60" in (tmp_path / "a/report.md").read_text()
+    )
+    whole = Prefetch(CUTOFFS, queries=10**6)(BM25(), corpus, "test", tmp_path / "d")
+    assert whole["queries"] == 60 and set(runs[0].split("\n")) < set(
+        (tmp_path / "d" / "qrels.trec").read_text().split("\n")
+    )
+
+
+def test_what_was_tuned_and_that_an_index_was_read_is_told(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    class Tuned(Popularity):
+        def _index(self, corpus: Corpus) -> None:
+            super()._index(corpus)
+            self.tuned = {"weight": 0.3, "of": ["a", "b"]}
+
+    first = Prefetch(CUTOFFS)(Tuned(), tiny_corpus, "val", tmp_path / "out", index_dir=tmp_path / "index")
+    assert first["papers_per_second"] == 11 / float(first["index_seconds"])
+    again = Prefetch(CUTOFFS)(Tuned(), tiny_corpus, "val", tmp_path / "out", index_dir=tmp_path / "index")
+    assert "papers_per_second" not in again
+    for metrics in (first, again):
+        assert metrics["tuned/weight"] == 0.3 and metrics["tuned/of"] == '["a", "b"]'
+    report = (tmp_path / "out" / "report.md").read_text()
+    assert "to open one that was made before" in report
+    assert 'Chosen on the validation split: weight: 0.3, of: ["a", "b"].' in report
+
+
+def test_training_queries_carry_a_warning(
+    tiny_corpus: Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for split, warned in (("test", False), ("train", True)):
+        caplog.clear()
+        Prefetch(CUTOFFS)(BM25(), tiny_corpus, split, tmp_path)
+        assert ("has seen the answers" in caplog.text) is warned
+        assert ("These are training queries" in (tmp_path / "report.md").read_text()) is warned
 
 
 def test_the_size_of_the_batches_does_not_matter(tiny_corpus: Corpus, tmp_path: Path) -> None:
@@ -72,7 +168,10 @@ def test_the_report_says_what_was_done(tiny_corpus: Corpus, tmp_path: Path) -> N
         "4 contexts",
         "11 candidates",
         "citing paper",
-        "| recall@10 | 1.0000 | 1.0000 | 1.0000 |",
+        "| recall@10 | 1.0000 [1.000, 1.000] | 1.0000 [1.000, 1.000] | 1.0000 |",
+        "4 queries of 2 citing papers",
+        "7 candidates of the corpus that no training context cites",
+        "Each of the 4 contexts",
         "| queries | 4 | 3 | 1 |",
         "](recall.png)",
         tiny_corpus.fingerprint,
@@ -89,18 +188,6 @@ def test_a_folder_with_only_a_test_split_is_evaluated(tiny_source: Path, tmp_pat
     metrics = Prefetch(CUTOFFS)(BM25(), corpus, "test", tmp_path / "out")
     assert metrics["mrr"] == 1.0 and not [name for name in metrics if "seen" in name]
     assert "no training split" in (tmp_path / "out" / "report.md").read_text()
-
-
-def test_seen_needs_one_target_that_training_cites(tiny_source: Path, tmp_path: Path) -> None:
-    queries = json.loads((tiny_source / "test.json").read_text())
-    queries[0]["positive_ids"] = ["poetry", "speech"]  # not seen, seen
-    queries[1]["positive_ids"] = ["poetry", "retrieval"]  # neither
-    (tiny_source / "test.json").write_text(json.dumps(queries))
-    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
-    groups = seen_groups(corpus, corpus.split("test"))
-    assert groups["seen"].tolist() == [True, False, False, True]
-    np.testing.assert_array_equal(groups["unseen"], ~groups["seen"])
-    assert len(Qrels.of_split(corpus, corpus.split("test")).judgements["c9"]) == 2
 
 
 def test_a_failed_write_leaves_no_metrics(
@@ -125,7 +212,24 @@ def test_a_split_that_is_not_there_is_one_line_and_loses_nothing(tiny_corpus: Co
     assert (tmp_path / "metrics.json").exists()
 
 
-@pytest.mark.parametrize("settings", [{"cutoffs": []}, {"cutoffs": [0]}, {"cutoffs": [1.5]}, {"batch": 0}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"cutoffs": []},
+        {"cutoffs": [0]},
+        {"cutoffs": [1.5]},
+        {"batch": 0},
+        {"queries": 0},
+        {"run_depth": -1},
+        {"run_depth": 2.5},
+    ],
+)
 def test_settings_that_make_no_sense_are_one_line(settings: dict[str, object]) -> None:
     with pytest.raises(InputError, match="whole numbers"):
         Prefetch(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("protocols", [[], ["deductive"], "inductive", ["inductive", "x"]])
+def test_protocols_that_there_are_not(protocols: list[str]) -> None:
+    with pytest.raises(InputError, match=r"benchmark.protocols: .* transductive, inductive"):
+        Prefetch(protocols=protocols)

@@ -1,0 +1,128 @@
+"""Values of single queries on disk, and two evaluations compared from them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from datasets.demo import open_demo
+from datasets.errors import InputError
+from evaluation.compare import compare
+from evaluation.per_query import PerQuery
+from evaluation.prefetch import Prefetch
+from evaluation.significance import paired
+from retrieval.bm25 import BM25
+from retrieval.filters import Filters
+from retrieval.popularity import Popularity
+
+ROOT = Path(__file__).parents[2]
+IDS = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1, max_size=4)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rows=st.lists(
+        st.tuples(IDS, IDS, st.floats(allow_nan=False), st.floats(allow_nan=False)), min_size=1, max_size=5
+    )
+)
+def test_values_written_and_read_are_the_same(
+    rows: list[tuple[str, str, float, float]], tmp_path: Path
+) -> None:
+    queries, papers, first, second = (list(column) for column in zip(*rows, strict=True))
+    table = PerQuery(queries, papers, {"mrr": np.array(first), "recall@10": np.array(second)})
+    table.write(tmp_path / "per_query.csv")
+    again = PerQuery.read(tmp_path / "per_query.csv")
+    assert (again.query_ids, again.citing_ids) == (queries, papers)
+    assert {name: array.tolist() for name, array in again.values.items()} == {
+        "mrr": first,
+        "recall@10": second,
+    }
+    same = np.equal.outer(np.array(papers, object), np.array(papers, object))
+    np.testing.assert_array_equal(np.equal.outer(again.papers, again.papers), same)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no table of queries, whose head starts with query_id,citing_id"),
+        ("query_id,citing_id,mrr\n", "no table of queries"),
+        ("a,b\n1,2\n", "no table of queries"),
+        ("query_id,citing_id,mrr\nq,p\n", "line 2: 2 columns instead of 3"),
+        ("query_id,citing_id,mrr\nq,p,1\nr,p,x\n", "line 3, column 'mrr': 'x' is not a number"),
+    ],
+)
+def test_a_file_that_is_no_such_table_is_one_line(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "per_query.csv").write_text(text)
+    with pytest.raises(InputError, match=message):
+        PerQuery.read(tmp_path / "per_query.csv")
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Evaluations of one small corpus: bm25, popularity, and two that are of something else."""
+    folder = tmp_path_factory.mktemp("outputs")
+    corpus = open_demo(200, 600, cache_dir=folder / "cache")
+    Prefetch([1, 10, 100])(BM25(), corpus, "test", folder / "bm25")
+    Prefetch([1, 10, 100])(Popularity(), corpus, "test", folder / "popularity")
+    Prefetch([1, 10, 100])(BM25(), corpus, "val", folder / "val")
+    Prefetch([1, 10, 100], queries=50)(BM25(), corpus, "test", folder / "sample")
+    Prefetch([1, 10, 100])(BM25(), corpus, "test", folder / "filtered", filters=Filters(year=2024))
+    return folder
+
+
+def test_the_difference_is_that_of_the_metrics(outputs: Path) -> None:
+    found = compare(outputs / "bm25", outputs / "popularity", ["mrr", "recall@10"])
+    for name, one in found.items():
+        a, b = (json.loads((outputs / key / "metrics.json").read_text()) for key in ("bm25", "popularity"))
+        assert (one.a, one.b) == pytest.approx((a[name], b[name]))
+        assert one.low < one.difference < one.high and (one.queries, one.papers) == (60, 5)
+    inductive = compare(outputs / "bm25", outputs / "popularity", ["mrr"], "inductive")["mrr"]
+    assert inductive.b == 0 and inductive.queries < 60
+
+
+def test_queries_are_matched_by_their_ids(outputs: Path, tmp_path: Path) -> None:
+    lines = (outputs / "popularity" / "per_query.csv").read_text().splitlines()
+    (tmp_path / "per_query.csv").write_text("\n".join([lines[0], *lines[:0:-1]]))
+    (tmp_path / "metrics.json").write_bytes((outputs / "popularity" / "metrics.json").read_bytes())
+    assert compare(outputs / "bm25", tmp_path) == compare(outputs / "bm25", outputs / "popularity")
+
+
+def test_a_run_against_itself_differs_in_nothing(outputs: Path) -> None:
+    one = compare(outputs / "bm25", outputs / "bm25", ["recall@10"])["recall@10"]
+    assert one.difference == one.low == one.high == 0 and one.p == 1
+    values = PerQuery.read(outputs / "bm25" / "per_query.csv")
+    assert one == paired(values.values["recall@10"], values.values["recall@10"], values.papers)
+
+
+@pytest.mark.parametrize(
+    ("other", "measures", "message"),
+    [
+        ("val", ["mrr"], "not comparable: split 'test' in the first, 'val' in the second"),
+        ("filtered", ["mrr"], "not comparable: filters '' in the first, 'year: 2024' in the second"),
+        ("sample", ["mrr"], "not comparable: they have not the same queries"),
+        ("nowhere", ["mrr"], "nowhere/per_query.csv: No such file"),
+        ("popularity", ["recall@7"], "no measure 'recall@7'; there are mrr, recall@1, recall@10,"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line(
+    outputs: Path, other: str, measures: list[str], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        compare(outputs / "bm25", outputs / other, measures)
+
+
+def test_the_command_prints_and_writes_a_table(outputs: Path) -> None:
+    command = [sys.executable, "-m", "evaluation.compare", str(outputs / "bm25"), str(outputs / "popularity")]
+    options = ["--measures", "recall@10", "--output", str(outputs / "table.md")]
+    done = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (outputs / "table.md").read_text()
+    head, line = done.stdout.splitlines()[2], done.stdout.splitlines()[4]
+    assert head == "| measure | A | B | A - B | 95 % | p |" and line.startswith("| recall@10 | 0.")
+    bad = subprocess.run([*command, "--measures", "x"], cwd=ROOT, capture_output=True, text=True)
+    assert bad.returncode == 2 and bad.stderr.startswith("error: ") and bad.stderr.count("\n") == 1

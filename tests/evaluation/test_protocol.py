@@ -1,0 +1,107 @@
+"""Which queries and papers a protocol takes, read off the source files."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datasets.errors import InputError
+from datasets.prepare import open_corpus
+from datasets.ragged import Ragged
+from datasets.store import Corpus, Split
+from evaluation.protocol import (
+    INDUCTIVE,
+    PROTOCOLS,
+    TRANSDUCTIVE,
+    file_of,
+    key_of,
+    protocols,
+    seen_groups,
+    taken,
+)
+from evaluation.qrels import Qrels
+from retrieval.filters import Filters
+from tests.conftest import CONTEXTS
+
+SEEN = {"parsing", "graph", "speech", "vision"}
+
+
+def test_seen_needs_one_target_that_training_cites(tiny_source: Path, tmp_path: Path) -> None:
+    queries = json.loads((tiny_source / "test.json").read_text())
+    queries[0]["positive_ids"] = ["poetry", "speech"]  # not seen, seen
+    queries[1]["positive_ids"] = ["poetry", "retrieval"]  # neither
+    (tiny_source / "test.json").write_text(json.dumps(queries))
+    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
+    groups = seen_groups(corpus, corpus.split("test"))
+    assert groups["seen"].tolist() == [True, False, False, True]
+    np.testing.assert_array_equal(groups["unseen"], ~groups["seen"])
+    assert len(Qrels.of_split(corpus, corpus.split("test")).judgements["c9"]) == 2
+
+
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+def test_inductive_queries_and_papers_are_unknown_to_training(tiny_corpus: Corpus, split: str) -> None:
+    found = protocols(PROTOCOLS, tiny_corpus, tiny_corpus.split(split), Filters())
+    assert found[0].name == TRANSDUCTIVE and found[0].candidates == 11
+    assert len(found[0].queries) == len(tiny_corpus.split(split))
+    wanted = {key for key, (of, _, cited, _) in CONTEXTS.items() if of == split and cited not in SEEN}
+    if split == "train":
+        assert not wanted and len(found) == 1
+        return
+    assert {tiny_corpus.context_ids[row] for row in found[1].queries.contexts.tolist()} == wanted
+    pool = {tiny_corpus.paper_ids[row] for row in np.flatnonzero(found[1].filters.allowed(tiny_corpus))}
+    assert len(pool) == found[1].candidates == 7 and not pool & SEEN and "bare" not in pool
+    assert {
+        paper for own in Qrels.of_split(tiny_corpus, found[1].queries).judgements.values() for paper in own
+    } <= pool
+
+
+def names(corpus: Corpus, filters: Filters) -> list[str]:
+    return [one.name for one in protocols(PROTOCOLS, corpus, corpus.split("test"), filters)]
+
+
+def test_a_query_with_one_target_that_training_cites_is_not_inductive(
+    tiny_source: Path, tmp_path: Path
+) -> None:
+    queries = json.loads((tiny_source / "test.json").read_text())
+    queries[2]["positive_ids"] = ["poetry", "speech"]
+    (tiny_source / "test.json").write_text(json.dumps(queries))
+    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
+    assert names(corpus, Filters()) == [TRANSDUCTIVE]
+    with pytest.raises(InputError, match=r"benchmark.protocols=\['inductive'\]: .* add transductive"):
+        protocols([INDUCTIVE], corpus, corpus.split("test"), Filters())
+
+
+def test_without_a_training_split_there_is_no_inductive_protocol(tiny_source: Path, tmp_path: Path) -> None:
+    (tiny_source / "train.json").unlink()
+    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
+    assert names(corpus, Filters()) == [TRANSDUCTIVE]
+
+
+def test_filters_that_leave_no_paper_unknown_to_training(tiny_corpus: Corpus) -> None:
+    filters = Filters(exclude=sorted(set(tiny_corpus.paper_ids) - SEEN))
+    found = protocols(PROTOCOLS, tiny_corpus, tiny_corpus.split("test"), filters)
+    assert [one.name for one in found] == [TRANSDUCTIVE] and found[0].candidates == 4
+    with pytest.raises(InputError, match="none of the candidates"):
+        protocols(
+            PROTOCOLS, tiny_corpus, tiny_corpus.split("test"), Filters(exclude=list(tiny_corpus.paper_ids))
+        )
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(0, 5), max_size=8))
+def test_queries_taken_by_their_places(places: list[int]) -> None:
+    split = Split("x", np.arange(10, 16), Ragged.from_rows([[1], [2, 3], [4], [5, 6, 7], [8], [9]]))
+    found = taken(split, np.array(places, np.int64))
+    assert found.contexts.tolist() == [10 + place for place in places] and found.name == "x"
+    assert [row.tolist() for row in found.positives] == [split.positives[place].tolist() for place in places]
+
+
+def test_names_of_keys_and_files() -> None:
+    assert (key_of("mrr", TRANSDUCTIVE), key_of("mrr", INDUCTIVE)) == ("mrr", "inductive/mrr")
+    assert (file_of("run.trec", TRANSDUCTIVE), file_of("run.trec", INDUCTIVE)) == (
+        "run.trec",
+        "run-inductive.trec",
+    )

@@ -1,0 +1,139 @@
+"""Intervals and tests against scipy, against all cases written out, and against known distributions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from evaluation import significance
+from evaluation.significance import Floats, intervals, paired, randomisation_test
+
+
+def exact_p(sums: Floats) -> float:
+    """The share of all assignments of signs with a sum at least as far from zero."""
+    totals = [abs(float(np.dot(signs, sums))) for signs in itertools.product((-1, 1), repeat=len(sums))]
+    return float(np.mean([total >= abs(sums.sum()) - 1e-9 for total in totals]))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.25, 1.0]), min_size=1, max_size=4),
+        min_size=1,
+        max_size=8,
+    ),
+    st.integers(0, 5),
+)
+def test_p_is_that_of_all_sign_flips(differences: list[list[float]], seed: int) -> None:
+    papers = np.repeat(np.arange(len(differences)) * 3, [len(own) for own in differences])
+    exact = exact_p(np.array([sum(own) for own in differences]))
+    found = randomisation_test(np.concatenate(differences), papers, seed=seed)
+    assert abs(found - exact) < 4.5 * math.sqrt(0.25 / 10_000) + 1e-4
+
+
+def test_p_is_never_zero_and_one_without_any_difference() -> None:
+    papers = np.arange(50)
+    assert randomisation_test(np.ones(50), papers, draws=999) == 1 / 1000
+    assert randomisation_test(np.zeros(50), papers, draws=99) == 1.0
+
+
+def test_ten_contexts_of_a_paper_are_one_observation() -> None:
+    rng = np.random.default_rng(0)
+    of_paper = rng.normal(0.5, 1.0, 8)
+    apart = randomisation_test(np.repeat(of_paper, 10), np.arange(80))
+    together = randomisation_test(np.repeat(of_paper, 10), np.repeat(np.arange(8), 10))
+    assert together == randomisation_test(of_paper, np.arange(8)) > 10 * apart
+
+
+def test_p_is_uniform_when_nothing_differs() -> None:
+    rng = np.random.default_rng(3)
+    papers = np.repeat(np.arange(12), 3)
+    found = [
+        randomisation_test(np.repeat(rng.normal(size=12), 3) + rng.normal(size=36), papers, draws=199, seed=i)
+        for i in range(300)
+    ]
+    assert stats.kstest(found, "uniform").pvalue > 0.01
+
+
+def test_interval_of_two_papers_worked_out_by_hand() -> None:
+    # Of paper 0 with one query and paper 1 with three, a resample has the mean 0, 1/4 or 1 with probability
+    # 1/4, 1/2 and 1/4.
+    low, high = intervals(np.array([[1.0], [0.0], [0.0], [0.0]]), np.array([0, 1, 1, 1]))
+    assert (low[0], high[0]) == (0.0, 1.0)
+    # With level 0.4 the quantiles 0.3 and 0.7 both fall on the middle.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(significance, "LEVEL", 0.4)
+        low, high = intervals(np.array([[1.0], [0.0], [0.0], [0.0]]), np.array([0, 1, 1, 1]))
+    assert (low[0], high[0]) == (0.25, 0.25)
+
+
+def test_intervals_are_those_of_scipy() -> None:
+    rng = np.random.default_rng(1)
+    papers = rng.integers(40, size=300)
+    values = np.clip(rng.random((300, 2)) + 0.3 * rng.random(40)[papers][:, None], 0, 1)
+    values[rng.random(300) < 0.4, 1] = np.nan  # the second column is of some queries alone
+    low, high = intervals(values, papers, draws=20_000)
+    for column in range(2):
+        own = ~np.isnan(values[:, column])
+        sums = np.bincount(papers[own], values[own, column], 40)
+        counts = np.bincount(papers[own], minlength=40)
+        expected = stats.bootstrap(
+            (sums, counts),
+            lambda s, c, axis: s.sum(axis) / c.sum(axis),
+            n_resamples=20_000,
+            paired=True,
+            vectorized=True,
+            method="percentile",
+            rng=np.random.default_rng(5),
+        )
+        width = expected.confidence_interval.high - expected.confidence_interval.low
+        assert abs(low[column] - expected.confidence_interval.low) < 0.04 * width
+        assert abs(high[column] - expected.confidence_interval.high) < 0.04 * width
+
+
+def test_the_width_is_that_of_the_normal_distribution() -> None:
+    of_paper = np.random.default_rng(2).normal(size=400)
+    low, high = intervals(np.repeat(of_paper, 5)[:, None], np.repeat(np.arange(400), 5))
+    half = 1.96 * of_paper.std() / 20  # 400 papers, whose five queries add nothing
+    assert (low[0], high[0]) == pytest.approx(
+        (of_paper.mean() - half, of_paper.mean() + half), abs=0.05 * half
+    )
+
+
+def test_pieces_columns_and_order_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(4)
+    values, papers = rng.random((60, 3)), rng.integers(9, size=60)
+    whole = intervals(values, papers, draws=500)
+    p = randomisation_test(values[:, 0] - values[:, 1], papers, draws=500)
+    monkeypatch.setattr(significance, "_CELLS", 70)
+    np.testing.assert_allclose(intervals(values, papers, draws=500), whole)
+    assert randomisation_test(values[:, 0] - values[:, 1], papers, draws=500) == p
+    shuffled = rng.permutation(60)
+    np.testing.assert_allclose(intervals(values[shuffled], papers[shuffled], draws=500), whole)
+    np.testing.assert_allclose(
+        [end[1] for end in whole], np.ravel(intervals(values[:, 1:2], papers, draws=500))
+    )
+
+
+def test_one_citing_paper_gives_no_interval() -> None:
+    values = np.array([[0.0, np.nan], [1.0, 0.5], [1.0, 0.5]])
+    low, high = intervals(values, np.array([0, 1, 1]))
+    assert np.isnan([low[1], high[1]]).all() and low[0] == 0.0 and high[0] == 1.0
+
+
+def test_a_difference_has_the_interval_of_the_differences() -> None:
+    rng = np.random.default_rng(6)
+    a, b, papers = rng.random(80), rng.random(80), rng.integers(10, size=80)
+    found = paired(a, b, papers, draws=2000)
+    assert found.difference == pytest.approx(found.a - found.b) and found.low < found.difference < found.high
+    other = paired(b, a, papers, draws=2000)
+    assert (other.low, other.high) == pytest.approx((-found.high, -found.low)) and other.p == found.p
+    assert (found.queries, found.papers) == (80, 10)
+    surely = paired(a + 0.5, a, papers, draws=2000)
+    assert surely.low == pytest.approx(0.5) and surely.p < 0.01
