@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
 from datasets.errors import InputError
-from retrieval.ranking import Ranking, ordered
+from retrieval.ranking import Ranking, nothing, ordered
 
 logging.getLogger("faiss.loader").setLevel(logging.WARNING)  # it reports every build that it looks for
 import faiss  # noqa: E402
+
+# Numbers in a batch of queries from which Faiss multiplies matrices. Its own 128,000 is 640 queries of 200
+# dimensions; multiplying is faster from 8 on, several times so for a few hundred (benchmarks/indexes.py), and
+# the same holds for the short vectors of product quantisers.
+faiss.cvar.distance_compute_blas_threshold = 1600
+
+CHUNK = 1024
+"""Queries searched at a time."""
+BLOCK = 1 << 24
+"""Numbers of the papers' vectors that are gathered or decoded at a time: 64 MiB."""
+
+Scored = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 
 
 def search_exact(
@@ -20,42 +33,35 @@ def search_exact(
     k: int,
     exclude: npt.NDArray[np.integer] | None = None,
     candidates: npt.NDArray[np.bool_] | None = None,
-    chunk: int = 1024,
+    chunk: int = CHUNK,
 ) -> Ranking:
     """The k papers of the highest inner product with each query, without the excluded ones.
 
     queries: float32 [Q, D]; papers: float32 [P, D]; normalise both beforehand for the cosine.
     exclude: paper rows that a query must not get, int [Q] or [Q, E]; -1 excludes nothing.
     candidates: bool [P], the papers that may be returned at all (default: every one).
-    chunk: queries searched at a time. Memory beside the result is about chunk * (k + E) * 40 bytes.
+    chunk: queries searched at a time. Memory beside the result is about chunk * (k + E) * 40 bytes, with
+    candidates another BLOCK.
 
     Never holds scores of Q x P: Faiss multiplies blocks and keeps the best of each row. Which of several
     papers of equal score stands at place k, where only some of them fit, is left to Faiss.
     Raises InputError when a vector is not finite, ValueError when the shapes do not agree.
     """
-    queries, papers = _matrix(queries, "queries"), _matrix(papers, "papers")
+    queries, papers = finite(queries, "queries"), finite(papers, "papers")
     if queries.shape[1] != papers.shape[1]:
         raise ValueError(f"queries have {queries.shape[1]} dimensions, papers {papers.shape[1]}")
     if k < 1 or chunk < 1:
         raise ValueError(f"k ({k}) and chunk ({chunk}) must be at least 1")
-    rows: npt.NDArray[np.int32] | None = None
-    if candidates is not None and not candidates.all():
-        rows = np.flatnonzero(candidates).astype(np.int32)
-        papers = papers[rows]
+    rows = None if candidates is None or candidates.all() else np.flatnonzero(candidates)
     excluded = np.empty((len(queries), 0), np.int32) if exclude is None else _columns(exclude, len(queries))
 
     # Whatever is excluded may take one of the first places, so ask for as many more.
-    depth = min(k + excluded.shape[1], len(papers))
+    depth = min(k + excluded.shape[1], len(papers) if rows is None else len(rows))
     if depth == 0 or len(queries) == 0:
-        shape = (len(queries), k)
-        return Ranking(np.full(shape, -1, np.int32), np.full(shape, -np.inf, np.float32))
+        return Ranking(*nothing(len(queries), k))
     parts = []
     for start in range(0, len(queries), chunk):
-        scores, found = faiss.knn(
-            queries[start : start + chunk], papers, depth, metric=faiss.METRIC_INNER_PRODUCT
-        )
-        if rows is not None:
-            found = rows[found].astype(np.int64)
+        scores, found = nearest(queries[start : start + chunk], papers, depth, rows)
         drop = np.zeros(found.shape, np.bool_)
         for column in excluded[start : start + chunk].T:
             drop |= found == column[:, None]
@@ -63,7 +69,41 @@ def search_exact(
     return Ranking.concat(parts)
 
 
-def _matrix(vectors: npt.NDArray[np.float32], name: str) -> npt.NDArray[np.float32]:
+def nearest(
+    queries: npt.NDArray[np.float32],
+    papers: npt.NDArray[np.float32],
+    k: int,
+    rows: npt.NDArray[np.int64] | None,
+) -> Scored:
+    """Scores and rows [Q, k] of the k best of some rows of `papers`, or of all; k is at most their number.
+
+    Nothing is checked, and all queries are searched at once.
+    """
+    if rows is None:
+        scores, found = faiss.knn(queries, papers, k, metric=faiss.METRIC_INNER_PRODUCT)
+        return scores, found
+    return nearest_of_blocks(queries, k, rows, lambda part: papers[part])
+
+
+def nearest_of_blocks(
+    queries: npt.NDArray[np.float32],
+    k: int,
+    rows: npt.NDArray[np.int64],
+    read: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float32]],
+) -> Scored:
+    """As `nearest`, of papers whose vectors `read` gives for some of the rows, ascending, at a time."""
+    best = faiss.ResultHeap(len(queries), k, keep_max=True)
+    step = max(1, BLOCK // queries.shape[1])
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
+        scores, places = faiss.knn(queries, read(part), min(k, len(part)), metric=faiss.METRIC_INNER_PRODUCT)
+        best.add_result(scores, part[places])
+    best.finalize()
+    return best.D, best.I
+
+
+def finite(vectors: npt.NDArray[np.float32], name: str) -> npt.NDArray[np.float32]:
+    """The vectors [N, D] as an array that Faiss takes; InputError names the first that is not finite."""
     vectors = np.ascontiguousarray(vectors, dtype=np.float32)
     if vectors.ndim != 2:
         raise ValueError(f"{name}: expected [rows, dimensions], got shape {vectors.shape}")

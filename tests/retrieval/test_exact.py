@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.errors import InputError
+from retrieval import exact
 from retrieval.exact import search_exact
 
 
@@ -16,9 +17,10 @@ from retrieval.exact import search_exact
     k=st.integers(1, 40),
     excluded=st.integers(0, 3),
     chunk=st.integers(1, 8),
+    block=st.integers(1, 200),
 )
 def test_equals_the_full_product(
-    seed: int, queries: int, papers: int, dimensions: int, k: int, excluded: int, chunk: int
+    seed: int, queries: int, papers: int, dimensions: int, k: int, excluded: int, chunk: int, block: int
 ) -> None:
     rng = np.random.default_rng(seed)
     # Whole numbers: the products are exact, so equal scores really are equal.
@@ -26,7 +28,9 @@ def test_equals_the_full_product(
     p = rng.integers(-3, 4, (papers, dimensions)).astype(np.float32)
     exclude = rng.integers(-1, papers, (queries, excluded)).astype(np.int32)
     candidates = rng.random(papers) < 0.8
-    ranking = search_exact(q, p, k, exclude, candidates, chunk)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "BLOCK", block)
+        ranking = search_exact(q, p, k, exclude, candidates, chunk)
 
     assert ranking.papers.shape == ranking.scores.shape == (queries, k)
     for row in range(queries):
