@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from datasets.store import Split
-from hatten.documents import DocumentReader, Documents
 from hatten.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT
 from hatten.mining import Pool
 from hatten.options import at_least_1
+from retrieval.encode import Reader
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,14 @@ class BatchConfig:
 
 @dataclass(frozen=True)
 class Batch:
-    """Q queries, N distinct papers (first those that are cited) and the level of each paper to each query."""
+    """Q queries, N distinct papers (first those that are cited) and the level of each paper to each query.
 
-    queries: Documents
-    cited: Documents
-    others: Documents
+    Documents are what the reader gives.
+    """
+
+    queries: Any
+    cited: Any
+    others: Any
     other_rows: NDArray[np.int64]
     """rows of `others` in the corpus"""
     levels: NDArray[np.int64]
@@ -63,7 +67,7 @@ class Batches(Dataset[Batch]):
 
     def __init__(
         self,
-        reader: DocumentReader,
+        reader: Reader,
         split: Split,
         pool: Pool | None,
         config: BatchConfig,

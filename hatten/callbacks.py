@@ -1,10 +1,9 @@
-"""What happens between rounds (validate, mine, save) and the lines that say how far a run is."""
+"""What happens between rounds: validate, mine, save."""
 
 from __future__ import annotations
 
-import logging
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,45 +12,18 @@ import pytorch_lightning as pl
 from numpy.typing import NDArray
 from torch import Tensor
 
-from datasets.errors import InputError
-from hatten.checkpoint import Model, save_model
 from hatten.datamodule import TrainingData
 from hatten.documents import Documents
+from hatten.encoder import HAttenEncoder
 from hatten.history import History
-from hatten.mining import MiningConfig, Pool, WordSets, mine, padded, sample
-from hatten.module import HAttenModule
-from hatten.options import at_least_1
+from hatten.mining import MiningConfig, Pool, WordSets, mine, sample
+from hatten.module import EncoderModule
+from hatten.recipe import Encoder
+from hatten.validation import Validation, ValidationConfig
 from retrieval.encode import encode, encode_queries, evaluating
-from retrieval.exact import search_exact
-
-log = logging.getLogger(__name__)
-
-BEST = "hatten.ckpt"
-"""The weights of the best round, in the folder of a run."""
 
 MINED = "mined"
-"""Where the pools are, beside it."""
-
-
-RECALLS = (1, 10, 50, 100, 500, 1000, 2000)
-
-
-@dataclass(frozen=True)
-class ValidationConfig:
-    """What is measured after each round, with the averaged weights, against all candidates."""
-
-    split: str = "val"
-    queries: int = 2000
-    """a sample where there are more; 0: no validation"""
-    depth: int = 2000
-    monitor: str = "recall@10"
-    """the round that is best in this is the one saved"""
-
-    def __post_init__(self) -> None:
-        at_least_1(self, "model.validation", "depth")
-        measures = ["mrr", *(f"recall@{k}" for k in RECALLS if k <= self.depth)]
-        if self.monitor not in measures:
-            raise InputError(f"model.validation.monitor={self.monitor}: choose one of {', '.join(measures)}")
+"""Where the pools are, in the folder of a run."""
 
 
 class Rounds(pl.Callback):
@@ -62,28 +34,21 @@ class Rounds(pl.Callback):
 
     def __init__(
         self,
-        folder: Path,
+        best: Path,
+        save: Callable[[Encoder, dict[str, Any], Path], None],
         mining: MiningConfig,
         validation: ValidationConfig,
         seed: int,
         about: dict[str, Any],
     ) -> None:
-        self.folder, self.mining, self.validation, self.seed, self.about = (
-            folder,
-            mining,
-            validation,
-            seed,
-            about,
-        )
-        self.history = History(folder)
+        """best: where `save` puts the encoder of the best round, with what is known `about` it."""
+        self.folder, self.best, self.save, self.about = best.parent, best, save, about
+        self.mining, self.validation, self.seed = mining, validation, seed
+        self.history = History(self.folder)
         self._pool: dict[str, str] | None = None
         self._resumed = False
         self._words: WordSets | None = None
         self._losses: list[float] = []
-
-    @property
-    def best_file(self) -> Path:
-        return self.folder / BEST
 
     def state_dict(self) -> dict[str, Any]:
         return {"pool": self._pool, "history": self.history.rows}
@@ -94,14 +59,16 @@ class Rounds(pl.Callback):
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         self._data: TrainingData = trainer.datamodule  # type: ignore[attr-defined]
+        self._validation = Validation(self.validation, self._data.corpus, self.seed)
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        assert isinstance(pl_module, HAttenModule)
+        assert isinstance(pl_module, EncoderModule)
         if self._pool is not None:
             self._data.pool = Pool.load(self.folder / self._pool["file"], self._pool["sha256"])
         if self._resumed and self._data.batch.stale:
             # Lightning restores its count of epochs only after this hook.
-            self._encode_papers(pl_module, int(self.history.rows[-1]["round"]))
+            candidates = self._data.corpus.is_candidate
+            self._encode_papers(pl_module, int(self.history.rows[-1]["round"]), candidates)
         elif not self._resumed and self._data.batch.mined:
             self._between(pl_module, 0, more=True)
 
@@ -114,7 +81,7 @@ class Rounds(pl.Callback):
         self._losses.append(float(outputs["loss"]))
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        assert isinstance(pl_module, HAttenModule)
+        assert isinstance(pl_module, EncoderModule)
         done = trainer.current_epoch + 1
         seconds = time.monotonic() - self._start
         trained = {
@@ -126,84 +93,96 @@ class Rounds(pl.Callback):
 
     def _between(
         self,
-        module: HAttenModule,
+        module: EncoderModule,
         done: int,
         more: bool,
         trained: dict[str, float] | None = None,
     ) -> None:
         """Encode the candidates once; measure on validation and mine for the next round with them."""
         data, start, row = self._data, time.monotonic(), dict(trained or {})
-        split = data.corpus.splits.get(self.validation.split)
-        measured = split is not None and len(split) > 0 and self.validation.queries > 0
+        contexts = self._validation.contexts
+        wanted = self._validation.candidates.copy()
         mining = more and data.batch.mined > 0
-        if not measured and not mining and not data.batch.stale:
+        if mining:
+            rng = np.random.default_rng((self.seed, 3, done))
+            queries = sample(data.queries_of(done), self.mining.queries, rng)
+            searched = self._searched(rng)
+            wanted |= searched
+        if data.batch.stale:
+            wanted = data.corpus.is_candidate
+        if not wanted.any():
             self._finish(module, done, row)
             return
-        encoder, vectors = module.best_encoder, self._encode_papers(module, done)
-        dim = encoder.config.dim
-        if measured and split is not None:
-            rng = np.random.default_rng((self.seed, 2))
-            rows = np.sort(rng.permutation(len(split))[: self.validation.queries])
-            contexts, cited = split.contexts[rows], split.positives.take(rows)
-            with evaluating(encoder):
-                encoded = encode_queries(encoder.encode, data.reader, contexts, dim, "validation queries")
-            found = search_exact(
-                encoded,
-                vectors,
-                self.validation.depth,
-                exclude=data.corpus.citing[contexts],
-                candidates=data.corpus.is_candidate,
-            )
-            positives = padded(cited, data.corpus.citing[contexts])[:, :-1]
-            row |= {f"val/{name}": value for name, value in recalls(found.papers, positives).items()}
+        papers = self._encode_papers(module, done, wanted)
+        if len(contexts):
+            encoded = self._encode_queries(module, contexts, "validation queries")
+            measured = self._validation.measure(encoded, papers)
+            row |= {f"val/{name}": value for name, value in measured.items()}
         row["val/seconds"] = time.monotonic() - start
         if mining:
             start = time.monotonic()
-            self._mine(module, done, vectors)
+            self._mine(module, done, queries, papers, searched)
             row["mining/seconds"] = time.monotonic() - start
         self._finish(module, done, row)
 
-    def _encode_papers(self, module: HAttenModule, done: int) -> NDArray[np.float32]:
-        """Vectors of all candidates [P, D], averaged weights after `done` rounds; zeros for the rest."""
-        encoder, data = module.best_encoder, self._data
-        encoder.mean_only = encoder.mean is not None and done <= module.schedule.mean_only_rounds
-        candidates = np.flatnonzero(data.corpus.is_candidate)
-        dim, levels = encoder.config.dim, []
-        vectors = np.zeros((len(data.corpus.paper_ids), dim), np.float32)
+    def _searched(self, rng: np.random.Generator) -> NDArray[np.bool_]:
+        """The papers to mine among [P]."""
+        candidates = self._data.corpus.is_candidate
+        if not 0 < self.mining.papers < candidates.sum():
+            return candidates
+        chosen = rng.choice(np.flatnonzero(candidates), self.mining.papers, replace=False)
+        candidates = np.zeros_like(candidates)
+        candidates[chosen] = True
+        return candidates
+
+    def _encode_papers(
+        self, module: EncoderModule, done: int, wanted: NDArray[np.bool_]
+    ) -> NDArray[np.float32]:
+        """Vectors of the wanted papers [P, D], averaged weights after `done` rounds; zeros for the rest."""
+        encoder, data, levels = module.best_encoder, self._data, []
+        rows = np.flatnonzero(wanted)
+        vectors = np.zeros((len(wanted), encoder.dim), np.float32)
+        if isinstance(encoder, HAttenEncoder):
+            encoder.mean_only = encoder.mean is not None and done <= module.schedule.mean_only_rounds
 
         def forward(documents: Documents) -> Tensor:
-            if not data.batch.stale or encoder.mean_only:
+            if not data.batch.stale:
+                return encoder.encode(documents)
+            assert isinstance(encoder, HAttenEncoder)
+            if encoder.mean_only:
                 return encoder.encode(documents)
             hierarchical = encoder.hierarchical(documents)
             levels.append(hierarchical.cpu().numpy())
             return encoder.with_mean(documents, hierarchical)
 
         with evaluating(encoder):
-            vectors[candidates] = encode(forward, data.reader.papers, candidates, dim, "papers")
+            vectors[rows] = encode(forward, data.reader.papers, rows, encoder.dim, "papers")
         if data.batch.stale:
             module.stale = np.zeros_like(vectors)  # what the levels give while only the mean path is trained
             if levels:
-                module.stale[candidates] = np.concatenate(levels)
+                module.stale[rows] = np.concatenate(levels)
         return vectors
 
-    def _mine(self, module: HAttenModule, done: int, vectors: NDArray[Any]) -> None:
-        data, config, rng = self._data, self.mining, np.random.default_rng((self.seed, 3, done))
-        queries = sample(data.split, config, rng)
-        candidates = data.corpus.is_candidate
-        if 0 < config.papers < candidates.sum():
-            chosen = rng.choice(np.flatnonzero(candidates), config.papers, replace=False)
-            candidates = np.zeros_like(candidates)
-            candidates[chosen] = True
-        if config.positives and self._words is None:
-            self._words = WordSets(data.corpus)
-        encoder, contexts = module.best_encoder, data.split.contexts[queries]
+    def _encode_queries(
+        self, module: EncoderModule, contexts: NDArray[np.int64], what: str
+    ) -> NDArray[np.float32]:
+        encoder = module.best_encoder
         with evaluating(encoder):
-            encoded = encode_queries(
-                encoder.encode, data.reader, contexts, encoder.config.dim, "training queries"
-            )
-        data.pool = mine(
-            data.corpus, data.split, queries, encoded, vectors, config.depth, self._words, candidates
-        )
+            return encode_queries(encoder.encode, self._data.reader, contexts, encoder.dim, what)
+
+    def _mine(
+        self,
+        module: EncoderModule,
+        done: int,
+        queries: NDArray[np.int64],
+        papers: NDArray[np.float32],
+        searched: NDArray[np.bool_],
+    ) -> None:
+        data, depth = self._data, self.mining.depth
+        if self.mining.positives and self._words is None:
+            self._words = WordSets(data.corpus)
+        encoded = self._encode_queries(module, data.split.contexts[queries], "training queries")
+        data.pool = mine(data.corpus, data.split, queries, encoded, papers, depth, self._words, searched)
         file = f"{MINED}/round-{done:03d}.npz"
         previous = self._pool["file"] if self._pool is not None else None
         self._pool = {"file": file, "sha256": data.pool.save(self.folder / file)}
@@ -212,28 +191,13 @@ class Rounds(pl.Callback):
             if str(old.relative_to(self.folder)) not in (file, previous):
                 old.unlink()
 
-    def _finish(self, module: HAttenModule, done: int, row: dict[str, float]) -> None:
+    def _finish(self, module: EncoderModule, done: int, row: dict[str, float]) -> None:
         """Log, keep the history, and save the weights when they are the best so far."""
         if done:
             module.log_dict(row)
         best = self.history.add(done, row, f"val/{self.validation.monitor}")
         if done and best:
-            data = self._data
             # No times: the same run gives the same file.
             measured = {name: value for name, value in row.items() if name.startswith("val/")}
             measured.pop("val/seconds", None)
-            about = {**self.about, "round": done, **measured}
-            save_model(Model(module.best_encoder, data.vocabulary, about), self.best_file)
-
-
-def recalls(papers: NDArray[Any], positives: NDArray[Any]) -> dict[str, float]:
-    """Ranked papers [Q, k], cited ones [Q, most] (-1: none): MRR and share of the cited in the first k."""
-    hits = (papers[:, None, :] == positives[:, :, None]) & (positives[:, :, None] >= 0)  # [Q, most, k]
-    cited = (positives >= 0).sum(1)
-    any_hit = hits.any(1)
-    first = np.where(any_hit.any(1), any_hit.argmax(1), np.iinfo(np.int64).max - 1)
-    out = {"mrr": float((1.0 / (first + 1.0)).mean())}
-    for k in RECALLS:
-        if k <= papers.shape[1]:
-            out[f"recall@{k}"] = float((hits[:, :, :k].any(2).sum(1) / cited).mean())
-    return out
+            self.save(module.best_encoder, {**self.about, "round": done, **measured}, self.best)

@@ -15,6 +15,7 @@ from datasets.ragged import Ragged
 from datasets.schema import MARKER_WORDS, TARGET_WORD
 from hatten.documents import Documents, from_padded
 from hatten.layers import MultiHeadPooling, TransformerLayer, dropout, sinusoids
+from hatten.recipe import Encoder
 from hatten.residual import MeanPath
 from hatten.vocabulary import Vocabulary
 
@@ -85,12 +86,14 @@ class Level(nn.Module):
         return pooled
 
 
-class HAttenEncoder(nn.Module):
+class HAttenEncoder(Encoder):
     """Documents of up to three paragraphs (title, abstract, context) to vectors [B, D], compared by cosine.
 
     A word level turns each paragraph into a vector, a document level the typed paragraphs into one.
     Paragraphs are encoded in order of length, in chunks of at most `chunk_tokens` tokens: little is padded.
     """
+
+    fast = ("word_vectors", "marker_vectors", "mean.")
 
     def __init__(
         self,
@@ -109,7 +112,7 @@ class HAttenEncoder(nn.Module):
                 f"word vectors of {word_vectors.shape[-1]} dimensions do not fit an encoder of {config.dim}; "
                 f"set model.encoder.dim={word_vectors.shape[-1]} or choose other vectors"
             )
-        self.config, self.pad_id = config, pad_id
+        self.config, self.dim, self.pad_id = config, config.dim, pad_id
         self.precision = torch.float32
         self.chunk_tokens = 2048
         table = torch.from_numpy(np.ascontiguousarray(word_vectors, np.float32))

@@ -28,6 +28,8 @@ class History:
         self.rows.append({"round": done, **row})
         shown = [f"{name} {row[f'val/{name}']:.3f}" for name in SHOWN if f"val/{name}" in row]
         spent = [f"{name[:-8]} {row[name]:.0f} s" for name in row if name.endswith("/seconds")]
+        if "val/papers" in row:
+            shown.append(f"in a sample of {row['val/papers']:,.0f} papers")
         loss = [f"loss {row['train/loss']:.4f}"] if "train/loss" in row else []
         log.info(f"round {done} done: " + ", ".join(loss + shown + spent))
         self._write()

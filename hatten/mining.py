@@ -32,7 +32,8 @@ class MiningConfig:
     depth: int = 100
     """papers prefetched for a training query"""
     queries: int = 50_000
-    """training queries to prefetch for, a sample where there are more"""
+    """training queries to prefetch for: all, or where a round is less than a pass over them those of the next
+    round; a sample where there are more"""
     papers: int = 0
     """candidates to search among, a sample of that size; 0: all of them"""
     positives: bool = True
@@ -92,11 +93,11 @@ class Pool:
             raise InputError(f"{path}: not a mined pool ({error})") from None
 
 
-def sample(split: Split, config: MiningConfig, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Rows of the split to mine for, ascending."""
-    if config.queries >= len(split):
-        return np.arange(len(split))
-    return np.sort(rng.choice(len(split), config.queries, replace=False))
+def sample(queries: NDArray[np.int64], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """At most so many of them, in their order."""
+    if size >= len(queries):
+        return queries
+    return queries[np.sort(rng.choice(len(queries), size, replace=False))]
 
 
 def mine(

@@ -1,4 +1,4 @@
-"""The Lightning module that trains HAtten."""
+"""The Lightning module that trains an encoder."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from datasets.errors import InputError
 from hatten.batches import Batch
 from hatten.encoder import HAttenEncoder
 from hatten.losses import infonce_loss, triplet_loss
+from hatten.recipe import Encoder
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class ScheduleConfig:
     decay: str = "none"
     """none, or linear: down to 0 at the last step"""
     vectors: float = 1.0
-    """rate of word vectors and the mean path, as a multiple of the encoder's"""
+    """rate of the weights that the encoder calls fast (HAtten's word vectors and mean path), as a multiple"""
     mean_only_rounds: int = 0
     """rounds at the start in which the mean path and word vectors alone are trained (residual=mean)"""
 
@@ -70,12 +71,12 @@ class ScheduleConfig:
             raise InputError(f"model.schedule.decay={self.decay}: choose none or linear")
 
 
-class HAttenModule(pl.LightningModule):
+class EncoderModule(pl.LightningModule):
     """Trains `encoder`; `average`, the moving average of its weights, is validated, mined with and saved."""
 
     def __init__(
         self,
-        encoder: HAttenEncoder,
+        encoder: Encoder,
         optimizer: Optimizer,
         loss: LossConfig,
         schedule: ScheduleConfig,
@@ -87,7 +88,8 @@ class HAttenModule(pl.LightningModule):
         super().__init__()
         if not 0 <= ema < 1:
             raise InputError(f"model.ema={ema}: must be in 0..1, below 1")
-        if schedule.mean_only_rounds and encoder.mean is None:
+        has_mean_path = isinstance(encoder, HAttenEncoder) and encoder.mean is not None
+        if schedule.mean_only_rounds and not has_mean_path:
             raise InputError("model.schedule.mean_only_rounds needs model.encoder.residual=mean")
         self.encoder, self.loss, self.schedule, self.seed = encoder, loss, schedule, seed
         self.average = AveragedModel(encoder, multi_avg_fn=get_ema_multi_avg_fn(ema))
@@ -96,16 +98,17 @@ class HAttenModule(pl.LightningModule):
         self._make_optimizer, self._total_steps = optimizer, total_steps
 
     @property
-    def best_encoder(self) -> HAttenEncoder:
+    def best_encoder(self) -> Encoder:
         """The encoder of the averaged weights."""
         averaged: nn.Module = self.average.module
-        assert isinstance(averaged, HAttenEncoder)
+        assert isinstance(averaged, Encoder)
         return averaged
 
     def on_train_epoch_start(self) -> None:
         # A resumed round draws the dropout that an uninterrupted one draws.
         torch.manual_seed(self.seed * 1_000_003 + self.current_epoch)
-        self.encoder.mean_only = self.current_epoch < self.schedule.mean_only_rounds
+        if isinstance(self.encoder, HAttenEncoder):
+            self.encoder.mean_only = self.current_epoch < self.schedule.mean_only_rounds
 
     def training_step(self, batch: Batch, step: int) -> Tensor:
         queries = F.normalize(self.encoder.encode(batch.queries), dim=1)
@@ -114,12 +117,15 @@ class HAttenModule(pl.LightningModule):
             torch.from_numpy(part).to(queries.device) for part in (batch.levels, batch.log_rate)
         )
         loss = self.loss(queries @ papers.T, levels, log_rate)
-        self.log("train/loss", loss.detach(), batch_size=len(batch.queries))
+        self.log("train/loss", loss.detach(), batch_size=len(levels))
         return loss
 
     def _others(self, batch: Batch) -> Tensor:
         """Vectors of the mined and random papers [N - cited, D]."""
-        if self.stale is None or self.encoder.mean_only:
+        if self.stale is None:
+            return self.encoder.encode(batch.others)
+        assert isinstance(self.encoder, HAttenEncoder)
+        if self.encoder.mean_only:
             return self.encoder.encode(batch.others)
         levels = torch.from_numpy(self.stale[batch.other_rows]).to(self.device)
         return self.encoder.with_mean(batch.others, levels)
@@ -132,9 +138,7 @@ class HAttenModule(pl.LightningModule):
         fast: list[nn.Parameter] = []
         for name, weight in self.encoder.named_parameters():
             if weight.requires_grad:
-                (fast if name.startswith(("word_vectors", "marker_vectors", "mean.")) else slow).append(
-                    weight
-                )
+                (fast if name.startswith(self.encoder.fast) else slow).append(weight)
         optimizer = self._make_optimizer([{"params": slow}, {"params": fast}])
         optimizer.param_groups[1]["lr"] *= self.schedule.vectors
         return {

@@ -43,10 +43,10 @@ class MeanPath(nn.Module):
         self.target_id: int | None = None
         self.dropout = 0.0
 
-    def set_idf(self, idf: NDArray[np.float32]) -> None:
-        """Start from inverse document frequencies [V], all > 0."""
+    def start_from(self, weights: NDArray[np.float32]) -> None:
+        """Give words these weights [V], such as inverse document frequencies, none below 0, at some scale."""
         with torch.no_grad():
-            scaled = torch.from_numpy(idf / idf.max() * 2.0).clamp(min=1e-3)
+            scaled = torch.from_numpy(weights / weights.max() * 2.0).clamp(min=1e-3)
             self.word_weight.copy_(torch.log(torch.expm1(scaled)))  # softplus of it gives `scaled`
 
     def forward(self, word_vectors: Tensor, documents: Documents) -> Tensor:

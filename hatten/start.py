@@ -2,15 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
+from hydra.utils import instantiate
 from numpy.typing import NDArray
+from omegaconf import DictConfig
 
+from datasets.errors import InputError
 from datasets.ragged import Ragged
 from datasets.store import Corpus
+from hatten.options import options
 from hatten.vectors import WordVectors
 from hatten.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class WordsConfig:
+    """What becomes of the words that a model is trained with."""
+
+    punctuation: bool
+    """keep tokens without a letter or digit"""
+    centre_vectors: bool
+    """word vectors less their mean, of unit length"""
+    word_dropout: float
+    """share of the words that a mean of word vectors leaves out in training"""
+
+    def __post_init__(self) -> None:
+        if self.word_dropout > 1:
+            raise InputError(f"model.word_dropout={self.word_dropout}: must be in 0..1")
+
+    @classmethod
+    def of(cls, model: Mapping[str, Any]) -> WordsConfig:
+        """Its options among those of a model."""
+        return options(cls, {field.name: model[field.name] for field in fields(cls)}, "model")
+
+
+def starting_words(
+    embeddings: DictConfig, corpus: Corpus, config: WordsConfig
+) -> tuple[str, Vocabulary, NDArray[np.float32]]:
+    """The name of the configured word vectors, the vocabulary [V] and the vectors [V, D] to start from."""
+    vectors: WordVectors = instantiate(embeddings, corpus=corpus)
+    vocabulary, table = words_and_vectors(vectors, config.punctuation)
+    return vectors.name, vocabulary, centred(table, vocabulary, corpus) if config.centre_vectors else table
 
 
 def words_and_vectors(vectors: WordVectors, punctuation: bool) -> tuple[Vocabulary, NDArray[np.float32]]:

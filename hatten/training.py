@@ -1,4 +1,4 @@
-"""Training HAtten from a configuration: `python train.py model=hatten`."""
+"""Training an encoder from a configuration: `python train.py model=hatten|nnselect|biencoder`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from hydra.utils import instantiate
+from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
@@ -21,17 +21,16 @@ from datasets.atomic import written_whole
 from datasets.errors import InputError
 from datasets.store import Corpus
 from hatten.batches import BatchConfig, steps_per_round
-from hatten.callbacks import BEST, MINED, Rounds, ValidationConfig
+from hatten.callbacks import MINED, Rounds
 from hatten.checkpoint import save_torch
 from hatten.datamodule import TrainingData
-from hatten.encoder import EncoderConfig, build_encoder
 from hatten.history import CURVES, HISTORY
 from hatten.mining import MiningConfig
-from hatten.module import HAttenModule, LossConfig, ScheduleConfig
+from hatten.module import EncoderModule, LossConfig, ScheduleConfig
 from hatten.options import options
 from hatten.progress import Progress
-from hatten.start import centred, inverse_document_frequency, words_and_vectors
-from hatten.vectors import WordVectors
+from hatten.recipe import Recipe
+from hatten.validation import ValidationConfig
 from retrieval.encode import precision
 
 log = logging.getLogger(__name__)
@@ -47,32 +46,27 @@ LAST = "last.ckpt"
 WRITTEN_SETTINGS = "config.yaml"
 """The settings of the run in a folder; a resumed run must have the same."""
 
-SETTINGS = ("data", "embeddings", "model", "seed")
-"""The parts of the configuration that the weights depend on."""
+SETTINGS = ("data", "model", "seed")
+"""The parts of the configuration that the weights depend on, beside those that the recipe names."""
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What belongs to no part of the model (conf/model/hatten.yaml)."""
+    """What belongs to no part of a model (conf/model/*.yaml)."""
 
     rounds: int
     precision: str
     ema: float
     workers: int
-    punctuation: bool
-    centre_vectors: bool
-    word_dropout: float
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise InputError(f"model.rounds={self.rounds}: must be at least 1")
-        if self.word_dropout > 1:
-            raise InputError(f"model.word_dropout={self.word_dropout}: must be in 0..1")
         precision(self.precision)
 
 
 def train(config: DictConfig) -> Path:
-    """Train by `config` (conf/train.yaml) in its output_dir; gives the file of the best weights."""
+    """Train by `config` (conf/train.yaml) in its output_dir; gives the file or folder of the best weights."""
     model, folder, seed = config.model, Path(config.output_dir), config.seed
     if type(seed) is not int or seed < 0:
         raise InputError(f"seed={seed}: must be a whole number, not below 0")
@@ -81,33 +75,25 @@ def train(config: DictConfig) -> Path:
     # What is wrong with the options should be said before anything is prepared.
     batch = options(BatchConfig, plain["model"]["batch"], "model.batch")
     mining = options(MiningConfig, plain["model"]["mining"], "model.mining")
-    encoder_config = options(EncoderConfig, plain["model"]["encoder"], "model.encoder")
     loss = options(LossConfig, plain["model"]["loss"], "model.loss")
     schedule = options(ScheduleConfig, plain["model"]["schedule"], "model.schedule")
     validation = options(ValidationConfig, plain["model"]["validation"], "model.validation")
     names = RunConfig.__dataclass_fields__
     run = options(RunConfig, {name: plain["model"][name] for name in names}, "model")
+    recipe: Recipe = get_class(model.recipe)(plain["model"], precision(run.precision))
     of_mean_path = {"batch.stale": batch.stale, "schedule.mean_only_rounds": schedule.mean_only_rounds}
     for name, wanted in of_mean_path.items():
-        if wanted and encoder_config.residual != "mean":
-            raise InputError(f"model.{name}={wanted}: needs model.encoder.residual=mean")
+        if wanted and not recipe.mean_path:
+            raise InputError(f"model.{name}={wanted}: needs model.encoder.residual=mean, of model=hatten")
     pl.seed_everything(seed, verbose=False)
     # Nothing here reads memory that is not filled.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     corpus: Corpus = instantiate(config.data)
-    vectors: WordVectors = instantiate(config.embeddings, corpus=corpus)
-    vocabulary, table = words_and_vectors(vectors, run.punctuation)
-    if run.centre_vectors:
-        table = centred(table, vocabulary, corpus)
-    data = TrainingData(corpus, vocabulary, encoder_config.max_tokens, batch, seed, run.workers)
-    encoder = build_encoder(encoder_config, table, vocabulary)
-    encoder.precision = precision(run.precision)
-    if encoder.mean is not None:
-        encoder.mean.set_idf(inverse_document_frequency(corpus, vocabulary))
-        encoder.mean.dropout = run.word_dropout
+    parts = recipe.build(corpus, config)
+    data = TrainingData(parts.reader, batch, seed, run.workers)
     rounds, steps = run.rounds, steps_per_round(batch, len(data.split))
-    module = HAttenModule(
-        encoder,
+    module = EncoderModule(
+        parts.encoder,
         instantiate(model.optimizer),
         loss,
         schedule,
@@ -118,11 +104,12 @@ def train(config: DictConfig) -> Path:
     about = {
         "data": corpus.name,
         "corpus": corpus.fingerprint,
-        "vectors": vectors.name,
+        **parts.about,
         "model": plain["model"],
         "seed": seed,
     }
-    state = Rounds(folder, mining, validation, seed, about)
+    best = folder / recipe.file
+    state = Rounds(best, parts.save, mining, validation, seed, about)
     trainer: pl.Trainer = instantiate(
         config.trainer,
         max_epochs=rounds,
@@ -133,13 +120,13 @@ def train(config: DictConfig) -> Path:
         plugins=[WholeFiles()],
         callbacks=[state, Progress(), saver(folder), *instantiate(config.callbacks or {}).values()],
     )
-    settings = {**{part: plain[part] for part in SETTINGS}, "corpus": corpus.fingerprint}
+    settings = {**{part: plain[part] for part in (*SETTINGS, *recipe.groups)}, "corpus": corpus.fingerprint}
     last = resume_point(folder, settings) if config.resume else None
     if last is None:
-        start_anew(folder, settings)
+        start_anew(folder, recipe.file, settings)
     log.info(
         f"training on {corpus.name}: {len(data.split):,} contexts, {rounds} rounds of {steps} steps, "
-        f"{batch.queries} queries a step, in {encoder.precision}, {torch.get_num_threads()} threads; "
+        f"{batch.queries} queries a step, in {parts.encoder.precision}, {torch.get_num_threads()} threads; "
         f"output in {folder}"
     )
     try:
@@ -152,8 +139,8 @@ def train(config: DictConfig) -> Path:
         wandb = sys.modules.get("wandb")  # there only with logger=wandb
         if wandb is not None and wandb.run is not None:
             wandb.finish()  # or the next job of a sweep would go on with this one's run
-    log.info(f"weights of the best round: {state.best_file}; history: {folder / HISTORY}")
-    return state.best_file
+    log.info(f"weights of the best round: {best}; history: {folder / HISTORY}")
+    return best
 
 
 class WholeFiles(TorchCheckpointIO):
@@ -178,12 +165,12 @@ def saver(folder: Path) -> pl.Callback:
     )
 
 
-def start_anew(folder: Path, settings: dict[str, Any]) -> None:
+def start_anew(folder: Path, best: str, settings: dict[str, Any]) -> None:
     """Write down the settings of the run. What an earlier one left goes to `earlier`."""
     left = [
-        name for name in (LAST, BEST, HISTORY, CURVES, WRITTEN_SETTINGS, MINED) if (folder / name).exists()
+        name for name in (LAST, best, HISTORY, CURVES, WRITTEN_SETTINGS, MINED) if (folder / name).exists()
     ]
-    if LAST in left or BEST in left:
+    if LAST in left or best in left:
         earlier = folder / "earlier"
         shutil.rmtree(earlier, ignore_errors=True)
         earlier.mkdir()

@@ -17,7 +17,7 @@ import hatten.mining
 from datasets.errors import InputError
 from datasets.ragged import Ragged
 from datasets.store import Corpus, Split
-from hatten.mining import MiningConfig, Pool, WordSets, mine, padded, sample
+from hatten.mining import Pool, WordSets, mine, padded, sample
 
 DEPTH = 15
 
@@ -138,12 +138,14 @@ def test_relevant_is_as_near_in_words_as_a_cited_paper(
     assert 0 < pool.relevant.sum() < pool.relevant.size
 
 
-def test_the_sample_is_of_the_asked_size_and_changes_with_the_round(split: Split) -> None:
-    rows = [sample(split, MiningConfig(queries=20), np.random.default_rng(seed)) for seed in (0, 0, 1)]
+def test_the_sample_is_of_the_asked_size_and_changes_with_the_round() -> None:
+    queries = np.arange(3, 90, 2)
+    rows = [sample(queries, 20, np.random.default_rng(seed)) for seed in (0, 0, 1)]
     assert rows[0].tolist() == rows[1].tolist() != rows[2].tolist()
-    assert len(set(rows[0].tolist())) == 20 and (np.diff(rows[0]) > 0).all()
-    every = sample(split, MiningConfig(queries=len(split)), np.random.default_rng(0))
-    assert every.tolist() == list(range(len(split)))
+    assert (
+        set(rows[0].tolist()) < set(queries.tolist()) and (np.diff(rows[0]) > 0).all() and len(rows[0]) == 20
+    )
+    assert sample(queries, len(queries), np.random.default_rng(0)).tolist() == queries.tolist()
 
 
 def test_cited_papers_are_padded_and_the_citing_paper_stands_last() -> None:

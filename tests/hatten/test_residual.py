@@ -122,7 +122,7 @@ def test_a_model_without_a_marker_has_no_distances() -> None:
 @given(idf=st.lists(st.floats(0.0625, 20, width=32), min_size=WORDS, max_size=WORDS))
 def test_words_start_in_proportion_to_their_idf(idf: list[float]) -> None:
     path = MeanPath(WORDS)
-    path.set_idf(np.array(idf, np.float32))
+    path.start_from(np.array(idf, np.float32))
     scaled = np.maximum(np.array(idf) / max(idf) * 2, 1e-3)
     np.testing.assert_allclose(F.softplus(path.word_weight).detach().numpy(), scaled, rtol=1e-3)
 

@@ -1,0 +1,46 @@
+"""HAtten as a kind of encoder to train: `python train.py model=hatten`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+
+from datasets.store import Corpus
+from hatten.checkpoint import Model, save_model
+from hatten.documents import DocumentReader
+from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
+from hatten.options import options
+from hatten.recipe import Encoder, Parts, Recipe
+from hatten.start import WordsConfig, inverse_document_frequency, starting_words
+
+
+class HAtten(Recipe):
+    """The encoder of Gu et al. 2022, section 4.1, with or without the path around it."""
+
+    file = "hatten.ckpt"
+    groups = ("embeddings",)
+
+    def __init__(self, model: Mapping[str, Any], precision: torch.dtype) -> None:
+        self.config = options(EncoderConfig, model["encoder"], "model.encoder")
+        self.words = WordsConfig.of(model)
+        self.mean_path = self.config.residual == "mean"
+        self.precision = precision
+
+    def build(self, corpus: Corpus, config: DictConfig) -> Parts:
+        name, vocabulary, table = starting_words(config.embeddings, corpus, self.words)
+        encoder = build_encoder(self.config, table, vocabulary)
+        encoder.precision = self.precision
+        if encoder.mean is not None:
+            encoder.mean.start_from(inverse_document_frequency(corpus, vocabulary))
+            encoder.mean.dropout = self.words.word_dropout
+
+        def save(trained: Encoder, about: dict[str, Any], path: Path) -> None:
+            assert isinstance(trained, HAttenEncoder)
+            save_model(Model(trained, vocabulary, about), path)
+
+        reader = DocumentReader(corpus, vocabulary, self.config.max_tokens)
+        return Parts(encoder, reader, save, {"vectors": name})

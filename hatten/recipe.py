@@ -1,0 +1,61 @@
+"""What a kind of encoder brings to be trained: hatten.training does the rest, the same for all of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+from torch import Tensor, nn
+
+from datasets.store import Corpus
+from retrieval.encode import Reader
+
+
+class Encoder(nn.Module):
+    """Documents to vectors that are compared by cosine."""
+
+    dim: int
+    precision: torch.dtype
+    """in which it computes; weights are float32"""
+    fast: tuple[str, ...] = ()
+    """how the names of the weights begin that learn at their own rate (model.schedule.vectors)"""
+
+    def encode(self, documents: Any) -> Tensor:
+        """B documents, as the reader gives them -> [B, dim] float32; zeros for one without a known word."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Parts:
+    """An encoder over a corpus, ready to be trained."""
+
+    encoder: Encoder
+    reader: Reader
+    save: Callable[[Encoder, dict[str, Any], Path], None]
+    """(encoder, what is to be known of it, path): writes a file or folder, whole or not at all"""
+    about: dict[str, Any]
+    """what it starts from, as plain values; is saved with it"""
+
+
+class Recipe(ABC):
+    """A kind of encoder, as `model.recipe` names it."""
+
+    file: str
+    """what is saved, in the folder of a run"""
+    groups: tuple[str, ...]
+    """parts of the configuration that it reads beside `model`"""
+    mean_path = False
+    """whether it has a mean path that can be trained without the rest (hatten.residual)"""
+
+    @abstractmethod
+    def __init__(self, model: Mapping[str, Any], precision: torch.dtype) -> None:
+        """Check its own options in `model`; InputError names the first that is wrong."""
+
+    @abstractmethod
+    def build(self, corpus: Corpus, config: DictConfig) -> Parts:
+        """config: all of the configuration."""
