@@ -22,7 +22,15 @@ from datasets.ragged import Ragged
 from datasets.store import Corpus
 from retrieval.article_text import ArticleReader, Texts
 from retrieval.dense import DenseRetriever
-from retrieval.encode import chunks, encode, encode_queries, precision, rounded, weights_hash
+from retrieval.encode import (
+    chunks,
+    encode,
+    encode_queries,
+    parts_folder,
+    precision,
+    rounded,
+    weights_hash,
+)
 from retrieval.indexes import IndexConfig
 from retrieval.models import ArticleConfig, load_pretrained
 from retrieval.profiles import ProfileConfig
@@ -129,8 +137,13 @@ class ArticleEncoder(nn.Module):
     def frozen(self, arithmetic: str) -> ArticleEncoder:
         """This encoder with weights of a precision (auto, float32 or bfloat16), for encoding only."""
         self.precision = precision(arithmetic)
+        self._weights = weights_hash(self)
         self.eval().requires_grad_(False).to(self.precision)
         return self
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What the vectors of a frozen encoder depend on beside the texts, as plain values."""
+        return {"weights": self._weights, "arithmetic": str(self.precision), **self.config.reading()}
 
     def save(self, folder: str | Path) -> None:
         """Write the model in the format of Hugging Face, and how it reads texts;
@@ -172,29 +185,25 @@ class ArticleRetriever(DenseRetriever):
         index: IndexConfig | None = None,
         profile: ProfileConfig | None = None,
     ) -> None:
-        """encoder: which one (conf/encoder), or one that is there. arithmetic: auto, float32 or bfloat16.
+        """encoder: which one (conf/encoder), or one that is there and is frozen.
 
-        Raises InputError if the encoder cannot be had.
+        arithmetic: auto, float32 or bfloat16. Raises InputError if the encoder cannot be had.
         """
         super().__init__(index, profile)
         precision(arithmetic)  # before a model is loaded
         if isinstance(encoder, ArticleConfig):
             encoder = ArticleEncoder.pretrained(encoder)
-        self._weights = weights_hash(encoder)
         self.encoder = encoder.frozen(arithmetic)
 
     def fingerprint(self) -> dict[str, Any]:
-        return {
-            "weights": self._weights,
-            "arithmetic": str(self.encoder.precision),
-            **self.encoder.config.reading(),
-        }
+        return self.encoder.fingerprint()
 
     def prepare(self, corpus: Corpus) -> None:
         self._reader = ArticleReader(corpus, self.encoder.tokenizer, self.encoder.config)
 
     def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        return encode(self.encoder.encode, self._reader.papers, rows, self.encoder.dim, "papers")
+        parts = parts_folder(self._reader.corpus, rows, self.fingerprint())
+        return encode(self.encoder.encode, self._reader.papers, rows, self.encoder.dim, "papers", parts)
 
     def encode_queries(self, contexts: NDArray[np.int64]) -> NDArray[np.float32]:
         return encode_queries(self.encoder.encode, self._reader, contexts, self.encoder.dim)

@@ -1,0 +1,152 @@
+"""What article encoders read, against the tokeniser called on whole texts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+
+from datasets.store import Corpus
+from retrieval.article_text import ArticleReader, Field, Texts, sentence_starts
+from retrieval.models import ArticleConfig
+
+CONFIG = ArticleConfig("tiny", max_tokens=64)
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tiny_bert: Path) -> Any:
+    return AutoTokenizer.from_pretrained(tiny_bert)
+
+
+def plain(tokenizer: Any, texts: Texts) -> list[str]:
+    return [tokenizer.decode(row) for row in texts.tokens]
+
+
+@pytest.mark.parametrize("max_tokens", [64, 9])
+@pytest.mark.parametrize("layout", ["sentence", "sep"])
+def test_papers_are_what_the_tokeniser_makes_of_their_whole_text(
+    tiny_corpus: Corpus, tokenizer: Any, layout: str, max_tokens: int
+) -> None:
+    reader = ArticleReader(tiny_corpus, tokenizer, replace(CONFIG, layout=layout, max_tokens=max_tokens))
+    between = " [SEP] " if layout == "sep" else ". "
+    rows = np.array([5, 0, 3])
+    whole = [tiny_corpus.titles[row] + between + tiny_corpus.abstracts[row] for row in rows]
+    expected = tokenizer(whole, truncation=True, max_length=max_tokens)["input_ids"]
+    assert [row.tolist() for row in reader.papers(rows).tokens] == expected
+
+
+def test_a_paper_without_an_abstract_is_its_title_alone(tiny_corpus: Corpus, tokenizer: Any) -> None:
+    row = tiny_corpus.paper_row("bare")
+    texts = ArticleReader(tiny_corpus, tokenizer, CONFIG).papers(np.array([row]))
+    assert plain(tokenizer, texts) == ["[CLS] a title without abstract about parsing trees [SEP]"]
+
+
+@pytest.mark.parametrize(
+    ("query", "markers", "expected"),
+    [
+        (["context"], "drop", "[CLS] graph networks pass messages . [SEP]"),
+        (["context"], "mask", "[CLS] graph networks [MASK] pass messages . [SEP]"),
+        (["context", "title"], "drop", "[CLS] graph networks pass messages . . searching graphs [SEP]"),
+        (
+            ["title", "abstract", "context"],
+            "mask",
+            "[CLS] searching graphs . we search documents linked by edges . . "
+            "graph networks [MASK] pass messages . [SEP]",
+        ),
+    ],
+)
+def test_queries_hold_their_fields_in_order(
+    tiny_corpus: Corpus, tokenizer: Any, query: list[str], markers: str, expected: str
+) -> None:
+    reader = ArticleReader(tiny_corpus, tokenizer, replace(CONFIG, query=query, markers=markers))
+    contexts = np.array([tiny_corpus.context_ids.index("c7"), tiny_corpus.context_ids.index("c8")])
+    assert (
+        plain(tokenizer, reader.queries(contexts))[1] == expected
+    )  # "Graph networks OTHERCIT TARGETCIT ..."
+
+
+def test_a_long_context_keeps_what_is_around_its_mark(tiny_corpus: Corpus, tokenizer: Any) -> None:
+    config = replace(CONFIG, query=["title", "context"], max_tokens=9, markers="mask")
+    contexts = np.arange(len(tiny_corpus.context_ids))
+    texts = ArticleReader(tiny_corpus, tokenizer, config).queries(contexts)
+    for row, text in enumerate(texts.tokens):
+        assert len(text) <= 9
+        before, after = tiny_corpus.context_texts[row].replace("OTHERCIT", " ").split("TARGETCIT")
+        left, right = (tokenizer(part, add_special_tokens=False)["input_ids"] for part in (before, after))
+        at = text.tolist().index(tokenizer.mask_token_id)
+        assert text[at - 1] == (left[-1] if left else tokenizer.cls_token_id)
+        assert text[at + 1] == (right[0] if right else tokenizer.sep_token_id)
+
+
+@given(length=st.integers(0, 40), mark=st.integers(0, 40), room=st.integers(1, 45))
+def test_cutting_keeps_the_neighbours_of_the_mark(length: int, mark: int, room: int) -> None:
+    mark = min(mark, length)
+    cut = Field(list(range(length)), list(range(length)), mark).cut(room).tokens
+    assert len(cut) == min(length, room) and cut == cut[:1] + [a + 1 for a in cut[:-1]]
+    if room >= 2:
+        assert {i for i in (mark - 1, mark) if 0 <= i < length} <= set(cut)
+
+
+def test_the_context_comes_before_the_rest_when_room_is_short(tiny_corpus: Corpus, tokenizer: Any) -> None:
+    config = replace(CONFIG, query=["abstract", "context"], max_tokens=16)
+    texts = ArticleReader(tiny_corpus, tokenizer, config).queries(np.array([1]))
+    expected = "[CLS] we parse many . we start from the parser of for all languages . [SEP]"
+    assert plain(tokenizer, texts) == [expected] and len(texts.tokens[0]) == 16
+
+
+def test_a_query_without_a_word_is_empty(tiny_corpus: Corpus, tokenizer: Any) -> None:
+    bare = tiny_corpus.paper_row("bare")
+    tiny_corpus.citing = np.full_like(tiny_corpus.citing, bare)  # the only paper without an abstract
+    config = replace(CONFIG, query=["abstract"])
+    texts = ArticleReader(tiny_corpus, tokenizer, config).queries(np.array([0, 1]))
+    assert texts.tokens.lengths.tolist() == [0, 0]
+
+
+def test_sentences_begin_after_full_stops_but_not_after_abbreviations() -> None:
+    text = (
+        "Trees are parsed (cf. Fig. 2) by J. Doe et al. In 2019 it failed! Why? We ask, e.g. Here.) The end"
+    )
+    assert [text[a:b].strip() for a, b in pairwise([0, *sentence_starts(text), len(text)])] == [
+        "Trees are parsed (cf. Fig. 2) by J. Doe et al. In 2019 it failed!",
+        "Why?",
+        "We ask, e.g. Here.)",
+        "The end",
+    ]
+
+
+def test_sentences_of_abstracts_are_numbered_and_titles_are_none(demo_corpus: Corpus, tokenizer: Any) -> None:
+    config = replace(CONFIG, pooling="aspire", layout="sep", max_tokens=100_000)
+    reader, rows = ArticleReader(demo_corpus, tokenizer, config), np.arange(8)
+    texts = reader.papers(rows)
+    assert texts.sentences is not None and texts.owners is not None
+    number = 0
+    for row in rows.tolist():
+        abstract = demo_corpus.abstracts[row]
+        ends = [0, *sentence_starts(abstract), len(abstract)]
+        assert len(ends) > 2
+        title = tokenizer(demo_corpus.titles[row], add_special_tokens=False)["input_ids"]
+        tokens = [tokenizer.cls_token_id, *title, tokenizer.sep_token_id]
+        numbers = [-1] * len(tokens)
+        for start, end in pairwise(ends):
+            part = tokenizer(abstract[start:end], add_special_tokens=False)["input_ids"]
+            tokens += part
+            numbers += [number] * len(part)
+            assert texts.owners[number] == row
+            number += 1
+        bounds = slice(texts.tokens.offsets[row], texts.tokens.offsets[row + 1])
+        assert texts.tokens.values[bounds].tolist() == [*tokens, tokenizer.sep_token_id]
+        assert texts.sentences[bounds].tolist() == [*numbers, -1]
+    assert len(texts.owners) == number
+
+
+def test_a_title_alone_is_a_sentence(tiny_corpus: Corpus, tokenizer: Any) -> None:
+    reader = ArticleReader(tiny_corpus, tokenizer, replace(CONFIG, pooling="aspire"))
+    texts = reader.papers(np.array([tiny_corpus.paper_row("bare")]))
+    assert texts.owners is not None and texts.owners.tolist() == [0]
