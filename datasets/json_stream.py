@@ -42,7 +42,8 @@ def kind_of(value: Any) -> str:
         return value.kind
     if value is None:
         return "null"
-    names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list"}
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "a string"}
+    names |= {list: "a list", dict: "an object"}
     return names[type(value)]
 
 

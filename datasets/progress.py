@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,10 +11,11 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 
 @contextmanager
-def reading(path: Path, what: str) -> Iterator[Callable[[int], None]]:
-    """A bar with the time left; the function it gives takes the bytes read so far."""
+def reading(path: Path | Sequence[Path], what: str) -> Iterator[Callable[[int], None]]:
+    """A bar with the time left; the function it gives takes the bytes read so far, of all files if many."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(f"reading {what}", total=path.stat().st_size or 1)
+        total = sum(file.stat().st_size for file in ([path] if isinstance(path, Path) else path)) or 1
+        task = progress.add_task(f"reading {what}", total=total)
         yield lambda done: progress.update(task, completed=done)

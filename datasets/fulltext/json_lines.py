@@ -1,0 +1,55 @@
+"""JSON lines, plain or gzipped, one record at a time; the layout is told from the record's keys."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import orjson
+
+from datasets.errors import InputError
+from datasets.fulltext.own import read_own
+from datasets.fulltext.s2orc import read_s2orc, read_s2orc_2020
+from datasets.fulltext.schema import Record
+from datasets.json_stream import BYTE_ORDER_MARK, OnBytes, kind_of, open_bytes
+
+LONGEST = 1 << 28
+"""Bytes of a line that are read at most."""
+
+
+def read_json_lines(path: Path, on_bytes: OnBytes) -> Iterator[Record]:
+    """Records in the order of the file; empty lines are passed over.
+
+    Raises InputError that names file and line for what is no JSON object of a known layout.
+    """
+    with open_bytes(path) as (file, raw):
+        lines = io.BufferedReader(cast(io.RawIOBase, file), 1 << 20)
+        number = 0
+        while line := lines.readline(LONGEST):
+            number += 1
+            where = f"{path}, line {number}"
+            if len(line) == LONGEST:
+                raise InputError(f"{where}: is longer than {LONGEST >> 20} MB; a record is one line")
+            if number == 1:
+                line = line.removeprefix(BYTE_ORDER_MARK)
+            if line.strip():
+                yield _read(line, where)
+            on_bytes(raw.tell())
+
+
+def _read(line: bytes, where: str) -> Record:
+    try:
+        record = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"{where}: malformed JSON: {error}") from None
+    if not isinstance(record, dict):
+        raise InputError(f"{where}: must be an object, not {kind_of(record)}; a record is one line")
+    if "corpusid" in record:
+        return read_s2orc(record, where)
+    if "paper_id" in record:
+        return read_s2orc_2020(record, where)
+    if "id" in record:
+        return read_own(record, where)
+    raise InputError(f"{where}: has neither 'id' (our layout) nor 'corpusid' or 'paper_id' (S2ORC)")

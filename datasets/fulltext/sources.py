@@ -1,0 +1,74 @@
+"""The files of a collection: found by name, folder or pattern, and read by kind."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from datasets.errors import InputError
+from datasets.fulltext.json_lines import read_json_lines
+from datasets.fulltext.latex import read_latex
+from datasets.fulltext.latex_source import is_paper
+from datasets.fulltext.schema import Record
+from datasets.fulltext.tei import read_tei
+from datasets.json_stream import OnBytes
+
+IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".tex")
+"""How the names of files end that are read of a folder."""
+
+
+class SourceFile(NamedTuple):
+    """A file, and the id of the paper in it where the file does not tell (LaTeX, TEI)."""
+
+    path: Path
+    id: str
+
+
+def find_files(source: str | Sequence[str]) -> list[SourceFile]:
+    """The files that `source` names, each once: files, folders and patterns in that order, each sorted.
+
+    Of a folder, and the folders in it, files are taken by their suffix (IN_FOLDERS); LaTeX files that are no
+    documents are parts of others. Raises InputError for names without files.
+    """
+    names = [source] if isinstance(source, str) else list(source)
+    found: dict[Path, None] = {}
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise InputError(f"source: {name!r} is no name of a file or folder")
+        path = Path(name).expanduser()
+        if path.is_dir():
+            files = [file for file in sorted(path.rglob("*")) if file.name.endswith(IN_FOLDERS)]
+        elif path.exists():
+            files = [path]
+        else:
+            files = sorted(Path(file) for file in glob.glob(str(path), recursive=True))
+        files = [file for file in files if file.is_file() and (file.suffix != ".tex" or is_paper(file))]
+        if not files:
+            raise InputError(f"source: {name}: no such file, or a folder without {', '.join(IN_FOLDERS)}")
+        found.update(dict.fromkeys(files))
+    papers_in: dict[Path, int] = {}
+    for file in found:
+        papers_in[file.parent] = papers_in.get(file.parent, 0) + (file.suffix == ".tex")
+    tops = {Path(name).expanduser() for name in names}
+    alone = {file for file in found if papers_in[file.parent] == 1 and tops.isdisjoint((file, file.parent))}
+    return [SourceFile(file, _id(file, file in alone)) for file in found]
+
+
+def read(file: SourceFile, on_bytes: OnBytes) -> Iterator[Record]:
+    """The records of a file in its order. Raises InputError that names file and record."""
+    if file.path.suffix == ".tex":
+        yield read_latex(file.path, file.id)
+    elif ".xml" in file.path.suffixes[-2:]:
+        yield read_tei(file.path, file.id)
+    else:
+        yield from read_json_lines(file.path, on_bytes)
+
+
+def _id(file: Path, alone: bool) -> str:
+    """The file's name up to the suffix; the folder's where a LaTeX paper is alone in it, as on arXiv."""
+    name = file.parent.name if file.suffix == ".tex" and alone else file.name
+    for suffix in (".gz", ".xml", ".tei", ".grobid", ".tex"):
+        name = name.removesuffix(suffix)
+    return "_".join(name.split())

@@ -1,0 +1,96 @@
+"""Values out of JSON records, with the place in the message when one cannot be used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from datasets.errors import InputError
+from datasets.json_stream import kind_of
+from datasets.source import YEARS
+
+Object = dict[str, Any]
+
+
+def refuse(where: str, field: str, wanted: str, value: Any) -> InputError:
+    """The error to raise for a value of the wrong kind."""
+    return InputError(f"{where}, field {field!r}: must be {wanted}, not {kind_of(value)}")
+
+
+def string(record: Object, field: str, where: str) -> str:
+    """A string; absent and null are ""."""
+    value = record.get(field)
+    if value is not None and not isinstance(value, str):
+        raise refuse(where, field, "a string", value)
+    return value or ""
+
+
+def identity(record: Object, field: str, where: str) -> str:
+    """The id of a paper: a string or a whole number, not empty and without white space."""
+    value = record.get(field)
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str):
+        raise refuse(where, field, "an id (a string or a number)", value)
+    if value.split() != [value]:
+        raise InputError(f"{where}, field {field!r}: an id must not be empty or hold white space")
+    return value
+
+
+def optional_identity(record: Object, field: str, where: str) -> str:
+    """An id; absent, null and "" are ""."""
+    return "" if record.get(field) in (None, "") else identity(record, field, where)
+
+
+def year(record: Object, field: str, where: str) -> int:
+    """A year as a number or a string of digits; absent, null and "" are 0."""
+    value = record.get(field)
+    if value is None or value == "":
+        return 0
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError(f"{where}, field {field!r}: must be a year, not {value!r:.40}")
+    if value not in YEARS:
+        raise InputError(f"{where}, field {field!r}: {value} is out of range")
+    return value
+
+
+def whole(record: Object, field: str, where: str) -> int:
+    """A whole number that must be there; a string of digits will do."""
+    value = record.get(field)
+    if isinstance(value, str) and value.isdecimal() and len(value) < 20:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise refuse(where, field, "a whole number", value)
+    return value
+
+
+def mapping(record: Object, field: str, where: str) -> Object:
+    """An object; absent and null are empty."""
+    value = record.get(field)
+    if value is not None and not isinstance(value, dict):
+        raise refuse(where, field, "an object", value)
+    return value or {}
+
+
+def objects(record: Object, field: str, where: str) -> Iterator[tuple[Object, str]]:
+    """The objects of a list, each with its place; absent and null are none."""
+    value = record.get(field)
+    if value is not None and not isinstance(value, list):
+        raise refuse(where, field, "a list of objects", value)
+    for number, item in enumerate(value or ()):
+        if not isinstance(item, dict):
+            raise refuse(where, f"{field}[{number}]", "an object", item)
+        yield item, f"{where}, {field}[{number}]"
+
+
+def strings(record: Object, field: str, where: str) -> tuple[str, ...]:
+    """The strings of a list; absent and null are none."""
+    value = record.get(field)
+    if value is not None and not isinstance(value, list):
+        raise refuse(where, field, "a list of strings", value)
+    for item in value or ():
+        if not isinstance(item, str):
+            raise refuse(where, field, "a list of strings", item)
+    return tuple(value or ())
