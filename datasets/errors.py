@@ -17,6 +17,13 @@ class InputError(Exception):
     """
 
 
+class Unusable(Exception):
+    """What lies at an address, or in an archive, cannot be used; the message is the reason alone.
+
+    Whoever catches it knows of what it is said, and what to do instead.
+    """
+
+
 def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
     """Wrap an entry point: bad input becomes one line on stderr and exit code 2, never a traceback.
 

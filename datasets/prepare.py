@@ -82,12 +82,8 @@ def open_corpus(
     return corpus
 
 
-def find_source(folder: Path, papers: Path | None, splits: Sequence[str]) -> Source:
-    """Find the files; InputError if one that is needed is missing."""
-    if not folder.is_dir():
-        raise InputError(
-            f"{folder}: no such folder; data.dir must be a folder with papers.json and contexts.json"
-        )
+def check_split_names(splits: Sequence[str]) -> None:
+    """InputError unless it is a list of names that splits may have."""
     if isinstance(splits, str) or not splits:
         raise InputError(f"data.splits: must be a list of names, as [train,val,test], not {splits!r}")
     for split in splits:
@@ -97,6 +93,15 @@ def find_source(folder: Path, papers: Path | None, splits: Sequence[str]) -> Sou
             or split in ("papers", "contexts")
         ):
             raise InputError(f"data.splits: {split!r} is no name of a split (letters, digits, '_' and '-')")
+
+
+def find_source(folder: Path, papers: Path | None, splits: Sequence[str]) -> Source:
+    """Find the files; InputError if one that is needed is missing."""
+    if not folder.is_dir():
+        raise InputError(
+            f"{folder}: no such folder; data.dir must be a folder with papers.json and contexts.json"
+        )
+    check_split_names(splits)
     found = {split: path for split in dict.fromkeys(splits) if (path := source_file(folder, split))}
     contexts = source_file(folder, "contexts")
     papers = papers or source_file(folder, "papers")

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from datasets.demo import open_demo
 from datasets.prepare import open_corpus
@@ -91,6 +98,88 @@ def demo_corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return open_demo(papers=120, contexts=300, cache_dir=tmp_path_factory.mktemp("demo"))
 
 
+class Server:
+    """A web server of the tests: `put` says what lies at a path, `asked` lists the requests that came."""
+
+    def __init__(self) -> None:
+        self.pages: dict[str, dict[str, Any]] = {}
+        self.asked: list[tuple[str, str | None]] = []
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                server.answer(self)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
+
+    def put(self, path: str, body: bytes | str = b"", **how: Any) -> str:
+        """Serve `body` at `path`; gives the address.
+
+        how: status, headers (over the usual ones, None for none), ranges (True), cut (an answer ends after so
+        many bytes), cuts (how often, at most), pause (seconds before each kilobyte).
+        """
+        body = body.encode() if isinstance(body, str) else body
+        self.pages[f"/{path}"] = {"body": body, "ranges": True, "cuts": 10**9} | how
+        return f"{self.url}/{path}"
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        self.asked.append((request.path, wanted := request.headers.get("Range")))
+        page = self.pages.get(request.path, {"body": b"nothing there", "status": 404, "ranges": False})
+        body, status, start = page["body"], page.get("status", 200), 0
+        headers = {"ETag": f'"{zlib.crc32(body)}"', "Content-Type": "application/octet-stream"}
+        if wanted and page["ranges"] and status == 200:
+            start = int(wanted.removeprefix("bytes=").removesuffix("-"))
+            status = 206 if start < len(body) else 416
+            headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
+        headers["Content-Length"] = str(len(body) - start if status != 416 else 0)
+        request.send_response(status)
+        for key, value in (headers | page.get("headers", {})).items():
+            if value is not None:
+                request.send_header(key, value)
+        request.end_headers()
+        rest = body[start:] if status != 416 else b""
+        if page.get("cut") is not None and page["cuts"] > 0:
+            rest, page["cuts"] = rest[: page["cut"]], page["cuts"] - 1
+        with suppress(ConnectionError):
+            for at in range(0, len(rest), 1024):
+                if "pause" in page:
+                    time.sleep(page["pause"])
+                request.wfile.write(rest[at : at + 1024])
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A web server of this test alone; downloads do not wait between their attempts."""
+    monkeypatch.setattr("datasets.transfer.PAUSE", 0.0)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    found = Server()
+    yield found
+    found.http.shutdown()
+    found.http.server_close()
+
+
+@pytest.fixture
+def drive(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """The same server standing in for Google's hosts: https://HOST.google.com/PATH is its HOST/PATH."""
+    send = requests.adapters.HTTPAdapter.send
+
+    def reroute(self: Any, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        assert request.url is not None
+        request.url = re.sub(
+            r"^https://(\w+)(\.usercontent)?\.google\.com", rf"{server.url}/\1\2", request.url
+        )
+        return send(self, request, **options)
+
+    monkeypatch.setattr(requests.adapters.HTTPAdapter, "send", reroute)
+    return server
+
+
 @pytest.fixture(scope="session")
 def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT of random weights that knows the words of the tiny corpus, a folder in Hugging Face format."""
@@ -114,7 +203,7 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
     config = BertConfig(
-        vocab_size=len(vocabulary), max_position_embeddings=64, initializer_range=0.5, **sizes
+        vocab_size=len(vocabulary), max_position_embeddings=128, initializer_range=0.5, **sizes
     )
     with torch.random.fork_rng():
         torch.manual_seed(0)

@@ -1,0 +1,117 @@
+"""What is published and can be downloaded: addresses, sizes, checksums, and the files that come of it.
+
+The data sets, vectors and checkpoints of HAtten are the release of Gu et al. 2022. How its Google Drive
+folder is laid out, and how large the data sets are, is not known here: `matches` finds a data set in the
+folder by its name, and `counts` (their Table 1) tell afterwards whether it was the right one. Another address
+can be given in place of those below. Rounded sizes are what the authors' tutorial prints; only exact ones are
+checked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HATTEN_FOLDER = "https://drive.google.com/drive/folders/1QwQuJsBOGEESFTgl-7wWbqcig7vJNlQ2"
+# The authors' repository holds ACL-200 as its example (under the name "custom").
+HATTEN_REPOSITORY = "https://raw.githubusercontent.com/nianlonggu/Local-Citation-Recommendation/main"
+DRIVE_FILE = "https://drive.google.com/uc?id="
+
+CORPUS_FILES = ("papers.json", "contexts.json", "train.json", "val.json", "test.json")
+ANY_ARCHIVE = ("*.zip", "*.tar", "*.tar.gz", "*.tgz", "*.tar.bz2", "*.tar.xz")
+
+
+@dataclass(frozen=True)
+class Release:
+    """One name that can be downloaded.
+
+    An address is a file, a folder on Google Drive, or, ending in a slash, a folder of a web server with
+    `files` in it. Several are alternatives, tried in this order.
+    """
+
+    what: str
+    addresses: tuple[str, ...]
+    folder: str
+    """Where its files belong, under the cache folder."""
+    files: tuple[str, ...]
+    """The files that come of it."""
+    archives: tuple[str, ...] = ()
+    """Patterns of the names of archives that hold the files; none: they are published as they are."""
+    matches: str = ""
+    """Pattern of what it is called, where a folder or an archive holds several data sets."""
+    size: int | None = None
+    """Bytes of the one file at the address, exactly."""
+    rounded: int | None = None
+    """The same, rounded."""
+    sha256: str | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def place(self, cache_dir: str | Path) -> Path:
+        """The folder of its files in a cache."""
+        return Path(cache_dir).expanduser() / self.folder
+
+
+def spellings(file: str) -> tuple[str, ...]:
+    """The names under which a file is used: text may be compressed."""
+    return (file, f"{file}.gz") if file.endswith((".json", ".txt")) else (file,)
+
+
+def _corpus(name: str, title: str, matches: str, counts: tuple[int, int, int, int], *more: str) -> Release:
+    return Release(
+        what=title,
+        addresses=(HATTEN_FOLDER, *more),
+        folder=f"published/{name}",
+        files=CORPUS_FILES,
+        archives=ANY_ARCHIVE,
+        matches=matches,
+        counts=dict(zip(("papers", "train", "val", "test"), counts, strict=True)),
+    )
+
+
+RELEASES = {
+    "acl200": _corpus(
+        "acl200",
+        "ACL-200, data set",
+        r"(?<![a-z])acl(?![a-z])",
+        (19_776, 30_390, 9_381, 9_585),
+        f"{HATTEN_REPOSITORY}/data/custom/",
+    ),
+    "fulltextpeerread": _corpus(
+        "fulltextpeerread", "FullTextPeerRead, data set", r"peer[-_ ]?read", (4_837, 9_363, 492, 6_814)
+    ),
+    "refseer": _corpus(
+        "refseer", "RefSeer, data set", r"ref[-_ ]?seer", (624_957, 3_521_582, 124_911, 126_593)
+    ),
+    "arxiv": _corpus("arxiv", "arXiv, data set", r"arxiv", (1_661_201, 2_988_030, 112_779, 104_401)),
+    "glove": Release(
+        what="GloVe 6B, word vectors",
+        addresses=("https://nlp.stanford.edu/data/glove.6B.zip",),
+        folder="vectors",
+        files=("glove.6B.200d.txt",),
+        archives=("glove.6B.zip",),
+        size=862_182_613,
+        sha256="617afb2fe6cbd085c235baf7a465b96f4112bd7f7ccb2b2cbd649fed9cbcf2fb",
+    ),
+    "reference-vectors": Release(
+        what="word vectors of the HAtten release",
+        addresses=(f"{DRIVE_FILE}1T2R1H8UstSILH_JprUaPNY0fasxD2Txr",),
+        folder="vectors",
+        files=("unigram_embeddings_200dim.pkl", "vocabulary_200dim.pkl"),
+        archives=("model.zip",),
+        rounded=295_000_000,
+    ),
+    "hatten-acl200": Release(
+        what="HAtten trained on ACL-200",
+        addresses=(f"{DRIVE_FILE}13J5mtRg6t3Lcsn6fCdLJ1pZhtXnpREEq",),
+        folder="checkpoints/hatten-acl200",
+        files=("model_batch_35000.pt",),
+        rounded=337_000_000,
+    ),
+    "scibert-acl200": Release(
+        what="SciBERT reranker trained on ACL-200",
+        addresses=(f"{DRIVE_FILE}1DmSw6HR2W4fbUKp24K1_TREPhlLiQuEb",),
+        folder="checkpoints/scibert-acl200",
+        files=("model_batch_91170.pt",),
+        rounded=1_320_000_000,
+    ),
+}

@@ -1,0 +1,442 @@
+"""Releases come to their place from servers, from Google Drive and by hand; else one line says what to do."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import logging
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+
+from datasets.errors import InputError
+from datasets.obtain import obtain
+from datasets.releases import CORPUS_FILES, RELEASES
+
+ROOT = Path(__file__).parents[2]
+WEIGHTS = "model_batch_35000.pt"
+
+
+def packed(source: Path, folder: str = "acl") -> bytes:
+    """A zip file of the files in `source`."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(source.iterdir()):
+            archive.write(path, f"{folder}/{path.name}")
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def at(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Give a release other addresses."""
+
+    def put(name: str, *addresses: str, **more: Any) -> None:
+        monkeypatch.setitem(RELEASES, name, replace(RELEASES[name], addresses=addresses, **more))
+
+    return put
+
+
+def visible(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def hidden(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if "/." in str(path))
+
+
+def test_an_archive_is_fetched_once(server: Any, at: Any, tiny_source: Path, cache: Path) -> None:
+    at("acl200", server.put("any.zip", packed(tiny_source)))
+    for _ in range(2):
+        folder = obtain("acl200", cache)
+        assert folder == cache / "published" / "acl200" and visible(folder) == sorted(CORPUS_FILES)
+    assert len(server.asked) == 1 and hidden(folder) == [".acl200.lock"]
+    for path in tiny_source.iterdir():
+        assert (folder / path.name).read_bytes() == path.read_bytes()
+
+
+def test_a_folder_of_a_web_server_gives_its_files(server: Any, tiny_source: Path, tmp_path: Path) -> None:
+    for path in tiny_source.iterdir():
+        server.put(f"mirror/{path.name}", path.read_bytes())
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "papers.json.gz").write_bytes(b"")  # what is there is not asked for
+    folder = obtain("arxiv", folder=tmp_path / "mine", address=f"{server.url}/mirror/")
+    assert visible(folder) == sorted({*CORPUS_FILES, "papers.json.gz"} - {"papers.json"})
+    assert len(server.asked) == 4
+
+
+def test_the_next_address_is_tried(server: Any, at: Any, tiny_source: Path, cache: Path) -> None:
+    at("acl200", f"{server.url}/gone.zip", server.put("any.zip", packed(tiny_source)))
+    assert visible(obtain("acl200", cache)) == sorted(CORPUS_FILES)
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_without_it_one_line_says_what_to_put_where(server: Any, at: Any, cache: Path, name: str) -> None:
+    address = f"{server.url}/gone"
+    at(name, address)
+    with pytest.raises(InputError) as error:
+        obtain(name, cache)
+    line, release = str(error.value), RELEASES[name]
+    assert line.startswith(f"{name} cannot be downloaded ({address}: HTTP 404 (Not Found)): put ")
+    assert line.endswith(f"into {release.place(cache)}") and "\n" not in line
+    assert all(file in line for file in release.files)
+    assert visible(release.place(cache)) == []
+
+
+@pytest.mark.parametrize("how", ["files", "archive", "both"])
+def test_what_was_put_there_by_hand_is_used(at: Any, tiny_source: Path, cache: Path, how: str) -> None:
+    at("acl200")
+    folder = cache / "published" / "acl200"
+    folder.mkdir(parents=True)
+    for name in CORPUS_FILES if how == "files" else CORPUS_FILES[:3] if how == "both" else ():
+        (folder / name).write_bytes((tiny_source / name).read_bytes())
+    if how != "files":
+        (folder / "from my browser.zip").write_bytes(packed(tiny_source))
+    assert set(visible(obtain("acl200", cache))) >= set(CORPUS_FILES)
+    assert (folder / "from my browser.zip").exists() == (how != "files")
+    assert (folder / "test.json").read_bytes() == (tiny_source / "test.json").read_bytes()
+
+
+def test_a_damaged_archive_put_there_by_hand_is_named(tiny_source: Path, cache: Path) -> None:
+    folder = cache / "published" / "acl200"
+    folder.mkdir(parents=True)
+    (folder / "acl.zip").write_bytes(packed(tiny_source)[:-30])
+    with pytest.raises(InputError, match=r"acl\.zip: it is no zip or tar archive, or cut short; put another"):
+        obtain("acl200", cache)
+    assert visible(folder) == ["acl.zip"]
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda data: data[:-1], r"99 bytes where|bytes are offered where"),
+        (
+            lambda data: data[:60] + bytes([data[60] ^ 1]) + data[61:],
+            r"its SHA-256 is [0-9a-f]{64}, that of the",
+        ),
+    ],
+)
+def test_size_and_checksum_are_asked_of_what_came(
+    server: Any, at: Any, cache: Path, make: Callable[[bytes], bytes], said: str
+) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("glove.6B.200d.txt", "the " + "0.5 " * 200)
+    data = buffer.getvalue()
+    at("glove", server.put("x.zip", make(data)), size=len(data), sha256=hashlib.sha256(data).hexdigest())
+    with pytest.raises(InputError, match=said):
+        obtain("glove", cache)
+    assert visible(cache / "vectors") == [] and hidden(cache / "vectors") == [".glove.lock"]
+    (cache / "vectors" / "glove.6B.zip").write_bytes(make(data))
+    with pytest.raises(InputError, match=r"glove\.6B\.zip: .*(bytes where|SHA-256)"):
+        obtain("glove", cache)
+    (cache / "vectors" / "glove.6B.zip").write_bytes(data)
+    assert "glove.6B.200d.txt" in visible(obtain("glove", cache))
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", '{"a": 1}', "<html>Too many requests</html>", "", '{"a": {"title": ']
+)
+def test_papers_that_are_none_do_not_get_into_place(
+    server: Any, at: Any, tiny_source: Path, cache: Path, content: str
+) -> None:
+    (tiny_source / "papers.json").write_text(content)
+    at("acl200", server.put("any.zip", packed(tiny_source)))
+    with pytest.raises(InputError, match=r"any\.zip: papers\.json") as error:
+        obtain("acl200", cache)
+    assert ".download" not in str(error.value)
+    assert visible(cache / "published" / "acl200") == []
+
+
+def test_what_an_archive_lacks_is_said_and_the_rest_used(
+    server: Any, at: Any, tiny_source: Path, cache: Path
+) -> None:
+    papers = (tiny_source / "papers.json").rename(tiny_source.parent / "papers.json")
+    at("refseer", server.put("any.zip", packed(tiny_source)))
+    with pytest.raises(InputError, match=r"any\.zip: it has no papers\.json\): put papers\.json, or"):
+        obtain("refseer", cache)
+    folder = cache / "published" / "refseer"
+    papers.rename(folder / "papers.json")
+    assert visible(obtain("refseer", cache)) == sorted(CORPUS_FILES) and len(server.asked) == 1
+
+
+def checkpoint() -> bytes:
+    """A zip file, as PyTorch writes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("archive/data/0", bytes(range(100)))
+    return buffer.getvalue()
+
+
+CONFIRM = (  # on one line, as Drive writes it
+    "<html><head><title>Google Drive - Virus scan warning</title></head><body>"
+    '<form id="download-form" action="https://drive.usercontent.google.com/download" method="get">'
+    '<input type="hidden" name="id" value="{id}"><input type="hidden" name="confirm" value="t"></form></body>'
+)
+HTML = {"Content-Type": "text/html; charset=utf-8"}
+
+
+def drive_file(drive: Any, identity: str, body: bytes) -> None:
+    """A file on Drive behind the page that asks whether one wants it."""
+    drive.put(f"drive/uc?id={identity}", CONFIRM.format(id=identity), headers=HTML)
+    drive.put(f"drive.usercontent/download?id={identity}&confirm=t", body)
+
+
+def test_a_checkpoint_comes_from_behind_drives_page(drive: Any, cache: Path) -> None:
+    body = checkpoint()
+    drive_file(drive, "13J5mtRg6t3Lcsn6fCdLJ1pZhtXnpREEq", body)
+    drive.pages["/drive.usercontent/download?id=13J5mtRg6t3Lcsn6fCdLJ1pZhtXnpREEq&confirm=t"] |= {
+        "cut": 1,
+        "cuts": 2,
+    }
+    folder = obtain("hatten-acl200", cache)
+    assert folder == cache / "checkpoints" / "hatten-acl200" and (folder / WEIGHTS).read_bytes() == body
+
+
+def test_a_damaged_checkpoint_does_not_get_into_place(drive: Any, cache: Path) -> None:
+    for body in (checkpoint()[:-40], checkpoint().replace(bytes([7, 8]), bytes([7, 7]))):
+        drive_file(drive, "13J5mtRg6t3Lcsn6fCdLJ1pZhtXnpREEq", body)
+        with pytest.raises(InputError, match="damaged"):
+            obtain("hatten-acl200", cache)
+        assert visible(cache / "checkpoints" / "hatten-acl200") == []
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        (
+            '<p class="uc-error-subcaption">Too many users have <a>viewed</a> this file</p>',
+            "Too many users have viewed",
+        ),
+        ("<html><title>Sign in</title></html>", "Cannot retrieve the public link"),
+        (CONFIRM.format(id="again"), "again and again"),
+        ('<form id="download-form"></form>', "a page in place of the file"),
+    ],
+)
+def test_drives_other_pages_are_one_line(drive: Any, cache: Path, page: str, said: str) -> None:
+    for path in (
+        "drive/uc?id=13J5mtRg6t3Lcsn6fCdLJ1pZhtXnpREEq",
+        "drive.usercontent/download?id=again&confirm=t",
+    ):
+        drive.put(path, page, headers=HTML)
+    with pytest.raises(InputError, match=rf"uc\?id=13J5.*: .*{said}.*put {WEIGHTS} into") as error:
+        obtain("hatten-acl200", cache)
+    assert "\n" not in str(error.value) and len(drive.asked) <= 3
+
+
+FOLDER = "1QwQuJsBOGEESFTgl-7wWbqcig7vJNlQ2"
+
+
+def drive_folder(drive: Any, identity: str, entries: dict[str, str], name: str = "Release") -> None:
+    """A shared folder; entries whose names end in a slash are folders."""
+    links = [
+        f'<a href="https://drive.google.com/drive/folders/{key}">{entry.rstrip("/")}</a>'
+        if entry.endswith("/")
+        else f'<a href="https://drive.google.com/file/d/{key}/view?usp=drive_web">{entry}</a>'
+        for entry, key in entries.items()
+    ]
+    page = f"<html><head><title>{name}</title></head><body>{''.join(links)}</body></html>"
+    drive.put(f"drive/embeddedfolderview?id={identity}", page, headers=HTML)
+
+
+def key(number: int) -> str:
+    return f"{number:033d}"
+
+
+@pytest.mark.parametrize("layout", ["folders", "archives"])
+def test_a_data_set_is_found_in_drives_folder(
+    drive: Any, at: Any, tiny_source: Path, cache: Path, layout: str
+) -> None:
+    at("acl200", RELEASES["acl200"].addresses[0])
+    drive_folder(drive, FOLDER, {"model.zip": key(1), "data/": key(2), "papers.json": key(3)})
+    if layout == "folders":
+        drive_folder(drive, key(2), {"ACL-200/": key(4), "Oracle/": key(5)}, "data")
+        drive_folder(drive, key(5), {name: key(9) for name in CORPUS_FILES}, "Oracle")
+        files = {path.name: path.read_bytes() for path in tiny_source.iterdir()}
+        drive_folder(drive, key(4), {name: key(10 + i) for i, name in enumerate(files)}, "ACL-200")
+        for number, content in enumerate(files.values()):
+            drive_file(drive, key(10 + number), content)
+    else:
+        archives = {"arxiv.zip": key(6), "acl_200.zip": key(7), "acl_models.tar.gz": key(8)}
+        drive_folder(drive, key(2), archives, "data")
+        drive_file(drive, key(7), packed(tiny_source, "x"))
+    folder = obtain("acl200", cache)
+    assert visible(folder) == sorted(CORPUS_FILES)
+    assert (folder / "papers.json").read_bytes() == (tiny_source / "papers.json").read_bytes()
+
+
+def test_a_folder_without_the_data_set_is_one_line(
+    drive: Any, at: Any, tiny_source: Path, cache: Path
+) -> None:
+    drive_folder(drive, FOLDER, {"ours.zip": key(1), "papers.json": key(3)})
+    with pytest.raises(InputError, match=r"looks like it; it has ours\.zip, papers\.json; give the address"):
+        obtain("refseer", cache)
+    drive_file(drive, key(1), packed(tiny_source))
+    found = obtain("refseer", cache, address=f"https://drive.google.com/drive/folders/{FOLDER}?usp=sharing")
+    assert visible(found) == sorted(CORPUS_FILES)
+
+
+def test_a_folder_that_is_not_shared_is_one_line(drive: Any, at: Any, cache: Path) -> None:
+    with pytest.raises(InputError, match=r"folders/1Qw\S+: Failed to retrieve folder contents.*404"):
+        obtain("refseer", cache)
+    drive_folder(drive, FOLDER, {})
+    with pytest.raises(InputError, match="the folder is empty, or not shared"):
+        obtain("refseer", cache)
+
+
+def command(*arguments: str, before: Callable[[], None] | None = None) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "datasets.download", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "NO_PROXY": "127.0.0.1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=before,
+    )
+
+
+def test_help_lists_names_sizes_and_folders() -> None:
+    output, _ = command("--help").communicate()
+    for name, release in RELEASES.items():
+        assert any(
+            line.split()[:1] == [name] and f"/{release.folder}" in line for line in output.splitlines()
+        )
+    assert "862 MB" in output and "about 295 MB" in output and "size unknown" in output
+
+
+def test_offline_the_command_ends_with_one_line(cache: Path) -> None:
+    address = "http://127.0.0.1:9/acl.zip"  # the port of a service that is nowhere any more
+    process = command("acl200", "--cache", str(cache), "--from", address)
+    output, line = process.communicate()
+    assert process.returncode == 2 and output == "" and line.count("\n") == 1
+    assert line.startswith(
+        f"error: acl200 cannot be downloaded ({address}: no connection (Connection refused))"
+    )
+    assert "papers.json" in line and line.endswith(f"into {cache}/published/acl200\n")
+
+
+def test_processes_that_start_at_once_download_once(server: Any, tiny_source: Path, cache: Path) -> None:
+    address = server.put("any.zip", packed(tiny_source), pause=0.3)
+    processes = [command("acl200", "--cache", str(cache), "--from", address) for _ in range(2)]
+    results = [(process.communicate(), process.returncode) for process in processes]
+    assert [code for _, code in results] == [0, 0] and len(server.asked) == 1
+    assert sorted("waiting for another process" in errors for (_, errors), _ in results) == [False, True]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_an_interrupt_keeps_the_part(server: Any, tiny_source: Path, cache: Path) -> None:
+    (tiny_source / "noise").write_bytes(os.urandom(200_000))
+    address = server.put("any.zip", packed(tiny_source), pause=0.02)
+    process = command("acl200", "--cache", str(cache), "--from", address)
+    part = cache / "published" / "acl200" / ".acl200.download" / "archive.part"
+    wait_for(lambda: part.exists() and part.stat().st_size > 0)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    assert (
+        process.returncode == 130 and errors.splitlines()[-1] == "interrupted" and "Traceback" not in errors
+    )
+    assert visible(cache / "published" / "acl200") == [] and (kept := part.stat().st_size) > 0
+    server.pages["/any.zip"].pop("pause")
+    obtain("acl200", cache, address=address)
+    assert server.asked[-1] == ("/any.zip", f"bytes={kept}-")
+
+
+def test_a_full_disk_is_one_line_and_keeps_the_part(server: Any, tiny_source: Path, cache: Path) -> None:
+    (tiny_source / "noise").write_bytes(os.urandom(200_000))
+    address = server.put("any.zip", packed(tiny_source))
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    process = command("acl200", "--cache", str(cache), "--from", address, before=limit)
+    _, errors = process.communicate()
+    folder = cache / "published" / "acl200"
+    said = f"error: {folder}: no space left for the files of acl200; free some or set CITATION_CACHE or"
+    assert process.returncode == 2 and errors.count("\n") == 2 and said in errors
+    assert visible(folder) == []
+    obtain("acl200", cache, address=address)
+    assert server.asked[-1] == ("/any.zip", "bytes=100000-") and hidden(folder) == [".acl200.lock"]
+
+
+def test_a_device_without_room_is_one_line(server: Any, tiny_source: Path, cache: Path) -> None:
+    work = cache / "published" / "acl200" / ".acl200.download"
+    work.mkdir(parents=True)
+    (work / "papers.json").symlink_to("/dev/full")  # where it is unpacked to
+    with pytest.raises(InputError, match=r"acl200: no space left for the files of acl200; free some"):
+        obtain("acl200", cache, address=server.put("any.zip", packed(tiny_source)))
+
+
+def test_a_place_that_cannot_be_written_is_one_line(cache: Path) -> None:
+    cache.mkdir()
+    (cache / "published").write_text("")
+    with pytest.raises(InputError, match=r"published.*: (Not a directory|File exists); set CITATION_CACHE"):
+        obtain("acl200", cache)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_folder_that_is_read_only_is_one_line(cache: Path) -> None:
+    cache.mkdir(mode=0o500)
+    with pytest.raises(InputError, match="Permission denied; set CITATION_CACHE"):
+        obtain("acl200", cache)
+
+
+def opened(*overrides: str) -> Any:
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        return instantiate(compose("evaluate", ["data=acl200", *overrides]).data)
+
+
+def test_data_acl200_is_downloaded_and_opened(
+    server: Any, tiny_source: Path, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = server.put("any.zip", packed(tiny_source))
+    with caplog.at_level(logging.WARNING):
+        corpus = opened(f"data.address={address}", f"data.cache_dir={cache}")
+    assert (
+        corpus.name == "acl200"
+        and len(corpus.paper_ids) == 12
+        and set(corpus.splits) == {"train", "val", "test"}
+    )
+    assert corpus.path.is_relative_to(cache)
+    assert (
+        "acl200: papers has 12, 19,776 as published" in caplog.text and caplog.text.count("as published") == 4
+    )
+    again = opened(f"data.cache_dir={cache}")
+    assert again.path == corpus.path and len(server.asked) == 1
+
+
+def test_papers_elsewhere_and_one_split_are_enough(server: Any, tiny_source: Path, cache: Path) -> None:
+    for name in ("train.json", "val.json"):
+        (tiny_source / name).unlink()
+    papers = (tiny_source / "papers.json").rename(tiny_source.parent / "shared-papers.json")
+    settings = (f"data.dir={tiny_source}", f"data.papers={papers}", f"data.cache_dir={cache}")
+    assert list(opened(*settings, "data.splits=[test]").splits) == ["test"]
+    address = f"data.address={server.url}/gone"
+    with pytest.raises(
+        Exception, match=rf"gone: HTTP 404 .* put train\.json, val\.json, or .* into {tiny_source}"
+    ):
+        opened(*settings, address)
+    with pytest.raises(Exception, match=r"data\.splits: must be a list"):
+        opened(*settings, address, "data.splits=test")
