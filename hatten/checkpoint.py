@@ -12,6 +12,8 @@ from torch import Tensor
 
 from datasets.atomic import written_whole
 from datasets.errors import InputError
+from datasets.obtain import obtain
+from datasets.releases import RELEASES
 from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
 from hatten.pickles import load_word_list
 from hatten.vocabulary import Vocabulary
@@ -21,8 +23,22 @@ FORMAT = "hatten-1"
 UNFIT = (KeyError, TypeError, AttributeError, ValueError, IndexError, ZeroDivisionError)
 """What comes of parts of a file that are not what they should be."""
 
+PUBLISHED = "hatten-acl200"
+"""The name of the published checkpoint (datasets/releases.py)."""
+
 REFERENCE_PAD_ID = 1
 """Where the released vocabulary has its `<pad>`."""
+
+
+def open_model(
+    checkpoint: str | Path, vocabulary: str | Path | None = None, cache_dir: str | Path = ".cache"
+) -> Model:
+    """A model by its file, and word list for a published one, or by the name PUBLISHED, downloaded once."""
+    if str(checkpoint) == PUBLISHED and not Path(checkpoint).exists():
+        (weights,), (_, words) = RELEASES[PUBLISHED].files, RELEASES["reference-vectors"].files
+        checkpoint = obtain(PUBLISHED, cache_dir) / weights
+        vocabulary = vocabulary or obtain("reference-vectors", cache_dir) / words
+    return load_model(checkpoint) if vocabulary is None else load_reference_model(checkpoint, vocabulary)
 
 
 def load_reference_checkpoint(path: str | Path) -> HAttenEncoder:

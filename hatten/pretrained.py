@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from datasets.errors import InputError
+from datasets.obtain import obtain, present
+from datasets.releases import RELEASES
 from datasets.schema import MARKER_WORDS
 from hatten.pickles import load_array, load_word_list
 from hatten.vectors import WordVectors, announced, cached
@@ -21,20 +22,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-GLOVE_ADDRESS = "https://nlp.stanford.edu/data/glove.6B.zip"
-REFERENCE_ADDRESS = "https://drive.google.com/uc?id=1T2R1H8UstSILH_JprUaPNY0fasxD2Txr"
-DOWNLOAD_TIMEOUT = 30.0  # seconds without an answer
-ENDINGS = (".txt", ".vec", ".bin", ".gz", ".zip")
+GLOVE = "glove.6B"
+GLOVE_DIMS = (50, 100, 200, 300)
 
 
 def glove(corpus: Corpus, source: str, dim: int, cache_dir: str, markers: bool = True) -> WordVectors:
-    """Vectors from a file in GloVe's or word2vec's format, or by the name that gensim's download gives them.
+    """Vectors from a file in GloVe's or word2vec's format, or for `glove.6B` the published ones.
 
     A file may be text with or without a first line of counts, such text compressed (.gz), or binary. With
     `markers` the citation markers get random vectors, for a model that trains them. The parsed file is kept
-    in the cache.
+    in the cache, where the published one is downloaded to on first use.
     """
-    path = _file(source, dim, Path(cache_dir))
+    path = _published_glove(dim, cache_dir) if source == GLOVE else _file(Path(source).expanduser())
     status = path.stat()
     settings: dict[str, object] = {
         "path": str(path.resolve()),
@@ -42,64 +41,42 @@ def glove(corpus: Corpus, source: str, dim: int, cache_dir: str, markers: bool =
         "mtime": status.st_mtime_ns,
     }
     found = cached(cache_dir, "file", settings, lambda: read_vectors(path))
-    found = WordVectors(found.words, found.matrix, Path(source).name, dim)
+    found = WordVectors(found.words, found.matrix, path.name, dim)
     return announced(found.with_words(MARKER_WORDS) if markers else found, corpus)
 
 
-def reference(corpus: Corpus, vectors: str, vocabulary: str, dim: int) -> WordVectors:
+def reference(
+    corpus: Corpus, vectors: str | None, vocabulary: str | None, dim: int, cache_dir: str = ".cache"
+) -> WordVectors:
     """The vectors of the published HAtten checkpoints: pickles of an array [V, dim] and a list of V words.
 
-    The order of the words is kept, since the checkpoints count by it. No markers are added: the reference
-    drops words that it has no vector for (Gu et al. 2022, the authors' code).
+    None stands for the published file, downloaded to the cache on first use. The order of the words is kept,
+    since the checkpoints count by it. No markers are added: the reference drops words that it has no vector
+    for (Gu et al. 2022, the authors' code).
     """
-    for path in (vectors, vocabulary):
-        if not Path(path).exists():
-            raise InputError(
-                f"{path}: no such file; it is in model.zip, folder model/glove, of the HAtten release "
-                f"({REFERENCE_ADDRESS}): put it there or set embeddings.vectors and embeddings.vocabulary"
-            )
-    words, matrix = load_word_list(vocabulary), load_array(vectors)
-    return announced(WordVectors(words, matrix, Path(vectors).name, dim), corpus)
+    array, words = RELEASES["reference-vectors"].files
+    if vectors is None or vocabulary is None:
+        folder = obtain("reference-vectors", cache_dir)
+        vectors, vocabulary = vectors or str(folder / array), vocabulary or str(folder / words)
+    matrix = load_array(vectors)
+    return announced(WordVectors(load_word_list(vocabulary), matrix, Path(vectors).name, dim), corpus)
 
 
-def _file(source: str, dim: int, cache_dir: Path) -> Path:
-    """The file that `source` means, downloaded if it is a name that gensim knows."""
-    path = Path(source).expanduser()
-    if path.is_file():
-        return path
+def _published_glove(dim: int, cache_dir: str) -> Path:
+    if dim not in GLOVE_DIMS:
+        raise InputError(f"embeddings.dim={dim}: {GLOVE} has {', '.join(map(str, GLOVE_DIMS))} dimensions")
+    name = f"{GLOVE}.{dim}d.txt"
+    path = present(obtain("glove", cache_dir, files=[name]), name)
+    assert path is not None
+    return path
+
+
+def _file(path: Path) -> Path:
     if path.is_dir():
         raise InputError(f"{path}: a folder; name the file of word vectors in it by embeddings.source")
-    folder, member = cache_dir / "vectors", f"glove.6B.{dim}d.txt"
-    by_hand = [folder / source / f"{source}.gz", folder / member, folder / f"{member}.gz"]
-    advice = f"get {GLOVE_ADDRESS}, put its {member} into the folder {folder}, or set embeddings.source=FILE"
-    if path.suffix in ENDINGS or len(path.parts) > 1:
-        raise InputError(f"{path}: no such file of word vectors; for GloVe {advice}")
-    # Other names of gensim's are not GloVe 6B, so a file of it must not stand in for them.
-    for candidate in by_hand if source.startswith("glove-wiki-gigaword") else by_hand[:1]:
-        if candidate.is_file():
-            return candidate
-    return _download(source, folder, advice)
-
-
-def _download(name: str, folder: Path, advice: str) -> Path:
-    import gensim.downloader
-
-    log.info(f"word vectors: downloading {name} into {folder}")
-    folder.mkdir(parents=True, exist_ok=True)
-    gensim.downloader.BASE_DIR = gensim.downloader.base_dir = str(folder.resolve())
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(DOWNLOAD_TIMEOUT)
-    try:
-        with quiet_gensim():
-            # Asked for the path, gensim does not run the Python file that comes with each download.
-            return Path(gensim.downloader.load(name, return_path=True))
-    except Exception as error:  # gensim raises bare Exceptions besides those of urllib
-        if "Incorrect model" in str(error):
-            raise InputError(f"embeddings.source={name}: no file, and no name of gensim's download") from None
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"word vectors {name} cannot be downloaded ({reason}): {advice}") from None
-    finally:
-        socket.setdefaulttimeout(before)
+    if not path.is_file():
+        raise InputError(f"{path}: no such file of word vectors; name one, or {GLOVE}, which is downloaded")
+    return path
 
 
 def read_vectors(path: Path) -> WordVectors:

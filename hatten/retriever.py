@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from datasets.errors import InputError
 from datasets.store import Corpus
-from hatten.checkpoint import load_model, load_reference_model
+from hatten.checkpoint import PUBLISHED, open_model
 from hatten.documents import DocumentReader
 from retrieval.dense import DenseRetriever
 from retrieval.encode import encode, encode_queries, precision, weights_hash
@@ -30,19 +30,20 @@ class HAttenRetriever(DenseRetriever):
         arithmetic: str = "auto",
         index: IndexConfig | None = None,
         profile: ProfileConfig | None = None,
+        cache_dir: str | Path = ".cache",
     ) -> None:
-        """checkpoint: what train.py model=hatten saved, or a published one with its word list, `vocabulary`.
+        """checkpoint: what train.py model=hatten saved, a published one with its word list, `vocabulary`, or
+        hatten-acl200, which is downloaded with its word list to `cache_dir`.
 
         arithmetic: auto, float32 or bfloat16. Raises InputError when a file is missing or of another kind.
         """
         super().__init__(index, profile)
         if checkpoint is None:
             raise InputError(
-                "retriever=hatten needs checkpoint=FILE, the hatten.ckpt that train.py model=hatten saved"
+                "retriever=hatten needs checkpoint=FILE, the hatten.ckpt that train.py model=hatten saved, "
+                f"or checkpoint={PUBLISHED}, which is downloaded"
             )
-        self.model = (
-            load_model(checkpoint) if vocabulary is None else load_reference_model(checkpoint, vocabulary)
-        )
+        self.model = open_model(checkpoint, vocabulary, cache_dir)
         self.encoder = self.model.encoder
         self.encoder.precision = precision(arithmetic)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import pickle
+import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +21,13 @@ from hypothesis import strategies as st
 import hatten
 from datasets.errors import InputError
 from datasets.ragged import Ragged
+from datasets.releases import RELEASES
 from hatten.checkpoint import (
     REFERENCE_PAD_ID,
     Model,
     load_model,
     load_reference_model,
+    open_model,
     read_torch,
     save_model,
     save_torch,
@@ -295,6 +300,23 @@ def test_a_published_checkpoint_goes_with_its_word_list_alone(tmp_path: Path, sa
         load_model(path)
     with pytest.raises(InputError, match=r"hatten\.ckpt: no 'document_encoder' in it"):
         load_reference_model(saved, words)
+
+
+def test_the_published_checkpoint_is_downloaded_by_its_name(
+    tmp_path: Path, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = io.BytesIO()
+    with zipfile.ZipFile(words, "w") as archive:
+        archive.writestr("unigram_embeddings_200dim.pkl", b"")
+        listed = ["<eos>", "deep", "<pad>", "nets", "learn", "<unk>"]
+        archive.writestr("vocabulary_200dim.pkl", pickle.dumps(listed))
+    weights = reference(tmp_path, reference_content()).read_bytes()
+    for name, data in (("hatten-acl200", weights), ("reference-vectors", words.getvalue())):
+        address = server.put(name, data)
+        monkeypatch.setitem(RELEASES, name, replace(RELEASES[name], addresses=(address,)))
+    for _ in range(2):
+        assert open_model("hatten-acl200", cache_dir=tmp_path / "cache").vocabulary.words == listed
+    assert len(server.asked) == 2
 
 
 def test_other_torch_files_of_plain_values_can_be_kept(tmp_path: Path) -> None:

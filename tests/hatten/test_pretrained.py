@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import gzip
+import io
 import pickle
 import struct
+import zipfile
+from dataclasses import replace
 from pathlib import Path
-from urllib.error import URLError
+from typing import Any
 
 import numpy as np
 import pytest
 from gensim.models import KeyedVectors
 
 from datasets.errors import InputError
+from datasets.releases import RELEASES
 from datasets.store import Corpus
-from hatten import pretrained
 from hatten.pretrained import glove, read_vectors, reference
 
 WORDS = ["parser", "trees", "the", "naïve", "1,000"]
@@ -106,11 +109,10 @@ def test_bad_files_are_one_clear_error(tmp_path: Path, tiny_corpus: Corpus, name
     assert not list(tmp_path.glob("vectors/*.npz"))
 
 
-@pytest.mark.parametrize("source", ["nowhere/glove.txt", "glove.6B.200d.txt"])
-def test_a_missing_file_says_where_to_get_it(tmp_path: Path, tiny_corpus: Corpus, source: str) -> None:
-    with pytest.raises(InputError, match=r"no such file.*glove\.6B\.zip.*glove\.6B\.4d\.txt") as error:
+@pytest.mark.parametrize("source", ["nowhere/glove.txt", "glove.6B.200d.txt", "glove-wiki-gigaword-200"])
+def test_a_missing_file_is_said(tmp_path: Path, tiny_corpus: Corpus, source: str) -> None:
+    with pytest.raises(InputError, match=rf"{source}: no such file.*or glove\.6B, which is downloaded"):
         glove(tiny_corpus, source, 4, str(tmp_path))
-    assert str(tmp_path / "vectors") in str(error.value)
 
 
 def test_a_folder_is_no_file(tmp_path: Path, tiny_corpus: Corpus) -> None:
@@ -118,49 +120,47 @@ def test_a_folder_is_no_file(tmp_path: Path, tiny_corpus: Corpus) -> None:
         glove(tiny_corpus, str(tmp_path), 4, str(tmp_path))
 
 
-def test_without_a_network_one_line_says_what_to_do(
-    tmp_path: Path, tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def release(monkeypatch: pytest.MonkeyPatch, name: str, address: str) -> None:
+    """Give a release another address, and no size or checksum."""
+    other = replace(RELEASES[name], addresses=(address,), size=None, sha256=None)
+    monkeypatch.setitem(RELEASES, name, other)
+
+
+def zipped(**files: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return buffer.getvalue()
+
+
+def test_glove_is_downloaded_on_first_use(
+    tmp_path: Path, tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch, server: Any
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise URLError("Name or service not known")
-
-    monkeypatch.setattr("gensim.downloader.urlopen", refuse)
-    with pytest.raises(InputError, match=r"cannot be downloaded \(.+\).*https://nlp\.stanford\.edu") as error:
-        glove(tiny_corpus, "glove-wiki-gigaword-200", 200, str(tmp_path))
-    assert "\n" not in str(error.value) and str(tmp_path / "vectors") in str(error.value)
-    assert not caplog.records or "Traceback" not in caplog.text
-
-
-def test_a_download_goes_through_gensim(
-    tmp_path: Path, tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def load(name: str, return_path: bool) -> str:
-        import gensim.downloader
-
-        assert return_path, "otherwise gensim runs code that it has downloaded"
-        if name != "some-vectors-4":
-            raise ValueError("Incorrect model/corpus name")
-        folder = Path(gensim.downloader.BASE_DIR) / name
-        folder.mkdir()
-        return str(write(folder / f"{name}.gz", header=True))
-
-    monkeypatch.setattr("gensim.downloader.load", load)
-    found = glove(tiny_corpus, "some-vectors-4", 4, str(tmp_path), markers=False)
-    assert found.words == WORDS and found.name == "some-vectors-4"
-    monkeypatch.setattr("gensim.downloader.load", None)  # from now on it lies there
-    glove(tiny_corpus, "some-vectors-4", 4, str(tmp_path))
-    monkeypatch.setattr("gensim.downloader.load", load)
-    with pytest.raises(InputError, match="unheard-of: no file, and no name"):
-        glove(tiny_corpus, "unheard-of", 4, str(tmp_path))
+    text = "".join(f"{word} {' '.join(['0.5'] * 50)}\n" for word in WORDS).encode()
+    release(
+        monkeypatch,
+        "glove",
+        server.put("g.zip", zipped(**{f"glove.6B.{dim}d.txt": text for dim in (50, 300)})),
+    )
+    for _ in range(2):
+        found = glove(tiny_corpus, "glove.6B", 50, str(tmp_path), markers=False)
+        assert found.words == WORDS and found.name == "glove.6B.50d.txt" and found.dim == 50
+    assert len(server.asked) == 1
+    with pytest.raises(InputError, match=r"put glove\.6B\.100d\.txt, or glove\.6B\.zip, into .*vectors"):
+        glove(tiny_corpus, "glove.6B", 100, str(tmp_path))
+    with pytest.raises(InputError, match=r"embeddings\.dim=4: glove\.6B has 50, 100, 200, 300"):
+        glove(tiny_corpus, "glove.6B", 4, str(tmp_path))
 
 
 def test_glove_that_was_put_into_the_folder_is_found(
     tmp_path: Path, tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pretrained, "_download", None)
+    release(monkeypatch, "glove", "nowhere")
     (tmp_path / "vectors").mkdir()
-    write(tmp_path / "vectors" / "glove.6B.4d.txt")
-    assert glove(tiny_corpus, "glove-wiki-gigaword-200", 4, str(tmp_path), markers=False).words == WORDS
+    with gzip.open(tmp_path / "vectors" / "glove.6B.50d.txt.gz", "wt") as file:
+        file.writelines(f"{word} {' '.join(['0.5'] * 50)}\n" for word in WORDS)
+    assert glove(tiny_corpus, "glove.6B", 50, str(tmp_path), markers=False).words == WORDS
 
 
 def test_the_reference_release_keeps_its_order(tmp_path: Path, tiny_corpus: Corpus) -> None:
@@ -173,11 +173,24 @@ def test_the_reference_release_keeps_its_order(tmp_path: Path, tiny_corpus: Corp
     assert found.vocabulary()[0].pad_id == 6
 
 
-def test_the_reference_release_says_where_it_is_to_be_had(tmp_path: Path, tiny_corpus: Corpus) -> None:
-    (tmp_path / "vectors.pkl").write_bytes(pickle.dumps(MATRIX))
-    for vectors in ("vectors.pkl", "nowhere.pkl"):
-        with pytest.raises(InputError, match=r"no such file.*model\.zip.*drive\.google"):
-            reference(tiny_corpus, str(tmp_path / vectors), str(tmp_path / "nowhere.pkl"), 4)
+def test_the_reference_release_is_downloaded_on_first_use(
+    tmp_path: Path, tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch, server: Any
+) -> None:
+    address = f"{server.url}/model.zip"
+    release(monkeypatch, "reference-vectors", address)
+    said = (
+        rf"{address}: HTTP 404.*unigram_embeddings_200dim\.pkl, vocabulary_200dim\.pkl, or model\.zip, into"
+    )
+    with pytest.raises(InputError, match=said):
+        reference(tiny_corpus, None, None, 4, str(tmp_path))
+    files = {
+        "model/glove/unigram_embeddings_200dim.pkl": pickle.dumps(MATRIX),
+        "model/glove/vocabulary_200dim.pkl": pickle.dumps(WORDS),
+    }
+    server.put("model.zip", zipped(**files))
+    assert reference(tiny_corpus, None, None, 4, str(tmp_path)).words == WORDS
     (tmp_path / "words.pkl").write_bytes(pickle.dumps(WORDS[:3]))
     with pytest.raises(InputError, match="3 words do not go with"):
-        reference(tiny_corpus, str(tmp_path / "vectors.pkl"), str(tmp_path / "words.pkl"), 4)
+        reference(tiny_corpus, None, str(tmp_path / "words.pkl"), 4, str(tmp_path))
+    with pytest.raises(InputError, match=r"nowhere\.pkl: no such file"):
+        reference(tiny_corpus, str(tmp_path / "nowhere.pkl"), None, 4, str(tmp_path))
