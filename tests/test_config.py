@@ -17,7 +17,7 @@ from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 CONF = Path(__file__).parents[1] / "conf"
-ENTRIES = ("train", "evaluate")
+ENTRIES = ("train", "evaluate", "build")
 OPTIONS = sorted(
     (str(path.parent.relative_to(CONF)), path.stem)
     for path in CONF.rglob("*.yaml")
@@ -91,7 +91,7 @@ def check(config: DictConfig) -> None:
 def test_the_defaults_compose(entry: str) -> None:
     config = composed(entry)
     check(config)
-    assert config.hydra.runtime.choices["data"] == "demo"
+    assert config.hydra.runtime.choices.get("data", "demo") == "demo"
 
 
 @pytest.mark.parametrize(("group", "option"), OPTIONS, ids=[f"{group}={option}" for group, option in OPTIONS])

@@ -1,7 +1,7 @@
 """A corpus out of full texts, in two passes over their files (Gu et al. 2022, section 3).
 
-The first pass reads which papers there are (catalogue), the second cuts the contexts, a full text at a time. Both
-write as they go, into a folder that takes its name when all is done.
+The first pass reads which papers there are (catalogue), the second cuts the contexts, a full text at a time.
+They write as they go, into a folder that takes its name when all is done.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ _DEEPEST = 20
 
 _DOCUMENT = re.compile(rb"^[^%\n]*\\document(?:class|style)\b", re.MULTILINE)
 _COMMENT = re.compile(r"(?<!\\)((?:\\\\)*)%[^\n]*(?:\n[ \t]*)?")
+_VERBATIM = re.compile(r"\\(?:verb|lstinline)\*?([^\sA-Za-z*{\[])(.*?)\1")
+_SPECIAL = re.compile(r"[^\w\s.,:;()/-]|_")
 _LEFT_OUT = re.compile(r"\\begin\{comment\}.*?\\end\{comment\}|\\iffalse\b.*?\\fi\b", re.DOTALL)
 _INPUT = re.compile(r"\\(?:input|include|subfile)\s*(?:\{([^{}]+)\}|\s([^\s\\{}]+))")
 _DEFINED = re.compile(
@@ -70,7 +72,7 @@ def braced(text: str, start: int) -> tuple[str, int]:
 
 
 def _with_inputs(path: Path, folder: Path, depth: int, left: list[int]) -> str:
-    text = _COMMENT.sub(r"\1", decoded(path))
+    text = _COMMENT.sub(r"\1", _VERBATIM.sub(lambda match: _SPECIAL.sub(" ", match[2]), decoded(path)))
     left[0] -= len(text)
     if left[0] < 0:
         raise InputError(f"{path}: the document has more than {LARGEST:,} characters with its inputs")

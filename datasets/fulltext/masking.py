@@ -97,7 +97,8 @@ def _of_section(text: str, markers: list[Marker], reach: int) -> Iterator[Citati
 
 
 def _between(text: str, marker: Marker, following: Marker) -> str:
-    return _plain(text[marker.end : following.start] + following.opening) or " "
+    text = _plain(text[marker.end : following.start] + following.opening)
+    return text if text and text[-1] not in ",;" else f"{text} "
 
 
 def _groups(text: str, markers: list[Marker]) -> list[list[Marker]]:
