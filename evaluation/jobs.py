@@ -1,0 +1,139 @@
+"""Runs the evaluations of a plan that are not there yet, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from datasets.errors import InputError
+from evaluation.files import METRICS
+from evaluation.plan import Job, Training
+
+ROOT = Path(__file__).resolve().parents[1]
+OUTPUT = "output.txt"
+"""What a job printed."""
+
+
+SETTINGS = ("data", "retriever", "benchmark", "filters", "split", "index_dir")
+"""What `evaluate.py` takes from its configuration."""
+
+
+def why_missing(job: Job) -> str | None:
+    """Why there is no result of this job as it is described now; None when there is one.
+
+    A result is taken as it is when its settings, defaults included, are those of today, and no file that they
+    name is newer. Changes of the code are not seen: remove the job's folder to have it again.
+    """
+    metrics = job.folder / METRICS
+    if not metrics.is_file():
+        return "not there"
+    try:
+        made = _plain(OmegaConf.load(job.folder / ".hydra" / "config.yaml"))
+    except (OSError, YAMLError, OmegaConfBaseException):
+        return "its settings cannot be read"
+    if made != settings_of(job):
+        return "made with other settings"
+    for override in job.overrides:
+        path = Path(override.partition("=")[2])
+        if path.is_file() and path.stat().st_mtime > metrics.stat().st_mtime:
+            return f"{path} is newer"
+    return None
+
+
+def settings_of(job: Job) -> dict[str, Any]:
+    """What `evaluate.py` would run this job with; InputError for options that there are not."""
+    return _settings(tuple(job.overrides))
+
+
+@cache
+def _settings(overrides: tuple[str, ...]) -> dict[str, Any]:
+    try:
+        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+            return _plain(compose("evaluate", list(overrides)))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise InputError(f"configuration: {' '.join(str(error).split())}") from None
+
+
+def _plain(config: Any) -> dict[str, Any]:
+    """The part of a configuration that numbers depend on; groups that the retriever does not name do not."""
+    whole = OmegaConf.to_container(config, resolve=True)
+    assert isinstance(whole, dict)
+    return {key: whole.get(key) for key in SETTINGS}
+
+
+def result_of(job: Job) -> dict[str, Any]:
+    """The metrics of a job that is there."""
+    metrics: dict[str, Any] = json.loads((job.folder / METRICS).read_text("utf-8"))
+    return metrics
+
+
+def commands_of(job: Job) -> list[str]:
+    """The command lines that make a result."""
+    lines = [["python", "train.py", *training.overrides] for training in job.training]
+    return [shlex.join(line) for line in [*lines, ["python", "evaluate.py", *job.overrides]]]
+
+
+def run_all(jobs: list[Job]) -> dict[str, str]:
+    """Run what is missing, one after the other; the reasons of the jobs that failed, by job."""
+    failed: dict[str, str] = {}
+    for number, job in enumerate(jobs, 1):
+        started = time.perf_counter()
+        _say(f"[{number} of {len(jobs)}] {job}: ")
+        try:
+            missing = why_missing(job)
+            if missing is None:
+                _say("there already\n")
+                continue
+            for training in job.training:
+                if not training.checkpoint.is_file():
+                    _say(f"training {training.name}, ")
+                    _train(training)
+            _say(f"evaluating ({missing}), ")
+            _evaluate(job)
+            _say(f"done in {time.perf_counter() - started:.0f} s\n")
+        except InputError as error:
+            failed[str(job)] = str(error)
+            _say(f"failed: {error}\n")
+    return failed
+
+
+def _evaluate(job: Job) -> None:
+    (job.folder / METRICS).unlink(missing_ok=True)  # what fails must not leave the result of other settings
+    _python("evaluate.py", job.overrides, job.folder)
+    if not (job.folder / METRICS).is_file():
+        raise InputError(f"{job.folder}: evaluate.py ended without {METRICS}")
+
+
+def _train(training: Training) -> None:
+    _python("train.py", training.overrides, training.folder)
+    if not training.checkpoint.is_file():
+        raise InputError(f"training {training.name} did not write {training.checkpoint}")
+
+
+def _python(script: str, overrides: list[str], folder: Path) -> None:
+    """Run a script; InputError with what it said last when it fails."""
+    folder.mkdir(parents=True, exist_ok=True)
+    output = folder / OUTPUT
+    with output.open("wb") as file:
+        command = [sys.executable, str(ROOT / script), *overrides]
+        code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT).returncode
+    if code:
+        lines = output.read_text("utf-8", errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+        raise InputError(f"{last.removeprefix('error: ')} ({script} ended with {code}; {output})")
+
+
+def _say(text: str) -> None:
+    print(text, end="", flush=True)
