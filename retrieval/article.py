@@ -6,7 +6,7 @@ SPECTER (Cohan et al. 2020), SciNCL (Ostendorff et al. 2022), sentence encoders 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,7 @@ from retrieval.profiles import ProfileConfig
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-SETTINGS = "encoder.json"
+SETTINGS, ABOUT = "encoder.json", "about.json"
 
 
 class ArticleEncoder(nn.Module):
@@ -145,10 +145,11 @@ class ArticleEncoder(nn.Module):
         """What the vectors of a frozen encoder depend on beside the texts, as plain values."""
         return {"weights": self._weights, "arithmetic": str(self.precision), **self.config.reading()}
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, folder: str | Path, about: Mapping[str, Any] | None = None) -> None:
         """Write the model in the format of Hugging Face, and how it reads texts;
         the folder is whole or as before.
 
+        about: plain values that say how it came to be, for people to read.
         Raises InputError if the folder holds something else than such a model.
         """
         folder = Path(folder)
@@ -158,7 +159,9 @@ class ArticleEncoder(nn.Module):
             self.model.save_pretrained(part)
             self.tokenizer.save_pretrained(part)
             settings = {key: value for key, value in asdict(self.config).items() if key != "path"}
-            (part / SETTINGS).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+            for name, values in ((SETTINGS, settings), (ABOUT, about)):
+                if values is not None:
+                    (part / name).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, folder: str | Path) -> ArticleEncoder:

@@ -20,6 +20,8 @@ from retrieval.models import ArticleConfig
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
+CLAIMS = ("title", "context", "abstract")
+"""Who is served first when room is short: a few words of a title say more than the ends of a context."""
 NONE = -1
 """The sentence of a subword that belongs to none."""
 
@@ -79,8 +81,8 @@ class ArticleReader:
     def queries(self, contexts: NDArray[np.integer]) -> Texts:
         """The configured fields of contexts, rows [B].
 
-        The context has the first claim on `max_tokens`, and keeps what is around its mark; the other fields
-        follow in their order, and lose their ends.
+        Where `max_tokens` are too few, the title may take half of them and the context the rest, which keeps
+        what is around its mark; the others lose their ends, the abstract first.
         """
         citing, place = np.unique(self.corpus.citing[contexts], return_inverse=True)
 
@@ -138,10 +140,11 @@ class ArticleReader:
         """One text of its fields: subwords, and the sentence of each, different in different fields."""
         room = self.config.max_tokens - len(self._start) - len(self._end)
         parts: dict[int, Field] = {}
-        for i in sorted(range(len(fields)), key=lambda i: names[i] != "context"):
+        most = {"title": room // 2} if "context" in names else {}
+        for i in sorted(range(len(fields)), key=lambda i: CLAIMS.index(names[i])):
             left = room - (len(self._between) if parts else 0)
             if fields[i].tokens and left > 0:
-                parts[i] = fields[i].cut(left)
+                parts[i] = fields[i].cut(min(left, most.get(names[i], left)))
                 room = left - len(parts[i].tokens)
         if not parts:
             return [], []

@@ -40,7 +40,7 @@ class ArticleConfig:
     """subwords read of a text, special ones included"""
     layout: str = "sentence"
     """between the fields of a text: sentence (a full stop) | sep (the model's separating token)"""
-    query: Sequence[str] = ("context", "title")
+    query: Sequence[str] = ("title", "context")
     """fields of a query in their order: context; title and abstract of the citing paper"""
     markers: str = "drop"
     """the mark of the citation that is asked for: drop | mask (the model's mask token stands for it)"""

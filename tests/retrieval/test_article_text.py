@@ -94,11 +94,31 @@ def test_cutting_keeps_the_neighbours_of_the_mark(length: int, mark: int, room: 
         assert {i for i in (mark - 1, mark) if 0 <= i < length} <= set(cut)
 
 
-def test_the_context_comes_before_the_rest_when_room_is_short(tiny_corpus: Corpus, tokenizer: Any) -> None:
-    config = replace(CONFIG, query=["abstract", "context"], max_tokens=16)
+@pytest.mark.parametrize(
+    ("max_tokens", "expected"),
+    [
+        (
+            21,
+            "we parse many languages . we start from the parser of for all languages . . trees for everyone",
+        ),
+        (17, "we start from the parser of for all languages . . trees for everyone"),
+        (12, "the parser of for all languages . trees for everyone"),
+        (8, "of for . trees for everyone"),
+    ],
+)
+def test_the_abstract_then_the_ends_of_the_context_go_when_room_is_short(
+    tiny_corpus: Corpus, tokenizer: Any, max_tokens: int, expected: str
+) -> None:
+    config = replace(CONFIG, query=["abstract", "context", "title"], max_tokens=max_tokens)
     texts = ArticleReader(tiny_corpus, tokenizer, config).queries(np.array([1]))
-    expected = "[CLS] we parse many . we start from the parser of for all languages . [SEP]"
-    assert plain(tokenizer, texts) == [expected] and len(texts.tokens[0]) == 16
+    assert plain(tokenizer, texts) == [f"[CLS] {expected} [SEP]"]
+
+
+def test_a_long_title_leaves_half_of_the_room_to_the_context(tiny_corpus: Corpus, tokenizer: Any) -> None:
+    tiny_corpus.citing = np.full_like(tiny_corpus.citing, tiny_corpus.paper_row("bare"))
+    config = replace(CONFIG, query=["context", "title"], max_tokens=10)
+    texts = ArticleReader(tiny_corpus, tokenizer, config).queries(np.array([1]))
+    assert plain(tokenizer, texts) == ["[CLS] of for all . a title without abstract [SEP]"]
 
 
 def test_a_query_without_a_word_is_empty(tiny_corpus: Corpus, tokenizer: Any) -> None:
