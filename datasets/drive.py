@@ -39,6 +39,7 @@ def listing(address: str, timeout: float) -> dict[str, str]:
     Raises Unusable with the reason, or what requests raises.
     """
     import gdown
+    from requests import RequestException
 
     folder = FOLDER.match(address)
     assert folder is not None, address
@@ -46,7 +47,9 @@ def listing(address: str, timeout: float) -> dict[str, str]:
         found = gdown.download_folder(
             id=folder[1], quiet=True, use_cookies=False, skip_download=True, timeout=timeout
         )
-    except gdown.DownloadError as error:
+    except RequestException:
+        raise
+    except Exception as error:  # pages that it does not know make it fail in many ways
         raise Unusable(_one_line(error)) from None
     files = {str(file.path): f"{FILE}{file.id}" for file in found if not isinstance(file, str)}
     if not files:
@@ -63,15 +66,23 @@ def answer(
 
     identity, _ = parse_url(url=address)
     url = f"{FILE}{identity}" if identity else address
+    session.headers["User-Agent"] = BROWSER
+    without_part = {key: value for key, value in headers.items() if key != "Range"}
     for _ in range(PAGES):
-        response = session.get(url, headers={**headers, "User-Agent": BROWSER}, stream=True, timeout=timeout)
-        if not response.ok or not response.headers.get("Content-Type", "").startswith("text/html"):
+        # A part is asked for only once the file is found: the page may be too short to have that part.
+        response = session.get(url, headers=without_part, stream=True, timeout=timeout)
+        if not response.ok:
             return response
+        if not response.headers.get("Content-Type", "").startswith("text/html"):
+            if headers == without_part:
+                return response
+            response.close()
+            return session.get(url, headers=headers, stream=True, timeout=timeout)
         with response:
             page = next(response.iter_content(PAGE_BYTES), b"").decode("utf-8", "replace")
         try:
             url = get_url_from_gdrive_confirmation(page)
-        except Exception as error:  # a page that it does not know may fail in many ways
+        except Exception as error:  # the same
             raise Unusable(f"Google Drive shows a page in place of the file: {_one_line(error)}") from None
     raise Unusable("Google Drive asks again and again whether the file is wanted")
 

@@ -24,6 +24,7 @@ from hydra.utils import instantiate
 from datasets.errors import InputError
 from datasets.obtain import obtain
 from datasets.releases import CORPUS_FILES, RELEASES
+from datasets.transfer import CHUNK
 
 ROOT = Path(__file__).parents[2]
 WEIGHTS = "model_batch_35000.pt"
@@ -180,7 +181,7 @@ def checkpoint() -> bytes:
     """A zip file, as PyTorch writes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("archive/data/0", bytes(range(100)))
+        archive.writestr("archive/data/0", bytes(range(250)) * 400)
     return buffer.getvalue()
 
 
@@ -192,25 +193,23 @@ CONFIRM = (  # on one line, as Drive writes it
 HTML = {"Content-Type": "text/html; charset=utf-8"}
 
 
-def drive_file(drive: Any, identity: str, body: bytes) -> None:
+def drive_file(drive: Any, identity: str, body: bytes, **how: Any) -> None:
     """A file on Drive behind the page that asks whether one wants it."""
     drive.put(f"drive/uc?id={identity}", CONFIRM.format(id=identity), headers=HTML)
-    drive.put(f"drive.usercontent/download?id={identity}&confirm=t", body)
+    drive.put(f"drive.usercontent/download?id={identity}&confirm=t", body, **how)
 
 
 def test_a_checkpoint_comes_from_behind_drives_page(drive: Any, cache: Path) -> None:
-    body = checkpoint()
-    drive_file(drive, "13J5mtRg6t3Lcsn6fCdLJ1pZhtXnpREEq", body)
-    drive.pages["/drive.usercontent/download?id=13J5mtRg6t3Lcsn6fCdLJ1pZhtXnpREEq&confirm=t"] |= {
-        "cut": 1,
-        "cuts": 2,
-    }
+    body, identity = checkpoint(), "13J5mtRg6t3Lcsn6fCdLJ1pZhtXnpREEq"
+    drive_file(drive, identity, body, cut=2 * CHUNK)
     folder = obtain("hatten-acl200", cache)
     assert folder == cache / "checkpoints" / "hatten-acl200" and (folder / WEIGHTS).read_bytes() == body
+    asked = [wanted for path, wanted in drive.asked if "usercontent" in path]
+    assert asked[:3] == [None, None, f"bytes={2 * CHUNK}-"]
 
 
 def test_a_damaged_checkpoint_does_not_get_into_place(drive: Any, cache: Path) -> None:
-    for body in (checkpoint()[:-40], checkpoint().replace(bytes([7, 8]), bytes([7, 7]))):
+    for body in (checkpoint()[:-40], checkpoint().replace(bytes([7, 8]), bytes([7, 7]), 1)):
         drive_file(drive, "13J5mtRg6t3Lcsn6fCdLJ1pZhtXnpREEq", body)
         with pytest.raises(InputError, match="damaged"):
             obtain("hatten-acl200", cache)
