@@ -154,7 +154,7 @@ class _Download:
             self._put([path])
 
     def _fetch_archive(self, address: str) -> None:
-        archive = self.work / "archive"
+        archive = self.work / f"{self.name}-archive"
         fetch(address, archive, self.release.size)
         try:
             self._take(archive)

@@ -10,7 +10,7 @@ import logging
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -88,11 +88,11 @@ def fetch(address: str, target: Path, size: int | None = None) -> None:
     """
     part = Part(target)
     failures, answered = 0, False
-    with requests.Session() as session, moving(target.name) as report:
+    with requests.Session() as session:
         while True:
             before = part.size()
             try:
-                _attempt(session, address, part, size, report)
+                _attempt(session, address, part, size)
                 break
             except Cut as cut:
                 answered = answered or not isinstance(cut, Unreachable)
@@ -108,13 +108,7 @@ def fetch(address: str, target: Path, size: int | None = None) -> None:
     part.clear()
 
 
-def _attempt(
-    session: requests.Session,
-    address: str,
-    part: Part,
-    size: int | None,
-    report: Callable[[int, int | None], None],
-) -> None:
+def _attempt(session: requests.Session, address: str, part: Part, size: int | None) -> None:
     """Bring the part to its end; Cut when that failed but may work the next time."""
     before = part.version()
     have = 0
@@ -136,7 +130,7 @@ def _attempt(
         log.info("%s %s%s", "going on with" if resumed else "downloading", address, size_known)
         if not resumed:
             part.begin(now)
-        with part.path.open("ab") as file:
+        with moving(f"downloading {part.path.stem}") as report, part.path.open("ab") as file:
             for chunk in _body(response):
                 if have == 0 and chunk.lstrip()[:14].lower().startswith(HTML):
                     raise Unusable("a web page is there in place of the file")

@@ -350,7 +350,7 @@ def test_an_interrupt_keeps_the_part(server: Any, tiny_source: Path, cache: Path
     (tiny_source / "noise").write_bytes(os.urandom(200_000))
     address = server.put("any.zip", packed(tiny_source), pause=0.02)
     process = command("acl200", "--cache", str(cache), "--from", address)
-    part = cache / "published" / "acl200" / ".acl200.download" / "archive.part"
+    part = cache / "published" / "acl200" / ".acl200.download" / "acl200-archive.part"
     wait_for(lambda: part.exists() and part.stat().st_size > 0)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate()
