@@ -18,12 +18,15 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from datasets.errors import InputError
-from evaluation.files import METRICS
+from evaluation.files import METRICS, write_text
 from evaluation.plan import Job, Training
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTPUT = "output.txt"
 """What a job printed."""
+
+UNFINISHED = "unfinished.txt"
+"""Lies beside a checkpoint that may not be the last of its training."""
 
 
 SETTINGS = ("data", "retriever", "benchmark", "filters", "split", "index_dir")
@@ -45,11 +48,17 @@ def why_missing(job: Job) -> str | None:
         return "its settings cannot be read"
     if made != settings_of(job):
         return "made with other settings"
-    for override in job.overrides:
-        path = Path(override.partition("=")[2])
-        if path.is_file() and path.stat().st_mtime > metrics.stat().st_mtime:
+    named = [path for override in job.overrides if (path := Path(override.partition("=")[2])).is_file()]
+    for path in [*named, *(training.checkpoint for training in job.training)]:
+        if _changed(path) > metrics.stat().st_mtime:
             return f"{path} is newer"
     return None
+
+
+def _changed(path: Path) -> float:
+    """When a file, or the latest in a folder, was written; 0 if there is none."""
+    files = [path] if path.is_file() else path.rglob("*")
+    return max((file.stat().st_mtime for file in files), default=0.0)
 
 
 def settings_of(job: Job) -> dict[str, Any]:
@@ -97,7 +106,7 @@ def run_all(jobs: list[Job]) -> dict[str, str]:
                 _say("there already\n")
                 continue
             for training in job.training:
-                if not training.checkpoint.is_file():
+                if not training.checkpoint.exists() or (training.folder / UNFINISHED).exists():
                     _say(f"training {training.name}, ")
                     _train(training)
             _say(f"evaluating ({missing}), ")
@@ -117,9 +126,12 @@ def _evaluate(job: Job) -> None:
 
 
 def _train(training: Training) -> None:
-    _python("train.py", training.overrides, training.folder)
-    if not training.checkpoint.is_file():
+    mark = training.folder / UNFINISHED
+    write_text(mark, "train.py has not ended here; it goes on with resume=true\n")
+    _python("train.py", [*training.overrides, "resume=true"], training.folder)
+    if not training.checkpoint.exists():
         raise InputError(f"training {training.name} did not write {training.checkpoint}")
+    mark.unlink()
 
 
 def _python(script: str, overrides: list[str], folder: Path) -> None:

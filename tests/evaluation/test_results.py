@@ -99,6 +99,22 @@ def test_only_what_is_missing_runs(plan: Plan, ran: list[str], capsys: pytest.Ca
     assert capsys.readouterr().out.count("there already\n") == 3
 
 
+def test_an_interrupted_training_goes_on(
+    plan: Plan, ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = jobs._python
+
+    def interrupted(script: str, overrides: list[str], folder: Path) -> None:
+        whole(script, overrides, folder)  # a first checkpoint is there
+        raise InputError("interrupted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(jobs, "_python", interrupted)
+        assert run_all(plan.jobs[2:]) == {"tiny/fewer": "interrupted"}
+    assert run_all(plan.jobs[2:]) == {} and run_all(plan.jobs[2:]) == {}
+    assert ran == ["train.py ids", "train.py ids", "evaluate.py fewer"]
+
+
 def _newer(job: Job) -> str:
     stamp = (job.folder / "metrics.json").stat().st_mtime + 1
     os.utime(job.training[0].checkpoint, (stamp, stamp))
