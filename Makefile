@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed
 DEMO := outputs/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv install minilm demo test lint format typecheck bench clean
+.PHONY: help .venv install minilm demo results test lint format typecheck bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z.]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ demo: $(INSTALLED) ## train HAtten on the demo corpus and compare it with BM25 a
 		checkpoint=$(DEMO)/train/hatten.ckpt data=demo split=test \
 		output_dir=$(DEMO)/eval 'hydra.sweep.subdir=$${hydra.runtime.choices.retriever}'
 	@echo "The table is in $(DEMO)/eval/summary.md; curves of the training are in $(DEMO)/train."
+
+results: $(INSTALLED) ## evaluate what docs/retrieval.yaml lists and write docs/retrieval.md (hours; after `make minilm`)
+	$(BIN)/python -m evaluation.results docs/retrieval.yaml $(ARGS)
 
 test: $(INSTALLED) ## run the tests: make test ARGS="-k vectors"
 	$(BIN)/python -m pytest -q $(ARGS)

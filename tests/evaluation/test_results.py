@@ -277,3 +277,13 @@ def test_the_command(tiny_source: Path) -> None:
     assert "| bm25 | **1.000** |" in (tiny_source.parent / "docs" / "page.md").read_text()
     again = subprocess.run([*command, "tiny/bm25"], cwd=ROOT, capture_output=True, text=True)
     assert again.returncode == 0 and "[1 of 1] tiny/bm25: there already" in again.stdout
+
+
+@pytest.mark.slow
+def test_every_job_of_our_own_page_composes() -> None:
+    plan = read_plan(ROOT / "docs" / "retrieval.yaml")
+    for job in plan.of_data(next(iter(plan.data))):
+        assert set(settings_of(job)) == {"data", "retriever", "benchmark", "filters", "split", "index_dir"}
+        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+            for training in job.training:
+                assert compose("train", training.overrides).output_dir == str(training.folder)
