@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from datasets.errors import InputError
 from datasets.store import Corpus
 from retrieval.base import Retriever
 from retrieval.indexes import IndexConfig, PaperIndex, build_index, load_index
@@ -62,6 +63,7 @@ class DenseRetriever(Retriever):
     def _index(self, corpus: Corpus) -> None:
         self.prepare(corpus)
         self._candidates = np.flatnonzero(corpus.is_candidate)
+        self.index_config.check(len(self._candidates))  # before the work of encoding
         vectors = self.encode_papers(self._candidates)
         if self.profile.weight != 0:
             vectors, weight = with_profiles(
@@ -79,7 +81,6 @@ class DenseRetriever(Retriever):
         return Ranking(papers, np.where(there, found.scores, np.float32(-np.inf)))
 
     def _save(self, folder: Path) -> None:
-        np.save(folder / "papers.npy", self._candidates)
         ids = self.corpus.paper_ids
         with (folder / "ids.txt").open("w", encoding="utf-8") as file:
             file.writelines(f"{ids[row]}\n" for row in self._candidates.tolist())
@@ -87,5 +88,10 @@ class DenseRetriever(Retriever):
 
     def _load(self, folder: Path, corpus: Corpus) -> None:
         self.prepare(corpus)
-        self._candidates = np.load(folder / "papers.npy", allow_pickle=False)
+        self._candidates = np.flatnonzero(corpus.is_candidate)
         self._vectors = load_index(self.index_config, folder)
+        if len(self._vectors) != len(self._candidates):
+            raise InputError(
+                f"{folder}: {len(self._vectors):,} vectors for {len(self._candidates):,} candidates; "
+                "make the index again"
+            )

@@ -12,7 +12,7 @@ from datasets.errors import InputError
 from retrieval.ranking import Ranking, nothing, ordered
 
 logging.getLogger("faiss.loader").setLevel(logging.WARNING)  # it reports every build that it looks for
-import faiss  # noqa: E402
+import faiss as faiss  # noqa: E402
 
 # Numbers in a batch of queries from which Faiss multiplies matrices. Its own 128,000 is 640 queries of 200
 # dimensions; multiplying is faster from 8 on, several times so for a few hundred (benchmarks/indexes.py), and

@@ -1,0 +1,164 @@
+"""Dense retrievers: what they save, read again and refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from datasets.errors import InputError
+from datasets.prepare import open_corpus
+from datasets.store import Corpus
+from retrieval import dense
+from retrieval.dense import DenseRetriever
+from retrieval.exact import search_exact
+from retrieval.filters import Filters
+from retrieval.indexes import IndexConfig
+
+INDEXES = {
+    "exact": IndexConfig(device="cpu"),
+    "half": IndexConfig("half", device="cpu"),
+    "hnsw": IndexConfig("hnsw", links=2),
+    "ivf": IndexConfig("ivf", lists=3, probes=1),
+}
+
+
+class Bags(DenseRetriever):
+    """Sums of random vectors of words."""
+
+    name = "bags"
+
+    def __init__(self, seed: int = 0, index: IndexConfig | None = None) -> None:
+        super().__init__(index or INDEXES["exact"])
+        self.seed = seed
+        self.encoded = 0
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"seed": self.seed}
+
+    def prepare(self, corpus: Corpus) -> None:
+        self.of = corpus
+        self.table = np.random.default_rng(self.seed).standard_normal((len(corpus.words), 6))
+
+    def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        self.encoded += len(rows)
+        return self._sums(self.of.abstract_tokens, rows)
+
+    def encode_queries(self, contexts: NDArray[np.int64]) -> NDArray[np.float32]:
+        return self._sums(self.of.context_tokens, contexts)
+
+    def _sums(self, tokens: Any, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        sums = np.array([self.table[tokens[row][tokens[row] >= 0]].sum(0) for row in rows])
+        return np.asarray(sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-9), np.float32)
+
+
+def saved(corpus: Corpus, folder: Path, **settings: Any) -> Bags:
+    retriever = Bags(**settings)
+    retriever.index(corpus)
+    retriever.save(folder)
+    return retriever
+
+
+@pytest.mark.parametrize("kind", INDEXES)
+def test_a_loaded_retriever_ranks_as_the_one_that_was_saved(
+    tiny_corpus: Corpus, tmp_path: Path, kind: str
+) -> None:
+    made = saved(tiny_corpus, tmp_path / "index", index=INDEXES[kind])
+    loaded = Bags(index=INDEXES[kind])
+    loaded.load(tmp_path / "index", tiny_corpus)
+    assert loaded.encoded == 0
+    for filters in (None, Filters(year="citing"), Filters(exclude=["graph"])):
+        for k in (1, 4, 20):
+            first, second = (one.search(np.arange(12), k, filters) for one in (made, loaded))
+            assert first.papers.tolist() == second.papers.tolist()
+            assert first.scores.tolist() == second.scores.tolist()
+    loaded.save(tmp_path / "again")
+    files = {path.name: path.read_bytes() for path in (tmp_path / "index").iterdir()}
+    assert files == {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()}
+
+
+@pytest.mark.parametrize("kind", INDEXES)
+def test_filtered_rankings_are_those_of_the_allowed_papers_alone(tiny_corpus: Corpus, kind: str) -> None:
+    retriever = Bags(index=INDEXES[kind])
+    retriever.index(tiny_corpus)
+    contexts = np.arange(12)
+    filters = Filters(exclude=["graph", "speech"], year=2008)
+    found = retriever.search(contexts, 20, filters)
+    expected = search_exact(
+        retriever.encode_queries(contexts),
+        retriever.encode_papers(np.arange(len(tiny_corpus.paper_ids))),
+        20,
+        tiny_corpus.citing[contexts],
+        filters.allowed(tiny_corpus),
+    )
+    assert found.papers.tolist() == expected.papers.tolist()
+    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-3)  # half: 11 bits
+
+
+def test_the_ids_of_the_papers_stand_beside_their_vectors(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    saved(tiny_corpus, tmp_path / "index")
+    ids = (tmp_path / "index" / "ids.txt").read_text("utf-8").splitlines()
+    assert ids == [id for id, may in zip(tiny_corpus.paper_ids, tiny_corpus.is_candidate, strict=True) if may]
+    assert len(np.load(tmp_path / "index" / "vectors.npy")) == len(ids) == 11
+
+
+def test_an_index_of_something_else_is_refused(
+    tiny_corpus: Corpus, tiny_source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "index"
+    saved(tiny_corpus, folder, index=INDEXES["ivf"])
+
+    def refused(retriever: Bags, corpus: Corpus, message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            retriever.open(corpus, folder)
+        assert retriever.encoded == 0
+
+    refused(Bags(1, INDEXES["ivf"]), tiny_corpus, "an index of another seed: 0 there, 1 here")
+    refused(Bags(), tiny_corpus, "an index of another index: {'kind': 'ivf'.* there, {'kind': 'exact'} here")
+    other = IndexConfig("ivf", lists=4)
+    refused(Bags(index=other), tiny_corpus, "an index of another index: ")
+    everyone = open_corpus(tiny_source, cache_dir=tmp_path / "cache", candidates="all")
+    refused(Bags(index=INDEXES["ivf"]), everyone, "an index of another corpus: ")
+    monkeypatch.setattr(dense, "NORMALISATION", "none")
+    refused(Bags(index=INDEXES["ivf"]), tiny_corpus, "another normalisation: unit there, none here")
+    monkeypatch.undo()
+    Bags(index=IndexConfig("ivf", lists=3, probes=2)).load(folder, tiny_corpus)  # searching may differ
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def shorter(file: Path) -> None:
+    """One vector less, and the manifest knows it."""
+    np.save(file, np.load(file)[:-1])
+    manifest = file.with_name("index.json")
+    manifest.write_text(manifest.read_text().replace("392", "368"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (cut, r"vectors.npy: 391 bytes instead of 392, cut short or changed; make the index again"),
+        (shorter, "index: 10 vectors for 11 candidates; make the index again"),
+        (lambda file: file.write_bytes(b"x" * 392), "vectors.npy: damaged; make the index again"),
+    ],
+)
+def test_a_damaged_index_is_refused(
+    tiny_corpus: Corpus, tmp_path: Path, damage: Callable[[Path], None], message: str
+) -> None:
+    saved(tiny_corpus, tmp_path / "index")
+    damage(tmp_path / "index" / "vectors.npy")
+    with pytest.raises(InputError, match=message):
+        Bags().load(tmp_path / "index", tiny_corpus)
+
+
+def test_too_few_papers_are_found_out_before_they_are_encoded(tiny_corpus: Corpus) -> None:
+    retriever = Bags(index=IndexConfig("pq"))
+    with pytest.raises(InputError, match="index=pq: must learn from 256 papers, and there are 11"):
+        retriever.index(tiny_corpus)
+    assert retriever.encoded == 0

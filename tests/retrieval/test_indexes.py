@@ -1,0 +1,319 @@
+"""Indexes against brute force over the vectors that they hold."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from datasets.errors import InputError
+from retrieval import index_faiss, index_gpu, paper_index
+from retrieval.exact import CHUNK, faiss, search_exact
+from retrieval.index_exact import ExactIndex
+from retrieval.index_gpu import FaissGPUIndex, TorchIndex
+from retrieval.indexes import IndexConfig, PaperIndex, build_index, load_index
+
+N, DIM = 600, 12
+CONFIGS = {
+    "exact": IndexConfig("exact", device="cpu"),
+    "half": IndexConfig("half", device="cpu"),
+    "ivf": IndexConfig("ivf", lists=15, probes=2),
+    "hnsw": IndexConfig("hnsw", links=4, ef_construction=16, ef_search=4),
+    "pq": IndexConfig("pq"),
+    "ivfpq": IndexConfig("ivfpq", lists=15, probes=2),
+}
+kinds = pytest.mark.parametrize("kind", CONFIGS)
+compressed = pytest.mark.parametrize("kind", ["ivf", "pq", "ivfpq"])
+
+
+def unit(vectors: NDArray[Any]) -> NDArray[np.float32]:
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
+
+
+@cache
+def papers() -> NDArray[np.float32]:
+    rng = np.random.default_rng(0)
+    centres = rng.standard_normal((20, DIM))
+    return unit(centres[rng.integers(0, 20, N)] + 0.5 * rng.standard_normal((N, DIM)))
+
+
+def queries(count: int, seed: int = 1) -> NDArray[np.float32]:
+    rng = np.random.default_rng(seed)
+    return unit(papers()[rng.integers(0, N, count)] + 0.3 * rng.standard_normal((count, DIM)))
+
+
+@cache
+def built(kind: str) -> PaperIndex:
+    return build_index(CONFIGS[kind], papers())
+
+
+@cache
+def held(kind: str) -> NDArray[np.float32]:
+    """What the index makes of the papers: float32, rounded or decoded."""
+    if kind in ("exact", "hnsw"):
+        return papers()
+    return np.asarray(built(kind)._index.reconstruct_n(0, N))  # type: ignore[attr-defined]
+
+
+def brute(
+    vectors: NDArray[np.float32], query: NDArray[np.float32], allowed: NDArray[np.bool_], k: int
+) -> Any:
+    return np.sort(vectors[allowed] @ query)[::-1][:k]
+
+
+@kinds
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    count=st.sampled_from([1, 3, 40]),
+    k=st.sampled_from([1, 5, 60, N + 5]),
+    passing=st.one_of(st.sampled_from([1, 2, N - 1, N]), st.integers(1, N)),
+)
+def test_filters_are_exact(kind: str, seed: int, count: int, k: int, passing: int) -> None:
+    allowed = np.zeros(N, np.bool_)
+    allowed[np.random.default_rng(seed).permutation(N)[:passing]] = True
+    asked, vectors = queries(count, seed), held(kind)
+    ranking = built(kind).search(asked, k, allowed)
+    everything = built(kind).search(asked, k) if passing == N else ranking
+    np.testing.assert_array_equal(ranking.papers, everything.papers)
+
+    assert ranking.papers.shape == (count, k)
+    depth = min(k, passing)
+    assert (ranking.papers[:, depth:] == -1).all()
+    for row, query in enumerate(asked):
+        found = ranking.papers[row, :depth]
+        assert allowed[found].all() and (found >= 0).all() and len(set(found.tolist())) == depth
+        np.testing.assert_allclose(ranking.scores[row, :depth], vectors[found] @ query, atol=2e-6)
+        if kind in ("exact", "half", "pq") or index_faiss.SLACK * k >= passing:  # nothing is approximate
+            best = brute(vectors, query, allowed, depth)
+            np.testing.assert_allclose(ranking.scores[row, :depth], best, atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", ["ivf", "hnsw", "ivfpq"])
+def test_approximate_search_finds_most_and_more_settings_find_more(kind: str) -> None:
+    few = CONFIGS[kind]
+    more = IndexConfig(**{**vars(few), "probes": 8}) if kind != "hnsw" else IndexConfig("hnsw", ef_search=64)
+    asked = queries(200)
+    best = search_exact(asked, held(kind), 5).papers
+    recall = []
+    for config in (few, more):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(index_faiss, "VISITS", 0)  # so few vectors would all be compared
+            found = build_index(config, papers()).search(asked, 5).papers
+        recall.append(np.mean([len(set(a) & set(b)) / 5 for a, b in zip(best, found, strict=True)]))
+    assert 0.4 < recall[0] < recall[1] and recall[1] > 0.9
+
+
+@pytest.mark.parametrize("kind", ["ivf", "ivfpq", "hnsw"])
+def test_a_query_that_gets_too_few_is_compared_with_all(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Two groups at right angles: neither lists nor links lead from a query in one to papers of the other.
+    monkeypatch.setattr(index_faiss, "SLACK", 0)
+    monkeypatch.setattr(index_faiss, "VISITS", 0)
+    rng = np.random.default_rng(0)
+    vectors = np.zeros((N, DIM), np.float32)
+    vectors[:300, :6], vectors[300:, 6:] = unit(rng.random((300, 6))), unit(rng.random((300, 6)))
+    index: Any = build_index(CONFIGS[kind], vectors)
+    monkeypatch.setattr(index, "_probes", 1, raising=False)
+    allowed = np.arange(N) >= 300 - (kind == "hnsw")
+    asked = np.concatenate([vectors[:2], vectors[-2:]])
+    found = index.search(asked, 250, allowed)
+    assert (found.papers >= 0).all() and allowed[found.papers].all()
+    decoded = vectors if kind == "hnsw" else index._index.reconstruct_n(0, N)
+    for row in (0, 1):
+        np.testing.assert_allclose(found.scores[row], brute(decoded, asked[row], allowed, 250), atol=2e-6)
+
+
+@kinds
+def test_one_query_gets_what_it_gets_among_many(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = queries(50)
+    together = built(kind).search(asked, 7)
+    monkeypatch.setattr(paper_index, "CHUNK", 1)
+    alone = built(kind).search(asked, 7)
+    np.testing.assert_allclose(alone.scores, together.scores, atol=2e-6)
+    assert (alone.papers == together.papers).mean() > 0.95  # equal codes have equal scores, up to rounding
+
+
+@compressed
+def test_the_seed_alone_decides_what_is_learned(kind: str) -> None:
+    def made(seed: int) -> bytes:
+        config = IndexConfig(**{**vars(CONFIGS[kind]), "seed": seed, "sample": 300})
+        index: Any = build_index(config, papers())
+        return bytes(faiss.serialize_index(index._index))
+
+    assert made(0) == made(0) != made(1)
+
+
+@kinds
+def test_a_saved_index_gives_the_same_rankings(kind: str, tmp_path: Path) -> None:
+    index = built(kind)
+    index.save(tmp_path)
+    loaded = load_index(CONFIGS[kind], tmp_path)
+    allowed = np.random.default_rng(0).random(N) < 0.3
+    assert len(loaded) == N and loaded.dim == DIM
+    for count in (2, 100):
+        for may in (None, allowed):
+            made, read = index.search(queries(count), 9, may), loaded.search(queries(count), 9, may)
+            np.testing.assert_array_equal(made.papers, read.papers)
+            np.testing.assert_array_equal(made.scores, read.scores)
+    size = sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert size - 200 <= index.nbytes <= size  # the head of a NumPy file is no vector
+    assert loaded.nbytes == pytest.approx(index.nbytes, abs=200)
+
+
+@kinds
+def test_a_damaged_file_is_one_clear_error(kind: str, tmp_path: Path) -> None:
+    built(kind).save(tmp_path)
+    (file,) = tmp_path.iterdir()
+    whole = file.read_bytes()
+    for content in (b"", whole[:3], whole[:50], whole[: len(whole) // 2], whole[:-50], b"\x00" * len(whole)):
+        file.write_bytes(content)
+        with pytest.raises(InputError, match=rf"{file.name}: damaged; make the index again"):
+            load_index(CONFIGS[kind], tmp_path)
+
+
+def test_an_index_of_another_kind_in_the_file_is_refused(tmp_path: Path) -> None:
+    built("pq").save(tmp_path)
+    with pytest.raises(InputError, match="not an index of the kind hnsw"):
+        load_index(CONFIGS["hnsw"], tmp_path)
+
+
+@kinds
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_vectors_that_are_not_finite_are_named(kind: str, bad: float) -> None:
+    vectors = papers().copy()
+    vectors[401, 3] = bad
+    with pytest.raises(InputError, match="papers: vector 401 is not finite"):
+        build_index(CONFIGS[kind], vectors)
+    with pytest.raises(InputError, match="queries: vector 1 is not finite"):
+        built(kind).search(np.stack([vectors[0], vectors[401]]), 3)
+
+
+@pytest.mark.parametrize("kind", ["exact", "half", "hnsw"])
+def test_no_papers_and_no_queries_give_nothing(kind: str) -> None:
+    empty = build_index(CONFIGS[kind], np.empty((0, DIM), np.float32))
+    assert empty.search(queries(2), 3).papers.tolist() == [[-1] * 3] * 2
+    assert built(kind).search(queries(2)[:0], 3).papers.shape == (0, 3)
+    assert built(kind).search(queries(2), 3, np.zeros(N, np.bool_)).papers.tolist() == [[-1] * 3] * 2
+
+
+def test_too_few_papers_to_learn_from_are_one_clear_error() -> None:
+    for config, few, message in (
+        (IndexConfig("ivf"), 0, "index=ivf: must learn from 1 papers, and there are 0"),
+        (IndexConfig("ivf", lists=50), 49, "index=ivf: must learn from 50 papers, and there are 49"),
+        (IndexConfig("ivf", lists=50, sample=40), 100, "must learn from 50 papers, and there are 40"),
+        (IndexConfig("pq"), 255, "index=pq: must learn from 256 papers, and there are 255"),
+        (IndexConfig("ivfpq"), 255, "index=ivfpq: must learn from 256 papers, and there are 255"),
+    ):
+        with pytest.raises(InputError, match=message):
+            build_index(config, papers()[:few])
+
+
+@pytest.mark.parametrize(("dim", "parts"), [(200, 50), (384, 96), (768, 192), (7, 1), (10, 2)])
+def test_a_byte_stands_for_four_dimensions_where_they_divide(dim: int, parts: int) -> None:
+    vectors = unit(np.random.default_rng(0).standard_normal((256, dim)))
+    index: Any = build_index(IndexConfig("pq"), vectors)
+    assert parts == index._index.pq.M
+    with pytest.raises(InputError, match=rf"index.subvectors=9: must divide the vectors' {dim} dimensions"):
+        build_index(IndexConfig("pq", subvectors=9), vectors)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kind": "annoy"}, "index.kind=annoy: choose one of exact, half, ivf, hnsw, pq, ivfpq"),
+        ({"kind": "hnsw", "probes": 3}, "index.probes=3: index=hnsw has no such setting"),
+        ({"kind": "ivf", "lists": 0}, "index.lists=0: give a positive number"),
+        ({"kind": "ivf", "seed": -1}, "index.seed=-1: give"),
+        ({"kind": "exact", "device": "tpu"}, "index.device=tpu: choose one of auto, cpu, gpu"),
+        ({"kind": "ivf", "device": "gpu"}, "index.device=gpu: index=ivf has no such setting"),
+    ],
+)
+def test_settings_that_cannot_be_are_one_clear_error(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        IndexConfig(**settings)
+
+
+def test_an_index_depends_on_what_shapes_it_alone() -> None:
+    assert IndexConfig("ivf", probes=3).asdict() == IndexConfig("ivf", probes=9).asdict()
+    assert IndexConfig("ivf", lists=3).asdict() != IndexConfig("ivf", lists=9).asdict()
+    assert IndexConfig("exact").asdict() == {"kind": "exact"}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    kind=st.sampled_from(["exact", "half"]),
+    seed=st.integers(0, 2**32 - 1),
+    k=st.integers(1, 40),
+    passing=st.integers(1, N),
+    block=st.integers(1, 700),
+)
+def test_torch_finds_what_the_cpu_finds(kind: str, seed: int, k: int, passing: int, block: int) -> None:
+    allowed = np.zeros(N, np.bool_)
+    allowed[np.random.default_rng(seed).permutation(N)[:passing]] = True
+    host: Any = built(kind)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_gpu, "SCORES", block * CHUNK)
+        index = TorchIndex(host, torch.device("cpu"))
+        found = index.search(queries(5, seed), k, allowed)
+    expected = search_exact(queries(5, seed), held(kind), k, candidates=allowed)
+    np.testing.assert_allclose(found.scores, expected.scores, atol=2e-6)
+    np.testing.assert_array_equal(found.papers, expected.papers)
+    assert len(index) == N and index.nbytes == N * DIM * (4 if kind == "exact" else 2)
+
+
+def test_torch_saves_what_the_cpu_loads(tmp_path: Path) -> None:
+    host: Any = built("half")
+    TorchIndex(host, torch.device("cpu")).save(tmp_path)
+    found = load_index(CONFIGS["half"], tmp_path).search(queries(9), 4)
+    np.testing.assert_array_equal(found.papers, host.search(queries(9), 4).papers)
+
+
+def test_faiss_on_a_gpu_leaves_to_the_cpu_what_it_cannot_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    class OnGPUs(faiss.IndexFlatIP):
+        def search(self, queries: NDArray[np.float32], k: int) -> Any:
+            asked.append(k)
+            return super().search(queries, k)
+
+    def moved(index: Any) -> Any:
+        gpus = OnGPUs(index.d)
+        gpus.add(index.reconstruct_n(0, index.ntotal))
+        return gpus
+
+    monkeypatch.setattr(faiss, "index_cpu_to_all_gpus", moved)
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    index = build_index(IndexConfig("exact", device="gpu"), papers())
+    assert isinstance(index, FaissGPUIndex)
+    allowed = np.arange(N) % 2 == 0
+    monkeypatch.setattr(index_gpu, "FAISS_DEPTH", 20)
+    for k, may in ((5, None), (5, allowed), (21, None)):
+        expected = built("exact").search(queries(3), k, may)
+        np.testing.assert_array_equal(index.search(queries(3), k, may).papers, expected.papers)
+    assert asked == [5]
+    with pytest.raises(InputError, match=r"index\.device=gpu: there is no GPU"):
+        build_index(IndexConfig("half", device="gpu"), papers())
+
+
+def test_a_gpu_is_used_where_there_is_one_and_missed_where_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
+    index = build_index(IndexConfig("exact"), papers())
+    assert type(index) is ExactIndex
+    index.save(tmp_path)
+    gpu = IndexConfig("exact", device="gpu")
+    for make in (lambda: build_index(gpu, papers()), lambda: load_index(gpu, tmp_path)):
+        with pytest.raises(
+            InputError, match=r"index\.device=gpu: there is no GPU .* choose index\.device=cpu"
+        ):
+            make()
