@@ -22,7 +22,7 @@ from datasets.errors import InputError, Unusable
 from datasets.json_stream import read_records
 from datasets.releases import RELEASES, Release, spellings
 from datasets.shared_folders import one_at_a_time, one_line_disk_errors
-from datasets.transfer import TIMEOUT, fetch, reason
+from datasets.transfer import TIMEOUT, fetch, forget, reason
 from datasets.unpack import DAMAGED, choose, shortened, unpack
 
 
@@ -158,8 +158,10 @@ class _Download:
         fetch(address, archive, self.release.size)
         try:
             self._take(archive)
-        finally:
-            archive.unlink(missing_ok=True)
+        except Unusable:
+            forget(archive)
+            raise
+        forget(archive)
 
     def _take(self, archive: Path) -> None:
         """Unpack what is lacking."""
@@ -184,7 +186,7 @@ class _Download:
                 check_content(path)
         except Unusable:
             for path in paths:
-                path.unlink()
+                forget(path)
             raise
         for path in paths:
             path.replace(self.place / path.name)

@@ -1,6 +1,6 @@
 """One file over HTTP: resumed from where it was cut off, if it is still the same file (RFC 9110, section 14).
 
-Beside the target stand `NAME.part`, what has come so far, and `NAME.part.json`, of which version of the file.
+Beside the target NAME stand `NAME.part`, what has come so far, and `NAME.json`, of which file it is.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Part:
 
     def __init__(self, target: Path) -> None:
         self.path = target.with_name(f"{target.name}.part")
-        self.about = target.with_name(f"{target.name}.part.json")
+        self.about = target.with_name(f"{target.name}.json")
 
     def size(self) -> int:
         try:
@@ -83,20 +83,23 @@ class Part:
 def fetch(address: str, target: Path, size: int | None = None) -> None:
     """Download the file at `address` to `target`; `size` is its number of bytes where that is known.
 
-    Goes on with the part that an earlier call left. Raises Unusable with the reason when the file is not to
-    be had, InputError when the disk has no room for it, OSError when it cannot be written.
+    Goes on with the part that an earlier call left, and does nothing after one that came to its end. Raises
+    Unusable with the reason when the file is not to be had, InputError when the disk has no room for it,
+    OSError when it cannot be written.
     """
     part = Part(target)
+    if target.exists() and (before := part.version()) is not None and before.address == address:
+        return
     failures, answered = 0, False
     with requests.Session() as session:
         while True:
-            before = part.size()
+            size_before = part.size()
             try:
                 _attempt(session, address, part, size)
                 break
             except Cut as cut:
                 answered = answered or not isinstance(cut, Unreachable)
-                failures = failures + 1 if part.size() <= before else 0
+                failures = failures + 1 if part.size() <= size_before else 0
                 if not answered:
                     raise Unusable(str(cut)) from None
                 if failures >= ATTEMPTS:
@@ -105,7 +108,12 @@ def fetch(address: str, target: Path, size: int | None = None) -> None:
                 log.info("%s: %s; trying again", address, cut)
             time.sleep(PAUSE * 2**failures)
     part.path.replace(target)
-    part.clear()
+
+
+def forget(target: Path) -> None:
+    """Remove what `fetch` has left of or beside the target."""
+    target.unlink(missing_ok=True)
+    Part(target).clear()
 
 
 def _attempt(session: requests.Session, address: str, part: Part, size: int | None) -> None:

@@ -384,8 +384,12 @@ def test_a_device_without_room_is_one_line(server: Any, tiny_source: Path, cache
     work = cache / "published" / "acl200" / ".acl200.download"
     work.mkdir(parents=True)
     (work / "papers.json").symlink_to("/dev/full")  # where it is unpacked to
+    address = server.put("any.zip", packed(tiny_source))
     with pytest.raises(InputError, match=r"acl200: no space left for the files of acl200; free some"):
-        obtain("acl200", cache, address=server.put("any.zip", packed(tiny_source)))
+        obtain("acl200", cache, address=address)
+    (work / "papers.json").unlink()
+    assert visible(obtain("acl200", cache, address=address)) == sorted(CORPUS_FILES)
+    assert len(server.asked) == 1  # what had been downloaded was not lost
 
 
 def test_a_place_that_cannot_be_written_is_one_line(cache: Path) -> None:
