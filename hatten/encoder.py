@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from hatten.layers import MultiHeadPooling, TransformerLayer, dropout, sinusoids
 from hatten.recipe import Encoder
 from hatten.residual import MeanPath
 from hatten.vocabulary import Vocabulary
+from retrieval.encode import chunks, rounded
 
 
 @dataclass(frozen=True)
@@ -218,20 +219,6 @@ class HAttenEncoder(Encoder):
 
     def _tensor(self, array: NDArray[np.generic]) -> Tensor:
         return torch.from_numpy(array).to(self.type_vectors.weight.device)
-
-
-def rounded(length: int) -> int:
-    """Padded length: few different shapes, because the matrix library sets up a kernel for each it meets."""
-    return -(-length // 8) * 8
-
-
-def chunks(lengths: NDArray[np.int64], tokens: int) -> Iterator[slice]:
-    """Cut rows of falling lengths into runs of at most `tokens` tokens after padding (one row at least)."""
-    start = 0
-    while start < len(lengths):
-        size = max(1, tokens // rounded(int(lengths[start])))
-        yield slice(start, start + size)
-        start += size
 
 
 def build_encoder(

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from omegaconf import DictConfig
 
 from datasets.store import Corpus
@@ -16,6 +15,7 @@ from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
 from hatten.options import options
 from hatten.recipe import Encoder, Parts, Recipe
 from hatten.start import WordsConfig, inverse_document_frequency, starting_words
+from retrieval.encode import precision
 
 
 class HAtten(Recipe):
@@ -24,11 +24,11 @@ class HAtten(Recipe):
     file = "hatten.ckpt"
     groups = ("embeddings",)
 
-    def __init__(self, model: Mapping[str, Any], precision: torch.dtype) -> None:
+    def __init__(self, model: Mapping[str, Any]) -> None:
         self.config = options(EncoderConfig, model["encoder"], "model.encoder")
         self.words = WordsConfig.of(model)
         self.mean_path = self.config.residual == "mean"
-        self.precision = precision
+        self.precision = precision(model["precision"])
 
     def build(self, corpus: Corpus, config: DictConfig) -> Parts:
         name, vocabulary, table = starting_words(config.embeddings, corpus, self.words)

@@ -53,7 +53,7 @@ class Recipe(ABC):
     """whether it has a mean path that can be trained without the rest (hatten.residual)"""
 
     @abstractmethod
-    def __init__(self, model: Mapping[str, Any], precision: torch.dtype) -> None:
+    def __init__(self, model: Mapping[str, Any]) -> None:
         """Check its own options in `model`; InputError names the first that is wrong."""
 
     @abstractmethod

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from datasets.errors import InputError
-from datasets.store import Corpus
 from hatten.checkpoint import PUBLISHED, open_model
-from hatten.documents import DocumentReader
-from retrieval.dense import DenseRetriever
-from retrieval.encode import encode, encode_queries, precision, weights_hash
+from hatten.dense import WordsRetriever
+from retrieval.encode import precision
 from retrieval.indexes import IndexConfig
 from retrieval.profiles import ProfileConfig
 
 
-class HAttenRetriever(DenseRetriever):
-    """Encodes every candidate once; a query is encoded and compared with all of them."""
+class HAttenRetriever(WordsRetriever):
+    """Nearest papers by an encoder of words, paragraphs and documents."""
 
     name = "hatten"
 
@@ -44,18 +38,6 @@ class HAttenRetriever(DenseRetriever):
                 f"or checkpoint={PUBLISHED}, which is downloaded"
             )
         self.model = open_model(checkpoint, vocabulary, cache_dir)
-        self.encoder = self.model.encoder
+        self.encoder, self.vocabulary = self.model.encoder, self.model.vocabulary
+        self.max_tokens = self.model.encoder.config.max_tokens
         self.encoder.precision = precision(arithmetic)
-
-    def fingerprint(self) -> dict[str, Any]:
-        return {"weights": weights_hash(self.encoder), "arithmetic": str(self.encoder.precision)}
-
-    def prepare(self, corpus: Corpus) -> None:
-        self._reader = DocumentReader(corpus, self.model.vocabulary, self.encoder.config.max_tokens)
-
-    def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        dim = self.encoder.config.dim
-        return encode(self.encoder.encode, self._reader.papers, rows, dim, "papers")
-
-    def encode_queries(self, contexts: NDArray[np.int64]) -> NDArray[np.float32]:
-        return encode_queries(self.encoder.encode, self._reader, contexts, self.encoder.config.dim)

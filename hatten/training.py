@@ -31,7 +31,6 @@ from hatten.options import options
 from hatten.progress import Progress
 from hatten.recipe import Recipe
 from hatten.validation import ValidationConfig
-from retrieval.encode import precision
 
 log = logging.getLogger(__name__)
 
@@ -55,14 +54,12 @@ class RunConfig:
     """What belongs to no part of a model (conf/model/*.yaml)."""
 
     rounds: int
-    precision: str
     ema: float
     workers: int
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise InputError(f"model.rounds={self.rounds}: must be at least 1")
-        precision(self.precision)
 
 
 def train(config: DictConfig) -> Path:
@@ -80,7 +77,7 @@ def train(config: DictConfig) -> Path:
     validation = options(ValidationConfig, plain["model"]["validation"], "model.validation")
     names = RunConfig.__dataclass_fields__
     run = options(RunConfig, {name: plain["model"][name] for name in names}, "model")
-    recipe: Recipe = get_class(model.recipe)(plain["model"], precision(run.precision))
+    recipe: Recipe = get_class(model.recipe)(plain["model"])
     of_mean_path = {"batch.stale": batch.stale, "schedule.mean_only_rounds": schedule.mean_only_rounds}
     for name, wanted in of_mean_path.items():
         if wanted and not recipe.mean_path:

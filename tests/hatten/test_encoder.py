@@ -20,9 +20,10 @@ import hatten
 from datasets.errors import InputError
 from datasets.ragged import Ragged
 from hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents, from_padded
-from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder, chunks, rounded
+from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
 from hatten.layers import MultiHeadPooling, TransformerLayer
 from hatten.vocabulary import Vocabulary
+from retrieval.encode import chunks, rounded
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 needs_golden = pytest.mark.skipif(
