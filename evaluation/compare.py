@@ -59,7 +59,7 @@ def difference_rows(found: dict[str, Difference]) -> list[list[str]]:
             f"{one.a:.4f}",
             f"{one.b:.4f}",
             f"{one.difference:+.4f}",
-            f"{one.low:+.4f} to {one.high:+.4f}",
+            f"{one.low:+.4f} to {one.high:+.4f}" if one.papers > 1 else "",
             f"{one.p:.4f}",
         ]
         for name, one in found.items()

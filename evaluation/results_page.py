@@ -119,11 +119,11 @@ def _measures(results: Results, protocol: str) -> str:
 
 
 def _best(results: Results, metrics: Metrics, measure: str) -> str:
-    """The cell of a measure, bold where none is better."""
+    """The cell of a measure, bold where none of several is better."""
     cell = measure_cell(metrics, measure, measure.rpartition("/")[2] in SURE, places=3)
     shown = [measure_cell(other, measure, False, places=3) for other in results.values()]
     value, _, interval = cell.partition(" ")
-    return f"**{value}** {interval}".strip() if value and value == max(shown) else cell
+    return f"**{value}** {interval}".strip() if value and len(shown) > 1 and value == max(shown) else cell
 
 
 def _costs(metrics: Metrics) -> list[str]:
