@@ -36,9 +36,8 @@ class BM25(Retriever):
     stemmer: a language of PyStemmer; stopwords: a language of bm25s; None for neither.
     query: of `context`, `title` and `abstract` of the citing paper; a field that is named twice counts twice.
     count_terms: a term that occurs twice in the query counts twice.
-    contexts: how many training contexts that cite a paper, at most, are indexed with its title and abstract,
-    whose terms count `text_weight` times then (Robertson et al. 2004, weighted fields). Other splits never
-    enter. What a training query finds is no measure then: its own context is in the index.
+    contexts: how many training contexts that cite a paper, at most, are indexed with its title and abstract.
+    Other splits never enter. What a training query finds is no measure then: its own context is there too.
     backend: `numpy`; `numba`, a little faster; or `rank_bm25`, hundreds of times slower.
     threads: that search at the same time.
     """
@@ -55,7 +54,6 @@ class BM25(Retriever):
         query: Sequence[str] = ("context", "title"),
         count_terms: bool = True,
         contexts: int = 0,
-        text_weight: float = 1.0,
         backend: str = "numpy",
         threads: int = 1,
     ) -> None:
@@ -63,18 +61,20 @@ class BM25(Retriever):
         super().__init__()
         _check("method", method, tuple(METHODS))
         _check("backend", backend, BACKENDS)
-        for key, value, most in (("k1", k1, math.inf), ("b", b, 1.0), ("text_weight", text_weight, math.inf)):
+        for key, value, most in (("k1", k1, math.inf), ("b", b, 1.0)):
             if not isinstance(value, int | float) or not 0 <= value <= most or math.isinf(value):
                 raise InputError(f"retriever.{key}: {value!r} is no number from 0 to {most}")
         for key, number, least in (("contexts", contexts, 0), ("threads", threads, 1)):
             if type(number) is not int or number < least:
                 raise InputError(f"retriever.{key}: {number!r} is no whole number from {least} on")
         if backend == "rank_bm25":
-            _check_rank_bm25(method, k1, text_weight)
+            _check_rank_bm25(method, k1)
         self.query, self.count_terms, self.threads = check_fields(query), count_terms, threads
         self._tokenizer = tokenizer(stemmer, stopwords)
         self._method, self._k1, self._b, self._backend = method, k1, b, backend
-        self._contexts, self._text_weight = contexts, text_weight
+        self._contexts = contexts
+        if contexts:
+            self.name = "bm25-contexts"
         self._words = {"stemmer": stemmer, "stopwords": stopwords}
 
     def settings(self) -> dict[str, Any]:
@@ -85,7 +85,6 @@ class BM25(Retriever):
             "b": self._b,
             **self._words,
             "contexts": self._contexts,
-            "text_weight": self._text_weight if self._contexts else 1.0,
         }
 
     @property
@@ -128,7 +127,7 @@ class BM25(Retriever):
         contexts = cited.take(papers)
         words = corpus.context_tokens.take(contexts.values)
         of_paper = np.repeat(rows, contexts.lengths)
-        return counts * np.float32(self._text_weight) + self._terms.counts(of_paper, words, len(papers))
+        return counts + self._terms.counts(of_paper, words, len(papers))
 
     def _search(
         self, contexts: npt.NDArray[np.int64], k: int, allowed: npt.NDArray[np.bool_] | None
@@ -207,11 +206,9 @@ def _check(key: str, value: str, known: Sequence[str]) -> None:
         raise InputError(f"retriever.{key}: {value!r} is not one of {', '.join(known)}")
 
 
-def _check_rank_bm25(method: str, k1: float, text_weight: float) -> None:
+def _check_rank_bm25(method: str, k1: float) -> None:
     if method not in RANK_BM25_METHODS:
         known = ", ".join(RANK_BM25_METHODS)
         raise InputError(f"retriever.method: backend=rank_bm25 has no {method!r}; it has {known}")
     if k1 == 0:
         raise InputError("retriever.k1: backend=rank_bm25 divides by 0 with a k1 of 0")
-    if text_weight != int(text_weight):
-        raise InputError(f"retriever.text_weight: backend=rank_bm25 needs a whole number, not {text_weight}")

@@ -41,13 +41,13 @@ def _words(text: str) -> list[str]:
 
 @pytest.mark.parametrize("contexts", [0, 1, 2])
 def test_scores_are_those_of_the_formula(tiny_corpus: Corpus, contexts: int) -> None:
-    retriever = BM25(stopwords=None, k1=0.9, b=0.4, contexts=contexts, text_weight=2 if contexts else 1)
+    retriever = BM25(stopwords=None, k1=0.9, b=0.4, contexts=contexts)
     retriever.index(tiny_corpus)
     rows = np.flatnonzero(tiny_corpus.is_candidate).tolist()
     cited_in = {"parsing": ["c1", "c2", "c6"], "graph": ["c3"], "speech": ["c4"], "vision": ["c5"]}
     documents = []
     for row in rows:
-        texts = [f"{tiny_corpus.titles[row]} {tiny_corpus.abstracts[row]}"] * (2 if contexts else 1)
+        texts = [f"{tiny_corpus.titles[row]} {tiny_corpus.abstracts[row]}"]
         there = cited_in.get(tiny_corpus.paper_ids[row], [])
         if there == ["c1", "c2", "c6"]:  # evenly: the last of three, the second and third of three
             there = {0: [], 1: ["c6"], 2: ["c2", "c6"]}[contexts]
@@ -132,7 +132,6 @@ def test_title_and_abstract_of_the_citing_paper_are_read_where_asked(tiny_corpus
         ({"k1": float("inf")}, "retriever.k1"),
         ({"contexts": -1}, "retriever.contexts"),
         ({"contexts": 0.5}, "retriever.contexts"),
-        ({"text_weight": "two"}, "retriever.text_weight"),
         ({"threads": 0}, "retriever.threads"),
     ],
 )
@@ -177,7 +176,7 @@ def test_an_index_of_other_settings_is_refused(
     saved = BM25()
     saved.index(tiny_corpus)
     saved.save(tmp_path / "index")
-    with pytest.raises(InputError, match=f"an index of another {next(iter(other))}"):
+    with pytest.raises(InputError, match="an index of another "):
         BM25(**other).load(tmp_path / "index", tiny_corpus)  # type: ignore[arg-type]
 
 

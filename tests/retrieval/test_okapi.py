@@ -63,7 +63,7 @@ def test_robertson_is_rank_bm25_as_it_comes_where_no_term_is_in_half_of_the_text
 
 @pytest.mark.parametrize("method", RANK_BM25_METHODS)
 def test_the_back_ends_rank_alike(tiny_corpus: Corpus, method: str) -> None:
-    options = {"method": method, "contexts": 2, "text_weight": 2, "query": ("context", "title", "context")}
+    options = {"method": method, "contexts": 2, "query": ("context", "title", "context")}
     rankings = []
     for backend in ("numpy", "numba", "rank_bm25"):
         retriever = BM25(backend=backend, **options)  # type: ignore[arg-type]
@@ -91,7 +91,6 @@ def test_a_loaded_index_ranks_the_same(tiny_corpus: Corpus, tmp_path: Path) -> N
     ("settings", "message"),
     [
         ({"method": "bm25l"}, "has no 'bm25l'"),
-        ({"contexts": 1, "text_weight": 1.5}, "a whole number, not 1.5"),
     ],
 )
 def test_what_rank_bm25_cannot_do_is_one_line(settings: dict[str, object], message: str) -> None:
