@@ -10,7 +10,7 @@ from datasets.errors import InputError
 
 LARGEST = 20_000_000
 """Characters of a document with its inputs at most; also with its macros replaced."""
-MOST_MACROS = 100_000
+MOST_MACROS = 50_000
 """Macros that are replaced in a document at most."""
 _DEEPEST = 20
 
@@ -108,13 +108,13 @@ def _expanded(text: str, macros: dict[str, _Macro], path: Path, left: list[int],
         macro = macros.get(match[1])
         if macro is None or match.start() < done:
             continue
-        left[0] -= 1
-        left[1] -= len(macro.body)
-        if depth > _DEEPEST or min(left) < 0:
-            raise InputError(f"{path}: the macro \\{match[1]} is replaced without end; leave the file out")
         pieces.append(text[done : match.start()])
         values, done = _arguments(text, match.end(), macro)
         body = _ARGUMENT.sub(lambda number, values=values: values.get(number[1], ""), macro.body)  # type: ignore[misc]
+        left[0] -= 1
+        left[1] -= len(body)
+        if depth > _DEEPEST or min(left) < 0:
+            raise InputError(f"{path}: the macro \\{match[1]} is replaced without end; leave the file out")
         pieces.append(_expanded(body, macros, path, left, depth + 1))
     pieces.append(text[done:])
     return "".join(pieces)

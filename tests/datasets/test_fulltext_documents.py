@@ -1,0 +1,197 @@
+"""Full texts that are documents: TEI, LaTeX with its bibliographies, and the files that are found."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datasets.errors import InputError
+from datasets.fulltext.latex_source import read_source
+from datasets.fulltext.latex_text import plain
+from datasets.fulltext.schema import Paper, Record, Reference
+from datasets.fulltext.sources import SourceFile, find_files, read
+
+TEXTS = Path(__file__).parent / "fulltexts"
+
+
+def records(path: Path) -> list[Record]:
+    return [record for file in find_files(str(path)) for record in read(file, lambda done: None)]
+
+
+def test_tei() -> None:
+    (record,) = records(TEXTS / "1911.00042.grobid.tei.xml")
+    assert record.paper == Paper(
+        id="1911.00042",
+        title="Speech into trees",
+        abstract="Trees are built from speech.",
+        year=2019,
+        authors=("Writer, Ann B",),
+        identifiers=frozenset({"arxiv"}),
+    )
+    assert record.full_text is not None
+    text = record.full_text()
+    cited = [[(p.text[start:end], ref) for start, end, ref in p.cites] for p in text.paragraphs]
+    first = [("Nivre and Scholz (2004)", "b0"), ("(Kim et al., 2017;", "b1"), ("Lee, 2018)", "b2")]
+    assert cited == [
+        [*first, ("(Nobody, 2001)", None)],
+        [("[4]", "b3"), ("[4]", "b3")],
+        [("Lee (2018)", "b2")],
+    ]
+    assert text.paragraphs[1].text.startswith("Lattices are decoded by Müller and Øster [4], and")
+    assert text.paragraphs[0].section == text.paragraphs[1].section != text.paragraphs[2].section
+    assert text.references["b1"] == Reference("", "Graph networks for structured text", ("Kim",), 2017)
+    assert text.references["b2"] == Reference("", "Neural parsing: a study of encoders", ("Lee, Kai",), 2018)
+    assert text.references["b3"].title == "" and "Decoding word lattices" in text.references["b3"].text
+
+
+def test_latex_with_a_bib_file() -> None:
+    (record,) = records(TEXTS / "2103.00017")
+    # Found of itself, a file is called by its name; a folder of papers gives them the names of its folders.
+    assert record.paper.id == "main"
+    assert SourceFile(TEXTS / "2103.00017" / "main.tex", "2103.00017") in find_files(str(TEXTS))
+    (record,) = read(SourceFile(TEXTS / "2103.00017" / "main.tex", "2103.00017"), lambda done: None)
+    assert record.paper == Paper(
+        "2103.00017",
+        "Parsing Spoken Queries with Trees",
+        "We parse queries from speech. Our parser, TreeTalk, reads lattices.",
+        2021,
+        ("Ann Writer", "Bo Author"),
+        (),
+        frozenset({"arxiv"}),
+    )
+    assert record.full_text is not None
+    text = record.full_text()
+    _, introduction, method = text.paragraphs
+    assert introduction.text == (
+        "Dependency parsing is an old problem. [1] proposed a transition system,and many have followed "
+        "[2, 3]. The graph networks of Kim et al. [2] pass messages along edges. We also rely on acoustic "
+        "models [4], which map sound to phonemes; the 100% lattices of [5] serve as input."
+    )
+    assert method.text == (
+        "Our parser reads lattices instead of strings, as in Section . Müller's lattice decoder [5] is the "
+        "first of its kind. It is trained for two and a half epochs with 50 % dropout [5, 3]."
+    )
+    assert [(introduction.text[start:end], ref) for start, end, ref in introduction.cites] == [
+        ("1", "nivre"), ("2", "kim17"), ("3", "lee-study"), ("2", "kim17"), ("4", "tan"), ("5", "mueller2015")
+    ]  # fmt: skip
+    assert text.references == {
+        "nivre": Reference("", "Deterministic dependency parsing", ("Nivre, Joakim", "Scholz, Mario"), 2004),
+        "kim17": Reference("", "Graph networks for Structured text", ("Kim, Ji-woo", "Park, Ana"), 2017),
+        "lee-study": Reference("", "Neural Parsing: A Study of Encoders", ("Lee, Kai",), 2018),
+        "mueller2015": Reference("", "Decoding Word Lattices", ("Müller, Karl", "Øster, Jörg"), 2015),
+        "tan": Reference("", "A Survey of Acoustic Models", ("Tan, Sue",), 2016),
+    }
+
+
+def test_latex_with_a_printed_bibliography() -> None:
+    (record,) = records(TEXTS / "printed")
+    assert (record.paper.id, record.paper.year) == ("paper", 2019)
+    assert record.full_text is not None
+    references = record.full_text().references
+    assert {key: reference.authors for key, reference in references.items()} == {
+        "a": ("Nivre", "Scholz"),
+        "b": ("Kim", "Park", "Lund"),
+        "c": ("Lee",),
+        "d": ("Müller", "Øster"),
+    }
+    assert "Graph networks for structured text. CoRR" in references["b"].text
+
+
+def test_latex_with_a_bibliography_of_biblatex() -> None:
+    (record,) = records(TEXTS / "biblatex")
+    assert record.full_text is not None
+    text = record.full_text()
+    assert text.paragraphs[1].text.startswith("See [1, 2] and [1] for the graphs")
+    assert text.references == {
+        "kim": Reference("", "Graph Networks for Structured Text", ("Kim", "Müller"), 2017),
+        "book": Reference("", "A Book", (), 0),
+    }
+
+
+def test_latex_reads_no_file_outside_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "secret.tex").write_text("secret")
+    folder = tmp_path / "paper"
+    folder.mkdir()
+    (folder / "link.tex").symlink_to(tmp_path / "secret.tex")
+    inputs = (
+        f"\\input{{../secret}} \\input{{{tmp_path}/secret.tex}} \\input link \\include{{gone}} \\input{{p}}"
+    )
+    (folder / "p.tex").write_text(f"\\documentclass{{article}} here {inputs}")
+    assert "secret" not in read_source(folder / "p.tex")
+
+
+LETTERS = "abcdefghijklmnopqrst"
+
+
+@pytest.mark.parametrize(
+    "macros",
+    [
+        "\\def\\a{\\a\\a} \\a",
+        "".join(f"\\def\\m{a}{{\\m{b}\\m{b}}}" for a, b in pairwise(LETTERS)) + "\\ma",
+        "\\newcommand{\\x}[1]{#1#1#1#1#1#1#1#1#1#1}" + "\\x{" * 12 + "y" + "}" * 12,
+    ],
+)
+def test_macros_without_end_are_refused(tmp_path: Path, macros: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("datasets.fulltext.latex_source.MOST_MACROS", 1000)
+    path = tmp_path / "p.tex"
+    path.write_text(f"\\documentclass{{article}} {macros}")
+    with pytest.raises(InputError, match=r"p\.tex: the macro .* is replaced without end"):
+        read_source(path)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text(st.sampled_from("ab \\{}$%[]&~^_#\n'`-") | st.characters(codec="utf-8"), max_size=60))
+def test_any_latex_becomes_some_text(latex: str) -> None:
+    text = plain(latex)
+    assert text == " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("<TEI", "malformed XML"),
+        ("", "malformed XML"),
+        ("<html/>", "must be a TEI document, not 'html'"),
+        ('<TEI xmlns="http://www.tei-c.org/ns/1.0"/>', "the TEI document has no teiHeader"),
+        ('<!DOCTYPE a [<!ENTITY b "c">]><a>&d;</a>', "malformed XML"),
+    ],
+)
+def test_xml_that_is_no_tei(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "paper.xml"
+    path.write_text(content)
+    with pytest.raises(InputError, match=rf"paper\.xml: {message}"):
+        records(path)
+
+
+def test_files_of_a_folder_a_pattern_and_by_name(tmp_path: Path) -> None:
+    for name in (
+        "b.jsonl",
+        "a.jsonl.gz",
+        "notes.txt",
+        "x/y/c.xml",
+        "x/part.tex",
+        "p1/main.tex",
+        "p2/v1.tex",
+        "p2/v2.tex",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("% \\documentclass\n" if name == "x/part.tex" else "\\documentclass{a}")
+    names = {str(file.path.relative_to(tmp_path)): file.id for file in find_files(str(tmp_path))}
+    assert names == {
+        "a.jsonl.gz": "a.jsonl",
+        "b.jsonl": "b.jsonl",
+        "p1/main.tex": "p1",
+        "p2/v1.tex": "v1",
+        "p2/v2.tex": "v2",
+        "x/y/c.xml": "c",
+    }
+    several = [str(tmp_path / "notes.txt"), str(tmp_path / "*.jsonl"), str(tmp_path / "b.jsonl")]
+    assert [file.path.name for file in find_files(several)] == ["notes.txt", "b.jsonl"]
+    for missing in (str(tmp_path / "*.zip"), str(tmp_path / "gone"), str(tmp_path / "x" / "part.tex"), ""):
+        with pytest.raises(InputError, match=r"^source: "):
+            find_files(missing)

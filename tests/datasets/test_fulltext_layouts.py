@@ -1,0 +1,299 @@
+"""Layouts of JSON lines: all give the same papers, spans and references; what is broken is one line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from datasets.errors import InputError
+from datasets.fulltext.schema import Paper, Record
+from datasets.fulltext.sources import find_files, read
+
+MARKERS = {"[1]": "b0", "[2": "b1", "3]": "b2"}
+BODY: list[tuple[str, str, dict[str, Any]]] = [
+    ("1 Introduction", "Trees 😀 are old: Nivre [1] began, others followed [2, 3].", MARKERS),
+    ("1 Introduction", "Also see [9].", {"[9]": None}),
+    ("2 Method", "Ours is trained as usual [2].", {"[2]": "b1"}),
+]
+"""Section, text, and what the markers cite."""
+CITED = {"b0": "nivre", "b1": "kim", "b2": ""}
+ENTRIES = {
+    "b0": "[1] J. Nivre, M. Scholz. Deterministic Dependency Parsing. 2004.",
+    "b1": "[2] Ji-woo Kim. Graph Networks for Structured Text. 2017.",
+    "b2": "[3] K. Lee. Neural Parsing. 2018.",
+}
+TITLES = {
+    "b0": "Deterministic Dependency Parsing",
+    "b1": "Graph Networks for Structured Text",
+    "b2": "Neural Parsing",
+}
+AUTHORS = {"b0": ["J. Nivre", "M. Scholz"], "b1": ["Ji-woo Kim"], "b2": ["K. Lee"]}
+YEARS = {"b0": 2004, "b1": 2017, "b2": 2018}
+TITLE, ABSTRACT = "Parsing spoken queries", "We parse queries."
+
+
+def spans(text: str, markers: dict[str, str | None], name: str) -> list[dict[str, Any]]:
+    return [{"start": text.index(m), "end": text.index(m) + len(m), name: ref} for m, ref in markers.items()]
+
+
+def own() -> list[dict[str, Any]]:
+    body = [{"section": s, "text": t, "cites": spans(t, markers, "ref")} for s, t, markers in BODY]
+    bibliography = {
+        ref: {"paper": CITED[ref] or None, "title": TITLES[ref], "authors": AUTHORS[ref], "year": YEARS[ref]}
+        for ref in CITED
+    }
+    record = {"id": "p1", "title": TITLE, "abstract": ABSTRACT, "year": 2021, "authors": ["Ann Writer"]}
+    record |= {"field": ["cs.CL"], "identifiers": {"arXiv": "2101.1", "doi": None}}
+    return [record | {"body": body, "bibliography": bibliography}]
+
+
+def s2orc_2020() -> list[dict[str, Any]]:
+    metadata = {
+        "paper_id": "p1",
+        "title": TITLE,
+        "abstract": ABSTRACT,
+        "year": 2021,
+        "arxiv_id": "2101.1",
+        "doi": None,
+    }
+    metadata |= {"authors": [{"first": "Ann", "middle": [], "last": "Writer", "suffix": ""}]}
+    metadata |= {"mag_field_of_study": ["cs.CL"], "has_pdf_parse": True, "inbound_citations": []}
+    parse: dict[str, Any] = {"paper_id": "p1", "_pdf_hash": "x", "abstract": [], "ref_entries": {}}
+    parse["body_text"] = [
+        {"section": s, "text": t, "cite_spans": spans(t, markers, "ref_id"), "ref_spans": []}
+        for s, t, markers in BODY
+    ]
+    parse["bib_entries"] = {
+        ref: {
+            "title": TITLES[ref],
+            "authors": [
+                {"first": n.split()[0], "middle": [], "last": n.split()[1], "suffix": ""}
+                for n in AUTHORS[ref]
+            ],
+            "year": YEARS[ref],
+            "venue": "",
+            "link": CITED[ref] or None,
+        }
+        for ref in CITED
+    }
+    return [metadata, parse]
+
+
+class Annotated:
+    """A text that grows by pieces, and their spans by kind, which the API gives as JSON strings."""
+
+    def __init__(self) -> None:
+        self.text = "\n"
+        self.lists: dict[str, list[dict[str, Any]]] = {}
+
+    def add(self, kind: str, text: str, **attributes: Any) -> int:
+        start = len(self.text)
+        self.text += f"{text}\n\n"
+        self.mark(kind, start, start + len(text), **attributes)
+        return start
+
+    def mark(self, kind: str, start: int, end: int, **attributes: Any) -> None:
+        span: dict[str, Any] = {"start": start, "end": end}
+        self.lists.setdefault(kind, []).append(span | ({"attributes": attributes} if attributes else {}))
+
+    def record(self, names: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+        lists: dict[str, Any] = {
+            names.get(kind, kind): json.dumps(spans) for kind, spans in self.lists.items()
+        }
+        return {"text": self.text, "annotations": {**lists, "table": None}}
+
+
+def add_body(text: Annotated) -> None:
+    section = ""
+    for title, paragraph, markers in BODY:
+        if title != section:
+            section = title
+            text.add("sectionheader", title[2:], n=title[0])
+        start = text.add("paragraph", paragraph)
+        for span in spans(paragraph, markers, "ref_id"):
+            attributes = {} if span["ref_id"] is None else {"ref_id": span["ref_id"]}
+            text.mark("bibref", start + span["start"], start + span["end"], **attributes)
+
+
+def add_bibliography(text: Annotated) -> None:
+    for ref, entry in ENTRIES.items():
+        attributes = {"id": ref} | ({"matched_paper_id": CITED[ref]} if CITED[ref] else {})
+        start = text.add("bibentry", entry, **attributes)
+        place = start + entry.index(TITLES[ref])
+        text.mark("bibtitle", place, place + len(TITLES[ref]))
+        for name in AUTHORS[ref]:
+            place = start + entry.index(name)
+            text.mark("bibauthor", place, place + len(name))
+
+
+API: list[dict[str, Any]] = [
+    {
+        "corpusid": "p1",
+        "title": TITLE,
+        "year": 2021,
+        "authors": [{"authorId": "1", "name": "Ann Writer"}],
+        "externalids": {"ArXiv": "2101.1", "DOI": None},
+        "s2fieldsofstudy": [
+            {"category": "cs.CL", "source": "external"},
+            {"category": "cs.CL", "source": "s2"},
+        ],
+    },
+    {"corpusid": "p1", "openaccessinfo": {"externalids": {}}, "abstract": ABSTRACT},
+]
+"""Records of the files papers and abstracts."""
+
+
+def s2orc() -> list[dict[str, Any]]:
+    text = Annotated()
+    text.add("title", "The title as it is printed")
+    text.add("abstract", "The abstract as it is printed")
+    add_body(text)
+    add_bibliography(text)
+    text.mark("paragraph", 10**6, 10**6 + 5)
+    text.mark("formula", -3, 2)
+    record: dict[str, Any] = {
+        "corpusid": "p1",
+        "externalids": {"arxiv": "2101.1", "doi": None},
+        "updated": "2023-01-01",
+    }
+    return [*API, record | {"content": {"source": {"pdfurls": None}, **text.record()}}]
+
+
+def s2orc_v2() -> list[dict[str, Any]]:
+    body, back = Annotated(), Annotated()
+    add_body(body)
+    add_bibliography(back)
+    parts = {name: name[:3] + "_" + name[3:] for name in ("bibref", "bibentry", "bibtitle", "bibauthor")}
+    names = {**parts, "sectionheader": "section_header"}
+    return [*API, {"corpusid": "p1", "body": body.record(names), "bibliography": back.record(names)}]
+
+
+def records(path: Path) -> list[Record]:
+    return [record for file in find_files(str(path)) for record in read(file, lambda done: None)]
+
+
+def write_lines(path: Path, content: list[dict[str, Any]]) -> Path:
+    lines = "".join(json.dumps(record) + "\n" for record in content)
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(lines.encode()))
+    else:
+        path.write_text(lines)
+    return path
+
+
+@pytest.mark.parametrize("layout", [own, s2orc, s2orc_v2, s2orc_2020])
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
+def test_layouts_of_json_lines_say_the_same(
+    tmp_path: Path, layout: Callable[[], list[dict[str, Any]]], suffix: str
+) -> None:
+    found = records(write_lines(tmp_path / f"file{suffix}", layout()))
+    first = {
+        name: value for record in reversed(found) for name, value in record.paper._asdict().items() if value
+    }
+    authors = ("Writer, Ann",) if layout is s2orc_2020 else ("Ann Writer",)
+    assert first == Paper("p1", TITLE, ABSTRACT, 2021, authors, ("cs.CL",), frozenset({"arxiv"}))._asdict()
+    assert [record.full_text is not None for record in found] == [False] * (len(found) - 1) + [True]
+    assert found[-1].full_text is not None
+    text = found[-1].full_text()
+    for paragraph, (_, words, markers) in zip(text.paragraphs, BODY, strict=True):
+        assert paragraph.text == words
+        assert {words[start:end]: ref for start, end, ref in paragraph.cites} == markers
+    sections = [paragraph.section for paragraph in text.paragraphs]
+    assert sections[0] == sections[1] != sections[2]
+    assert set(text.references) == set(CITED)
+    for ref, reference in text.references.items():
+        assert (reference.paper, reference.title, reference.year) == (CITED[ref], TITLES[ref], YEARS[ref])
+        assert [
+            name.replace(",", "").split()[-1 if "," not in name else 0] for name in reference.authors
+        ] == [name.split()[-1] for name in AUTHORS[ref]]
+
+
+def test_titles_and_abstracts_of_the_full_text_where_no_other_file_has_them(tmp_path: Path) -> None:
+    (record,) = records(write_lines(tmp_path / "s2orc.jsonl", s2orc()[-1:]))
+    assert record.paper.title == "The title as it is printed"
+    assert record.paper.abstract == "The abstract as it is printed"
+
+
+def bad(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    record = own()[0]
+    change(record)
+    return record
+
+
+CASES = [
+    ("[1, 2]", "line 2: must be an object, not a list; a record is one line"),
+    ('{"id": "a"', "line 2: malformed JSON"),
+    ('{"id": "\\ud800"}', "line 2: malformed JSON"),
+    ('{"title": "a"}', "line 2: has neither 'id' (our layout) nor 'corpusid' or 'paper_id' (S2ORC)"),
+    (bad(lambda r: r.update(id="a b")), "line 2, field 'id': an id must not be empty or hold white space"),
+    (
+        bad(lambda r: r.update(id=True)),
+        "line 2, field 'id': must be an id (a string or a number), not a boolean",
+    ),
+    (bad(lambda r: r.update(title=[])), "line 2, field 'title': must be a string, not a list"),
+    (bad(lambda r: r.update(year="soon")), "line 2, field 'year': must be a year, not 'soon'"),
+    (bad(lambda r: r.update(year=10**12)), "line 2, field 'year': 1000000000000 is out of range"),
+    (
+        bad(lambda r: r.update(authors="Ann")),
+        "line 2, field 'authors': must be a list of strings, not a string",
+    ),
+    (bad(lambda r: r.update(body={})), "line 2, field 'body': must be a list of objects, not an object"),
+    (bad(lambda r: r["body"].append(3)), "line 2, field 'body[3]': must be an object, not a number"),
+    (
+        bad(lambda r: r["body"][1].update(text=3)),
+        "line 2, body[1], field 'text': must be a string, not a number",
+    ),
+    (
+        bad(lambda r: r["body"][0]["cites"][1].update(start="x")),
+        "line 2, body[0], cites[1], field 'start': must be a whole number, not a string",
+    ),
+    (
+        bad(lambda r: r["body"][0]["cites"][1].pop("end")),
+        "line 2, body[0], cites[1], field 'end': must be a whole number, not null",
+    ),
+    (bad(lambda r: r.update(bibliography=[])), "line 2, field 'bibliography': must be an object, not a list"),
+    (
+        bad(lambda r: r["bibliography"].update(b0="Lee")),
+        "line 2, field 'bibliography.b0': must be an object, not a string",
+    ),
+    (
+        bad(lambda r: r["bibliography"]["b0"].update(paper=[])),
+        "line 2, bibliography.b0, field 'paper': must be an id (a string or a number), not a list",
+    ),
+    (
+        {"corpusid": 1, "content": {"text": 3}},
+        "line 2, content, field 'text': must be a string, not a number",
+    ),
+    (
+        {"corpusid": 1, "content": {"text": "", "annotations": {"title": "[{"}}},
+        "line 2, content, annotations, field 'title': malformed JSON",
+    ),
+    (
+        {"corpusid": 1, "content": {"text": "", "annotations": {"paragraph": '[{"start": 1}]'}}},
+        "line 2, content, annotations, paragraph[0], field 'end': must be a whole number, not null",
+    ),
+    (
+        {"paper_id": 1, "body_text": [{"text": None, "cite_spans": 1}]},
+        "line 2, body_text[0], field 'cite_spans': must be a list of objects, not a number",
+    ),
+]
+
+
+@pytest.mark.parametrize(("record", "message"), CASES)
+def test_a_malformed_record_is_one_line_with_file_and_place(
+    tmp_path: Path, record: Any, message: str
+) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_text('{"id": "first"}\n' + (record if isinstance(record, str) else json.dumps(record)))
+    with pytest.raises(InputError) as error:
+        for found in records(path):
+            if found.full_text is not None:
+                found.full_text()
+    assert message in str(error.value) and str(error.value).startswith(f"{path}, ")
+    assert "\n" not in str(error.value)
