@@ -7,16 +7,17 @@ of HAtten.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from datasets.errors import InputError
 from datasets.store import Corpus
+from hatten.options import own_options
 from hatten.recipe import Encoder, Parts, Recipe
 from retrieval.article import ArticleEncoder, ArticleRetriever
 from retrieval.article_text import ArticleReader, Texts
@@ -26,18 +27,36 @@ from retrieval.models import ArticleConfig
 from retrieval.profiles import ProfileConfig
 
 
+@dataclass(frozen=True)
+class FineTuningConfig:
+    """How a transformer is trained."""
+
+    precision: str
+    """of matrix products: auto, float32 or bfloat16; weights are float32"""
+    dropout: float
+    """in place of what it was pretrained with; on a CPU, to draw it nearly doubles the time"""
+    gradient_checkpointing: bool
+    """compute the layers again on the way back: less memory for more time"""
+
+    def __post_init__(self) -> None:
+        precision(self.precision)
+        if self.dropout >= 1:
+            raise InputError(f"model.dropout={self.dropout}: must be in 0..1, below 1")
+
+
 class BiEncoder(Encoder):
     """An article encoder in training."""
 
-    def __init__(self, article: ArticleEncoder, arithmetic: torch.dtype, dropout: float) -> None:
-        """dropout: of the transformer, in place of what it was pretrained with."""
+    def __init__(self, article: ArticleEncoder, config: FineTuningConfig) -> None:
         super().__init__()
-        self.article, self.dim, self.precision = article, article.dim, arithmetic
+        self.article, self.dim, self.precision = article, article.dim, precision(config.precision)
         article.train()  # a pretrained one comes in evaluation mode
-        article.precision = arithmetic
+        article.precision = self.precision
         for part in article.modules():
             if isinstance(part, nn.Dropout):
-                part.p = dropout
+                part.p = config.dropout
+        if config.gradient_checkpointing:
+            article.model.gradient_checkpointing_enable({"use_reentrant": False})
 
     def encode(self, documents: Texts) -> Tensor:
         return self.article.encode(documents)
@@ -50,16 +69,14 @@ class FineTuning(Recipe):
     groups = ("encoder",)
 
     def __init__(self, model: Mapping[str, Any]) -> None:
-        self.precision, self.dropout = precision(model["precision"]), model["dropout"]
-        if type(self.dropout) not in (int, float) or not 0 <= self.dropout < 1:
-            raise InputError(f"model.dropout={self.dropout}: must be a number in 0..1, below 1")
+        self.config = own_options(FineTuningConfig, model)
 
     def build(self, corpus: Corpus, config: DictConfig) -> Parts:
         article_config: ArticleConfig = instantiate(config.encoder)
         if article_config.pooling == "aspire":
             raise InputError("encoder.pooling=aspire gives many vectors to a text; train with mean or cls")
         article = ArticleEncoder.pretrained(article_config)
-        encoder = BiEncoder(article, self.precision, self.dropout)
+        encoder = BiEncoder(article, self.config)
 
         def save(trained: Encoder, about: dict[str, Any], path: Path) -> None:
             assert isinstance(trained, BiEncoder)

@@ -12,7 +12,7 @@ from datasets.store import Corpus
 from hatten.checkpoint import Model, save_model
 from hatten.documents import DocumentReader
 from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
-from hatten.options import options
+from hatten.options import options, own_options
 from hatten.recipe import Encoder, Parts, Recipe
 from hatten.start import WordsConfig, inverse_document_frequency, starting_words
 from retrieval.encode import precision
@@ -26,7 +26,7 @@ class HAtten(Recipe):
 
     def __init__(self, model: Mapping[str, Any]) -> None:
         self.config = options(EncoderConfig, model["encoder"], "model.encoder")
-        self.words = WordsConfig.of(model)
+        self.words = own_options(WordsConfig, model)
         self.mean_path = self.config.residual == "mean"
         self.precision = precision(model["precision"])
 

@@ -7,6 +7,7 @@ model=nnselect`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from hatten.averages import AveragesEncoder, check_weighting, weighted
 from hatten.checkpoint import UNFIT, read_torch, save_torch
 from hatten.dense import WordsRetriever
 from hatten.documents import DocumentReader
+from hatten.options import at_least_1, own_options
 from hatten.recipe import Encoder, Parts, Recipe
 from hatten.start import WordsConfig, starting_words
 from hatten.vocabulary import Vocabulary
@@ -27,6 +29,20 @@ from retrieval.profiles import ProfileConfig
 FORMAT = "nnselect-1"
 
 
+@dataclass(frozen=True)
+class NNSelectConfig:
+    """What it starts from, and reads."""
+
+    weighting: str
+    """magnitudes to begin with: mean (the lengths of the vectors) or idf (those by idf)"""
+    max_tokens: int
+    """words that are read of a field"""
+
+    def __post_init__(self) -> None:
+        at_least_1(self, "model", "max_tokens")
+        check_weighting(self.weighting, "model.weighting")
+
+
 class NNSelect(Recipe):
     """Trains the magnitudes of words and the weights of fields."""
 
@@ -34,31 +50,25 @@ class NNSelect(Recipe):
     groups = ("embeddings",)
 
     def __init__(self, model: Mapping[str, Any]) -> None:
-        self.words, self.weighting, self.max_tokens = (
-            WordsConfig.of(model),
-            model["weighting"],
-            model["max_tokens"],
-        )
-        check_weighting(self.weighting, "model.weighting")
-        if type(self.max_tokens) is not int or self.max_tokens < 1:
-            raise InputError(f"model.max_tokens={self.max_tokens}: must be a whole number, at least 1")
+        self.words = own_options(WordsConfig, model)
+        self.config = own_options(NNSelectConfig, model)
 
     def build(self, corpus: Corpus, config: DictConfig) -> Parts:
         name, vocabulary, table = starting_words(config.embeddings, corpus, self.words)
-        encoder = AveragesEncoder(weighted(table, self.weighting, corpus, vocabulary))
+        encoder = AveragesEncoder(weighted(table, self.config.weighting, corpus, vocabulary))
         encoder.mean.dropout = self.words.word_dropout
 
         def save(trained: Encoder, about: dict[str, Any], path: Path) -> None:
             content = {
                 "format": FORMAT,
                 "words": vocabulary.words,
-                "max_tokens": self.max_tokens,
+                "max_tokens": self.config.max_tokens,
                 "weights": trained.state_dict(),
                 "about": about,
             }
             save_torch(content, path)
 
-        reader = DocumentReader(corpus, vocabulary, self.max_tokens)
+        reader = DocumentReader(corpus, vocabulary, self.config.max_tokens)
         return Parts(encoder, reader, save, {"vectors": name})
 
 

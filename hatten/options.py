@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from datasets.errors import InputError
@@ -41,6 +41,12 @@ def options(kind: type[T], given: Mapping[Any, Any], where: str) -> T:
             raise InputError(f"{where}.{name}={value}: must not be below 0")
         values[name] = expected(value)
     return kind(**values)
+
+
+def own_options(kind: type[T], model: Mapping[Any, Any]) -> T:
+    """A dataclass of those of a model's options that it has fields for."""
+    assert is_dataclass(kind)
+    return options(kind, {field.name: model[field.name] for field in fields(kind)}, "model")
 
 
 def _fits(value: Any, hint: Any, expected: type) -> bool:

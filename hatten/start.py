@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from hydra.utils import instantiate
@@ -14,7 +13,6 @@ from omegaconf import DictConfig
 from datasets.errors import InputError
 from datasets.ragged import Ragged
 from datasets.store import Corpus
-from hatten.options import options
 from hatten.vectors import WordVectors
 from hatten.vocabulary import Vocabulary
 
@@ -33,11 +31,6 @@ class WordsConfig:
     def __post_init__(self) -> None:
         if self.word_dropout > 1:
             raise InputError(f"model.word_dropout={self.word_dropout}: must be in 0..1")
-
-    @classmethod
-    def of(cls, model: Mapping[str, Any]) -> WordsConfig:
-        """Its options among those of a model."""
-        return options(cls, {field.name: model[field.name] for field in fields(cls)}, "model")
 
 
 def starting_words(

@@ -27,7 +27,7 @@ from hatten.datamodule import TrainingData
 from hatten.history import CURVES, HISTORY
 from hatten.mining import MiningConfig
 from hatten.module import EncoderModule, LossConfig, ScheduleConfig
-from hatten.options import options
+from hatten.options import options, own_options
 from hatten.progress import Progress
 from hatten.recipe import Recipe
 from hatten.validation import ValidationConfig
@@ -75,8 +75,7 @@ def train(config: DictConfig) -> Path:
     loss = options(LossConfig, plain["model"]["loss"], "model.loss")
     schedule = options(ScheduleConfig, plain["model"]["schedule"], "model.schedule")
     validation = options(ValidationConfig, plain["model"]["validation"], "model.validation")
-    names = RunConfig.__dataclass_fields__
-    run = options(RunConfig, {name: plain["model"][name] for name in names}, "model")
+    run = own_options(RunConfig, plain["model"])
     recipe: Recipe = get_class(model.recipe)(plain["model"])
     of_mean_path = {"batch.stale": batch.stale, "schedule.mean_only_rounds": schedule.mean_only_rounds}
     for name, wanted in of_mean_path.items():

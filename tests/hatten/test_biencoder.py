@@ -18,9 +18,10 @@ from torch.nn import functional as F
 import hatten.training
 from datasets.errors import InputError
 from datasets.store import Corpus
-from hatten.biencoder import BiEncoderRetriever
+from hatten.biencoder import BiEncoder, BiEncoderRetriever, FineTuningConfig
 from retrieval.article import ArticleEncoder
 from retrieval.article_text import ArticleReader
+from retrieval.models import ArticleConfig
 
 SMALL: dict[str, Any] = {
     "model": "biencoder",
@@ -55,6 +56,7 @@ def options(tiny_source: Path, tiny_bert: Path, tmp_path: Path) -> Callable[...,
     return given
 
 
+@pytest.mark.slow
 def test_it_learns_and_is_saved_as_a_folder_that_retrieves(
     options: Callable[..., list[str]],
     composed: Callable[..., DictConfig],
@@ -87,6 +89,19 @@ def test_it_learns_and_is_saved_as_a_folder_that_retrieves(
     np.testing.assert_allclose((papers @ query)[found.papers[0].tolist()], found.scores[0], atol=1e-5)
 
 
+def test_less_memory_is_the_same_gradient(tiny_bert: Path, tiny_corpus: Corpus) -> None:
+    gradients = []
+    for again in (False, True):
+        article = ArticleEncoder.pretrained(ArticleConfig("tiny", path=str(tiny_bert), max_tokens=24))
+        encoder = BiEncoder(article, FineTuningConfig("float32", 0.0, gradient_checkpointing=again))
+        assert article.model.is_gradient_checkpointing == again
+        texts = ArticleReader(tiny_corpus, article.tokenizer, article.config).papers(np.arange(5))
+        encoder.encode(texts).square().sum().backward()
+        gradients.append([weight.grad for weight in encoder.parameters()])
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"model.dropout": 0.3, "model.precision": "bfloat16"}])
 def test_a_resumed_run_is_the_uninterrupted_one(
@@ -100,7 +115,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"model.dropout": 1.0}, r"model\.dropout=1\.0: must be a number in 0\.\.1, below 1"),
+        ({"model.dropout": 1.0}, r"model\.dropout=1\.0: must be in 0\.\.1, below 1"),
         ({"model.precision": "half"}, "precision half: choose one of auto, float32, bfloat16"),
         ({"encoder.pooling": "aspire"}, r"encoder\.pooling=aspire gives many vectors to a text"),
         ({"encoder.path": "nowhere"}, "nowhere: there is no such folder of a model"),
