@@ -20,8 +20,7 @@ from retrieval.article import ArticleEncoder, ArticleRetriever
 from retrieval.article_text import ArticleReader, Texts
 from retrieval.base import Retriever
 from retrieval.encode import encoded, parts_folder, precision
-from retrieval.exact import search_exact
-from retrieval.indexes import IndexConfig
+from retrieval.indexes import IndexConfig, PaperIndex, build_index, load_index
 from retrieval.models import ArticleConfig
 from retrieval.profiles import ProfileConfig
 from retrieval.ranking import Ranking, nothing, ordered
@@ -38,9 +37,17 @@ class SentenceRetriever(Retriever):
 
     name = "article"
 
-    def __init__(self, encoder: ArticleConfig | ArticleEncoder, arithmetic: str = "auto") -> None:
-        """As for ArticleRetriever; the encoder has aspire pooling."""
+    def __init__(
+        self,
+        encoder: ArticleConfig | ArticleEncoder,
+        arithmetic: str = "auto",
+        index: IndexConfig | None = None,
+    ) -> None:
+        """As for ArticleRetriever; the encoder has aspire pooling. Raises InputError for an inexact index."""
         super().__init__()
+        self.index_config = index or IndexConfig()
+        if self.index_config.kind != "exact":
+            raise InputError("sentences (encoder.pooling=aspire) are searched exactly: set index=exact")
         precision(arithmetic)  # before a model is loaded
         if isinstance(encoder, ArticleConfig):
             encoder = ArticleEncoder.pretrained(encoder)
@@ -51,7 +58,7 @@ class SentenceRetriever(Retriever):
 
     @property
     def index_bytes(self) -> int:
-        return self._sentences.nbytes + self._papers.nbytes
+        return self._sentences.nbytes + int(self._papers.nbytes)
 
     def _index(self, corpus: Corpus) -> None:
         self._reader = ArticleReader(corpus, self.encoder.tokenizer, self.encoder.config)
@@ -62,15 +69,16 @@ class SentenceRetriever(Retriever):
             vectors.append(_with_norm(found))
             counts = _by_text(self._reader.papers(rows[part])).lengths
             papers.append(np.repeat(rows[part], counts))
-        self._sentences, self._papers = np.concatenate(vectors), np.concatenate(papers)
+        self._papers: NDArray[np.int64] = np.concatenate(papers)
+        self._sentences: PaperIndex = build_index(self.index_config, np.concatenate(vectors))
 
     def _save(self, folder: Path) -> None:
-        np.save(folder / "sentences.npy", self._sentences)
+        self._sentences.save(folder)
         np.save(folder / "papers.npy", self._papers)
 
     def _load(self, folder: Path, corpus: Corpus) -> None:
         self._reader = ArticleReader(corpus, self.encoder.tokenizer, self.encoder.config)
-        self._sentences = np.load(folder / "sentences.npy", mmap_mode="r", allow_pickle=False)
+        self._sentences = load_index(self.index_config, folder)
         self._papers = np.load(folder / "papers.npy", allow_pickle=False)
 
     def _search(self, contexts: NDArray[np.int64], k: int, allowed: NDArray[np.bool_] | None) -> Ranking:
@@ -108,7 +116,7 @@ class SentenceRetriever(Retriever):
         """
         asked = vectors[sentences.values]
         ones = np.ones((len(asked), 1), np.float32)
-        near = search_exact(np.concatenate([asked, ones], axis=1), self._sentences, depth, candidates=may)
+        near = self._sentences.search(np.concatenate([asked, ones], axis=1), depth, may)
         squares = np.square(asked).sum(axis=1, keepdims=True) - 2 * near.scores
         scores = -np.sqrt(np.maximum(squares, 0))
         # All sentences of a query side by side, [q, the most sentences of one, depth].
@@ -139,13 +147,9 @@ def article_retriever(
     """
     if encoder.pooling != "aspire":
         return ArticleRetriever(encoder, arithmetic, index, profile)
-    if index is not None and index.kind != "exact":
-        raise InputError(
-            f"index={index.kind}: sentences (encoder.pooling=aspire) are searched with index=exact"
-        )
     if profile is not None and profile.weight != 0:
         raise InputError("profile: none for sentences (encoder.pooling=aspire); set profile=none")
-    return SentenceRetriever(encoder, arithmetic)
+    return SentenceRetriever(encoder, arithmetic, index)
 
 
 def _with_norm(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

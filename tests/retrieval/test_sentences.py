@@ -118,5 +118,5 @@ def test_the_pooling_decides_which_retriever(config: ArticleConfig) -> None:
     assert isinstance(article_retriever(replace(config, pooling="cls")), ArticleRetriever)
     with pytest.raises(InputError, match="set profile=none"):
         article_retriever(config, profile=ProfileConfig(weight=0.5))
-    with pytest.raises(InputError, match="index=exact"):
+    with pytest.raises(InputError, match="set index=exact"):
         article_retriever(config, index=IndexConfig(kind="hnsw"))
