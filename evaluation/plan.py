@@ -9,7 +9,8 @@ data:
 training:
   NAME: {overrides: [model=hatten], checkpoint: hatten.ckpt}
 retrievers:
-  NAME: [retriever=hatten, "checkpoint={hatten}"]     {NAME} is the checkpoint of a training
+  NAME: [retriever=hatten, "checkpoint={hatten}"]     {NAME} is the checkpoint of a training, {results} the
+                                                      folder OUTPUTS/DATA: "index_dir={results}/index/NAME"
 compare:
   - [NAME, NAME]
 
@@ -130,6 +131,7 @@ def _job(
     ]
     for training in needed:
         given = [override.replace(f"{{{training.name}}}", str(training.checkpoint)) for override in given]
+    given = [override.replace("{results}", str(results)) for override in given]
     folder = results / name
     overrides = [*of.overrides, *given, f"split={of.split}", f"output_dir={folder}"]
     return Job(data, name, folder, overrides, needed)
