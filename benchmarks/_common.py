@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn import functional as F
 
 from datasets.demo import open_demo
 from datasets.prepare import open_corpus
@@ -71,6 +72,25 @@ def random_vectors(opened: Corpus, dim: int = 200) -> tuple[Vocabulary, NDArray[
     vocabulary = Vocabulary(words)
     table = np.random.default_rng(0).standard_normal((len(vocabulary), dim)).astype(np.float32)
     return vocabulary, table
+
+
+def word_sums(opened: Corpus) -> Callable[[NDArray[np.integer], str], NDArray[np.float32]]:
+    """A function of rows and the name of a column of tokens: sums of random vectors of words, of unit length.
+
+    They are as unevenly close to each other as real vectors are.
+    """
+    vocabulary, table = random_vectors(opened)
+    words, ids = torch.from_numpy(table), vocabulary.lookup(opened.words)
+
+    def vectors(rows: NDArray[np.integer], column: str) -> NDArray[np.float32]:
+        taken = getattr(opened, column).take(rows)
+        known = ids[taken.values]
+        weight = torch.from_numpy((known >= 0).astype(np.float32))
+        tokens, starts = torch.from_numpy(np.maximum(known, 0)).long(), torch.from_numpy(taken.offsets[:-1])
+        summed = F.embedding_bag(tokens, words, starts, mode="sum", per_sample_weights=weight)
+        return np.asarray(F.normalize(summed, dim=1).numpy())
+
+    return vectors
 
 
 def seconds(args: argparse.Namespace, work: Callable[[], object]) -> float:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch.nn import functional as F
 
-from benchmarks._common import arguments, begin, corpus, median_seconds, random_vectors
+from benchmarks._common import arguments, begin, corpus, median_seconds, word_sums
 from datasets.schema import TRAIN
 from hatten.mining import WordSets
 from retrieval.exact import search_exact
@@ -25,19 +24,7 @@ def main() -> None:
     contexts = opened.split(TRAIN).contexts
     contexts = contexts[rng.permutation(len(contexts))[: args.queries]]
 
-    # Sums of random vectors of a text's words: as unevenly close to each other as real vectors are.
-    vocabulary, table = random_vectors(opened)
-    words = torch.from_numpy(table)
-    ids = vocabulary.lookup(opened.words)
-
-    def vectors(rows: np.ndarray, columns: str) -> np.ndarray:
-        taken = getattr(opened, columns).take(rows)
-        known = ids[taken.values]
-        weight = torch.from_numpy((known >= 0).astype(np.float32))
-        tokens, starts = torch.from_numpy(np.maximum(known, 0)).long(), torch.from_numpy(taken.offsets[:-1])
-        summed = F.embedding_bag(tokens, words, starts, mode="sum", per_sample_weights=weight)
-        return np.asarray(F.normalize(summed, dim=1).numpy())
-
+    vectors = word_sums(opened)
     queries = vectors(contexts, "context_tokens")
     papers = vectors(np.arange(len(opened.paper_ids)), "abstract_tokens")
     out = torch.empty(1024, len(papers))
