@@ -68,15 +68,14 @@ def load_pretrained(config: ArticleConfig) -> tuple[PreTrainedModel, PreTrainedT
     """The model, in evaluation mode in float32, and its tokeniser.
 
     Looked for in `path`, in the cache (`.cache/models/NAME`, or another with CITATION_CACHE), among the
-    installed packages, and on huggingface.co, from where it is downloaded into the cache of that tool.
+    installed packages, and on huggingface.co, from where it is downloaded once, into that tool's own cache.
     Raises InputError if it is not whole or nowhere.
     """
     folder = find_folder(config)
-    if folder is None and config.hub is None:
-        raise InputError("encoder=local needs encoder.path=FOLDER, a model in the format of Hugging Face")
-    if folder is not None:
-        check_folder(folder)
-    model, tokenizer = _read(config, folder)
+    if folder is None:
+        folder = _downloaded(config)
+    check_folder(folder)
+    model, tokenizer = _read(folder)
     _check(config, model, tokenizer)
     return model.eval(), tokenizer
 
@@ -108,35 +107,63 @@ def check_folder(folder: Path) -> None:
             raise InputError(f"{folder}: the model has no {what}; expected {' or '.join(names)} there")
 
 
-def _read(config: ArticleConfig, folder: Path | None) -> tuple[PreTrainedModel, Any]:
+def _downloaded(config: ArticleConfig) -> Path:
+    """The folder of a model of huggingface.co, downloaded if it is not there."""
+    if config.hub is None:
+        raise InputError("encoder=local needs encoder.path=FOLDER, a model in the format of Hugging Face")
+    from huggingface_hub import snapshot_download
+
+    patterns = ["*.json", "*.txt", "*.model", "*.safetensors"]
+    attempts = [(True, patterns), (False, patterns), (False, [*patterns, "pytorch_model.bin"])]
+    folder = Path()
+    for local, wanted in attempts:  # pickled weights only where there are no others
+        try:
+            folder = Path(
+                snapshot_download(
+                    config.hub, allow_patterns=wanted, ignore_patterns=["*/*"], local_files_only=local
+                )
+            )
+            check_folder(folder)
+        except InputError:
+            continue
+        except Exception as error:  # the network raises nearly anything
+            if local:
+                continue
+            raise InputError(
+                f"encoder={config.name}: the model is not on this machine and cannot be downloaded "
+                f"({_reason(error)}); put config.json, model.safetensors or pytorch_model.bin, "
+                f"tokenizer.json or vocab.txt, and tokenizer_config.json of "
+                f"https://huggingface.co/{config.hub} into {cache_folder(config)}"
+            ) from None
+        return folder
+    return folder
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _read(folder: Path) -> tuple[PreTrainedModel, Any]:
     from transformers import AutoModel, AutoTokenizer
     from transformers.utils import logging
 
-    source, local = (str(folder), True) if folder is not None else (str(config.hub), False)
-    logging.disable_progress_bar()  # of a file that is read in a second; downloads keep theirs
+    logging.disable_progress_bar()  # of a file that is read in a second
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # its report on keys is made here, in one line
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=local)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         model, keys = AutoModel.from_pretrained(
-            source, local_files_only=local, output_loading_info=True, dtype="float32"
+            folder, local_files_only=True, output_loading_info=True, dtype="float32"
         )
     except Exception as error:  # damaged files raise nearly anything
-        reason = " ".join(str(error).split())[:200]
-        if folder is not None:
-            raise InputError(f"{folder}: the model cannot be read ({reason})") from None
-        raise InputError(
-            f"encoder={config.name}: the model is not on this machine and cannot be downloaded ({reason}); "
-            f"put config.json, model.safetensors or pytorch_model.bin, tokenizer.json or vocab.txt, and "
-            f"tokenizer_config.json of https://huggingface.co/{config.hub} into {cache_folder(config)}"
-        ) from None
+        raise InputError(f"{folder}: the model cannot be read ({_reason(error)})") from None
     finally:
         logging.set_verbosity(verbosity)
         logging.enable_progress_bar()
     missing = sorted(key for key in keys["missing_keys"] if not key.startswith("pooler."))
     if missing:
         raise InputError(
-            f"{source}: the weights lack {missing[0]} and {len(missing) - 1} more of the model's"
+            f"{folder}: the weights lack {missing[0]} and {len(missing) - 1} more of the model's"
         )
     # The pooler of BERT was trained to tell whether two sentences follow each other; some models have none.
     if getattr(model, "pooler", None) is not None:

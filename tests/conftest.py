@@ -110,6 +110,8 @@ class Server:
             def do_GET(self) -> None:
                 server.answer(self)
 
+            do_HEAD = do_GET
+
             def log_message(self, *_: object) -> None:
                 pass
 
@@ -143,7 +145,7 @@ class Server:
             if value is not None:
                 request.send_header(key, value)
         request.end_headers()
-        rest = body[start:] if status != 416 else b""
+        rest = body[start:] if status != 416 and request.command == "GET" else b""
         if page.get("cut") is not None and page["cuts"] > 0:
             rest, page["cuts"] = rest[: page["cut"]], page["cuts"] - 1
         with suppress(ConnectionError):
