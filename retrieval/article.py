@@ -58,7 +58,17 @@ class ArticleEncoder(nn.Module):
 
     @classmethod
     def pretrained(cls, config: ArticleConfig) -> ArticleEncoder:
-        """The encoder that a configuration names; InputError if it cannot be had (retrieval.models)."""
+        """The encoder that a configuration names; InputError if it cannot be had (retrieval.models), or lies
+        in a folder that `save` wrote for another reading of texts.
+        """
+        saved = _saved_config(Path(config.path)) if config.path is not None else None
+        if saved is not None:
+            here, there = config.reading(), saved.reading()
+            for key in [key for key in here if here[key] != there[key]][:1]:
+                raise InputError(
+                    f"encoder.{key}={_plain(here[key])}: the encoder in {config.path} was trained with "
+                    f"{_plain(there[key])}; set it so, or use retriever=biencoder checkpoint=FOLDER"
+                )
         return cls(*load_pretrained(config), config)
 
     @property
@@ -120,7 +130,7 @@ class ArticleEncoder(nn.Module):
     def _hidden(self, ids: Tensor, there: Tensor | None) -> Tensor:
         """[n, L] -> [n, L, D], of the last layer or the mean of all."""
         every = self.config.layers == "all"
-        mask = torch.ones_like(ids) if there is None else there.long()
+        mask = None if there is None else there.long()
         weights = next(self.model.parameters())
         with torch.autocast(weights.device.type, self.precision, enabled=self.precision != weights.dtype):
             found = self.model(input_ids=ids, attention_mask=mask, output_hidden_states=every)
@@ -138,7 +148,8 @@ class ArticleEncoder(nn.Module):
         """This encoder with weights of a precision (auto, float32 or bfloat16), for encoding only."""
         self.precision = precision(arithmetic)
         self._weights = weights_hash(self)
-        self.eval().requires_grad_(False).to(self.precision)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.eval().requires_grad_(False).to(device, self.precision)
         return self
 
     def fingerprint(self) -> dict[str, Any]:
@@ -146,10 +157,9 @@ class ArticleEncoder(nn.Module):
         return {"weights": self._weights, "arithmetic": str(self.precision), **self.config.reading()}
 
     def save(self, folder: str | Path, about: Mapping[str, Any] | None = None) -> None:
-        """Write the model in the format of Hugging Face, and how it reads texts;
-        the folder is whole or as before.
+        """Write the model in the format of Hugging Face, and how it reads texts.
 
-        about: plain values that say how it came to be, for people to read.
+        The folder is whole or what it was before. about: plain values that say how the encoder came to be.
         Raises InputError if the folder holds something else than such a model.
         """
         folder = Path(folder)
@@ -166,14 +176,25 @@ class ArticleEncoder(nn.Module):
     @classmethod
     def load(cls, folder: str | Path) -> ArticleEncoder:
         """An encoder that `save` wrote, in evaluation mode in float32; InputError if it is anything else."""
-        path = Path(folder) / SETTINGS
-        try:
-            config = ArticleConfig(**{**json.loads(path.read_text("utf-8")), "path": str(folder)})
-        except FileNotFoundError:
-            raise InputError(f"{folder}: no encoder that was trained here (no {SETTINGS} in it)") from None
-        except (OSError, ValueError, TypeError, InputError) as error:
-            raise InputError(f"{path}: damaged ({error})") from None
+        config = _saved_config(Path(folder))
+        if config is None:
+            raise InputError(f"{folder}: no encoder that was trained here (no {SETTINGS} in it)")
         return cls.pretrained(config)
+
+
+def _saved_config(folder: Path) -> ArticleConfig | None:
+    """What `ArticleEncoder.save` wrote about an encoder, None where it did not."""
+    path = folder / SETTINGS
+    try:
+        return ArticleConfig(**{**json.loads(path.read_text("utf-8")), "path": str(folder)})
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, InputError) as error:
+        raise InputError(f"{path}: damaged ({error})") from None
+
+
+def _plain(value: object) -> str:
+    return f"[{', '.join(value)}]" if isinstance(value, tuple) else str(value)
 
 
 class ArticleRetriever(DenseRetriever):

@@ -117,6 +117,16 @@ def test_a_saved_encoder_is_the_same(tiny_corpus: Corpus, config: ArticleConfig,
     assert (vectors[0] == vectors[1]).all() and vectors[0].any(axis=1).all()
 
 
+def test_a_saved_encoder_is_not_read_in_another_way(config: ArticleConfig, tmp_path: Path) -> None:
+    ArticleEncoder.pretrained(replace(config, pooling="cls")).save(tmp_path / "encoder")
+    local = ArticleConfig("local", path=str(tmp_path / "encoder"), max_tokens=24, pooling="mean")
+    with pytest.raises(InputError, match=r"encoder\.pooling=mean: the encoder in .* was trained with cls"):
+        ArticleRetriever(local)
+    with pytest.raises(InputError, match=r"query=\[abstract\]: .* was trained with \[title, context\]"):
+        ArticleRetriever(replace(local, pooling="cls", query=["abstract"]))
+    ArticleRetriever(replace(local, pooling="cls"))
+
+
 def test_only_encoders_are_replaced_and_read(config: ArticleConfig, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("")
