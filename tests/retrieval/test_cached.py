@@ -1,0 +1,155 @@
+"""Cached runs against the retriever that wrote them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from datasets.errors import InputError
+from datasets.store import Corpus
+from retrieval.base import Retriever
+from retrieval.bm25 import BM25
+from retrieval.cached import CachedRun
+from retrieval.filters import Filters
+from retrieval.fusion import Fusion
+from retrieval.popularity import Popularity
+from retrieval.ranking import Ranking
+from retrieval.runs import Run
+
+DEPTH = 20
+
+
+def _same(found: Ranking, expected: Ranking) -> None:
+    np.testing.assert_array_equal(found.papers, expected.papers)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+
+
+def _written(
+    retriever: Retriever, corpus: Corpus, folder: Path, splits: Sequence[str] = ("val", "test")
+) -> list[Path]:
+    """Runs of an indexed retriever, one of each split, the queries of each in another order than in it."""
+    files = []
+    for split in splits:
+        contexts = corpus.split(split).contexts[::-1]
+        ids = [corpus.context_ids[row] for row in contexts.tolist()]
+        files.append(folder / f"{retriever.name}-{split}.trec")
+        Run(ids, corpus.paper_ids, retriever.search(contexts, DEPTH), retriever.name).write(files[-1])
+    return files
+
+
+def _indexed(retriever: Retriever, corpus: Corpus) -> Retriever:
+    retriever.index(corpus)
+    return retriever
+
+
+def _queries(corpus: Corpus) -> np.ndarray:
+    return np.concatenate([corpus.split("test").contexts, corpus.split("val").contexts])
+
+
+@pytest.mark.parametrize("k", [1, 3, 50])
+@pytest.mark.parametrize("filters", [None, Filters(exclude=["parsing"]), Filters(year="citing")])
+def test_it_finds_what_the_retriever_found(
+    tiny_corpus: Corpus, tmp_path: Path, k: int, filters: Filters | None
+) -> None:
+    bm25 = _indexed(BM25(), tiny_corpus)
+    run = _indexed(CachedRun(_written(bm25, tiny_corpus, tmp_path)), tiny_corpus)
+    _same(run.search(_queries(tiny_corpus), k, filters), bm25.search(_queries(tiny_corpus), k, filters))
+
+
+def test_runs_of_different_depth_and_one_file_by_name(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    fame = _indexed(Popularity(), tiny_corpus)
+    (val,) = _written(_indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path, ["val"])
+    (test,) = _written(fame, tiny_corpus, tmp_path, ["test"])
+    both, alone = _indexed(CachedRun([val, test]), tiny_corpus), _indexed(CachedRun(str(test)), tiny_corpus)
+    contexts = tiny_corpus.split("test").contexts
+    _same(both.search(contexts, 6), fame.search(contexts, 6))
+    _same(alone.search(contexts, 6), fame.search(contexts, 6))
+
+
+def test_a_loaded_run_needs_no_parsing(
+    tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = _written(_indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path)
+    run = _indexed(CachedRun(files), tiny_corpus)
+    run.save(tmp_path / "index")
+    monkeypatch.setattr(Run, "read", None)
+    loaded = CachedRun(files)
+    loaded.load(tmp_path / "index", tiny_corpus)
+    _same(loaded.search(_queries(tiny_corpus), 4), run.search(_queries(tiny_corpus), 4))
+    assert loaded.index_bytes == run.index_bytes > 0
+    files[0].write_text(files[0].read_text() + "\n")
+    with pytest.raises(InputError, match="an index of another files"):
+        loaded.load(tmp_path / "index", tiny_corpus)
+
+
+@pytest.mark.parametrize("method", ["convex", "rrf"])
+def test_runs_fuse_as_their_retrievers_do(tiny_corpus: Corpus, tmp_path: Path, method: str) -> None:
+    parts: dict[str, Retriever] = {"words": BM25(), "fame": Popularity()}
+    fusion = _indexed(Fusion(parts, method=method, measure="recall@1"), tiny_corpus)
+    runs = {name: CachedRun(_written(part, tiny_corpus, tmp_path)) for name, part in parts.items()}
+    fused_runs = _indexed(Fusion(runs, method=method, measure="recall@1"), tiny_corpus)
+    assert fused_runs.tuned == fusion.tuned
+    _same(fused_runs.search(_queries(tiny_corpus), 8), fusion.search(_queries(tiny_corpus), 8))
+
+
+def test_a_split_that_no_file_is_of(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    files = _written(_indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path, ["test"])
+    run = _indexed(CachedRun(files), tiny_corpus)
+    with pytest.raises(InputError, match=r"bm25-test\.trec: has no query of split 'val' of tiny"):
+        run.search(tiny_corpus.split("val").contexts, 3)
+    with pytest.raises(InputError, match="has no query of split 'val'"):
+        Fusion({"words": run}).index(tiny_corpus)
+
+
+def test_a_query_that_no_file_has_gets_no_papers(
+    tiny_corpus: Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    bm25 = _indexed(BM25(), tiny_corpus)
+    contexts = tiny_corpus.split("test").contexts
+    ids = [tiny_corpus.context_ids[row] for row in contexts[1:].tolist()] + ["from elsewhere"]
+    found = bm25.search(contexts, 5)
+    rest = np.roll(np.arange(len(contexts)), -1)
+    Run(ids, tiny_corpus.paper_ids, Ranking(found.papers[rest], found.scores[rest])).write(tmp_path / "run")
+    with caplog.at_level(logging.WARNING):
+        run = _indexed(CachedRun(tmp_path / "run"), tiny_corpus)
+    assert "1 of the 4 queries of split test are not there" in caplog.text
+    assert "1 of 4 queries are not in tiny" in caplog.text
+    again = run.search(contexts, 5)
+    assert (again.papers[0] == -1).all() and np.isneginf(again.scores[0]).all()
+    _same(Ranking(again.papers[1:], again.scores[1:]), Ranking(found.papers[1:], found.scores[1:]))
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["x Q0 speech 1 1 r"], "has none of the run's 1 queries .the first is 'x'."),
+        (
+            ["c9 Q0 speech 1 2 r", "c9 Q0 novel 2 1 r"],
+            "query 'c9' has the paper 'novel', which corpus tiny lacks",
+        ),
+        (["c9 Q0 speech 1 r"], "line 1: 5 fields instead of 6"),
+    ],
+)
+def test_a_run_of_something_else_is_one_line(
+    tiny_corpus: Corpus, tmp_path: Path, lines: list[str], message: str
+) -> None:
+    (tmp_path / "run.trec").write_text("\n".join(lines) + "\n")
+    with pytest.raises(InputError, match=rf"run\.trec.*{message}"):
+        CachedRun(tmp_path / "run.trec").index(tiny_corpus)
+
+
+def test_a_query_in_two_files(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    (file,) = _written(_indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path, ["test"])
+    with pytest.raises(InputError, match=r"query 'c\d+' is in an earlier file of retriever.files too"):
+        CachedRun([file, file]).index(tiny_corpus)
+
+
+def test_no_files_are_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"needs retriever\.files"):
+        CachedRun([])
+    with pytest.raises(InputError, match=r"there is no file .*none\.trec"):
+        CachedRun(tmp_path / "none.trec")
