@@ -23,6 +23,8 @@ _PAIR_ENDS = re.compile(rf"({NAME}),?\s+(?:and|&)\s+({NAME}){_END}")
 _NAME_ENDS = re.compile(rf"({NAME}){_END}")
 _LISTED_ENDS = re.compile(rf"({NAME}),\s*$")
 _GENITIVE = re.compile(r"['’]s?$")
+_OTHERS = re.compile(r"(?:al|colleagues|workers)\b")
+_SPACE_OR_COMMA = " ,\t\n\xa0"
 _FAR = 120
 """Characters before a marker in which its names are looked for."""
 
@@ -65,10 +67,15 @@ def names_before(
     if end > floor and text[end - 1] in "([":
         end, opening = end - 1, text[end - 1]
     head = text[floor:end]
-    match = _ET_AL_ENDS.search(head)
-    for names in (_PAIR_ENDS, _NAME_ENDS):
-        if match is None and (found := names.search(head)):
-            match = found if certain or not known.isdisjoint(map(family, found.groups())) else None
+    # Most often a plain word stands there: that is told without the patterns.
+    last = head.rstrip(_SPACE_OR_COMMA).rpartition(" ")[2]
+    match = None
+    if _OTHERS.search(last):
+        match = _ET_AL_ENDS.search(head)
+    elif last != last.lower() and (certain or known):
+        for names in (_PAIR_ENDS, _NAME_ENDS):
+            if match is None and (found := names.search(head)):
+                match = found if certain or not known.isdisjoint(map(family, found.groups())) else None
     if match is None:
         return None
     begin = match.start()

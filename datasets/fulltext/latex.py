@@ -105,6 +105,8 @@ def _full_text(path: Path, source: str) -> FullText:
 
 def _paragraph(content: str, citations: list[list[str]], numbers: dict[str, int], section: str) -> Paragraph:
     """A section's text, with numbers in square brackets for citations."""
+    if not _MARK.search(content):
+        return Paragraph(content, [], section)  # no context comes of it: conversion is slow
     pieces: list[str] = []
     cites: list[Cite] = []
     length = 0

@@ -15,6 +15,7 @@ from datasets.fulltext.author_names import YEAR, Bibliography, names_before
 from datasets.fulltext.overlooked import overlooked
 from datasets.fulltext.schema import Cite, Paragraph
 
+_DIGIT = re.compile(r"\d")
 _YEAR_ALONE = re.compile(YEAR)
 _YEAR_AFTER = re.compile(rf"\s*,?\s*(?:\({YEAR}\)|\[{YEAR}\]|{YEAR})")
 _MORE_YEARS = re.compile(rf"(?:\s*,\s*{YEAR})+")
@@ -104,14 +105,14 @@ def _with_names(text: str, markers: list[Marker], bibliography: Bibliography) ->
         ):
             before.end, before.opening = marker.end, before.opening or between[1]
             continue
-        inside = text[marker.start : marker.end]
+        numbered = _DIGIT.search(text, marker.start, marker.end)
         known = bibliography.surnames(marker.refs)
-        dated = _YEAR_ALONE.fullmatch(inside) is not None
+        dated = _YEAR_ALONE.fullmatch(text[marker.start : marker.end]) is not None
         names = names_before(text, before.end if before else 0, marker.start, known, dated and not known)
         if names:
             marker.start, marker.opening = names
         ceiling = markers[place + 1].start if place + 1 < len(markers) else len(text)
-        years = _MORE_YEARS if any(letter.isdigit() for letter in inside) else _YEAR_AFTER
+        years = _MORE_YEARS if numbered else _YEAR_AFTER
         if after := years.match(text, marker.end, ceiling):
             marker.end = after.end()
         joined.append(marker)

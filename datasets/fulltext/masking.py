@@ -16,13 +16,13 @@ from typing import NamedTuple
 from datasets.fulltext.author_names import Bibliography
 from datasets.fulltext.markers import Marker, find_markers, has_numbers
 from datasets.fulltext.schema import Cite, FullText, Paragraph
-from datasets.schema import OTHER_MARKER
+from datasets.schema import MARKER_WORDS, OTHER_MARKER
 
 # What may be between two markers of a group: separators, also a bracket closed and the next one opened.
-_SEPARATORS = r"[\s,;&/–—−‐-]*(?:\b(?:and|or)\b)?[\s,;&/–—−‐-]*"
+_SEPARATORS = r"[\s,;&/–—−‐-]*"
 _BETWEEN = re.compile(rf"{_SEPARATORS}|\]{_SEPARATORS}\[|\){_SEPARATORS}\(")
 _MARKER_WORD = re.compile("(target|other)(cit)", re.IGNORECASE)
-_SPACE = re.compile(r"\s+")
+_SPACE = re.compile(r"\s\s+|[^\S ]")
 
 
 class Citation(NamedTuple):
@@ -113,6 +113,8 @@ def _groups(text: str, markers: list[Marker]) -> list[list[Marker]]:
 
 def _plain(text: str) -> str:
     """Text between markers: single spaces, parted from the markers, no words that look like them."""
-    text = _SPACE.sub(" ", _MARKER_WORD.sub(r"\1 \2", text))
+    if any(word in text.lower() for word in MARKER_WORDS):
+        text = _MARKER_WORD.sub(r"\1 \2", text)
+    text = _SPACE.sub(" ", text)
     # A letter or digit beside a marker ("word5") would be read as one word with it.
     return " " * text[:1].isalnum() + text + " " * text[-1:].isalnum()

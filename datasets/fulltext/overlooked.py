@@ -5,7 +5,7 @@
 - a name and a year in brackets: "Lee (2010)", "(Lee, 2010)", "(see Lee, 2010; ...)"
 - a name of the bibliography and a year: "Lee 2010"
 - "Lee and Diaz" where these are the first two authors of an entry of the bibliography
-- numbers in square brackets, if that is how the paper cites
+- numbers in square brackets, if that is how the paper cites, but for [0, 1] and the like
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from datasets.fulltext.author_names import ET_AL, NAME, YEAR, Bibliography, fami
 
 _YEAR = re.compile(YEAR)
 _ET_AL = re.compile(rf"\b(?:{ET_AL})")
-_AND = re.compile(r"\s(?:and|&)\s+(?=\w)")
+_AND = re.compile(r"\s(?:and|&)\s+(?=[^\W\d_a-z]|v[ao]n\s|de)")
 _NAME = re.compile(NAME)
 _NAME_ENDS = re.compile(rf"({NAME}),?\s*$")
-_NUMBERS = re.compile(r"\[\s*\d{1,3}(?:\s*[,;–-]\s*\d{1,3})*\s*\]")
+# No entry has the number 0: [0, 1] is an interval.
+_NUMBERS = re.compile(r"\[\s*[1-9]\d{0,2}(?:\s*[,;–-]\s*[1-9]\d{0,2})*\s*\]")
 _NUMBER = re.compile(r"\d+")
 _PAIR_DATED = re.compile(rf"{NAME},?\s+(?:and|&)\s+{NAME}(?:,\s*|\s*[(\[])$")
 _NAME_DATED = re.compile(r"(?<!\w)[A-Z][a-z]+(?:-[A-Z][a-z]+)?\s*\($")

@@ -87,7 +87,7 @@ def masked(text: str) -> str:
         ("Peters and Baker (2011), Peters (2012), Lee 2011", "(*), (*), *"),
         ("Lee and Diaz show, O’Brien and Diaz show", "* show, O’Brien and Diaz show"),
         ("De Marneffe et al., 2008, Łukasz et al. 2009", "*, *"),
-        ("{smith:[5]} and [6, 7–9] or [12] but [1.5], [a]", "[SMITH] and [*, *–*] or [*] but [1.5], [a]"),
+        ("{smith:[5]} and [6, 7–9] or [12] but [0, 1], [a]", "[SMITH] and [*, *–*] or [*] but [0, 1], [a]"),
         ("{smith:[5}, 6, {lee:8]}", "[SMITH, *, LEE]"),
         ("no numbers [6] where {smith:Smith et al., 2010}", "no numbers [6] where SMITH"),
         # what is none

@@ -1,0 +1,355 @@
+"""A corpus out of full texts: known contexts, rules and counts, whole or not there, fit to be evaluated."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datasets.errors import InputError
+from datasets.fulltext.building import build_corpus
+from datasets.fulltext.report import Report
+from datasets.fulltext.splitting import RandomSplitting, YearSplitting
+from datasets.prepare import open_corpus
+from datasets.schema import SPLITS, TARGET_MARKER
+from evaluation.prefetch import Prefetch
+from retrieval.bm25 import BM25
+
+ROOT = Path(__file__).parents[2]
+TEXTS = Path(__file__).parent / "fulltexts"
+TRAIN = RandomSplitting(1, 0, 0, seed=0)
+
+
+def paper(id: str, title: str = "", abstract: str = "An abstract.", **more: Any) -> dict[str, Any]:
+    return {"id": id, "title": title or f"The paper {id}", "abstract": abstract, **more}
+
+
+def citing(id: str, sentences: list[tuple[str, str]], **more: Any) -> dict[str, Any]:
+    """A paper with a section for each sentence, {} in it being the marker of a cited paper."""
+    body: list[dict[str, Any]] = []
+    for text, cited in sentences:
+        start = text.index("{}")
+        cite = {"start": start, "end": start + 3, "ref": cited}
+        body.append({"section": str(len(body)), "text": text.replace("{}", "[1]"), "cites": [cite]})
+    bibliography = {cited: {"paper": cited} for _, cited in sentences}
+    return paper(id, body=body, bibliography=bibliography, **more)
+
+
+def write(path: Path, records: list[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return str(path)
+
+
+def content(folder: Path, name: str) -> Any:
+    path = folder / name
+    return json.loads(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
+
+
+def texts(folder: Path) -> dict[tuple[str, str], list[str]]:
+    """Masked texts by citing and cited paper."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for context in content(folder, "contexts.json.gz").values():
+        found.setdefault((context["citing_id"], context["refid"]), []).append(context["masked_text"])
+    return found
+
+
+def test_the_contexts_of_real_files(tmp_path: Path) -> None:
+    report = build_corpus(str(TEXTS), tmp_path / "out", TRAIN, window=60, shortest=20)
+    found = texts(tmp_path / "out")
+    expected = json.loads((TEXTS / "expected.json").read_text("utf-8"))
+    assert {f"{citing} > {cited}": contexts for (citing, cited), contexts in found.items()} == expected
+    assert report.counts == {
+        "papers": {"read": 10, "without an abstract": 1, "written": 9},
+        "full texts": {"read": 4},
+        "spans": {"of no reference, masked": 1},
+        "references": {"by title": 13, "no paper has the title": 2},
+        "contexts": {
+            "citations": 22,
+            "the cited paper was not found": 2,
+            "an author of the cited paper is named": 1,
+        },
+        "splits": {"train": 19},
+    }
+    assert content(tmp_path / "out", "report.json")["contexts"] == report.counts["contexts"]
+    assert "| an author of the cited paper is named | 1 |" in (tmp_path / "out" / "report.md").read_text()
+    papers = content(tmp_path / "out", "papers.json.gz")
+    assert papers["lee"] == {
+        "title": "Neural Parsing: A Study of Encoders",
+        "abstract": "Encoders of parsers are compared.",
+        "year": 2018,
+        "authors": ["Kai Lee"],
+        "field": "cs.CL",
+    }
+
+
+def test_what_is_dropped_is_counted(tmp_path: Path) -> None:
+    end = "is a sentence that is long enough to be a context of its own"
+    same = f"this {{}} {end}"
+    records = [
+        paper("cited", authors=["Kim Kimura"]),
+        paper("bare", abstract=""),
+        {"id": "untitled", "abstract": "An abstract."},
+        citing("a", [(same, "cited"), (same, "cited"), (f"another {{}} {end}", "bare")]),
+        citing("b", [("short {}", "cited"), (same, "b"), (f"Kimura's parser {{}} {end}", "cited")]),
+        citing("c", [(f"{number} times {{}} {end}", "cited") for number in "abcdefghij"]),
+        citing("c", [(f"twice {{}} {end}", "cited")]),
+        citing("bare", [(f"without abstract {{}} {end}", "cited")], abstract=""),
+        paper("empty", body=[]),
+        paper("blank", body=[{"text": " "}, {"text": None, "cites": [{"start": 0, "end": 1, "ref": None}]}]),
+        citing("d", [(f"in 2010 {{}} {end}", "cited"), (same, "gone")]),
+    ]
+    report = build_corpus(write(tmp_path / "a.jsonl", records), tmp_path / "out", TRAIN, per_pair=3)
+    assert report.counts == {
+        "papers": {"read": 9, "without a title": 1, "without an abstract": 1, "written": 7},
+        "full texts": {
+            "read": 8,
+            "of papers that have one already": 1,
+            "of papers that are left out": 1,
+            "without running text": 2,
+        },
+        "spans": {},
+        "references": {"by id": 5, "the cited paper is not in the collection": 2},
+        "contexts": {
+            "citations": 18,
+            "the cited paper was not found": 2,
+            "the same text as another context of the paper": 1,
+            "too short": 1,
+            "the paper cites itself": 1,
+            "an author of the cited paper is named": 1,
+            "more than per_pair of one pair": 7,
+            "a year is beside the mask": 1,
+        },
+        "splits": {"train": 4},
+    }
+    found = texts(tmp_path / "out")
+    assert found["a", "cited"] == [f"this [TARGETCIT] {end}"]
+    assert len(found["c", "cited"]) == 3 and found["c", "cited"] == sorted(found["c", "cited"])
+
+
+def test_records_of_one_paper_are_put_together(tmp_path: Path) -> None:
+    sentence = "a sentence that cites {} and is long enough to be a context"
+    first: list[dict[str, Any]] = [
+        {"id": "p", "title": "First", "year": None, "identifiers": {"ArXiv": "1"}},
+        {"id": "q", "title": "Q"},
+    ]
+    second = [
+        paper("p", "Second", "Abstract of p", year=2001, authors=["A B"]),
+        paper("q"),
+        citing("r", [(sentence, "p")]),
+    ]
+    files = [write(tmp_path / "b.jsonl", first), write(tmp_path / "a.jsonl", second)]
+    build_corpus(files, tmp_path / "out", TRAIN)
+    papers = content(tmp_path / "out", "papers.json.gz")
+    assert list(papers) == ["p", "q", "r"]
+    assert papers["p"] == {"title": "First", "abstract": "Abstract of p", "year": 2001, "authors": ["A B"]}
+    with pytest.raises(InputError, match="no context is left"):
+        build_corpus(files, tmp_path / "arxiv", TRAIN, identifier="arxiv")
+    assert not (tmp_path / "arxiv").exists()
+
+
+def test_splits_by_year(tmp_path: Path) -> None:
+    sentence = "a sentence that cites {} and is long enough to be a context"
+    records = [
+        paper("cited"),
+        *(citing(f"p{year}", [(sentence, "cited")], year=year) for year in range(2010, 2020)),
+    ]
+    records += [citing("undated", [(sentence, "cited")])]
+    splitting = YearSplitting(train=[None, 2014], val=[2016, 2016], test=[2017, 2018])
+    report = build_corpus(write(tmp_path / "a.jsonl", records), tmp_path / "out", splitting)
+    assert report.counts["splits"] == {"train": 5, "val": 1, "test": 2}
+    assert report.counts["full texts"]["not in the years or shares of a split"] == 3
+    assert {query["positive_ids"][0] for query in content(tmp_path / "out", "val.json")} == {"cited"}
+    assert [query["context_id"] for query in content(tmp_path / "out", "test.json")] == [
+        "p2017__cited__0",
+        "p2018__cited__0",
+    ]
+
+
+CITATIONS = st.lists(
+    st.tuples(st.sampled_from("abcdef"), st.text("xyz 🜁😀é.,([", max_size=60)), min_size=1, max_size=8
+)
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from("abcdefghijkl"), CITATIONS, min_size=2, max_size=8),
+    st.integers(1, 3),
+    st.integers(0, 5),
+    st.integers(5, 60),
+    st.sampled_from(["cut", "whole"]),
+)
+def test_what_holds_of_every_corpus(
+    tmp_path_factory: pytest.TempPathFactory,
+    papers: dict[str, list[tuple[str, str]]],
+    per_pair: int,
+    seed: int,
+    window: int,
+    words: str,
+) -> None:
+    folder = tmp_path_factory.mktemp("build")
+    records = [paper(id) for id in "abcdef" if id not in papers]
+    records += [
+        citing(
+            id,
+            [
+                (f"{text}😀 words {{}} of {number} {text}", cited)
+                for number, (cited, text) in enumerate(sentences)
+            ],
+        )
+        for id, sentences in papers.items()
+    ]
+    splitting = RandomSplitting(0.5, 0.25, 0.25, seed)
+    files = write(folder / "a.jsonl", records)
+    try:
+        build_corpus(
+            files,
+            folder / "out",
+            splitting,
+            window=window,
+            words=words,
+            shortest=0,
+            per_pair=per_pair,
+            seed=seed,
+        )
+    except InputError as error:
+        assert "no context is left" in str(error)
+        return
+    contexts = content(folder / "out", "contexts.json.gz")
+    of_split = {
+        name: content(folder / "out", f"{name}.json")
+        for name in SPLITS
+        if (folder / "out" / f"{name}.json").exists()
+    }
+    assert Counter(query["context_id"] for queries in of_split.values() for query in queries) == Counter(
+        list(contexts)
+    )
+    papers_of = [
+        {contexts[query["context_id"]]["citing_id"] for query in queries} for queries in of_split.values()
+    ]
+    assert sum(map(len, papers_of)) == len(set().union(*papers_of))
+    pairs = Counter((context["citing_id"], context["refid"]) for context in contexts.values())
+    assert max(pairs.values()) <= per_pair and all(one != other for one, other in pairs)
+    for context in contexts.values():
+        sides = context["masked_text"].split(TARGET_MARKER)
+        assert len(sides) == 2 and max(map(len, sides)) <= window
+    corpus = open_corpus(folder / "out", cache_dir=folder / "cache", candidates="all")
+    assert len(corpus.context_ids) == len(contexts)
+
+
+def collection(papers: int) -> list[dict[str, Any]]:
+    """Papers with a topic of their own; half of them cite others by words of their titles."""
+    words = [
+        a + b
+        for a in ("lo", "mi", "ra", "ve", "ku", "ti")
+        for b in ("dan", "ser", "mok", "pil", "ras", "tun", "bel")
+    ]
+    titles = [f"{words[n % len(words)]} {words[(n * 5 + 3) % len(words)]} study" for n in range(papers)]
+    records = []
+    for n, title in enumerate(titles):
+        name = f"p{n}"
+        if n % 2:
+            records.append(paper(name, title, f"About {title}."))
+        else:
+            cited = [(n * k + 1) % papers | 1 for k in range(2, 8)]
+            sentences = [
+                (f"earlier work on {titles[c]} {{}} is what we build on here", f"p{c}") for c in cited
+            ]
+            records.append(citing(name, sentences) | {"title": title, "abstract": f"About {title}."})
+    return records
+
+
+def test_a_built_corpus_is_evaluated_with_bm25(tmp_path: Path) -> None:
+    report = build_corpus(
+        write(tmp_path / "a.jsonl", collection(120)), tmp_path / "out", RandomSplitting(0.6, 0.2, 0.2, 0)
+    )
+    corpus = open_corpus(tmp_path / "out", cache_dir=tmp_path / "cache")
+    assert {name: len(split) for name, split in corpus.splits.items()} == report.counts["splits"]
+    metrics = Prefetch([1, 10])(BM25(), corpus, "test", tmp_path / "test")
+    assert metrics["queries"] == report.counts["splits"]["test"] and float(metrics["recall@10"]) > 0.9
+
+
+def run(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "datasets.build", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.slow
+def test_the_command(tmp_path: Path) -> None:
+    source = write(tmp_path / "a.jsonl", collection(40))
+    done = run(
+        f"source=[{source}]", f"output={tmp_path / 'out'}", "splitting.train=0.9", "splitting.val=0", "seed=4"
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"{tmp_path / 'out'}: 40 papers" in done.stdout and "no contexts for the split val" in done.stdout
+    again = build_corpus(source, tmp_path / "again", RandomSplitting(0.9, 0, 0.1, 4), seed=4)
+    for name in ("papers.json.gz", "contexts.json.gz", "train.json", "test.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "contexts.json.gz", "papers.json.gz", "report.json", "report.md", "test.json", "train.json"
+    ]  # fmt: skip
+    assert again.counts["splits"].keys() == {"train", "test"}
+    refused = run(f"source={source}", f"output={tmp_path / 'out'}")
+    assert refused.returncode == 2 and "is there already" in refused.stderr.splitlines()[-1]
+    assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.slow
+def test_help_tells_what_is_read_and_written() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    for word in ("source=FILES", "TEI XML", "S2ORC", "report.md", "per_pair: 5", "splitting=year"):
+        assert word in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"window": 0}, "window: must be a whole number of 1 or more, not 0"),
+        ({"window": True}, "window: must be a whole number"),
+        ({"words": "half"}, "words: 'half' is not one of cut, whole"),
+        ({"per_pair": 0}, "per_pair: must be a whole number of 1 or more"),
+        ({"window": 10, "shortest": 30}, "shortest: 30 is more than two windows of 10 hold"),
+        ({"identifier": ""}, "identifier: '' is no kind of identifier"),
+    ],
+)
+def test_options_that_make_no_sense(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        build_corpus(str(TEXTS), tmp_path / "out", TRAIN, **options)
+
+
+def test_nothing_is_left_after_a_broken_record_or_an_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = collection(40)
+    bad = [*good, {"id": "bad", "title": "T", "abstract": "A", "body": [{"text": 1}]}]
+    with pytest.raises(InputError, match=r"a\.jsonl, line 41, body\[0\], field 'text': must be a string"):
+        build_corpus(write(tmp_path / "a.jsonl", bad), tmp_path / "out", TRAIN)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+    def interrupt(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("datasets.fulltext.building.select", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        build_corpus(write(tmp_path / "a.jsonl", good), tmp_path / "out", TRAIN)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+def test_the_report_says_what_most_was_dropped_for(tmp_path: Path) -> None:
+    report = Report({"output": "DIR"})
+    assert report.reasons() == "no full texts"
+    records = [paper("cited"), citing("a", [("too {} short", "cited")])]
+    with pytest.raises(
+        InputError, match=r"no context is left; read: 1, by id: 1, citations: 1, too short: 1$"
+    ):
+        build_corpus(write(tmp_path / "a.jsonl", records), tmp_path / "out", TRAIN)

@@ -1,0 +1,138 @@
+"""Which paper a reference means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datasets.fulltext.catalogue import Catalogue
+from datasets.fulltext.names import arxiv_year, letters_of, surname
+from datasets.fulltext.resolving import resolve
+from datasets.fulltext.schema import Paper, Reference
+
+PAPERS = [
+    Paper("nivre", "Deterministic Dependency Parsing", "A.", 2004, ("Joakim Nivre", "Mario Scholz")),
+    Paper("deep", "Deep nets: a survey", "A.", 2010, ("Kai Lee",)),
+    Paper("deep2", "Deep Nets -- A Survey", "A.", 2014, ("Kai Lee", "Bo Diaz")),
+    Paper("twin1", "The same title of two papers", "A.", 2000, ("Ann Li",)),
+    Paper("twin2", "The same title of two papers", "A.", 2000, ("Ann Li",)),
+    Paper("short", "Parsing", "A.", 0, ()),
+    Paper("plain", "A title without authors and year", "A.", 0, ()),
+    Paper("accents", "Über Größe: l\u2019été", "A.", 1999, ("Jörg Müller",)),
+    Paper("bare", "A paper without abstract", "", 2004, ("Sue Tan",)),
+]
+
+
+@pytest.fixture(scope="module")
+def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
+    catalogue = Catalogue(tmp_path_factory.mktemp("catalogue") / "papers.sqlite", None)
+    for paper in PAPERS:
+        catalogue.add(paper)
+    catalogue.finish()
+    yield catalogue
+    catalogue.close()
+
+
+NONE = "no paper has the title"
+
+
+@pytest.mark.parametrize(
+    ("reference", "paper", "how"),
+    [
+        (Reference(paper="deep", title="Another title"), "deep", "by id"),
+        (Reference(paper="bare"), None, "the cited paper is not in the collection"),
+        (
+            Reference(paper="gone", title="Deterministic Dependency Parsing"),
+            None,
+            "the cited paper is not in",
+        ),
+        (Reference(), None, "the reference has neither id nor title"),
+        (Reference(title="deterministic dependency-parsing."), "nivre", "by title"),
+        (Reference(title="Deterministic parsing"), None, NONE),
+        (Reference(title="Deterministic dependency parsing", authors=("Scholz, M.",)), "nivre", "by title"),
+        (Reference(title="Deterministic dependency parsing", authors=("NIVRE, J",)), "nivre", "by title"),
+        (Reference(title="Deterministic dependency parsing", authors=("Ann Other",)), None, NONE),
+        (Reference(title="Deterministic dependency parsing", year=2006), "nivre", "by title"),
+        (Reference(title="Deterministic dependency parsing", year=2007), None, NONE),
+        # several of one title: the nearest year, or none
+        (Reference(title="Deep nets: a survey", authors=("K. Lee",), year=2011), "deep", "by title"),
+        (Reference(title="Deep nets: a survey", authors=("K. Lee",), year=2013), "deep2", "by title"),
+        (Reference(title="Deep nets: a survey", authors=("K. Lee",)), None, "several papers have the title"),
+        (Reference(title="Deep nets: a survey", authors=("B. Diaz",)), "deep2", "by title"),
+        (Reference(title="The same title of two papers", year=2000), None, "several papers have the title"),
+        # nothing to compare: only a long title will do
+        (Reference(title="Parsing"), None, NONE),
+        (Reference(title="A title without authors and year"), "plain", "by title"),
+        (Reference(title="Uber Grosse, L'ETE", authors=("Muller",)), "accents", "by title"),
+        # printed entries
+        (
+            Reference(text="Nivre, J. and M. Scholz (2004) Deterministic Dependency Parsing. COLING."),
+            "nivre",
+            "",
+        ),
+        (Reference(text="J. Nivre et al., “Deterministic dependency parsing,” in Proc., 2004."), "nivre", ""),
+        (Reference(text="[3] Lee K: Deep nets: a survey. J Nets 3:14-15, 2014"), "deep2", "by title"),
+        (Reference(text="A. Other. Deterministic Dependency Parsing. 2004."), None, NONE),
+        (Reference(text="J. Nivre. Deterministic Dependency Parsing. 2014."), None, NONE),
+        (Reference(text="J. Nivre. On Deterministic Dependency Parsing of Trees. 2004."), None, NONE),
+    ],
+)
+def test_references(catalogue: Catalogue, reference: Reference, paper: str | None, how: str) -> None:
+    row, told = resolve(reference, catalogue)
+    assert (None if row is None else catalogue.ids[row]) == paper
+    assert how in told
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text(max_size=200), st.text(max_size=60), st.text(max_size=20), st.integers(0, 3000))
+def test_any_reference_means_one_paper_or_none(
+    catalogue: Catalogue, text: str, title: str, author: str, year: int
+) -> None:
+    row, _ = resolve(Reference("", title, (author,), year, text), catalogue)
+    assert row is None or letters_of(PAPERS[row].title) in letters_of(title + text)
+
+
+@given(st.text(max_size=60))
+def test_names_of_any_text(text: str) -> None:
+    assert len(surname(text).split()) <= 1
+    assert letters_of(letters_of(text)) == letters_of(text)
+    assert 0 <= arxiv_year(text) < 2100
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Ann B. Lee", "Lee"),
+        ("Lee, Ann", "Lee"),
+        ("van der Maaten, Laurens", "Maaten"),
+        ("Laurens van der Maaten", "Maaten"),
+        ("John Smith Jr.", "Smith"),
+        ("Smith, Jr., John", "Smith"),
+        ("Penkov MA", "Penkov"),
+        ("Łukasz Øster", "Oster"),
+        ("Lee", "Lee"),
+        ("", ""),
+        (" , ", ""),
+    ],
+)
+def test_surnames(name: str, expected: str) -> None:
+    assert surname(name) == expected
+
+
+def test_a_title_is_found_among_many(tmp_path: Path) -> None:
+    catalogue = Catalogue(tmp_path / "papers.sqlite", None)
+    for number in range(25_000):  # more than are written at a time
+        catalogue.add(Paper(f"p{number}", f"Paper number {number} of a long list", "A."))
+        catalogue.add(Paper(f"p{number}", "A later record of the same paper", "B.", 2000))
+    assert catalogue.finish() == {"read": 25_000, "written": 25_000}
+    for number in (0, 9_999, 10_000, 24_999):
+        row, _ = resolve(Reference(title=f"Paper number {number} of a long list", year=2000), catalogue)
+        assert row == number and catalogue.ids[row] == f"p{number}" and catalogue.years[row] == 2000
+    assert next(catalogue.papers())[1] == {
+        "title": "Paper number 0 of a long list", "abstract": "A.", "year": 2000, "authors": []
+    }  # fmt: skip
+    catalogue.close()
