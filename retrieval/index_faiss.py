@@ -20,8 +20,10 @@ FEW = 32
 """Queries up to which comparing with codes is faster than decoding them for a matrix product."""
 SLACK = 10
 """Papers that the searched lists should hold for each one that is wanted."""
-VISITS = 3
-"""What a candidate of the search in a graph costs, a link: as much as so many vectors that lie in a row."""
+VISITS = 4
+"""Vectors in a row that are compared in the time of a candidate in a graph, for each of its links."""
+MULTIPLIED = 5
+"""How much faster a matrix product compares, for more than FEW queries."""
 IP = faiss.METRIC_INNER_PRODUCT
 
 
@@ -71,18 +73,10 @@ class FaissIndex(PaperIndex):
         faiss.write_index(self._index, faiss.PyCallbackIOWriter(lambda data: sizes.append(len(data))))
         return sum(sizes)
 
-
-class CodesIndex(FaissIndex):
-    """Codes of one size in the order of the papers: every one is compared."""
-
-    def _nearest(self, queries: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None) -> Scored:
+    def _all(self, queries: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None) -> Scored:
+        """As `_nearest`, by comparing with all that is allowed."""
         rows = np.arange(len(self)) if allowed is None else np.flatnonzero(allowed)
         return nearest_of_blocks(queries, k, rows, self._decoded)
-
-    def blocks(self) -> Iterator[NDArray[np.float32]]:
-        """All vectors, some at a time."""
-        for part in _slices(len(self), self.dim):
-            yield self._index.reconstruct_n(part.start, part.stop - part.start)
 
     def _decoded(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         if rows[-1] - rows[0] + 1 == len(rows):
@@ -90,7 +84,7 @@ class CodesIndex(FaissIndex):
         return self._index.reconstruct_batch(rows)
 
 
-class HalfIndex(CodesIndex):
+class HalfIndex(FaissIndex):
     """Exact but for the rounding of the vectors to 16 bits a number."""
 
     TYPES = (faiss.IndexScalarQuantizer,)
@@ -102,11 +96,16 @@ class HalfIndex(CodesIndex):
 
     def _nearest(self, queries: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None) -> Scored:
         if len(queries) > FEW:
-            return super()._nearest(queries, k, allowed)
+            return self._all(queries, k, allowed)
         return self._index.search(queries, k, params=faiss.SearchParameters(sel=_selector(allowed)))
 
+    def blocks(self) -> Iterator[NDArray[np.float32]]:
+        """All vectors, some at a time."""
+        for part in _slices(len(self), self.dim):
+            yield self._index.reconstruct_n(part.start, part.stop - part.start)
 
-class PQIndex(CodesIndex):
+
+class PQIndex(FaissIndex):
     """Product quantisation: a byte for each part of a vector (Jegou et al. 2011)."""
 
     TYPES = (faiss.IndexPQ,)
@@ -120,22 +119,42 @@ class PQIndex(CodesIndex):
 
     def _nearest(self, queries: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None) -> Scored:
         if len(queries) > FEW or allowed is not None:  # Faiss takes no filter here
-            return super()._nearest(queries, k, allowed)
+            return self._all(queries, k, allowed)
         return self._index.search(queries, k)
 
 
-class IVFIndex(FaissIndex):
+class ApproximateIndex(FaissIndex):
+    """Compares with some of the vectors: with all that are allowed where that takes no longer.
+
+    It also does so for a query for which too few were found.
+    """
+
+    def _nearest(self, queries: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None) -> Scored:
+        count = len(self) if allowed is None else int(np.count_nonzero(allowed))
+        selector = _selector(allowed)
+        settings, cost = self._plan(k, count, selector)
+        if count <= cost * (1 if len(queries) <= FEW else MULTIPLIED):
+            return self._all(queries, k, allowed)
+        scores, found = self._index.search(queries, k, params=settings)
+        short = (found < 0).any(axis=1)
+        if short.any():
+            scores[short], found[short] = self._all(queries[short], k, allowed)
+        return scores, found
+
+    @abstractmethod
+    def _plan(
+        self, k: int, count: int, selector: faiss.IDSelector | None
+    ) -> tuple[faiss.SearchParameters, float]:
+        """How to search for k of `count` papers, and what a query costs: as much as to compare so many."""
+
+
+class IVFIndex(ApproximateIndex):
     """Vectors in lists around centres, or codes of their differences from these (Jegou et al. 2011, IV).
 
-    Searches the lists next to a query: so many that they may hold SLACK * k allowed papers, and all where
-    that compares no more than usual.
+    Searches the lists next to a query, so many that they may hold SLACK * k allowed papers.
     """
 
     TYPES = (faiss.IndexIVFFlat, faiss.IndexIVFPQ)
-
-    def __init__(self, config: IndexConfig, index: faiss.Index) -> None:
-        super().__init__(config, index)
-        self._probes = config.probes or max(1, round(2 * math.sqrt(index.nlist)))
 
     @staticmethod
     def _empty(config: IndexConfig, vectors: NDArray[np.float32]) -> faiss.Index:
@@ -149,32 +168,24 @@ class IVFIndex(FaissIndex):
             parts = _subvectors(config, dim)
             index = faiss.IndexIVFPQ(faiss.IndexFlatIP(dim), dim, lists, parts, 8, IP)
             _train(index, [index.cp, index.pq.cp], config, vectors, max(64 * lists, CODES * CODES))
+        index.make_direct_map()  # where a paper's vector is
         return index
 
-    def _nearest(self, queries: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None) -> Scored:
-        lists, count = self._index.nlist, len(self) if allowed is None else int(np.count_nonzero(allowed))
-        probes = max(self._probes, math.ceil(SLACK * k / count * lists))
-        if probes >= lists or count <= len(self) * probes / lists:
-            return self._probed(queries, k, allowed, lists)
-        scores, found = self._probed(queries, k, allowed, probes)
-        short = (found < 0).any(axis=1)
-        if short.any():
-            scores[short], found[short] = self._probed(queries[short], k, allowed, lists)
-        return scores, found
-
-    def _probed(
-        self, queries: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None, probes: int
-    ) -> Scored:
-        wanted = faiss.SearchParametersIVF(nprobe=probes, sel=_selector(allowed))
-        return self._index.search(queries, k, params=wanted)
+    def _plan(
+        self, k: int, count: int, selector: faiss.IDSelector | None
+    ) -> tuple[faiss.SearchParameters, float]:
+        lists = self._index.nlist
+        usual = self._config.probes or round(2 * math.sqrt(lists))
+        probes = min(lists, max(usual, math.ceil(SLACK * k / count * lists)))
+        settings = faiss.SearchParametersIVF(nprobe=probes, sel=selector)
+        return settings, len(self) * probes / lists
 
 
-class HNSWIndex(FaissIndex):
+class HNSWIndex(ApproximateIndex):
     """A graph in which a search walks from neighbour to neighbour (Malkov and Yashunin 2020).
 
-    It keeps ef_search candidates, more under a filter and where k is larger; where that takes longer than
-    comparing with all allowed papers, those are compared. Built with several threads, two graphs of the same
-    vectors differ in a few links.
+    It keeps ef_search candidates, more under a filter and where k is large. Built with several threads, two
+    graphs of the same vectors differ in a few links.
     """
 
     TYPES = (faiss.IndexHNSWFlat,)
@@ -185,17 +196,12 @@ class HNSWIndex(FaissIndex):
         index.hnsw.efConstruction = config.ef_construction
         return index
 
-    def _nearest(self, queries: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None) -> Scored:
-        count = len(self) if allowed is None else int(np.count_nonzero(allowed))
+    def _plan(
+        self, k: int, count: int, selector: faiss.IDSelector | None
+    ) -> tuple[faiss.SearchParameters, float]:
         ef = math.ceil(max(self._config.ef_search, 2 * k) * len(self) / count)
-        if count <= VISITS * self._config.links * ef:
-            return self._all(queries, k, allowed)
-        wanted = faiss.SearchParametersHNSW(efSearch=ef, sel=_selector(allowed))
-        scores, found = self._index.search(queries, k, params=wanted)
-        short = (found < 0).any(axis=1)
-        if short.any():
-            scores[short], found[short] = self._all(queries[short], k, allowed)
-        return scores, found
+        settings = faiss.SearchParametersHNSW(efSearch=ef, sel=selector)
+        return settings, VISITS * self._config.links * ef
 
     def _all(self, queries: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None) -> Scored:
         storage = faiss.downcast_index(self._index.storage)
@@ -215,7 +221,7 @@ def _selector(allowed: NDArray[np.bool_] | None) -> faiss.IDSelector | None:
 
 def _subvectors(config: IndexConfig, dim: int) -> int:
     if config.subvectors is None:
-        return max(parts for parts in range(1, max(1, dim // 4) + 1) if dim % parts == 0)
+        return max(parts for parts in range(1, max(1, dim // 2) + 1) if dim % parts == 0)
     if dim % config.subvectors:
         raise InputError(f"index.subvectors={config.subvectors}: must divide the vectors' {dim} dimensions")
     return config.subvectors

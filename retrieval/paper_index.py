@@ -57,8 +57,8 @@ class IndexConfig:
     device: of exact and half: auto (a GPU where there is one), cpu or gpu.
     lists: of ivf; 4 sqrt(N). probes: the lists that are searched, at least; null: 2 sqrt(lists).
     links: neighbours of a vector in hnsw, twice as many at the bottom. ef_construction, ef_search: candidates
-    that are kept while adding and searching; more is slower and better.
-    subvectors: of pq, a byte each; null: the most that leave 4 dimensions to each.
+    that are kept while adding and, at least, while searching; more is slower and better.
+    subvectors: of pq, a byte each; null: the most that leave 2 dimensions to each.
     sample: vectors that k-means learns from; null: 64 a list or 256 a code, if there are so many.
     seed: of the sample and of k-means.
     """
