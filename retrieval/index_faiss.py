@@ -62,7 +62,8 @@ class FaissIndex(PaperIndex):
         return cls(config, index)
 
     def save(self, folder: Path) -> None:
-        faiss.write_index(self._index, str(folder / self.FILE))
+        with (folder / self.FILE).open("wb") as file:  # Python's own error when the disk is full
+            faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write))
 
     def __len__(self) -> int:
         return int(self._index.ntotal)

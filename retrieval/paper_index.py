@@ -83,8 +83,11 @@ class IndexConfig:
             value = getattr(self, field.name)
             if field.name not in known and value != field.default:
                 raise InputError(f"index.{field.name}={value}: index={self.kind} has no such setting")
-            if type(value) is int and value < 1 and (field.name != "seed" or value < 0):
-                raise InputError(f"index.{field.name}={value}: give a positive number")
+            if field.name in ("kind", "device") or value is None is field.default:
+                continue
+            least = {"links": 2, "seed": 0}.get(field.name, 1)
+            if type(value) is not int or value < least:
+                raise InputError(f"index.{field.name}={value}: give a whole number, {least} or more")
         if self.device not in ("auto", "cpu", "gpu"):
             raise InputError(f"index.device={self.device}: choose one of auto, cpu, gpu")
 

@@ -180,6 +180,12 @@ def test_a_damaged_file_is_one_clear_error(kind: str, tmp_path: Path) -> None:
             load_index(CONFIGS[kind], tmp_path)
 
 
+def test_a_full_disk_is_told_as_such(tmp_path: Path) -> None:
+    (tmp_path / "vectors.faiss").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left"):
+        built("half").save(tmp_path)
+
+
 def test_an_index_of_another_kind_in_the_file_is_refused(tmp_path: Path) -> None:
     built("pq").save(tmp_path)
     with pytest.raises(InputError, match="not an index of the kind hnsw"):
@@ -231,8 +237,11 @@ def test_a_byte_stands_for_two_dimensions_where_they_divide(dim: int, parts: int
     [
         ({"kind": "annoy"}, "index.kind=annoy: choose one of exact, half, ivf, hnsw, pq, ivfpq"),
         ({"kind": "hnsw", "probes": 3}, "index.probes=3: index=hnsw has no such setting"),
-        ({"kind": "ivf", "lists": 0}, "index.lists=0: give a positive number"),
-        ({"kind": "ivf", "seed": -1}, "index.seed=-1: give"),
+        ({"kind": "ivf", "lists": 0}, "index.lists=0: give a whole number, 1 or more"),
+        ({"kind": "ivf", "lists": "many"}, "index.lists=many: give a whole number"),
+        ({"kind": "hnsw", "links": 1}, "index.links=1: give a whole number, 2 or more"),
+        ({"kind": "hnsw", "ef_search": None}, "index.ef_search=None: give a whole number"),
+        ({"kind": "ivf", "seed": -1}, "index.seed=-1: give a whole number, 0 or more"),
         ({"kind": "exact", "device": "tpu"}, "index.device=tpu: choose one of auto, cpu, gpu"),
         ({"kind": "ivf", "device": "gpu"}, "index.device=gpu: index=ivf has no such setting"),
     ],
