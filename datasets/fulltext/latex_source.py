@@ -25,6 +25,7 @@ _DEFINED = re.compile(
     r"(?:\[(\d)\])?\s*(?:\[([^\[\]]*)\])?\s*(?=\{)|\\[gex]?def\s*\\([A-Za-z@]+)((?:#\d)*)\s*(?=\{)"
 )
 _MACRO = re.compile(r"\\([A-Za-z@]+)")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _ARGUMENT = re.compile(r"#(\d)")
 _PRIVATE = re.compile("[\ue000-\uf8ff]")
 
@@ -47,7 +48,7 @@ def read_source(path: Path) -> str:
 
     Of its inputs, files in its folder or below are put in; others, and missing ones, are passed over.
     """
-    text = _with_inputs(path, path.parent.resolve(), 0, [LARGEST])
+    text = _with_inputs(path.resolve(), (), [LARGEST])
     return _replace_macros(_LEFT_OUT.sub(" ", text), path)
 
 
@@ -64,25 +65,28 @@ def decoded(path: Path) -> str:
 def braced(text: str, start: int) -> tuple[str, int]:
     """What is in the braces that open at `start`, and where they end: with the text if they never do."""
     depth = 0
-    for brace in re.finditer(r"\\.|[{}]", text[start:], re.DOTALL):
+    for brace in _BRACE.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(brace[0], 0)
         if depth == 0 and brace[0] == "}":
-            return text[start + 1 : start + brace.start()], start + brace.end()
+            return text[start + 1 : brace.start()], brace.end()
     return text[start + 1 :], len(text)
 
 
-def _with_inputs(path: Path, folder: Path, depth: int, left: list[int]) -> str:
+def _with_inputs(path: Path, parents: tuple[Path, ...], left: list[int]) -> str:
     text = _COMMENT.sub(r"\1", _VERBATIM.sub(lambda match: _SPECIAL.sub(" ", match[2]), decoded(path)))
     left[0] -= len(text)
     if left[0] < 0:
         raise InputError(f"{path}: the document has more than {LARGEST:,} characters with its inputs")
 
+    parents = (*parents, path)
+    folder = parents[0].parent
+
     def included(match: re.Match[str]) -> str:
         name = (match[1] or match[2]).strip().strip('"')
         for candidate in (folder / f"{name}.tex", folder / name):
             place = candidate.resolve()
-            if depth < _DEEPEST and place.is_relative_to(folder) and place.is_file():
-                return _with_inputs(place, folder, depth + 1, left)
+            if place not in parents and place.is_relative_to(folder) and place.is_file():
+                return _with_inputs(place, parents, left)
         return ""
 
     return _INPUT.sub(included, text)

@@ -1,0 +1,123 @@
+"""Full texts built into a corpus in a second, against parsing the same JSON lines with orjson alone.
+
+The full texts are made up out of contexts: 60 kB each, with 90 citations of 40 references, 16 of which are
+papers of the collection; every second text has numbers for markers. And: what memory and disk a paper takes.
+"""
+
+from __future__ import annotations
+
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from benchmarks._common import REAL, arguments, begin, seconds
+from datasets.demo import write_demo
+from datasets.fulltext.building import build_corpus
+from datasets.fulltext.catalogue import Catalogue
+from datasets.fulltext.schema import Paper
+from datasets.fulltext.splitting import RandomSplitting
+from datasets.prepare import find_source
+from datasets.schema import OTHER_MARKER, SPLITS, TARGET_MARKER
+from datasets.source import read_contexts, read_papers
+
+
+def full_text(number: int, texts: list[str], papers: list[Paper], draw: random.Random) -> dict[str, Any]:
+    cited = draw.sample(papers, 40)
+    entries: dict[str, dict[str, Any]] = {
+        f"b{place}": {"title": paper.title, "authors": paper.authors, "year": paper.year}
+        for place, paper in enumerate(cited)
+    }
+    for place in range(16):
+        entries[f"b{place}"]["paper"] = cited[place].id
+    body = []
+    for section in range(10):
+        text, cites = "", []
+        for _ in range(9):
+            text += f"{draw.choice(texts)} {draw.choice(texts)} "[:650]
+            place = draw.randrange(40)
+            name = cited[place].authors[0].split()[-1]
+            marker = f"[{place + 1}]" if number % 2 else f"({name} et al., {cited[place].year})"
+            cites.append({"start": len(text), "end": len(text) + len(marker), "ref": f"b{place}"})
+            text += f"{marker}. "
+        body.append({"section": str(section), "text": text, "cites": cites})
+    record = {"id": f"text-{number}", "title": f"Full text {number}", "abstract": texts[number % len(texts)]}
+    return record | {"body": body, "bibliography": entries}
+
+
+def authors(number: int) -> tuple[str, ...]:
+    return tuple(f"Given{number % 97} Family{letter}{number % 7919}" for letter in "abcd")
+
+
+def resident() -> int:
+    """Bytes of memory of this process, on Linux."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def memory(papers: int) -> None:
+    """Print bytes of memory and of disk that a paper takes in a catalogue of so many."""
+    before = resident()
+    with tempfile.TemporaryDirectory() as scratch:
+        catalogue = Catalogue(Path(scratch) / "catalogue.sqlite", None)
+        for number in range(papers):
+            title = f"The title of the paper of number {number} in a long list of papers"
+            catalogue.add(Paper(f"arxiv_{number:07}", title, "abstract " * 130, 2000, authors(number)))
+        catalogue.finish()
+        print(
+            f"{(resident() - before) / papers:.0f} bytes of memory, with 64 MB of a cache in it, "
+            f"{catalogue.path.stat().st_size / papers:.0f} of disk"
+        )
+        catalogue.close()
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--texts", type=int, default=300)
+    parser.add_argument("--papers", type=int, default=200_000, help="papers of which the memory is measured")
+    parser.add_argument("--memory", action="store_true", help="measure that alone, in a process of its own")
+    args = parser.parse_args()
+    if args.memory:
+        memory(args.papers)
+        return
+    begin(args)
+    draw = random.Random(0)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder: Path = args.data
+        if not folder.is_dir():
+            folder = Path(scratch) / "demo"
+            folder.mkdir()
+            write_demo(folder, papers=2_000, contexts=8_000, seed=0)
+        source = find_source(folder, None, SPLITS)
+        contexts = islice(read_contexts(source.contexts), 20_000)
+        texts = [text.text.replace(TARGET_MARKER, "it").replace(OTHER_MARKER, "that") for text in contexts]
+        read = enumerate(islice(read_papers(source.papers), 20_000))
+        papers = [Paper(p.id, p.title, p.abstract, p.year or 2000, authors(n)) for n, p in read if p.abstract]
+        lines = [orjson.dumps({**paper._asdict(), "identifiers": None}) for paper in papers]
+        lines += [orjson.dumps(full_text(number, texts, papers, draw)) for number in range(args.texts)]
+        file = Path(scratch) / "texts.jsonl"
+        file.write_bytes(b"\n".join(lines))
+        size = file.stat().st_size / 1e6
+        print(f"data: made of {folder.name}{'' if folder == REAL else ' (not the default)'}, {size:.0f} MB")
+        parsed = seconds(args, lambda: [orjson.loads(line) for line in lines])
+        some, one = Path(scratch) / "all", Path(scratch) / "papers"
+        built = seconds(args, lambda: build_corpus(str(file), some, RandomSplitting(0.8, 0.1, 0.1, 0)))
+        file.write_bytes(b"\n".join(lines[: len(papers) + 1]))
+        alone = seconds(args, lambda: build_corpus(str(file), one, RandomSplitting(1, 0, 0, 0)))
+    print(
+        f"built {size / built:.1f} MB/s ({built:.1f} s), orjson alone {size / parsed:.1f} MB/s: "
+        f"{parsed / built:.1%} of its speed; {(built - alone) / (args.texts - 1) * 1000:.1f} ms a full text, "
+        f"{alone / len(papers) * 1000:.2f} ms a paper without one"
+    )
+    command = [sys.executable, "-m", "benchmarks.building", "--memory", "--papers", str(args.papers)]
+    print(f"a paper of {args.papers:,}: ", end="", flush=True)
+    subprocess.run(command, check=True)
+
+
+if __name__ == "__main__":
+    main()
