@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from retrieval.ranking import Ranking
 
-_QUERIES = 256
+_QUERIES = 32
 """Pooled at a time: what is worked on fits into the processor's caches then."""
 
 
@@ -31,10 +31,15 @@ class Pool:
 
         weights: [Q or 1, parts].
         """
-        weights = np.broadcast_to(weights, self.gains.shape[:2]).astype(np.float64)
-        # In float64, so that the order of the parts does not show in a float32.
-        sums = np.einsum("qpn,qp->qn", self.gains, weights).astype(np.float32)
-        sums[~(self.found & (weights > 0)[:, :, None]).any(axis=1)] = -np.inf
+        weights = weights.astype(np.float64)
+        total = weights[:, :1] * self.gains[:, 0]  # float64, so that the order of the parts does not show
+        for part in range(1, self.gains.shape[1]):
+            total += weights[:, part, None] * self.gains[:, part]
+        sums = total.astype(np.float32)
+        if (weights > 0).all():
+            sums[self.papers < 0] = -np.inf
+        else:
+            sums[~(self.found & (weights > 0)[:, :, None]).any(axis=1)] = -np.inf
         return sums
 
 
