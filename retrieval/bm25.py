@@ -47,8 +47,8 @@ class BM25(Retriever):
     def __init__(
         self,
         method: str = "lucene",
-        k1: float = 2.0,
-        b: float = 1.0,
+        k1: float = 1.2,
+        b: float = 0.75,
         stemmer: str | None = "english",
         stopwords: str | None = "en",
         query: Sequence[str] = ("context", "title"),
