@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from datasets.errors import InputError
 from datasets.json_stream import Fields, Key, OnBytes, kind_of, read_records
@@ -91,7 +91,7 @@ def read_papers(path: Path, on_bytes: OnBytes | None = None, field: str | None =
                 f"{path}, record {key!r}: title and abstract are both empty; a paper needs one of them"
             )
         names = _names(path, key, record, field) if field else ()
-        yield Paper(str(key), title, abstract, _year(path, key, record), names)
+        yield Paper(str(key), title, abstract, year_of(record.get("year"), f"{path}, record {key!r}"), names)
 
 
 def read_contexts(path: Path, on_bytes: OnBytes | None = None) -> Iterator[Context]:
@@ -168,9 +168,11 @@ def _names(path: Path, key: Key, record: Fields, field: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name))
 
 
-def _year(path: Path, key: Key, record: Fields) -> int:
-    """A whole number, or one as a string (some published files have that); absent, null and "" are 0."""
-    value = record.get("year")
+def year_of(value: Any, where: str) -> int:
+    """A whole number, or one as a string (some published files have that); None and "" are 0.
+
+    where: the file and record. Raises InputError.
+    """
     if value is None or value == "":
         return 0
     if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:
@@ -178,7 +180,7 @@ def _year(path: Path, key: Key, record: Fields) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InputError(f"{path}, record {key!r}, field 'year': must be a whole number, not {value!r:.40}")
+        raise InputError(f"{where}, field 'year': must be a whole number, not {value!r:.40}")
     if value not in YEARS:
-        raise InputError(f"{path}, record {key!r}, field 'year': {value} is out of range")
+        raise InputError(f"{where}, field 'year': {value} is out of range")
     return value

@@ -46,7 +46,7 @@ def build_corpus(
     source: files, folders and patterns of full texts and of papers' records.
     splitting: gives the split of a citing paper.
     identifier: keep only papers that have an identifier of this kind, as arxiv; None: keep all.
-    window: characters on each side of a mask at most. words: at its ends they are `cut`, or `whole` or out.
+    window: characters on each side of a mask at most. words: at the ends `cut`, or only `whole` ones.
     shortest: characters beside the masks that a context has at least.
     per_pair: contexts of one citing and one cited paper at most, drawn by `seed`; None for all.
     Raises InputError for what cannot be used, and if no context is left.

@@ -67,7 +67,7 @@ def plain(latex: str) -> str:
     """Its text with single spaces, mathematics as well as plain text can do. Never fails.
 
     >>> plain(r"An \\emph{\\'etude} of $x_i \\leq 5\\%$")
-    'An étude of x_i≤5%'
+    'An étude of x_i ≤ 5%'
     """
     if not re.search(r"[\\${}~`']|--", latex):
         return " ".join(latex.split())

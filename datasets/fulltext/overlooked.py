@@ -69,15 +69,12 @@ def _dated(
     text: str, floor: int, start: int, end: int, ceiling: int, bibliography: Bibliography
 ) -> Found | None:
     before = text[max(floor, start - _NEAR) : start]
-    closed = text[end : end + 1] in (")", ";", ",")
-    certain = (
-        _PAIR_DATED.search(before)
-        or (closed and _NAME_IN_BRACKETS.search(before))
-        or (text[end : end + 1] == ")" and _NAME_DATED.search(before))
-    )
-    names = names_before(
-        text, floor, start, bibliography.everyone, certain is not None and certain is not False
-    )
+    certain = _PAIR_DATED.search(before) is not None
+    if text[end : end + 1] in (")", ";", ","):
+        certain = certain or _NAME_IN_BRACKETS.search(before) is not None
+    if text[end : end + 1] == ")":
+        certain = certain or _NAME_DATED.search(before) is not None
+    names = names_before(text, floor, start, bibliography.everyone, certain)
     if names is None:
         return None
     more = _MORE_YEARS.match(text, end, ceiling)

@@ -15,8 +15,8 @@ from datasets.fulltext.values import (
     string,
     strings,
     whole,
-    year,
 )
+from datasets.source import year_of
 
 
 def read_own(record: Object, where: str) -> Record:
@@ -26,7 +26,7 @@ def read_own(record: Object, where: str) -> Record:
         id=identity(record, "id", where),
         title=string(record, "title", where),
         abstract=string(record, "abstract", where),
-        year=year(record, "year", where),
+        year=year_of(record.get("year"), where),
         authors=strings(record, "authors", where),
         field=strings(record, "field", where) if isinstance(field, list) else string(record, "field", where),
         identifiers=frozenset(
@@ -54,7 +54,7 @@ def _full_text(record: Object, where: str) -> FullText:
             paper=optional_identity(entry, "paper", place),
             title=string(entry, "title", place),
             authors=strings(entry, "authors", place),
-            year=year(entry, "year", place),
+            year=year_of(entry.get("year"), place),
             text=string(entry, "text", place),
         )
     return FullText(paragraphs, references)

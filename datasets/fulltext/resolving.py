@@ -43,10 +43,11 @@ def resolve(reference: Reference, catalogue: Catalogue) -> tuple[int | None, str
             apart = _agrees(reference, letters, row, catalogue)
             if apart is not None:
                 agreeing[row] = apart
-    nearest = [row for row, apart in agreeing.items() if apart == min(agreeing.values())]
-    if len(nearest) == 1:
-        return nearest[0], "by title"
-    return None, "several papers have the title" if nearest else "no paper has the title"
+    if not agreeing:
+        return None, "no paper has the title"
+    least = min(agreeing.values())
+    nearest = [row for row, apart in agreeing.items() if apart == least]
+    return (nearest[0], "by title") if len(nearest) == 1 else (None, "several papers have the title")
 
 
 def _titles(reference: Reference) -> Iterator[str]:
@@ -64,19 +65,13 @@ def _titles(reference: Reference) -> Iterator[str]:
 
 def _agrees(reference: Reference, letters: str, row: int, catalogue: Catalogue) -> int | None:
     """Years between the two (0 if one is unknown), None if authors or years contradict."""
-    authors, year = catalogue.surnames(row), catalogue.years[row]
-    compared = False
-    if authors and reference.authors:
-        compared = True
-        if {name.casefold() for name in authors}.isdisjoint(
-            surname(name).casefold() for name in reference.authors
-        ):
-            return None
-    elif authors and reference.text:
-        compared = True
-        words = set(re.findall(r"[\w-]+", fold(reference.text).casefold()))
-        if words.isdisjoint(name.casefold() for name in authors):
-            return None
+    authors, year = {name.casefold() for name in catalogue.surnames(row)}, catalogue.years[row]
+    names = {surname(name).casefold() for name in reference.authors}
+    if not names:
+        names = set(re.findall(r"[\w-]+", fold(reference.text).casefold()))
+    compared = bool(authors and names)
+    if compared and authors.isdisjoint(names):
+        return None
     years = [reference.year] if reference.year else [int(found) for found in _YEAR.findall(reference.text)]
     if years and year:
         compared = True

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
@@ -27,11 +27,12 @@ from datasets.fulltext.values import (
     optional_identity,
     refuse,
     string,
+    strings,
     whole,
-    year,
 )
+from datasets.source import year_of
 
-_YEAR = re.compile(r"\b(?:19|20)\d\d(?=[a-z]?\b)")
+_YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 
 
 class _Span(NamedTuple):
@@ -76,7 +77,7 @@ def read_s2orc(record: Object, where: str) -> Record:
         id=identity(record, "corpusid", where),
         title=string(record, "title", where),
         abstract=string(record, "abstract", where),
-        year=year(record, "year", where),
+        year=year_of(record.get("year"), where),
         authors=tuple(string(author, "name", place) for author, place in objects(record, "authors", where)),
         field=tuple(
             dict.fromkeys(
@@ -112,12 +113,10 @@ def _full_text(record: Object, where: str) -> FullText:
     for start, end, _ in body.spans("paragraph"):
         before = bisect_right(header_starts, start)
         # Its number makes a section of its own of two that have the same name.
-        section = (
-            f"{before} {body.text[headers[before - 1].start : headers[before - 1].end]}" if before else ""
-        )
+        title = body.text[slice(*headers[before - 1][:2])] if before else ""
         inside = cites[bisect_left(starts, start) : bisect_left(starts, end)]
         moved = [cite._replace(start=cite.start - start, end=cite.end - start) for cite in inside]
-        paragraphs.append(Paragraph(body.text[start:end], moved, section))
+        paragraphs.append(Paragraph(body.text[start:end], moved, f"{before} {title}"))
     return FullText(paragraphs, _references(back, where))
 
 
@@ -128,18 +127,18 @@ def _references(back: _Annotated, where: str) -> dict[str, Reference]:
     for start, end, attributes in back.spans("bibentry"):
         ref = string(attributes, "id", where)
         entry = back.text[start:end]
-        title = _first_inside(back, titles, start, end)
+        title = _inside(back, titles, start, end)
         references[ref] = Reference(
             paper=optional_identity(attributes, "matched_paper_id", where),
             title=title[0] if title else "",
-            authors=tuple(_first_inside(back, authors, start, end)),
-            year=_year_in(entry),
-            text=entry,
+            authors=tuple(_inside(back, authors, start, end)),
+            text=entry,  # with the year
         )
     return references
 
 
-def _first_inside(back: _Annotated, spans: list[_Span], start: int, end: int) -> list[str]:
+def _inside(back: _Annotated, spans: list[_Span], start: int, end: int) -> list[str]:
+    """The texts of the spans that start between the two."""
     place = bisect_left(spans, start, key=lambda span: span.start)
     inside: list[str] = []
     for span in spans[place:]:
@@ -157,16 +156,13 @@ def read_s2orc_2020(record: Object, where: str) -> Record:
     paper_id = identity(record, "paper_id", where)
     if "body_text" in record:
         return Record(where, Paper(paper_id), partial(_full_text_2020, record, where))
-    fields: Any = record.get("mag_field_of_study")
-    if fields is not None and (not isinstance(fields, list) or not all(isinstance(f, str) for f in fields)):
-        raise refuse(where, "mag_field_of_study", "a list of strings", fields)
     paper = Paper(
         id=paper_id,
         title=string(record, "title", where),
         abstract=string(record, "abstract", where).replace(":::", " "),
-        year=year(record, "year", where),
+        year=year_of(record.get("year"), where),
         authors=tuple(_name(author, place) for author, place in objects(record, "authors", where)),
-        field=tuple(fields or ()),
+        field=strings(record, "mag_field_of_study", where),
         identifiers=frozenset(
             kind.removesuffix("_id")
             for kind in ("arxiv_id", "acl_id", "pmc_id", "pubmed_id", "mag_id", "doi")
@@ -194,15 +190,9 @@ def _full_text_2020(record: Object, where: str) -> FullText:
             paper=optional_identity(entry, "link", place),
             title=string(entry, "title", place),
             authors=tuple(_name(author, at) for author, at in objects(entry, "authors", place)),
-            year=_year_in(str(entry.get("year"))),
+            year=int(found[0]) if (found := _YEAR.search(str(entry.get("year")))) else 0,
         )
     return FullText(paragraphs, references)
-
-
-def _year_in(entry: str) -> int:
-    """The last year in an entry of a bibliography, 0 if there is none."""
-    found = _YEAR.findall(entry)
-    return int(found[-1]) if found else 0
 
 
 def _name(author: Object, where: str) -> str:

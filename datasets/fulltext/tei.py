@@ -67,8 +67,8 @@ def _full_text(root: ET.Element) -> FullText:
     for number, division in enumerate(divisions):
         section = f"{number} {_text(division.find(f'{_TEI}head'))}"
         paragraphs += [_paragraph(element, section) for element in division.findall(f"{_TEI}p")]
-    entries = {entry.get(_ID, ""): _reference(entry) for entry in root.iter(f"{_TEI}biblStruct")}
-    return FullText(paragraphs, entries)
+    entries = [entry for entry in root.iter(f"{_TEI}biblStruct") if entry.get(_ID)]
+    return FullText(paragraphs, {entry.attrib[_ID]: _reference(entry) for entry in entries})
 
 
 def _paragraph(element: ET.Element, section: str) -> Paragraph:

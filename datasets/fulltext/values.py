@@ -7,7 +7,6 @@ from typing import Any
 
 from datasets.errors import InputError
 from datasets.json_stream import kind_of
-from datasets.source import YEARS
 
 Object = dict[str, Any]
 
@@ -40,20 +39,6 @@ def identity(record: Object, field: str, where: str) -> str:
 def optional_identity(record: Object, field: str, where: str) -> str:
     """An id; absent, null and "" are ""."""
     return "" if record.get(field) in (None, "") else identity(record, field, where)
-
-
-def year(record: Object, field: str, where: str) -> int:
-    """A year as a number or a string of digits; absent, null and "" are 0."""
-    value = record.get(field)
-    if value is None or value == "":
-        return 0
-    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InputError(f"{where}, field {field!r}: must be a year, not {value!r:.40}")
-    if value not in YEARS:
-        raise InputError(f"{where}, field {field!r}: {value} is out of range")
-    return value
 
 
 def whole(record: Object, field: str, where: str) -> int:

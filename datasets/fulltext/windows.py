@@ -15,9 +15,9 @@ _YEAR_BESIDE = re.compile(rf"{_YEAR}\W{{0,3}}{TARGET_MARKER}|{TARGET_MARKER}\W{{
 def cut(left: str, right: str, window: int, words: str) -> str:
     """A mask with at most `window` characters of the text on each side of it, and no part of a marker.
 
-    words: at the ends they are `cut`, as in ACL-200, RefSeer and Gu et al. 2022, or left out unless `whole`.
+    words: at the ends they are `cut`, as in ACL-200, RefSeer and Gu et al. 2022, or only `whole` ones stand.
 
-    >>> cut("we use parsers (", ") here", 10, "cut")
+    >>> cut("we use parsers (", ") here", 11, "cut")
     'e parsers (TARGETCIT) here'
     """
     start, end = max(0, len(left) - window), min(len(right), window)

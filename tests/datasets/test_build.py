@@ -353,3 +353,11 @@ def test_the_report_says_what_most_was_dropped_for(tmp_path: Path) -> None:
         InputError, match=r"no context is left; read: 1, by id: 1, citations: 1, too short: 1$"
     ):
         build_corpus(write(tmp_path / "a.jsonl", records), tmp_path / "out", TRAIN)
+
+
+def test_what_is_nested_too_deeply_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "deep.tei.xml"
+    text = (TEXTS / "1911.00042.grobid.tei.xml").read_text("utf-8")
+    path.write_text(text.replace("Parsing is deterministic", "<hi>" * 5000 + "</hi>" * 5000))
+    with pytest.raises(InputError, match=r"deep\.tei\.xml: is nested too deeply"):
+        build_corpus(str(path), tmp_path / "out", TRAIN)

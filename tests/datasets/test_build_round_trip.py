@@ -73,7 +73,7 @@ def words(text: str) -> list[str]:
 
 
 def is_masked_further(text: str, original: str) -> bool:
-    """Whether the words of the text, but for those at the ends, which may be cut, are some of the original's."""
+    """Whether the words of the text, but for the first and last (maybe cut), are some of the original's."""
     rest = iter(words(original))
     return all(word in rest for word in words(text)[1:-1])
 

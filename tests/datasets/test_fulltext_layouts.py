@@ -208,7 +208,8 @@ def test_layouts_of_json_lines_say_the_same(
     assert sections[0] == sections[1] != sections[2]
     assert set(text.references) == set(CITED)
     for ref, reference in text.references.items():
-        assert (reference.paper, reference.title, reference.year) == (CITED[ref], TITLES[ref], YEARS[ref])
+        assert (reference.paper, reference.title) == (CITED[ref], TITLES[ref])
+        assert reference.year == YEARS[ref] or str(YEARS[ref]) in reference.text
         assert [
             name.replace(",", "").split()[-1 if "," not in name else 0] for name in reference.authors
         ] == [name.split()[-1] for name in AUTHORS[ref]]
@@ -237,7 +238,7 @@ CASES = [
         "line 2, field 'id': must be an id (a string or a number), not a boolean",
     ),
     (bad(lambda r: r.update(title=[])), "line 2, field 'title': must be a string, not a list"),
-    (bad(lambda r: r.update(year="soon")), "line 2, field 'year': must be a year, not 'soon'"),
+    (bad(lambda r: r.update(year="soon")), "line 2, field 'year': must be a whole number, not 'soon'"),
     (bad(lambda r: r.update(year=10**12)), "line 2, field 'year': 1000000000000 is out of range"),
     (
         bad(lambda r: r.update(authors="Ann")),
@@ -297,3 +298,14 @@ def test_a_malformed_record_is_one_line_with_file_and_place(
                 found.full_text()
     assert message in str(error.value) and str(error.value).startswith(f"{path}, ")
     assert "\n" not in str(error.value)
+
+
+def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("datasets.fulltext.json_lines.LONGEST", 1 << 20)
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"id": "a"}\r\n\n  \n{"id": "' + b"b" * (1 << 20))
+    with pytest.raises(InputError, match=r"a\.jsonl, line 4: is longer than 1 MB; a record is one line"):
+        records(path)
+    path.write_bytes(b'{"id": ' + b"[" * 100_000)
+    with pytest.raises(InputError, match=r"a\.jsonl, line 1: malformed JSON"):
+        records(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,6 +87,12 @@ def test_references(catalogue: Catalogue, reference: Reference, paper: str | Non
     row, told = resolve(reference, catalogue)
     assert (None if row is None else catalogue.ids[row]) == paper
     assert how in told
+
+
+@pytest.mark.parametrize("module", ["author_names", "latex_text", "names", "windows"])
+def test_the_examples_in_docstrings(module: str) -> None:
+    found = doctest.testmod(importlib.import_module(f"datasets.fulltext.{module}"))
+    assert found.attempted and not found.failed
 
 
 @settings(max_examples=50, deadline=None)
