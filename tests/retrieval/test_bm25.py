@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import Stemmer
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -261,6 +261,7 @@ def test_contexts_need_a_training_split(tiny_source: Path, tmp_path: Path) -> No
         BM25(contexts=1).index(corpus)
 
 
+@settings(deadline=None, max_examples=50)
 @given(
     st.lists(st.lists(st.integers(0, 11), min_size=1, max_size=3), min_size=1, max_size=30), st.integers(1, 6)
 )
@@ -285,6 +286,7 @@ SCORES = st.integers(1, 900).flatmap(
 )
 
 
+@settings(deadline=None, max_examples=50)
 @given(SCORES, st.integers(1, 60))
 def test_the_largest_are_those_of_a_plain_sort(scores: np.ndarray, k: int) -> None:
     expected = [place for place in np.argsort(-scores, kind="stable").tolist() if scores[place] > 0][:k]

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import rank_bm25
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
@@ -30,6 +30,7 @@ def weighted(query: list[int]) -> tuple[np.ndarray, np.ndarray]:
     return terms.astype(np.int32), often.astype(np.float32)
 
 
+@settings(deadline=None, max_examples=50)
 @given(TEXTS, QUERY, st.sampled_from(RANK_BM25_METHODS), st.sampled_from([0.0, 0.75, 1.0]))
 def test_both_libraries_agree(texts: list[list[int]], query: list[int], method: str, b: float) -> None:
     ours = Okapi(documents(counted(texts)), method, 1.2, b).scores(*weighted(query))
@@ -37,6 +38,7 @@ def test_both_libraries_agree(texts: list[list[int]], query: list[int], method: 
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+@settings(deadline=None, max_examples=50)
 @given(TEXTS, QUERY)
 def test_okapi_is_the_published_formula(texts: list[list[int]], query: list[int]) -> None:
     scores = Okapi(documents(counted(texts)), "okapi", 1.2, 0.75).scores(*weighted(query))

@@ -5,7 +5,7 @@ from pathlib import Path
 import bm25s
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.sparse import csr_matrix
@@ -25,6 +25,7 @@ def peer(counts: np.ndarray, method: str, k1: float, b: float) -> bm25s.BM25:
     return index
 
 
+@settings(deadline=None, max_examples=50)
 @given(
     COUNTS.filter(lambda counts: counts.any(axis=0).all()),
     st.sampled_from(sorted(METHODS)),
@@ -45,6 +46,7 @@ def test_the_index_is_that_of_bm25s(counts: np.ndarray, method: str, k1: float, 
     )
 
 
+@settings(deadline=None, max_examples=50)
 @given(COUNTS.filter(np.any), st.sampled_from([m for m in sorted(METHODS) if m != "bm25l"]), st.data())
 def test_a_weighted_term_scores_as_if_it_stood_there_as_often(
     counts: np.ndarray, method: str, data: st.DataObject
