@@ -50,7 +50,8 @@ def test_a_profile_is_the_mean_of_the_training_contexts(tiny_corpus: Corpus) -> 
             if paper in cited.tolist()
         ]
         expected = Encoder(tiny_corpus)(np.array(citing)).sum(0) if citing else np.zeros(DIM)
-        np.testing.assert_allclose(found[row], expected / max(float(np.linalg.norm(expected)), 1e-12), atol=1e-6)
+        length = max(float(np.linalg.norm(expected)), 1e-12)
+        np.testing.assert_allclose(found[row], expected / length, atol=1e-6)
     assert (found.any(axis=1) == tiny_corpus.seen[candidates]).all()
 
 
