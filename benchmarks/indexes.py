@@ -23,6 +23,7 @@ from benchmarks._common import arguments, begin, corpus, median_seconds, seconds
 from datasets.store import Corpus
 from hatten.retriever import HAttenRetriever
 from retrieval.exact import faiss, search_exact
+from retrieval.index_faiss import FEW
 from retrieval.indexes import IndexConfig, PaperIndex, build_index, load_index
 from retrieval.saved import folder_bytes
 
@@ -167,7 +168,12 @@ def compare(
             build[made] = seconds(args, partial(make, config, papers, folders[made]))
         indexes[name] = load_index(config, folders[made])
 
-    found = {name: index.search(queries, args.depth).papers for name, index in indexes.items()}
+    # Many queries at a time may be compared with all papers where one would not.
+    parts = np.array_split(queries, -(-len(queries) // FEW))
+    found = {
+        name: np.concatenate([index.search(part, args.depth).papers for part in parts])
+        for name, index in indexes.items()
+    }
     works: Works = {name: partial(index.search, queries, args.depth) for name, index in indexes.items()}
     many = median_seconds(args, works, args.repeats)
     works = {name: partial(alone, index, queries[:100], args.depth) for name, index in indexes.items()}
