@@ -17,6 +17,7 @@ from datasets.errors import InputError
 from datasets.schema import TRAIN
 from datasets.store import Corpus
 from retrieval.exact import search_exact
+from retrieval.tuning import recall_cutoff, sampled
 
 log = logging.getLogger(__name__)
 
@@ -53,10 +54,7 @@ class ProfileConfig:
 
     def cutoff(self) -> int:
         """The k of recall@k."""
-        kind, _, k = self.measure.partition("@")
-        if kind != "recall" or not k.isdecimal() or int(k) < 1:
-            raise InputError(f"profile.measure={self.measure}: choose recall@K, as recall@10")
-        return int(k)
+        return recall_cutoff(self.measure, "profile.measure")
 
     def asdict(self) -> dict[str, object]:
         return asdict(self)
@@ -121,23 +119,22 @@ def tuned_weight(
     config: ProfileConfig,
 ) -> float:
     """The weight of WEIGHTS with the best recall on the validation split; the smaller of equals."""
-    split, k = corpus.split(config.split), config.cutoff()
-    rows = np.sort(np.random.default_rng(config.seed).permutation(len(split))[: config.queries])
-    contexts, cited = split.contexts[rows], split.positives.take(rows)
+    k = config.cutoff()
+    contexts, cited = sampled(corpus, config.split, config.queries, config.seed)
     encoded = encode_queries(contexts)
     place = np.full(len(corpus.paper_ids), -1, np.int64)
     place[candidates] = np.arange(len(candidates))
     own = place[corpus.citing[contexts]]
-    of_query, wanted = np.repeat(np.arange(len(rows)), cited.lengths), place[cited.values]
+    of_query, wanted = np.repeat(np.arange(len(contexts)), cited.lengths), place[cited.values]
     found: dict[float, float] = {}
     for weight in WEIGHTS:
         papers = search_exact(encoded, combined(vectors, means, weight), k, exclude=own).papers
         hit = ((papers[of_query] == wanted[:, None]) & (wanted >= 0)[:, None]).any(axis=1)
-        found[weight] = float((np.bincount(of_query, hit, len(rows)) / cited.lengths).mean())
+        found[weight] = float((np.bincount(of_query, hit, len(contexts)) / cited.lengths).mean())
     best = max(found, key=lambda weight: (found[weight], -weight))
     log.info(
-        f"profiles: weight {best} ({config.measure} {found[best]:.4f} on {len(rows):,} queries of "
-        f"{split.name}, {found[0.0]:.4f} without)"
+        f"profiles: weight {best} ({config.measure} {found[best]:.4f} on {len(contexts):,} queries of "
+        f"{config.split}, {found[0.0]:.4f} without)"
     )
     return best
 

@@ -103,6 +103,26 @@ def test_every_option_composes(group: str, option: str) -> None:
         check(config)
 
 
+@pytest.mark.parametrize(
+    ("overrides", "parts"),
+    [
+        (("+retriever@retriever.parts.minilm=article",), ["BM25", "HAttenRetriever", "article_retriever"]),
+        (("~retriever@retriever.parts.hatten",), ["BM25"]),
+        (
+            ("retriever@retriever.parts.hatten=run", "retriever.parts.hatten.files=[a.trec,b.trec]"),
+            ["BM25", "CachedRun"],
+        ),
+    ],
+)
+def test_parts_of_a_fusion_are_added_left_out_and_replaced(
+    overrides: tuple[str, ...], parts: list[str]
+) -> None:
+    config = composed("evaluate", "retriever=fusion", *overrides)
+    check(config)
+    found = resolved(config)["retriever"]["parts"].values()
+    assert [part["_target_"].rpartition(".")[2] for part in found] == parts
+
+
 @pytest.mark.parametrize("data", ["demo", "custom"])
 def test_own_corpora_train_their_own_word_vectors(data: str) -> None:
     assert composed("train", f"data={data}").hydra.runtime.choices["embeddings"] == "word2vec"
