@@ -132,7 +132,12 @@ def _in_corpus(run: Run, there: npt.NDArray[np.int64], file: Path, corpus: Corpu
             f"{run.paper_ids[papers[query, rank]]!r}, which corpus {corpus.name} lacks; "
             "name a run of this data set"
         )
-    return Ranking(found, run.ranking.scores[there])
+    scores = run.ranking.scores[there]
+    endless = np.isinf(scores) & (papers >= 0)
+    if endless.any():
+        query = run.query_ids[there[np.argmax(endless.any(axis=1))]]
+        raise InputError(f"{file}: query {query!r} has an infinite score; write finite ones")
+    return Ranking(found, scores)
 
 
 def _padded(ranking: Ranking, k: int) -> Ranking:

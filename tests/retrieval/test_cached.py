@@ -131,6 +131,7 @@ def test_a_query_that_no_file_has_gets_no_papers(
             ["c9 Q0 speech 1 2 r", "c9 Q0 novel 2 1 r"],
             "query 'c9' has the paper 'novel', which corpus tiny lacks",
         ),
+        (["c9 Q0 poetry 1 2 r", "c10 Q0 poetry 1 inf r"], "query 'c10' has an infinite score"),
         (["c9 Q0 speech 1 r"], "line 1: 5 fields instead of 6"),
     ],
 )
