@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_matrix, vstack
+from scipy.sparse import csc_matrix, vstack
 
 from datasets.errors import InputError
 from datasets.ragged import Ragged, offsets_of
@@ -117,7 +117,7 @@ class BM25(Retriever):
 
     def _paper_counts(
         self, corpus: Corpus, papers: npt.NDArray[np.int32], cited: Ragged | None
-    ) -> csr_matrix:
+    ) -> csc_matrix:
         """Terms of papers [n, T]."""
         rows = np.arange(len(papers))
         columns = (corpus.title_tokens, corpus.abstract_tokens)

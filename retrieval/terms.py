@@ -50,7 +50,7 @@ class Terms:
         rows = list(tokenizer.streaming_tokenize(map(_without_markers, words), allow_empty=False))
         return cls(Ragged.from_rows(rows))
 
-    def counts(self, rows: npt.NDArray[np.integer], words: Ragged, texts: int) -> csr_matrix:
+    def counts(self, rows: npt.NDArray[np.integer], words: Ragged, texts: int) -> csc_matrix:
         """How often each term stands in each text: float32 [texts, T].
 
         words: rows of token ids; rows: the text that each row is of, ascending.
@@ -58,15 +58,15 @@ class Terms:
         terms = self.of_word.take(words.values)
         text = np.repeat(rows, np.diff(terms.offsets[words.offsets]))
         ones = np.ones(len(text), np.float32)
-        # By columns first: texts ascend, so equal places lie side by side there and nothing is sorted.
-        return csc_matrix((ones, (text, terms.values)), shape=(texts, self.size)).tocsr()
+        # Texts ascend, so that equal places of a column lie side by side and nothing is sorted.
+        return csc_matrix((ones, (text, terms.values)), shape=(texts, self.size))
 
     def query_counts(
         self, corpus: Corpus, contexts: npt.NDArray[np.int64], fields: Sequence[str]
     ) -> csr_matrix:
         """The terms of queries, float32 [Q, T]; fields as for retrieval.query_text.query_texts."""
         citing = corpus.citing[contexts]
-        rows, summed = np.arange(len(contexts)), csr_matrix((len(contexts), self.size), dtype=np.float32)
+        rows, summed = np.arange(len(contexts)), csc_matrix((len(contexts), self.size), dtype=np.float32)
         for field, words, taken in (
             ("context", corpus.context_tokens, contexts),
             ("title", corpus.title_tokens, citing),
@@ -75,7 +75,7 @@ class Terms:
             if field in fields:
                 counts = self.counts(rows, words.take(taken), len(contexts))
                 summed = summed + counts * np.float32(fields.count(field))
-        return summed
+        return summed.tocsr()
 
     @property
     def nbytes(self) -> int:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.sparse import csr_matrix
+from scipy.sparse import csc_matrix
 
 from retrieval.postings import METHODS, Postings, index_counts
 
@@ -34,7 +34,7 @@ def peer(counts: np.ndarray, method: str, k1: float, b: float) -> bm25s.BM25:
 )
 def test_the_index_is_that_of_bm25s(counts: np.ndarray, method: str, k1: float, b: float) -> None:
     expected = peer(counts, method, k1, b)
-    parts = [csr_matrix(part.astype(np.float32)) for part in np.array_split(counts, 2) if len(part)]
+    parts = [csc_matrix(part.astype(np.float32)) for part in np.array_split(counts, 2) if len(part)]
     found = index_counts(parts, method, k1, b)
     for part in ("indptr", "indices"):
         np.testing.assert_array_equal(found.scores[part], expected.scores[part])
@@ -52,7 +52,7 @@ def test_a_weighted_term_scores_as_if_it_stood_there_as_often(
     counts: np.ndarray, method: str, data: st.DataObject
 ) -> None:
     query = data.draw(arrays(np.int64, counts.shape[1], elements=st.integers(0, 4)).filter(np.any))
-    index = index_counts([csr_matrix(counts.astype(np.float32))], method, 1.2, 0.75)
+    index = index_counts([csc_matrix(counts.astype(np.float32))], method, 1.2, 0.75)
     repeated = index.get_scores_from_ids(np.repeat(np.arange(len(query)), query))
     terms = np.flatnonzero(query).astype(np.int32)
     for compiled in (False, True):
@@ -62,7 +62,7 @@ def test_a_weighted_term_scores_as_if_it_stood_there_as_often(
 
 def test_without_a_term_a_paper_scores_nothing_in_bm25l_too() -> None:
     counts = np.array([[2, 0], [0, 1], [0, 0]])
-    index = index_counts([csr_matrix(counts.astype(np.float32))], "bm25l", 1.2, 0.75)
+    index = index_counts([csc_matrix(counts.astype(np.float32))], "bm25l", 1.2, 0.75)
     scores = Postings(index, False).scores(np.array([0], np.int32), np.ones(1, np.float32))
     # bm25s gives the others what a text without the term gets, the first as much more.
     theirs = peer(counts, "bm25l", 1.2, 0.75).get_scores_from_ids([0])
@@ -73,7 +73,7 @@ def test_without_a_term_a_paper_scores_nothing_in_bm25l_too() -> None:
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_a_loaded_index_is_mapped_and_scores_the_same(method: str, tmp_path: Path) -> None:
     counts = np.random.default_rng(0).integers(0, 3, (20, 9)).astype(np.float32)
-    saved = Postings(index_counts([csr_matrix(counts)], method, 1.2, 0.75), compiled=False)
+    saved = Postings(index_counts([csc_matrix(counts)], method, 1.2, 0.75), compiled=False)
     saved.save(tmp_path)
     loaded = Postings.load(tmp_path, compiled=False)
     terms, weights = np.array([1, 4, 8], np.int32), np.array([1, 2, 1], np.float32)
