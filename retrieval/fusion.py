@@ -23,7 +23,7 @@ from retrieval.tuning import VALIDATION, best_weights, recall_cutoff, recalls, s
 
 log = logging.getLogger(__name__)
 
-NORMALISATIONS = ("zscore", "minmax", "sum", "none")
+NORMALISATIONS = ("zscore", "minmax", "none")
 METHODS = ("convex", "rrf")
 CONTEXT_LENGTH = "context_length"
 TUNED, EQUAL = "tuned", "equal"
@@ -32,9 +32,9 @@ TUNED, EQUAL = "tuned", "equal"
 def normalised(ranking: Ranking, how: str = "zscore") -> NDArray[np.float32]:
     """How far each score is above the lowest of its query [Q, n], in a unit that all parts have in common.
 
-    how: the unit. `zscore`: the standard deviation of the query's scores, `minmax`: their range, `sum`: their
-    sum above the lowest, `none`: no unit. What a ranking lacks counts as much as its last paper, 0. (The mean
-    that z-scores take off is the same for all papers of a query, so it changes no ranking.)
+    how: the unit. `zscore`: the standard deviation of the query's scores, `minmax`: their range, `none`: no
+    unit. What a ranking lacks counts as much as its last paper, 0. (The mean that z-scores take off is the
+    same for all papers of a query, so it changes no ranking.)
     Where all scores are equal, each of the papers counts 1.
     """
     there = ranking.papers >= 0
@@ -46,8 +46,8 @@ def normalised(ranking: Ranking, how: str = "zscore") -> NDArray[np.float32]:
         papers = np.maximum(there.sum(axis=1, keepdims=True), 1)
         mean = above.sum(axis=1, keepdims=True) / papers
         unit = np.sqrt((np.where(there, above - mean, 0) ** 2).sum(axis=1, keepdims=True) / papers)
-    elif how in ("minmax", "sum", "none"):
-        unit = {"minmax": range_, "sum": above.sum(axis=1, keepdims=True), "none": np.ones_like(range_)}[how]
+    elif how in ("minmax", "none"):
+        unit = range_ if how == "minmax" else np.ones_like(range_)
     else:
         raise ValueError(f"{how}: choose one of {', '.join(NORMALISATIONS)}")
     return np.where(range_ == 0, there, above / np.where(range_ == 0, 1, unit)).astype(np.float32)
@@ -133,9 +133,9 @@ class Fusion(Retriever):
         if by is not None:
             _choice("by", by, (CONTEXT_LENGTH, *self.parts))
         for key, value, least in (("depth", depth, 1), ("buckets", buckets, 2), ("queries", queries, 1)):
-            if not isinstance(value, int) or value < least:
+            if type(value) is not int or value < least:
                 raise InputError(f"retriever.{key}: {value!r} is no whole number from {least} on")
-        if not isinstance(rank_constant, int | float) or rank_constant < 0:
+        if not isinstance(rank_constant, int | float) or not 0 <= rank_constant < np.inf:
             raise InputError(f"retriever.rank_constant: {rank_constant!r} is no number from 0 on")
         self.method, self.normalise, self.constant = method, normalise, rank_constant
         self.depth, self.by, self.buckets, self.queries, self.seed = depth, by, buckets, queries, seed
@@ -162,10 +162,11 @@ class Fusion(Retriever):
         return sum(part.index_bytes for part in self.parts.values())
 
     def _index(self, corpus: Corpus) -> None:
-        for part in self.parts.values():
+        for name, part in self.parts.items():
             part.index(corpus)
+            self.tuned |= {f"{name}.{key}": value for key, value in part.tuned.items()}
         if self._given is None:
-            self.tuned = self._tune(corpus)
+            self.tuned |= self._tune(corpus)
         self._take_tuned()
 
     def _search(self, contexts: NDArray[np.int64], k: int, allowed: NDArray[np.bool_] | None) -> Ranking:
@@ -194,7 +195,7 @@ class Fusion(Retriever):
         return rankings[list(self.parts).index(self.by)].scores[:, 0]
 
     def _tune(self, corpus: Corpus) -> dict[str, Any]:
-        """Weights of parts (with `by`, one for each bucket), and the bounds of the buckets."""
+        """The weight of each part; with `by` those of each bucket, and the bounds between buckets."""
         if VALIDATION not in corpus.splits:
             raise InputError(
                 f"retriever=fusion tunes weights on split {VALIDATION!r}, which corpus {corpus.name} lacks; "
@@ -204,28 +205,23 @@ class Fusion(Retriever):
         rankings = self._rankings(contexts, None)
         grid = simplex(len(self.parts))
         values = recalls(rankings, self._gains(rankings), wanted, grid, self.cutoffs)
-        alone = {
-            name: float(values[np.flatnonzero(grid[:, i] == 1)[0]].mean())
-            for i, name in enumerate(self.parts)
-        }
-        overall = best_weights(values, grid)
-        bounds: list[float] = []
-        table = [overall]
-        if self.by is not None:
-            features = self._features(corpus, contexts, rankings)
-            shares = np.arange(1, self.buckets) / self.buckets
-            bounds = np.quantile(features, shares, method="lower").tolist()
-            bucket = np.searchsorted(bounds, features)
-            table = [
-                best_weights(values[:, bucket == i], grid) if (bucket == i).any() else overall
-                for i in range(self.buckets)
-            ]
+        features = self._features(corpus, contexts, rankings)
+        shares = np.arange(1, self.buckets if self.by else 1) / self.buckets
+        bounds = np.quantile(features, shares, method="lower")
+        bucket = np.searchsorted(bounds, features)
+        table = [
+            best_weights(values[:, bucket == i] if (bucket == i).any() else values, grid)
+            for i in range(len(bounds) + 1)
+        ]
         weights = dict(zip(self.parts, np.array(table).T.tolist(), strict=True))
+        alone = values.mean(axis=1)[[np.flatnonzero(grid[:, i] == 1)[0] for i in range(len(self.parts))]]
         log.info(
             f"fusion: weights {weights} by {', '.join(self.measures)} on {len(contexts):,} queries of "
-            f"{VALIDATION}; alone: {', '.join(f'{name} {value:.4f}' for name, value in alone.items())}"
+            f"{VALIDATION}; parts alone: {', '.join(f'{value:.4f}' for value in alone)}"
         )
-        return {"weights": weights, "bounds": bounds}
+        if self.by is None:
+            return {"weights": {name: column[0] for name, column in weights.items()}}
+        return {"weights": weights, "bounds": bounds.tolist()}
 
     def _take_tuned(self) -> None:
         """The weights [buckets, parts] and the bounds between buckets, as given or tuned."""
