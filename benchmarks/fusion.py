@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks._common import arguments, begin, median_seconds
 from datasets.ragged import Ragged
-from retrieval.fusion import convex, normalised, reciprocal_rank
+from retrieval.fusing import convex, normalised, reciprocal_rank
 from retrieval.ranking import Ranking, ordered
 from retrieval.tuning import recalls, simplex
 

@@ -15,7 +15,8 @@ from datasets.store import Corpus
 from retrieval.base import Retriever
 from retrieval.bm25 import BM25
 from retrieval.filters import Filters
-from retrieval.fusion import Fusion, convex, reciprocal_rank
+from retrieval.fusing import convex, reciprocal_rank
+from retrieval.fusion import Fusion
 from retrieval.popularity import Popularity
 from retrieval.ranking import Ranking
 

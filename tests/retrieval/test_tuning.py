@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from datasets.errors import InputError
 from datasets.ragged import Ragged
 from datasets.store import Corpus
-from retrieval.fusion import convex, normalised
+from retrieval.fusing import convex, normalised
 from retrieval.ranking import ordered
 from retrieval.tuning import best_weights, recall_cutoff, recalls, sampled, simplex
 

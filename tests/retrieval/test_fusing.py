@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.fusion import NORMALISATIONS, convex, normalised, reciprocal_rank
+from retrieval.fusing import NORMALISATIONS, convex, normalised, reciprocal_rank
 from retrieval.ranking import Ranking, ordered
 
 PAPERS = 9
