@@ -77,7 +77,7 @@ def open_corpus(
             with one_at_a_time(stores / f"{key}.lock", "prepares the same corpus"):
                 if read_manifest(folder) is None:  # another process may have made it while we waited
                     _prepare(source, folder, key, title, settings)
-    corpus = Corpus(folder, title)
+    corpus = Corpus(folder, title, source.papers)
     log.info("%s", describe(corpus))
     return corpus
 

@@ -77,9 +77,15 @@ class Corpus:
     Pickles as its path, so that a worker process opens the same files instead of receiving them.
     """
 
-    def __init__(self, path: str | Path, name: str | None = None) -> None:
-        """Raises InputError if the folder is not a whole store of this version."""
+    def __init__(
+        self, path: str | Path, name: str | None = None, papers_file: str | Path | None = None
+    ) -> None:
+        """papers_file: what the papers were read from, for what the store does not keep, as authors.
+
+        Raises InputError if the folder is not a whole store of this version.
+        """
         self.path = Path(path)
+        self.papers_file = Path(papers_file) if papers_file else None
         manifest = read_manifest(self.path)
         if manifest is None:
             raise InputError(
@@ -111,8 +117,8 @@ class Corpus:
     def __repr__(self) -> str:
         return f"Corpus({self.name!r}, {len(self.paper_ids)} papers, {len(self.context_ids)} contexts)"
 
-    def __reduce__(self) -> tuple[type[Corpus], tuple[Path, str]]:
-        return Corpus, (self.path, self.name)
+    def __reduce__(self) -> tuple[type[Corpus], tuple[Path, str, Path | None]]:
+        return Corpus, (self.path, self.name, self.papers_file)
 
     @cached_property
     def words(self) -> list[str]:
