@@ -1,4 +1,4 @@
-"""Progress on long reads and downloads, for people: nothing is drawn where the output is no terminal."""
+"""Progress on long work, for people: nothing is drawn where the output is no terminal."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
+    MofNCompleteColumn,
     Progress,
     ProgressColumn,
     TaskProgressColumn,
@@ -32,6 +33,20 @@ def moving(what: str) -> Iterator[Callable[[int, int | None], None]]:
     """The same for bytes that are moved: the function takes those done and all there are, None if unknown."""
     with _bar(what, DownloadColumn(), TransferSpeedColumn()) as update:
         yield update
+
+
+@contextmanager
+def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """The same for things that are counted: the function takes how many more are done."""
+    done = 0
+
+    def advance(more: int) -> None:
+        nonlocal done
+        done += more
+        update(done, total)
+
+    with _bar(what, MofNCompleteColumn()) as update:
+        yield advance
 
 
 @contextmanager
