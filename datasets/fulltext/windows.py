@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from datasets.fulltext.names import fold
 from datasets.schema import OTHER_MARKER, TARGET_MARKER
 
-_YEAR = r"(?<!\d)(?:19|20)\d\d[a-z]?"
-_YEAR_BESIDE = re.compile(rf"{_YEAR}\W{{0,3}}{TARGET_MARKER}|{TARGET_MARKER}\W{{0,3}}{_YEAR}(?!\w)")
+_YEAR = r"(?<!\d)((?:19|20)\d\d)[a-z]?"
+_YEARS_BESIDE = (
+    re.compile(rf"{_YEAR}\W{{0,3}}{TARGET_MARKER}"),
+    re.compile(rf"{TARGET_MARKER}\W{{0,3}}{_YEAR}(?!\w)"),
+)
 
 
 def cut(left: str, right: str, window: int, words: str) -> str:
@@ -38,13 +41,27 @@ def cut(left: str, right: str, window: int, words: str) -> str:
 def leak(text: str, surnames: Sequence[str]) -> str | None:
     """What a context gives away of the cited paper, or None.
 
-    An author: one of `surnames` (folded), of three letters or more, is a word of it, as it is written.
-    A year: one of 1900 to 2099 is beside the mask, at most three characters between, no letters or digits.
+    An author: one of `surnames` is named in it (any_named). A year: see years_beside.
     """
-    if _YEAR_BESIDE.search(text):
+    if years_beside(text):
         return "a year is beside the mask"
-    folded = fold(text)
-    for name in surnames:
-        if len(name) > 2 and name in folded and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", folded):
-            return "an author of the cited paper is named"
+    if any_named(fold(text), surnames):
+        return "an author of the cited paper is named"
     return None
+
+
+def years_beside(text: str) -> list[int]:
+    """The years of 1900 to 2099 beside the mask, at most three characters between, no letters or digits.
+
+    >>> years_beside("was shown (Lee, 2010; TARGETCIT)")
+    [2010]
+    """
+    return [int(match[1]) for side in _YEARS_BESIDE for match in side.finditer(text)]
+
+
+def any_named(folded: str, surnames: Iterable[str]) -> bool:
+    """Whether one of the surnames, folded as the text is and of three letters or more, is a word of it."""
+    return any(
+        len(name) > 2 and name in folded and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", folded)
+        for name in surnames
+    )
