@@ -1,0 +1,173 @@
+"""The reranker's net: a transformer that reads a query and a candidate together (Gu et al. 2022, section 4.2)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from datasets.atomic import written_folder
+from datasets.errors import InputError
+from rerank.pair_text import CIT, EOS, SEP, Subwords
+from rerank.pairs import PairConfig
+from retrieval.models import ArticleConfig, load_pretrained, positions
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+SETTINGS, ABOUT, HEAD = "reranker.json", "about.json", "head.safetensors"
+HEADS = ("sigmoid", "linear")
+
+
+class CrossEncoder(nn.Module):
+    """Pairs to relevance scores.
+
+    head: sigmoid, sigmoid(linear(relu(CLS))), as the reference; or linear, the plain linear(CLS).
+    `precision` is that of the matrix products; weights of another precision are converted as they are used.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
+        config: PairConfig,
+        head: str = "sigmoid",
+    ) -> None:
+        """tokenizer: with the added tokens. Raises InputError if model, tokeniser and pairs do not fit."""
+        super().__init__()
+        if head not in HEADS:
+            raise InputError(f"head={head}: choose one of {', '.join(HEADS)}")
+        limit = positions(model)
+        if limit is not None and config.max_tokens > limit:
+            raise InputError(f"pairs.max_tokens={config.max_tokens}: the model reads at most {limit}")
+        Subwords(tokenizer)
+        if len(tokenizer) > model.get_input_embeddings().num_embeddings:
+            raise InputError(
+                f"a tokeniser of {len(tokenizer)} subwords for a model of "
+                f"{model.get_input_embeddings().num_embeddings}"
+            )
+        self.model, self.tokenizer, self.config, self.head = model, tokenizer, config, head
+        self.score = nn.Linear(model.config.hidden_size, 1)
+        self.precision = torch.float32
+        types = getattr(model.config, "type_vocab_size", 0) or 0
+        self._typed = types > 1
+
+    @classmethod
+    def pretrained(
+        cls, encoder: ArticleConfig, pairs: PairConfig, head: str = "sigmoid", seed: int = 0
+    ) -> CrossEncoder:
+        """A pretrained transformer (retrieval.models) with the added tokens and a random head, for training.
+
+        `<cit>` begins as the model's mask token, `<sep>` and `<eos>` as its separator: what it knows that is
+        nearest. Raises InputError if the encoder cannot be had.
+        """
+        # How many tokens article encoders are to read says nothing about pairs.
+        model, tokenizer = load_pretrained(replace(encoder, max_tokens=8, markers="drop"))
+        alike = {CIT: tokenizer.mask_token_id, SEP: tokenizer.sep_token_id, EOS: tokenizer.sep_token_id}
+        tokenizer.add_special_tokens(
+            {"additional_special_tokens": [CIT, SEP, EOS]}, replace_extra_special_tokens=False
+        )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            if len(tokenizer) > model.get_input_embeddings().num_embeddings:
+                model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+            found = cls(model, tokenizer, pairs, head)
+            nn.init.normal_(found.score.weight, std=0.02)
+            nn.init.zeros_(found.score.bias)
+        vectors = model.get_input_embeddings().weight.data
+        for token, like in alike.items():
+            row = tokenizer.convert_tokens_to_ids(token)
+            vectors[row] = (
+                vectors[like] if like is not None else vectors[: min(alike_rows(tokenizer))].mean(0)
+            )
+        return found
+
+    def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """[B, L] each -> logits [B] float32, before any sigmoid: what losses take."""
+        device = self.score.weight.device
+        given = {"input_ids": input_ids.to(device), "attention_mask": attention_mask.to(device)}
+        if self._typed:
+            given["token_type_ids"] = token_type_ids.to(device)
+        with torch.autocast(device.type, self.precision, enabled=self.precision != self.score.weight.dtype):
+            first = self.model(**given).last_hidden_state[:, 0]
+        return self.logits(first)
+
+    def logits(self, first: Tensor) -> Tensor:
+        """Hidden states of the first token [B, D] -> logits [B] float32."""
+        first = first.float()
+        if self.head == "sigmoid":
+            first = F.relu(first)
+        return F.linear(first, self.score.weight.float(), self.score.bias.float())[:, 0]
+
+    def scores(self, logits: Tensor) -> Tensor:
+        """Logits [B] -> what candidates are ranked by [B]: in 0..1 with head=sigmoid."""
+        return torch.sigmoid(logits) if self.head == "sigmoid" else logits
+
+    def save(self, folder: str | Path, about: Mapping[str, Any] | None = None) -> None:
+        """Write the transformer and tokeniser in the format of Hugging Face, the head beside them.
+
+        The folder is whole or what it was before. about: plain values that say how the model came to be.
+        Raises InputError if the folder holds something else than such a model.
+        """
+        from safetensors.torch import save_file
+
+        folder = Path(folder)
+        if folder.exists() and not (folder / SETTINGS).is_file() and any(folder.iterdir()):
+            raise InputError(f"{folder}: there is something else than a reranker; name another folder")
+        settings = {"head": self.head, "pairs": asdict(self.config)}
+        with written_folder(folder) as part:
+            self.model.save_pretrained(part)
+            self.tokenizer.save_pretrained(part)
+            save_file(
+                {name: value.detach().cpu().contiguous() for name, value in self.score.state_dict().items()},
+                part / HEAD,
+            )
+            for name, values in ((SETTINGS, settings), (ABOUT, about)):
+                if values is not None:
+                    (part / name).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> CrossEncoder:
+        """A model that `save` wrote, in evaluation mode in float32; InputError if it is anything else."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise InputError(f"{folder}: there is no such folder of a reranker")
+        try:
+            settings = json.loads((folder / SETTINGS).read_text("utf-8"))
+            config, head = PairConfig(**settings["pairs"]), settings["head"]
+        except FileNotFoundError:
+            raise InputError(f"{folder}: no reranker that was trained here (no {SETTINGS} in it)") from None
+        except (OSError, ValueError, TypeError, KeyError, InputError) as error:
+            raise InputError(f"{folder / SETTINGS}: damaged ({error})") from None
+        model, tokenizer = load_pretrained(ArticleConfig("reranker", path=str(folder), max_tokens=8))
+        try:
+            found = cls(model, tokenizer, config, head)
+            found.score.load_state_dict(load_file(folder / HEAD))
+        except InputError as error:
+            raise InputError(f"{folder}: {error}") from None
+        except (OSError, SafetensorError, RuntimeError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(f"{folder / HEAD}: not the head of this reranker ({reason})") from None
+        check_finite(found, folder)
+        return found.eval()
+
+
+def alike_rows(tokenizer: PreTrainedTokenizerFast) -> list[int]:
+    """Rows of the added tokens among a model's subwords."""
+    return [int(tokenizer.convert_tokens_to_ids(token)) for token in (CIT, SEP, EOS)]
+
+
+def check_finite(model: nn.Module, where: str | Path) -> None:
+    """InputError that names the first weight that is infinite or not a number."""
+    for name, value in model.named_parameters():
+        if not torch.isfinite(value).all():
+            raise InputError(f"{where}: the weights {name} are not all finite numbers; the training failed")

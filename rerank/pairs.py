@@ -1,0 +1,194 @@
+"""Pairs of a query and a candidate as a cross-encoder reads them (Gu et al. 2022, section 4.2).
+
+[CLS] citing title and abstract <sep> context with <cit> [SEP] candidate's title and abstract [SEP]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from datasets.errors import InputError
+from datasets.schema import OTHER_MARKER, TARGET_MARKER
+from datasets.store import Corpus
+from rerank.pair_text import Piece, Subwords, TokenTable, divided
+from retrieval.encode import rounded
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+LEAST = 16
+"""Tokens of a pair, at the least."""
+
+
+@dataclass(frozen=True)
+class PairConfig:
+    """What a pair is made of, and who gives way when it is too long.
+
+    The shares are relative to each other. Query and candidate divide the tokens first, then citing text and
+    context divide those of the query; what one does not need is the other's. A context is cut around its
+    target marker, which is always kept; the others lose their ends.
+    """
+
+    max_tokens: int = 512
+    """tokens of a pair, special ones included"""
+    citing: float = 1.0
+    """share of the citing paper's title and abstract"""
+    context: float = 1.0
+    """share of the context; 0: it gives way first, as in the reference, but for its target marker"""
+    candidate: float = 2.0
+    """share of the candidate's title and abstract"""
+    citing_words: int | None = 179
+    """words read of the citing title and abstract (the reference: 0.35 of 512); null: all"""
+    citing_abstract: bool = True
+    """read the citing paper's abstract after its title"""
+    candidate_words: int | None = None
+    """words read of the candidate's title and abstract; null: all"""
+    others: str = "keep"
+    """the marks of other citations in a context: keep (as the reference) | drop"""
+
+    def __post_init__(self) -> None:
+        """Raises InputError for a value that cannot be."""
+        if type(self.max_tokens) is not int or self.max_tokens < LEAST:
+            raise InputError(f"pairs.max_tokens={self.max_tokens}: must be a whole number from {LEAST} on")
+        for name in ("citing", "context", "candidate"):
+            value = getattr(self, name)
+            if type(value) not in (int, float) or not 0 <= value < np.inf:
+                raise InputError(f"pairs.{name}={value}: must be a number, 0 or more")
+        if self.citing + self.context == 0 or self.candidate == 0:
+            raise InputError("pairs: the candidate, and citing text or context, must have a share above 0")
+        for name in ("citing_words", "candidate_words"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < 0):
+                raise InputError(f"pairs.{name}={value}: must be null or a whole number, 0 or more")
+        if self.candidate_words == 0:
+            raise InputError("pairs.candidate_words=0: of a candidate there must be a word at least")
+        if self.others not in ("keep", "drop"):
+            raise InputError(f"pairs.others={self.others}: choose one of keep, drop")
+
+    @classmethod
+    def reference(cls) -> PairConfig:
+        """As the published code reads pairs, but that it may cut the target marker away with the context."""
+        return cls(citing=1.0, context=0.0, candidate=1.0)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """N pairs: where their tokens are. `lengths` [N] counts the special tokens too."""
+
+    subwords: Subwords
+    citing: Piece
+    context: Piece
+    candidate: Piece
+    lengths: NDArray[np.int64]
+    max_tokens: int
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def padded(self, rows: NDArray[np.integer] | slice | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Some of the pairs -> input_ids, token_type_ids, attention_mask, each [B, L] int64.
+
+        L is the longest length, rounded up to a multiple of 8 unless all are equally long.
+        """
+        chosen = np.arange(len(self))[slice(None) if rows is None else rows]
+        lengths = self.lengths[chosen]
+        width = int(lengths.max(initial=0))
+        if (lengths != width).any():
+            width = min(rounded(width), self.max_tokens)
+        ids = np.full((len(chosen), width), self.subwords.pad, np.int64)
+        at = self._constant(self.subwords.before, len(chosen)).put(ids, np.zeros(len(chosen), np.int64))
+        at = _taken(self.citing, chosen).put(ids, at)
+        at = self._constant([self.subwords.sep], len(chosen)).put(ids, at)
+        at = _taken(self.context, chosen).put(ids, at)
+        second = self._constant(self.subwords.between, len(chosen)).put(ids, at)
+        at = _taken(self.candidate, chosen).put(ids, second)
+        at = self._constant(self.subwords.after, len(chosen)).put(ids, at)
+        assert (at == lengths).all()
+        column = np.arange(width)
+        there = column < lengths[:, None]
+        types = np.where((column >= second[:, None]) & there, self.subwords.second_type, 0)
+        return torch.from_numpy(ids), torch.from_numpy(types), torch.from_numpy(there.astype(np.int64))
+
+    @staticmethod
+    def _constant(tokens: list[int], count: int) -> Piece:
+        zeros = np.zeros(count, np.int64)
+        return Piece(np.asarray(tokens, np.int32), zeros, zeros + len(tokens))
+
+
+def _taken(piece: Piece, rows: NDArray[np.int64]) -> Piece:
+    return Piece(piece.values, piece.starts[rows], piece.lengths[rows])
+
+
+class PairReader:
+    """Makes pairs of the rows of a corpus; each text is tokenised once, when it is first met."""
+
+    def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerFast, config: PairConfig) -> None:
+        """Raises InputError for a tokeniser that cannot read pairs (Subwords)."""
+        self.corpus, self.config = corpus, config
+        self.subwords = Subwords(tokenizer)
+        if config.max_tokens < self.subwords.special + 4:
+            raise InputError(f"pairs.max_tokens={config.max_tokens}: too few for this model's special tokens")
+        papers, contexts = len(corpus.paper_ids), len(corpus.context_ids)
+        self._marks = np.zeros(contexts, np.int32)
+        self._citing = TokenTable(papers, self._citing_tokens)
+        self._candidates = TokenTable(papers, self._candidate_tokens)
+        self._contexts = TokenTable(contexts, self._context_tokens)
+
+    def pairs(self, contexts: NDArray[np.integer], papers: NDArray[np.integer]) -> Pairs:
+        """Rows [N] of contexts and rows [N] of candidates -> N pairs."""
+        citing = self.corpus.citing[contexts]
+        of_citing = self._citing.lengths(citing)
+        of_context = self._contexts.lengths(contexts)
+        of_candidate = self._candidates.lengths(papers)
+        room = np.full(len(of_context), self.config.max_tokens - self.subwords.special)
+        shares = self.config
+        query_share = (shares.citing + shares.context) / (shares.citing + shares.context + shares.candidate)
+        # One token of the query is the separator: it takes part in the division, as in the reference.
+        query, candidate = divided(of_citing + 1 + of_context, of_candidate, room + 1, query_share, least=2)
+        context, kept = divided(
+            of_context, of_citing, query - 1, shares.context / (shares.citing + shares.context), least=1
+        )
+        marks = self._marks[contexts].astype(np.int64)
+        around = np.clip(marks - context // 2, 0, of_context - context)
+        return Pairs(
+            self.subwords,
+            Piece(self._citing.values, self._citing.starts(citing), kept),
+            Piece(self._contexts.values, self._contexts.starts(contexts) + around, context),
+            Piece(self._candidates.values, self._candidates.starts(papers), candidate),
+            kept + context + candidate + self.subwords.special,
+            self.config.max_tokens,
+        )
+
+    def _citing_tokens(self, rows: list[int]) -> list[list[int]]:
+        abstracts = self.corpus.abstracts if self.config.citing_abstract else None
+        return self._paper_tokens(rows, abstracts, self.config.citing_words)
+
+    def _candidate_tokens(self, rows: list[int]) -> list[list[int]]:
+        return self._paper_tokens(rows, self.corpus.abstracts, self.config.candidate_words)
+
+    def _paper_tokens(
+        self, rows: list[int], abstracts: Sequence[str] | None, words: int | None
+    ) -> list[list[int]]:
+        texts = [
+            f"{self.corpus.titles[row]} {abstracts[row] if abstracts is not None else ''}" for row in rows
+        ]
+        if words is not None:
+            texts = [" ".join(text.split()[:words]) for text in texts]
+        return self.subwords(texts)
+
+    def _context_tokens(self, rows: list[int]) -> list[list[int]]:
+        texts = [self.corpus.context_texts[row] for row in rows]
+        if self.config.others == "drop":
+            texts = [text.replace(OTHER_MARKER, " ") for text in texts]
+        sides = [text.split(TARGET_MARKER, 1) for text in texts]
+        before = self.subwords([side[0] for side in sides])
+        after = self.subwords([side[-1] for side in sides])
+        self._marks[rows] = [len(tokens) for tokens in before]
+        return [[*left, self.subwords.cit, *right] for left, right in zip(before, after, strict=True)]
