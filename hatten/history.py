@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 from datasets.atomic import written_whole
@@ -18,15 +19,16 @@ SHOWN = ("mrr", "recall@10", "recall@100", "recall@2000")
 class History:
     """Rows of what was measured after each round; round 0 is before training."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, shown: Sequence[str] = SHOWN) -> None:
+        """shown: measures of validation that are logged and drawn."""
+        self.folder, self.shown = folder, shown
         self.rows: list[dict[str, float]] = []
 
     def add(self, done: int, row: dict[str, float], monitor: str) -> bool:
         """Log, keep and write a row; True when the round is the best so far, or can't be compared."""
         earlier = [old[monitor] for old in self.rows if monitor in old and old["round"] > 0]
         self.rows.append({"round": done, **row})
-        shown = [f"{name} {row[f'val/{name}']:.3f}" for name in SHOWN if f"val/{name}" in row]
+        shown = [f"{name} {row[f'val/{name}']:.3f}" for name in self.shown if f"val/{name}" in row]
         spent = [f"{name[:-8]} {row[name]:.0f} s" for name in row if name.endswith("/seconds")]
         if "val/papers" in row:
             shown.append(f"in a sample of {row['val/papers']:,.0f} papers")
@@ -48,7 +50,7 @@ class History:
 
         figure = Figure(figsize=(9, 3.6), layout="constrained")
         left, right = figure.subplots(1, 2)
-        for axis, names in ((left, ["train/loss"]), (right, [f"val/{name}" for name in SHOWN])):
+        for axis, names in ((left, ["train/loss"]), (right, [f"val/{name}" for name in self.shown])):
             for name in names:
                 points = [(row["round"], row[name]) for row in self.rows if name in row]
                 if points:

@@ -20,6 +20,7 @@ from hatten.batches import Batch
 from hatten.encoder import HAttenEncoder
 from hatten.losses import infonce_loss, triplet_loss
 from hatten.recipe import Encoder
+from hatten.schedule import RateConfig
 
 log = logging.getLogger(__name__)
 
@@ -54,21 +55,13 @@ class LossConfig:
 
 
 @dataclass(frozen=True)
-class ScheduleConfig:
+class ScheduleConfig(RateConfig):
     """Learning rates over the steps of a run."""
 
-    warmup: int = 0
-    """steps in which the rate rises from 0"""
-    decay: str = "none"
-    """none, or linear: down to 0 at the last step"""
     vectors: float = 1.0
     """rate of the weights that the encoder calls fast (HAtten's word vectors and mean path), as a multiple"""
     mean_only_rounds: int = 0
     """rounds at the start in which the mean path and word vectors alone are trained (residual=mean)"""
-
-    def __post_init__(self) -> None:
-        if self.decay not in ("none", "linear"):
-            raise InputError(f"model.schedule.decay={self.decay}: choose none or linear")
 
 
 class EncoderModule(pl.LightningModule):
@@ -150,7 +143,4 @@ class EncoderModule(pl.LightningModule):
         }
 
     def _rate(self, step: int) -> float:
-        rising = min(1.0, (step + 1) / self.schedule.warmup) if self.schedule.warmup else 1.0
-        if self.schedule.decay == "none":
-            return rising
-        return rising * max(0.0, 1.0 - step / self._total_steps)
+        return self.schedule.rate(step, self._total_steps)
