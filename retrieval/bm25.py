@@ -95,6 +95,7 @@ class BM25(Retriever):
         """Raises InputError if no candidate has a term, or if contexts lack a training split to be of."""
         self._rows = np.flatnonzero(corpus.is_candidate).astype(np.int32)
         self._terms = Terms.of(corpus.words, self._tokenizer)
+        self._tokenizer.reset_vocab()  # its dictionaries would outlive what they were for
         cited = self._cited(corpus) if self._contexts else None
         counts = [
             self._paper_counts(corpus, self._rows[start : start + PAPERS_AT_ONCE], cited)

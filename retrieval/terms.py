@@ -48,7 +48,6 @@ class Terms:
     def of(cls, words: Sequence[str], tokenizer: Tokenizer) -> Terms:
         tokenizer.reset_vocab()
         rows = list(tokenizer.streaming_tokenize(map(_without_markers, words), allow_empty=False))
-        tokenizer.reset_vocab()  # its dictionaries would outlive what they were for
         return cls(Ragged.from_rows(rows))
 
     def counts(self, rows: npt.NDArray[np.integer], words: Ragged, texts: int) -> csc_matrix:
