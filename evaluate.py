@@ -1,8 +1,15 @@
-"""Evaluate: python evaluate.py benchmark=prefetch retriever=bm25 data=... split=test output_dir=DIR."""
+"""Evaluate: python evaluate.py benchmark=prefetch retriever=bm25 data=... split=test output_dir=DIR.
+
+`torchrun --nproc-per-node N evaluate.py benchmark=pipeline ...` scores pairs with N processes.
+"""
 
 from __future__ import annotations
 
+import os
 import shlex
+import sys
+import tempfile
+from functools import partial
 from pathlib import Path
 
 import hydra
@@ -12,8 +19,12 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from datasets.errors import one_line_errors
+from evaluation.global_benchmarks.pool_benchmark import PoolBenchmark
 from evaluation.report import Provenance
 from evaluation.summary import print_metrics
+
+OTHER = os.environ.get("RANK", "0") != "0"
+"""Whether torchrun has started this process beside the one that evaluates."""
 
 
 @one_line_errors
@@ -27,14 +38,29 @@ def main(config: DictConfig) -> None:
         settings=OmegaConf.to_yaml(config, resolve=True),
     )
     benchmark = instantiate(config.benchmark)
-    corpus = instantiate(config.data)
-    corpus.split(config.split)  # before a model is loaded
-    retriever = instantiate(config.retriever)
-    filters = instantiate(config.filters)
-    metrics = benchmark(retriever, corpus, config.split, folder, provenance, filters, config.index_dir)
+    if isinstance(benchmark, PoolBenchmark):  # it brings its own queries and candidates
+        benchmark.run(folder, provenance)
+        return
+    if OTHER:
+        benchmark.serve(partial(instantiate, config.data))
+        return
+    try:
+        corpus = instantiate(config.data)
+        corpus.split(config.split)  # before a model is loaded
+        retriever = instantiate(config.retriever)
+        filters = instantiate(config.filters)
+        metrics = benchmark(retriever, corpus, config.split, folder, provenance, filters, config.index_dir)
+    finally:
+        benchmark.finish()
     if run.mode == RunMode.RUN:  # after a multirun there is one table of all jobs
         print_metrics(metrics, folder)
 
 
 if __name__ == "__main__":
-    main()
+    if not OTHER:
+        main()
+    else:  # it writes nothing but scores
+        with tempfile.TemporaryDirectory() as nowhere:
+            sys.argv += [f"hydra.{mode}.dir={nowhere}" for mode in ("run", "sweep")]
+            sys.argv += ["hydra.output_subdir=null", "hydra/job_logging=none", "~hydra.callbacks.summary"]
+            main()

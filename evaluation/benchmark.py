@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +61,15 @@ class Benchmark:
             raise InputError(f"benchmark.protocols: {protocols!s} is no list of {', '.join(PROTOCOLS)}")
         self.batch, self.protocols, self.queries = batch, list(protocols), queries
         self.run_depth, self.seed = run_depth, seed
+
+    def serve(self, corpus: Callable[[], Corpus]) -> None:
+        """By another process than the first, where torchrun started several: the work that is shared, if any.
+
+        corpus: gives the corpus where there is some.
+        """
+
+    def finish(self) -> None:
+        """By the first process, however its evaluation ended: let the others end too."""
 
     def asked(self, corpus: Corpus, split: str) -> Split:
         """The queries of a split, or a sample of them.

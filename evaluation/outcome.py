@@ -74,14 +74,17 @@ class Outcome:
                 found |= {"seconds_per_query": self.seconds / len(self.values)}
         return {key_of(name, self.protocol.name): value for name, value in found.items()}
 
-    def write(self, folder: Path, depth: int | None) -> None:
-        """Write qrels, the values of each query and the first `depth` papers of the run (None: all)."""
+    def write(self, folder: Path, depth: int | None, stage: str = "") -> None:
+        """Write qrels, the values of each query and the first `depth` papers of the run (None: all).
+
+        stage: what the names of files begin with, where there are several outcomes of one protocol.
+        """
         self.qrels.write(folder / file_of(QRELS, self.protocol.name))
-        self.values.write(folder / file_of(PER_QUERY, self.protocol.name))
+        self.values.write(folder / file_of(stage + PER_QUERY, self.protocol.name))
         if depth != 0:
             head = self.run.ranking if depth is None else head_of(self.run.ranking, depth)
             run = Run(self.run.query_ids, self.run.paper_ids, head, self.run.name)
-            run.write(folder / file_of(RUN, self.protocol.name))
+            run.write(folder / file_of(stage + RUN, self.protocol.name))
 
 
 def head_of(ranking: Ranking, depth: int) -> Ranking:

@@ -90,18 +90,28 @@ def measure_cell(metrics: Metrics, name: str, interval: bool, places: int = 4) -
 
 def prefetch_report(metrics: Metrics, provenance: Provenance, plot: str, facts: Facts) -> str:
     """Markdown: protocol, data, measures, times, and how to get them again."""
-    versions = [f"python {platform.python_version()}", *filter(None, map(_version, PACKAGES))]
     parts = [
         f"# Prefetching: {metrics['retriever']} on {metrics['data']}, split {metrics['split']}",
         "## Protocol",
-        "\n".join(f"- {line}" for line in _protocol(metrics, facts)),
+        "\n".join(f"- {line}" for line in protocol_lines(metrics, facts)),
     ]
     for protocol in PROTOCOLS:
         if key_of("queries", protocol) in metrics:
-            parts += [f"## Results, {protocol}", _pool(metrics, protocol)]
+            parts += [f"## Results, {protocol}", pool_text(metrics, protocol)]
             parts += [markdown_table(*measure_rows(metrics, protocol, intervals=True))]
-    parts += [f"![recall@k]({plot})", "## Time and size", _costs(metrics, facts)]
     parts += [
+        f"![recall@k]({plot})",
+        "## Time and size",
+        _costs(metrics, facts),
+        *origin(metrics, provenance),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def origin(metrics: Metrics, provenance: Provenance) -> list[str]:
+    """The data, the versions, the command and the settings."""
+    versions = [f"python {platform.python_version()}", *filter(None, map(_version, PACKAGES))]
+    parts = [
         "## Origin",
         f"Corpus {metrics['data']}, prepared store `{metrics['fingerprint']}`. {', '.join(versions)}.",
     ]
@@ -109,10 +119,11 @@ def prefetch_report(metrics: Metrics, provenance: Provenance, plot: str, facts: 
         parts.append(f"```\n{provenance.command}\n```")
     if provenance.settings:
         parts.append(f"```yaml\n{provenance.settings.strip()}\n```")
-    return "\n\n".join(parts) + "\n"
+    return parts
 
 
-def _protocol(metrics: Metrics, facts: Facts) -> list[str]:
+def protocol_lines(metrics: Metrics, facts: Facts) -> list[str]:
+    """What was asked, by which rules, and how it was measured."""
     split = metrics["split"]
     asked = f"Each of the {facts.queries:,} contexts of the split {split} is a query"
     if facts.queries < facts.split_queries:
@@ -138,7 +149,7 @@ def _protocol(metrics: Metrics, facts: Facts) -> list[str]:
     ]
 
 
-def _pool(metrics: Metrics, protocol: str) -> str:
+def pool_text(metrics: Metrics, protocol: str) -> str:
     """Which papers may be found, by how many queries, and what the columns of the table are."""
     queries, papers, candidates = (
         metrics[key_of(name, protocol)] for name in ("queries", "citing_papers", "candidates")
@@ -157,12 +168,17 @@ def _pool(metrics: Metrics, protocol: str) -> str:
     return f"Pool: all {candidates:,} candidates {passing}; {who} {seen}"
 
 
-def _costs(metrics: Metrics, facts: Facts) -> str:
+def index_text(metrics: Metrics, facts: Facts) -> str:
+    """How long indexing took, and the size of the index."""
     index = f"Index: {metrics['index_seconds']:.2f} s"
     if facts.loaded:
         index += ", to open one that was made before"
     else:
         index += f", {metrics['papers_per_second']:,.0f} papers a second"
+    return f"{index}; {int(metrics['index_bytes']) / 1e6:,.1f} MB."
+
+
+def _costs(metrics: Metrics, facts: Facts) -> str:
     seconds = next(
         float(metrics[key]) for p in PROTOCOLS if (key := key_of("seconds_per_query", p)) in metrics
     )
@@ -170,7 +186,7 @@ def _costs(metrics: Metrics, facts: Facts) -> str:
         f"{name.removeprefix('tuned/')}: {metrics[name]}" for name in metrics if name.startswith("tuned/")
     ]
     lines = [
-        f"{index}; {int(metrics['index_bytes']) / 1e6:,.1f} MB. Search, with encoding the queries, in "
+        f"{index_text(metrics, facts)} Search, with encoding the queries, in "
         f"batches: {1000 * seconds:.3f} ms a query. {metrics['processors']} processors.",
         *([f"Chosen on the validation split: {', '.join(tuned)}."] if tuned else []),
     ]

@@ -1,7 +1,7 @@
 """The reranker's scores fused with what the prefetcher said of the same candidates.
 
-As retrieval.fusing, but that both parts have ranked the same papers: a weighted sum of normalised scores, or of
-reciprocal ranks.
+As retrieval.fusing, but that both parts have ranked the same papers: a weighted sum of normalised scores, or
+of reciprocal ranks.
 """
 
 from __future__ import annotations

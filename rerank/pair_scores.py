@@ -74,7 +74,7 @@ class PairScores:
     """Scores of pairs of one corpus by one scorer, from the folder of that name below `root` or computed.
 
     chunk: pairs scored at a time; write_every: seconds of work after which they are written.
-    processes: those that share the work.
+    processes: those that share the work, alone without.
     """
 
     def __init__(
@@ -89,7 +89,8 @@ class PairScores:
         about = json.dumps([FORMAT, scorer.fingerprint, corpus.fingerprint])
         self.folder = Path(root) / hashlib.blake2b(about.encode(), digest_size=8).hexdigest()
         self.scorer, self.corpus = scorer, corpus
-        self.chunk, self.write_every, self.processes = chunk, write_every, processes
+        self.chunk, self.write_every = chunk, write_every
+        self.processes = processes or Processes()
         self._papers = len(corpus.paper_ids)
 
     def of(self, contexts: NDArray[np.integer], papers: NDArray[np.integer]) -> Scored:
@@ -101,16 +102,11 @@ class PairScores:
         scores, seconds = self._read(pairs)
         missing = pairs[np.isnan(scores)]
         if len(missing):
-            if self.processes is not None:
-                self.processes.announce(missing)
-            self._compute(missing)
+            self.processes.announce(missing)
+            self.compute(missing)
             scores, seconds = self._read(pairs)
         # Of pairs that stand there twice each counts, so that speed is that of all.
         return Scored(scores[place], float(seconds[place].sum()), len(missing))
-
-    def serve(self, keys: NDArray[np.int64]) -> None:
-        """By another process than the first: score this one's share of what was announced."""
-        self._compute(keys)
 
     def _read(self, wanted: NDArray[np.int64]) -> tuple[Floats, NDArray[np.float64]]:
         """Scores, NaN where there is none yet, and seconds of ascending keys [N]."""
@@ -134,17 +130,15 @@ class PairScores:
             scores[part][new], seconds[part][new] = values[at[new]], took / len(keys)
         return scores, seconds
 
-    def _compute(self, keys: NDArray[np.int64]) -> None:
+    def compute(self, keys: NDArray[np.int64]) -> None:
         """Score this process's share of ascending keys [N], and write it; all processes end together."""
         chunks = [keys[start : start + self.chunk] for start in range(0, len(keys), self.chunk)]
-        others = self.processes
-        if others is not None:
-            chunks = chunks[others.rank :: others.count]
+        chunks = chunks[self.processes.rank :: self.processes.count]
         done: list[tuple[NDArray[np.int64], Floats]] = []
         total, seconds = sum(map(len, chunks)), 0.0
         report = _Progress(self.scorer.name, total)
-        try:
-            with counting(f"{self.scorer.name}: scoring", total) as advance:
+        with self.processes.together(), counting(f"{self.scorer.name}: scoring", total) as advance:
+            try:
                 for chunk in chunks:
                     started = time.perf_counter()
                     scores = self._scored(chunk, advance)
@@ -154,11 +148,9 @@ class PairScores:
                         self._write(done, seconds)
                         done, seconds = [], 0.0
                     report(len(chunk))
-        finally:  # an interrupt loses the chunk that it came in
-            if done:
-                self._write(done, seconds)
-        if others is not None:
-            others.wait()
+            finally:  # an interrupt loses the chunk that it came in
+                if done:
+                    self._write(done, seconds)
 
     def _scored(self, keys: NDArray[np.int64], advance: Callable[[int], None]) -> Floats:
         contexts, papers = np.divmod(keys, self._papers)
@@ -176,13 +168,12 @@ class PairScores:
     def _write(self, done: list[tuple[NDArray[np.int64], Floats]], seconds: float) -> None:
         keys = np.concatenate([keys for keys, _ in done])
         scores = np.concatenate([scores for _, scores in done]).astype(np.float32)
-        count = self.processes.count if self.processes is not None else 1
         about = {
             "scorer": self.scorer.name,
             "corpus": self.corpus.name,
             "first": str(keys[0]),
             "last": str(keys[-1]),
-            "seconds": str(seconds / count),  # of the work of all, if the others were as fast
+            "seconds": str(seconds / self.processes.count),  # of the work of all, if the others were as fast
         }
         # Sorted by name, the oldest comes first.
         name = f"{time.time_ns()}-{uuid4().hex[:8]}.safetensors"

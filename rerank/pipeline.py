@@ -1,4 +1,4 @@
-"""The second stage: the first candidates of a ranking in the order of a reranker (Gu et al. 2022, section 3)."""
+"""The second stage: a ranking's first candidates in the order of a reranker (Gu et al. 2022, section 3)."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def candidate_scores(
 def reranked(ranking: Ranking, scores: NDArray[np.floating]) -> Ranking:
     """The first K papers of each query by their scores [Q, K], the others behind them in their order.
 
-    scores: -inf where `ranking` has no paper. Papers of equal score keep the order of `ranking`. So that every
-    tool sees this order, scores of the result are all different: an equal one is lowered by the last bit, and
-    below the first K each is 1 less than the one before.
+    scores: -inf where `ranking` has no paper. Papers of equal score keep the order of `ranking`. So that
+    every tool sees this order, scores of the result are all different: an equal one is lowered by the last
+    bit, and below the first K each is 1 less than the one before.
     """
     queries, k = scores.shape
     order = np.argsort(-scores, axis=1, kind="stable")

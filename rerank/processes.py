@@ -6,6 +6,8 @@ The first process evaluates; the others do nothing but score their share of the 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 import numpy as np
@@ -19,23 +21,26 @@ _PATIENCE = timedelta(days=30)
 
 
 class Processes:
-    """The processes of one evaluation, of which this is number `rank` of `count`; alone without torchrun."""
+    """The processes of one evaluation, of which this is number `rank` of `count`."""
 
-    def __init__(self) -> None:
-        self.rank = int(os.environ.get("RANK", "0"))
-        self.count = int(os.environ.get("WORLD_SIZE", "1"))
-        if self.count == 1:
-            return
-        if torch.cuda.is_available():
-            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
-        if not dist.is_initialized():
-            dist.init_process_group(
-                "gloo", timeout=_PATIENCE
-            )  # it carries keys of pairs, no tensors of models
+    def __init__(self, rank: int = 0, count: int = 1) -> None:
+        self.rank, self.count = rank, count
+        self._failed = False
+
+    @classmethod
+    def of_torchrun(cls) -> Processes:
+        """Those that torchrun has started together; this one alone where it was not torchrun."""
+        found = cls(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
+        if found.count > 1:
+            if torch.cuda.is_available():
+                torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+            if not dist.is_initialized():
+                dist.init_process_group("gloo", timeout=_PATIENCE)  # carries keys of pairs, no weights
+        return found
 
     def announce(self, keys: NDArray[np.int64] | None) -> None:
         """By the first, to all others: pairs to be scored [N]; None: there will be no more."""
-        if self.count > 1:
+        if self.count > 1 and not self._failed:
             dist.broadcast(torch.tensor([_DONE if keys is None else len(keys)]), 0)
             if keys is not None:
                 dist.broadcast(torch.from_numpy(keys.copy()), 0)
@@ -50,7 +55,13 @@ class Processes:
         dist.broadcast(keys, 0)
         return keys.numpy()
 
-    def wait(self) -> None:
-        """Until all are here."""
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Waits at the end until all are there; after an error nobody is waited for, nor told anything."""
+        try:
+            yield
+        except BaseException:
+            self._failed = True  # torchrun ends the others, which wait for this one
+            raise
         if self.count > 1:
             dist.barrier()

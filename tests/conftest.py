@@ -218,3 +218,16 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
         torch.manual_seed(0)
         BertModel(config, add_pooling_layer=False).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_reranker(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cross-encoder that was never trained, saved as training saves it."""
+    from rerank.cross_encoder import CrossEncoder
+    from rerank.pairs import PairConfig
+    from retrieval.models import ArticleConfig
+
+    folder = tmp_path_factory.mktemp("rerankers") / "tiny-reranker"
+    encoder = ArticleConfig("tiny", path=str(tiny_bert))
+    CrossEncoder.pretrained(encoder, PairConfig(max_tokens=64), head="linear").save(folder)
+    return folder
