@@ -1,0 +1,188 @@
+"""Generated corpora: the same bytes however they are made, and what they are said to hold."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datasets.errors import InputError
+from datasets.prepare import open_corpus
+from datasets.schema import SPLITS
+from datasets.synthetic import records
+from datasets.synthetic.records import Generator, Plan
+from datasets.synthetic.words import COMMON, CORE, LAST, SEPARATORS, TABLE, TAIL, Words, word
+from datasets.synthetic.writing import generate_corpus
+from retrieval.bm25 import BM25
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def words() -> Words:
+    return Words()
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "BLOCK", 128)
+
+
+def content(folder: Path) -> dict[str, Any]:
+    return {path.name.split(".")[0]: json.loads(path.read_bytes()) for path in folder.iterdir()}
+
+
+def test_no_two_ranks_share_a_word() -> None:
+    several = [*range(1, 30_000), *(2**power + i for power in range(15, 40) for i in range(50))]
+    assert len({json.loads(f'"{word(rank)}"') for rank in several}) == len(several)
+
+
+@given(st.lists(st.floats(0, 1, exclude_max=True), min_size=2, max_size=50))
+def test_ranks_are_the_inverse_of_their_distribution(words: Words, numbers: list[float]) -> None:
+    uniform = np.sort(np.array(numbers))
+    ranks = words.ranks(uniform)
+    assert (np.diff(ranks) >= 0).all() and ranks.min() >= 1
+    for number, rank in zip(uniform.tolist(), ranks.tolist(), strict=True):
+        if rank <= CORE:
+            assert (words.share(rank - 1) if rank > 1 else 0) <= number < words.share(rank)
+        elif rank < LAST:  # of the words beyond CORE, (CORE / rank) ** (TAIL - 1) are beyond this rank
+            left = (1 - number) / (1 - words.share(CORE))
+            assert (CORE / rank) ** (TAIL - 1) <= left * (1 + 1e-9)
+            assert (CORE / (rank - 1)) ** (TAIL - 1) >= left * (1 - 1e-9)
+
+
+def test_texts_are_the_words_of_their_ranks(words: Words) -> None:
+    lengths = np.array([1, 5, 3])
+    ranks = np.array([3, 1, 0, 5000, TABLE + 7, 10**9, TABLE - 1, TABLE, 2])
+    texts = words.texts(ranks, lengths, np.random.default_rng(0)).to_pylist()
+    assert all(text.endswith(".") for text in texts)
+    found = [part for text in texts for part in text.strip(".").split()]
+    assert len(found) <= len(ranks)
+    joined = "".join(filter(str.isalnum, "".join(texts))).lower()
+    expected = ["othercit" if rank == 0 else word(rank) for rank in ranks.tolist()]
+    assert joined == "".join(filter(str.isalnum, "".join(expected)))
+    assert texts[0] == COMMON[2].capitalize() + "." and SEPARATORS[0] == " "
+    opened = words.texts(ranks, lengths, np.random.default_rng(0), ends=False).to_pylist()
+    assert all(text.endswith(" ") for text in opened) and opened[0] == COMMON[2] + " "
+
+
+def test_frequencies_and_growth_are_those_of_abstracts(words: Words) -> None:
+    """As `benchmarks.distributions` measured them in real ones."""
+    ranks = words.ranks(np.random.default_rng(0).random(1_000_000))
+    for rank, share in ((1, 0.060), (10, 0.238), (100, 0.434), (1000, 0.731), (5000, 0.924), (20_000, 0.982)):
+        assert np.mean(ranks <= rank) == pytest.approx(share, abs=0.03)
+    # No words come back here because a text is about them: the vocabulary is larger than that of texts.
+    for count, types in ((100_000, 9374), (1_000_000, 29_071)):
+        assert 1.0 < len(np.unique(ranks[:count])) / types < 1.4
+
+
+def test_processes_and_compression_do_not_change_the_content(small_blocks: None, tmp_path: Path) -> None:
+    generate_corpus(500, 1000, tmp_path / "one", 3, workers=1)
+    generate_corpus(500, 1000, tmp_path / "zipped", 3, compressed=True, workers=1)
+    report = generate_corpus(500, 1000, tmp_path / "again", 3, workers=1)
+    for path in (tmp_path / "one").iterdir():
+        plain = path.read_bytes()
+        assert (tmp_path / "again" / path.name).read_bytes() == plain
+        assert gzip.decompress((tmp_path / "zipped" / f"{path.name}.gz").read_bytes()) == plain
+        assert report.bytes[path.name] == len(plain)
+    other = generate_corpus(500, 1000, tmp_path / "other", 4, workers=1)
+    assert other.bytes != report.bytes
+
+
+@pytest.mark.slow
+def test_several_processes_write_the_same_files(tmp_path: Path) -> None:
+    for workers in (1, 2):
+        generate_corpus(9000, 9000, tmp_path / str(workers), 1, workers=workers)
+    for path in (tmp_path / "1").iterdir():
+        assert (tmp_path / "2" / path.name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(("papers", "contexts"), [(100, 100), (130, 257), (700, 1500), (100, 2000)])
+def test_what_is_asked_for_is_there(small_blocks: None, tmp_path: Path, papers: int, contexts: int) -> None:
+    generate_corpus(papers, contexts, tmp_path / "new", workers=1)
+    files = content(tmp_path / "new")
+    assert len(files["papers"]) == papers and len(files["contexts"]) == contexts
+    queries = [query["context_id"] for split in SPLITS for query in files[split]]
+    assert queries == list(files["contexts"])  # each once, in the order of the citing papers
+    years = [paper["year"] for paper in files["papers"].values()]
+    assert years == sorted(years) and years[0] == 1991 and 2018 <= years[-1] <= 2019
+    corpus = open_corpus(
+        tmp_path / "new", cache_dir=tmp_path, field="field"
+    )  # no citing paper is in two splits
+    assert all(len(split) for split in corpus.splits.values())
+    split = np.concatenate([corpus.split(name).positives.values for name in SPLITS])
+    assert (split < corpus.citing).all()  # papers cite earlier ones
+    assert (np.bincount(corpus.citing)[-1] > 0) and corpus.context_tokens.lengths.min() > 3
+
+
+def test_lengths_and_citations_are_those_measured() -> None:
+    plan = Plan(200_000, 400_000)
+    generator = Generator(plan)
+    papers = json.loads(generator.block("papers", 0)["papers"] + b"}")
+    title, abstract = (
+        np.array([len(paper[key].split()) for paper in papers.values()]) for key in ("title", "abstract")
+    )
+    assert (title.mean(), title.std()) == pytest.approx((9.2, 3.6), rel=0.05)
+    assert (abstract.mean(), abstract.std()) == pytest.approx((119.9, 59.4), rel=0.05)
+    made = [
+        json.loads(generator.block("contexts", number)["contexts"].replace(b",\n", b"{", 1) + b"}")
+        for number in (3, 5)
+    ]
+    contexts = [context for block in made for context in block.values()]
+    sides = [len(side.split()) for context in contexts for side in context["masked_text"].split("TARGETCIT")]
+    assert np.mean(sides) == pytest.approx(27.5, rel=0.05)
+    per_paper = Counter(context["citing_id"] for context in contexts)
+    assert np.mean(list(per_paper.values())) == pytest.approx(20, rel=0.05)
+    cited = np.sort(list(Counter(context["refid"] for context in contexts).values()))[::-1]
+    assert cited[0] > 10 * cited[len(cited) // 10] and len(cited) > 0.3 * len(contexts)
+
+
+@pytest.mark.slow
+def test_a_cited_paper_can_be_found_by_its_words(tmp_path: Path) -> None:
+    generate_corpus(3000, 3000, tmp_path / "new", workers=1)
+    corpus = open_corpus(tmp_path / "new", cache_dir=tmp_path)
+    retriever = BM25(query=["context"])
+    retriever.index(corpus)
+    split = corpus.split("train")
+    ranking = retriever.search(split.contexts[:200], 10)
+    found = (ranking.papers == split.positives.values[:200, None]).any(axis=1).mean()
+    assert 0.2 < found < 0.95
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"papers": 99}, "at least 100 of each"),
+        ({"contexts": 0}, "at least 100 of each"),
+        ({"contexts": 50_001}, "at most 500 times"),
+        ({"seed": -1}, "seed=-1"),
+    ],
+)
+def test_impossible_numbers_are_one_line(tmp_path: Path, settings: dict[str, int], line: str) -> None:
+    with pytest.raises(InputError, match=line):
+        generate_corpus(**({"papers": 100, "contexts": 100, "output": tmp_path / "new"} | settings))  # type: ignore[arg-type]
+    assert not (tmp_path / "new").exists()
+
+
+def test_command_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "datasets.generate", "papers=100", "contexts=100", "workers=1"]
+    done = [
+        subprocess.run(
+            [*command, f"output={tmp_path / 'new'}"], cwd=ROOT, capture_output=True, text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    assert done[0].returncode == 0 and "100 papers, 100 contexts" in done[0].stdout, done[0].stderr
+    assert done[1].returncode == 2 and "is there already" in done[1].stderr
+    assert "Traceback" not in done[1].stderr
