@@ -110,7 +110,8 @@ class Pipeline(Benchmark):
             candidates = found(protocol.queries, protocol.filters, protocol.candidates)
             depth = candidates.scores.shape[1]
             weights = {k: weight(k) for k in sorted({depth, *(k for k in self.depths if k < depth)})}
-            cutoffs = sorted({*self.cutoffs, *weights})
+            own = [k for k in [self.candidates] if isinstance(k, int) and k <= depth]
+            cutoffs = sorted({*self.cutoffs, *weights, *own})
             names = (retriever.name, scores.scorer.name)
             stages.append(Stages.of(protocol, corpus, candidates, names, self.fuse.method, weights, cutoffs))
         metrics = self._metrics(stages, weight) | index | facts_of(retriever, corpus, split, filters)

@@ -90,10 +90,11 @@ class Summary(Callback):
         varied = _varied(jobs)
         labels = [_label(job, varied) for job in jobs]
         rows = self._rows(jobs, varied)
-        write_text(sweep / "summary.md", _markdown(sweep, jobs, labels, rows))
+        text = "\n\n".join([_markdown(sweep, jobs, labels, rows).rstrip(), *_pipelines(sweep, jobs, varied)])
+        write_text(sweep / "summary.md", text + "\n")
         write_text(sweep / "summary.csv", _csv(jobs))
         plot = _plot(sweep / "recall.png", jobs, labels)
-        _show(rows, f"{len(jobs)} jobs")
+        show(rows, f"{len(jobs)} jobs")
         console = Console(soft_wrap=True, highlight=False)
         for job, label in zip(jobs, labels, strict=True):
             console.print(f"{label}: {job.failure or job.folder / 'report.md'}", markup=False)
@@ -144,13 +145,26 @@ def print_metrics(metrics: dict[str, float | int | str], folder: Path) -> None:
 
     for protocol in PROTOCOLS:
         if key_of("queries", protocol) in metrics:
-            head, rows = measure_rows(metrics, protocol)
             where = f"{metrics['data']}, split {metrics['split']}, {protocol}"
-            _show([head, *rows], f"{metrics['retriever']} on {where}")
+            if "reranker" in metrics:
+                print_stages(metrics, protocol, where)
+                continue
+            head, rows = measure_rows(metrics, protocol)
+            show([head, *rows], f"{metrics['retriever']} on {where}")
     Console(soft_wrap=True, highlight=False).print(f"report: {folder / 'report.md'}", markup=False)
 
 
-def _show(rows: list[list[str]], title: str) -> None:
+def print_stages(metrics: dict[str, float | int | str], protocol: str, where: str) -> None:
+    """Print what the prefetcher found beside what reranking made of it."""
+    from evaluation.pipeline_report import headline, pipeline_name, stage_rows
+
+    head, rows = stage_rows(metrics, protocol)
+    show([head, *rows], f"{pipeline_name(metrics)} on {where}")
+    Console(soft_wrap=True, highlight=False).print(headline(metrics, protocol), markup=False)
+
+
+def show(rows: list[list[str]], title: str) -> None:
+    """Print a table; the first row is its head, the first column stands to the left."""
     table = Table(title=title, title_justify="left")
     for i, name in enumerate(rows[0]):
         table.add_column(name, justify="left" if i == 0 else "right")
@@ -180,6 +194,16 @@ def _markdown(sweep: Path, jobs: list[Job], labels: list[str], rows: list[list[s
         place = job.folder.relative_to(sweep.absolute()) if inside else job.folder
         lines.append(f"- {label}: {job.failure or f'[report]({place}/report.md)'}")
     return "\n".join(lines) + "\n"
+
+
+def _pipelines(sweep: Path, jobs: list[Job], varied: list[str]) -> list[str]:
+    """What else the summary says of jobs of two stages; draws their plot."""
+    from evaluation.pipeline_summary import pipeline_plot, pipeline_sections, series_of
+
+    others = [key for key in varied if key != "candidates"]
+    named = [(_label(job, others) if others else "", job.metrics) for job in jobs]
+    series = series_of(named)
+    return pipeline_sections(series, pipeline_plot(sweep, series))
 
 
 def _csv(jobs: list[Job]) -> str:
