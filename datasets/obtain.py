@@ -193,13 +193,13 @@ class _Download:
 
 
 def check_content(path: Path) -> None:
-    """Unusable when the beginning of a JSON file of a corpus, or a checkpoint, is not of its kind.
+    """Unusable when the beginning of a JSON file, or a checkpoint, is not of its kind.
 
     A checkpoint of PyTorch is a zip file, whose checksums are checked; its oldest format has none.
     """
     name = path.name.removesuffix(".gz")
     if name.endswith(".json"):
-        top = dict if name in ("papers.json", "contexts.json") else list
+        top = list if name in ("train.json", "val.json", "test.json") else dict
         try:
             next(read_records(path, frozenset(), top), None)
         except InputError as error:

@@ -53,7 +53,7 @@ class Release:
 
 def spellings(file: str) -> tuple[str, ...]:
     """The names under which a file is used: text may be compressed."""
-    return (file, f"{file}.gz") if file.endswith((".json", ".txt")) else (file,)
+    return (file, f"{file}.gz") if file.endswith((".json", ".jsonl", ".txt")) else (file,)
 
 
 def _corpus(name: str, title: str, matches: str, counts: tuple[int, int, int, int], *more: str) -> Release:
@@ -113,5 +113,12 @@ RELEASES = {
         folder="checkpoints/scibert-acl200",
         files=("model_batch_91170.pt",),
         rounded=1_320_000_000,
+    ),
+    "mdcr": Release(
+        what="MDCR, benchmark of citation recommendation in 19 fields",
+        addresses=("https://takelab.fer.hr/data/mdcr/",),
+        folder="published/mdcr",
+        files=("mdcr_val.json", "mdcr_test.json", "mdcr_val_data.jsonl", "mdcr_test_data.jsonl"),
+        rounded=500_000_000,
     ),
 }

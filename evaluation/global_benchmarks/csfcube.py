@@ -1,0 +1,151 @@
+"""CSFCube: papers that are alike in background, method or result (Mysore et al. 2021).
+
+Equal to the collection's own evaluation script.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from datasets.errors import InputError
+from evaluation.files import PER_QUERY
+from evaluation.global_benchmarks.csfcube_format import (
+    FACETS,
+    SPLITS,
+    CsfCube,
+    Ranking,
+    ranked_file,
+    read_ranked,
+)
+from evaluation.global_benchmarks.csfcube_measures import CUT, query_measures, split_means
+from evaluation.global_benchmarks.pool_benchmark import PoolBenchmark, Table, some, write_results
+from evaluation.per_query import PerQuery
+from evaluation.report import Provenance, markdown_table
+from evaluation.summary import show
+
+log = logging.getLogger(__name__)
+
+COLUMNS = {
+    "r_precision": "R-Precision",
+    "precision": f"Precision@{CUT}",
+    "recall": f"Recall@{CUT}",
+    "ndcg": "NDCG",
+    "ndcg@20": "NDCG@20",
+    "ndcg%20": "NDCG%20",
+    "mean_av_precision": "MAP",
+    "mean_reciprocal_rank": "MRR",
+}
+"""The official table's, and the two that papers report beside them."""
+
+
+class CSFCube(PoolBenchmark):
+    """Measures ranked pools."""
+
+    def __init__(
+        self,
+        dir: str | Path | None = None,
+        ranked_dir: str | Path | None = None,
+        experiment_name: str | None = None,
+        facets: Sequence[str] = FACETS,
+    ) -> None:
+        """dir: folder of the collection; ranked_dir: of test-pid2pool-csfcube-NAME-FACET-ranked.json.
+
+        facets: of background, method and result; with all three, they are also measured together as `all`.
+        Raises InputError for what is missing or unknown.
+        """
+        if dir is None:
+            raise InputError("benchmark=csfcube needs data.dir=FOLDER, that of the collection")
+        if ranked_dir is None or experiment_name is None:
+            raise InputError(
+                f"benchmark=csfcube needs ranked_dir=FOLDER experiment_name=NAME: rankings in files "
+                f"{ranked_file('NAME', 'FACET')}"
+            )
+        if not facets or isinstance(facets, str) or not set(facets) <= set(FACETS):
+            raise InputError(f"benchmark.facets: {facets!s} is no list of {', '.join(FACETS)}")
+        self.dir, self.ranked_dir, self.experiment = Path(dir), Path(ranked_dir), experiment_name
+        self.facets = tuple(facet for facet in FACETS if facet in facets)
+
+    def run(self, folder: Path, provenance: Provenance) -> None:
+        """By facet and split (metrics.json), and by query."""
+        cube = CsfCube.read(self.dir, self.facets)
+        ranked = {facet: self._read(cube, facet) for facet in self.facets}
+        remarks = []
+        if cube.selves:
+            remarks.append(
+                f"{len(cube.selves)} queries are in their own pools and not scored: {some(cube.selves)}."
+            )
+        for facet, (_, unranked) in ranked.items():
+            if unranked:
+                remarks.append(
+                    f"{facet}: {len(unranked):,} candidates are not ranked, and left out of the measures, as "
+                    f"the official script does: {some(unranked)}."
+                )
+        for remark in remarks:
+            log.warning("%s", remark)
+        values = query_values(cube, {facet: rankings for facet, (rankings, _) in ranked.items()})
+        metrics = facet_table(cube, values)
+        head = ["facet", "split", *COLUMNS.values()]
+        rows = [
+            [facet, split, *(f"{metrics[key_of(facet, split)][name]:.2f}" for name in COLUMNS)]
+            for facet in cube.folds
+            for split in SPLITS
+        ]
+        show([head, *rows], f"CSFCube, {self.experiment}, percent")
+        columns = {
+            name: np.array([row[name] for row in values.values()]) for name in next(iter(values.values()))
+        }
+        PerQuery(list(values), [query.rpartition("_")[0] for query in values], columns).write(
+            folder / PER_QUERY
+        )
+        report = [
+            f"# CSFCube: {self.experiment}",
+            f"{len(values)} queries. Percent, as CSFCube's own evaluation script computes it: dev is the "
+            "first fold's development part; test is the mean of the two folds' test parts.",
+            *remarks,
+            markdown_table(head, rows),
+        ]
+        write_results(folder, metrics, report, provenance)
+
+    def _read(self, cube: CsfCube, facet: str) -> tuple[dict[str, Ranking], list[str]]:
+        path = self.ranked_dir / ranked_file(self.experiment, facet)
+        if not path.is_file():
+            before, after = ranked_file("\0", facet).split("\0")
+            names = sorted(
+                file.name.removeprefix(before).removesuffix(after)
+                for file in self.ranked_dir.glob(f"{before}*{after}")
+            )
+            there = f"experiment_name={'|'.join(names)}" if names else "no rankings of this facet"
+            raise InputError(f"{path}: no such file; in {self.ranked_dir} there is {there}")
+        rankings, unranked = read_ranked(path, cube.pools[facet])
+        if short := [query for query, ranking in rankings.items() if len(ranking) < CUT]:
+            raise InputError(
+                f"{path}: {len(short)} queries have fewer than {CUT} candidates ranked: {some(short)}"
+            )
+        return rankings, unranked
+
+
+def query_values(cube: CsfCube, ranked: dict[str, dict[str, Ranking]]) -> dict[str, dict[str, float]]:
+    """{QUERY_FACET: measures} of ranked pools {facet: {query: ranking}}, candidates in the order given."""
+    return {
+        f"{query}_{facet}": query_measures([cube.pools[facet][query][paper] for paper, _ in ranking])
+        for facet, rankings in ranked.items()
+        for query, ranking in rankings.items()
+    }
+
+
+def facet_table(cube: CsfCube, values: dict[str, dict[str, float]]) -> Table:
+    """Percent by facet: of the split test under the facet's name, of dev under dev/FACET."""
+    return {
+        key_of(facet, split): split_means(values, folds, split)
+        for split in ("test", "dev")
+        for facet, folds in cube.folds.items()
+    }
+
+
+def key_of(facet: str, split: str) -> str:
+    """The name of a facet's measures in metrics.json."""
+    return facet if split == "test" else f"{split}/{facet}"

@@ -1,0 +1,252 @@
+"""CSFCube's measures are those of its own script, and bad files are named in one line."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datasets.errors import InputError
+from evaluation.global_benchmarks.csfcube import CSFCube
+from evaluation.global_benchmarks.csfcube_format import CsfCube, ranked_file, read_ranked
+from evaluation.global_benchmarks.csfcube_measures import query_measures
+from evaluation.report import Provenance
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT.parent / "shared" / "data" / "csfcube"
+FACETS = ("background", "method", "result")
+FOLDS = ("fold1_dev", "fold2_dev", "fold1_test", "fold2_test")
+
+
+def write(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content))
+
+
+@pytest.fixture
+def cube(tmp_path: Path) -> Path:
+    """A collection of two queries a facet, with pools of 25, and their rankings by `mine` in the same folder.
+
+    The query q1 stands in its own pools.
+    """
+    grades = {"q1": [0, 3, 1, 2] * 6 + [0], "q2": [2] + [0] * 24}
+    pools = {
+        query: {"cands": [f"p{i}" for i in range(25)], "relevance_adju": of} for query, of in grades.items()
+    }
+    pools["q1"]["cands"][0] = "q1"
+    splits: dict[str, dict[str, list[str]]] = {"all": {fold: [] for fold in FOLDS}}
+    for facet in FACETS:
+        write(tmp_path / f"test-pid2anns-csfcube-{facet}.json", pools)
+        ranked = {
+            query: [[paper, i / 2] for i, paper in enumerate(pool["cands"]) if paper != query]
+            for query, pool in pools.items()
+        }
+        write(tmp_path / ranked_file("mine", facet), ranked)
+        first, second = [f"q1_{facet}"], [f"q2_{facet}"]
+        splits[facet] = dict(zip(FOLDS, (first, second, second, first), strict=True))
+        for fold in FOLDS:
+            splits["all"][fold] += splits[facet][fold]
+    write(tmp_path / "evaluation_splits.json", splits)
+    return tmp_path
+
+
+def change(path: Path, **values: Any) -> None:
+    """Replace values of the object in a file; None removes them."""
+    content = json.loads(path.read_text()) | values
+    write(path, {key: value for key, value in content.items() if value is not None})
+
+
+def plain_measures(grades: list[int]) -> dict[str, float]:
+    """The measures as the collection's README describes them, rank by rank."""
+    hits = [grade >= 2 for grade in grades]
+    at = [rank for rank, hit in enumerate(hits, 1) if hit]
+    precision_at = {rank: sum(hits[:rank]) / rank for rank in range(1, len(hits) + 1)}
+
+    def dcg(ranked: list[int], k: int) -> float:
+        return ranked[0] + sum(gain / math.log2(rank) for rank, gain in enumerate(ranked[:k], 1) if rank > 1)
+
+    def ndcg(k: int) -> float:
+        best = dcg(sorted(grades, reverse=True), k)
+        return dcg(grades, k) / best if best else 0.0
+
+    recall = sum(hits[:20]) / len(at) if at else 0.0
+    both = precision_at[20] + recall
+    return {
+        "recall": recall,
+        "precision": precision_at[20],
+        "f1": 2 * precision_at[20] * recall / both if both else 0.0,
+        "r_precision": precision_at[at[-1]] if at else 0.0,
+        "av_precision": sum(precision_at[rank] for rank in at) / len(at) if at else 0.0,
+        "reciprocal_rank": 1 / at[0] if at else 0.0,
+        "ndcg": ndcg(len(grades)),
+        "ndcg@20": ndcg(20),
+        "ndcg%20": ndcg(int(0.2 * len(grades))),
+    }
+
+
+@given(st.lists(st.integers(0, 3), min_size=20, max_size=60))
+def test_measures_are_as_described(grades: list[int]) -> None:
+    assert query_measures(grades) == pytest.approx(plain_measures(grades))
+
+
+def test_fewer_candidates_than_precision_asks_for_are_refused() -> None:
+    with pytest.raises(ValueError, match="19 candidates"):
+        query_measures([3] * 19)
+
+
+def test_means_are_over_folds_and_the_query_itself_is_not_scored(
+    cube: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    CSFCube(cube, cube, "mine").run(cube / "out", Provenance("the command", "a: 1"))
+    metrics = json.loads((cube / "out" / "metrics.json").read_text())
+    assert list(metrics) == [*FACETS, "all", *(f"dev/{facet}" for facet in [*FACETS, "all"])]
+    first = plain_measures([3, 1, 2] + [0, 3, 1, 2] * 5 + [0])
+    second = plain_measures([2] + [0] * 24)
+    for facet in [*FACETS, "all"]:
+        assert metrics[f"dev/{facet}"]["ndcg%20"] == pytest.approx(100 * first["ndcg%20"])
+        for name, ours in (("ndcg", "ndcg"), ("av_precision", "mean_av_precision")):
+            assert metrics[facet][ours] == pytest.approx(50 * (first[name] + second[name]))
+    assert "3 queries are in their own pools and not scored: q1_background" in caplog.text
+    assert "the command" in (cube / "out" / "report.md").read_text()
+    rows = (cube / "out" / "per_query.csv").read_text().splitlines()
+    assert len(rows) == 7 and rows[1].startswith("q1_background,q1,")
+
+
+def test_the_order_is_that_of_the_file_and_the_query_may_stand_in_it(cube: Path) -> None:
+    path = cube / ranked_file("mine", "method")
+    before = json.loads(path.read_text())["q1"]
+    change(path, q1=[["q1", 0.0], *([paper, 1.0] for paper, _ in reversed(before))])
+    rankings, unranked = read_ranked(path, CsfCube.read(cube).pools["method"])
+    assert [paper for paper, _ in rankings["q1"]] == [paper for paper, _ in reversed(before)]
+    assert unranked == []
+
+
+def test_a_facet_may_be_measured_alone(cube: Path) -> None:
+    (cube / ranked_file("mine", "result")).unlink()
+    CSFCube(cube, cube, "mine", ["method", "background"]).run(cube / "out", Provenance())
+    metrics = json.loads((cube / "out" / "metrics.json").read_text())
+    assert list(metrics) == ["background", "method", "dev/background", "dev/method"]
+
+
+def test_candidates_that_were_not_ranked_are_counted_as_the_script_skips_them(
+    cube: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = cube / ranked_file("mine", "method")
+    change(path, q1=json.loads(path.read_text())["q1"][:-2])
+    CSFCube(cube, cube, "mine").run(cube / "out", Provenance())
+    assert "method: 2 candidates are not ranked" in caplog.text and "q1_p23, q1_p24" in caplog.text
+    found = json.loads((cube / "out" / "metrics.json").read_text())["dev/method"]
+    grades = [3, 1, 2] + [0, 3, 1, 2] * 5
+    assert found["ndcg"] == pytest.approx(100 * plain_measures(grades[:22])["ndcg"])
+
+
+POOL = [[f"p{i}", 0.5] for i in range(1, 25)]
+
+
+@pytest.mark.parametrize(
+    ("q1", "line"),
+    [
+        (None, r"1 queries are not ranked: q1"),
+        ([*POOL[:-1], ["p24", float("nan")]], r"query 'q1': distances that are NaN .* of p24"),
+        ([*POOL[:-1], ["p24", "0.1"]], r"query 'q1': distances that are .* of p24"),
+        ([*POOL, ["other", 1.0]], r"query 'q1': 1 candidates are not in its pool: other"),
+        ([*POOL, ["p1", 1.0]], r"query 'q1': a candidate is ranked twice"),
+        (["p1", "p2"], r"query 'q1': must be a list of \[candidate, distance\]"),
+        (POOL[:19], r"1 queries have fewer than 20 candidates ranked: q1"),
+    ],
+)
+def test_rankings_that_cannot_be_used_are_named(cube: Path, q1: Any, line: str) -> None:
+    path = cube / ranked_file("mine", "method")
+    change(path, q1=q1)
+    with pytest.raises(InputError, match=line) as error:
+        CSFCube(cube, cube, "mine").run(cube / "out", Provenance())
+    assert path.name in str(error.value) and "\n" not in str(error.value)
+    assert not (cube / "out").exists()
+
+
+def test_a_query_without_annotations_is_named(cube: Path) -> None:
+    change(cube / ranked_file("mine", "method"), q7=POOL)
+    with pytest.raises(InputError, match=r"1 queries without annotations: q7"):
+        CSFCube(cube, cube, "mine").run(cube / "out", Provenance())
+
+
+def test_missing_rankings_name_those_that_are_there(cube: Path) -> None:
+    with pytest.raises(InputError, match=r"no such file; in .* there is experiment_name=mine"):
+        CSFCube(cube, cube, "others").run(cube / "out", Provenance())
+    with pytest.raises(InputError, match=r"needs ranked_dir=FOLDER experiment_name=NAME"):
+        CSFCube(cube, cube)
+    with pytest.raises(InputError, match=r"benchmark\.facets"):
+        CSFCube(cube, cube, "mine", ["methods"])
+
+
+CANDIDATES = [f"p{i}" for i in range(25)]
+
+
+@pytest.mark.parametrize(
+    ("q1", "line"),
+    [
+        ({"cands": CANDIDATES, "relevance_adju": [1] * 25}, r"1 queries have no relevant candidate .*: q1"),
+        ({"cands": ["q1"], "relevance_adju": [3]}, r"1 queries have no relevant candidate .*: q1"),
+        ({"cands": CANDIDATES, "relevance_adju": [3] * 24}, r"query 'q1': 25 candidates and 24 grades"),
+        ({"cands": ["a", "a"], "relevance_adju": [3, 0]}, r"query 'q1': a candidate is there twice"),
+        ({"cands": ["a"], "relevance_adju": [4]}, r"relevance_adju: must be a list of grades from 0 to 3"),
+        ({"cands": "a", "relevance_adju": [3]}, r"cands: must be a list of paper ids"),
+        ([1], r"query 'q1': must be an object"),
+        (None, r"fold\d_\w+ has queries without annotations: q1_method"),
+    ],
+)
+def test_annotations_that_cannot_be_used_are_named(cube: Path, q1: Any, line: str) -> None:
+    change(cube / "test-pid2anns-csfcube-method.json", q1=q1)
+    with pytest.raises(InputError, match=line):
+        CsfCube.read(cube)
+
+
+def test_folds_without_queries_are_named(cube: Path) -> None:
+    splits = json.loads((cube / "evaluation_splits.json").read_text())
+    change(cube / "evaluation_splits.json", method=splits["method"] | {"fold2_test": []})
+    with pytest.raises(InputError, match=r"evaluation_splits\.json: method, fold2_test has no queries"):
+        CsfCube.read(cube)
+
+
+def evaluate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "evaluate.py"), "benchmark=csfcube", "data.dir=.", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+def test_the_command_prints_the_official_table(cube: Path) -> None:
+    arguments = ["ranked_dir=.", "experiment_name=mine", "output_dir=out"]
+    done = evaluate(cube, *arguments)
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads((cube / "out" / "metrics.json").read_text())
+    row = next(line for line in done.stdout.splitlines() if "method" in line and "test" in line)
+    cells = [cell.strip() for cell in row.strip("│ ").split("│")]
+    named = ["r_precision", "precision", "recall", "ndcg", "ndcg@20", "ndcg%20"]
+    assert cells[2:8] == [f"{metrics['method'][name]:.2f}" for name in named]
+    shutil.rmtree(cube / "out")
+    change(cube / ranked_file("mine", "result"), q2=None)
+    done = evaluate(cube, *arguments)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "not ranked: q2" in done.stderr
+
+
+@pytest.mark.skipif(not FOLDER.is_dir(), reason="the collection is not there")
+def test_equal_to_what_the_script_gives_for_its_sample_rankings(tmp_path: Path) -> None:
+    CSFCube(FOLDER, FOLDER / "sample_ranked_pools", "specter").run(tmp_path, Provenance())
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    golden = json.loads((FOLDER / "golden_metrics.json").read_text())["specter"]
+    for facet, splits in golden["aggregate"].items():
+        for split, expected in splits.items():
+            found = metrics[facet if split == "test" else f"dev/{facet}"]
+            in_percent = {name: 100 * value for name, value in expected.items()}
+            assert found == pytest.approx(in_percent, abs=1e-4, rel=0)
+    head, *rows = (row.split(",") for row in (tmp_path / "per_query.csv").read_text().splitlines())
+    assert {row[0] for row in rows} == set(golden["per_query"])
+    for row in rows:
+        values = dict(zip(head[2:], map(float, row[2:]), strict=True))
+        assert values == pytest.approx(golden["per_query"][row[0]], abs=1e-6, rel=0)
