@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -67,8 +68,10 @@ def ids(value: object, where: str) -> list[str]:
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a number that others can be compared with."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+    """Whether it is a number that others can be compared with, and that a float can hold."""
+    if type(value) is int:
+        return abs(value) < 1e308
+    return isinstance(value, float) and not math.isnan(value)
 
 
 def some(names: Collection[str], most: int = 5) -> str:

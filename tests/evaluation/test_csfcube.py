@@ -37,7 +37,7 @@ def cube(tmp_path: Path) -> Path:
     The query q1 stands in its own pools.
     """
     grades = {"q1": [0, 3, 1, 2] * 6 + [0], "q2": [2] + [0] * 24}
-    pools = {
+    pools: dict[str, dict[str, Any]] = {
         query: {"cands": [f"p{i}" for i in range(25)], "relevance_adju": of} for query, of in grades.items()
     }
     pools["q1"]["cands"][0] = "q1"
