@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from datasets.errors import InputError
@@ -30,12 +31,16 @@ def options(kind: type[T], given: Mapping[Any, Any], where: str) -> T:
     """
     assert is_dataclass(kind)
     types = get_type_hints(kind)
-    values = {}
+    values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in types:
             raise InputError(f"{where}.{name}: there is no such option; there are: {', '.join(types)}")
-        expected = get_origin(types[name]) or types[name]
-        if not _fits(value, types[name], expected):
+        hint, may_be_none = _without_none(types[name])
+        if value is None and may_be_none:
+            values[name] = None
+            continue
+        expected = get_origin(hint) or hint
+        if not _fits(value, hint, expected):
             raise InputError(f"{where}.{name}={value}: must be {KINDS[expected]}")
         if expected in (int, float) and not value >= 0:
             raise InputError(f"{where}.{name}={value}: must not be below 0")
@@ -47,6 +52,14 @@ def own_options(kind: type[T], model: Mapping[Any, Any]) -> T:
     """A dataclass of those of a model's options that it has fields for."""
     assert is_dataclass(kind)
     return options(kind, {field.name: model[field.name] for field in fields(kind)}, "model")
+
+
+def _without_none(hint: Any) -> tuple[Any, bool]:
+    """`int`, True of `int | None`; `int`, False of `int`."""
+    if get_origin(hint) is not UnionType:
+        return hint, False
+    (kind,) = [part for part in get_args(hint) if part is not NoneType]
+    return kind, True
 
 
 def _fits(value: Any, hint: Any, expected: type) -> bool:

@@ -44,9 +44,10 @@ class Progress(pl.Callback):
         total = self._steps or int(trainer.num_training_batches) * rounds
         rate = (trainer.global_step - self._first) / (now - self._start)
         left = (total - trainer.global_step) / rate + (rounds - trainer.current_epoch) * (self._pause or 0.0)
+        loss = float(outputs["loss"]) * trainer.accumulate_grad_batches  # by which Lightning has divided it
         what = "" if self._pause is not None else "of training "
         log.info(
             f"round {trainer.current_epoch + 1} of {rounds}, "
-            f"step {trainer.global_step} of {total}, loss {float(outputs['loss']):.4f}, "
+            f"step {trainer.global_step} of {total}, loss {loss:.4f}, "
             f"{rate:.2f} steps/s, about {left / 60:.1f} min {what}left"
         )

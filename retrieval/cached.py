@@ -46,6 +46,10 @@ class CachedRun(Retriever):
     def index_bytes(self) -> int:
         return self._papers.nbytes + self._scores.nbytes + self._place.nbytes
 
+    def has(self, contexts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which contexts [Q] of the indexed corpus are queries of the files [Q]."""
+        return self._place[contexts] >= 0
+
     def _index(self, corpus: Corpus) -> None:
         self._place = np.full(len(corpus.context_ids), -1, np.int32)
         rankings: list[Ranking] = []
