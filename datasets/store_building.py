@@ -11,6 +11,8 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from datasets.errors import InputError
@@ -18,7 +20,7 @@ from datasets.ragged import offsets_of
 from datasets.schema import TRAIN, split_group
 from datasets.source import read_contexts, read_papers, read_split
 from datasets.tokenization import Tokenizer
-from datasets.writing import NameWriter, TextWriter, TokenWriter, WordIds, save_array
+from datasets.writing import BATCH_ROWS, NameWriter, TextWriter, TokenWriter, save_array
 
 log = logging.getLogger(__name__)
 
@@ -35,14 +37,16 @@ class StoreBuilder:
     """
 
     def __init__(self, folder: Path, tokenizer: Tokenizer, field: str | None = None) -> None:
+        from datasets.word_table import WordTable  # a heavy import: a store that is there does without it
+
         self._folder, self._field = folder, field
         self._fields = NameWriter(folder, "fields")
-        self._words = WordIds(tokenizer)
+        self._words = WordTable(tokenizer)
         self._papers = TextWriter(folder / "papers.arrow", ("id", "title", "abstract"))
         self._contexts = TextWriter(folder / "contexts.arrow", ("id", "text"))
-        self._titles = TokenWriter(folder, "title_tokens")
-        self._abstracts = TokenWriter(folder, "abstract_tokens")
-        self._context_tokens = TokenWriter(folder, "context_tokens")
+        self._titles = TokenWriter(folder, "title_tokens", self._words)
+        self._abstracts = TokenWriter(folder, "abstract_tokens", self._words)
+        self._context_tokens = TokenWriter(folder, "context_tokens", self._words)
         self._writers = (self._papers, self._contexts, self._titles, self._abstracts, self._context_tokens)
         self._paper_rows: dict[str, int] = {}
         self._context_rows: dict[str, int] = {}
@@ -65,7 +69,7 @@ class StoreBuilder:
                 writer.close()
 
     def add_papers(self, path: Path, reading: Reading) -> None:
-        rows, words = self._paper_rows, self._words
+        rows = self._paper_rows
         long = 0
         with reading as on_bytes:
             for paper in read_papers(path, on_bytes, self._field):
@@ -73,8 +77,8 @@ class StoreBuilder:
                 if rows.setdefault(paper.id, row) != row:
                     raise InputError(f"{path}, record {paper.id!r}: a paper of this id is there already")
                 self._papers.append(paper.id, paper.title, paper.abstract)
-                self._titles.append(words(paper.title))
-                self._abstracts.append(words(paper.abstract))
+                self._titles.append(paper.title)
+                self._abstracts.append(paper.abstract)
                 self._years.append(paper.year)
                 self._fields.append(paper.fields)
                 self._has_abstract.append(bool(paper.abstract.strip()))
@@ -87,7 +91,7 @@ class StoreBuilder:
             log.warning("%s: %d papers of %d characters or more are cut by the models", path, long, LONG_TEXT)
 
     def add_contexts(self, path: Path, reading: Reading) -> None:
-        rows, papers, words = self._context_rows, self._paper_rows, self._words
+        rows, papers = self._context_rows, self._paper_rows
         with reading as on_bytes:
             for context in read_contexts(path, on_bytes):
                 row = len(rows)
@@ -99,7 +103,7 @@ class StoreBuilder:
                 if context.cited_id is not None and context.cited_id not in papers:
                     raise InputError(_unknown_paper(path, context.id, "refid", context.cited_id))
                 self._contexts.append(context.id, context.text)
-                self._context_tokens.append(words(context.text))
+                self._context_tokens.append(context.text)
                 self._citing.append(citing)
 
     def add_split(self, name: str, path: Path) -> None:
@@ -180,7 +184,7 @@ class StoreBuilder:
 
     def _finish_words(self, in_train: NDArray[np.bool_]) -> None:
         """Count, sort the vocabulary, and write all tokens again with ids of that order."""
-        words = list(self._words.ids)
+        words = self._words.words()
         counts = np.zeros(len(words), np.int64)
         for writer, counted in (
             (self._titles, None),
@@ -189,15 +193,17 @@ class StoreBuilder:
         ):
             for ids in writer.chunks(counted):
                 counts += np.bincount(ids, minlength=len(words))
-        order = sorted(range(len(words)), key=lambda i: (-counts[i], words[i]))
+        keys = [("count", "descending"), ("word", "ascending")]
+        order = pc.sort_indices(pa.table({"count": counts, "word": words}), keys).to_numpy()
         final = np.empty(len(words), np.int32)
         final[order] = np.arange(len(words), dtype=np.int32)
         for writer in (self._titles, self._abstracts, self._context_tokens):
             writer.finish(final)
         column = TextWriter(self._folder / "words.arrow", ("word",))
         try:
-            for i in order:
-                column.append(words[i])
+            for first in range(0, len(order), BATCH_ROWS):
+                for word in words.take(pa.array(order[first : first + BATCH_ROWS])).to_pylist():
+                    column.append(word)
         finally:
             column.close()
         save_array(self._folder, "word_counts", counts[order])

@@ -34,11 +34,16 @@ def default_tokenize(text: str) -> list[str]:
     """
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).replace("\u2019", "'").replace("\u00ad", "")
+    return _TOKEN.findall(lowered(text))
+
+
+def lowered(text: str) -> str:
+    """In lower case, with spaces around the markers."""
     if TARGET_MARKER in text:
         text = text.replace(TARGET_MARKER, f" {TARGET_MARKER} ")
     if OTHER_MARKER in text:
         text = text.replace(OTHER_MARKER, f" {OTHER_MARKER} ")
-    return _TOKEN.findall(text.lower())
+    return text.lower()
 
 
 TOKENIZERS: dict[str, Tokenizer] = {"default": default_tokenize, "reference": reference_tokenize}

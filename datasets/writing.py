@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
 from array import array
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from datasets.ragged import offsets_of
-from datasets.tokenization import Tokenizer
+
+if TYPE_CHECKING:
+    from datasets.word_table import WordTable
 
 BATCH_ROWS = 8192
 BATCH_CHARACTERS = 1 << 23
 CHUNK = 1 << 20
+"""Characters or numbers that are worked on at a time."""
 
 
 class TextWriter:
@@ -52,17 +53,6 @@ class TextWriter:
             self._writer.close()
 
 
-class WordIds:
-    """Gives every word type a provisional id, in the order in which they come."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenize = tokenizer
-        self.ids: defaultdict[str, int] = defaultdict(itertools.count().__next__)
-
-    def __call__(self, text: str) -> array[int]:
-        return array("i", map(self.ids.__getitem__, self._tokenize(text)))
-
-
 class NameWriter:
     """Appends rows of names of which there are few: STEM.arrow has each once, a Ragged their codes."""
 
@@ -91,23 +81,38 @@ class NameWriter:
 
 
 class TokenWriter:
-    """Appends rows of provisional word ids to a raw file; `finish` writes the final ones as a Ragged."""
+    """Appends the words of texts, as numbers of `words`, to a raw file; `finish` makes a Ragged of it."""
 
-    def __init__(self, folder: Path, stem: str) -> None:
-        self._folder, self._stem = folder, stem
+    def __init__(self, folder: Path, stem: str, words: WordTable) -> None:
+        self._folder, self._stem, self._words = folder, stem, words
         self._raw = folder / f"{stem}.raw"
         self._file = self._raw.open("wb", buffering=CHUNK)
         self._lengths = array("i")
+        self._texts: list[str] = []
+        self._characters = 0
 
-    def append(self, ids: array[int]) -> None:
-        self._lengths.append(len(ids))
-        self._file.write(ids)
+    def append(self, text: str) -> None:
+        self._texts.append(text)
+        self._characters += len(text)
+        if self._characters >= CHUNK:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._texts:
+            found = self._words.ids(self._texts)
+            self._file.write(found.values.data)
+            self._lengths.frombytes(found.lengths.astype(np.int32).tobytes())
+        self._texts, self._characters = [], 0
 
     def close(self) -> None:
-        self._file.close()
+        """Write the rest; again does nothing."""
+        if self._file.closed:
+            return
+        with self._file:
+            self._flush()
 
     def chunks(self, rows: NDArray[np.bool_] | None = None) -> Iterator[NDArray[np.int32]]:
-        """The provisional ids in pieces, of all rows or of those that are set in `rows` [rows]."""
+        """The numbers in pieces, of all rows or of those that are set in `rows` [rows]."""
         offsets = self._offsets()
         first = 0
         with self._raw.open("rb") as file:
@@ -123,7 +128,7 @@ class TokenWriter:
         return offsets_of(np.frombuffer(self._lengths, np.int32))
 
     def finish(self, final: NDArray[np.int32]) -> None:
-        """Write values and offsets; final[provisional id] is the id in the store."""
+        """Write values and offsets; final[number] is the id in the store."""
         offsets = self._offsets()
         with (self._folder / f"{self._stem}.values.npy").open("wb") as file:
             header = {"descr": "<i4", "fortran_order": False, "shape": (int(offsets[-1]),)}

@@ -1,0 +1,69 @@
+"""The compiled tokeniser and its table of words, against the tokenisers themselves."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datasets.tokenization import TOKENIZERS, default_tokenize
+from datasets.word_table import WordTable
+
+SIGNS = st.sampled_from(
+    [*"aB7_'.,- \t\x1c\x00(\u00e9\u0130\u03a3\u2028\uff11", "TARGETCIT", "'ve", "1.2", "ll"]
+)
+TEXTS = st.lists(SIGNS, max_size=25).map("".join) | st.text(st.characters(codec="utf-8"), max_size=30)
+
+
+def cut(table: WordTable, texts: list[str]) -> list[list[str]]:
+    rows = table.ids(texts)
+    words = table.words().to_pylist()
+    return [[words[word] for word in row] for row in rows]
+
+
+@pytest.mark.parametrize("name", sorted(TOKENIZERS))
+@settings(deadline=None)  # it compiles
+@given(st.lists(TEXTS, max_size=6), st.lists(TEXTS, max_size=3))
+def test_words_are_those_of_the_tokeniser(name: str, texts: list[str], more: list[str]) -> None:
+    tokenize = TOKENIZERS[name]
+    table = WordTable(tokenize)
+    assert cut(table, texts) == [tokenize(text) for text in texts]
+    assert cut(table, more) == [tokenize(text) for text in more]
+    # Every word has one number, in the order in which they came.
+    first = dict.fromkeys(word for text in [*texts, *more] for word in tokenize(text))
+    assert table.words().to_pylist() == list(first) and len(table) == len(first)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1.2.3a 1.2. 1,000,000.5x 12 a1.5 2a.5 1..2 1.2_ 1.2_3",
+        "model's 'sx 's_ 're 'rex 'll' 've' 'd 'm 't 't9 ' '' 'x",
+        "x_i _ __a $\\alpha_{12}$ e.g. (TARGETCITOTHERCIT) targetcitation",
+        "don\u2019t \ufb01ne \U0001d465\u00b2 1.\u0662 \u00e9's a\u00adb",
+    ],
+)
+def test_numbers_clitics_and_signs(text: str) -> None:
+    assert cut(WordTable(default_tokenize), [text]) == [default_tokenize(text)]
+
+
+def test_the_table_grows() -> None:
+    numbers = np.random.default_rng(0).integers(10**9, size=(40, 1000))
+    texts = [" ".join(map(str, row)) for row in numbers.tolist()]
+    table = WordTable(default_tokenize)
+    assert cut(table, texts[:3]) == [text.split() for text in texts[:3]]
+    assert cut(table, texts) == [text.split() for text in texts]  # in one go, more than there was room for
+    assert len(table) == len(np.unique(numbers))
+
+
+def test_words_that_are_cut_already_keep_their_signs() -> None:
+    table = WordTable(default_tokenize)
+    table.ids(["a b"])
+    words = ["b", "1.5", "state-of", "\u00e9t\u00e9", "b"]
+    assert table.of_words(pa.array(words, pa.large_string())).tolist() == [1, 2, 3, 4, 1]
+    assert table.words().to_pylist() == ["a", *words[:4]]
+
+
+def test_rules_that_are_not_compiled_are_refused() -> None:
+    with pytest.raises(ValueError, match="not compiled"):
+        WordTable(str.split)
