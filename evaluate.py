@@ -39,7 +39,7 @@ def main(config: DictConfig) -> None:
     )
     benchmark = instantiate(config.benchmark)
     if isinstance(benchmark, PoolBenchmark):  # it brings its own queries and candidates
-        benchmark.run(folder, provenance)
+        benchmark.run(folder, provenance, partial(instantiate, config.retriever))
         return
     if OTHER:
         benchmark.serve(partial(instantiate, config.data))

@@ -6,7 +6,7 @@ Equal to the collection's own evaluation script.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,13 +22,17 @@ from evaluation.global_benchmarks.csfcube_format import (
     read_ranked,
 )
 from evaluation.global_benchmarks.csfcube_measures import CUT, query_measures, split_means
+from evaluation.global_benchmarks.csfcube_ranking import FACET, WHOLE, find_texts, open_cube, write_ranked
 from evaluation.global_benchmarks.pool_benchmark import PoolBenchmark, Table, some, write_results
 from evaluation.per_query import PerQuery
 from evaluation.report import Provenance, markdown_table
 from evaluation.summary import show
+from retrieval.base import Retriever
 
 log = logging.getLogger(__name__)
 
+RANKED = "ranked"
+"""The folder of rankings by a retriever."""
 COLUMNS = {
     "r_precision": "R-Precision",
     "precision": f"Precision@{CUT}",
@@ -43,7 +47,7 @@ COLUMNS = {
 
 
 class CSFCube(PoolBenchmark):
-    """Measures ranked pools."""
+    """Measures ranked pools, or those that a retriever ranks."""
 
     def __init__(
         self,
@@ -51,28 +55,41 @@ class CSFCube(PoolBenchmark):
         ranked_dir: str | Path | None = None,
         experiment_name: str | None = None,
         facets: Sequence[str] = FACETS,
+        query: str = WHOLE,
+        texts: str | Path | None = None,
+        cache_dir: str | Path = ".cache",
+        index_dir: str | Path | None = None,
     ) -> None:
-        """dir: folder of the collection; ranked_dir: of test-pid2pool-csfcube-NAME-FACET-ranked.json.
+        """dir: folder of the collection. ranked_dir: of test-pid2pool-csfcube-NAME-FACET-ranked.json; None: a
+        retriever ranks, and writes such files. experiment_name: NAME; None: that of the retriever, then.
 
+        query: what a retriever is asked by, the `whole` abstract or its sentences of the `facet`. texts: the
+        file of abstracts, None: that of the collection. index_dir: for the retriever's index.
         facets: of background, method and result; with all three, they are also measured together as `all`.
         Raises InputError for what is missing or unknown.
         """
         if dir is None:
             raise InputError("benchmark=csfcube needs data.dir=FOLDER, that of the collection")
-        if ranked_dir is None or experiment_name is None:
+        if ranked_dir is not None and experiment_name is None:
             raise InputError(
-                f"benchmark=csfcube needs ranked_dir=FOLDER experiment_name=NAME: rankings in files "
-                f"{ranked_file('NAME', 'FACET')}"
+                f"ranked_dir needs experiment_name=NAME: of the files {ranked_file('NAME', 'FACET')} in it"
             )
+        if query not in (WHOLE, FACET):
+            raise InputError(f"benchmark.query={query}: choose one of {WHOLE}, {FACET}")
         if not facets or isinstance(facets, str) or not set(facets) <= set(FACETS):
             raise InputError(f"benchmark.facets: {facets!s} is no list of {', '.join(FACETS)}")
-        self.dir, self.ranked_dir, self.experiment = Path(dir), Path(ranked_dir), experiment_name
+        self.dir, self.ranked_dir, self.experiment = Path(dir), ranked_dir, experiment_name
+        self.query, self.texts, self.cache_dir, self.index_dir = query, texts, cache_dir, index_dir
         self.facets = tuple(facet for facet in FACETS if facet in facets)
 
-    def run(self, folder: Path, provenance: Provenance) -> None:
+    def run(self, folder: Path, provenance: Provenance, retriever: Callable[[], Retriever]) -> None:
         """By facet and split (metrics.json), and by query."""
         cube = CsfCube.read(self.dir, self.facets)
-        ranked = {facet: self._read(cube, facet) for facet in self.facets}
+        if self.ranked_dir is not None and self.experiment is not None:
+            place, name = Path(self.ranked_dir), self.experiment
+        else:
+            place, name = self._rank(cube, folder / RANKED, retriever)
+        ranked = {facet: read_facet(cube, place, name, facet) for facet in self.facets}
         remarks = []
         if cube.selves:
             remarks.append(
@@ -94,7 +111,7 @@ class CSFCube(PoolBenchmark):
             for facet in cube.folds
             for split in SPLITS
         ]
-        show([head, *rows], f"CSFCube, {self.experiment}, percent")
+        show([head, *rows], f"CSFCube, {name}, percent")
         columns = {
             name: np.array([row[name] for row in values.values()]) for name in next(iter(values.values()))
         }
@@ -102,7 +119,7 @@ class CSFCube(PoolBenchmark):
             folder / PER_QUERY
         )
         report = [
-            f"# CSFCube: {self.experiment}",
+            f"# CSFCube: {name}",
             f"{len(values)} queries. Percent, as CSFCube's own evaluation script computes it: dev is the "
             "first fold's development part; test is the mean of the two folds' test parts.",
             *remarks,
@@ -110,22 +127,33 @@ class CSFCube(PoolBenchmark):
         ]
         write_results(folder, metrics, report, provenance)
 
-    def _read(self, cube: CsfCube, facet: str) -> tuple[dict[str, Ranking], list[str]]:
-        path = self.ranked_dir / ranked_file(self.experiment, facet)
-        if not path.is_file():
-            before, after = ranked_file("\0", facet).split("\0")
-            names = sorted(
-                file.name.removeprefix(before).removesuffix(after)
-                for file in self.ranked_dir.glob(f"{before}*{after}")
-            )
-            there = f"experiment_name={'|'.join(names)}" if names else "no rankings of this facet"
-            raise InputError(f"{path}: no such file; in {self.ranked_dir} there is {there}")
-        rankings, unranked = read_ranked(path, cube.pools[facet])
-        if short := [query for query, ranking in rankings.items() if len(ranking) < CUT]:
-            raise InputError(
-                f"{path}: {len(short)} queries have fewer than {CUT} candidates ranked: {some(short)}"
-            )
-        return rankings, unranked
+    def _rank(self, cube: CsfCube, folder: Path, make: Callable[[], Retriever]) -> tuple[Path, str]:
+        texts = Path(self.texts) if self.texts is not None else find_texts(self.dir)
+        corpus = open_cube(cube, texts, self.cache_dir)
+        retriever = make()
+        retriever.open(corpus, self.index_dir)
+        name = self.experiment or f"{retriever.name}-{self.query}"
+        write_ranked(cube, corpus, retriever, self.query, folder, name)
+        return folder, name
+
+
+def read_facet(cube: CsfCube, folder: Path, name: str, facet: str) -> tuple[dict[str, Ranking], list[str]]:
+    """The rankings of a facet, and the pairs that were not ranked (see read_ranked).
+
+    Raises InputError that names the rankings which are there, or queries of fewer than 20 candidates.
+    """
+    path = folder / ranked_file(name, facet)
+    if not path.is_file():
+        before, after = ranked_file("\0", facet).split("\0")
+        there = sorted(file.name[len(before) : -len(after)] for file in folder.glob(f"{before}*{after}"))
+        names = f"experiment_name={'|'.join(there)}" if there else "no rankings of this facet"
+        raise InputError(f"{path}: no such file; in {folder} there is {names}")
+    rankings, unranked = read_ranked(path, cube.pools[facet])
+    if short := [query for query, ranking in rankings.items() if len(ranking) < CUT]:
+        raise InputError(
+            f"{path}: {len(short)} queries have fewer than {CUT} candidates ranked: {some(short)}"
+        )
+    return rankings, unranked
 
 
 def query_values(cube: CsfCube, ranked: dict[str, dict[str, Ranking]]) -> dict[str, dict[str, float]]:

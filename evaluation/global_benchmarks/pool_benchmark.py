@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,21 @@ from datasets.errors import InputError
 from datasets.json_stream import open_bytes
 from evaluation.files import METRICS, REPORT, write_text
 from evaluation.report import Provenance
+from retrieval.base import Retriever
 
 Table = dict[str, dict[str, float]]
 """{field or facet: {measure: percent}}, measures by the names of the official script."""
 
 
 class PoolBenchmark(ABC):
-    """Scores of given pairs of papers are measured; there is no corpus to be searched."""
+    """Scores of given pairs of papers are measured: those of a file, or of a retriever."""
 
     @abstractmethod
-    def run(self, folder: Path, provenance: Provenance) -> None:
-        """Measure, print the official tables, and write them to `folder`; InputError for files that do not
-        fit each other.
+    def run(self, folder: Path, provenance: Provenance, retriever: Callable[[], Retriever]) -> None:
+        """Measure, print the official tables, and write them to `folder`.
+
+        retriever: makes the one that scores the pairs, where no scores are given. Raises InputError for files
+        that do not fit each other.
         """
 
 

@@ -19,6 +19,8 @@ from evaluation.global_benchmarks.csfcube import CSFCube
 from evaluation.global_benchmarks.csfcube_format import CsfCube, ranked_file, read_ranked
 from evaluation.global_benchmarks.csfcube_measures import query_measures
 from evaluation.report import Provenance
+from retrieval.base import Retriever
+from retrieval.bm25 import BM25
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT.parent / "shared" / "data" / "csfcube"
@@ -55,6 +57,10 @@ def cube(tmp_path: Path) -> Path:
             splits["all"][fold] += splits[facet][fold]
     write(tmp_path / "evaluation_splits.json", splits)
     return tmp_path
+
+
+def unasked() -> Retriever:
+    raise AssertionError("there are rankings: no retriever is needed")
 
 
 def change(path: Path, **values: Any) -> None:
@@ -104,7 +110,7 @@ def test_fewer_candidates_than_precision_asks_for_are_refused() -> None:
 def test_means_are_over_folds_and_the_query_itself_is_not_scored(
     cube: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    CSFCube(cube, cube, "mine").run(cube / "out", Provenance("the command", "a: 1"))
+    CSFCube(cube, cube, "mine").run(cube / "out", Provenance("the command", "a: 1"), unasked)
     metrics = json.loads((cube / "out" / "metrics.json").read_text())
     assert list(metrics) == [*FACETS, "all", *(f"dev/{facet}" for facet in [*FACETS, "all"])]
     first = plain_measures([3, 1, 2] + [0, 3, 1, 2] * 5 + [0])
@@ -130,7 +136,7 @@ def test_the_order_is_that_of_the_file_and_the_query_may_stand_in_it(cube: Path)
 
 def test_a_facet_may_be_measured_alone(cube: Path) -> None:
     (cube / ranked_file("mine", "result")).unlink()
-    CSFCube(cube, cube, "mine", ["method", "background"]).run(cube / "out", Provenance())
+    CSFCube(cube, cube, "mine", ["method", "background"]).run(cube / "out", Provenance(), unasked)
     metrics = json.loads((cube / "out" / "metrics.json").read_text())
     assert list(metrics) == ["background", "method", "dev/background", "dev/method"]
 
@@ -140,7 +146,7 @@ def test_candidates_that_were_not_ranked_are_counted_as_the_script_skips_them(
 ) -> None:
     path = cube / ranked_file("mine", "method")
     change(path, q1=json.loads(path.read_text())["q1"][:-2])
-    CSFCube(cube, cube, "mine").run(cube / "out", Provenance())
+    CSFCube(cube, cube, "mine").run(cube / "out", Provenance(), unasked)
     assert "method: 2 candidates are not ranked" in caplog.text and "q1_p23, q1_p24" in caplog.text
     found = json.loads((cube / "out" / "metrics.json").read_text())["dev/method"]
     grades = [3, 1, 2] + [0, 3, 1, 2] * 5
@@ -166,7 +172,7 @@ def test_rankings_that_cannot_be_used_are_named(cube: Path, q1: Any, line: str) 
     path = cube / ranked_file("mine", "method")
     change(path, q1=q1)
     with pytest.raises(InputError, match=line) as error:
-        CSFCube(cube, cube, "mine").run(cube / "out", Provenance())
+        CSFCube(cube, cube, "mine").run(cube / "out", Provenance(), unasked)
     assert path.name in str(error.value) and "\n" not in str(error.value)
     assert not (cube / "out").exists()
 
@@ -174,14 +180,18 @@ def test_rankings_that_cannot_be_used_are_named(cube: Path, q1: Any, line: str) 
 def test_a_query_without_annotations_is_named(cube: Path) -> None:
     change(cube / ranked_file("mine", "method"), q7=POOL)
     with pytest.raises(InputError, match=r"1 queries without annotations: q7"):
-        CSFCube(cube, cube, "mine").run(cube / "out", Provenance())
+        CSFCube(cube, cube, "mine").run(cube / "out", Provenance(), unasked)
 
 
 def test_missing_rankings_name_those_that_are_there(cube: Path) -> None:
     with pytest.raises(InputError, match=r"no such file; in .* there is experiment_name=mine"):
-        CSFCube(cube, cube, "others").run(cube / "out", Provenance())
-    with pytest.raises(InputError, match=r"needs ranked_dir=FOLDER experiment_name=NAME"):
+        CSFCube(cube, cube, "others").run(cube / "out", Provenance(), unasked)
+    with pytest.raises(InputError, match=r"ranked_dir needs experiment_name=NAME"):
         CSFCube(cube, cube)
+    with pytest.raises(InputError, match=r"needs data\.dir=FOLDER"):
+        CSFCube()
+    with pytest.raises(InputError, match=r"benchmark\.query=title: choose one of whole, facet"):
+        CSFCube(cube, query="title")
     with pytest.raises(InputError, match=r"benchmark\.facets"):
         CSFCube(cube, cube, "mine", ["methods"])
 
@@ -215,6 +225,53 @@ def test_folds_without_queries_are_named(cube: Path) -> None:
         CsfCube.read(cube)
 
 
+@pytest.fixture
+def abstracts(cube: Path) -> Path:
+    """Texts of the collection: p3 says what q1 says of its method, p7 the whole of q1."""
+    background, method = "We look at parsing.", "Inverted lists rank documents."
+    said: dict[str, list[str]] = {"q1": [background, method], "q2": [method, background]}
+    said |= {f"p{i}": [f"Nothing{i}.", "Else."] for i in range(25)}
+    said |= {"p3": [method], "p7": [background, method]}
+    labels = {background: "objective_label", method: "method_label"}
+    papers = [
+        {
+            "paper_id": paper,
+            "title": f"Title {paper}",
+            "abstract": sentences,
+            "pred_labels": [labels.get(sentence, "result_label") for sentence in sentences],
+        }
+        for paper, sentences in said.items()
+    ]
+    path = cube / "abstracts-csfcube-preds.jsonl"
+    path.write_text("\n".join(map(json.dumps, papers)))
+    return path
+
+
+@pytest.mark.parametrize(("query", "first"), [("whole", "p7"), ("facet", "p3")])
+def test_a_retriever_ranks_by_the_whole_abstract_or_the_sentences_of_the_facet(
+    cube: Path, abstracts: Path, query: str, first: str
+) -> None:
+    bm25 = CSFCube(cube, facets=["method"], query=query, cache_dir=cube / "cache")
+    bm25.run(cube / "out", Provenance(), BM25)
+    path = cube / "out" / "ranked" / ranked_file(f"bm25-{query}", "method")
+    ranked = json.loads(path.read_text())
+    assert ranked["q1"][0][0] == first and len(ranked["q1"]) == 24  # without q1 itself
+    for ranking in ranked.values():
+        assert ranking == sorted(ranking, key=lambda pair: (pair[1], pair[0]))
+    CSFCube(cube, path.parent, f"bm25-{query}", ["method"]).run(cube / "again", Provenance(), unasked)
+    metrics = [(cube / name / "metrics.json").read_text() for name in ("out", "again")]
+    assert metrics[0] == metrics[1]
+
+
+def test_queries_without_a_sentence_of_their_facet_are_named(cube: Path, abstracts: Path) -> None:
+    facet = CSFCube(cube, facets=["result"], query="facet", cache_dir=cube / "cache")
+    with pytest.raises(InputError, match=r"result: no sentence \(pred_labels\) of q1, q2"):
+        facet.run(cube / "out", Provenance(), BM25)
+    abstracts.unlink()
+    with pytest.raises(InputError, match=r"no abstracts-csfcube-preds\.jsonl"):
+        facet.run(cube / "out", Provenance(), unasked)
+
+
 def evaluate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(ROOT / "evaluate.py"), "benchmark=csfcube", "data.dir=.", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
@@ -237,7 +294,7 @@ def test_the_command_prints_the_official_table(cube: Path) -> None:
 
 @pytest.mark.skipif(not FOLDER.is_dir(), reason="the collection is not there")
 def test_equal_to_what_the_script_gives_for_its_sample_rankings(tmp_path: Path) -> None:
-    CSFCube(FOLDER, FOLDER / "sample_ranked_pools", "specter").run(tmp_path, Provenance())
+    CSFCube(FOLDER, FOLDER / "sample_ranked_pools", "specter").run(tmp_path, Provenance(), unasked)
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     golden = json.loads((FOLDER / "golden_metrics.json").read_text())["specter"]
     for facet, splits in golden["aggregate"].items():

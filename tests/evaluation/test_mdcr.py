@@ -21,6 +21,10 @@ from evaluation.global_benchmarks.mdcr import MDCR, official_lines
 from evaluation.global_benchmarks.mdcr_format import Mdcr, Query, read_scores
 from evaluation.global_benchmarks.mdcr_measures import field_table, query_values, type_table
 from evaluation.report import Provenance
+from retrieval.article import ArticleEncoder, ArticleRetriever
+from retrieval.base import Retriever
+from retrieval.bm25 import BM25
+from retrieval.models import ArticleConfig
 
 ROOT = Path(__file__).parents[2]
 Files = Callable[[dict[str, Any], Any], tuple[Path, Path]]
@@ -33,6 +37,10 @@ def pool(number: int, **types: Any) -> dict[str, list[str]]:
 
 
 BENCHMARK = {"Physics": {"q2": pool(2), "q3": pool(3)}, "Art": {"q1": pool(1)}}
+
+
+def unasked() -> Retriever:
+    raise AssertionError("there are scores: no retriever is needed")
 
 
 def scores_of(benchmark: dict[str, Any]) -> dict[str, float]:
@@ -180,13 +188,98 @@ def test_the_split_is_downloaded_where_no_file_is_given(
     _, scores_file = files(BENCHMARK, scores_of(BENCHMARK))
     server.put("mdcr/mdcr_val.json", json.dumps(BENCHMARK))
     server.put("mdcr/mdcr_test.json", json.dumps([1]))
-    MDCR(None, scores_file, "val", tmp_path).run(tmp_path / "out", Provenance())
+    MDCR(scores_file=scores_file, split="val", cache_dir=tmp_path).run(
+        tmp_path / "out", Provenance(), unasked
+    )
     assert set(json.loads((tmp_path / "out" / "metrics.json").read_text())) == {"Art", "Physics", "AVG"}
     assert [path for path, _ in server.asked] == ["/mdcr/mdcr_val.json"]
     with pytest.raises(InputError, match=r"mdcr_test\.json: the file must hold an object"):
-        MDCR(None, scores_file, "test", tmp_path).run(tmp_path / "out", Provenance())
+        MDCR(scores_file=scores_file, cache_dir=tmp_path).run(tmp_path / "out", Provenance(), unasked)
     with pytest.raises(InputError, match=r"benchmark\.split=train: MDCR has val and test"):
-        MDCR(None, scores_file, "train")
+        MDCR(scores_file=scores_file, split="train")
+
+
+def test_the_texts_of_the_split_are_downloaded_for_a_retriever(
+    server: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    release = replace(RELEASES["mdcr"], addresses=(f"{server.url}/mdcr/",))
+    monkeypatch.setitem(RELEASES, "mdcr", release)
+    papers = {pair.split("_")[side] for pair in scores_of(BENCHMARK) for side in (0, 1)}
+    server.put("mdcr/mdcr_test.json", json.dumps(BENCHMARK))
+    server.put(
+        "mdcr/mdcr_test_data.jsonl", "\n".join(f'{{"paper_id": "{p}", "title": "x {p}"}}' for p in papers)
+    )
+    MDCR(cache_dir=tmp_path).run(tmp_path / "out", Provenance(), BM25)
+    assert set(json.loads((tmp_path / "out" / "scores.json").read_text())) == set(scores_of(BENCHMARK))
+    assert [path for path, _ in server.asked] == ["/mdcr/mdcr_test.json", "/mdcr/mdcr_test_data.jsonl"]
+
+
+TITLES = {"q": "Parsing trees", "a": "Parsers of trees", "b": "Speech and vision", "c": "Graphs of speech"}
+
+
+@pytest.fixture
+def texts(files: Files, tmp_path: Path) -> Path:
+    """A benchmark of one query, and the texts of its papers and of another."""
+    files({"Art": {"q": {"random": ["b", "none"], "bm25": ["c"], "true": ["a"]}}}, {})
+    papers: list[dict[str, Any]] = [
+        {"paper_id": key, "title": title, "abstract": f"{title}."} for key, title in TITLES.items()
+    ]
+    papers += [{"paper_id": "other", "title": "Parsing trees"}, {"paper_id": "none", "title": None}]
+    path = tmp_path / "mdcr_data.jsonl"
+    path.write_text("\n".join(map(json.dumps, papers)) + "\n\n")
+    return path
+
+
+def test_a_retriever_scores_the_pairs_of_the_pools(texts: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    MDCR(texts.with_name("mdcr.json"), cache_dir=tmp_path).run(out, Provenance(), BM25)
+    scores = json.loads((out / "scores.json").read_text())
+    assert set(scores) == {"q_a", "q_b", "q_c", "q_none"}
+    assert scores["q_a"] > 0 > scores["q_b"] == scores["q_c"] == scores["q_none"] == scores["q_a"] - 1
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["AVG"]["map"] == 100.0
+
+
+def test_an_encoder_reads_queries_as_it_reads_papers(texts: Path, tmp_path: Path, tiny_bert: Path) -> None:
+    config = ArticleConfig("tiny", path=str(tiny_bert), max_tokens=32, query=("title", "context"))
+    papers = [json.loads(line) for line in texts.read_text().splitlines()[:-1]]
+    twin = {"paper_id": "a", "title": TITLES["q"], "abstract": f"{TITLES['q']}."}
+    texts.write_text("\n".join(json.dumps(twin if paper["paper_id"] == "a" else paper) for paper in papers))
+    retriever = ArticleRetriever(ArticleEncoder.pretrained(config), "float32")
+    benchmark = MDCR(texts.with_name("mdcr.json"), cache_dir=tmp_path, index_dir=tmp_path / "index")
+    benchmark.run(tmp_path / "out", Provenance(), lambda: retriever)
+    scores = json.loads((tmp_path / "out" / "scores.json").read_text())
+    assert scores["q_a"] == pytest.approx(1, abs=1e-5) and max(scores["q_b"], scores["q_c"]) < 0.999
+    assert scores["q_none"] == min(scores["q_b"], scores["q_c"]) - 1
+    benchmark.run(tmp_path / "again", Provenance(), lambda: retriever)  # from the index on the disk
+    assert json.loads((tmp_path / "again" / "scores.json").read_text()) == scores
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("", r"mdcr_data\.jsonl: 5 papers of the benchmark are not in it: a, b, c, none, q"),
+        ("{", r"mdcr_data\.jsonl, line 1: malformed JSON"),
+        ("[]", r"line 1: must be an object with a paper_id"),
+        ('{"paper_id": "a", "title": 3}', r"line 1, field 'title': must be text"),
+        ('{"paper_id": "a", "abstract": ["x"], "pred_labels": ["y", "z"]}', r"1 sentences and 2 labels"),
+    ],
+)
+def test_texts_that_cannot_be_used_are_named(texts: Path, tmp_path: Path, line: str, said: str) -> None:
+    texts.write_text(line)
+    with pytest.raises(InputError, match=said) as error:
+        MDCR(texts.with_name("mdcr.json"), cache_dir=tmp_path).run(tmp_path / "out", Provenance(), unasked)
+    assert "\n" not in str(error.value)
+
+
+def test_a_query_without_text_and_missing_texts_are_named(texts: Path, tmp_path: Path) -> None:
+    benchmark = MDCR(texts.with_name("mdcr.json"), cache_dir=tmp_path)
+    texts.write_text(texts.read_text().replace(TITLES["q"], " ").replace('" ."', '""'))
+    with pytest.raises(InputError, match="1 queries have neither title nor abstract: q"):
+        benchmark.run(tmp_path / "out", Provenance(), unasked)
+    texts.unlink()
+    with pytest.raises(InputError, match=r"benchmark\.texts=FILE .* or give scores: scores_file=FILE"):
+        benchmark.run(tmp_path / "out", Provenance(), unasked)
 
 
 def evaluate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -206,6 +299,14 @@ def test_the_command_prints_the_official_lines_and_writes_them(files: Files, tmp
     assert set(json.loads((tmp_path / "out" / "candidate_types.json").read_text())) == {"bm25", "random"}
     rows = (tmp_path / "out" / "per_query.csv").read_text().splitlines()
     assert rows[0] == "query_id,citing_id,map,ndcg,recall_5" and rows[1].startswith("Art/q1,q1,")
+
+
+def test_the_command_scores_by_bm25(texts: Path, tmp_path: Path) -> None:
+    done = evaluate(
+        tmp_path, "benchmark.file=mdcr.json", "retriever=bm25", "output_dir=out", "benchmark.cache_dir=cache"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "AVG\tmap: 100.0\tndcg: 100.0\trecall_5: 100.0" in done.stdout
 
 
 def test_the_command_refuses_nan_in_one_line(files: Files, tmp_path: Path) -> None:
