@@ -18,6 +18,10 @@ from rerank.datamodule import Lists
 from rerank.losses import LossConfig
 from retrieval.encode import precision
 
+SHORT = 256
+"""Tokens of a pair up to which plain attention is faster in training on a CPU than torch's fused one: by a
+quarter at 128, because that is slow on the way back. Its memory grows with the square of the length."""
+
 Optimizer = Callable[[Iterable[dict[str, Any]]], torch.optim.Optimizer]
 
 
@@ -48,6 +52,8 @@ class FineTuningConfig:
         for part in encoder.modules():
             if isinstance(part, nn.Dropout):
                 part.p = self.dropout
+        if not torch.cuda.is_available() and encoder.config.max_tokens <= SHORT:
+            encoder.model.set_attn_implementation("eager")
         if self.gradient_checkpointing:
             encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
         if (pooler := getattr(encoder.model, "pooler", None)) is not None:
