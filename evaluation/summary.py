@@ -126,10 +126,24 @@ def read_job(folder: Path) -> Job:
         if (folder / FAILURE).is_file():
             job.failure = (folder / FAILURE).read_text("utf-8").strip()
         else:
-            job.metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
+            job.metrics = flat(json.loads((folder / "metrics.json").read_text("utf-8")))
     except (OSError, ValueError) as error:
         job.failure = f"no metrics: {error}"
     return job
+
+
+def flat(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Metrics of groups by the names GROUP/METRIC.
+
+    >>> flat({"mrr": 0.5, "AVG": {"map": 25.9}})
+    {'mrr': 0.5, 'AVG/map': 25.9}
+    """
+    found: dict[str, Any] = {}
+    for name, value in metrics.items():
+        found |= (
+            {f"{name}/{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
+        )
+    return found
 
 
 def new_folders(sweep: Path, since: float) -> list[Path]:

@@ -283,7 +283,7 @@ def test_a_query_without_text_and_missing_texts_are_named(texts: Path, tmp_path:
 
 
 def evaluate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "evaluate.py"), "benchmark=mdcr", *arguments]
+    command = [sys.executable, str(ROOT / "evaluate.py"), *arguments, "benchmark=mdcr"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
 
 
@@ -307,6 +307,18 @@ def test_the_command_scores_by_bm25(texts: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "AVG\tmap: 100.0\tndcg: 100.0\trecall_5: 100.0" in done.stdout
+
+
+def test_a_sweep_ends_with_a_table_of_averages(files: Files, tmp_path: Path) -> None:
+    files(BENCHMARK, scores_of(BENCHMARK))
+    (tmp_path / "other.json").write_text("{}")
+    done = evaluate(
+        tmp_path, "-m", "benchmark.file=mdcr.json", "scores_file=scores.json,other.json", "output_dir=out"
+    )
+    assert done.returncode == 2 and "1 of 2 jobs failed; scores_file=other.json: " in done.stderr
+    metrics = json.loads((tmp_path / "out" / "0" / "metrics.json").read_text())
+    table = (tmp_path / "out" / "summary.md").read_text()
+    assert f"| scores.json | {metrics['AVG']['map']:.4f} | {metrics['AVG']['recall_5']:.4f} |" in table
 
 
 def test_the_command_refuses_nan_in_one_line(files: Files, tmp_path: Path) -> None:
