@@ -20,7 +20,7 @@ from evaluation.pipeline_stages import BASE, Candidates, Stages, depths_of
 from evaluation.protocol import TRANSDUCTIVE, key_of, protocols
 from evaluation.report import Facts, Provenance
 from hatten.options import options
-from rerank.pair_scores import PairScores
+from rerank.pair_scores import CHUNK, PairScores
 from rerank.pipeline import candidate_scores, head_of
 from rerank.processes import Processes
 from rerank.reranker import Reranker, ScoringConfig
@@ -41,7 +41,8 @@ class Pipeline(Benchmark):
     the others keep their order behind them. scoring: options of rerank.reranker.ScoringConfig.
     fuse, weight, measure, validation_queries: of evaluation.pipeline_fusing.Fuse.
     depths: smaller numbers of candidates that are reported too: their scores are known anyway.
-    scores_dir: where scores of pairs are kept, for all evaluations. The others: as for all benchmarks.
+    scores_dir: where scores of pairs are kept, for all evaluations; chunk: pairs that are scored together
+    (rerank.pair_scores). The others: as for all benchmarks.
     """
 
     name, heading = "pipeline", "Pipeline"
@@ -57,6 +58,7 @@ class Pipeline(Benchmark):
         validation_queries: int = 500,
         depths: Sequence[int] = DEPTHS,
         scores_dir: str | Path = ".cache/pair-scores",
+        chunk: int = CHUNK,
         cutoffs: Sequence[int] = CUTOFFS,
         batch: int = 2048,
         protocols: Sequence[str] = (TRANSDUCTIVE,),
@@ -70,14 +72,15 @@ class Pipeline(Benchmark):
             raise InputError(
                 f"benchmark={self.name} needs reranker=FOLDER: what train.py model=scibert_reranker has saved"
             )
-        numbers = [*depths, *([] if candidates == ALL else [candidates])]
+        numbers = [*depths, chunk, *([] if candidates == ALL else [candidates])]
         if not all(type(number) is int and number >= 1 for number in numbers):
             raise InputError(
-                f"candidates={candidates}, benchmark.depths={list(depths)}: must be whole numbers from 1 on "
-                f"(candidates: or {ALL})"
+                f"candidates={candidates}, benchmark.depths={list(depths)}, benchmark.chunk={chunk}: must be "
+                f"whole numbers from 1 on (candidates: or {ALL})"
             )
         self.reranker, self.scoring = reranker, options(ScoringConfig, scoring or {}, "scoring")
-        self.candidates, self.depths, self.scores_dir = candidates, list(depths), scores_dir
+        self.candidates, self.depths = candidates, list(depths)
+        self.scores_dir, self.chunk = scores_dir, chunk
         self.fuse = Fuse(fuse, weight, measure, validation_queries, seed)
         self.processes = Processes.of_torchrun()
 
@@ -136,7 +139,7 @@ class Pipeline(Benchmark):
 
     def _scores(self, corpus: Corpus) -> PairScores:
         reranker = Reranker.open(self.reranker, self.scoring)
-        return PairScores(self.scores_dir, reranker, corpus, processes=self.processes)
+        return PairScores(self.scores_dir, reranker, corpus, self.chunk, processes=self.processes)
 
     def _found(
         self, retriever: Retriever, scores: PairScores, queries: Split, filters: Filters, pool: int

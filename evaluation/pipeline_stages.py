@@ -120,12 +120,13 @@ class Stages:
             found |= {key: gain.difference, f"{key}/p": gain.p}
             if gain.papers > 1:
                 found |= {f"{key}/low": gain.low, f"{key}/high": gain.high}
-        found[key_of("ceiling", protocol)] = self._mean(self.base, f"recall@{self.depth}")
+        # Not of the base: trec_eval puts its equals in another order, so that others would be the first.
+        found[key_of("ceiling", protocol)] = self._mean(self.final, f"recall@{self.depth}")
         for depth, outcome in self.by_depth.items():
             of_depth = [
                 self._mean(outcome, "recall@10"),
                 self._mean(outcome, "mrr"),
-                self._mean(self.base, f"recall@{depth}"),
+                self._mean(outcome, f"recall@{depth}"),
                 outcome.seconds / len(outcome.values),
             ]
             names = (key_of(f"{DEPTH}{depth}/{name}", protocol) for name in OF_DEPTH)

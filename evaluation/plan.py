@@ -8,9 +8,12 @@ data:
   NAME: {title: ..., overrides: [data=custom, data.dir=...], split: test, published: ACL-200, notes: ...}
 training:
   NAME: {overrides: [model=hatten], checkpoint: hatten.ckpt}
+  NAME: {overrides: [model=scibert_reranker, retriever=hatten, "checkpoint={hatten}"], checkpoint: reranker}
 retrievers:
-  NAME: [retriever=hatten, "checkpoint={hatten}"]     {NAME} is the checkpoint of a training, {results} the
-                                                      folder OUTPUTS/DATA: "index_dir={results}/index/NAME"
+  NAME: [retriever=hatten, "checkpoint={hatten}"]     {NAME} is the checkpoint of a training, for a training
+                                                      of one above it; {results} is the folder OUTPUTS/DATA:
+                                                      "index_dir={results}/index/NAME"
+  NAME: [benchmark=pipeline, retriever=hatten, "checkpoint={hatten}", "reranker={NAME}"]
 compare:
   - [NAME, NAME]
 
@@ -33,12 +36,13 @@ from datasets.errors import InputError
 
 @dataclass(frozen=True)
 class Training:
-    """`train.py` with these overrides makes this checkpoint in this folder."""
+    """`train.py` with these overrides, after those it needs, makes this checkpoint in this folder."""
 
     name: str
     folder: Path
     checkpoint: Path
     overrides: list[str]
+    needs: list[Training] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -108,33 +112,41 @@ def read_plan(path: Path) -> Plan:
     jobs = []
     for of, one in data.items():
         folder = Path(content["outputs"]) / of
-        made = [_training(path, folder, name, given, one) for name, given in trainings.items()]
+        made: list[Training] = []
+        for name, given in trainings.items():
+            made.append(_training(path, folder, name, given, one, made))
         jobs += [_job(of, name, folder, given, one, made) for name, given in retrievers.items()]
     compared = [(pair[0], pair[1]) for pair in pairs]
     page, notes = Path(content["page"]), content.get("notes") or ""
     return Plan(path, page, content["title"], data, jobs, compared, notes)
 
 
-def _training(path: Path, results: Path, name: str, given: Mapping[str, Any], data: DataSet) -> Training:
+def _training(
+    path: Path, results: Path, name: str, given: Mapping[str, Any], data: DataSet, before: list[Training]
+) -> Training:
     folder = results / "train" / name
-    overrides = _strings(path, f"training.{name}", given["overrides"])
-    return Training(
-        name, folder, folder / given["checkpoint"], [*data.overrides, *overrides, f"output_dir={folder}"]
-    )
+    overrides, needs = _filled(_strings(path, f"training.{name}", given["overrides"]), results, before)
+    overrides = [*data.overrides, *overrides, f"output_dir={folder}"]
+    return Training(name, folder, folder / given["checkpoint"], overrides, needs)
 
 
 def _job(
     data: str, name: str, results: Path, given: list[str], of: DataSet, trainings: list[Training]
 ) -> Job:
-    needed = [
-        training for training in trainings if any(f"{{{training.name}}}" in override for override in given)
-    ]
-    for training in needed:
-        given = [override.replace(f"{{{training.name}}}", str(training.checkpoint)) for override in given]
-    given = [override.replace("{results}", str(results)) for override in given]
+    given, needed = _filled(given, results, trainings)
     folder = results / name
     overrides = [*of.overrides, *given, f"split={of.split}", f"output_dir={folder}"]
     return Job(data, name, folder, overrides, needed)
+
+
+def _filled(given: list[str], results: Path, trainings: list[Training]) -> tuple[list[str], list[Training]]:
+    """Overrides with the names in braces replaced, and the trainings that must be there, in their order."""
+    needed: list[Training] = []
+    for training in trainings:
+        if any(f"{{{training.name}}}" in override for override in given):
+            needed += [one for one in [*training.needs, training] if one not in needed]
+            given = [override.replace(f"{{{training.name}}}", str(training.checkpoint)) for override in given]
+    return [override.replace("{results}", str(results)) for override in given], needed
 
 
 def _mapping(

@@ -36,7 +36,7 @@ def published_rerankers() -> list[str]:
         "protocol and numbers are the paper's."
     )
     return [
-        "## As published",
+        "## Rerankers, as published",
         f"{WARNING} {content['source']}, Table 3. {protocol}",
         markdown_table(head, rows),
     ]
@@ -51,7 +51,11 @@ def published_pipelines() -> list[str]:
         for data in content["data"]
         for who, of in content["pipeline"].items()
     ]
-    return ["## As published", f"{WARNING} {content['source']}, Table 4: R@10.", markdown_table(head, rows)]
+    return [
+        "## Pipelines, as published",
+        f"{WARNING} {content['source']}, Table 4: R@10.",
+        markdown_table(head, rows),
+    ]
 
 
 def _content() -> dict[str, Any]:

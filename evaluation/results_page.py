@@ -11,10 +11,12 @@ from datasets.errors import InputError
 from evaluation.compare import HEAD, compare, difference_rows
 from evaluation.files import write_text
 from evaluation.jobs import commands_of, result_of, why_missing
+from evaluation.pipeline_summary import is_pipeline
 from evaluation.plan import Job, Plan
 from evaluation.plots import recall_plot, recalls
 from evaluation.protocol import INDUCTIVE, TRANSDUCTIVE, key_of
 from evaluation.report import Metrics, markdown_table, measure_cell
+from evaluation.reranking_page import published_parts, reranked_parts
 from evaluation.significance import DRAWS
 
 PUBLISHED = Path(__file__).parent / "published.yaml"
@@ -46,16 +48,18 @@ Results = Mapping[str, Metrics]
 def write_page(plan: Plan) -> None:
     """Write the page and its plots from what has been evaluated with the plan's settings."""
     sections: list[str] = []
+    everything: list[Metrics] = []
     processors: set[str] = set()
     for data in plan.data:
         jobs = plan.of_data(data)
         missing = {job.name: reason for job in jobs if (reason := _why_missing(job))}
         there = {job.name: job for job in jobs if job.name not in missing}
         results = {name: result_of(job) for name, job in there.items()}
+        everything += results.values()
         processors |= {str(metrics["processors"]) for metrics in results.values()}
         sections += _section(plan, data, there, results, missing)
     about = ABOUT.format(plan=plan.path, processors=" or ".join(sorted(processors)) or "no")
-    parts = [f"# {plan.title}", about, plan.notes.strip(), *sections]
+    parts = [f"# {plan.title}", about, plan.notes.strip(), *sections, *published_parts(everything)]
     write_text(plan.page, "\n\n".join(part for part in parts if part) + "\n")
 
 
@@ -72,15 +76,18 @@ def _section(
     """What the page says of one data set."""
     one = plan.data[data]
     parts = [f"## {one.title}"]
-    if results:
+    single = {name: metrics for name, metrics in results.items() if not is_pipeline(metrics)}
+    if single:
         plot = plan.page.with_name(f"{plan.page.stem}-{data}.png")
-        first = next(iter(results.values()))
+        first = next(iter(single.values()))
         title = f"{one.title}, split {one.split}: {first['candidates']:,} candidates"
-        recall_plot(plot, {name: recalls(metrics) for name, metrics in results.items()}, title)
-        parts += [_pool(first, TRANSDUCTIVE), _measures(results, TRANSDUCTIVE), f"![R@k]({plot.name})"]
+        recall_plot(plot, {name: recalls(metrics) for name, metrics in single.items()}, title)
+        parts += [_pool(first, TRANSDUCTIVE), _measures(single, TRANSDUCTIVE), f"![R@k]({plot.name})"]
     parts.append(one.notes.strip())
-    if results:
-        parts += [*_tuned(results), *_seen(results), *_inductive(results), *_differences(plan, jobs)]
+    if single:
+        parts += [*_tuned(single), *_seen(single), *_inductive(single)]
+    plot = plan.page.with_name(f"{plan.page.stem}-{data}-reranked.png")
+    parts += [*reranked_parts(plot, f"{one.title}, split {one.split}", results), *_differences(plan, jobs)]
     if missing:
         parts.append("Not evaluated: " + "; ".join(f"{name} ({why})" for name, why in missing.items()) + ".")
     if one.published:

@@ -1,0 +1,227 @@
+"""Two stages end to end on the tiny corpus, against plain sorting of the reranker's scores."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import ir_measures
+import numpy as np
+import pytest
+from ir_measures import RR, R
+from safetensors.numpy import load_file
+
+from datasets.store import Corpus
+from evaluation.compare import compare
+from evaluation.pipeline import Pipeline
+from evaluation.pipeline_stages import depths_of
+from evaluation.prefetch import Prefetch
+from evaluation.report import Provenance
+from rerank.reranker import Reranker
+from retrieval.bm25 import BM25
+from retrieval.cached import CachedRun
+from retrieval.filters import Filters
+from retrieval.popularity import Popularity
+from retrieval.runs import Run
+
+CUTOFFS = [1, 10]
+
+
+def pipeline(reranker: Path, folder: Path, **options: Any) -> Pipeline:
+    given: dict[str, Any] = {"cutoffs": CUTOFFS, "scores_dir": folder / "scores", "depths": []}
+    return Pipeline(reranker, scoring={"precision": "float32"}, **(given | options))
+
+
+def scored_pairs(folder: Path) -> list[int]:
+    """Keys of all pairs that were ever scored."""
+    return [key for file in folder.rglob("*.safetensors") for key in load_file(file)["keys"].tolist()]
+
+
+def test_the_order_is_that_of_sorting_the_scores(
+    tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
+) -> None:
+    metrics = pipeline(tiny_reranker, tmp_path, candidates=4)(BM25(), tiny_corpus, "test", tmp_path)
+    base, found = (next(Run.read(tmp_path / f"{name}run.trec").batches(99)) for name in ("base-", ""))
+    reranker = Reranker.open(tiny_reranker, pipeline(tiny_reranker, tmp_path).scoring)
+    rows = {query: row for row, query in enumerate(tiny_corpus.context_ids)}
+    pairs = 0
+    for query, papers in base.items():
+        head, tail = list(papers)[:4], list(papers)[4:]
+        pairs += len(head)
+        contexts = np.full(len(head), rows[query])
+        scores = reranker.score(tiny_corpus, contexts, np.array([tiny_corpus.paper_row(p) for p in head]))
+        best = [paper for _, paper in sorted(zip(scores, head, strict=True), key=lambda pair: -pair[0])]
+        assert sorted(found[query], key=lambda paper: -found[query][paper]) == best + tail
+    assert metrics["pairs"] == metrics["pairs_new"] == pairs == len(scored_pairs(tmp_path))
+
+
+def test_metrics_are_those_of_the_files_and_of_the_prefetcher_alone(
+    tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
+) -> None:
+    metrics = pipeline(tiny_reranker, tmp_path, candidates=2)(Popularity(), tiny_corpus, "test", tmp_path)
+    assert metrics == json.loads((tmp_path / "metrics.json").read_text())
+    measures = [RR, R @ 1, R @ 10, R @ 2]
+    qrels = list(ir_measures.read_trec_qrels(str(tmp_path / "qrels.trec")))
+    for prefix, file in (("", "run.trec"), ("base/", "base-run.trec")):
+        run = list(ir_measures.read_trec_run(str(tmp_path / file)))
+        values = ir_measures.calc_aggregate(measures, qrels, run)
+        for name, measure in (("mrr", RR), ("recall@1", R @ 1), ("recall@10", R @ 10)):
+            assert metrics[prefix + name] == pytest.approx(values[measure], abs=1e-12)
+        # Some papers are equally popular: of those, trec_eval sees others first than were reranked.
+        assert prefix or metrics["ceiling"] == values[R @ 2] == 0.25
+    alone = Prefetch(CUTOFFS)(Popularity(), tiny_corpus, "test", tmp_path / "alone")
+    for name in ("mrr", "recall@1", "recall@10", "recall@10/low", "seen/mrr", "unseen/recall@10"):
+        assert metrics[f"base/{name}"] == alone[name]
+    differences = compare(tmp_path, tmp_path / "alone", ["mrr", "recall@10"])
+    for name, gain in differences.items():
+        found = [metrics[f"gain/{name}{end}"] for end in ("", "/p", "/low", "/high")]
+        assert found == [gain.difference, gain.p, gain.low, gain.high]
+    seconds = metrics["base/seconds_per_query"] + metrics["pairs"] / 4 / metrics["pairs_per_second"]  # type: ignore[operator]
+    assert metrics["seconds_per_query"] == pytest.approx(seconds)
+    assert (tmp_path / "reranking.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_sweep_scores_each_pair_once_and_depths_are_evaluations_of_their_own(
+    tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
+) -> None:
+    new, curves = [], []
+    for k in (1, 3, 7, 5):
+        benchmark = pipeline(tiny_reranker, tmp_path, candidates=k, depths=[1, 3, 5, 1000])
+        metrics = benchmark(BM25(), tiny_corpus, "test", tmp_path / str(k))
+        assert list(depths_of(metrics)) == [depth for depth in (1, 3, 5) if depth < k] + [k]
+        new.append(metrics["pairs_new"])
+        curves.append(depths_of(metrics))
+        assert depths_of(metrics)[k]["recall@10"] == metrics["recall@10"]
+    keys = scored_pairs(tmp_path / "scores")
+    assert len(keys) == len(set(keys)) == sum(map(int, new)) and new[3] == 0
+    for depth, mine in curves[2].items():  # of the largest, as by themselves
+        for other in curves:
+            for name in ("recall@10", "mrr", "ceiling"):
+                assert depth not in other or other[depth][name] == mine[name]
+
+
+def test_more_candidates_than_the_pool_has_are_all(
+    tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
+) -> None:
+    found = []
+    for candidates in (10**6, "all", 11):
+        folder = tmp_path / str(candidates)
+        benchmark = pipeline(tiny_reranker, tmp_path, candidates=candidates)
+        metrics = benchmark(BM25(), tiny_corpus, "test", folder)
+        assert metrics["reranked"] == 11 and metrics["ceiling"] == metrics["base/recall@10"]
+        found.append((folder / "run.trec").read_text())
+    assert found[0] == found[1] == found[2]
+    assert "candidates=1000000 is more than the pool has" in (tmp_path / "1000000/report.md").read_text()
+    # Of a pool of one, which only one query may find.
+    only = Filters(
+        exclude=[paper for paper in tiny_corpus.paper_ids if paper not in ("bare", "citing-test-1")]
+    )
+    metrics = pipeline(tiny_reranker, tmp_path)(BM25(), tiny_corpus, "test", tmp_path, filters=only)
+    assert metrics["reranked"] == 1 and metrics["recall@10"] == 0 and metrics["pairs_per_second"] >= 0
+
+
+def test_filters_and_protocols_hold_for_both_stages(
+    tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
+) -> None:
+    benchmark = pipeline(tiny_reranker, tmp_path, candidates=3, protocols=["transductive", "inductive"])
+    metrics = benchmark(BM25(), tiny_corpus, "test", tmp_path, filters=Filters(year=2005))
+    assert metrics["inductive/queries"] == 1 and metrics["candidates"] == 6
+    for name in ("run.trec", "base-run.trec", "run-inductive.trec", "base-run-inductive.trec"):
+        papers = [line.split()[2] for line in (tmp_path / name).read_text().splitlines()]
+        assert papers and all(tiny_corpus.years[tiny_corpus.paper_row(paper)] <= 2005 for paper in papers)
+    assert {"base/inductive/mrr", "gain/inductive/mrr", "inductive/ceiling"} <= metrics.keys()
+    assert list(depths_of(metrics, "inductive")) == [metrics["inductive/candidates"]]
+    report = (tmp_path / "report.md").read_text()
+    assert "Filters, for all that follows: year: 2005." in report and "## Results, inductive" in report
+    # The next evaluation leaves no file of another protocol there.
+    pipeline(tiny_reranker, tmp_path)(BM25(), tiny_corpus, "val", tmp_path)
+    assert not (tmp_path / "base-run-inductive.trec").exists()
+
+
+def test_fused_weights_of_zero_and_one_are_the_stages_alone(
+    tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
+) -> None:
+    def run(name: str, **options: Any) -> dict[str, float]:
+        benchmark = pipeline(tiny_reranker, tmp_path, candidates=5, **options)
+        metrics = benchmark(BM25(), tiny_corpus, "test", tmp_path / name)
+        assert metrics["pairs_new"] == 0 or name == "alone"
+        return next(Run.read(tmp_path / name / "run.trec").batches(99))["c9"]
+
+    def order(found: dict[str, float]) -> list[str]:
+        return sorted(found, key=lambda paper: -found[paper])
+
+    alone = run("alone")
+    base = next(Run.read(tmp_path / "alone" / "base-run.trec").batches(99))["c9"]
+    assert order(alone) != order(base)
+    for fuse in ("score", "rank"):
+        assert order(run(f"{fuse}-1", fuse=fuse, weight=1)) == order(alone)
+        assert order(run(f"{fuse}-0", fuse=fuse, weight=0)) == order(base)
+    assert "0.5 the reranker's" in _report(tmp_path, run, "half", fuse="rank", weight=0.5)
+
+
+def _report(folder: Path, run: Any, name: str, **options: Any) -> str:
+    run(name, **options)
+    return (folder / name / "report.md").read_text()
+
+
+def test_the_weight_is_tuned_on_validation_and_its_scores_are_kept_too(
+    tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
+) -> None:
+    benchmark = pipeline(tiny_reranker, tmp_path, candidates=4, fuse="score", measure="recall@1", depths=[2])
+    metrics = benchmark(BM25(), tiny_corpus, "test", tmp_path)
+    assert metrics["fuse"] == "score" and 0 <= float(metrics["weight"]) <= 1
+    of_validation = len(scored_pairs(tmp_path)) - int(metrics["pairs"])
+    assert 0 < of_validation <= 2 * 4
+    again = benchmark(BM25(), tiny_corpus, "test", tmp_path)
+    assert again["weight"] == metrics["weight"] and again["mrr"] == metrics["mrr"]
+    assert len(scored_pairs(tmp_path)) == of_validation + int(metrics["pairs"])
+    # On validation itself, no other weight is better.
+    tuned = benchmark(BM25(), tiny_corpus, "val", tmp_path)["recall@1"]
+    for weight in (0, 0.3, 1):
+        other = pipeline(tiny_reranker, tmp_path, candidates=4, fuse="score", weight=weight)
+        assert float(other(BM25(), tiny_corpus, "val", tmp_path)["recall@1"]) <= float(tuned)
+
+
+def test_a_run_of_an_earlier_evaluation_is_reranked_without_searching(
+    tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
+) -> None:
+    Prefetch([20], run_depth=None)(BM25(), tiny_corpus, "test", tmp_path / "bm25")
+    direct = pipeline(tiny_reranker, tmp_path, candidates=3)(BM25(), tiny_corpus, "test", tmp_path / "a")
+    cached = CachedRun([tmp_path / "bm25" / "run.trec"])
+    again = pipeline(tiny_reranker, tmp_path, candidates=3)(cached, tiny_corpus, "test", tmp_path / "b")
+    for name in ("mrr", "recall@1", "base/mrr", "ceiling", "pairs"):
+        assert direct[name] == again[name]
+    assert again["retriever"] == "run" and again["pairs_new"] == 0
+
+
+def test_a_sample_of_queries_is_that_of_prefetching(
+    demo_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
+) -> None:
+    benchmark = pipeline(tiny_reranker, tmp_path, candidates=2, queries=5)
+    metrics = benchmark(Popularity(), demo_corpus, "test", tmp_path / "a")
+    Prefetch(CUTOFFS, queries=5)(Popularity(), demo_corpus, "test", tmp_path / "b")
+    assert metrics["queries"] == 5
+    assert (tmp_path / "a/qrels.trec").read_text() == (tmp_path / "b/qrels.trec").read_text()
+
+
+def test_the_report_says_what_was_done(tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path) -> None:
+    origin = Provenance("python evaluate.py benchmark=pipeline", "candidates: 3\n")
+    pipeline(tiny_reranker, tmp_path, candidates=3, depths=[2])(BM25(), tiny_corpus, "test", tmp_path, origin)
+    report = (tmp_path / "report.md").read_text()
+    for part in (
+        "# Pipeline: bm25 + tiny-reranker on tiny, split test",
+        "tiny-reranker reranks the first 3 papers of each query",
+        "Base -> Reranked: MRR 1.0000 -> ",
+        "Prefetch ceiling: 1.0000",
+        "| measure | base | reranked | ratio |",
+        "| recall@10 | 1.0000 [1.000, 1.000] | 1.0000 [1.000, 1.000] | 1.000 |",
+        "| seen | 3 |",
+        "| reranked candidates | R@10 | MRR | prefetch ceiling | s/query |",
+        "| 2 | 1.0000 |",
+        "](reranking.png)",
+        "(all of them now;",
+        "python evaluate.py benchmark=pipeline",
+        "candidates: 3",
+    ):
+        assert part in report, part
