@@ -15,7 +15,7 @@ from scipy import sparse
 
 from datasets.atomic import written_whole
 from datasets.errors import InputError
-from datasets.ragged import Ragged
+from datasets.ragged import Ragged, offsets_of
 from datasets.schema import MARKER_WORDS
 from datasets.store import Corpus, Split
 from hatten.options import at_least_1
@@ -23,6 +23,7 @@ from retrieval.exact import search_exact
 
 WORD = re.compile(r"[^\W\d_]{2,}")
 PAIRS_AT_A_TIME = 200_000
+ROWS_AT_A_TIME = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -175,17 +176,20 @@ class WordSets:
         return np.asarray(index.reshape(papers.shape))
 
     def _rows(self, *columns: Ragged) -> sparse.csr_array:
-        """The stems of each row over all columns."""
-        rows = [np.repeat(np.arange(len(column)), column.lengths) for column in columns]
-        stems = [self._stem_of[column.values] for column in columns]
-        row, stem = np.concatenate(rows), np.concatenate(stems)
-        row, stem = row[stem >= 0], stem[stem >= 0]
-        keys = np.unique(row * self._stems + stem)
-        matrix = sparse.csr_array(
-            (np.ones(len(keys), np.float32), (keys // self._stems, keys % self._stems)),
-            shape=(len(columns[0]), self._stems),
-        )
-        return matrix
+        """The stems of each row over all columns; so many rows at a time that all words need not fit."""
+        found, sizes = [], []
+        for start in range(0, len(columns[0]), ROWS_AT_A_TIME):
+            part = np.arange(start, min(start + ROWS_AT_A_TIME, len(columns[0])))
+            words = [column.take(part) for column in columns]
+            row = np.concatenate([np.repeat(np.arange(len(part)), column.lengths) for column in words])
+            stem = np.concatenate([self._stem_of[column.values] for column in words])
+            keys = np.unique(row[stem >= 0] * self._stems + stem[stem >= 0])
+            found.append((keys % max(self._stems, 1)).astype(np.int32))
+            sizes.append(np.bincount(keys // max(self._stems, 1), minlength=len(part)))
+        stems = np.concatenate([np.empty(0, np.int32), *found])
+        ends = offsets_of(np.concatenate([np.empty(0, np.int64), *sizes]))
+        ones = np.ones(len(stems), np.float32)
+        return sparse.csr_array((ones, stems, ends), shape=(len(columns[0]), self._stems))
 
 
 def _sha256(path: Path) -> str:

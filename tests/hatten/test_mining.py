@@ -94,7 +94,11 @@ def jaccard_by_sets(corpus: Corpus, context: int, paper: int) -> float:
     return len(ours & theirs) / max(len(ours | theirs), 1)
 
 
-def test_jaccard_is_that_of_sets_of_stems(demo_corpus: Corpus, tiny_corpus: Corpus) -> None:
+@pytest.mark.parametrize("rows", [1, 50, 1 << 16])
+def test_jaccard_is_that_of_sets_of_stems(
+    demo_corpus: Corpus, tiny_corpus: Corpus, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hatten.mining.ROWS_AT_A_TIME", rows)
     for corpus, seed in ((demo_corpus, 0), (tiny_corpus, 1)):
         random = np.random.default_rng(seed)
         contexts = random.integers(0, len(corpus.context_ids), 6)
