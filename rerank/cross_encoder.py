@@ -1,4 +1,4 @@
-"""The reranker's net: a transformer that reads a query and a candidate together (Gu et al. 2022, section 4.2)."""
+"""The reranker's net: a transformer that reads query and candidate together (Gu et al. 2022, section 4.2)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from datasets.atomic import written_folder
 from datasets.errors import InputError
+from rerank.bert import first_hidden, is_bert
 from rerank.pair_text import CIT, EOS, SEP, Subwords
 from rerank.pairs import PairConfig
 from retrieval.models import ArticleConfig, load_pretrained, positions
@@ -47,11 +48,8 @@ class CrossEncoder(nn.Module):
         if limit is not None and config.max_tokens > limit:
             raise InputError(f"pairs.max_tokens={config.max_tokens}: the model reads at most {limit}")
         Subwords(tokenizer)
-        if len(tokenizer) > model.get_input_embeddings().num_embeddings:
-            raise InputError(
-                f"a tokeniser of {len(tokenizer)} subwords for a model of "
-                f"{model.get_input_embeddings().num_embeddings}"
-            )
+        if len(tokenizer) > len(vectors_of(model)):
+            raise InputError(f"a tokeniser of {len(tokenizer)} subwords for {len(vectors_of(model))} vectors")
         self.model, self.tokenizer, self.config, self.head = model, tokenizer, config, head
         self.score = nn.Linear(model.config.hidden_size, 1)
         self.precision = torch.float32
@@ -75,28 +73,33 @@ class CrossEncoder(nn.Module):
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            if len(tokenizer) > model.get_input_embeddings().num_embeddings:
+            if len(tokenizer) > len(vectors_of(model)):
                 model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
             found = cls(model, tokenizer, pairs, head)
             nn.init.normal_(found.score.weight, std=0.02)
             nn.init.zeros_(found.score.bias)
-        vectors = model.get_input_embeddings().weight.data
+        vectors = vectors_of(model).data
         for token, like in alike.items():
-            row = tokenizer.convert_tokens_to_ids(token)
-            vectors[row] = (
-                vectors[like] if like is not None else vectors[: min(alike_rows(tokenizer))].mean(0)
-            )
+            row = tokenizer.get_vocab()[token]
+            vectors[row] = vectors[like] if like is not None else vectors[:row].mean(0)
         return found
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """[B, L] each -> logits [B] float32, before any sigmoid: what losses take."""
         device = self.score.weight.device
-        given = {"input_ids": input_ids.to(device), "attention_mask": attention_mask.to(device)}
-        if self._typed:
-            given["token_type_ids"] = token_type_ids.to(device)
+        ids, types, there = (part.to(device) for part in (input_ids, token_type_ids, attention_mask))
         with torch.autocast(device.type, self.precision, enabled=self.precision != self.score.weight.dtype):
-            first = self.model(**given).last_hidden_state[:, 0]
+            first = self.first_hidden(ids, types, there)
         return self.logits(first)
+
+    def first_hidden(self, ids: Tensor, types: Tensor, there: Tensor) -> Tensor:
+        """[B, L] each -> hidden states of the first token [B, D]."""
+        checkpointed = self.training and self.model.is_gradient_checkpointing
+        if is_bert(self.model) and not checkpointed:
+            return first_hidden(self.model, ids, types, there.bool())
+        given = {"token_type_ids": types} if self._typed else {}
+        hidden: Tensor = self.model(input_ids=ids, attention_mask=there, **given).last_hidden_state
+        return hidden[:, 0]
 
     def logits(self, first: Tensor) -> Tensor:
         """Hidden states of the first token [B, D] -> logits [B] float32."""
@@ -161,9 +164,11 @@ class CrossEncoder(nn.Module):
         return found.eval()
 
 
-def alike_rows(tokenizer: PreTrainedTokenizerFast) -> list[int]:
-    """Rows of the added tokens among a model's subwords."""
-    return [int(tokenizer.convert_tokens_to_ids(token)) for token in (CIT, SEP, EOS)]
+def vectors_of(model: PreTrainedModel) -> Tensor:
+    """The vectors of a model's subwords [V, D]."""
+    weight = model.get_input_embeddings().weight
+    assert isinstance(weight, Tensor)
+    return weight
 
 
 def check_finite(model: nn.Module, where: str | Path) -> None:

@@ -32,13 +32,16 @@ class Subwords:
         self._backend = copy.deepcopy(tokenizer.backend_tokenizer)
         self._backend.no_truncation()
         self._backend.no_padding()
-        added = [self._backend.token_to_id(token) for token in (CIT, SEP)]
-        if None in added:
-            raise InputError(f"the tokeniser lacks the tokens {CIT} and {SEP} that a reranker reads")
-        self.cit, self.sep = (int(token) for token in added)
+        self.cit, self.sep = self._added(CIT), self._added(SEP)
         self.pad = int(tokenizer.pad_token_id or 0)
         self.before, self.between, self.after, self.second_type = self._frame()
         self._backend.encode_special_tokens = True  # "[SEP]" in a text is text
+
+    def _added(self, token: str) -> int:
+        row: int | None = self._backend.token_to_id(token)
+        if row is None:
+            raise InputError(f"the tokeniser lacks the token {token} that rerankers read")
+        return row
 
     def _frame(self) -> tuple[list[int], list[int], list[int], int]:
         """What stands before, between and after two texts, and the type of the tokens from the second on."""
@@ -102,7 +105,7 @@ class TokenTable:
 
 @dataclass(frozen=True)
 class Piece:
-    """Tokens of pairs: `values` [starts[i] : starts[i] + lengths[i]] of pair i; starts and lengths are [N]."""
+    """Tokens of N pairs: of pair i, those of `values` [starts[i] : starts[i] + lengths[i]]."""
 
     values: NDArray[np.int32]
     starts: NDArray[np.int64]
@@ -126,8 +129,9 @@ def divided(
     need is the other's. With equal shares this is to cut the longer one first, to the token as the tokenisers
     of Hugging Face do it.
 
-    >>> [part.tolist() for part in divided(np.array([9, 9, 2]), np.array([3, 9, 9]), np.array([7, 7, 7]), 0.5)]
-    [[4, 3, 2], [3, 4, 5]]
+    >>> kept, others = divided(np.array([9, 9, 2]), np.array([3, 9, 9]), np.array([7, 7, 7]), 0.5)
+    >>> kept.tolist(), others.tolist()
+    ([4, 3, 2], [3, 4, 5])
     """
     claim, other = np.floor(share * room).astype(np.int64), np.floor((1 - share) * room).astype(np.int64)
     claim = np.where(first > second, room - other, claim)  # a token that is left over goes to the longer

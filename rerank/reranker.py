@@ -17,6 +17,7 @@ from rerank.backends import BACKENDS, Backend, open_backend
 from rerank.batching import batches
 from rerank.cross_encoder import CrossEncoder
 from rerank.pairs import PairReader
+from retrieval.encode import weights_hash
 
 PRECISIONS = ("auto", "float32", "bfloat16", "int8")
 
@@ -26,13 +27,15 @@ class ScoringConfig:
     """How pairs are scored (conf/evaluate.yaml, scoring)."""
 
     backend: str = "auto"
-    """torch | auto (torch)"""
+    """torch | openvino (CPUs; the extra int8) | auto: openvino for int8, else torch"""
     precision: str = "auto"
-    """float32 | bfloat16 | auto: bfloat16 where the processor multiplies it faster"""
+    """float32 | bfloat16 | int8 | auto: bfloat16 where the processor multiplies it faster, else float32"""
     tokens: int = 4096
     """of a batch, after padding"""
     compile: bool = False
-    """let torch.compile make the net faster; it takes a minute to begin with"""
+    """let torch.compile make the net faster; it takes a minute or two to begin with"""
+    threads: int = 0
+    """processor cores to work with; 0: as many as torch takes"""
 
     def __post_init__(self) -> None:
         """Raises InputError for a value that is not one of those above."""
@@ -42,6 +45,10 @@ class ScoringConfig:
             raise InputError(f"scoring.precision={self.precision}: choose one of {', '.join(PRECISIONS)}")
         if type(self.tokens) is not int or self.tokens < 1:
             raise InputError(f"scoring.tokens={self.tokens}: must be a whole number from 1 on")
+        if type(self.threads) is not int or self.threads < 0:
+            raise InputError(f"scoring.threads={self.threads}: must be a whole number, 0 or more")
+        if self.compile and (self.backend == "openvino" or self.precision == "int8"):
+            raise InputError("scoring.compile=true: only with scoring.backend=torch, and not for int8")
 
 
 class Reranker:
@@ -50,22 +57,36 @@ class Reranker:
     def __init__(
         self, model: CrossEncoder, scoring: ScoringConfig | None = None, name: str = "reranker"
     ) -> None:
-        """model: is frozen, and may be changed to the precision that it computes in."""
+        """model: is frozen, and may be changed to the precision that it computes in.
+
+        Raises InputError if it cannot be run as `scoring` says.
+        """
         self.name, self.scoring = name, scoring or ScoringConfig()
         self.model = model.eval().requires_grad_(False)
-        known = self._identity()
-        self._backend: Backend = open_backend(self.model, self.scoring)
-        known["arithmetic"] = self._backend.arithmetic
-        self.fingerprint = hashlib.blake2b(
-            json.dumps(known, sort_keys=True).encode(), digest_size=16
-        ).hexdigest()
-        """Of all that a score depends on beside the texts: weights, tokeniser, pairs, arithmetic."""
+        identity = _hash(
+            {
+                "weights": weights_hash(model),
+                "tokenizer": model.tokenizer.backend_tokenizer.to_str(),
+                "pairs": asdict(model.config),
+                "head": model.head,
+            }
+        )
+        self._backend: Backend = open_backend(model, self.scoring, identity)
+        self.fingerprint = _hash([identity, self._backend.arithmetic])
+        """Of all that a score depends on beside the corpus: weights, tokeniser, pairs, arithmetic."""
         self._reader: PairReader | None = None
 
     @classmethod
     def open(cls, path: str | Path, scoring: ScoringConfig | None = None) -> Reranker:
         """A folder that training saved; InputError if it is anything else."""
         return cls(CrossEncoder.load(path), scoring, Path(path).name)
+
+    def prepare(self, corpus: Corpus) -> PairReader:
+        """Get ready for pairs of a corpus, as `score` does; for int8 it takes half a minute."""
+        if self._reader is None or self._reader.corpus is not corpus:
+            self._reader = PairReader(corpus, self.model.tokenizer, self.model.config)
+            self._backend.prepare(self._reader)
+        return self._reader
 
     def score(
         self,
@@ -79,24 +100,14 @@ class Reranker:
         advance: told how many pairs are done, batch by batch. Batches are made of pairs of about equal
         length, whatever their order: hand over many at a time.
         """
-        if self._reader is None or self._reader.corpus is not corpus:
-            self._reader = PairReader(corpus, self.model.tokenizer, self.model.config)
-        pairs = self._reader.pairs(contexts, papers)
+        pairs = self.prepare(corpus).pairs(contexts, papers)
         out = np.empty(len(pairs), np.float32)
-        for rows in batches(pairs.lengths, self.scoring.tokens):
-            out[rows] = self._backend.scores(*pairs.padded(rows))
+        for rows, scores in self._backend.scores(pairs, batches(pairs.lengths, self.scoring.tokens)):
+            out[rows] = scores
             if advance is not None:
                 advance(len(rows))
         return out
 
-    def _identity(self) -> dict[str, object]:
-        from retrieval.encode import weights_hash
 
-        return {
-            "weights": weights_hash(self.model),
-            "tokenizer": hashlib.blake2b(
-                self.model.tokenizer.backend_tokenizer.to_str().encode()
-            ).hexdigest(),
-            "pairs": asdict(self.model.config),
-            "head": self.model.head,
-        }
+def _hash(value: object) -> str:
+    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -15,7 +15,6 @@ import torch
 from omegaconf import DictConfig
 
 import rerank.training
-from datasets.errors import InputError
 from datasets.store import Corpus
 from rerank.cross_encoder import CrossEncoder
 from rerank.pairs import PairReader
