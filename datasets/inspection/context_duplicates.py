@@ -160,7 +160,7 @@ def context_duplicate_section(corpus: Corpus, found: ContextDuplicates, least: f
     for other, number in numbers.items():
         key, what = f"near_in_{other}", f"contexts nearly the same as one of another citing paper in {other}"
         lines.append(near(key, what, found.near_in[:, number], "in", other))
-        key, what = f"{key}_same_target", f"of these, with a target of that one in {other}"
+        key, what = f"{key}_same_target", f"of these, with a target in common with that one in {other}"
         lines.append(near(key, what, found.near_to[:, number], "to", other))
     lines.append(Line("pairs", "pairs of contexts that are nearly the same", {ALL: found.pairs}))
     lines.append(Line("cut", "contexts not compared with all that are similar", {ALL: found.cut}, wholes))

@@ -60,21 +60,23 @@ def leak_section(
         "titles, authors and years in contexts", sum(len(s.split) for s in splits.values())
     ) as done:
         for name, split in splits.items():
-            for query, (row, targets) in enumerate(
+            for query, (row, positives) in enumerate(
                 zip(split.split.contexts.tolist(), split.split.positives, strict=True)
             ):
+                targets = positives.tolist()
                 text = corpus.context_texts[row]
                 folded = fold(text)
-                titles = [words for target in targets.tolist() if (words := title(target))]
-                authors = [surname for target in targets.tolist() if len(surname := surnames[target]) > 2]
-                years, beside = corpus.years[targets], years_beside(text)
+                plain = plain_words(folded)
+                titles = [words for target in targets if (words := title(target))]
+                authors = [surname for target in targets if len(surname := surnames[target]) > 2]
+                years, beside = {int(corpus.years[target]) for target in targets} - {0}, years_beside(text)
                 found = {
-                    "title": bool(titles) and any(words in plain_words(folded) for words in titles),
+                    "title": any(words in plain for words in titles),
                     "author": any_named(folded, authors),
                     "year": bool(beside),
-                    "own_year": bool(np.isin(beside, years[years != 0]).any()),
+                    "own_year": not years.isdisjoint(beside),
                 }
-                possible = {"title": titles, "author": authors, "year": True, "own_year": years.any()}
+                possible = {"title": titles, "author": authors, "year": True, "own_year": years}
                 for kind in kinds:
                     marked[kind][name][query] = found[kind]
                     able[kind][name] += bool(possible[kind])

@@ -139,9 +139,9 @@ def _histogram(axes: Axes, series: Series) -> None:
 
 
 def _by_year(axes: Axes, series: Series) -> None:
-    """Shares by year, from the first per cent on."""
+    """Shares by year, without the first per cent and the last thousandth."""
     first = min(int(np.percentile(values, 1, method="lower")) for values in series.values())
-    last = max(int(values.max()) for values in series.values())
+    last = max(int(np.percentile(values, 99.9, method="higher")) for values in series.values())
     edges = _edges(first, last, 120) - 0.5
     for number, (name, values) in enumerate(series.items()):
         counts, _ = np.histogram(values, edges)

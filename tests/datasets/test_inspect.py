@@ -1,0 +1,316 @@
+"""python -m datasets.inspect from end to end: files, summary, page, and one line for what cannot be used."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from functools import partial
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from datasets.errors import InputError
+from datasets.inspection.examples import draw_examples, first_sentences
+from datasets.inspection.findings import Line, Section
+from datasets.inspection.inspecting import inspect_corpus
+from datasets.inspection.summary import print_summary
+from datasets.prepare import open_corpus
+from datasets.store import Corpus
+from tests.datasets.conftest import write_corpus
+
+ROOT = Path(__file__).parents[2]
+PLOTS = ("lengths.png", "years.png", "citations.png", "contexts.png")
+HOSTILE = '<script>alert("x")</script> & <img src=http://example.org/x onerror=alert(1)>'
+PAPERS: dict[str, dict[str, Any]] = {
+    "<b>a</b>": {"title": HOSTILE, "abstract": f"{HOSTILE}. [bold]Second[/bold].", "year": 2001},
+    "b": {"title": "The graph of words", "year": 2003, "authors": ["Ann Lee"]},
+    "p": {"title": "Ünïcödé “quotes” \u202e", "year": 2004},
+    "q": {},
+}
+CONTEXTS = {
+    "c1": ("train", "p", "<b>a</b>", f"Before {HOSTILE} TARGETCIT after."),
+    "c2": ("train", "p", "b", "Lee said [red]so[/red] of the graph of words TARGETCIT"),
+    "c3": ("test", "q", "b", "Both of them TARGETCIT."),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_corpus(tmp_path / "<i>hostile & co", PAPERS, CONTEXTS)
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "datasets.inspect", *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, encoding="utf-8"
+    )
+
+
+def inspect(folder: Path, output: Path, **settings: Any) -> dict[str, Any]:
+    """The content of inspect.json."""
+    cache = output.parent / "cache"
+    inspect_corpus(partial(open_corpus, folder, cache_dir=cache), output, **settings)
+    content = json.loads((output / "inspect.json").read_text("utf-8"))
+    assert isinstance(content, dict)
+    return content
+
+
+class Page(HTMLParser):
+    """Tags, attributes and text of a page whose elements are all closed."""
+
+    EMPTY = frozenset(("meta", "img", "br"))
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.text: list[str] = []
+        self._open: list[str] = []
+        self.feed(page)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in self.EMPTY:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+    def values(self, tag: str, name: str) -> list[str]:
+        return [value for of, key, value in self.attributes if (of, key) == (tag, name)]
+
+
+def test_from_the_command_line(folder: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    data = [f"data.dir='{folder}'", f"data.cache_dir={tmp_path / 'cache'}"]
+    done = run("data=custom", *data, f"output_dir={output}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == f"page: {output / 'index.html'}"
+    assert sorted(path.name for path in output.iterdir()) == sorted([*PLOTS, "index.html", "inspect.json"])
+    numbers = json.loads((output / "inspect.json").read_text("utf-8"))
+    assert numbers["data"] == folder.name
+    assert (numbers["splits/contexts/train"], numbers["splits/contexts/test"]) == (2, 1)
+    assert (numbers["leaks/title/train"], numbers["leaks/author/train"]) == (2, 1)
+    assert numbers["leaks/author/train/examples"] == ["c2"]
+    assert numbers["targets/seen/test"] == 1
+    assert numbers["papers/no_authors/all"] == 3
+    for file in PLOTS:
+        assert (output / file).read_bytes().startswith(b"\x89PNG")
+    # What is read out of files is no markup for the terminal.
+    assert "[red]so[/red] of the graph of words" in done.stdout
+    assert "contexts with the title of a target" in done.stdout
+
+
+def test_the_page_holds_all_and_runs_nothing(folder: Path, tmp_path: Path) -> None:
+    numbers = inspect(folder, tmp_path / "out")
+    text = (tmp_path / "out" / "index.html").read_text("utf-8")
+    page = Page(text)
+    assert (
+        page.tags["script"]
+        == page.tags["link"]
+        == page.tags["iframe"]
+        == page.tags["i"]
+        == page.tags["b"]
+        == 0
+    )
+    assert page.tags["img"] == len(PLOTS)
+    for source, file in zip(page.values("img", "src"), PLOTS, strict=True):
+        kind, _, content = source.partition(",")
+        assert kind == "data:image/png;base64"
+        assert base64.b64decode(content) == (tmp_path / "out" / file).read_bytes()
+    assert all("median" in alt and len(alt) > 40 for alt in page.values("img", "alt"))
+    assert not any(name.startswith("on") or name == "style" for _, name, _ in page.attributes)
+    assert all(link.startswith("#") for link in page.values("a", "href"))
+    assert {link[1:] for link in page.values("a", "href")} <= {
+        value for *_, name, value in page.attributes if name == "id"
+    }
+    assert not page.values("img", "srcset") and "url(" not in text and "@import" not in text
+    assert any("default-src 'none'" in value for value in page.values("meta", "content"))
+    assert "width=device-width, initial-scale=1" in page.values("meta", "content")
+    assert "prefers-color-scheme: dark" in text
+    shown = " ".join("".join(page.text).split())
+    assert "Inspection of <i>hostile & co" in shown
+    assert shown.count(HOSTILE) == 3  # a context, a title and an abstract
+    assert shown.count("TARGETCIT") == len(CONTEXTS) and page.tags["mark"] == len(CONTEXTS)
+    assert "c2" in numbers["leaks/title/train/examples"]
+
+
+def test_the_same_seed_the_same_files(folder: Path, tmp_path: Path) -> None:
+    outputs = [tmp_path / name for name in ("one", "two")]
+    for output in outputs:
+        inspect(folder, output, examples=2, seed=1)
+    first, second = ({path.name: path.read_bytes() for path in output.iterdir()} for output in outputs)
+    assert first == second
+
+
+def test_examples_are_drawn_from_the_splits_by_turns(demo_corpus: Corpus) -> None:
+    drawn = draw_examples(demo_corpus, 5, seed=0)
+    assert [example.split for example in drawn] == ["train", "train", "val", "val", "test"]
+    assert len({example.context for example in drawn}) == 5
+    assert drawn == draw_examples(demo_corpus, 5, seed=0)
+    assert {example.context for example in drawn} != {
+        e.context for e in draw_examples(demo_corpus, 5, seed=1)
+    }
+    # More of them are these and others.
+    assert {e.context for e in drawn} <= {e.context for e in draw_examples(demo_corpus, 9, seed=0)}
+    for example in drawn:
+        row = list(demo_corpus.context_ids).index(example.context)
+        assert f"{example.before}TARGETCIT{example.after}" == demo_corpus.context_texts[row]
+        assert demo_corpus.paper_ids[demo_corpus.citing[row]] == example.citing.id
+
+
+def test_all_there_are_where_more_examples_are_wanted(folder: Path, tmp_path: Path) -> None:
+    corpus = open_corpus(folder, cache_dir=tmp_path / "cache")
+    assert [example.context for example in draw_examples(corpus, 9, seed=0)] in (
+        ["c1", "c2", "c3"],
+        ["c2", "c1", "c3"],
+    )
+    assert draw_examples(corpus, 0, seed=0) == []
+
+
+def test_long_abstracts_are_cut_at_a_word() -> None:
+    shown = first_sentences("word " * 200)
+    assert len(shown) <= 402 and shown.endswith("word …")
+    assert len(first_sentences("x" * 1000)) == 402
+    assert first_sentences("One. Two.") == "One. Two."
+
+
+def test_what_is_nowhere_is_told_in_one_line() -> None:
+    lines = [
+        Line("a", "apples [red]", {"train": 0, "test": 0}),
+        Line("b", "pears", {"train": 0, "test": 2}),
+        Line("c", "plums", {"train": None, "test": None}),
+    ]
+    text = io.StringIO()
+    print_summary([Section("s", "Fruit", "", ["train", "test"], lines)], [], Console(file=text))
+    rows = [line.split() for line in text.getvalue().splitlines()]
+    assert ["│", "pears", "│", "0", "│", "2", "│"] in rows
+    assert ["│", "plums", "│", "–", "│", "–", "│"] in rows
+    assert "None: apples [red]." in text.getvalue()
+
+
+def test_every_number_is_documented(tmp_path: Path) -> None:
+    """docs/inspect.md has each key; SPLIT stands for the name of a split."""
+    contexts = {
+        **CONTEXTS,
+        "c4": ("test_more", "q", "b", "And more TARGETCIT."),
+        "c5": (None, "q", "b", "No TARGETCIT."),
+    }
+    folder = write_corpus(tmp_path / "source", PAPERS, contexts)
+    cache = tmp_path / "cache"
+    open_it = partial(open_corpus, folder, cache_dir=cache, splits=["train", "test", "test_more"])
+    inspect_corpus(open_it, tmp_path / "out")
+    found = json.loads((tmp_path / "out" / "inspect.json").read_text("utf-8"))
+    documented = set(
+        re.findall(r"`([a-z_]+/[A-Za-z_0-9]+)`", (ROOT / "docs" / "inspect.md").read_text("utf-8"))
+    )
+    keys = {"/".join(key.split("/")[:2]) for key in found if "/" in key}
+    keys = {re.sub(r"(in|contexts)_(train|test_more|test)", r"\1_SPLIT", key) for key in keys}
+    assert keys == documented
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"near": 0.3}, "near: must be a number from 0.5 to 1, not 0.3"),
+        ({"near": "0.8"}, "near: must be a number"),
+        ({"near": True}, "near: must be a number"),
+        ({"near": float("nan")}, "near: must be a number"),
+        ({"title_words": 0}, "title_words: must be a whole number of 1 or more, not 0"),
+        ({"examples": 2.5}, "examples: must be a whole number of 0 or more, not 2.5"),
+        ({"seed": -1}, "seed: must be a whole number"),
+        ({"authors": None}, "authors: None is no key"),
+    ],
+)
+def test_options_are_checked_before_the_data_are_read(
+    tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    def never() -> Corpus:
+        raise AssertionError("the corpus was opened")
+
+    with pytest.raises(InputError, match=re.escape(message)):
+        inspect_corpus(never, tmp_path / "out", **settings)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["data=custom", "data.dir={missing}"], "no such folder"),
+        (["data=custom"], "data.dir"),
+        (["near=1.5"], "near: must be a number from 0.5 to 1, not 1.5"),
+        (["output_dir={file}"], "File exists"),
+        (["nearly=1"], "nearly"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
+    (tmp_path / "file").write_text("")
+    places = {"missing": tmp_path / "missing", "file": tmp_path / "file"}
+    given = [f"output_dir={tmp_path / 'out'}", *(argument.format(**places) for argument in arguments)]
+    done = run(*(given if len({a.split("=")[0] for a in given}) == len(given) else given[1:]))
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1 and message in done.stderr
+
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="no browser")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_in_a_browser(folder: Path, tmp_path: Path, scheme: str) -> None:
+    """At the width of a phone nothing stands out of the page, and text can be told from its ground."""
+    inspect(folder, tmp_path / "out")
+    probe = """<iframe src="out/index.html" style="width:390px;height:2000px;border:0"></iframe><script>
+    onload = () => {
+      const inside = document.querySelector("iframe").contentDocument, root = inside.documentElement;
+      const style = inside.defaultView.getComputedStyle(inside.body);
+      const images = [...inside.images].map((image) => image.complete && image.naturalWidth > 0);
+      document.body.textContent = JSON.stringify({
+        width: root.scrollWidth, text: style.color, ground: style.backgroundColor, images,
+        marks: inside.querySelectorAll("mark").length, scripts: inside.scripts.length});
+    };</script>"""
+    (tmp_path / "probe.html").write_text(probe)
+    assert BROWSER is not None
+    done = subprocess.run(
+        [
+            BROWSER,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={tmp_path / 'profile'}",
+            "--allow-file-access-from-files",
+            f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}",
+            "--virtual-time-budget=5000",
+            "--dump-dom",
+            (tmp_path / "probe.html").as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    body = re.search(r"<body>(.*)</body>", done.stdout, re.DOTALL)
+    assert body, done.stdout + done.stderr
+    found = json.loads(body[1])
+    assert found["width"] <= 390
+    assert found["images"] == [True] * len(PLOTS)
+    assert (found["marks"], found["scripts"]) == (len(CONTEXTS), 0)
+    text, ground = (sum(map(int, re.findall(r"\d+", found[key])[:3])) / 3 for key in ("text", "ground"))
+    assert ground - text > 150 if scheme == "light" else text - ground > 150

@@ -1,0 +1,207 @@
+"""Papers and contexts that are there twice, within and across splits, counted by hand and by brute force."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datasets.inspection.context_duplicates import ContextDuplicates, context_duplicate_section
+from datasets.inspection.findings import Section
+from datasets.inspection.paper_duplicates import (
+    PaperDuplicates,
+    paper_duplicate_section,
+    twin_section,
+)
+from datasets.inspection.queries import Citations, citations
+from datasets.inspection.shingles import counted_words, word_lengths
+from datasets.ragged import Ragged
+from datasets.store import Corpus, Split
+from tests.datasets.conftest import Described
+
+LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
+
+
+def row(section: Section, key: str) -> dict[str, object]:
+    """The values of a line that are not 0."""
+    (line,) = (line for line in section.lines if line.key == key)
+    return {column: value for column, value in line.values.items() if value}
+
+
+def examples(section: Section, key: str) -> dict[str, Sequence[str]]:
+    (line,) = (line for line in section.lines if line.key == key)
+    return {column: ids for column, ids in line.examples.items() if ids}
+
+
+def of_papers(corpus: Corpus) -> tuple[Section, Section]:
+    splits, counted = citations(corpus), counted_words(corpus.words)
+    lengths = word_lengths(corpus.title_tokens, counted)
+    found = PaperDuplicates(corpus, splits, counted, lengths, 0.8)
+    return paper_duplicate_section(corpus, found, 0.8), twin_section(corpus, splits, found)
+
+
+def of_contexts(corpus: Corpus) -> Section:
+    found = ContextDuplicates(corpus, citations(corpus), counted_words(corpus.words), 0.8)
+    return context_duplicate_section(corpus, found, 0.8)
+
+
+PAPERS = {
+    # The same title, written in another way, and other abstracts.
+    "title-1": {"title": "Pre-training of deep nets", "abstract": f"We train. {LONG}"},
+    "title-2": {"title": "Pretraining of Deep Nets!", "abstract": "Something else altogether is said here."},
+    # The same words.
+    "text-1": {"title": "A study", "abstract": f"{LONG}."},
+    "text-2": {"title": "A study", "abstract": f"({LONG})"},
+    # Nearly the same words, another title of the last word.
+    "near": {"title": "A study", "abstract": f"{LONG} sixteen"},
+    "other": {"title": "A study one", "abstract": LONG.removeprefix("one ")},
+    # A short title that says nothing.
+    "editorial-1": {"title": "Editorial", "abstract": "We greet the readers of this year."},
+    "editorial-2": {"title": "Editorial", "abstract": "Another editor says goodbye to all of you."},
+    "untitled-1": {"title": ""},
+    "untitled-2": {"title": ""},
+    "p": {"title": "How we cite all that", "abstract": "Abstracts differ as they should, in what they say."},
+    "q": {"title": "How We Cite All That", "abstract": "None of it is what the first version had said."},
+}
+CITING: Described = {
+    "c1": ("train", "p", "title-1", "Some words stand before TARGETCIT."),
+    "c2": ("test", "q", "text-1", "Others are found after TARGETCIT."),
+    "c3": ("test", "q", "editorial-1", "Nothing of it is said TARGETCIT."),
+    "c4": ("test", "q", "untitled-1", "Here is the last of them TARGETCIT."),
+}
+
+
+def test_papers_of_the_same_title_or_text(make_corpus: Callable[..., Corpus]) -> None:
+    section, _ = of_papers(make_corpus(PAPERS, CITING))
+    assert section.columns == ["all", "candidates", "citing", "cited", "neither"]
+    # title-1 and 2, three studies, two editorials, p and q
+    assert row(section, "title") == {"all": 9, "candidates": 9, "citing": 2, "cited": 3, "neither": 4}
+    assert row(section, "text") == {"all": 3, "candidates": 3, "cited": 1, "neither": 2}
+    assert examples(section, "text")["cited"] == ["text-1 = text-2"]
+    # "A study one two ... fifteen": the words of `other` are those of the two texts.
+    assert row(section, "near") == {"all": 4, "candidates": 4, "cited": 1, "neither": 3}
+    assert row(section, "near_other_title") == {"all": 4, "candidates": 4, "cited": 1, "neither": 3}
+    assert examples(section, "near_other_title")["cited"] == ["text-1 = other"]
+    assert row(section, "pairs") == {"all": 6}
+    assert row(section, "cut") == {}
+
+
+def test_twins_of_targets_and_of_citing_papers(make_corpus: Callable[..., Corpus]) -> None:
+    _, section = of_papers(make_corpus(PAPERS, CITING))
+    # Editorials are no twins, and neither are papers without a title.
+    assert row(section, "candidate") == {"train": 1, "test": 1}
+    assert examples(section, "candidate") == {"train": ["c1"], "test": ["c2"]}
+    assert row(section, "citing_in_train") == {"test": 3}
+    assert examples(section, "citing_in_train") == {"test": ["c2", "c3", "c4"]}
+    assert row(section, "citing_in_test") == {"train": 1}
+
+
+def test_a_twin_that_is_no_candidate_is_none(make_corpus: Callable[..., Corpus]) -> None:
+    papers = {**PAPERS, "title-2": {"title": "Pretraining of Deep Nets", "abstract": ""}}
+    _, section = of_papers(make_corpus(papers, CITING, candidates="abstract"))
+    assert row(section, "candidate") == {"test": 1}
+
+
+CONTEXTS: Described = {
+    # The same words but for the mark and signs: another target, in one paper.
+    "group-1": ("train", "p", "a", f"{LONG} [TARGETCIT, OTHERCIT]."),
+    "group-2": ("train", "p", "b", f"{LONG} [OTHERCIT, TARGETCIT]."),
+    # A window of another paper in test, a word further, of the same target as the first.
+    "copy": ("test", "q", "a", f"{LONG} (TARGETCIT) sixteen"),
+    # The same words in val with another target.
+    "moved": ("val", "r", "c", f"{LONG.capitalize()} TARGETCIT"),
+    "lonely": ("test", "q", "a", "Nothing of this is anywhere else to be found TARGETCIT."),
+    "nowhere": (None, "s", "a", f"{LONG}; TARGETCIT"),
+    "bare-1": ("train", "p", "c", "OTHERCIT, TARGETCIT"),
+    "bare-2": ("test", "q", "c", "OTHERCIT, TARGETCIT"),
+}
+
+
+def test_contexts_within_and_across_splits(make_corpus: Callable[..., Corpus]) -> None:
+    papers: dict[str, dict[str, str]] = {id: {} for id in "abcpqrs"}
+    section = of_contexts(make_corpus(papers, CONTEXTS))
+    assert section.columns == ["all contexts", "train", "val", "test", "no split"]
+    # Contexts without words are no duplicates.
+    assert row(section, "same") == {"all contexts": 4, "train": 2, "val": 1, "no split": 1}
+    # What a context in no split cites is not known.
+    assert row(section, "same_other_target") == {"all contexts": 3, "train": 2, "val": 1}
+    assert examples(section, "same_other_target")["val"][0] in ("moved = group-1", "moved = group-2")
+    assert row(section, "near_own") == {"all contexts": 2, "train": 2}
+    assert examples(section, "near_own")["train"] == ["group-2 = group-1 (1.00)", "group-1 = group-2 (1.00)"]
+    assert row(section, "near_in_train") == {"all contexts": 3, "val": 1, "test": 1, "no split": 1}
+    assert examples(section, "near_in_train")["test"] == ["copy = group-1 (0.93)", "copy = group-2 (0.93)"]
+    assert row(section, "near_in_train_same_target") == {"all contexts": 1, "test": 1}
+    assert examples(section, "near_in_train_same_target") == {"test": ["copy = group-1 (0.93)"]}
+    assert row(section, "near_in_test") == {"all contexts": 4, "train": 2, "val": 1, "no split": 1}
+    assert row(section, "near_in_test_same_target") == {"all contexts": 1, "train": 1}
+    assert row(section, "near_in_val") == {"all contexts": 4, "train": 2, "test": 1, "no split": 1}
+    assert row(section, "near_in_val_same_target") == {}
+    assert row(section, "pairs") == {"all contexts": 10}  # of five contexts
+    (line,) = (line for line in section.lines if line.key == "near_in_train")
+    assert line.of["test"] == 3
+
+
+def test_no_split_is_a_column_only_where_there_is_one(make_corpus: Callable[..., Corpus]) -> None:
+    contexts = {id: context for id, context in CONTEXTS.items() if context[0]}
+    section = of_contexts(make_corpus({id: {} for id in "abcpqr"}, contexts))
+    assert section.columns == ["all contexts", "train", "val", "test"]
+
+
+class Contexts:
+    """As much of a corpus as ContextDuplicates reads."""
+
+    def __init__(self, rows: list[tuple[list[int], int, list[int], int]]) -> None:
+        """rows: (words, citing paper, targets, split or -1)."""
+        self.context_ids = [str(place) for place in range(len(rows))]
+        self.paper_ids = [str(place) for place in range(6)]
+        self.context_tokens = Ragged.from_rows([words for words, *_ in rows])
+        self.citing = np.array([citing for _, citing, *_ in rows], np.int32)
+        self.splits: Mapping[str, Split] = {}
+        for number, name in enumerate(("train", "test")):
+            own = [place for place, (*_, split) in enumerate(rows) if split == number]
+            targets = Ragged.from_rows([rows[place][2] for place in own])
+            self.splits = {**self.splits, name: Split(name, np.array(own, np.int64), targets)}
+
+
+contexts = st.tuples(
+    st.lists(st.integers(0, 2), max_size=6),
+    st.integers(0, 2),
+    st.lists(st.integers(3, 5), min_size=1, max_size=2, unique=True),
+    st.integers(-1, 1),
+)
+
+
+@given(rows=st.lists(contexts, min_size=1, max_size=10))
+@settings(max_examples=60, deadline=None)
+def test_contexts_as_comparing_all_with_all_finds_them(
+    rows: list[tuple[list[int], int, list[int], int]],
+) -> None:
+    corpus = Contexts(rows)
+    splits = {name: Citations.of(corpus, split) for name, split in corpus.splits.items()}  # type: ignore[arg-type]
+    found = ContextDuplicates(corpus, splits, np.ones(3, np.bool_), 0.6)  # type: ignore[arg-type]
+
+    def shingles(words: list[int]) -> set[tuple[int, ...]]:
+        return {tuple(words[i : i + 3]) for i in range(max(1, len(words) - 2))} if words else set()
+
+    pairs = 0
+    for place, (words, citing, targets, split) in enumerate(rows):
+        others = [other for i, other in enumerate(rows) if i != place]
+        same = [other for other in others if words and other[0] == words]
+        assert (found.same[place] >= 0) == bool(same)
+        known = [other for other in same if split >= 0 and other[3] >= 0]
+        assert (found.other_target[place] >= 0) == any(set(other[2]) != set(targets) for other in known)
+        own = shingles(words)
+        near = [
+            other for other in others if len(own & shingles(other[0])) >= 0.6 * len(own | shingles(other[0]))
+        ]
+        near = [other for other in near if own and other[0]]
+        pairs += len(near)
+        assert found.near_own[place] == any(other[1] == citing for other in near)
+        for number in range(2):
+            there = [other for other in near if other[1] != citing and other[3] == number]
+            assert found.near_in[place, number] == bool(there)
+            common = any(split >= 0 and set(other[2]) & set(targets) for other in there)
+            assert found.near_to[place, number] == common
+    assert 2 * found.pairs == pairs

@@ -1,0 +1,146 @@
+"""Titles, first authors and years in contexts, and the authors that are read for that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from datasets.errors import InputError
+from datasets.inspection.authors import FirstAuthors
+from datasets.inspection.findings import Section
+from datasets.inspection.leaks import leak_section
+from datasets.inspection.queries import citations
+from datasets.store import Corpus
+
+PAPERS: dict[str, dict[str, Any]] = {
+    "bert": {
+        "title": "BERT: Pre-training of Deep Encoders",
+        "authors": ["Jürgen Müller-Lüdenscheidt", "Ann Lee"],
+        "year": 2018,
+    },
+    "short": {"title": "Deep nets", "authors": "Lee, Ann; Bo Diaz", "year": 2019},
+    "none": {"title": "", "abstract": "It has neither."},
+    "p": {"authors": []},
+}
+
+
+def leaks(make_corpus: Callable[..., Corpus], text: str, cited: str | list[str]) -> set[str]:
+    """What a context gives away of the papers it cites."""
+    corpus = make_corpus(PAPERS, {"c1": ("test", "p", cited, text)})
+    section = section_of(corpus)
+    found = {line.key for line in section.lines if line.values["test"]}
+    assert ("any" in found) == bool(found)
+    return found - {"any"}
+
+
+def section_of(corpus: Corpus, title_words: int = 3) -> Section:
+    assert corpus.papers_file is not None
+    authors = FirstAuthors(corpus, corpus.papers_file, "authors")
+    return leak_section(corpus, citations(corpus), authors, title_words)
+
+
+@pytest.mark.parametrize(
+    ("text", "cited", "expected"),
+    [
+        ("We use TARGETCIT here.", "bert", set()),
+        ("We use BERT pre-training of deep encoders (TARGETCIT).", "bert", {"title"}),
+        ("We use “BERT — Pre–Training of\nDeep ENCODERS” (TARGETCIT).", "bert", {"title"}),
+        ("We use BERT pre-training TARGETCIT of deep encoders.", "bert", set()),
+        ("We use BERT pre-training of deep encodersx TARGETCIT.", "bert", set()),
+        ("We use BERT pre-training of deep encoders TARGETCIT.", "short", set()),
+        ("We use deep nets TARGETCIT.", "short", set()),  # a title of two words
+        ("As Muller-Ludenscheidt said TARGETCIT.", "bert", {"author"}),
+        ("As Müller-Lüdenscheidt's nets TARGETCIT.", "bert", {"author"}),
+        ("As müller-lüdenscheidt said TARGETCIT.", "bert", set()),
+        ("As Lee said TARGETCIT.", "bert", set()),  # the second author
+        ("As Lee said TARGETCIT.", "short", {"author"}),
+        ("As Leeds said TARGETCIT.", "short", set()),
+        ("As Lee said TARGETCIT.", ["bert", "short"], {"author"}),
+        ("It is so (TARGETCIT, 2018).", "bert", {"year", "own_year"}),
+        ("It is so (2017; TARGETCIT).", "bert", {"year"}),
+        ("It was so in 2018, say many TARGETCIT.", "bert", set()),
+        ("It is so (TARGETCIT, 2019).", ["bert", "short"], {"year", "own_year"}),
+        ("It is so (TARGETCIT, 2019).", "none", {"year"}),
+        ("By Lee's BERT: pre-training of deep encoders (TARGETCIT 2019)", ["bert", "short"], None),
+    ],
+)
+def test_what_a_context_gives_away(
+    make_corpus: Callable[..., Corpus], text: str, cited: str | list[str], expected: set[str] | None
+) -> None:
+    assert leaks(make_corpus, text, cited) == (
+        {"title", "author", "year", "own_year"} if expected is None else expected
+    )
+
+
+def test_shares_are_of_what_can_be_given_away(make_corpus: Callable[..., Corpus]) -> None:
+    contexts = {
+        "c1": ("train", "p", "bert", "BERT: pre-training of deep encoders TARGETCIT"),
+        "c2": ("train", "p", "short", "Nothing TARGETCIT"),
+        "c3": ("train", "p", "none", "Nothing at all TARGETCIT"),
+        "c4": ("test", "none", "p", "Nothing here TARGETCIT"),
+    }
+    lines = {line.key: line for line in section_of(make_corpus(PAPERS, contexts)).lines}
+    assert {key: dict(line.of) for key, line in lines.items()} == {
+        "title": {"train": 1, "test": 1},
+        "author": {"train": 2, "test": 0},
+        "year": {"train": 3, "test": 1},
+        "own_year": {"train": 2, "test": 0},
+        "any": {"train": 3, "test": 1},
+    }
+    # Where nothing can be given away there is no number.
+    assert lines["author"].values == {"train": 0, "test": None}
+    assert lines["title"].values == {"train": 1, "test": 0}
+    assert dict(lines["title"].examples) == {"train": ["c1"], "test": []}
+
+
+def test_words_that_a_title_has_at_least(make_corpus: Callable[..., Corpus]) -> None:
+    corpus = make_corpus(PAPERS, {"c1": ("test", "p", "short", "We use deep nets TARGETCIT.")})
+    found = [
+        next(line.values["test"] for line in section_of(corpus, words).lines if line.key == "title")
+        for words in (1, 2, 3)
+    ]
+    assert found == [1, 1, None]
+
+
+def test_authors_under_another_key_and_of_odd_kinds(make_corpus: Callable[..., Corpus]) -> None:
+    kinds: dict[str, Any] = {
+        "list": ["van der Berg, Jan", "Bo Diaz"],
+        "string": "Ann Lee and Bo Diaz",
+        "objects": [{"name": "Ann Lee"}],
+        "number": 3,
+        "null": None,
+        "empty": [],
+        "p": "Źródło",
+    }
+    papers = {id: {"by": value} for id, value in kinds.items()}
+    corpus = make_corpus(papers, {"c1": ("test", "p", "list", "It stands TARGETCIT.")})
+    assert corpus.papers_file is not None
+    authors = FirstAuthors(corpus, corpus.papers_file, "by")
+    found = {id: authors[row] for row, id in enumerate(corpus.paper_ids)}
+    assert found == {
+        **dict.fromkeys(kinds, ""),
+        "list": "Berg",
+        "string": "Lee",
+        "p": "Zrodło".replace("ł", "l"),
+    }
+    assert authors.known.tolist() == [bool(name) for name in found.values()]
+    assert not FirstAuthors(corpus, corpus.papers_file, "authors").known.any()
+
+
+def test_records_that_the_store_left_out_do_not_shift_the_authors(
+    make_corpus: Callable[..., Corpus], tmp_path: Path
+) -> None:
+    papers = {id: {"authors": [f"Ann {id.title()}"]} for id in ("one", "two", "three")}
+    corpus = make_corpus(papers, {"c1": ("test", "one", "two", "It stands TARGETCIT.")})
+    more = {"odd": {"authors": ["X Y"]}, **papers, "two": {"authors": ["Bo Other"]}}
+    path = tmp_path / "more.json"
+    path.write_text(json.dumps({"first": more["odd"], "one": papers["one"], "between": {}} | more))
+    authors = FirstAuthors(corpus, path, "authors")
+    assert [authors[row] for row in range(3)] == ["One", "Other", "Three"]
+    path.write_text("{")
+    with pytest.raises(InputError, match="malformed JSON"):
+        FirstAuthors(corpus, path, "authors")
