@@ -90,17 +90,7 @@ class CSFCube(PoolBenchmark):
         else:
             place, name = self._rank(cube, folder / RANKED, retriever)
         ranked = {facet: read_facet(cube, place, name, facet) for facet in self.facets}
-        remarks = []
-        if cube.selves:
-            remarks.append(
-                f"{len(cube.selves)} queries are in their own pools and not scored: {some(cube.selves)}."
-            )
-        for facet, (_, unranked) in ranked.items():
-            if unranked:
-                remarks.append(
-                    f"{facet}: {len(unranked):,} candidates are not ranked, and left out of the measures, as "
-                    f"the official script does: {some(unranked)}."
-                )
+        remarks = skipped(cube, {facet: unranked for facet, (_, unranked) in ranked.items()})
         for remark in remarks:
             log.warning("%s", remark)
         values = query_values(cube, {facet: rankings for facet, (rankings, _) in ranked.items()})
@@ -154,6 +144,18 @@ def read_facet(cube: CsfCube, folder: Path, name: str, facet: str) -> tuple[dict
             f"{path}: {len(short)} queries have fewer than {CUT} candidates ranked: {some(short)}"
         )
     return rankings, unranked
+
+
+def skipped(cube: CsfCube, unranked: dict[str, list[str]]) -> list[str]:
+    """What is not measured, in words; unranked: {facet: pairs}."""
+    own = f"{len(cube.selves)} queries are in their own pools and not scored: {some(cube.selves)}."
+    left = [
+        f"{facet}: {len(pairs):,} candidates are not ranked, and left out of the measures, as the official "
+        f"script does: {some(pairs)}."
+        for facet, pairs in unranked.items()
+        if pairs
+    ]
+    return [own, *left] if cube.selves else left
 
 
 def query_values(cube: CsfCube, ranked: dict[str, dict[str, Ranking]]) -> dict[str, dict[str, float]]:

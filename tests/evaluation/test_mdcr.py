@@ -230,9 +230,12 @@ def texts(files: Files, tmp_path: Path) -> Path:
     return path
 
 
-def test_a_retriever_scores_the_pairs_of_the_pools(texts: Path, tmp_path: Path) -> None:
+def test_a_retriever_scores_the_pairs_of_the_pools(
+    texts: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     out = tmp_path / "out"
     MDCR(texts.with_name("mdcr.json"), cache_dir=tmp_path).run(out, Provenance(), BM25)
+    assert "1 candidates without title and abstract come last: none" in caplog.text
     scores = json.loads((out / "scores.json").read_text())
     assert set(scores) == {"q_a", "q_b", "q_c", "q_none"}
     assert scores["q_a"] > 0 > scores["q_b"] == scores["q_c"] == scores["q_none"] == scores["q_a"] - 1
