@@ -114,8 +114,8 @@ class Stages:
             if name not in pool and not name.endswith("queries"):
                 found[BASE + name] = value
         for name in COMPARED:
-            values = (outcome.values.values[name] for outcome in (self.final, self.base))
-            gain = paired(*values, self.base.values.papers, seed=seed)
+            final, base = (outcome.values.values[name] for outcome in (self.final, self.base))
+            gain = paired(final, base, self.base.values.papers, seed=seed)
             key = GAIN + key_of(name, protocol)
             found |= {key: gain.difference, f"{key}/p": gain.p}
             if gain.papers > 1:

@@ -114,7 +114,8 @@ def _json(corpus: Corpus, sections: list[Section]) -> str:
 
 def _plain(value: Any) -> int | float:
     assert isinstance(value, np.generic)
-    return value.item()  # type: ignore[no-any-return]
+    plain: int | float = value.item()
+    return plain
 
 
 def _write(path: Path, text: str) -> None:

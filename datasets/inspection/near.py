@@ -107,12 +107,10 @@ def _postings(sets: ShingleSets, least: float) -> Postings:
     return offsets, groups, starts, texts
 
 
+@njit(nogil=True)
 def _prefix(size: int, least: float) -> int:
     """Of the rarest shingles of a text so many that one is shared with any text as similar as `least`."""
     return size - int(np.ceil(least * size - _ROUNDING)) + 1 if size else 0
-
-
-_prefix = njit(_prefix)
 
 
 @njit(nogil=True)

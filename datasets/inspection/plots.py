@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -121,7 +122,7 @@ def _told(name: str, values: Numbers) -> str:
     return f"{name} median {middle:g}, half of them between {low:g} and {high:g}, largest {values.max()}"
 
 
-def _style(number: int) -> dict[str, object]:
+def _style(number: int) -> dict[str, Any]:
     return {"color": COLOURS[number % len(COLOURS)], "linestyle": STYLES[number % len(STYLES)]}
 
 

@@ -44,7 +44,7 @@ def make_corpus(tmp_path: Path) -> Callable[..., Corpus]:
 
     def make(papers: Mapping[str, Mapping[str, Any]], contexts: Described, **settings: Any) -> Corpus:
         folder = write_corpus(tmp_path / f"source{len(list(tmp_path.iterdir()))}", papers, contexts)
-        given = {"candidates": "all", "cache_dir": tmp_path / "cache"} | settings
+        given: dict[str, Any] = {"candidates": "all", "cache_dir": tmp_path / "cache"} | settings
         return open_corpus(folder, **given)
 
     return make

@@ -19,7 +19,7 @@ from retrieval.runs import Run
 def test_appended_papers_stand_behind_those_that_were_found() -> None:
     ranking = Ranking(
         np.array([[4, 2], [7, -1], [-1, -1]], np.int32),
-        np.float32([[3, 1], [2, -np.inf], [-np.inf, -np.inf]]),
+        np.array([[3, 1], [2, -np.inf], [-np.inf, -np.inf]], np.float32),
     )
     found = appended(ranking, [np.array([2, 9, 8]), np.array([7]), np.array([5])])
     assert found.papers.tolist() == [[4, 2, 8, 9], [7, -1, -1, -1], [5, -1, -1, -1]]

@@ -12,8 +12,8 @@ from rerank.pipeline import reranked
 from retrieval.ranking import Ranking
 
 PAPERS = np.array([[5, 3, 9, 1], [2, 8, -1, -1], [-1, -1, -1, -1]], np.int32)
-FOUND = np.float32([[4, 3, 2, 1], [7, 6, -np.inf, -np.inf], [-np.inf] * 4])
-SCORES = np.float32([[0.1, 0.9, 0.2, 0.9], [0.3, 0.4, -np.inf, -np.inf], [-np.inf] * 4])
+FOUND = np.array([[4, 3, 2, 1], [7, 6, -np.inf, -np.inf], [-np.inf] * 4], np.float32)
+SCORES = np.array([[0.1, 0.9, 0.2, 0.9], [0.3, 0.4, -np.inf, -np.inf], [-np.inf] * 4], np.float32)
 CANDIDATES = Ranking(PAPERS, FOUND)
 
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from datasets.errors import InputError
 from datasets.store import Corpus
-from rerank import pair_scores
 from rerank.pair_scores import PairScores
 
 
@@ -59,7 +58,7 @@ def test_speed_is_that_of_the_scoring_whenever_it_was(
     tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = iter(range(0, 1000, 5))  # each chunk takes 5 s
-    monkeypatch.setattr(pair_scores.time, "perf_counter", lambda: float(next(now)))
+    monkeypatch.setattr("rerank.pair_scores.time.perf_counter", lambda: float(next(now)))
     scores = PairScores(tmp_path, Product(), tiny_corpus, chunk=10)
     assert scores.of(*grid([1, 2], list(range(10)))).pairs_per_second == 2
     assert scores.of(*grid([1], [4])).pairs_per_second == 2

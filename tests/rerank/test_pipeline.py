@@ -23,6 +23,9 @@ from retrieval.ranking import Ranking
 from retrieval.runs import Run
 
 
+VALUES = np.array([0, 0.5, 1, 1.0000001, -3e8, 77], np.float32).tolist()
+
+
 def ranking_of(rows: list[list[int]], width: int) -> Ranking:
     papers = np.array([row + [-1] * (width - len(row)) for row in rows], np.int32)
     places = np.where(papers >= 0, -np.arange(width, dtype=np.float32), -np.inf)
@@ -33,7 +36,7 @@ def ranking_of(rows: list[list[int]], width: int) -> Ranking:
 @given(
     st.lists(st.integers(0, 8), min_size=1, max_size=5),  # papers found of each query
     st.integers(1, 10),
-    arrays.arrays(np.float32, (5, 8), elements=st.sampled_from(np.float32([0, 0.5, 1, 1.0000001, -3e8, 77]))),
+    arrays.arrays(np.float32, (5, 8), elements=st.sampled_from(VALUES)),
 )
 def test_the_first_k_by_score_the_rest_as_they_were(
     counts: list[int], k: int, values: NDArray[np.float32]
@@ -53,7 +56,7 @@ def test_the_first_k_by_score_the_rest_as_they_were(
 def test_trec_eval_sees_the_same_order(tmp_path: Path) -> None:
     """Scores that are equal would be ordered by it in its own way."""
     ranking = ranking_of([[3, 1, 2, 0]], 4)
-    run = Run(["q"], ["a", "b", "c", "d"], reranked(ranking, np.float32([[0.25, 0.25, 0.25]])), "x")
+    run = Run(["q"], ["a", "b", "c", "d"], reranked(ranking, np.full((1, 3), 0.25)), "x")
     run.write(tmp_path / "run.trec")
     read = list(ir_measures.read_trec_run(str(tmp_path / "run.trec")))
     assert [line.doc_id for line in sorted(read, key=lambda line: -line.score)] == ["d", "b", "c", "a"]
