@@ -13,6 +13,7 @@ from datasets.errors import InputError
 from datasets.fulltext.own import read_own
 from datasets.fulltext.s2orc import read_s2orc, read_s2orc_2020
 from datasets.fulltext.schema import Record
+from datasets.fulltext.values import Object
 from datasets.json_stream import BYTE_ORDER_MARK, OnBytes, kind_of, open_bytes
 
 LONGEST = 1 << 28
@@ -23,6 +24,15 @@ def read_json_lines(path: Path, on_bytes: OnBytes) -> Iterator[Record]:
     """Records in the order of the file; empty lines are passed over.
 
     Raises InputError that names file and line for what is no JSON object of a known layout.
+    """
+    for where, record in read_objects(path, on_bytes):
+        yield _read(record, where)
+
+
+def read_objects(path: Path, on_bytes: OnBytes | None = None) -> Iterator[tuple[str, Object]]:
+    """The objects of a file of JSON lines, plain or gzipped, each with its place; no empty lines.
+
+    Raises InputError that names file and line for what is no JSON object.
     """
     with open_bytes(path) as (file, raw):
         lines = io.BufferedReader(cast(io.RawIOBase, file), 1 << 20)
@@ -35,17 +45,22 @@ def read_json_lines(path: Path, on_bytes: OnBytes) -> Iterator[Record]:
             if number == 1:
                 line = line.removeprefix(BYTE_ORDER_MARK)
             if line.strip():
-                yield _read(line, where)
-            on_bytes(raw.tell())
+                yield where, _object(line, where)
+            if on_bytes is not None:
+                on_bytes(raw.tell())
 
 
-def _read(line: bytes, where: str) -> Record:
+def _object(line: bytes, where: str) -> Object:
     try:
         record = orjson.loads(line)
     except orjson.JSONDecodeError as error:
         raise InputError(f"{where}: malformed JSON: {error}") from None
     if not isinstance(record, dict):
         raise InputError(f"{where}: must be an object, not {kind_of(record)}; a record is one line")
+    return record
+
+
+def _read(record: Object, where: str) -> Record:
     if "corpusid" in record:
         return read_s2orc(record, where)
     if "paper_id" in record:
