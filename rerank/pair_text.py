@@ -121,12 +121,16 @@ class Piece:
 
 
 def divided(
-    first: NDArray[np.int64], second: NDArray[np.int64], room: NDArray[np.int64], share: float, least: int = 0
+    first: NDArray[np.int64],
+    second: NDArray[np.int64],
+    room: NDArray[np.int64],
+    share: float,
+    least: tuple[int, int] = (0, 0),
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Lengths [N] that two texts of lengths [N] may keep in a common room [N].
 
-    Of a room that is short the first has a claim to `share`, at least to `least` tokens; what one does not
-    need is the other's. With equal shares this is to cut the longer one first, to the token as the tokenisers
+    Of a room that is short the first has a claim to `share`, each of them at least to `least` tokens; what one
+    does not need is the other's. With equal shares this is to cut the longer one first, to the token as the tokenisers
     of Hugging Face do it.
 
     >>> kept, others = divided(np.array([9, 9, 2]), np.array([3, 9, 9]), np.array([7, 7, 7]), 0.5)
@@ -135,6 +139,6 @@ def divided(
     """
     claim, other = np.floor(share * room).astype(np.int64), np.floor((1 - share) * room).astype(np.int64)
     claim = np.where(first > second, room - other, claim)  # a token that is left over goes to the longer
-    claim = np.minimum(np.maximum(claim, least), room)
+    claim = np.minimum(np.maximum(np.minimum(claim, room - least[1]), least[0]), room)
     kept = np.minimum(first, np.maximum(claim, room - second))
     return kept, np.minimum(second, room - kept)

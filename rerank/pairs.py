@@ -151,9 +151,9 @@ class PairReader:
         shares = self.config
         query_share = (shares.citing + shares.context) / (shares.citing + shares.context + shares.candidate)
         # One token of the query is the separator: it takes part in the division, as in the reference.
-        query, candidate = divided(of_citing + 1 + of_context, of_candidate, room + 1, query_share, least=2)
+        query, candidate = divided(of_citing + 1 + of_context, of_candidate, room + 1, query_share, (2, 1))
         context, kept = divided(
-            of_context, of_citing, query - 1, shares.context / (shares.citing + shares.context), least=1
+            of_context, of_citing, query - 1, shares.context / (shares.citing + shares.context), (1, 0)
         )
         marks = self._marks[contexts].astype(np.int64)
         around = np.clip(marks - context // 2, 0, of_context - context)

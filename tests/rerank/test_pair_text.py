@@ -27,18 +27,19 @@ def tokenizer(tiny_bert: Path) -> Any:
     return found
 
 
-@given(LENGTHS, st.floats(0, 1), st.integers(0, 2))
+@given(LENGTHS, st.floats(0, 1), st.tuples(st.integers(0, 2), st.integers(0, 2)))
 def test_a_room_is_divided_by_shares_and_none_of_it_wasted(
-    rows: list[tuple[int, int, int]], share: float, least: int
+    rows: list[tuple[int, int, int]], share: float, least: tuple[int, int]
 ) -> None:
     first, second, room = np.array(rows).T
     kept, others = divided(first, second, room, share, least)
     assert (kept >= 0).all() and (others >= 0).all() and (kept <= first).all() and (others <= second).all()
     assert (kept + others == np.minimum(first + second, room)).all()
-    assert (kept >= np.minimum(np.minimum(first, least), room)).all()
-    # Who gives way has at least its share, to a token, unless its share gives way to what the first must have.
-    assert ((kept == first) | (kept >= np.floor(share * room))).all()
-    assert ((others == second) | (others >= np.floor((1 - share) * room) - least)).all()
+    assert (kept >= np.minimum(np.minimum(first, least[0]), room)).all()
+    assert (others >= np.minimum(np.minimum(second, least[1]), np.maximum(room - least[0], 0))).all()
+    # Who gives way has its share, to a token, but for what the other must have at the least.
+    assert ((kept == first) | (kept >= np.minimum(np.floor(share * room), room - least[1]))).all()
+    assert ((others == second) | (others >= np.floor((1 - share) * room) - least[0])).all()
 
 
 @given(LENGTHS)
