@@ -129,9 +129,9 @@ def divided(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Lengths [N] that two texts of lengths [N] may keep in a common room [N].
 
-    Of a room that is short the first has a claim to `share`, each of them at least to `least` tokens; what one
-    does not need is the other's. With equal shares this is to cut the longer one first, to the token as the tokenisers
-    of Hugging Face do it.
+    Of a room that is short the first has a claim to `share`, both of them to at least `least` tokens; what
+    one does not need is the other's. With equal shares this is to cut the longer one first, to the token as
+    the tokenisers of Hugging Face do it.
 
     >>> kept, others = divided(np.array([9, 9, 2]), np.array([3, 9, 9]), np.array([7, 7, 7]), 0.5)
     >>> kept.tolist(), others.tolist()
