@@ -61,9 +61,7 @@ class BM25(Retriever):
         super().__init__()
         _check("method", method, tuple(METHODS))
         _check("backend", backend, BACKENDS)
-        for key, value, most in (("k1", k1, math.inf), ("b", b, 1.0)):
-            if not isinstance(value, int | float) or not 0 <= value <= most or math.isinf(value):
-                raise InputError(f"retriever.{key}: {value!r} is no number from 0 to {most}")
+        _check_weights(k1, b)
         for key, number, least in (("contexts", contexts, 0), ("threads", threads, 1)):
             if type(number) is not int or number < least:
                 raise InputError(f"retriever.{key}: {number!r} is no whole number from {least} on")
@@ -76,6 +74,14 @@ class BM25(Retriever):
         if contexts:
             self.name = "bm25-contexts"
         self._words = {"stemmer": stemmer, "stopwords": stopwords}
+        self._terms_of: list[str] = []
+
+    def weigh(self, k1: float, b: float) -> None:
+        """Take other parameters, for what is indexed from now on; InputError for values out of range."""
+        _check_weights(k1, b)
+        if self._backend == "rank_bm25":
+            _check_rank_bm25(self._method, k1)
+        self._k1, self._b = k1, b
 
     def settings(self) -> dict[str, Any]:
         return {
@@ -94,8 +100,9 @@ class BM25(Retriever):
     def _index(self, corpus: Corpus) -> None:
         """Raises InputError if no candidate has a term, or if contexts lack a training split to be of."""
         self._rows = np.flatnonzero(corpus.is_candidate).astype(np.int32)
-        self._terms = Terms.of(corpus.words, self._tokenizer)
-        self._tokenizer.reset_vocab()  # its dictionaries would outlive what they were for
+        if self._terms_of is not corpus.words:  # else it is another pool of the same papers
+            self._terms, self._terms_of = Terms.of(corpus.words, self._tokenizer), corpus.words
+            self._tokenizer.reset_vocab()  # its dictionaries would outlive what they were for
         cited = self._cited(corpus) if self._contexts else None
         counts = [
             self._paper_counts(corpus, self._rows[start : start + PAPERS_AT_ONCE], cited)
@@ -167,7 +174,7 @@ class BM25(Retriever):
             self._engine = Okapi.load(folder, self._method, self._k1, self._b)
         else:
             self._engine = Postings.load(folder, self._backend == "numba")
-        self._terms = Terms.load(folder)
+        self._terms, self._terms_of = Terms.load(folder), []
 
 
 def cited_in(split: Split, papers: int, most: int) -> Ragged:
@@ -205,6 +212,12 @@ def largest(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:
 def _check(key: str, value: str, known: Sequence[str]) -> None:
     if value not in known:
         raise InputError(f"retriever.{key}: {value!r} is not one of {', '.join(known)}")
+
+
+def _check_weights(k1: float, b: float) -> None:
+    for key, value, most in (("k1", k1, math.inf), ("b", b, 1.0)):
+        if not isinstance(value, int | float) or not 0 <= value <= most or math.isinf(value):
+            raise InputError(f"retriever.{key}: {value!r} is no number from 0 to {most}")
 
 
 def _check_rank_bm25(method: str, k1: float) -> None:
