@@ -96,10 +96,11 @@ class Sampler:
             self.eligible if self.rules.year is None else self.eligible & (graph.years == self.rules.year)
         )
         vain = np.count_nonzero(asking & (self.relevant.lengths < self.rules.min_cited))
-        distractors = len(self.distractors)
+        may, distractors = np.count_nonzero(self.askable), len(self.distractors)
         return [
-            f"{passing:,} of {papers:,} papers pass the filters; {np.count_nonzero(self.askable):,}{of_year} may "
-            f"ask. {vain:,} others{of_year} cite fewer than {self.rules.min_cited} candidates not later than themselves and are no queries.",
+            f"{passing:,} of {papers:,} papers pass the filters; {may:,}{of_year} may ask.",
+            f"{vain:,} others{of_year} cite fewer than {self.rules.min_cited} candidates that are not later, "
+            "and are no queries.",
             f"{graph.unknown:,} citations are of or by papers that are in no file.",
             *(
                 [f"{distractors:,} distractors, of any year, fill what the papers do not."]

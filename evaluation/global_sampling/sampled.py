@@ -160,7 +160,10 @@ class SampledBenchmark(PoolBenchmark):
         queries = {
             pool.group: [ids[row] for row in pool.queries.tolist()] for pool in pools if pool.sampling == 0
         }
-        return {"graph": sampler.graph.fingerprint, "seed": self.seed, "queries": queries}
+        rules = {
+            name: getattr(self.rules, name) for name in ("year", "min_abstract", "min_citations", "min_cited")
+        }
+        return {"graph": sampler.graph.fingerprint, "rules": rules, "seed": self.seed, "queries": queries}
 
     @staticmethod
     def name_of(graph: CitationGraph) -> str:
