@@ -8,14 +8,20 @@ import hydra
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from datasets.errors import one_line_errors
+from datasets.errors import fail, one_line_errors, user_line
 
 
 @one_line_errors
 @hydra.main(version_base="1.3", config_path=str(Path(__file__).parents[1] / "conf"), config_name="build_mdcr")
 def main(config: DictConfig) -> None:
     """Compose, build, print the report."""
-    print(instantiate(config))
+    try:
+        done = instantiate(config)
+    except Exception as error:
+        if line := user_line(error):  # here, since Hydra would print a line of its own before it hands it on
+            fail(line)
+        raise
+    print(done)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,162 @@
+"""Dumps of papers to the files of global citation recommendation, as a stream.
+
+Whole records are written as they are read. Parts of papers (Semantic Scholar has titles and abstracts in
+files of their own) lie in a SQLite file until all are read. Citations in files of their own become pairs.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+
+import orjson
+
+from datasets.atomic import written_folder
+from datasets.citations.layouts import Citation, Part, read_record
+from datasets.citations.paper_lines import PaperLine
+from datasets.errors import InputError
+from datasets.fulltext.json_lines import read_objects
+from datasets.fulltext.sources import find_files
+from datasets.progress import reading
+
+PAPERS, CITATIONS = "papers.jsonl.gz", "citations.tsv.gz"
+BATCH = 10_000
+LEVEL = 5
+
+_SCHEMA = """
+CREATE TABLE parts (place INTEGER PRIMARY KEY, id TEXT UNIQUE, title TEXT, abstract TEXT, year INT,
+                    fields TEXT)
+"""
+_ADD = """
+INSERT INTO parts (id, title, abstract, year, fields) VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
+    title = iif(title = '', excluded.title, title),
+    abstract = iif(abstract = '', excluded.abstract, abstract),
+    year = iif(year = 0, excluded.year, year),
+    fields = iif(fields = '[]', excluded.fields, fields)
+"""
+
+
+class Converted(NamedTuple):
+    """What was written."""
+
+    folder: Path
+    papers: int
+    citations: int
+    unresolved: int
+
+    def summary(self) -> str:
+        text = f"{self.folder / PAPERS}: {self.papers:,} papers"
+        if self.citations or self.unresolved:
+            text += f"; {CITATIONS}: {self.citations:,} citations ({self.unresolved:,} others name no paper)"
+        return text
+
+
+class Parts:
+    """Parts of papers, joined by id: the first value that is not empty counts."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._database = sqlite3.connect(path, isolation_level=None)
+        for pragma in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -65536"):
+            self._database.execute(f"PRAGMA {pragma}")
+        self._database.execute(_SCHEMA)
+        self._batch: list[tuple[str, str, str, int, str]] = []
+
+    def add(self, paper: PaperLine) -> None:
+        fields = orjson.dumps(paper.fields).decode()
+        self._batch.append((paper.id, paper.title, paper.abstract, paper.year, fields))
+        if len(self._batch) == BATCH:
+            self._write()
+
+    def papers(self) -> Iterator[PaperLine]:
+        """Whole papers, in the order in which their first parts came."""
+        self._write()
+        for id, title, abstract, year, fields in self._database.execute(
+            "SELECT id, title, abstract, year, fields FROM parts ORDER BY place"
+        ):
+            yield PaperLine("", id, title, abstract, year, tuple(orjson.loads(fields)), ())
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _write(self) -> None:
+        try:
+            self._database.execute("BEGIN")
+            self._database.executemany(_ADD, self._batch)
+            self._database.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+                raise OSError(errno.ENOSPC, "No space left on device", str(self.path)) from None
+            raise
+        self._batch.clear()
+
+
+def convert(source: str | Sequence[str], output: str | Path) -> Converted:
+    """Write papers.jsonl.gz, and citations.tsv.gz for files of citations, into the new folder `output`.
+
+    source: files, folders and patterns of JSON lines in the layouts of datasets.citations.layouts.
+    Raises InputError that names file, line and field for what cannot be used, and where there is no paper.
+    """
+    folder = Path(output).expanduser()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"output: {folder} is there already; remove it or name a new folder")
+    files = [file.path for file in find_files(source)]
+    with written_folder(folder) as part:
+        found = _converted(files, part)
+        if not found.papers:
+            raise InputError(f"{files[0]}: no papers in {len(files)} files; name those of papers as well")
+    return found._replace(folder=folder)
+
+
+def _converted(files: Sequence[Path], folder: Path) -> Converted:
+    papers = citations = unresolved = 0
+    spool = folder / "parts.sqlite"
+    with (
+        _gzipped(folder / PAPERS) as texts,
+        _gzipped(folder / CITATIONS) as pairs,
+        closing(Parts(spool)) as parts,
+    ):
+        pairs.write(b"citing\tcited\n")
+        for path in files:
+            with reading(path, path.name) as on_bytes:
+                for where, record in read_objects(path, on_bytes):
+                    match read_record(record, where):
+                        case Part(paper):
+                            parts.add(paper)
+                        case Citation(citing, cited) if citing and cited:
+                            pairs.write(f"{citing}\t{cited}\n".encode())
+                            citations += 1
+                        case Citation():
+                            unresolved += 1
+                        case PaperLine() as paper:
+                            texts.write(_line(paper))
+                            papers += 1
+        for paper in parts.papers():
+            texts.write(_line(paper))
+            papers += 1
+    spool.unlink()
+    if not citations:
+        (folder / CITATIONS).unlink()
+    return Converted(folder, papers, citations, unresolved)
+
+
+def _line(paper: PaperLine) -> bytes:
+    record = {
+        "paper_id": paper.id,
+        "title": paper.title,
+        "abstract": paper.abstract,
+        "year": paper.year or None,
+    }
+    return orjson.dumps(record | {"fields": paper.fields, "references": paper.references}) + b"\n"
+
+
+@contextmanager
+def _gzipped(path: Path) -> Iterator[BinaryIO]:
+    # Neither name nor time is written: equal content makes equal files.
+    with path.open("wb") as raw, gzip.GzipFile("", "wb", LEVEL, raw, mtime=0) as file:
+        yield cast(BinaryIO, file)

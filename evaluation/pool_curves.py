@@ -1,0 +1,98 @@
+"""MAP against the size of the pool: `python -m evaluation.pool_curves LABEL=DIR ... --output DIR`.
+
+Draws the curves of outputs of benchmark=dataset_level (map.png), prints and writes their table (curves.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+from datasets.errors import InputError, one_line_errors
+from evaluation.files import METRICS, write_text
+from evaluation.global_benchmarks.pool_benchmark import Table, read_json
+from evaluation.global_sampling.curves import curve_plot
+from evaluation.global_sampling.ranking import MEASURES
+from evaluation.global_sampling.sampled import SAMPLE
+from evaluation.report import markdown_table
+from evaluation.summary import show
+
+PLOT, PAGE = "map.png", "curves.md"
+
+
+def pool_curves(folders: Mapping[str, str | Path], output: str | Path) -> list[list[str]]:
+    """Write curves.md and map.png into `output`; returns the table, a row for each label of `folders`.
+
+    Raises InputError for a folder that is no output of benchmark=dataset_level, and for one of other queries.
+    """
+    tables: dict[str, Table] = {}
+    asked: dict[str, object] = {}
+    for label, name in folders.items():
+        folder = Path(name)
+        metrics, sample = (read_json(folder / file) for file in (METRICS, SAMPLE))
+        if not metrics or not all(size.isdecimal() for size in metrics):
+            raise InputError(
+                f"{folder}: its groups are no sizes of pools; name outputs of benchmark=dataset_level"
+            )
+        tables[label] = metrics
+        asked[label] = (
+            next(iter(sample["queries"].values())),
+            sample["graph"],
+            sample["rules"],
+            sample["seed"],
+        )
+        if asked[label] != asked[next(iter(folders))]:
+            first = next(iter(folders.values()))
+            raise InputError(f"{folder}: has other queries, papers, rules or another seed than {first}")
+    sizes = sorted({int(size) for table in tables.values() for size in table})
+    rows = [["", *(f"{name} {size:,}" for size in sizes for name in MEASURES)]]
+    for label, table in tables.items():
+        rows.append([label, *(_cell(table, size, name) for size in sizes for name in MEASURES)])
+    curves = {
+        label: {int(size): row["map"] for size, row in table.items()} for label, table in tables.items()
+    }
+    folder = Path(output)
+    folder.mkdir(parents=True, exist_ok=True)
+    curve_plot(folder / PLOT, curves, "MAP by the size of the pool")
+    page = [
+        "# MAP by the size of the pool",
+        "Percent; means over queries, then over samplings of pools, ± the deviation of the samplings.",
+        markdown_table(rows[0], rows[1:]),
+        f"![MAP by the size of the pool]({PLOT})",
+        "\n".join(f"- {label}: `{name}`" for label, name in folders.items()),
+    ]
+    write_text(folder / PAGE, "\n\n".join(page) + "\n")
+    return rows
+
+
+def _cell(table: Table, size: int, name: str) -> str:
+    row = table.get(str(size))
+    if row is None:
+        return ""
+    return f"{row[name]:.1f}" + (f" ± {row[f'{name}_sd']:.1f}" if row["samplings"] > 1 else "")
+
+
+@one_line_errors
+def main() -> None:
+    """Read the command line, draw and print."""
+    parser = argparse.ArgumentParser(prog="python -m evaluation.pool_curves", description=__doc__)
+    parser.add_argument(
+        "folders", nargs="+", metavar="[LABEL=]DIR", help="outputs of benchmark=dataset_level"
+    )
+    parser.add_argument("--output", required=True, metavar="DIR", help="folder for the plot and the table")
+    given = parser.parse_args()
+    folders = {}
+    for text in given.folders:
+        label, equals, folder = text.partition("=")
+        folder = folder if equals else label
+        label = label if equals else Path(folder).name
+        if label in folders:
+            raise InputError(f"{text}: there is a curve {label!r} already; name it as LABEL=DIR")
+        folders[label] = folder
+    show(pool_curves(folders, given.output), "pool sizes")
+    print(f"page: {Path(given.output) / PAGE}")
+
+
+if __name__ == "__main__":
+    main()
