@@ -32,8 +32,7 @@ class PairConfig:
     """What a pair is made of, and who gives way when it is too long.
 
     The shares are relative to each other. Query and candidate divide the tokens first, then citing text and
-    context divide those of the query; what one does not need is the other's. A context is cut around its
-    target marker, which is always kept; the others lose their ends.
+    context divide those of the query; what one does not need is the other's. The target marker is kept.
     """
 
     max_tokens: int = 512
@@ -50,6 +49,9 @@ class PairConfig:
     """read the citing paper's abstract after its title"""
     candidate_words: int | None = None
     """words read of the candidate's title and abstract; null: all"""
+    cut: str = "both"
+    """the ends of a context that give way: both, around the target marker | end (as the reference), the last
+    tokens first"""
     others: str = "keep"
     """the marks of other citations in a context: keep (as the reference) | drop"""
 
@@ -69,13 +71,15 @@ class PairConfig:
                 raise InputError(f"pairs.{name}={value}: must be null or a whole number, 0 or more")
         if self.candidate_words == 0:
             raise InputError("pairs.candidate_words=0: of a candidate there must be a word at least")
-        if self.others not in ("keep", "drop"):
-            raise InputError(f"pairs.others={self.others}: choose one of keep, drop")
+        for name, options in (("cut", ("both", "end")), ("others", ("keep", "drop"))):
+            if getattr(self, name) not in options:
+                raise InputError(f"pairs.{name}={getattr(self, name)}: choose one of {', '.join(options)}")
 
     @classmethod
-    def reference(cls) -> PairConfig:
+    def reference(cls, max_tokens: int = 512) -> PairConfig:
         """As the published code reads pairs, but that it may cut the target marker away with the context."""
-        return cls(citing=1.0, context=0.0, candidate=1.0)
+        words = int(0.35 * max_tokens)
+        return cls(max_tokens, citing=1.0, context=0.0, candidate=1.0, citing_words=words, cut="end")
 
 
 @dataclass(frozen=True)
@@ -156,11 +160,12 @@ class PairReader:
             of_context, of_citing, query - 1, shares.context / (shares.citing + shares.context), (1, 0)
         )
         marks = self._marks[contexts].astype(np.int64)
-        around = np.clip(marks - context // 2, 0, of_context - context)
+        before = context // 2 if self.config.cut == "both" else context - 1
+        first = np.clip(marks - before, 0, of_context - context)
         return Pairs(
             self.subwords,
             Piece(self._citing.values, self._citing.starts(citing), kept),
-            Piece(self._contexts.values, self._contexts.starts(contexts) + around, context),
+            Piece(self._contexts.values, self._contexts.starts(contexts) + first, context),
             Piece(self._candidates.values, self._candidates.starts(papers), candidate),
             kept + context + candidate + self.subwords.special,
             self.config.max_tokens,

@@ -17,6 +17,7 @@ from rerank.backends import BACKENDS, Backend, open_backend
 from rerank.batching import batches
 from rerank.cross_encoder import CrossEncoder
 from rerank.pairs import PairReader
+from rerank.reference import PUBLISHED, open_reference
 from retrieval.encode import weights_hash
 
 PRECISIONS = ("auto", "float32", "bfloat16", "int8")
@@ -36,6 +37,8 @@ class ScoringConfig:
     """let torch.compile make the net faster; it takes a minute or two to begin with"""
     threads: int = 0
     """processor cores to work with; 0: as many as torch takes"""
+    encoder: str | None = None
+    """folder with configuration and tokeniser for a published checkpoint (rerank.reference); null: SciBERT"""
 
     def __post_init__(self) -> None:
         """Raises InputError for a value that is not one of those above."""
@@ -78,7 +81,13 @@ class Reranker:
 
     @classmethod
     def open(cls, path: str | Path, scoring: ScoringConfig | None = None) -> Reranker:
-        """A folder that training saved; InputError if it is anything else."""
+        """A folder that training saved, or a published checkpoint, by its file or name (rerank.reference).
+
+        Raises InputError if it is anything else.
+        """
+        if Path(path).is_file() or (str(path) == PUBLISHED and not Path(path).exists()):
+            encoder = None if scoring is None else scoring.encoder
+            return cls(open_reference(path, encoder), scoring, Path(path).name)
         return cls(CrossEncoder.load(path), scoring, Path(path).name)
 
     def prepare(self, corpus: Corpus) -> PairReader:

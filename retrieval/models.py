@@ -71,9 +71,7 @@ def load_pretrained(config: ArticleConfig) -> tuple[PreTrainedModel, PreTrainedT
     installed packages, and on huggingface.co, from where it is downloaded once, into that tool's own cache.
     Raises InputError if it is not whole or nowhere.
     """
-    folder = find_folder(config)
-    if folder is None:
-        folder = _downloaded(config)
+    folder = find_folder(config) or downloaded(config)
     check_folder(folder)
     model, tokenizer = _read(folder)
     _check(config, model, tokenizer)
@@ -107,7 +105,7 @@ def check_folder(folder: Path) -> None:
             raise InputError(f"{folder}: the model has no {what}; expected {' or '.join(names)} there")
 
 
-def _downloaded(config: ArticleConfig) -> Path:
+def downloaded(config: ArticleConfig) -> Path:
     """The folder of a model of huggingface.co, downloaded if it is not there."""
     if config.hub is None:
         raise InputError("encoder=local needs encoder.path=FOLDER, a model in the format of Hugging Face")

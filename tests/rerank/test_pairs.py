@@ -32,10 +32,7 @@ def tokenizer(tiny_bert: Path) -> Any:
 
 @pytest.fixture(scope="session")
 def ragged(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    """40 papers and 80 contexts of 0 to 40 words.
-
-    The first 10 papers are short; the mark of the first 20 contexts is their first word.
-    """
+    """40 papers and 80 contexts of 0 to 40 words; the first 10 papers are short."""
     random = np.random.default_rng(0)
     words = ["parser", "trees", "of", "graph", "acoustic", "sound", "rhyme", "syzygy", "documents", ","]
 
@@ -52,7 +49,7 @@ def ragged(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     contexts = {}
     for i in range(80):
         words_of = text(2)
-        words_of.insert(0 if i < 20 else int(random.integers(len(words_of) + 1)), TARGET_MARKER)
+        words_of.insert(int(random.integers(len(words_of) + 1)), TARGET_MARKER)
         if i % 3 == 0:
             words_of.insert(int(random.integers(1, len(words_of) + 1)), OTHER_MARKER)
         contexts[f"c{i}"] = {
@@ -98,9 +95,9 @@ def test_whole_pairs_are_what_the_tokeniser_makes_of_the_two_texts(ragged: Corpu
 
 @pytest.mark.parametrize("max_tokens", [LEAST, 17, 24, 37, 64, 96])
 def test_long_pairs_are_cut_as_by_the_tokeniser(ragged: Corpus, tokenizer: Any, max_tokens: int) -> None:
-    """With the reference's shares, where the mark is the context's first word and so survives there too."""
+    """With the reference's shares, wherever the mark survives its truncation too."""
     config = replace(PairConfig.reference(), max_tokens=max_tokens, citing_words=None)
-    contexts, papers = grid(ragged, 20)
+    contexts, papers = grid(ragged)
     ids, types, there = PairReader(ragged, tokenizer, config).pairs(contexts, papers).padded()
     compared = 0
     for row, (context, paper) in enumerate(zip(contexts.tolist(), papers.tolist(), strict=True)):
@@ -111,7 +108,7 @@ def test_long_pairs_are_cut_as_by_the_tokeniser(ragged: Corpus, tokenizer: Any, 
             return_token_type_ids=True,
         )
         if tokenizer.convert_tokens_to_ids(CIT) not in expected["input_ids"]:
-            continue  # there the citing text alone was too long: ours keeps the mark
+            continue  # ours keeps it
         compared += 1
         kept = there[row].bool()
         assert ids[row][kept].tolist() == expected["input_ids"]
@@ -128,6 +125,7 @@ CONFIGS = st.builds(
     citing_words=st.sampled_from([None, 0, 7]),
     citing_abstract=st.booleans(),
     candidate_words=st.sampled_from([None, 3]),
+    cut=st.sampled_from(["both", "end"]),
     others=st.sampled_from(["keep", "drop"]),
 )
 
@@ -183,8 +181,8 @@ def test_shares_say_who_gives_way(ragged: Corpus, tokenizer: Any) -> None:
 
 def test_a_context_is_cut_around_its_mark(ragged: Corpus, tokenizer: Any) -> None:
     config = PairConfig(max_tokens=36, citing=0.0, citing_words=None)
-    contexts = np.arange(20, 80)
-    pairs = PairReader(ragged, tokenizer, config).pairs(contexts, np.zeros(60, np.int64))
+    contexts = np.arange(80)
+    pairs = PairReader(ragged, tokenizer, config).pairs(contexts, np.zeros(80, np.int64))
     cit, cut = tokenizer.convert_tokens_to_ids(CIT), 0
     for row, context in enumerate(contexts.tolist()):
         passage = ragged.context_texts[context].replace(TARGET_MARKER, CIT)
@@ -241,6 +239,7 @@ def test_the_length_of_batches_takes_few_values(ragged: Corpus, tokenizer: Any) 
         ({"citing": 0, "context": 0}, r"must have a share above 0"),
         ({"citing_words": -3}, r"pairs\.citing_words=-3: must be null or a whole number"),
         ({"candidate_words": 0}, r"of a candidate there must be a word at least"),
+        ({"cut": "start"}, r"pairs\.cut=start: choose one of both, end"),
         ({"others": "mask"}, r"pairs\.others=mask: choose one of keep, drop"),
     ],
 )

@@ -1,0 +1,214 @@
+"""The published rerankers, against the reference's net written with NumPy alone."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.special import erf, expit, softmax
+
+from datasets.errors import InputError
+from datasets.store import Corpus
+from rerank.cross_encoder import CrossEncoder
+from rerank.reference import load_reference, open_reference
+from rerank.reranker import Reranker, ScoringConfig
+
+HEADS, EPSILON = 2, 1e-12
+
+Floats = NDArray[np.float64]
+
+
+@pytest.fixture
+def transformer(tiny_bert: Path, tmp_path: Path) -> Path:
+    """Configuration and tokeniser alone, as of the transformer that was fine-tuned."""
+    folder = tmp_path / "transformer"
+    shutil.copytree(tiny_bert, folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    return folder
+
+
+@pytest.fixture
+def scorer(tiny_bert: Path) -> dict[str, torch.Tensor]:
+    """Weights under the reference's names, with what old versions of transformers store beside them."""
+    from transformers import AutoTokenizer, BertModel
+
+    random = torch.Generator().manual_seed(3)
+    model: Any = BertModel.from_pretrained(tiny_bert)
+    model.resize_token_embeddings(len(AutoTokenizer.from_pretrained(tiny_bert)) + 3, mean_resizing=False)
+    state = {
+        f"bert_model.{name}": value + 0.3 * torch.randn(value.shape, generator=random)
+        for name, value in model.state_dict().items()
+    }
+    assert any("pooler" in name for name in state)
+    state["bert_model.embeddings.position_ids"] = torch.arange(128)[None]
+    state["ln_score.weight"] = torch.randn(1, 16, generator=random)
+    state["ln_score.bias"] = torch.randn(1, generator=random)
+    return state
+
+
+@pytest.fixture
+def checkpoint(scorer: dict[str, torch.Tensor], tmp_path: Path) -> Path:
+    path = tmp_path / "model_batch_7.pt"
+    torch.save({"current_batch": 7, "scorer": scorer, "optimizer": {"state": {}, "param_groups": []}}, path)
+    return path
+
+
+def reference_score(state: dict[str, Floats], ids: Any, types: Any, there: Any) -> Floats:
+    """sigmoid(linear(relu(CLS))) of BERT after `length` tokens of padding: [B, L] -> [B], in float64."""
+
+    def linear(name: str, x: Floats) -> Floats:
+        return x @ state[f"{name}.weight"].T + state[f"{name}.bias"]
+
+    def norm(name: str, x: Floats) -> Floats:
+        x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + EPSILON)
+        return x * state[f"{name}.weight"] + state[f"{name}.bias"]
+
+    base = "bert_model.embeddings"
+    hidden = (
+        state[f"{base}.word_embeddings.weight"][ids] + state[f"{base}.token_type_embeddings.weight"][types]
+    )
+    hidden = norm(f"{base}.LayerNorm", hidden + state[f"{base}.position_embeddings.weight"][: ids.shape[1]])
+    for layer in range(2):
+        base = f"bert_model.encoder.layer.{layer}"
+        query, key, value = (
+            np.stack(np.split(linear(f"{base}.attention.self.{part}", hidden), HEADS, axis=-1), axis=1)
+            for part in ("query", "key", "value")
+        )
+        logits = query @ key.swapaxes(2, 3) / np.sqrt(query.shape[-1])
+        weights = softmax(np.where(there[:, None, None, :] == 1, logits, -np.inf), axis=-1)
+        mixed = np.concatenate(np.moveaxis(weights @ value, 1, 0), axis=-1)
+        found = norm(
+            f"{base}.attention.output.LayerNorm", linear(f"{base}.attention.output.dense", mixed) + hidden
+        )
+        wide = linear(f"{base}.intermediate.dense", found)
+        wide = wide * (1 + erf(wide / np.sqrt(2))) / 2
+        hidden = norm(f"{base}.output.LayerNorm", linear(f"{base}.output.dense", wide) + found)
+    return expit(linear("ln_score", np.maximum(hidden[:, 0], 0))[:, 0])
+
+
+def reference_texts(corpus: Corpus, context: int, paper: int, length: int) -> tuple[str, str]:
+    citing = int(corpus.citing[context])
+    words = f"{corpus.titles[citing]} {corpus.abstracts[citing]}".split()[: int(length * 0.35)]
+    passage = corpus.context_texts[context].replace("TARGETCIT", "<cit>")
+    return " ".join(words) + "<sep>" + passage, f"{corpus.titles[paper]} {corpus.abstracts[paper]}"
+
+
+@pytest.mark.parametrize("length", [128, 32])  # all pairs are shorter, most are longer
+def test_scores_are_the_reference_s(
+    length: int, scorer: dict[str, torch.Tensor], transformer: Path, tmp_path: Path, tiny_corpus: Corpus
+) -> None:
+    from transformers import AutoTokenizer, BertConfig
+
+    config = BertConfig.from_pretrained(transformer, max_position_embeddings=length)
+    config.save_pretrained(transformer)
+    table = "bert_model.embeddings.position_embeddings.weight"
+    scorer[table] = scorer[table][:length]
+    torch.save({"current_batch": 7, "scorer": scorer, "optimizer": {}}, tmp_path / "scorer.pt")
+    contexts, papers = np.divmod(np.arange(144), 12)
+    tokenizer = AutoTokenizer.from_pretrained(transformer)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<cit>", "<sep>", "<eos>"]})
+    texts = [
+        reference_texts(tiny_corpus, *row, length)
+        for row in zip(contexts.tolist(), papers.tolist(), strict=True)
+    ]
+    read = tokenizer(
+        [query for query, _ in texts],
+        [paper for _, paper in texts],
+        max_length=length,
+        padding="max_length",
+        truncation=True,
+        return_token_type_ids=True,
+    )
+    ids, types, there = (np.array(read[name]) for name in ("input_ids", "token_type_ids", "attention_mask"))
+    # Where the reference loses the mark our pair is another one.
+    kept, full = (ids == tokenizer.convert_tokens_to_ids("<cit>")).any(1), there.sum(1) == length
+    assert (kept & full).sum() > 40 if length == 32 else kept.all() and not full.any()
+    exact = reference_score({k: v.double().numpy() for k, v in scorer.items()}, ids, types, there)
+    assert exact.std() > 0.01
+    scoring = ScoringConfig(precision="float32", encoder=str(transformer))
+    found = Reranker.open(tmp_path / "scorer.pt", scoring).score(tiny_corpus, contexts, papers)
+    np.testing.assert_allclose(found[kept], exact[kept], atol=2e-5)
+
+
+def test_a_net_of_several_gpus_is_the_same(
+    checkpoint: Path, scorer: dict[str, torch.Tensor], transformer: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "parallel.pt"
+    torch.save({"scorer": {f"module.{name}": value for name, value in scorer.items()}}, other)
+    one, two = (load_reference(path, transformer).state_dict() for path in (checkpoint, other))
+    assert all(torch.equal(value, two[name]) for name, value in one.items())
+
+
+def test_it_is_saved_and_loaded_as_any_other(checkpoint: Path, transformer: Path, tmp_path: Path) -> None:
+    model = load_reference(checkpoint, transformer)
+    model.save(tmp_path / "saved", {"from": checkpoint.name})
+    again = CrossEncoder.load(tmp_path / "saved")
+    assert (again.head, again.config) == ("sigmoid", model.config)
+    assert all(torch.equal(value, again.state_dict()[name]) for name, value in model.state_dict().items())
+
+
+def test_it_is_found_by_its_name(
+    checkpoint: Path, transformer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both files where they belong in the cache: that of the release, and SciBERT's."""
+    folder = tmp_path / "cache" / "checkpoints" / "scibert-acl200"
+    folder.mkdir(parents=True)
+    shutil.copy(checkpoint, folder / "model_batch_91170.pt")
+    shutil.copytree(transformer, tmp_path / "cache" / "models" / "scibert")
+    monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    named, given = open_reference("scibert-acl200"), load_reference(checkpoint, transformer)
+    assert torch.equal(named.score.weight, given.score.weight)
+    assert Reranker.open("scibert-acl200").name == "scibert-acl200"
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return print, ("unpickled",)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            {"document_encoder": {}},
+            "no weights under 'scorer'; expected a checkpoint of the published reranker",
+        ),
+        ({"scorer": {"a": 1}}, "no weights under 'scorer'"),
+        (
+            {"scorer": {}},
+            "has vectors of none subwords, the tokeniser of .* has 179; .*scoring.encoder=FOLDER",
+        ),
+        ({"scorer": Evil()}, "damaged, or holds other things than tensors and plain values"),
+    ],
+)
+def test_other_files_are_named(
+    content: Any, message: str, transformer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch.save(content, tmp_path / "other.pt")
+    with pytest.raises(InputError, match=message) as raised:
+        load_reference(tmp_path / "other.pt", transformer)
+    assert "\n" not in str(raised.value) and "unpickled" not in capsys.readouterr().out
+
+
+def test_weights_that_do_not_fit_are_named(
+    scorer: dict[str, torch.Tensor], checkpoint: Path, transformer: Path, tmp_path: Path
+) -> None:
+    for name, change, message in (
+        ("ln_score.bias", None, "not weights of the transformer in .* Missing key"),
+        ("bert_model.encoder.layer.1.output.dense.bias", None, "not weights of the transformer"),
+        ("bert_model.encoder.layer.2.output.dense.bias", torch.ones(16), "Unexpected key"),
+        ("ln_score.weight", torch.full((1, 16), float("nan")), r"score\.weight are not all finite numbers"),
+    ):
+        changed = {key: value for key, value in scorer.items() if key != name}
+        torch.save({"scorer": changed | ({} if change is None else {name: change})}, tmp_path / "other.pt")
+        with pytest.raises(InputError, match=message) as raised:
+            load_reference(tmp_path / "other.pt", transformer)
+        assert "\n" not in str(raised.value)
+    (transformer / "config.json").unlink()
+    with pytest.raises(InputError, match=r"no config\.json in it; .* scoring\.encoder=FOLDER"):
+        load_reference(checkpoint, transformer)
