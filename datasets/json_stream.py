@@ -1,48 +1,57 @@
 """JSON files as a stream of records: bounded memory, exact positions in errors.
 
-A record is an object; only the fields asked for are kept, the rest is skipped without being built.
+A record is an object. Its end is found by its brackets, and what lies between is parsed at once. So a
+malformed record can be told from the others, unless it may have swallowed some of them, as when a quotation
+mark is missing: then the file cannot be used.
+
+Where RFC 8259 leaves a choice: the text is in UTF-8, with or without a byte order mark. Of a field that is
+given twice the last value counts, but one that is asked for makes a bad record. One half of a surrogate pair
+(an escape as \\ud800 alone) becomes U+FFFD. Whole numbers of more than 64 bits become floats, and numbers
+that are too large for these are malformed, as are NaN and Infinity.
 """
 
 from __future__ import annotations
 
-import gzip
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import json
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
-import ijson
+import orjson
 
+from datasets.bad_records import BadRecord, OnBad, refuse
+from datasets.byte_files import open_bytes
 from datasets.errors import InputError
+from datasets.json_text import JsonText, OnBytes, fault
 
 Fields = dict[str, Any]
 Key = str | int
-OnBytes = Callable[[int], None]
 
-CHUNK = 1 << 16
-GZIP_MAGIC = b"\x1f\x8b"
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-_BACKEND = ijson.get_backend("yajl2_c")
-_KINDS = {"start_map": "an object", "start_array": "a list", "null": "null", "string": "a string"}
-_KINDS |= {"number": "a number", "boolean": "a boolean"}
-
-
-class Nested:
-    """Stands for a value that is an object, or a list with other things than plain values in it."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+_KINDS = {
+    b"{": "an object",
+    b"[": "a list",
+    b'"': "a string",
+    b"n": "null",
+    b"t": "a boolean",
+    b"f": "a boolean",
+}
+_KINDS |= dict.fromkeys((b"%c" % sign for sign in b"-0123456789"), "a number")
+# What stands between two records. A malformed one that has it inside may have swallowed another.
+_BETWEEN = {
+    dict: re.compile(rb'\}[ \t\n\r]*+,[ \t\n\r]*+"(?:[^"\\]++|\\.)*+"[ \t\n\r]*+:[ \t\n\r]*+\{', re.DOTALL),
+    list: re.compile(rb"\}[ \t\n\r]*+,[ \t\n\r]*+\{"),
+}
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+"""A pair of surrogates, one half of a pair (the group), or any other escape."""
 
 
 def kind_of(value: Any) -> str:
-    """The JSON type of a field's value, for messages."""
-    if isinstance(value, Nested):
-        return value.kind
-    if value is None:
-        return "null"
-    names = {bool: "a boolean", int: "a number", float: "a number", str: "a string"}
+    """The JSON type of a value, for messages."""
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", type(None): "null"}
     names |= {list: "a list", dict: "an object"}
     return names[type(value)]
 
@@ -52,147 +61,129 @@ def read_records(
     fields: frozenset[str],
     top: type[dict[Any, Any]] | type[list[Any]],
     on_bytes: OnBytes | None = None,
+    on_bad: OnBad = refuse,
 ) -> Iterator[tuple[Key, Fields]]:
-    """Yield (key, fields) for every record of an object of objects, (position, fields) for a list of objects.
+    """Yield (key, record) for every record of an object of objects, (position, record) for a list of objects.
 
-    The file may be plain or gzipped, whatever its name. `on_bytes` is told how many bytes of it were read.
-    Raises InputError for anything that is not well-formed JSON of that shape, with the position in the file.
+    The file may be plain or gzipped, whatever its name. fields: those that must not be given twice.
+    `on_bytes` is told how many bytes of the file were read, `on_bad` of records that are malformed or no
+    objects. Raises InputError with the position for anything else that is not JSON of that shape.
     """
-    start, end, shape = ("start_map", "end_map", "an object of objects")
+    opening, closing, shape = (b"{", b"}", "an object of objects")
     if top is list:
-        start, end, shape = ("start_array", "end_array", "a list of objects")
-    events = _events(path, on_bytes)
-    event, _ = next(events)
-    if event != start:
-        raise InputError(f"{path}: the file must hold {shape}, not {_KINDS[event]}")
-    for number, (event, value) in enumerate(events):
-        if event == end:
-            break
-        key: Key = number
-        if top is dict:
-            key = value
-            event, _ = next(events)
-        if event != "start_map":
-            raise InputError(f"{path}, record {key!r}: must be an object, not {_KINDS[event]}")
-        yield key, _record(events, fields, path, key)
-    for _ in events:  # lets the parser see that nothing follows
-        pass
-
-
-def _record(events: Iterator[tuple[str, Any]], wanted: frozenset[str], path: Path, key: Key) -> Fields:
-    fields: Fields = {}
-    for event, name in events:
-        if event == "end_map":
-            return fields
-        event, value = next(events)
-        if event in ("start_map", "start_array"):
-            value = _nested(events, event, name in wanted)
-        if name in wanted:
-            if name in fields:
-                raise InputError(f"{path}, record {key!r}: field {name!r} is there twice")
-            fields[name] = value
-    return fields
-
-
-def _nested(events: Iterator[tuple[str, Any]], opened: str, wanted: bool) -> list[Any] | Nested:
-    """Read to the end of a nested value; a list of plain values is kept if it is wanted."""
-    values: list[Any] = []
-    depth, flat = 1, wanted and opened == "start_array"
-    for event, value in events:
-        if event in ("start_map", "start_array"):
-            depth += 1
-            flat = False
-            values.clear()
-        elif event in ("end_map", "end_array"):
-            depth -= 1
-            if depth == 0:
-                break
-        elif flat:
-            values.append(value)
-    return values if flat else Nested(_KINDS[opened])
-
-
-def _events(path: Path, on_bytes: OnBytes | None) -> Iterator[tuple[str, Any]]:
-    """Parser events of a file; well-formed to the end, else InputError."""
-    found = ijson.sendable_list()
-    # With use_float the parser reports numbers that are too large, without it Python fails inside it.
-    parser = _BACKEND.basic_parse_coro(found, use_float=True)
-    offset = 0
+        opening, closing, shape = (b"[", b"]", "a list of objects")
+    once = _Once(fields)
     with open_bytes(path) as (file, raw):
-        while True:
-            chunk = file.read(CHUNK)
-            if offset == 0 and chunk.startswith(BYTE_ORDER_MARK):
-                chunk = chunk[len(BYTE_ORDER_MARK) :]
-            error = _send(parser, chunk)
-            yield from found
-            found.clear()
-            if error is not None:
-                raise InputError(f"{path}: malformed JSON {_position(path, offset, error)}: {_reason(error)}")
-            offset += len(chunk)
-            if on_bytes is not None:
-                on_bytes(raw.tell())
-            if not chunk:
-                return
+        text = JsonText(path, file, raw, on_bytes)
+        sign = text.peek()
+        if sign != opening:
+            if sign in _KINDS:
+                raise InputError(f"{path}: the file must hold {shape}, not {_KINDS[sign]}")
+            raise text.malformed()
+        text.place += 1
+        number = 0
+        if text.peek() == closing:
+            text.place += 1
+            sign = closing
+        while sign != closing:
+            key: Key = number if top is list else _key(text)
+            try:
+                record = _record(text, path, key, once, _BETWEEN[top])
+            except BadRecord as error:
+                on_bad(error)
+            else:
+                yield key, record
+            number += 1
+            sign = text.peek()
+            if sign not in (b",", closing):
+                raise text.malformed("a comma or the end is expected")
+            text.place += 1
+        if text.peek():
+            raise text.malformed("nothing may follow")
 
 
-def _send(parser: Any, chunk: bytes) -> Exception | None:
+def _key(text: JsonText) -> str:
+    """The key of a record and the colon; both are of the file's structure."""
+    if text.peek() != b'"':
+        raise text.malformed("the key of a record is expected")
+    raw = text.string()
     try:
-        parser.send(chunk)
-    except StopIteration:
-        return None
-    except (ijson.JSONError, ValueError, ArithmeticError) as error:
-        return error
-    return None
+        key = _loads(raw)
+    except orjson.JSONDecodeError:
+        offset, reason = fault(_without_halves(raw))
+        raise text.malformed(reason, text.place - len(raw) + offset) from None
+    if text.peek() != b":":
+        raise text.malformed("a colon is expected")
+    text.place += 1
+    return str(key)
 
 
-@contextmanager
-def open_bytes(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """Open a plain or gzipped file: (its content, the file itself, whose position tells the progress)."""
+def _record(text: JsonText, path: Path, key: Key, once: _Once, between: re.Pattern[bytes]) -> Fields:
+    """The value that comes next. Raises BadRecord if it is malformed or no object, and moves behind it."""
+    raw, record = b"", None
+    if text.peek() == b"{":
+        # Few records have a brace inside, so the first one to close is mostly that of the record.
+        raw = text.data[text.place : text.data.find(b"}", text.place) + 1]
+        try:
+            record = orjson.loads(raw)
+            text.place += len(raw)
+        except orjson.JSONDecodeError:
+            pass
+    if record is None:
+        raw = text.value()
+        try:
+            record = _loads(raw)
+        except orjson.JSONDecodeError:
+            offset, reason = fault(_without_halves(raw))
+            place = text.place - len(raw) + offset
+            if between.search(raw):
+                raise text.malformed(reason, place) from None
+            where = text.position(place)
+            raise BadRecord("malformed JSON", path, key, f"malformed JSON {where}: {reason}") from None
+    if not isinstance(record, dict):
+        raise BadRecord("wrong type", path, key, f"must be an object, not {kind_of(record)}")
+    once.check(raw, path, key)
+    return record
+
+
+def _loads(value: bytes) -> Any:
+    """Raises orjson.JSONDecodeError."""
     try:
-        raw = path.open("rb")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    with raw:
-        magic = raw.read(2)
-        raw.seek(0)
-        if magic != GZIP_MAGIC:
-            yield raw, raw
+        return orjson.loads(value)
+    except orjson.JSONDecodeError:
+        repaired = _without_halves(value)
+        if repaired == value:
+            raise
+        return orjson.loads(repaired)
+
+
+def _without_halves(value: bytes) -> bytes:
+    """With U+FFFD for halves of surrogate pairs; as long as before."""
+    return _ESCAPE.sub(lambda escape: b"\\ufffd" if escape[1] else escape[0], value)
+
+
+class _Once:
+    """Looks for fields that are given twice, which the parser does not tell."""
+
+    def __init__(self, fields: frozenset[str]) -> None:
+        self._fields = fields
+        names = [orjson.dumps(name) for name in sorted(fields)]
+        self._names = re.compile(b"|".join(map(re.escape, names)) or rb"(?!)")
+        # A key may be written with escapes: of letters by nobody, of other signs often.
+        plain = all(name.isascii() for name in fields)
+        self._escape = re.compile(rb"\\u00[4-7]" if plain else rb"\\u")
+
+    def check(self, value: bytes, path: Path, key: Key) -> None:
+        """Raises BadRecord. value: a record, well-formed."""
+        found = self._names.findall(value)
+        if len(found) == len(set(found)) and not (b"\\" in value and self._escape.search(value)):
             return
         try:
-            with gzip.GzipFile(fileobj=raw) as file:
-                yield cast(IO[bytes], file), raw
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise InputError(f"{path}: damaged gzip file: {error}") from None
-
-
-def _reason(error: Exception) -> str:
-    """The parser's message without its drawing of the place."""
-    text = error.args[0] if error.args else ""
-    if isinstance(text, bytes):
-        text = text.decode("utf-8", "replace")
-    reason = str(text).split("\n", 1)[0].strip()
-    return reason.removeprefix("lexical error: ").removeprefix("parse error: ") or type(error).__name__
-
-
-def _position(path: Path, chunk_offset: int, error: Exception) -> str:
-    """Line and column (from 1) where parsing failed: parse again, the last chunk byte by byte."""
-    found = ijson.sendable_list()
-    parser = _BACKEND.basic_parse_coro(found, use_float=True)
-    line, column, left = 1, 0, chunk_offset
-    with open_bytes(path) as (file, _):
-        if file.read(len(BYTE_ORDER_MARK)) != BYTE_ORDER_MARK:
-            file.seek(0)
-        while left and (chunk := file.read(min(left, CHUNK))):
-            _send(parser, chunk)
-            found.clear()
-            left -= len(chunk)
-            newline = chunk.rfind(b"\n")
-            line += chunk.count(b"\n")
-            column = len(chunk) - newline - 1 if newline >= 0 else column + len(chunk)
-        for byte in file.read(CHUNK):
-            line, column = (line + 1, 0) if byte == ord("\n") else (line, column + 1)
-            if _send(parser, bytes((byte,))) is not None:
-                return f"at line {line}, column {column}"
-    return "at the end of the file"
+            pairs: Sequence[tuple[str, Any]] = json.loads(value, object_pairs_hook=list)
+        except RecursionError:
+            raise BadRecord("malformed JSON", path, key, "is nested too deeply") from None
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen and name in self._fields:
+                raise BadRecord("field given twice", path, key, "is there twice", name)
+            seen.add(name)

@@ -17,11 +17,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from datasets.bad_records import ON_ERROR, refuse_too_many, summary, table
 from datasets.errors import InputError
 from datasets.fingerprint import content_hash, fingerprint, stamp_of
 from datasets.progress import reading
 from datasets.schema import SPLITS
-from datasets.shared_folders import one_at_a_time, one_line_disk_errors
+from datasets.shared_folders import clear_abandoned, one_at_a_time, one_line_disk_errors
 from datasets.source import Source, source_file
 from datasets.store import MANIFEST, STORE_VERSION, Corpus, read_manifest
 from datasets.store_building import StoreBuilder
@@ -30,6 +31,9 @@ from datasets.tokenization import TOKENIZERS
 log = logging.getLogger(__name__)
 
 CANDIDATES = ("abstract", "all")
+UNFINISHED = ".part"
+DROPPED = "dropped.jsonl"
+"""In the store: examples of the records that were dropped."""
 
 
 def open_corpus(
@@ -41,6 +45,8 @@ def open_corpus(
     splits: Sequence[str] = SPLITS,
     name: str | None = None,
     field: str | None = None,
+    on_error: str = "raise",
+    max_bad_share: float = 0.01,
 ) -> Corpus:
     """Open a folder of source files; prepare its store if there is none for this content and settings.
 
@@ -49,7 +55,9 @@ def open_corpus(
     splits: split files to read; those that are missing are left out as long as one is there.
     name: what to call the corpus in logs and tables; the folder's name if None.
     field: the key of papers.json that holds a paper's field, or a list of them; None: papers have none.
-    Raises InputError for anything in the files that cannot be used, and for a full disk.
+    on_error: `raise` an InputError for the first record that cannot be used, or `skip`: drop and count them,
+    up to `max_bad_share` of a file's records.
+    Raises InputError for anything else in the files that cannot be used, and for a full disk.
     """
     if not isinstance(tokenizer, str) or tokenizer not in TOKENIZERS:
         raise InputError(f"data.tokenizer: no tokeniser {tokenizer!r}; choose from {', '.join(TOKENIZERS)}")
@@ -57,6 +65,14 @@ def open_corpus(
         raise InputError(f"data.candidates: {candidates!r} is not one of {', '.join(CANDIDATES)}")
     if field is not None and (not isinstance(field, str) or not field):
         raise InputError(f"data.field: {field!r} is no key of the papers file; name one, as venue")
+    if on_error not in ON_ERROR:
+        raise InputError(f"data.on_error: {on_error!r} is not one of {', '.join(ON_ERROR)}")
+    if (
+        isinstance(max_bad_share, bool)
+        or not isinstance(max_bad_share, int | float)
+        or not 0 <= max_bad_share <= 1
+    ):
+        raise InputError(f"data.max_bad_share: must be a share of 0 to 1, not {max_bad_share!r}")
     if not dir:
         raise InputError("data.dir: name the folder with papers.json, contexts.json and the splits")
     source = find_source(Path(dir).expanduser(), Path(papers).expanduser() if papers else None, splits)
@@ -70,15 +86,22 @@ def open_corpus(
             "splits": list(source.splits),
             "field": field,
         }
+        if on_error == "skip":
+            settings["on_error"] = "skip"
         hashes = {role: content_hash(path, stores) for role, path in source.files().items()}
         key = fingerprint(hashes, settings)
         folder = stores / key
         if read_manifest(folder) is None:
             with one_at_a_time(stores / f"{key}.lock", "prepares the same corpus"):
                 if read_manifest(folder) is None:  # another process may have made it while we waited
-                    _prepare(source, folder, key, title, settings)
+                    clear_abandoned(stores, UNFINISHED)
+                    _prepare(source, folder, key, title, settings, max_bad_share)
     corpus = Corpus(folder, title, source.papers)
     log.info("%s", describe(corpus))
+    if any(counts["kinds"] for counts in corpus.dropped.values()):
+        for part, counts in corpus.dropped.items():  # the store may have been made when more was allowed
+            refuse_too_many(str(source.files()[part]), counts["records"], counts["kinds"], max_bad_share)
+        log.warning("corpus %s: bad records were left out: %s", title, summary(corpus.dropped))
     return corpus
 
 
@@ -131,17 +154,21 @@ def describe(corpus: Corpus) -> str:
     )
 
 
-def _prepare(source: Source, folder: Path, key: str, name: str, settings: dict[str, Any]) -> None:
+def _prepare(
+    source: Source, folder: Path, key: str, name: str, settings: dict[str, Any], max_bad_share: float
+) -> None:
     started = time.perf_counter()
     # We hold the lock: whatever lies in either place was left by a process that died.
-    building = folder.with_name(f"{key}.part")
+    building = folder.with_name(f"{key}{UNFINISHED}")
     for left in (building, folder):
         if left.exists():
             shutil.rmtree(left)
     building.mkdir()
     try:
         stamps = [stamp_of(path) for path in source.files().values()]
-        with StoreBuilder(building, TOKENIZERS[settings["tokenizer"]], settings["field"]) as builder:
+        skip = settings.get("on_error") == "skip"
+        tokenizer, field = TOKENIZERS[settings["tokenizer"]], settings["field"]
+        with StoreBuilder(building, tokenizer, field, max_bad_share if skip else None) as builder:
             builder.add_papers(source.papers, reading(source.papers, "papers"))
             builder.add_contexts(source.contexts, reading(source.contexts, "contexts"))
             for split, path in source.splits.items():
@@ -149,9 +176,13 @@ def _prepare(source: Source, folder: Path, key: str, name: str, settings: dict[s
             builder.finish(settings["candidates"])
         if [stamp_of(path) for path in source.files().values()] != stamps:
             raise InputError(f"{source.folder}: its files changed while they were read; run again")
+        dropped = {part: bad.counts() for part, bad in builder.dropped.items()}
+        examples = [json.dumps(example) for bad in builder.dropped.values() for example in bad.examples]
+        if skip:
+            (building / DROPPED).write_text("".join(f"{line}\n" for line in examples), "utf-8")
         files = {path.name: path.stat().st_size for path in sorted(building.iterdir())}
         manifest = {"version": STORE_VERSION, "fingerprint": key, "name": name, "settings": settings}
-        manifest |= {"splits": list(source.splits), "files": files}
+        manifest |= {"splits": list(source.splits), "files": files} | ({"dropped": dropped} if skip else {})
         (building / MANIFEST).write_text(json.dumps(manifest, indent=1), "utf-8")
         for path in building.iterdir():
             _sync(path)
@@ -160,6 +191,9 @@ def _prepare(source: Source, folder: Path, key: str, name: str, settings: dict[s
         shutil.rmtree(building, ignore_errors=True)
         raise
     log.info("corpus %s: prepared in %.1f s", name, time.perf_counter() - started)
+    if examples:
+        where = folder / DROPPED
+        log.warning("corpus %s: dropped records, with examples in %s\n%s", name, where, table(dropped))
 
 
 def _sync(path: Path) -> None:

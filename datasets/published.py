@@ -25,6 +25,8 @@ def open_published(
     candidates: str = "abstract",
     splits: Sequence[str] = SPLITS,
     field: str | None = None,
+    on_error: str = "raise",
+    max_bad_share: float = 0.01,
 ) -> Corpus:
     """`open_corpus` of a published data set, which is downloaded on first use.
 
@@ -35,7 +37,9 @@ def open_published(
     check_split_names(splits)
     files = [*([] if papers else ["papers.json"]), "contexts.json", *(f"{split}.json" for split in splits)]
     folder = obtain(name, cache_dir, dir, files, address)
-    corpus = open_corpus(folder, papers, tokenizer, cache_dir, candidates, splits, name, field)
+    corpus = open_corpus(
+        folder, papers, tokenizer, cache_dir, candidates, splits, name, field, on_error, max_bad_share
+    )
     found = {"papers": len(corpus.paper_ids)} | {key: len(split) for key, split in corpus.splits.items()}
     for what, expected in RELEASES[name].counts.items():
         if found.get(what, expected) != expected:

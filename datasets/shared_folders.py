@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import logging
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from datasets.errors import InputError
@@ -27,6 +28,14 @@ def one_at_a_time(lock: Path, work: str) -> Iterator[None]:
             log.info("waiting for another process that %s", work)
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def clear_abandoned(folder: Path, suffix: str) -> None:
+    """Remove the folders NAME+suffix of processes that died; those at work hold NAME.lock (one_at_a_time)."""
+    for unfinished in folder.glob(f"*{suffix}"):
+        with unfinished.with_suffix(".lock").open("w") as file, suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(unfinished, ignore_errors=True)
 
 
 @contextmanager

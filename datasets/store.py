@@ -95,6 +95,8 @@ class Corpus:
         self.name: str = name or manifest["name"]
         self.fingerprint: str = manifest["fingerprint"]
         self.settings: dict[str, Any] = manifest["settings"]
+        self.dropped: dict[str, dict[str, Any]] = manifest.get("dropped", {})
+        """Records left out by part of the source, as `papers`: {file, records, kinds: {kind: count}}."""
         papers = self._texts("papers")
         self.paper_ids, self.titles, self.abstracts = papers["id"], papers["title"], papers["abstract"]
         contexts = self._texts("contexts")

@@ -6,21 +6,21 @@ import logging
 from array import array
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from datasets.bad_records import BadRecord, Dropped, Kind, shown
 from datasets.errors import InputError
 from datasets.ragged import offsets_of
 from datasets.schema import TRAIN, split_group
 from datasets.source import read_contexts, read_papers, read_split
 from datasets.tokenization import Tokenizer
-from datasets.writing import BATCH_ROWS, NameWriter, TextWriter, TokenWriter, save_array
+from datasets.writing import NameWriter, TextWriter, TokenWriter, save_array, write_words
 
 log = logging.getLogger(__name__)
 
@@ -33,13 +33,22 @@ Reading = AbstractContextManager[Callable[[int], None]]
 class StoreBuilder:
     """Call add_papers, add_contexts, add_split for each split, then finish; leaves the files in `folder`.
 
-    field: the key of papers that holds their fields; None: they have none.
+    field: the key of papers that holds their fields; None: they have none. max_bad_share: the share of a
+    file's records that may be bad, which are then left out; None: the first one is an error.
+    `dropped` tells of the bad records by part of the source, as `papers` or `split train`.
     """
 
-    def __init__(self, folder: Path, tokenizer: Tokenizer, field: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        tokenizer: Tokenizer,
+        field: str | None = None,
+        max_bad_share: float | None = None,
+    ) -> None:
         from datasets.word_table import WordTable  # a heavy import: a store that is there does without it
 
-        self._folder, self._field = folder, field
+        self._folder, self._field, self._max_bad_share = folder, field, max_bad_share
+        self.dropped: dict[str, Dropped] = {}
         self._fields = NameWriter(folder, "fields")
         self._words = WordTable(tokenizer)
         self._papers = TextWriter(folder / "papers.arrow", ("id", "title", "abstract"))
@@ -69,13 +78,14 @@ class StoreBuilder:
                 writer.close()
 
     def add_papers(self, path: Path, reading: Reading) -> None:
-        rows = self._paper_rows
+        rows, bad = self._paper_rows, self._bad("papers", path)
         long = 0
         with reading as on_bytes:
-            for paper in read_papers(path, on_bytes, self._field):
+            for paper in read_papers(path, on_bytes, self._field, bad):
                 row = len(rows)
                 if rows.setdefault(paper.id, row) != row:
-                    raise InputError(f"{path}, record {paper.id!r}: a paper of this id is there already")
+                    bad(BadRecord("duplicate id", path, paper.id, "a paper of this id is there already"))
+                    continue
                 self._papers.append(paper.id, paper.title, paper.abstract)
                 self._titles.append(paper.title)
                 self._abstracts.append(paper.abstract)
@@ -83,6 +93,7 @@ class StoreBuilder:
                 self._fields.append(paper.fields)
                 self._has_abstract.append(bool(paper.abstract.strip()))
                 long += len(paper.title) + len(paper.abstract) >= LONG_TEXT
+        bad.finish(len(rows))
         if not rows:
             raise InputError(f"{path}: no papers")
         if self._field and not self._fields:
@@ -91,20 +102,25 @@ class StoreBuilder:
             log.warning("%s: %d papers of %d characters or more are cut by the models", path, long, LONG_TEXT)
 
     def add_contexts(self, path: Path, reading: Reading) -> None:
+        """Call after add_papers."""
         rows, papers = self._context_rows, self._paper_rows
+        bad = self._bad("contexts", path)
         with reading as on_bytes:
-            for context in read_contexts(path, on_bytes):
-                row = len(rows)
-                if rows.setdefault(context.id, row) != row:
-                    raise InputError(f"{path}, record {context.id!r}: a context of this id is there already")
+            for context in read_contexts(path, on_bytes, bad):
+                if context.id in rows:
+                    bad(BadRecord("duplicate id", path, context.id, "a context of this id is there already"))
+                    continue
                 citing = papers.get(context.citing_id)
                 if citing is None:
-                    raise InputError(_unknown_paper(path, context.id, "citing_id", context.citing_id))
-                if context.cited_id is not None and context.cited_id not in papers:
-                    raise InputError(_unknown_paper(path, context.id, "refid", context.cited_id))
-                self._contexts.append(context.id, context.text)
-                self._context_tokens.append(context.text)
-                self._citing.append(citing)
+                    bad(self._no_paper(path, context.id, "citing_id", context.citing_id))
+                elif context.cited_id is not None and context.cited_id not in papers:
+                    bad(self._no_paper(path, context.id, "refid", context.cited_id))
+                else:
+                    rows[context.id] = len(rows)
+                    self._contexts.append(context.id, context.text)
+                    self._context_tokens.append(context.text)
+                    self._citing.append(citing)
+        bad.finish(len(rows))
 
     def add_split(self, name: str, path: Path) -> None:
         """Call after add_papers and add_contexts."""
@@ -113,32 +129,33 @@ class StoreBuilder:
         names, number = list(self._splits), len(self._splits)
         of_context = self._grow(self._split_of_context, len(self._context_rows))
         of_paper = self._grow(self._split_of_paper, len(self._paper_rows))
-        for query in read_split(path):
-            where = f"{path}, record {query.record}, field"
+        bad = self._bad(f"split {name}", path)
+        for query in read_split(path, on_bad=bad):
             row = self._context_rows.get(query.context_id)
+            unknown = next((paper for paper in query.positive_ids if paper not in self._paper_rows), None)
             if row is None:
-                raise InputError(
-                    f"{where} 'context_id': no context {query.context_id!r} in the contexts file"
-                )
-            if earlier := of_context[row]:
+                bad(self._no_context(path, query.record, query.context_id))
+            elif unknown is not None:
+                bad(self._no_paper(path, query.record, "positive_ids", unknown))
+            elif earlier := of_context[row]:
                 which = "this split" if earlier == number else f"split {names[earlier - 1]!r}"
-                raise InputError(f"{where} 'context_id': context {query.context_id!r} is in {which} already")
-            of_context[row] = number
-            citing = self._citing[row]
-            other = names[(of_paper[citing] or number) - 1]
-            if split_group(other) != split_group(name):
-                raise InputError(
-                    f"{where} 'context_id': the citing paper {self._paper_id(citing)!r} of context "
-                    f"{query.context_id!r} is in split {other!r} too; it may cite in one split only"
+                reason = f"context {shown(query.context_id)} is in {which} already"
+                bad(BadRecord("in two splits", path, query.record, reason, "context_id"))
+            elif split_group(other := names[(of_paper[self._citing[row]] or number) - 1]) != split_group(
+                name
+            ):
+                reason = (
+                    f"the citing paper {shown(self._ids_of_papers[self._citing[row]])} of context "
+                    f"{shown(query.context_id)} is in split {other!r} too; it may cite in one split only"
                 )
-            of_paper[citing] = of_paper[citing] or number
-            for positive in query.positive_ids:
-                paper = self._paper_rows.get(positive)
-                if paper is None:
-                    raise InputError(f"{where} 'positive_ids': no paper {positive!r} in the papers file")
-                positives.append(paper)
-            contexts.append(row)
-            lengths.append(len(query.positive_ids))
+                bad(BadRecord("in two splits", path, query.record, reason, "context_id"))
+            else:
+                of_context[row] = number
+                of_paper[self._citing[row]] = of_paper[self._citing[row]] or number
+                positives.extend(self._paper_rows[paper] for paper in query.positive_ids)
+                contexts.append(row)
+                lengths.append(len(query.positive_ids))
+        bad.finish(len(contexts))
         if not contexts:
             raise InputError(f"{path}: no queries")
 
@@ -180,33 +197,8 @@ class StoreBuilder:
         for stem, values in columns.items():
             save_array(self._folder, stem, values)
         self._fields.finish()
-        self._finish_words(in_train)
-
-    def _finish_words(self, in_train: NDArray[np.bool_]) -> None:
-        """Count, sort the vocabulary, and write all tokens again with ids of that order."""
-        words = self._words.words()
-        counts = np.zeros(len(words), np.int64)
-        for writer, counted in (
-            (self._titles, None),
-            (self._abstracts, None),
-            (self._context_tokens, in_train),
-        ):
-            for ids in writer.chunks(counted):
-                counts += np.bincount(ids, minlength=len(words))
-        keys = [("count", "descending"), ("word", "ascending")]
-        order = pc.sort_indices(pa.table({"count": counts, "word": words}), keys).to_numpy()
-        final = np.empty(len(words), np.int32)
-        final[order] = np.arange(len(words), dtype=np.int32)
-        for writer in (self._titles, self._abstracts, self._context_tokens):
-            writer.finish(final)
-        column = TextWriter(self._folder / "words.arrow", ("word",))
-        try:
-            for first in range(0, len(order), BATCH_ROWS):
-                for word in words.take(pa.array(order[first : first + BATCH_ROWS])).to_pylist():
-                    column.append(word)
-        finally:
-            column.close()
-        save_array(self._folder, "word_counts", counts[order])
+        counted = [(self._titles, None), (self._abstracts, None), (self._context_tokens, in_train)]
+        write_words(self._folder, self._words, counted)
 
     def close(self) -> None:
         """Write out what is buffered; again does nothing."""
@@ -216,14 +208,27 @@ class StoreBuilder:
     def _citing_rows(self) -> NDArray[np.int32]:
         return np.frombuffer(self._citing, np.int32)
 
-    def _paper_id(self, row: int) -> str:
-        return next(paper for paper, other in self._paper_rows.items() if other == row)
+    @cached_property
+    def _ids_of_papers(self) -> list[str]:
+        return list(self._paper_rows)
+
+    def _bad(self, part: str, path: Path) -> Dropped:
+        self.dropped[part] = Dropped(path, self._max_bad_share)
+        return self.dropped[part]
+
+    def _no_paper(self, path: Path, record: str | int, field: str, paper: str) -> BadRecord:
+        kind: Kind = "names a dropped record" if paper in self.dropped["papers"].ids else "unknown paper"
+        return BadRecord(kind, path, record, f"no paper {shown(paper)} in the papers file", field)
+
+    def _no_context(self, path: Path, record: int, context: str) -> BadRecord:
+        kind: Kind = (
+            "names a dropped record" if context in self.dropped["contexts"].ids else "unknown context"
+        )
+        return BadRecord(
+            kind, path, record, f"no context {shown(context)} in the contexts file", "context_id"
+        )
 
     @staticmethod
     def _grow(values: array[int], length: int) -> array[int]:
         values.extend([0] * (length - len(values)))
         return values
-
-
-def _unknown_paper(path: Path, record: str, field: str, paper: str) -> str:
-    return f"{path}, record {record!r}, field {field!r}: no paper {paper!r} in the papers file"

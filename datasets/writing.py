@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from datasets.ragged import offsets_of
@@ -150,3 +151,31 @@ def save_array(folder: Path, stem: str, values: NDArray[Any]) -> None:
         np.lib.format.write_array_header_1_0(file, header)
         # ndarray.tofile hides the reason of a failed write
         file.write(np.ascontiguousarray(values).data)
+
+
+def write_words(
+    folder: Path, table: WordTable, tokens: Sequence[tuple[TokenWriter, NDArray[np.bool_] | None]]
+) -> None:
+    """Count the words, write them by count, and finish the token writers with ids of that order.
+
+    tokens: with each the rows [rows] that count; None: all.
+    """
+    words = table.words()
+    counts = np.zeros(len(words), np.int64)
+    for writer, counted in tokens:
+        for ids in writer.chunks(counted):
+            counts += np.bincount(ids, minlength=len(words))
+    keys = [("count", "descending"), ("word", "ascending")]
+    order = pc.sort_indices(pa.table({"count": counts, "word": words}), keys).to_numpy()
+    final = np.empty(len(words), np.int32)
+    final[order] = np.arange(len(words), dtype=np.int32)
+    for writer, _ in tokens:
+        writer.finish(final)
+    column = TextWriter(folder / "words.arrow", ("word",))
+    try:
+        for first in range(0, len(order), BATCH_ROWS):
+            for word in words.take(pa.array(order[first : first + BATCH_ROWS])).to_pylist():
+                column.append(word)
+    finally:
+        column.close()
+    save_array(folder, "word_counts", counts[order])

@@ -9,12 +9,13 @@ from typing import cast
 
 import orjson
 
+from datasets.byte_files import BYTE_ORDER_MARK, open_bytes
 from datasets.errors import InputError
 from datasets.fulltext.own import read_own
 from datasets.fulltext.s2orc import read_s2orc, read_s2orc_2020
 from datasets.fulltext.schema import Record
 from datasets.fulltext.values import Object
-from datasets.json_stream import BYTE_ORDER_MARK, OnBytes, kind_of, open_bytes
+from datasets.json_stream import OnBytes, kind_of
 
 LONGEST = 1 << 28
 """Bytes of a line that are read at most."""

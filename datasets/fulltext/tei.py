@@ -12,10 +12,10 @@ import xml.etree.ElementTree as ET
 from functools import partial
 from pathlib import Path
 
+from datasets.byte_files import open_bytes
 from datasets.errors import InputError
 from datasets.fulltext.names import arxiv_year
 from datasets.fulltext.schema import Cite, FullText, Paper, Paragraph, Record, Reference
-from datasets.json_stream import open_bytes
 
 _TEI = "{http://www.tei-c.org/ns/1.0}"
 _ID = "{http://www.w3.org/XML/1998/namespace}id"

@@ -28,7 +28,8 @@ class FirstAuthors:
         wanted, row = next(ids), 0
         with reading(path, "authors") as on_bytes:
             # The papers of a store are in the order of the file, from which records may have been left out.
-            for paper, record in read_records(path, frozenset((key,)), dict, on_bytes):
+            # Malformed ones are among these, or there would be no store.
+            for paper, record in read_records(path, frozenset(), dict, on_bytes, lambda bad: None):
                 if paper == wanted:
                     # Many papers have the same name: it is kept once.
                     self._surnames[row] = sys.intern(first_surname(record.get(key)))

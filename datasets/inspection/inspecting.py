@@ -21,6 +21,7 @@ from datasets.inspection.counts import (
     target_section,
     year_section,
 )
+from datasets.inspection.dropped import dropped_section
 from datasets.inspection.examples import draw_examples
 from datasets.inspection.findings import Section, flat
 from datasets.inspection.leaks import leak_section
@@ -69,7 +70,9 @@ def inspect_corpus(
     if not first_authors.known.any():
         log.warning("%s: no paper has authors under the key %r", corpus.papers_file, authors)
     papers = PaperDuplicates(corpus, splits, counted, titles, near)
+    dropped = dropped_section(corpus)
     sections = [
+        *([dropped] if dropped else []),
         split_section(corpus, splits),
         target_section(corpus, splits),
         paper_section(corpus, first_authors.known),

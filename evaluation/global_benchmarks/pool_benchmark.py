@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from datasets.byte_files import open_bytes
 from datasets.errors import InputError
-from datasets.json_stream import open_bytes
 from evaluation.files import METRICS, REPORT, write_text
 from evaluation.report import Provenance
 from retrieval.base import Retriever

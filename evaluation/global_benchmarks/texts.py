@@ -16,9 +16,9 @@ from typing import Any, cast
 import orjson
 
 from datasets.atomic import written_folder
+from datasets.byte_files import open_bytes
 from datasets.errors import InputError
 from datasets.fingerprint import content_hash
-from datasets.json_stream import open_bytes
 from datasets.prepare import open_corpus
 from datasets.progress import reading
 from datasets.schema import TARGET_MARKER
