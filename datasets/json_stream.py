@@ -21,7 +21,6 @@ from typing import Any
 import orjson
 
 from datasets.bad_records import BadRecord, OnBad, refuse
-
 from datasets.byte_files import open_bytes
 from datasets.errors import InputError
 from datasets.json_text import JsonText, OnBytes, fault

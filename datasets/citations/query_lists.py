@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from datasets.byte_files import open_bytes
 from datasets.errors import InputError
-from datasets.json_stream import open_bytes
 from datasets.prepare import check_split_names
 
 if TYPE_CHECKING:
