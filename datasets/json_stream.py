@@ -23,7 +23,8 @@ import orjson
 from datasets.bad_records import BadRecord, OnBad, refuse
 from datasets.byte_files import open_bytes
 from datasets.errors import InputError
-from datasets.json_text import JsonText, OnBytes, fault
+from datasets.json_text import JsonText, fault
+from datasets.json_text import OnBytes as OnBytes
 
 Fields = dict[str, Any]
 Key = str | int
