@@ -86,8 +86,7 @@ class Batches(Dataset[Batch]):
         return steps_per_round(self.config, len(self.split))
 
     def __getitem__(self, step: int) -> Batch:
-        size = self.config.queries
-        queries = self.order[step * size : (step + 1) * size]  # rows of the split
+        queries = self.rows(step)
         contexts = self.split.contexts[queries]
         citing = self.reader.corpus.citing[contexts]
         cited = self.split.positives.take(queries)
@@ -126,6 +125,11 @@ class Batches(Dataset[Batch]):
             levels,
             log_rate.astype("f4"),
         )
+
+    def rows(self, step: int) -> NDArray[np.int64]:
+        """Rows of the split that are a step's queries."""
+        size = self.config.queries
+        return self.order[step * size : (step + 1) * size]
 
     def _order(self) -> NDArray[np.int64]:
         """Queries of this round, rows of the split: passes over all of them are cut into rounds."""

@@ -77,13 +77,14 @@ class FineTuning(Recipe):
             raise InputError("encoder.pooling=aspire gives many vectors to a text; train with mean or cls")
         article = ArticleEncoder.pretrained(article_config)
         encoder = BiEncoder(article, self.config)
-
-        def save(trained: Encoder, about: dict[str, Any], path: Path) -> None:
-            assert isinstance(trained, BiEncoder)
-            trained.article.save(path, about)
-
         reader = ArticleReader(corpus, article.tokenizer, article_config)
-        return Parts(encoder, reader, save, {"encoder": article_config.name})
+        return Parts(encoder, reader, self.save, {"encoder": article_config.name})
+
+    @staticmethod
+    def save(trained: Encoder, about: dict[str, Any], path: Path) -> None:
+        """Write a folder that retriever=biencoder reads."""
+        assert isinstance(trained, BiEncoder)
+        trained.article.save(path, about)
 
 
 class BiEncoderRetriever(ArticleRetriever):

@@ -36,12 +36,15 @@ class Rounds(pl.Callback):
         self,
         best: Path,
         save: Callable[[Encoder, dict[str, Any], Path], None],
-        mining: MiningConfig,
+        mining: MiningConfig | None,
         validation: ValidationConfig,
         seed: int,
         about: dict[str, Any],
     ) -> None:
-        """best: where `save` puts the encoder of the best round, with what is known `about` it."""
+        """best: where `save` puts the encoder of the best round, with what is known `about` it.
+
+        mining: None where the data come with a pool of their own, or without.
+        """
         self.folder, self.best, self.save, self.about = best.parent, best, save, about
         self.mining, self.validation, self.seed = mining, validation, seed
         self.history = History(self.folder)
@@ -102,11 +105,11 @@ class Rounds(pl.Callback):
         data, start, row = self._data, time.monotonic(), dict(trained or {})
         contexts = self._validation.contexts
         wanted = self._validation.candidates.copy()
-        mining = more and data.batch.mined > 0
-        if mining:
+        mining = self.mining if more and data.batch.mined > 0 else None
+        if mining is not None:
             rng = np.random.default_rng((self.seed, 3, done))
-            queries = sample(data.queries_of(done), self.mining.queries, rng)
-            searched = self._searched(rng)
+            queries = sample(data.queries_of(done), mining.queries, rng)
+            searched = self._searched(mining, rng)
             wanted |= searched
         if data.batch.stale:
             wanted = data.corpus.is_candidate
@@ -119,18 +122,18 @@ class Rounds(pl.Callback):
             measured = self._validation.measure(encoded, papers)
             row |= {f"val/{name}": value for name, value in measured.items()}
         row["val/seconds"] = time.monotonic() - start
-        if mining:
+        if mining is not None:
             start = time.monotonic()
-            self._mine(module, done, queries, papers, searched)
+            self._mine(module, mining, done, queries, papers, searched)
             row["mining/seconds"] = time.monotonic() - start
         self._finish(module, done, row)
 
-    def _searched(self, rng: np.random.Generator) -> NDArray[np.bool_]:
+    def _searched(self, mining: MiningConfig, rng: np.random.Generator) -> NDArray[np.bool_]:
         """The papers to mine among [P]."""
         candidates = self._data.corpus.is_candidate
-        if not 0 < self.mining.papers < candidates.sum():
+        if not 0 < mining.papers < candidates.sum():
             return candidates
-        chosen = rng.choice(np.flatnonzero(candidates), self.mining.papers, replace=False)
+        chosen = rng.choice(np.flatnonzero(candidates), mining.papers, replace=False)
         candidates = np.zeros_like(candidates)
         candidates[chosen] = True
         return candidates
@@ -173,13 +176,14 @@ class Rounds(pl.Callback):
     def _mine(
         self,
         module: EncoderModule,
+        mining: MiningConfig,
         done: int,
         queries: NDArray[np.int64],
         papers: NDArray[np.float32],
         searched: NDArray[np.bool_],
     ) -> None:
-        data, depth = self._data, self.mining.depth
-        if self.mining.positives and self._words is None:
+        data, depth = self._data, mining.depth
+        if mining.positives and self._words is None:
             self._words = WordSets(data.corpus)
         encoded = self._encode_queries(module, data.split.contexts[queries], "training queries")
         data.pool = mine(data.corpus, data.split, queries, encoded, papers, depth, self._words, searched)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
@@ -18,7 +19,10 @@ from retrieval.encode import Reader
 
 
 class TrainingData(pl.LightningDataModule):
-    """Batches of the training split. The trainer asks for a new loader each round."""
+    """Batches of the training split. The trainer asks for a new loader each round.
+
+    about: what weights depend on beside the configuration, as plain values; a resumed run must have the same.
+    """
 
     def __init__(
         self,
@@ -37,6 +41,7 @@ class TrainingData(pl.LightningDataModule):
         if workers > (os.cpu_count() or 1):
             raise InputError(f"model.workers={workers}: this machine has {os.cpu_count()} cores")
         self.pool: Pool | None = None
+        self.about: dict[str, Any] = {}
 
     def train_dataloader(self) -> DataLoader[Batch]:
         current = self.trainer.current_epoch if self.trainer is not None else 0

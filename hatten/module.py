@@ -104,14 +104,22 @@ class EncoderModule(pl.LightningModule):
             self.encoder.mean_only = self.current_epoch < self.schedule.mean_only_rounds
 
     def training_step(self, batch: Batch, step: int) -> Tensor:
+        loss = self.loss_of(batch, self.similarity(batch))
+        self.log("train/loss", loss.detach(), batch_size=len(batch.levels))
+        return loss
+
+    def similarity(self, batch: Batch) -> Tensor:
+        """Cosines of queries and papers [Q, N]."""
         queries = F.normalize(self.encoder.encode(batch.queries), dim=1)
         papers = F.normalize(torch.cat([self.encoder.encode(batch.cited), self._others(batch)]), dim=1)
+        return queries @ papers.T
+
+    def loss_of(self, batch: Batch, similarity: Tensor) -> Tensor:
+        """What is minimised, a scalar."""
         levels, log_rate = (
-            torch.from_numpy(part).to(queries.device) for part in (batch.levels, batch.log_rate)
+            torch.from_numpy(part).to(similarity.device) for part in (batch.levels, batch.log_rate)
         )
-        loss = self.loss(queries @ papers.T, levels, log_rate)
-        self.log("train/loss", loss.detach(), batch_size=len(levels))
-        return loss
+        return self.loss(similarity, levels, log_rate)
 
     def _others(self, batch: Batch) -> Tensor:
         """Vectors of the mined and random papers [N - cited, D]."""

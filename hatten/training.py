@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from hatten.progress import Progress
 from hatten.recipe import Recipe
 from hatten.resuming import WholeFiles, fit, resume_point, saver, start_anew
 from hatten.validation import ValidationConfig
+from retrieval.encode import Reader
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +46,17 @@ class RunConfig:
             raise InputError(f"model.rounds={self.rounds}: must be at least 1")
 
 
-def train(config: DictConfig) -> Path:
-    """Train by `config` (conf/train.yaml) in its output_dir; gives the file or folder of the best weights."""
+def train(
+    config: DictConfig,
+    recipe: Recipe | None = None,
+    data_of: Callable[[Reader, BatchConfig, int, int], TrainingData] = TrainingData,
+    module_of: Callable[..., EncoderModule] = EncoderModule,
+) -> Path:
+    """Train by `config` (conf/train.yaml) in its output_dir; gives the file or folder of the best weights.
+
+    recipe: in place of the one that the configuration names. data_of: (reader, batch, seed, workers) -> what
+    is read. module_of: takes what EncoderModule takes.
+    """
     model, folder, seed = config.model, Path(config.output_dir), config.seed
     if type(seed) is not int or seed < 0:
         raise InputError(f"seed={seed}: must be a whole number, not below 0")
@@ -53,12 +64,15 @@ def train(config: DictConfig) -> Path:
     assert isinstance(plain, dict)
     # What is wrong with the options should be said before anything is prepared.
     batch = options(BatchConfig, plain["model"]["batch"], "model.batch")
-    mining = options(MiningConfig, plain["model"]["mining"], "model.mining")
+    mining = None
+    if "mining" in plain["model"]:
+        mining = options(MiningConfig, plain["model"]["mining"], "model.mining")
     loss = options(LossConfig, plain["model"]["loss"], "model.loss")
     schedule = options(ScheduleConfig, plain["model"]["schedule"], "model.schedule")
     validation = options(ValidationConfig, plain["model"]["validation"], "model.validation")
     run = own_options(RunConfig, plain["model"])
-    recipe: Recipe = get_class(model.recipe)(plain["model"])
+    recipe = recipe or get_class(model.recipe)(plain["model"])
+    assert recipe is not None
     of_mean_path = {"batch.stale": batch.stale, "schedule.mean_only_rounds": schedule.mean_only_rounds}
     for name, wanted in of_mean_path.items():
         if wanted and not recipe.mean_path:
@@ -68,9 +82,9 @@ def train(config: DictConfig) -> Path:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     corpus: Corpus = instantiate(config.data)
     parts = recipe.build(corpus, config)
-    data = TrainingData(parts.reader, batch, seed, run.workers)
+    data = data_of(parts.reader, batch, seed, run.workers)
     rounds, steps = run.rounds, steps_per_round(batch, len(data.split))
-    module = EncoderModule(
+    module = module_of(
         parts.encoder,
         instantiate(model.optimizer),
         loss,
@@ -83,6 +97,7 @@ def train(config: DictConfig) -> Path:
         "data": corpus.name,
         "corpus": corpus.fingerprint,
         **parts.about,
+        **data.about,
         "model": plain["model"],
         "seed": seed,
     }
@@ -98,7 +113,8 @@ def train(config: DictConfig) -> Path:
         plugins=[WholeFiles()],
         callbacks=[state, Progress(), saver(folder), *instantiate(config.callbacks or {}).values()],
     )
-    settings = {**{part: plain[part] for part in (*SETTINGS, *recipe.groups)}, "corpus": corpus.fingerprint}
+    settings = {part: plain[part] for part in (*SETTINGS, *recipe.groups)}
+    settings |= {"corpus": corpus.fingerprint, **data.about}
     last = resume_point(folder, settings) if config.resume else None
     if last is None:
         start_anew(folder, recipe.file, settings, others=[MINED])

@@ -1,0 +1,270 @@
+"""Distillation: what the student is shown, what it learns, how it goes on after a crash, what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+from safetensors.numpy import load_file
+from scipy.stats import spearmanr
+
+import hatten.training
+import rerank.distil
+from datasets.demo import open_demo
+from datasets.errors import InputError
+from datasets.store import Corpus
+from hatten.batches import BatchConfig
+from hatten.biencoder import BiEncoderRetriever
+from hatten.checkpoint import Model, load_model, save_model
+from hatten.documents import DocumentReader
+from hatten.encoder import EncoderConfig, build_encoder
+from hatten.losses import CITED
+from hatten.retriever import HAttenRetriever
+from hatten.start import inverse_document_frequency
+from hatten.vectors import WordVectors
+from rerank.cross_encoder import CrossEncoder
+from rerank.distil import DistilData, train
+from rerank.negatives import NegativesConfig
+from rerank.pairs import PairConfig
+from rerank.prefetching import Prefetcher
+from rerank.reranker import Reranker, ScoringConfig
+from rerank.teacher import ScoredLists, TeacherConfig, logits_of, scored_lists
+from retrieval.article import ArticleEncoder
+from retrieval.models import ArticleConfig
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+CONF = Path(__file__).parents[2] / "conf"
+SMALL: dict[str, Any] = {
+    "model": "distil",
+    "data": "demo",
+    "data.papers": 120,
+    "data.contexts": 300,
+    "scoring.precision": "float32",
+    "model.precision": "float32",
+    "model.rounds": 2,
+    "model.ema": 0.5,
+    "model.teacher.queries": 60,
+    "model.teacher.chunk": 100,
+    "model.negatives.count": 5,
+    "model.negatives.depth": 10,
+    "model.distil.teacher_temperature": 0.005,
+    "model.batch.queries": 10,
+    "model.batch.mined": 4,
+    "model.validation.depth": 100,
+    "model.schedule.warmup": 2,
+    "model.optimizer.lr": 0.003,
+    "trainer.log_every_n_steps": 1,
+}
+SCORING = ScoringConfig(precision="float32")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def corpus(cache: Path) -> Corpus:
+    return open_demo(papers=120, contexts=300, cache_dir=cache)
+
+
+@pytest.fixture(scope="module")
+def teacher(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("teacher") / "teacher"
+    encoder = ArticleConfig("tiny", path=str(tiny_bert))
+    CrossEncoder.pretrained(encoder, PairConfig(max_tokens=128), head="sigmoid").save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def start(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A HAtten that was never trained, with a mean path."""
+    vectors = np.random.default_rng(0).standard_normal((len(corpus.words), 16))
+    vocabulary, table = WordVectors(list(corpus.words), vectors, "random").vocabulary()
+    config = EncoderConfig(16, 2, 32, max_tokens=64, dropout=0.1, trainable_vectors="all", residual="mean")
+    torch.manual_seed(0)
+    encoder = build_encoder(config, table, vocabulary)
+    assert encoder.mean is not None
+    encoder.mean.start_from(inverse_document_frequency(corpus, vocabulary))
+    path = tmp_path_factory.mktemp("start") / "hatten.ckpt"
+    save_model(Model(encoder, vocabulary, {}), path)
+    return path
+
+
+@pytest.fixture
+def composed(cache: Path, teacher: Path, start: Path, tmp_path: Path) -> Callable[..., DictConfig]:
+    places = {"data.cache_dir": cache, "teacher": teacher, "checkpoint": start, "scores_dir": tmp_path / "s"}
+
+    def compose_(**more: Any) -> DictConfig:
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            return compose("train", [f"{key}={value}" for key, value in {**SMALL, **places, **more}.items()])
+
+    return compose_
+
+
+def lists_of(corpus: Corpus, start: Path, teacher: Path, folder: Path) -> ScoredLists:
+    prefetcher = Prefetcher(HAttenRetriever(start, arithmetic="float32"), corpus, folder / "found")
+    config, drawn = TeacherConfig(queries=60), NegativesConfig(5, 10)
+    return scored_lists(teacher, SCORING, prefetcher, corpus, config, drawn, 0, folder / "scores")
+
+
+def history(out: Path) -> list[dict[str, str]]:
+    with (out / "history.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_student_is_shown_what_the_teacher_says_of_the_very_pair(
+    corpus: Corpus, start: Path, teacher: Path, tmp_path: Path
+) -> None:
+    lists = lists_of(corpus, start, teacher, tmp_path)
+    reranker, train_split = Reranker.open(teacher, SCORING), corpus.split("train")
+    assert len(lists.split) == 60 and set(lists.split.contexts) <= set(train_split.contexts)
+    retriever = HAttenRetriever(start, arithmetic="float32")
+    retriever.index(corpus)
+    found = retriever.search(lists.split.contexts, 10).papers
+    model = load_model(start)
+    reader = DocumentReader(corpus, model.vocabulary, 64)
+    data = DistilData(lists, reader, BatchConfig(10, mined=4, random=1, steps_per_round=0), 0)
+    known = others = 0
+    for step in range(6):
+        batches = data._batches(1)
+        batch, rows = batches[step], batches.rows(step)
+        papers = np.append(np.unique(lists.split.positives.take(rows).values), batch.other_rows)
+        assert batch.teacher.shape == batch.levels.shape == (10, len(papers))
+        for query, column in np.argwhere(~np.isnan(batch.teacher)).tolist():
+            context, paper = lists.split.contexts[rows[query]], papers[column]
+            score = reranker.score(corpus, np.array([context]), np.array([paper]))
+            assert batch.teacher[query, column] == pytest.approx(logits_of(score, "sigmoid")[0], abs=1e-5)
+            cited = batch.levels[query, column] == CITED
+            assert cited or paper in found[rows[query]]
+            known, others = known + 1, others + (not cited)
+        assert (~np.isnan(batch.teacher[batch.levels == CITED])).all()
+    assert known > 60 + 6 * 30 and others > 6 * 30
+
+
+def test_it_learns_the_order_of_the_teacher(
+    composed: Callable[..., DictConfig], corpus: Corpus, start: Path, teacher: Path, tmp_path: Path
+) -> None:
+    lists = lists_of(corpus, start, teacher, tmp_path)
+    changes = {"model.rounds": 2, "model.batch.steps_per_round": 40, "model.batch.stale": False}
+    changes |= {"model.distil.weight": 1, "model.word_dropout": 0.0, "model.optimizer.lr": 0.01}
+    best = train(composed(**changes, output_dir=tmp_path / "out"))
+    assert best == tmp_path / "out" / "hatten.ckpt"
+    rows = history(best.parent)
+    assert rows[0]["round"] == "0" and float(rows[0]["val/recall@10"]) > 0  # of the start, for comparison
+    assert float(rows[-1]["train/loss"]) < 0.7 * float(rows[1]["train/loss"])
+
+    def agreement(checkpoint: Path) -> float:
+        model = load_model(checkpoint)
+        reader = DocumentReader(corpus, model.vocabulary, 64)
+        values = []
+        with torch.inference_mode():
+            for context, papers, logits in zip(lists.split.contexts, lists.papers, lists.logits, strict=True):
+                query = model.encoder.encode(reader.queries(np.array([context])))
+                found = model.encoder.encode(reader.papers(papers[papers >= 0]))
+                cosines = torch.cosine_similarity(query, found)
+                values.append(spearmanr(cosines, logits[papers >= 0]).statistic)
+        return float(np.mean(values))
+
+    state = torch.load(best.parent / "last.ckpt", weights_only=True)["state_dict"]
+    last = load_model(start)
+    last.encoder.load_state_dict(
+        {
+            name.removeprefix("average.module."): value
+            for name, value in state.items()
+            if name.startswith("average.module.")
+        }
+    )
+    save_model(last, tmp_path / "last.ckpt")
+    assert agreement(tmp_path / "last.ckpt") > max(0.4, agreement(start) + 0.3)
+
+
+@pytest.mark.parametrize("changes", [{}, {"model.distil.name": "margin_mse", "model.batch.stale": False}])
+def test_a_resumed_run_is_the_uninterrupted_one_and_scores_nothing_again(
+    composed: Callable[..., DictConfig],
+    changes: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Crash(pl.Callback):
+        def on_train_batch_end(self, trainer: pl.Trainer, *_: object) -> None:
+            if trainer.global_step == 8:
+                raise RuntimeError("crash")
+
+    changes = {**changes, "resume": True}
+    broken = composed(**changes, output_dir=tmp_path / "broken")
+    with monkeypatch.context() as patch:
+        patch.setattr(hatten.training, "Progress", Crash)
+        with pytest.raises(RuntimeError, match="crash"):
+            train(broken)
+    with caplog.at_level(logging.INFO):
+        resumed = train(broken)
+    assert "scored: 0 pairs now" in caplog.text
+    whole = train(composed(**changes, output_dir=tmp_path / "whole"))
+    states = [torch.load(best.parent / "last.ckpt", weights_only=True) for best in (whole, resumed)]
+    assert states[0]["global_step"] == states[1]["global_step"] == 12
+    for name, value in states[0]["state_dict"].items():
+        assert torch.equal(value, states[1]["state_dict"][name]), name
+    assert whole.read_bytes() == resumed.read_bytes()
+    keys = [load_file(file)["keys"] for file in (tmp_path / "s").rglob("*.safetensors")]
+    assert len(np.unique(np.concatenate(keys))) == sum(map(len, keys)) > 60 * 5
+    with pytest.raises(InputError, match="the interrupted run had other settings of `lists`"):
+        monkeypatch.setattr(
+            rerank.distil, "scored_lists", lambda *given: scored_lists(*given[:-2], 1, given[-1])
+        )
+        train(broken)
+
+
+def test_an_article_encoder_is_a_student_too(
+    composed: Callable[..., DictConfig], tiny_bert: Path, tmp_path: Path
+) -> None:
+    ArticleEncoder.pretrained(ArticleConfig("tiny", path=str(tiny_bert), max_tokens=32)).save(
+        tmp_path / "first"
+    )
+    changes = {
+        "experiment": "distil_biencoder",
+        "checkpoint": tmp_path / "first",
+        "model.batch.steps_per_round": 3,
+        "model.rounds": 1,
+        "output_dir": tmp_path / "out",
+    }
+    config = composed(**changes)
+    best = train(config)
+    assert best == tmp_path / "out" / "biencoder" and config.model.optimizer.lr == 0.003
+    before, after = (BiEncoderRetriever(path, "float32").encoder for path in (tmp_path / "first", best))
+    name = "model.encoder.layer.0.attention.self.query.weight"
+    assert not torch.equal(before.state_dict()[name], after.state_dict()[name])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"teacher": "null"}, r"model=distil needs teacher=FOLDER: what train\.py model=scibert_reranker"),
+        ({"teacher": "nowhere"}, "nowhere: there is no such folder of a reranker"),
+        ({"retriever": "bm25"}, "retriever=bm25: has no weights to distil into; choose hatten or biencoder"),
+        ({"checkpoint": "null"}, r"retriever=hatten needs checkpoint=FILE"),
+        ({"model.distil.name": "mse"}, r"model\.distil\.name=mse"),
+        ({"model.batch.mined": 7}, r"model\.batch\.mined=7: the teacher has scored 1 to 6 papers a query"),
+        ({"model.negatives.depth": 1000}, "has 120 candidates: 1,000 of them cannot be prefetched"),
+        ({"scoring.precision": "half"}, r"scoring\.precision=half: choose one of"),
+    ],
+)
+def test_what_does_not_work_is_named(
+    composed: Callable[..., DictConfig], given: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=message):
+        try:
+            train(composed(**given, output_dir=tmp_path / "out"))
+        except Exception as error:  # Hydra wraps what its targets raise
+            raise error.__cause__ or error from None
+    assert not (tmp_path / "out" / "hatten.ckpt").exists()
