@@ -22,7 +22,6 @@ from retrieval.models import ArticleConfig
 from retrieval.ranking import Ranking
 from retrieval.runs import Run
 
-
 VALUES = np.array([0, 0.5, 1, 1.0000001, -3e8, 77], np.float32).tolist()
 
 
