@@ -43,7 +43,7 @@ class DatasetLevel(SampledBenchmark):
         tests = dataset_pools(sampler, test, self.sizes, self.samplings)
         if validation is None or not len(val):
             return tests, []
-        size = validation.size or self.sizes[0]
+        size = validation.size or max(self.sizes[0], len(sampler.cited(val)))
         return tests, dataset_pools(sampler, val, [size], 1, "validation pool")
 
     def report(self, results: Results, folder: Path) -> list[str]:

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 class Tuning:
     """What is tried, and on how many queries (of each field) in pools of what size.
 
-    size: papers of a pool; None: as the smallest for test.
+    size: papers of a pool; None: as the smallest for test, or more where the queries cite more.
     """
 
     k1: Sequence[float] = (0.9, 1.2, 1.6, 2.0, 3.0)

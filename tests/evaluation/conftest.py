@@ -1,0 +1,70 @@
+"""A small world of papers that cite papers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+TOPICS = {
+    "Art": ["painting", "colour", "brush", "canvas", "portrait", "museum", "fresco", "sculpture", "marble"],
+    "Law": ["court", "statute", "judge", "contract", "tort", "appeal", "verdict", "treaty", "clause"],
+    "Physics": ["quark", "boson", "lattice", "spin", "gauge", "vacuum", "symmetry", "plasma", "tensor"],
+}
+WORDS = [word for words in TOPICS.values() for word in words]
+
+
+def world(papers: int = 120, seed: int = 0) -> list[dict[str, Any]]:
+    """Papers of three fields and six years that cite earlier ones, mostly of their field."""
+    rng = np.random.default_rng(seed)
+    made: list[dict[str, Any]] = []
+    for number in range(papers):
+        field = list(TOPICS)[int(rng.integers(3))]
+        words = rng.choice(TOPICS[field], 4, replace=False).tolist()
+        text = " ".join([*words, *rng.choice(WORDS, 6).tolist()])
+        paper: dict[str, Any] = {"paper_id": f"p{number}", "title": " ".join(words)}
+        paper |= {"abstract": f"{text} and more of it", "year": 2000 + 6 * number // papers}
+        paper |= {"fields": [field], "references": []}
+        near = [other for other in made if other["fields"] == [field]]
+        for other in rng.permutation(len(near))[: int(rng.integers(9))].tolist():
+            paper["references"].append(near[other]["paper_id"])
+        if number > 10 and rng.random() < 0.3:
+            paper["references"].append(made[int(rng.integers(number))]["paper_id"])
+        made.append(paper)
+    made[3]["abstract"] = "short"
+    made[4]["title"] = None
+    made[5]["year"] = None
+    made[50]["references"].append("p119")  # of a later year
+    made[51]["fields"] = ["Law", "Art"]
+    return made
+
+
+def write_lines(path: Path, papers: list[dict[str, Any]]) -> Path:
+    """As JSON lines."""
+    path.write_text("\n".join(map(json.dumps, papers)) + "\n")
+    return path
+
+
+@pytest.fixture
+def world_file(tmp_path: Path) -> Path:
+    """The papers of `world` as a file."""
+    return write_lines(tmp_path / "papers.jsonl", world())
+
+
+@pytest.fixture
+def distractors_file(tmp_path: Path) -> Path:
+    """Papers of a later year that nothing cites."""
+    rng = np.random.default_rng(7)
+    papers = [
+        {
+            "paper_id": f"x{number}",
+            "title": " ".join(rng.choice(WORDS, 4).tolist()),
+            "abstract": f"{' '.join(rng.choice(WORDS, 10).tolist())} besides",
+            "year": 2018,
+        }
+        for number in range(60)
+    ]
+    return write_lines(tmp_path / "distractors.jsonl", papers)

@@ -1,0 +1,236 @@
+"""A benchmark like MDCR: its candidates are those of section 4.1, by plain versions of the rules."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datasets.citations.graph import open_graph
+from datasets.errors import InputError
+from evaluation.global_benchmarks.mdcr import MDCR
+from evaluation.global_benchmarks.mdcr_format import Mdcr
+from evaluation.global_sampling.field_level import FieldLevel
+from evaluation.global_sampling.mdcr_building import build_mdcr
+from evaluation.global_sampling.model_lists import average_jaccard, chosen_models
+from evaluation.global_sampling.neighbours import graph_candidates, neighbourhoods, overlaps
+from evaluation.global_sampling.rules import Rules
+from evaluation.report import Provenance
+from retrieval.bm25 import BM25
+from retrieval.runs import Run
+from tests.evaluation.conftest import world
+
+ROOT = Path(__file__).parents[2]
+RULES = Rules(min_citations=0, min_cited=2)
+NAMES = [f"p{number}" for number in range(9)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sets(st.sampled_from(NAMES), max_size=6), min_size=9, max_size=9), st.data())
+def test_neighbours_and_overlaps_are_those_of_plain_sets(
+    references: list[set[str]], data: st.DataObject
+) -> None:
+    oc = {name: found - {name} for name, found in zip(NAMES, references, strict=True)}
+    ic = {name: {other for other in NAMES if name in oc[other]} for name in NAMES}
+    lines = [json.dumps({"paper_id": name, "references": sorted(found)}) for name, found in oc.items()]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "papers.jsonl"
+        path.write_text("\n".join(lines))
+        graph = open_graph(path, cache_dir=folder)
+        for row, name in enumerate(NAMES):
+            if not oc[name]:
+                continue
+            around = neighbourhoods(graph, graph.cites[row])
+            cited = [NAMES[one] for one in graph.cites[row].tolist()]
+            for c, found in zip(cited, around, strict=True):
+                assert {NAMES[one] for one in found.tolist()} == oc[c] | ic[c] and len(set(found)) == len(
+                    found
+                )
+            plain = {c: len(oc[name] & (oc[c] | ic[c])) / len(oc[name]) for c in cited}
+            assert overlaps(graph.cites[row], around).tolist() == pytest.approx(list(plain.values()))
+
+            barred = data.draw(st.sets(st.sampled_from(NAMES)))
+            may = np.array([one not in oc[name] | barred for one in NAMES])
+            number = data.draw(st.integers(1, 5))
+            got = [NAMES[one] for one in graph_candidates(graph, row, may, number, np.random.default_rng(0))]
+            order = sorted(cited, key=lambda c: (-plain[c], NAMES.index(c)))
+            wanted: list[set[str]] = []
+            for c in order:
+                wanted.append((oc[c] | ic[c]) - oc[name] - barred - {name} - set().union(*wanted))
+            assert len(got) == min(number, sum(map(len, wanted))) == len(set(got))
+            place = 0
+            for group in wanted:  # whole neighbourhoods first; some of the last one
+                part = set(got[place : place + len(group)])
+                assert part <= group
+                place += len(part)
+            assert place == len(got)
+
+
+def test_the_average_jaccard_index_chooses_the_models_that_differ_most() -> None:
+    lists = {
+        "a": {("F", "q"): [1, 2, 3], ("F", "r"): [1]},
+        "b": {("F", "q"): [2, 3, 4], ("F", "r"): [1]},
+        "c": {("F", "q"): [7], ("F", "r"): []},
+        "d": {("F", "q"): [], ("F", "r"): []},
+    }
+    ab, ac = (2 / 4 + 1) / 2, 0.0
+    index = average_jaccard(lists)
+    assert index["a"] == pytest.approx((ab + ac + 0.0) / 3) and index["c"] == 0.0
+    assert chosen_models(index, 2) == ["c", "d"] and chosen_models(index, 9) == ["a", "b", "c", "d"]
+    assert chosen_models({"x": 0.3, "y": 0.2, "z": 0.1, "w": 0.2}, 3) == ["y", "z", "w"]
+    assert average_jaccard({"a": lists["a"]}) == {"a": 0.0}
+
+
+@pytest.fixture
+def models(world_file: Path, tmp_path: Path) -> dict[str, Path]:
+    """Field-level evaluations by three models; the lists of two of them are the same."""
+    made = {}
+    given: dict[str, Any] = {
+        "papers": world_file,
+        "rules": RULES,
+        "queries": 8,
+        "cache_dir": tmp_path / "cache",
+    }
+    for name, query in (
+        ("whole", ["context", "title"]),
+        ("again", ["context", "title"]),
+        ("title", ["title"]),
+    ):
+        made[name] = tmp_path / name
+        benchmark = FieldLevel(size=40, run_depth=20, samplings=1, **given)
+        benchmark.run(made[name], Provenance(), lambda query=query: BM25(query=query))
+    return made
+
+
+def test_pools_are_of_the_types_that_the_paper_has(
+    world_file: Path, tmp_path: Path, models: dict[str, Path]
+) -> None:
+    options: dict[str, Any] = {
+        "choose": 2,
+        "cited": 2,
+        "negatives": 3,
+        "top": 12,
+        "cache_dir": tmp_path / "cache",
+    }
+    for name, seed in (("one", 0), ("two", 0), ("three", 1)):
+        report = build_mdcr(world_file, models, tmp_path / name, seed=seed, **options)
+    files = ("mdcr.json", "mdcr_data.jsonl")
+    one, two, three = (
+        [(tmp_path / name / file).read_bytes() for file in files] for name in ("one", "two", "three")
+    )
+    assert one == two and one[0] != three[0]
+    assert "| title |" in report and "yes |" in report
+
+    benchmark = Mdcr.read(tmp_path / "one" / "mdcr.json")
+    assert list(benchmark.fields) == ["Art", "Law", "Physics"] and len(benchmark) == 24
+    # `whole` and `again` have all in common: the third model, and the first of these two.
+    assert benchmark.types == ["whole", "title", "graph", "most_cited", "random"]
+    papers = {paper["paper_id"]: paper for paper in world()}
+    often = {name: sum(name in set(paper["references"]) for paper in papers.values()) for name in papers}
+    passing = {name for name, p in papers.items() if p["year"] and p["title"] and len(p["abstract"]) >= 30}
+    runs = {
+        name: {
+            query: found
+            for batch in Run.read(folder / "run.trec").batches(50)
+            for query, found in batch.items()
+        }
+        for name, folder in models.items()
+    }
+    for field, queries in benchmark.fields.items():
+        in_field = sorted(
+            (n for n in passing if field in papers[n]["fields"]), key=lambda n: (-often[n], int(n[1:]))
+        )
+        for name, query in queries.items():
+            references = set(papers[name]["references"])
+            pool = [paper for found in query.others.values() for paper in found] + sorted(query.cited)
+            assert len(pool) == len(set(pool)) and name not in pool and set(pool) <= passing
+            assert all(papers[paper]["year"] <= papers[name]["year"] for paper in pool)
+            assert len(query.cited) == 2 and query.cited <= references
+            for kind, found in query.others.items():
+                assert len(found) <= 3 and not set(found) & references, kind
+            assert len(query.others["random"]) == 3
+            assert set(query.others["most_cited"]) <= set(in_field[:12])
+            for model in ("whole", "title"):
+                ranking = runs[model][f"{field}/{name}"]
+                assert set(query.others[model]) <= set(list(ranking)[:12])
+    texts = [json.loads(line) for line in (tmp_path / "one" / "mdcr_data.jsonl").read_text().splitlines()]
+    used = {paper for _, name, paper in benchmark.pairs()} | {name for _, name, _ in benchmark.pairs()}
+    assert {text["paper_id"] for text in texts} == used
+
+    MDCR(tmp_path / "one" / "mdcr.json", cache_dir=tmp_path / "cache").run(
+        tmp_path / "scored", Provenance(), BM25
+    )
+    metrics = json.loads((tmp_path / "scored" / "metrics.json").read_text())
+    assert list(metrics) == ["Art", "Law", "Physics", "AVG"]
+    types = json.loads((tmp_path / "scored" / "candidate_types.json").read_text())
+    assert list(types) == benchmark.types
+
+
+def test_what_is_short_is_counted_and_named(
+    world_file: Path, tmp_path: Path, models: dict[str, Path]
+) -> None:
+    given: dict[str, Any] = {"cache_dir": tmp_path / "cache"}
+    report = build_mdcr(world_file, models, tmp_path / "a", cited=5, negatives=10, top=12, **given)
+    assert "queries cite fewer than 5 candidates and are left out: " in report
+    assert "candidates of the type whole." in report
+    with pytest.raises(InputError, match=r"no query cites 50 candidates or more"):
+        build_mdcr(world_file, models, tmp_path / "b", cited=50, **given)
+    assert not (tmp_path / "b").exists()
+
+
+def test_models_that_cannot_be_used_are_named(
+    world_file: Path, tmp_path: Path, models: dict[str, Path]
+) -> None:
+    given: dict[str, Any] = {"output": tmp_path / "out", "cache_dir": tmp_path / "cache"}
+    with pytest.raises(InputError, match=r"models: graph is the name of another type"):
+        build_mdcr(world_file, {"graph": models["title"]}, **given)
+    with pytest.raises(InputError, match=r"models\.x: .*cache has no sample\.json"):
+        build_mdcr(world_file, {"x": tmp_path / "cache"}, **given)
+    with pytest.raises(InputError, match=r"models: name at least one"):
+        build_mdcr(world_file, {}, **given)
+    with pytest.raises(InputError, match=r"negatives: 0 is no whole number"):
+        build_mdcr(world_file, models, negatives=0, **given)
+    sample = json.loads((models["title"] / "sample.json").read_text())
+    sample["queries"]["Art"] = sample["queries"]["Art"][:3]
+    (models["title"] / "sample.json").write_text(json.dumps(sample))
+    with pytest.raises(InputError, match=r"models\.title: .* has other queries than"):
+        build_mdcr(world_file, models, **given)
+    run = (models["again"] / "run.trec").read_text().splitlines()
+    first = run[0].split()[0]
+    (models["again"] / "run.trec").write_text(
+        "\n".join(line for line in run if not line.startswith(f"{first} "))
+    )
+    del models["title"]
+    with pytest.raises(InputError, match=rf"run\.trec: nothing is ranked for 1 queries: {first}"):
+        build_mdcr(world_file, models, **given)
+    (tmp_path / "more.jsonl").write_text('{"paper_id": "z"}\n')
+    with pytest.raises(InputError, match=r"models\.whole: .* is of other files of papers or citations"):
+        build_mdcr([world_file, tmp_path / "more.jsonl"], models, **given)
+
+
+@pytest.mark.slow
+def test_the_command(world_file: Path, tmp_path: Path, models: dict[str, Path]) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "evaluation.build_mdcr",
+        f"papers={world_file}",
+        f"output={tmp_path}/out",
+    ]
+    command += [
+        f"models={{a:{models['whole']},b:{models['title']}}}",
+        "cited=2",
+        f"cache_dir={tmp_path}/cache",
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0 and "24 queries of 3 fields" in done.stdout, done.stderr
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 2 and done.stderr.startswith("error: output:") and done.stderr.count("\n") == 1
