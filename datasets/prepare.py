@@ -13,14 +13,16 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from datasets.bad_records import ON_ERROR, refuse_too_many, summary, table
 from datasets.errors import InputError
 from datasets.fingerprint import content_hash, fingerprint, stamp_of
 from datasets.progress import reading
+from datasets.remote import is_url, local_file, local_folder
 from datasets.schema import SPLITS
 from datasets.shared_folders import clear_abandoned, one_at_a_time, one_line_disk_errors
 from datasets.source import Source, source_file
@@ -31,6 +33,7 @@ from datasets.tokenization import TOKENIZERS
 log = logging.getLogger(__name__)
 
 CANDIDATES = ("abstract", "all")
+BACKENDS = ("local", "ray")
 UNFINISHED = ".part"
 DROPPED = "dropped.jsonl"
 """In the store: examples of the records that were dropped."""
@@ -47,16 +50,19 @@ def open_corpus(
     field: str | None = None,
     on_error: str = "raise",
     max_bad_share: float = 0.01,
+    backend: str = "local",
 ) -> Corpus:
     """Open a folder of source files; prepare its store if there is none for this content and settings.
 
-    dir: folder with papers.json (unless `papers` is a file elsewhere), contexts.json and splits, .gz or not.
+    dir: folder with papers.json (unless `papers` is a file elsewhere), contexts.json and splits, .gz or not;
+    both may be URLs of fsspec, as s3://BUCKET/FOLDER: what is there is copied to cache_dir.
     tokenizer: `default` or `reference`. candidates: `abstract` (papers that have one) or `all`.
     splits: split files to read; those that are missing are left out as long as one is there.
     name: what to call the corpus in logs and tables; the folder's name if None.
     field: the key of papers.json that holds a paper's field, or a list of them; None: papers have none.
     on_error: `raise` an InputError for the first record that cannot be used, or `skip`: drop and count them,
     up to `max_bad_share` of a file's records.
+    backend: who prepares it: `local`, this process, or `ray`, tasks of Ray Data (docs/ray.md).
     Raises InputError for anything else in the files that cannot be used, and for a full disk.
     """
     if not isinstance(tokenizer, str) or tokenizer not in TOKENIZERS:
@@ -73,10 +79,19 @@ def open_corpus(
         or not 0 <= max_bad_share <= 1
     ):
         raise InputError(f"data.max_bad_share: must be a share of 0 to 1, not {max_bad_share!r}")
+    if backend not in BACKENDS:
+        raise InputError(f"data.backend: {backend!r} is not one of {', '.join(BACKENDS)}")
     if not dir:
         raise InputError("data.dir: name the folder with papers.json, contexts.json and the splits")
+    cache = Path(cache_dir).expanduser()
+    if is_url(dir):
+        check_split_names(splits)
+        name = name or PurePosixPath(dir).name
+        dir = local_folder(str(dir), [*([] if papers else ["papers"]), "contexts", *splits], cache)
+    if is_url(papers):
+        papers = local_file(str(papers), cache)
     source = find_source(Path(dir).expanduser(), Path(papers).expanduser() if papers else None, splits)
-    stores = Path(cache_dir).expanduser() / "corpora"
+    stores = cache / "corpora"
     title = name or source.folder.resolve().name
     with one_line_disk_errors(stores, "the prepared corpus", "data.cache_dir"):
         stores.mkdir(parents=True, exist_ok=True)
@@ -95,7 +110,9 @@ def open_corpus(
             with one_at_a_time(stores / f"{key}.lock", "prepares the same corpus"):
                 if read_manifest(folder) is None:  # another process may have made it while we waited
                     clear_abandoned(stores, UNFINISHED)
-                    _prepare(source, folder, key, title, settings, max_bad_share)
+                    prepare = partial(_prepare, source, folder, key, title, settings, max_bad_share)
+                    if backend == "local" or not _over_ray(prepare, source.folder):
+                        prepare(StoreBuilder)
     corpus = Corpus(folder, title, source.papers)
     log.info("%s", describe(corpus))
     if any(counts["kinds"] for counts in corpus.dropped.values()):
@@ -154,8 +171,28 @@ def describe(corpus: Corpus) -> str:
     )
 
 
+def _over_ray(prepare: Callable[[type[StoreBuilder]], None], folder: Path) -> bool:
+    """Prepare over Ray; False if it has to be done by one process."""
+    from datasets import ray_cluster
+    from datasets.ray_building import OneProcess, RayStoreBuilder
+
+    try:
+        with ray_cluster.connected():
+            prepare(RayStoreBuilder)
+    except OneProcess as reason:
+        log.warning("%s: not over Ray but by one process, because of: %s", folder, reason)
+        return False
+    return True
+
+
 def _prepare(
-    source: Source, folder: Path, key: str, name: str, settings: dict[str, Any], max_bad_share: float
+    source: Source,
+    folder: Path,
+    key: str,
+    name: str,
+    settings: dict[str, Any],
+    max_bad_share: float,
+    builders: type[StoreBuilder],
 ) -> None:
     started = time.perf_counter()
     # We hold the lock: whatever lies in either place was left by a process that died.
@@ -167,8 +204,8 @@ def _prepare(
     try:
         stamps = [stamp_of(path) for path in source.files().values()]
         skip = settings.get("on_error") == "skip"
-        tokenizer, field = TOKENIZERS[settings["tokenizer"]], settings["field"]
-        with StoreBuilder(building, tokenizer, field, max_bad_share if skip else None) as builder:
+        tokenizer, field = settings["tokenizer"], settings["field"]
+        with builders(building, tokenizer, field, max_bad_share if skip else None) as builder:
             builder.add_papers(source.papers, reading(source.papers, "papers"))
             builder.add_contexts(source.contexts, reading(source.contexts, "contexts"))
             for split, path in source.splits.items():

@@ -27,6 +27,7 @@ def open_published(
     field: str | None = None,
     on_error: str = "raise",
     max_bad_share: float = 0.01,
+    backend: str = "local",
 ) -> Corpus:
     """`open_corpus` of a published data set, which is downloaded on first use.
 
@@ -38,7 +39,17 @@ def open_published(
     files = [*([] if papers else ["papers.json"]), "contexts.json", *(f"{split}.json" for split in splits)]
     folder = obtain(name, cache_dir, dir, files, address)
     corpus = open_corpus(
-        folder, papers, tokenizer, cache_dir, candidates, splits, name, field, on_error, max_bad_share
+        folder,
+        papers,
+        tokenizer,
+        cache_dir,
+        candidates,
+        splits,
+        name,
+        field,
+        on_error,
+        max_bad_share,
+        backend,
     )
     found = {"papers": len(corpus.paper_ids)} | {key: len(split) for key, split in corpus.splits.items()}
     for what, expected in RELEASES[name].counts.items():

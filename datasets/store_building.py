@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
@@ -16,10 +15,11 @@ from numpy.typing import NDArray
 
 from datasets.bad_records import BadRecord, Dropped, Kind, shown
 from datasets.errors import InputError
+from datasets.json_text import OnBytes
 from datasets.ragged import offsets_of
 from datasets.schema import TRAIN, split_group
-from datasets.source import read_contexts, read_papers, read_split
-from datasets.tokenization import Tokenizer
+from datasets.source import Context, Paper, read_contexts, read_papers, read_split
+from datasets.tokenization import TOKENIZERS
 from datasets.writing import NameWriter, TextWriter, TokenWriter, save_array, write_words
 
 log = logging.getLogger(__name__)
@@ -27,30 +27,32 @@ log = logging.getLogger(__name__)
 LONG_TEXT = 50_000
 """Characters of a title and abstract from which a paper is reported as unusual."""
 
-Reading = AbstractContextManager[Callable[[int], None]]
+Reading = AbstractContextManager[OnBytes]
 
 
 class StoreBuilder:
     """Call add_papers, add_contexts, add_split for each split, then finish; leaves the files in `folder`.
 
-    field: the key of papers that holds their fields; None: they have none. max_bad_share: the share of a
-    file's records that may be bad, which are then left out; None: the first one is an error.
+    tokenizer: its name. field: the key of papers that holds their fields; None: they have none.
+    max_bad_share: the share of a file's records that may be bad, which are then left out; None: the first one
+    is an error.
     `dropped` tells of the bad records by part of the source, as `papers` or `split train`.
     """
 
     def __init__(
         self,
         folder: Path,
-        tokenizer: Tokenizer,
+        tokenizer: str,
         field: str | None = None,
         max_bad_share: float | None = None,
     ) -> None:
         from datasets.word_table import WordTable  # a heavy import: a store that is there does without it
 
         self._folder, self._field, self._max_bad_share = folder, field, max_bad_share
+        self._tokenizer = tokenizer
         self.dropped: dict[str, Dropped] = {}
         self._fields = NameWriter(folder, "fields")
-        self._words = WordTable(tokenizer)
+        self._words = WordTable(TOKENIZERS[tokenizer])
         self._papers = TextWriter(folder / "papers.arrow", ("id", "title", "abstract"))
         self._contexts = TextWriter(folder / "contexts.arrow", ("id", "text"))
         self._titles = TokenWriter(folder, "title_tokens", self._words)
@@ -61,6 +63,7 @@ class StoreBuilder:
         self._context_rows: dict[str, int] = {}
         self._years = array("i")
         self._has_abstract = bytearray()
+        self._long = 0
         self._citing = array("i")
         # Per split (in the order of adding): rows of contexts, rows of cited papers, number of cited papers.
         self._splits: dict[str, tuple[array[int], array[int], array[int]]] = {}
@@ -78,49 +81,66 @@ class StoreBuilder:
                 writer.close()
 
     def add_papers(self, path: Path, reading: Reading) -> None:
-        rows, bad = self._paper_rows, self._bad("papers", path)
-        long = 0
+        bad = self._bad("papers", path)
         with reading as on_bytes:
-            for paper in read_papers(path, on_bytes, self._field, bad):
-                row = len(rows)
-                if rows.setdefault(paper.id, row) != row:
-                    bad(BadRecord("duplicate id", path, paper.id, "a paper of this id is there already"))
-                    continue
-                self._papers.append(paper.id, paper.title, paper.abstract)
-                self._titles.append(paper.title)
-                self._abstracts.append(paper.abstract)
-                self._years.append(paper.year)
-                self._fields.append(paper.fields)
-                self._has_abstract.append(bool(paper.abstract.strip()))
-                long += len(paper.title) + len(paper.abstract) >= LONG_TEXT
-        bad.finish(len(rows))
-        if not rows:
+            self._take_papers(path, on_bytes, bad)
+        bad.finish(len(self._paper_rows))
+        if not self._paper_rows:
             raise InputError(f"{path}: no papers")
         if self._field and not self._fields:
             raise InputError(f"{path}: no paper has the field {self._field!r} that data.field names")
-        if long:
-            log.warning("%s: %d papers of %d characters or more are cut by the models", path, long, LONG_TEXT)
+        if self._long:
+            log.warning(
+                "%s: %d papers of %d characters or more are cut by the models", path, self._long, LONG_TEXT
+            )
+
+    def _take_papers(self, path: Path, on_bytes: OnBytes, bad: Dropped) -> None:
+        for paper in read_papers(path, on_bytes, self._field, bad):
+            if self._take_paper(path, paper, bad):
+                self._titles.append(paper.title)
+                self._abstracts.append(paper.abstract)
+
+    def _take_paper(self, path: Path, paper: Paper, bad: Dropped) -> bool:
+        """All but its words; whether it is taken."""
+        row = len(self._paper_rows)
+        if self._paper_rows.setdefault(paper.id, row) != row:
+            bad(BadRecord("duplicate id", path, paper.id, "a paper of this id is there already"))
+            return False
+        self._papers.append(paper.id, paper.title, paper.abstract)
+        self._years.append(paper.year)
+        self._fields.append(paper.fields)
+        self._has_abstract.append(bool(paper.abstract.strip()))
+        self._long += len(paper.title) + len(paper.abstract) >= LONG_TEXT
+        return True
 
     def add_contexts(self, path: Path, reading: Reading) -> None:
         """Call after add_papers."""
-        rows, papers = self._context_rows, self._paper_rows
         bad = self._bad("contexts", path)
         with reading as on_bytes:
-            for context in read_contexts(path, on_bytes, bad):
-                if context.id in rows:
-                    bad(BadRecord("duplicate id", path, context.id, "a context of this id is there already"))
-                    continue
-                citing = papers.get(context.citing_id)
-                if citing is None:
-                    bad(self._no_paper(path, context.id, "citing_id", context.citing_id))
-                elif context.cited_id is not None and context.cited_id not in papers:
-                    bad(self._no_paper(path, context.id, "refid", context.cited_id))
-                else:
-                    rows[context.id] = len(rows)
-                    self._contexts.append(context.id, context.text)
-                    self._context_tokens.append(context.text)
-                    self._citing.append(citing)
-        bad.finish(len(rows))
+            self._take_contexts(path, on_bytes, bad)
+        bad.finish(len(self._context_rows))
+
+    def _take_contexts(self, path: Path, on_bytes: OnBytes, bad: Dropped) -> None:
+        for context in read_contexts(path, on_bytes, bad):
+            if self._take_context(path, context, bad):
+                self._context_tokens.append(context.text)
+
+    def _take_context(self, path: Path, context: Context, bad: Dropped) -> bool:
+        """All but its words; whether it is taken."""
+        rows, papers = self._context_rows, self._paper_rows
+        citing = papers.get(context.citing_id)
+        if context.id in rows:
+            bad(BadRecord("duplicate id", path, context.id, "a context of this id is there already"))
+        elif citing is None:
+            bad(self._no_paper(path, context.id, "citing_id", context.citing_id))
+        elif context.cited_id is not None and context.cited_id not in papers:
+            bad(self._no_paper(path, context.id, "refid", context.cited_id))
+        else:
+            rows[context.id] = len(rows)
+            self._contexts.append(context.id, context.text)
+            self._citing.append(citing)
+            return True
+        return False
 
     def add_split(self, name: str, path: Path) -> None:
         """Call after add_papers and add_contexts."""

@@ -98,6 +98,12 @@ class TokenWriter:
         if self._characters >= CHUNK:
             self._flush()
 
+    def extend(self, ids: NDArray[np.int32], lengths: NDArray[np.int32]) -> None:
+        """Rows of numbers of `words`, one behind the other, and the length of each."""
+        self._flush()
+        self._file.write(np.ascontiguousarray(ids, np.int32).data)
+        self._lengths.frombytes(np.ascontiguousarray(lengths, np.int32).tobytes())
+
     def _flush(self) -> None:
         if self._texts:
             found = self._words.ids(self._texts)
