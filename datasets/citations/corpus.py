@@ -93,17 +93,20 @@ def corpus_of(
     arrays = [papers, *(part for split in asked.values() for part in (split.papers, *_flat(split.relevant)))]
     for array in arrays:
         digest.update(len(array).to_bytes(8, "little"))
-        digest.update(np.ascontiguousarray(array, np.int64))
+        digest.update(np.ascontiguousarray(array, np.int64).data)
     folder = Path(cache_dir).expanduser() / "questions" / digest.hexdigest()
     if not folder.is_dir():
         with written_folder(folder) as part:
             _write(part, graph, papers, asked)
-    settings = {
-        "candidates": "all",
-        "splits": list(asked),
-        "field": FIELDS if len(graph.field_names) else None,
-    }
-    return open_corpus(folder, tokenizer=tokenizer, cache_dir=cache_dir, name=name, **settings)
+    return open_corpus(
+        folder,
+        tokenizer=tokenizer,
+        cache_dir=cache_dir,
+        candidates="all",
+        splits=list(asked),
+        name=name,
+        field=FIELDS if graph.fields.lengths[papers].any() else None,
+    )
 
 
 def chosen_lines(graph: CitationGraph, rows: NDArray[np.int64]) -> Iterator[tuple[int, PaperLine]]:

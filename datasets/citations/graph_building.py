@@ -46,8 +46,8 @@ def build(folder: Path, files: Sequence[Path], distractors: Sequence[Path], cita
                     fields.append(paper.fields)
                     distracting.append(path not in files)
                     references.append(len(paper.references))
-                    for cited in paper.references:
-                        spool.append(cited)
+                    for reference in paper.references:
+                        spool.append(reference)
     finally:
         ids.close()
         spool.close()

@@ -54,8 +54,8 @@ def read_record(record: Object, where: str) -> PaperLine | Part | Citation:
         )
     if "outbound_citations" in record or "mag_field_of_study" in record:
         found = read_s2orc_2020(record, where).paper
-        cited = references(record, "outbound_citations", where)
-        return _line(where, found.id, found.title, found.abstract, found.year, tuple(found.field), cited)
+        to = references(record, "outbound_citations", where)
+        return _line(where, found.id, found.title, found.abstract, found.year, tuple(found.field), to)
     if "paper_id" in record:
         return paper_line(record, where)
     raise InputError(

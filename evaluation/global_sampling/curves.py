@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
@@ -21,7 +22,12 @@ def curve_plot(
     sizes = sorted({size for curve in curves.values() for size in curve})
     for number, (label, curve) in enumerate(curves.items()):
         x = sorted(curve)
-        style = {"color": COLOURS[number % len(COLOURS)], "label": label, "marker": "o", "markersize": 4}
+        style: dict[str, Any] = {
+            "color": COLOURS[number % len(COLOURS)],
+            "label": label,
+            "marker": "o",
+            "markersize": 4,
+        }
         axes.plot(x, [curve[size] for size in x], **style)
     axes.set_xscale("log")
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes], rotation=30 if len(sizes) > 5 else 0)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def test_neighbours_and_overlaps_are_those_of_plain_sets(
 
 
 def test_the_average_jaccard_index_chooses_the_models_that_differ_most() -> None:
-    lists = {
+    lists: dict[str, dict[tuple[str, str], list[int]]] = {
         "a": {("F", "q"): [1, 2, 3], ("F", "r"): [1]},
         "b": {("F", "q"): [2, 3, 4], ("F", "r"): [1]},
         "c": {("F", "q"): [7], ("F", "r"): []},
@@ -106,7 +107,7 @@ def models(world_file: Path, tmp_path: Path) -> dict[str, Path]:
     ):
         made[name] = tmp_path / name
         benchmark = FieldLevel(size=40, run_depth=20, samplings=1, **given)
-        benchmark.run(made[name], Provenance(), lambda query=query: BM25(query=query))
+        benchmark.run(made[name], Provenance(), partial(BM25, query=query))
     return made
 
 
