@@ -74,6 +74,8 @@ def _read(folder: Path, protocol: str) -> tuple[PerQuery, dict[str, Any]]:
     path = folder / METRICS
     try:
         metrics = json.loads(path.read_text("utf-8"))
+        if metrics and all(isinstance(row, dict) for row in metrics.values()):  # a row a field or pool
+            return values, {"groups": {name: row.get("candidates") for name, row in metrics.items()}}
         pool = {key: metrics[key] for key in ("split", "filters")}
         return values, pool | {"candidates": metrics[key_of("candidates", protocol)]}
     except (OSError, ValueError, KeyError, TypeError) as error:
