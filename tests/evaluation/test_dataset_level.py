@@ -15,6 +15,7 @@ import pytest
 from datasets.citations.corpus import Asked, corpus_of
 from datasets.citations.graph import open_graph
 from datasets.errors import InputError
+from evaluation.compare import compare
 from evaluation.global_sampling.dataset_level import DatasetLevel
 from evaluation.global_sampling.field_level import FieldLevel
 from evaluation.global_sampling.pools import Pool, dataset_pools
@@ -206,6 +207,9 @@ def test_what_an_evaluation_writes(world_file: Path, distractors_file: Path, tmp
     assert table[1][1:] == table[2][1:] and table[1][1].startswith(f"{metrics['80']['map']:.1f} ± ")
     assert (tmp_path / "curves" / "map.png").stat().st_size > 5000
     DatasetLevel(sizes=[80], **{**given, "queries": 5}).run(tmp_path / "other", Provenance(), BM25)
+    assert compare(tmp_path / "one", tmp_path / "two", ["map"])["map"].difference == 0
+    with pytest.raises(InputError, match=r"not comparable: groups \{'80': 80, '150': 150\} in the first"):
+        compare(tmp_path / "one", tmp_path / "other", ["map"])
     with pytest.raises(
         InputError, match=r"other: has other queries, papers, rules or another seed than .*one"
     ):
