@@ -1,0 +1,228 @@
+"""Cross-encoders: what they compute, how they begin, what is saved, and folders that are no model."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from datasets.errors import InputError
+from datasets.store import Corpus
+from rerank.cross_encoder import CrossEncoder, vectors_of
+from rerank.pair_text import CIT, EOS, SEP
+from rerank.pairs import PairConfig, PairReader
+from retrieval.models import ArticleConfig
+
+Given = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+@pytest.fixture
+def encoder(tiny_bert: Path) -> Callable[..., CrossEncoder]:
+    def make(head: str = "sigmoid", seed: int = 0, **pairs: Any) -> CrossEncoder:
+        config = PairConfig(**{"max_tokens": 64, **pairs})
+        return CrossEncoder.pretrained(ArticleConfig("tiny", path=str(tiny_bert)), config, head, seed).eval()
+
+    return make
+
+
+@pytest.fixture
+def given(encoder: Callable[..., CrossEncoder], tiny_corpus: Corpus) -> Given:
+    made = encoder()
+    pairs = PairReader(tiny_corpus, made.tokenizer, made.config).pairs(np.arange(12), np.arange(12)[::-1])
+    return pairs.padded()
+
+
+@pytest.mark.parametrize("head", ["sigmoid", "linear"])
+def test_scores_are_those_of_the_head_on_the_first_token(
+    encoder: Callable[..., CrossEncoder], given: Given, head: str
+) -> None:
+    made = encoder(head)
+    torch.nn.init.normal_(made.score.weight)
+    ids, types, there = given
+    with torch.no_grad():
+        hidden = made.model(input_ids=ids, token_type_ids=types, attention_mask=there).last_hidden_state[:, 0]
+        logits = made(ids, types, there)
+        if head == "sigmoid":
+            hidden = hidden.clamp(min=0)
+        expected = (hidden * made.score.weight[0]).sum(1) + made.score.bias
+        scores = made.scores(logits)
+    assert logits.dtype == torch.float32 and logits.shape == (12,)
+    torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(scores, 1 / (1 + (-expected).exp()) if head == "sigmoid" else expected)
+
+
+def test_bfloat16_is_near_whether_weights_are_converted_or_not(
+    encoder: Callable[..., CrossEncoder], given: Given
+) -> None:
+    made = encoder("linear")
+    torch.nn.init.normal_(made.score.weight)
+    with torch.no_grad():
+        exact = made(*given)
+        made.precision = torch.bfloat16
+        mixed = made(*given)
+        whole = made.to(torch.bfloat16)(*given)
+    assert mixed.dtype == whole.dtype == torch.float32
+    for found in (mixed, whole):
+        assert not torch.equal(found, exact)
+        assert np.corrcoef(found, exact)[0, 1] > 0.995
+
+
+def test_another_transformer_than_bert_is_read_by_its_own_forward(
+    tiny_bert: Path, tmp_path: Path, given: Given
+) -> None:
+    from transformers import AutoTokenizer, DistilBertConfig, DistilBertModel
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_bert)
+    config = DistilBertConfig(vocab_size=len(tokenizer), dim=16, n_heads=2, n_layers=1, hidden_dim=16)
+    DistilBertModel(config).save_pretrained(tmp_path / "distil")
+    tokenizer.save_pretrained(tmp_path / "distil")
+    made = CrossEncoder.pretrained(ArticleConfig("distil", path=str(tmp_path / "distil")), PairConfig())
+    made.eval()
+    ids, _, there = given
+    with torch.no_grad():
+        hidden = made.model(input_ids=ids, attention_mask=there).last_hidden_state[:, 0]
+        assert torch.equal(made.first_hidden(*given), hidden)
+
+
+def test_it_begins_with_what_the_model_knows(encoder: Callable[..., CrossEncoder], tiny_bert: Path) -> None:
+    made = encoder()
+    row, vectors = made.tokenizer.convert_tokens_to_ids, vectors_of(made.model)
+    before = load_file(tiny_bert / "model.safetensors")["embeddings.word_embeddings.weight"]
+    assert [row(token) - len(before) for token in (CIT, SEP, EOS)] == [0, 1, 2]
+    assert torch.equal(vectors[: len(before)], before) and len(vectors) == len(before) + 3
+    assert torch.equal(vectors[row(CIT)], before[row("[MASK]")])
+    assert torch.equal(vectors[row(SEP)], before[row("[SEP]")])
+    assert torch.equal(vectors[row(EOS)], before[row("[SEP]")])
+
+
+def test_the_head_is_drawn_from_the_seed_alone(encoder: Callable[..., CrossEncoder]) -> None:
+    one = encoder(seed=5).score.weight
+    torch.randn(7)
+    assert torch.equal(one, encoder(seed=5).score.weight)
+    assert not torch.equal(one, encoder(seed=6).score.weight)
+
+
+@pytest.mark.parametrize("head", ["sigmoid", "linear"])
+def test_what_is_saved_is_loaded(
+    encoder: Callable[..., CrossEncoder], given: Given, tmp_path: Path, head: str
+) -> None:
+    made = encoder(head, context=3.0, others="drop")
+    made.save(tmp_path / "model", {"seed": 1})
+    again = CrossEncoder.load(tmp_path / "model")
+    assert (again.head, again.config, again.training) == (head, made.config, False)
+    assert again.tokenizer.backend_tokenizer.to_str() == made.tokenizer.backend_tokenizer.to_str()
+    with torch.no_grad():
+        assert torch.equal(again(*given), made(*given))
+    assert json.loads((tmp_path / "model" / "about.json").read_text()) == {"seed": 1}
+
+
+def test_the_folder_is_one_of_hugging_face(
+    encoder: Callable[..., CrossEncoder], given: Given, tmp_path: Path
+) -> None:
+    from transformers import AutoModel, AutoTokenizer
+
+    made = encoder()
+    made.save(tmp_path / "model")
+    assert not list((tmp_path / "model").glob("*.bin"))
+    model = AutoModel.from_pretrained(tmp_path / "model").eval()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    assert tokenizer.convert_tokens_to_ids([CIT, SEP, EOS]) == [len(tokenizer) - 3 + i for i in range(3)]
+    ids, types, there = given
+    with torch.no_grad():
+        found = model(input_ids=ids, token_type_ids=types, attention_mask=there).last_hidden_state[:, 0]
+        torch.testing.assert_close(made.first_hidden(*given), found, atol=1e-5, rtol=1e-5)
+
+
+def test_what_is_there_is_replaced_if_it_is_a_model_and_kept_if_not(
+    encoder: Callable[..., CrossEncoder], tmp_path: Path
+) -> None:
+    made = encoder()
+    made.save(tmp_path / "model", {"seed": 1})
+    made.save(tmp_path / "model", {"seed": 2})
+    assert json.loads((tmp_path / "model" / "about.json").read_text()) == {"seed": 2}
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("a year of work")
+    with pytest.raises(InputError, match="something else than a reranker; name another folder"):
+        made.save(tmp_path / "other")
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["thesis.tex"]
+
+
+def without(*names: str) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        for name in names:
+            (folder / name).unlink()
+
+    return spoil
+
+
+def nan(file: str) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        state = load_file(folder / file)
+        state[sorted(state)[-1]].view(-1)[0] = float("nan")
+        save_file(state, folder / file, {"format": "pt"})
+
+    return spoil
+
+
+def settings(**changes: Any) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        content = json.loads((folder / "reranker.json").read_text())
+        (folder / "reranker.json").write_text(json.dumps({**content, **changes}))
+
+    return spoil
+
+
+def cut(file: str) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        (folder / file).write_bytes((folder / file).read_bytes()[:100])
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (without("tokenizer.json"), "the model has no tokeniser; expected tokenizer.json or"),
+        (without("model.safetensors"), "the model has no weights; expected model.safetensors or"),
+        (without("config.json"), "the model has no configuration; expected config.json"),
+        (without("reranker.json"), r"no reranker that was trained here \(no reranker.json in it\)"),
+        (without("head.safetensors"), "head.safetensors: not the head of this reranker"),
+        (nan("head.safetensors"), r"score\.weight are not all finite numbers; the training failed"),
+        (nan("model.safetensors"), "are not all finite numbers; the training failed"),
+        (cut("model.safetensors"), "the model cannot be read"),
+        (cut("head.safetensors"), "not the head of this reranker"),
+        (cut("reranker.json"), "reranker.json: damaged"),
+        (settings(pairs={"max_tokens": 129}), "max_tokens=129: the model reads at most 128"),
+        (settings(pairs={"max_tokens": 4}), "reranker.json: damaged .*must be a whole number from 16 on"),
+        (settings(pairs={"colour": 1}), "reranker.json: damaged"),
+        (settings(head="sharp"), "head=sharp: choose one of sigmoid, linear"),
+    ],
+)
+def test_a_folder_that_is_no_whole_model_is_one_line(
+    tiny_reranker: Path, tmp_path: Path, spoil: Callable[[Path], None], message: str
+) -> None:
+    shutil.copytree(tiny_reranker, tmp_path / "model")
+    spoil(tmp_path / "model")
+    with pytest.raises(InputError, match=message) as raised:
+        CrossEncoder.load(tmp_path / "model")
+    assert "\n" not in str(raised.value) and str(tmp_path / "model") in str(raised.value)
+
+
+def test_other_places_are_one_line(tiny_bert: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no such folder of a reranker"):
+        CrossEncoder.load(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="no reranker that was trained here"):
+        CrossEncoder.load(tiny_bert)
+
+
+def test_pairs_longer_than_the_model_are_refused(encoder: Callable[..., CrossEncoder]) -> None:
+    assert encoder(max_tokens=128).config.max_tokens == 128
+    with pytest.raises(InputError, match=r"pairs\.max_tokens=129: the model reads at most 128"):
+        encoder(max_tokens=129)
