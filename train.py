@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from datasets.errors import one_line_errors
@@ -13,6 +15,9 @@ from datasets.errors import one_line_errors
 def main(config: DictConfig) -> None:
     from hydra.utils import get_method  # heavy imports only after the options are known to be right
 
+    run = HydraConfig.get()
+    if run.mode == RunMode.MULTIRUN:  # output_dir is that of all jobs
+        config.output_dir = run.runtime.output_dir
     get_method(config.model.train)(config)
 
 

@@ -17,8 +17,9 @@ from rich.console import Console
 from rich.table import Table
 
 from datasets.errors import fail, user_line
-from evaluation.files import write_text
+from evaluation.files import METRICS, REPORT, write_text
 from evaluation.report import markdown_table, number
+from hatten.history import CURVES
 
 if TYPE_CHECKING:
     from hydra.core.utils import JobReturn
@@ -38,6 +39,11 @@ class Job:
     overrides: dict[str, str]
     metrics: dict[str, Any] = field(default_factory=dict)
     failure: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The file that is to be looked at: of an evaluation, or of a training."""
+        return CURVES if (self.folder / CURVES).is_file() else REPORT
 
 
 class Summary(Callback):
@@ -97,7 +103,7 @@ class Summary(Callback):
         show(rows, f"{len(jobs)} jobs")
         console = Console(soft_wrap=True, highlight=False)
         for job, label in zip(jobs, labels, strict=True):
-            console.print(f"{label}: {job.failure or job.folder / 'report.md'}", markup=False)
+            console.print(f"{label}: {job.failure or job.folder / job.shown}", markup=False)
         console.print(f"table: {sweep / 'summary.md'}{f', plot: {plot}' if plot else ''}", markup=False)
         failed = [f"{label}: {job.failure}" for job, label in zip(jobs, labels, strict=True) if job.failure]
         if failed:
@@ -126,7 +132,7 @@ def read_job(folder: Path) -> Job:
         if (folder / FAILURE).is_file():
             job.failure = (folder / FAILURE).read_text("utf-8").strip()
         else:
-            job.metrics = flat(json.loads((folder / "metrics.json").read_text("utf-8")))
+            job.metrics = flat(json.loads((folder / METRICS).read_text("utf-8")))
     except (OSError, ValueError) as error:
         job.failure = f"no metrics: {error}"
     return job
@@ -165,7 +171,7 @@ def print_metrics(metrics: dict[str, float | int | str], folder: Path) -> None:
                 continue
             head, rows = measure_rows(metrics, protocol)
             show([head, *rows], f"{metrics['retriever']} on {where}")
-    Console(soft_wrap=True, highlight=False).print(f"report: {folder / 'report.md'}", markup=False)
+    Console(soft_wrap=True, highlight=False).print(f"report: {folder / REPORT}", markup=False)
 
 
 def print_stages(metrics: dict[str, float | int | str], protocol: str, where: str) -> None:
@@ -206,7 +212,8 @@ def _markdown(sweep: Path, jobs: list[Job], labels: list[str], rows: list[list[s
     for job, label in zip(jobs, labels, strict=True):
         inside = job.folder.is_relative_to(sweep.absolute())
         place = job.folder.relative_to(sweep.absolute()) if inside else job.folder
-        lines.append(f"- {label}: {job.failure or f'[report]({place}/report.md)'}")
+        name = job.shown.partition(".")[0]
+        lines.append(f"- {label}: {job.failure or f'[{name}]({place}/{job.shown})'}")
     return "\n".join(lines) + "\n"
 
 

@@ -1,8 +1,9 @@
-"""The course of a run, round by round: history.csv, and training.png with the curves."""
+"""The course of a run: history.csv of all rounds, training.png with the curves, metrics.json of the best."""
 
 from __future__ import annotations
 
 import csv
+import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,9 @@ from datasets.atomic import written_whole
 log = logging.getLogger(__name__)
 
 HISTORY, CURVES = "history.csv", "training.png"
+
+METRICS = "metrics.json"
+"""As of an evaluation (evaluation.files): the table of a sweep reads it."""
 
 SHOWN = ("mrr", "recall@10", "recall@100", "recall@2000")
 
@@ -35,7 +39,11 @@ class History:
         loss = [f"loss {row['train/loss']:.4f}"] if "train/loss" in row else []
         log.info(f"round {done} done: " + ", ".join(loss + shown + spent))
         self._write()
-        return monitor not in row or all(row[monitor] > value for value in earlier)
+        best = monitor not in row or all(row[monitor] > value for value in earlier)
+        if best and done:
+            with written_whole(self.folder / METRICS) as path:
+                path.write_text(json.dumps(self.rows[-1], indent=1) + "\n", encoding="utf-8")
+        return best
 
     def _write(self) -> None:
         names = list(dict.fromkeys(name for row in self.rows for name in row))

@@ -18,7 +18,7 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from datasets.atomic import written_whole
 from datasets.errors import InputError
 from hatten.checkpoint import save_torch
-from hatten.history import CURVES, HISTORY
+from hatten.history import CURVES, HISTORY, METRICS
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def start_anew(folder: Path, best: str, settings: dict[str, Any], others: Sequen
 
     best: the name of what is saved; others: names of more that a run writes.
     """
-    names = (LAST, best, HISTORY, CURVES, WRITTEN_SETTINGS, *others)
+    names = (LAST, best, HISTORY, CURVES, METRICS, WRITTEN_SETTINGS, *others)
     left = [name for name in names if (folder / name).exists()]
     if LAST in left or best in left:
         earlier = folder / "earlier"

@@ -1,0 +1,97 @@
+"""Multiruns of train.py by each launcher: all that succeeds is kept, told apart, closed and in the table."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PLUGINS = {
+    "joblib": "hydra_plugins.hydra_joblib_launcher",
+    "submitit_local": "hydra_plugins.hydra_submitit_launcher",
+}
+OPTIONS = {"joblib": ["hydra.launcher.n_jobs=2"], "submitit_local": ["hydra.launcher.timeout_min=10"]}
+
+pytestmark = pytest.mark.slow
+
+
+def records(path: Path) -> Iterator[Any]:
+    """What a W&B run has written: records in pieces, in LevelDB's log format behind a header of 7 bytes."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    content, place, record = path.read_bytes(), 7, b""
+    while place < len(content):
+        if (left := 32768 - place % 32768) < 7:  # no piece begins at the end of a block
+            place += left
+            continue
+        length, kind = struct.unpack_from("<HB", content, place + 4)
+        record += content[place + 7 : place + 7 + length]
+        place += 7 + length
+        if kind in (1, 4):  # whole, or its last piece
+            yield Record.FromString(record)
+            record = b""
+
+
+@pytest.mark.parametrize("launcher", ["basic", "joblib", "submitit_local"])
+def test_a_failed_job_does_not_lose_the_others_and_each_has_a_wandb_run_of_its_own(
+    launcher: str, tiny_source: Path, tiny_bert: Path, tmp_path: Path
+) -> None:
+    if launcher in PLUGINS:
+        pytest.importorskip(PLUGINS[launcher])
+    given = {
+        "model": "scibert_reranker",
+        "data": "custom",
+        "data.dir": tiny_source,
+        "data.cache_dir": tmp_path / "cache",
+        "encoder": "minilm",
+        "encoder.path": tiny_bert,
+        "model.pairs.max_tokens": 48,
+        "model.negatives.count": 3,
+        "model.negatives.depth": 6,
+        "model.validation.candidates": 8,
+        "model.validation.monitor": "mrr",
+        "logger": "wandb",
+        "seed": "0,-1,2",
+        "hydra/launcher": launcher,
+        "output_dir": "out",
+    }
+    arguments = [*(f"{name}={value}" for name, value in given.items()), *OPTIONS.get(launcher, [])]
+    environment = {
+        **os.environ,
+        "WANDB_MODE": "offline",
+        "WANDB_SILENT": "true",
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT),  # the current folder is the project's, for users
+    }
+    command = [sys.executable, str(ROOT / "train.py"), "-m", *arguments]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900)
+    out = tmp_path / "out"
+    assert done.returncode == 2, done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert errors == ["error: 1 of 3 jobs failed; seed=-1: seed=-1: must be a whole number, not below 0"]
+    for number in "02":
+        metrics = json.loads((out / number / "metrics.json").read_text())
+        assert metrics["round"] == 1 and 0 < metrics["val/mrr"] <= 1
+        assert (out / number / "reranker" / "model.safetensors").is_file()
+        (run,) = (out / number / "wandb").glob("offline-run-*/run-*.wandb")
+        kinds = [record.WhichOneof("record_type") for record in records(run)]
+        assert kinds.count("run") == kinds.count("exit") == 1 and "history" in kinds  # closed
+    assert not (out / "1" / "wandb").exists() and not (out / "1" / "metrics.json").exists()
+    table = (out / "summary.md").read_text()
+    assert "| seed | val/mrr |" in table and "| -1 | failed |" in table
+    assert "- seed=2: [training](2/training.png)" in table
+    with (out / "summary.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["override:seed"] for row in rows] == ["0", "-1", "2"]
+    assert [row["failure"] == "" for row in rows] == [True, False, True]
+    assert rows[0]["train/loss"] != rows[2]["train/loss"]
