@@ -280,8 +280,9 @@ def test_the_command(tiny_source: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_job_of_our_own_page_composes() -> None:
-    plan = read_plan(ROOT / "docs" / "retrieval.yaml")
+@pytest.mark.parametrize("name", ["retrieval.yaml", "reranking.yaml"])
+def test_every_job_of_our_own_pages_composes(name: str) -> None:
+    plan = read_plan(ROOT / "docs" / name)
     for job in plan.of_data(next(iter(plan.data))):
         assert set(settings_of(job)) == {"data", "retriever", "benchmark", "filters", "split", "index_dir"}
         with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
