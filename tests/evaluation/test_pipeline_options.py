@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,18 @@ def test_what_cannot_be_used_is_one_line(
     for folder in (tmp_path / "nowhere", tiny_source):
         with pytest.raises(InputError, match=str(folder)):
             Pipeline(folder, scores_dir=tmp_path)(BM25(), tiny_corpus, "test", tmp_path / "out")
+    bare, long = (shutil.copytree(tiny_reranker, tmp_path / name) for name in ("bare", "long"))
+    (bare / "tokenizer.json").unlink()
+    settings = (long / "reranker.json").read_text()
+    (long / "reranker.json").write_text(settings.replace('"max_tokens": 64', '"max_tokens": 4096'))
+    for folder, message in (
+        (bare, "the model has no tokeniser; expected tokenizer.json"),
+        (long, r"pairs\.max_tokens=4096: the model reads at most 128"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Pipeline(folder, scores_dir=tmp_path)(BM25(), tiny_corpus, "test", tmp_path / "out")
+    for folder in (bare, long):
+        shutil.rmtree(folder)  # their weights are in safetensors too
     (tiny_source / "val.json").unlink()
     corpus = open_corpus(tiny_source, cache_dir=tmp_path / "other")
     with pytest.raises(InputError, match="fuse=score tunes a weight on split 'val', which corpus tiny lacks"):
