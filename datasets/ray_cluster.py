@@ -16,9 +16,10 @@ ROOT = Path(__file__).parents[1]
 
 
 @contextmanager
-def connected() -> Iterator[None]:
+def connected(processes: int | None = None) -> Iterator[None]:
     """Inside, Ray can be used: the one that is connected already, else one that is left at the end.
 
+    processes: of a Ray that is started on this machine; None: as many as there are cores.
     Raises InputError if Ray is not installed or the cluster cannot be reached.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -37,7 +38,11 @@ def connected() -> Iterator[None]:
     options: dict[str, Any] = {"runtime_env": {"env_vars": {"PYTHONPATH": str(ROOT)}}}
     if not os.environ.get("RAY_ADDRESS"):
         # Ray's own default, 15, starves workers on a machine on which anything else runs.
-        options |= {"include_dashboard": False, "_system_config": {"worker_niceness": 0}}
+        options |= {
+            "include_dashboard": False,
+            "_system_config": {"worker_niceness": 0},
+            "num_cpus": processes,
+        }
     try:
         ray.init(logging_level=logging.WARNING, **options)
     except (ConnectionError, RuntimeError, ValueError) as error:

@@ -53,7 +53,7 @@ def _copied(url: str, wanted: list[list[str]], cache: Path) -> Path:
             return Path(root)
         found = {}
         for names in wanted:
-            there = [name for name in names if system.isfile(f"{root.rstrip('/')}/{name}")]
+            there = [name for name in names if _is_there(system, f"{root.rstrip('/')}/{name}")]
             found |= {name: f"{root.rstrip('/')}/{name}" for name in there[:1]}
         if not found:
             listed = ", ".join(names[0] for names in wanted)
@@ -83,6 +83,13 @@ def _system(url: str) -> tuple[Any, str]:
     except ImportError as error:
         raise InputError(f"{url}: {error}") from None
     return system, str(root)
+
+
+def _is_there(system: Any, place: str) -> bool:
+    try:
+        return bool(system.info(place)["type"] == "file")  # isfile hides what is wrong
+    except FileNotFoundError:
+        return False
 
 
 def _copy(system: Any, place: str, path: Path, url: str) -> None:
