@@ -210,8 +210,9 @@ def _label(job: Job, varied: list[str]) -> str:
 def _markdown(sweep: Path, jobs: list[Job], labels: list[str], rows: list[list[str]]) -> str:
     lines = [f"# {len(jobs)} jobs", "", markdown_table(rows[0], rows[1:]), ""]
     for job, label in zip(jobs, labels, strict=True):
-        inside = job.folder.is_relative_to(sweep.absolute())
-        place = job.folder.relative_to(sweep.absolute()) if inside else job.folder
+        place = job.folder.absolute()  # those of other processes are relative
+        if place.is_relative_to(sweep.absolute()):
+            place = place.relative_to(sweep.absolute())
         name = job.shown.partition(".")[0]
         lines.append(f"- {label}: {job.failure or f'[{name}]({place}/{job.shown})'}")
     return "\n".join(lines) + "\n"
