@@ -48,6 +48,7 @@ def main(config: DictConfig) -> None:
         corpus = instantiate(config.data)
         corpus.split(config.split)  # before a model is loaded
         retriever = instantiate(config.retriever)
+        retriever.encode_with(config.encoding)
         filters = instantiate(config.filters)
         metrics = benchmark(retriever, corpus, config.split, folder, provenance, filters, config.index_dir)
     finally:

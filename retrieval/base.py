@@ -10,12 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from datasets.errors import InputError
 from datasets.store import Corpus
 from retrieval.filters import Filters
 from retrieval.ranking import Ranking, nothing, ordered
 from retrieval.saved import folder_bytes, has_index, read_index, written_index
 
 log = logging.getLogger(__name__)
+
+
+ENCODINGS = ("local", "ray")
 
 
 class Retriever(ABC):
@@ -37,6 +41,17 @@ class Retriever(ABC):
         if self._corpus is None:
             raise RuntimeError(f"{self.name}: call index(corpus) before search")
         return self._corpus
+
+    def encode_with(self, encoding: str) -> None:
+        """Who encodes the papers from now on: `local`, this process, or `ray`, Ray Data (docs/ray.md).
+
+        InputError for a retriever that has nothing to encode, or none but itself to do it.
+        """
+        check_encoding(encoding)
+        if encoding != "local":
+            raise InputError(
+                f"encoding={encoding}: retriever={self.name} makes no vectors of papers that way"
+            )
 
     def index(self, corpus: Corpus) -> None:
         """Prepare for searching the candidates of this corpus, in place of any other.
@@ -141,3 +156,9 @@ class Retriever(ABC):
     @abstractmethod
     def _load(self, folder: Path, corpus: Corpus) -> None:
         """Read what `_save` wrote."""
+
+
+def check_encoding(encoding: str) -> None:
+    """InputError unless there is such a way to encode papers."""
+    if encoding not in ENCODINGS:
+        raise InputError(f"encoding={encoding}: choose one of {', '.join(ENCODINGS)}")

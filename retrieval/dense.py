@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from datasets.errors import InputError
 from datasets.store import Corpus
-from retrieval.base import Retriever
+from retrieval.base import Retriever, check_encoding
 from retrieval.indexes import IndexConfig, PaperIndex, build_index, load_index
 from retrieval.profiles import ProfileConfig, with_profiles
 from retrieval.ranking import Ranking
@@ -31,6 +31,7 @@ class DenseRetriever(Retriever):
         super().__init__()
         self.index_config = index or IndexConfig()
         self.profile = profile or ProfileConfig()
+        self.encoding = "local"
 
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
@@ -56,6 +57,10 @@ class DenseRetriever(Retriever):
             "profile": self.profile.asdict(),
         }
 
+    def encode_with(self, encoding: str) -> None:
+        check_encoding(encoding)
+        self.encoding = encoding
+
     @property
     def index_bytes(self) -> int:
         return self._vectors.nbytes
@@ -64,7 +69,12 @@ class DenseRetriever(Retriever):
         self.prepare(corpus)
         self._candidates = np.flatnonzero(corpus.is_candidate)
         self.index_config.check(len(self._candidates))  # before the work of encoding
-        vectors = self.encode_papers(self._candidates)
+        if self.encoding == "ray":
+            from retrieval import over_ray
+
+            vectors = over_ray.encode_papers(self, corpus, self._candidates)
+        else:
+            vectors = self.encode_papers(self._candidates)
         if self.profile.weight != 0:
             vectors, weight = with_profiles(
                 vectors, corpus, self._candidates, self.encode_queries, self.profile

@@ -78,7 +78,7 @@ def encoded(
     for first in range(0, len(rows), BATCH):
         part = slice(first, first + BATCH)
         file = parts / f"{first}.npy" if parts is not None else None
-        vectors = _read_part(file)
+        vectors = read_part(file)
         if vectors is None:
             with torch.inference_mode():
                 vectors = forward(read(rows[part])).cpu().numpy()
@@ -111,7 +111,8 @@ def parts_folder(corpus: Corpus, rows: NDArray[np.int64], about: Mapping[str, An
     return Path(os.environ.get("CITATION_CACHE", ".cache")) / "encoding" / digest
 
 
-def _read_part(file: Path | None) -> NDArray[np.float32] | None:
+def read_part(file: Path | None) -> NDArray[np.float32] | None:
+    """What was written to a folder of parts; None if it is not there."""
     try:
         return None if file is None else np.asarray(np.load(file, allow_pickle=False))
     except (OSError, ValueError, EOFError):  # not there, or cut short when the machine went down
