@@ -101,6 +101,7 @@ class Sampler:
             f"{passing:,} of {papers:,} papers pass the filters; {may:,}{of_year} may ask.",
             f"{vain:,} others{of_year} cite fewer than {self.rules.min_cited} candidates that are not later, "
             "and are no queries.",
+            *self._listed(),
             f"{graph.unknown:,} citations are of or by papers that are in no file.",
             *(
                 [f"{distractors:,} distractors, of any year, fill what the papers do not."]
@@ -142,6 +143,14 @@ class Sampler:
     def cited(self, queries: Rows) -> Rows:
         """The candidates that queries cite, ascending."""
         return np.unique(self.relevant.take(queries).values).astype(np.int64)
+
+    def _listed(self) -> list[str]:
+        """How many of the listed queries may not ask, in a sentence."""
+        if self.rules.queries_file is None:
+            return []
+        rows = read_query_lists(self.rules.queries_file).rows(TEST, self.graph)
+        lost = np.count_nonzero(~self.askable[rows])
+        return [f"{lost:,} of the {len(rows):,} papers listed for {TEST} may not ask."] if lost else []
 
     @cached_property
     def _left_out(self) -> list[int]:

@@ -148,6 +148,7 @@ def test_papers_that_are_left_out_or_not_listed_do_not_ask(graph: CitationGraph,
     (tmp_path / "queries.json").write_text(f'{{"test": ["{names[4]}", "p0"], "val": ["{names[5]}"]}}')
     listed = Sampler(graph, Rules(min_citations=0, queries_file=tmp_path / "queries.json"), 0)
     assert [found.tolist() for found in listed.queries(None, 9)] == [[may[4]], [may[5]]]  # p0 cites nothing
+    assert "1 of the 2 papers listed for test may not ask." in listed.facts()
 
 
 def test_a_pool_of_a_field_is_of_what_the_field_cites(graph: CitationGraph) -> None:
