@@ -38,6 +38,15 @@ def open_bytes(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
+def whole_file(path: Path, largest: int) -> bytes:
+    """The content of a file. Raises InputError if it cannot be read or is larger than so many bytes."""
+    with open_bytes(path) as (file, _):
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise InputError(f"{path}: is larger than {largest >> 20:,} MB")
+    return content
+
+
 def without_mark(start: bytes, path: Path) -> bytes:
     """The start of a JSON file without a byte order mark; InputError where its text is not in UTF-8."""
     # JSON begins with two ASCII signs, so a zero byte among the first ones tells UTF-16 and UTF-32.

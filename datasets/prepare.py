@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from datasets.bad_records import ON_ERROR, refuse_too_many, summary, table
+from datasets.bad_records import ON_ERROR, refuse_too_many, shown, summary, table
 from datasets.errors import InputError
 from datasets.fingerprint import content_hash, fingerprint, stamp_of
 from datasets.progress import reading
@@ -132,7 +132,9 @@ def check_split_names(splits: Sequence[str]) -> None:
             or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", split)
             or split in ("papers", "contexts")
         ):
-            raise InputError(f"data.splits: {split!r} is no name of a split (letters, digits, '_' and '-')")
+            raise InputError(
+                f"data.splits: {shown(split)} is no name of a split (letters, digits, '_' and '-')"
+            )
 
 
 def find_source(folder: Path, papers: Path | None, splits: Sequence[str]) -> Source:

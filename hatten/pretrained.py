@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,12 +90,16 @@ def read_vectors(path: Path) -> WordVectors:
     try:
         with quiet_gensim():
             found = KeyedVectors.load_word2vec_format(str(path), binary=binary, no_header=not header)
-    except OSError as error:
+    except (OSError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
     except (ValueError, EOFError, IndexError, MemoryError, OverflowError) as error:
         kind = "binary" if binary else "text"
         raise InputError(f"{path}: broken {kind} word vectors ({error or type(error).__name__})") from None
-    return WordVectors(found.index_to_key, np.asarray(found.vectors), path.name)
+    words = [word for word in found.index_to_key if word is not None]  # it leaves places for repeated words
+    if len(words) < len(found.index_to_key):
+        repeated = len(found.index_to_key) - len(words)
+        log.warning(f"word vectors: {path}: {repeated:,} words are there again; their first vectors count")
+    return WordVectors(words, np.asarray(found.vectors)[: len(words)], path.name)
 
 
 def _format(path: Path) -> tuple[bool, bool]:
@@ -110,7 +115,7 @@ def _format(path: Path) -> tuple[bool, bool]:
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             first, second = file.readline(1 << 16), file.readline(1 << 16)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
     if not first.strip():
         raise InputError(f"{path}: empty, a file of word vectors is wanted")

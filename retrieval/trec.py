@@ -13,10 +13,14 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 import pyarrow.csv
 
+from datasets.bad_records import shown
 from datasets.errors import InputError
 
 NAMES = pa.dictionary(pa.int32(), pa.string())
 """The type of a column of ids."""
+
+LONGEST = 1 << 20
+"""Characters of a line at most."""
 
 _UNFIT = re.compile(r"[\s%]")
 
@@ -74,7 +78,9 @@ def read_fields(path: str | Path, names: tuple[str, ...], wanted: dict[str, pa.D
 def _read_slowly(path: Path, names: tuple[str, ...], wanted: dict[str, pa.DataType]) -> pa.Table:
     columns: dict[str, list[str | float]] = {name: [] for name in wanted}
     with path.open(encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(iter(lambda: file.readline(LONGEST), ""), 1):
+            if len(line) == LONGEST:
+                raise InputError(f"{path}, line {number}: is longer than {LONGEST:,} characters")
             fields = line.split()
             if not fields:
                 continue
@@ -94,6 +100,8 @@ def _value(field: str, kind: pa.DataType, where: str) -> str | float:
     try:
         if pa.types.is_floating(kind):
             return float(field)
-        return int(field) if pa.types.is_integer(kind) else field
-    except ValueError:
-        raise InputError(f"{where}: {field!r} is not a number") from None
+        if pa.types.is_integer(kind):
+            return int(pa.scalar(int(field), kind).as_py())
+        return field
+    except (ValueError, OverflowError):
+        raise InputError(f"{where}: {shown(field)} is not a number, or one too large") from None

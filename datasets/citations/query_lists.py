@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from datasets.byte_files import open_bytes
+from datasets.bad_records import shown
+from datasets.byte_files import whole_file
 from datasets.errors import InputError
 from datasets.prepare import check_split_names
 
 if TYPE_CHECKING:
     from datasets.citations.graph import CitationGraph
+
+LARGEST = 1 << 28
+"""Bytes of a file at most."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +47,16 @@ def rows_of(ids: Sequence[str], graph: CitationGraph, where: str) -> list[int]:
 def read_query_lists(path: str | Path) -> QueryLists:
     """Read a file; InputError that names the part which is not of this form, or an id of two splits."""
     path = Path(path).expanduser()
-    with open_bytes(path) as (file, _):
-        try:
-            found = orjson.loads(file.read())
-        except orjson.JSONDecodeError as error:
-            raise InputError(f"{path}: malformed JSON: {error}") from None
+    try:
+        found = orjson.loads(whole_file(path, LARGEST))
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"{path}: malformed JSON: {error}") from None
     if not isinstance(found, dict) or not found:
         raise InputError(f"{path}: must be an object of splits, as val and test")
-    check_split_names(list(found))
+    try:
+        check_split_names(list(found))
+    except InputError as error:
+        raise InputError(f"{path}: {str(error).removeprefix('data.splits: ')}") from None
     splits: dict[str, list[str]] = {}
     place: dict[str, str] = {}
     for split, value in found.items():
@@ -66,6 +72,6 @@ def read_query_lists(path: str | Path) -> QueryLists:
         for paper in splits[split]:
             if (other := place.setdefault(paper, split)) != split:
                 raise InputError(
-                    f"{path}: {paper!r} is in {other!r} and in {split!r}; a paper asks in one split"
+                    f"{path}: {shown(paper)} is in {other!r} and in {split!r}; a paper asks in one split"
                 )
     return QueryLists(path, splits)

@@ -14,10 +14,10 @@ NAME = (
     rf"(?:(?:{_PARTICLE})\s+){{0,2}}(?:[{_UPPER}]\.[\s-]?){{0,3}}"
     rf"(?:[{_UPPER}]['’])?[{_UPPER}][\w‐-]+(?:['’][\w‐-]+)*"
 )
-ET_AL = r"et\s*\.?\s*al\b\.?|and\s+(?:colleagues|co-?workers)\b"
+ET_AL = r"et\s*+\.?\s*+al\b\.?|and\s+(?:colleagues|co-?workers)\b"
 YEAR = r"(?<![\w.,/-])(?:19|20)\d\d[a-z]?(?![\w%/])"
 
-_END = r"(?:['’]s?)?\s*,?\s*$"
+_END = r"(?:['’]s?)?\s*+,?\s*+$"
 _ET_AL_ENDS = re.compile(rf"(?:{NAME}\s*,?\s*(?:and|&)\s*)?{NAME},?\s+(?:{ET_AL}){_END}")
 _PAIR_ENDS = re.compile(rf"({NAME}),?\s+(?:and|&)\s+({NAME}){_END}")
 _NAME_ENDS = re.compile(rf"({NAME}){_END}")

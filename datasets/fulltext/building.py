@@ -143,10 +143,7 @@ def _full_texts(
             counts["of papers that have one already"] += 1
         else:
             seen[row] = True
-            try:
-                full_text = record.full_text()
-            except RecursionError:
-                raise InputError(f"{record.where}: is nested too deeply") from None
+            full_text = record.full_text()
             if any(paragraph.text.strip() for paragraph in full_text.paragraphs):
                 yield row, full_text
             else:

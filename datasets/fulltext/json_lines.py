@@ -17,7 +17,7 @@ from datasets.fulltext.schema import Record
 from datasets.fulltext.values import Object
 from datasets.json_stream import OnBytes, kind_of
 
-LONGEST = 1 << 28
+LONGEST = 1 << 25
 """Bytes of a line that are read at most."""
 
 

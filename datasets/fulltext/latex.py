@@ -12,21 +12,22 @@ from functools import partial
 from pathlib import Path
 
 from datasets.fulltext.latex_bibliography import read_bibliography
-from datasets.fulltext.latex_source import braced, read_source
+from datasets.fulltext.latex_source import arguments, read_source
 from datasets.fulltext.latex_text import plain, running_text
 from datasets.fulltext.names import arxiv_year
 from datasets.fulltext.schema import Cite, FullText, Paper, Paragraph, Record
 
-_TITLE = re.compile(r"\\(?:icml|twocolumn)?[tT]itle\*?\s*(?:\[[^\]]*\]\s*)?(?=\{)")
-_ABSTRACT = re.compile(r"\\begin\s*\{abstract\}(.*?)\\end\s*\{abstract\}", re.DOTALL)
+_TITLE = re.compile(r"\\(?:icml|twocolumn)?[tT]itle\*?\s*(?:\[[^\]]{0,1000}\]\s*)?(?=\{)")
+_ABSTRACT = re.compile(r"\\begin\s*\{abstract\}")
+_ABSTRACT_ENDS = re.compile(r"\\end\s*\{abstract\}")
 _ABSTRACT_MACRO = re.compile(r"\\abstract\s*(?=\{)")
-_AUTHOR = re.compile(r"\\(?:icml)?[aA]uthor\*?\s*(?:\[[^\]]*\]\s*)?(?=\{)")
+_AUTHOR = re.compile(r"\\(?:icml)?[aA]uthor\*?\s*(?:\[[^\]]{0,1000}\]\s*)?(?=\{)")
 _BETWEEN_AUTHORS = re.compile(r"\\and\b|\\And\b|\\AND\b|,|\band\b|\\quad\b|\\qquad\b|&")
 _NAME = re.compile(r"[^\W\d_][\w.'’-]*(?: [\w.'’-]+){1,4}")
 _DATE = re.compile(r"\\date\s*(?=\{)")
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _BODY = re.compile(r"\\begin\s*\{document\}(.*?)(?:\\end\s*\{document\}|$)", re.DOTALL)
-_SECTION = re.compile(r"\\(?:part|chapter|(?:sub){0,2}section)\*?\s*(?:\[[^\]]*\]\s*)?(?=\{)")
+_SECTION = re.compile(r"\\(?:part|chapter|(?:sub){0,2}section)\*?\s*(?:\[[^\]]{0,1000}\]\s*)?(?=\{)")
 
 _NOTES = r"(?:\s*(?:\[[^\[\]]*\]|<[^<>]*>)){0,2}"
 _KEYS = rf"{_NOTES}\s*\{{([^{{}}]*)\}}"
@@ -46,13 +47,15 @@ def read_latex(path: Path, paper: str) -> Record:
     """The paper of a document. Raises InputError if it is too large or its macros never end."""
     source = read_source(path)
     year = _YEAR.search(_first(_DATE, source))
-    found = _ABSTRACT.search(source)
+    begins = _ABSTRACT.search(source)
+    ends = _ABSTRACT_ENDS.search(source, begins.end()) if begins else None
+    abstract = source[begins.end() : ends.start()] if begins and ends else _first(_ABSTRACT_MACRO, source)
     return Record(
         str(path),
         Paper(
             id=paper,
             title=plain(_first(_TITLE, source)),
-            abstract=plain(found[1] if found else _first(_ABSTRACT_MACRO, source)),
+            abstract=plain(abstract),
             year=arxiv_year(paper) or (int(year[0]) if year else 0),
             authors=_authors(source),
             identifiers=frozenset(("arxiv",)) if arxiv_year(paper) else frozenset(),
@@ -63,16 +66,15 @@ def read_latex(path: Path, paper: str) -> Record:
 
 def _first(macro: re.Pattern[str], source: str) -> str:
     """The argument of the macro where it is first used; "" if it is not."""
-    match = macro.search(source)
-    return braced(source, match.end())[0] if match else ""
+    return next((argument for _, argument, _ in arguments(macro, source)), "")
 
 
 def _authors(source: str) -> tuple[str, ...]:
     """Whatever in the arguments of the author macros looks like a name of two to five words."""
     names = []
-    for match in _AUTHOR.finditer(source):
+    for _, argument, _ in arguments(_AUTHOR, source):
         # What stands after the first line of an author's block are addresses.
-        for block in re.split(r"\\and\b|\\And\b|\\AND\b", braced(source, match.end())[0]):
+        for block in re.split(r"\\and\b|\\And\b|\\AND\b", argument):
             line = block.split("\\\\")[0]
             names += [plain(part) for part in _BETWEEN_AUTHORS.split(line)]
     return tuple(name for name in names if _NAME.fullmatch(name))
@@ -94,12 +96,11 @@ def _full_text(path: Path, source: str) -> FullText:
 
     text = _CITATION.sub(marked, text)
     paragraphs, title, done = [], "", 0
-    for number, match in enumerate([*_SECTION.finditer(text), None]):
-        content = text[done : match.start() if match else len(text)]
+    for number, (match, argument, end) in enumerate(arguments(_SECTION, text)):
+        content = text[done : match.start()]
         paragraphs.append(_paragraph(content, citations, numbers, f"{number} {title}"))
-        if match:
-            title, done = braced(text, match.end())
-            title = plain(title)
+        title, done = plain(argument), end
+    paragraphs.append(_paragraph(text[done:], citations, numbers, f"{len(paragraphs)} {title}"))
     return FullText(paragraphs, read_bibliography(path, source, numbers))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from bibtexparser.entrypoint import parse_string
 from bibtexparser.middlewares.names import parse_single_name_into_parts, split_multiple_persons_names
 
-from datasets.fulltext.latex_source import braced, decoded
+from datasets.fulltext.latex_source import arguments, braced, decoded
 from datasets.fulltext.latex_text import plain
 from datasets.fulltext.schema import Reference
 
@@ -19,7 +19,8 @@ _ENTRY = re.compile(r"^[ \t]*@\s*(\w+)\s*[{(]\s*([^\s,{}()=]+)\s*,", re.MULTILIN
 _STRINGS = re.compile(r"^[ \t]*@\s*string\s*[{(].*$", re.MULTILINE | re.IGNORECASE)
 _ITEM = re.compile(r"\\bibitem\s*(?=[\[{])")
 _PRINTED_END = re.compile(r"\\end\s*\{thebibliography\}")
-_BIBLATEX_ENTRY = re.compile(r"\\entry\{([^{}]+)\}(.*?)\\endentry", re.DOTALL)
+_BIBLATEX_ENTRY = re.compile(r"\\entry\{([^{}]+)\}")
+_BIBLATEX_END = "\\endentry"
 _BIBLATEX_FIELD = re.compile(r"\\field\{(title|year|date)\}(?=\{)")
 _FAMILY = re.compile(r"family=(?=\{)")
 _COMMENT = re.compile(r"(?<!\\)%[^\n]*\n?[ \t]*")
@@ -84,36 +85,39 @@ def _printed(path: Path, source: str) -> dict[str, tuple[str, str]]:
         files += found if len(found := list(path.parent.glob("*.bbl"))) == 1 else []
         text = next((_COMMENT.sub("", decoded(file)) for file in files if file.is_file()), "")
     entries = {}
-    for match in _BIBLATEX_ENTRY.finditer(text):
-        entries[match[1]] = "", match[2]
+    done = 0
+    while (start := _BIBLATEX_ENTRY.search(text, done)) and (
+        end := text.find(_BIBLATEX_END, start.end())
+    ) > 0:
+        entries[start[1]] = "", text[start.end() : end]
+        done = end
     starts = list(_ITEM.finditer(text))
     last = _PRINTED_END.search(text, starts[-1].end()) if starts else None
     ends = [match.start() for match in starts[1:]] + [last.start() if last else len(text)]
     for match, end in zip(starts, ends if starts else (), strict=True):
-        label, place = _label(text, match.end())
-        key, place = braced(text, place)
-        entries[key.strip()] = label, text[place:end]
+        item = text[match.end() : end]
+        label, place = _label(item)
+        key, place = braced(item, place)
+        entries[key.strip()] = label, item[place:]
     return entries
 
 
-def _label(text: str, start: int) -> tuple[str, int]:
-    """What stands in square brackets at `start`, where braces may hide others, and where the key begins."""
-    depth, place = 0, start
-    while text[start : start + 1] == "[" and place < len(text):
-        depth += {"{": 1, "}": -1}.get(text[place], 0)
-        if text[place] == "]" and depth == 0:
-            brace = text.find("{", place)
-            return text[start + 1 : place], len(text) if brace < 0 else brace
-        place += 1
-    return "", start
+def _label(item: str) -> tuple[str, int]:
+    """What it begins with in square brackets, where braces may hide others, and where the key begins."""
+    depth = 0
+    for place, sign in enumerate(item if item.startswith("[") else ""):
+        depth += {"{": 1, "}": -1}.get(sign, 0)
+        if sign == "]" and depth == 0:
+            brace = item.find("{", place)
+            return item[1:place], len(item) if brace < 0 else brace
+    return "", 0
 
 
 def _from_print(label: str, entry: str) -> Reference:
-    fields = {match[1]: braced(entry, match.end())[0] for match in _BIBLATEX_FIELD.finditer(entry)}
+    fields = {match[1]: argument for match, argument, _ in arguments(_BIBLATEX_FIELD, entry)}
     if "title" in fields:
         year = _YEAR.search(fields.get("year", "") or fields.get("date", ""))
-        families = [braced(entry, match.end())[0] for match in _FAMILY.finditer(entry)]
-        authors = tuple(plain(family) for family in families)
+        authors = tuple(plain(family) for _, family, _ in arguments(_FAMILY, entry))
         return Reference(title=plain(fields["title"]), authors=authors, year=int(year[0]) if year else 0)
     text = ". ".join(plain(part).strip(" .") for part in entry.split("\\newblock"))
     return Reference(authors=tuple(_printed_names(label, entry)), text=text)
@@ -121,7 +125,7 @@ def _from_print(label: str, entry: str) -> Reference:
 
 def _printed_names(label: str, entry: str) -> Iterator[str]:
     """Surnames: of REVTeX, of natbib's label "Lee et al.(2010)Lee, Diaz", or those with initials."""
-    revtex = [plain(braced(entry, match.end())[0]) for match in _REVTEX_NAME.finditer(entry)]
+    revtex = [plain(name) for _, name, _ in arguments(_REVTEX_NAME, entry)]
     # natbib's list of all authors follows the year; without one, the short form has the first.
     short, _, full = plain(label).partition(")")
     listed = re.split(r",|\band\b|&", full or re.sub(r"\bet al\b.*|\(.*", "", short))

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from datasets.byte_files import whole_file
 from datasets.errors import InputError
 
 LARGEST = 20_000_000
 """Characters of a document with its inputs at most; also with its macros replaced."""
+LARGEST_FILE = 1 << 26
+"""Bytes of a file at most: bibliographies of whole fields are that large."""
 MOST_MACROS = 50_000
 """Macros that are replaced in a document at most."""
+MOST_INPUTS = 1000
 _DEEPEST = 20
+_LONGEST_OPTION = 1000
 
 _DOCUMENT = re.compile(rb"^[^%\n]*\\document(?:class|style)\b", re.MULTILINE)
 _COMMENT = re.compile(r"(?<!\\)((?:\\\\)*)%[^\n]*(?:\n[ \t]*)?")
-_VERBATIM = re.compile(r"\\(?:verb|lstinline)\*?([^\sA-Za-z*{\[])(.*?)\1")
+_VERBATIM = re.compile(r"\\(?:verb|lstinline)\*?([^\sA-Za-z*{\[])(.{0,1000}?)\1")
 _SPECIAL = re.compile(r"[^\w\s.,:;()/-]|_")
-_LEFT_OUT = re.compile(r"\\begin\{comment\}.*?\\end\{comment\}|\\iffalse\b.*?\\fi\b", re.DOTALL)
+_LEFT_OUT = (
+    (re.compile(r"\\begin\{comment\}"), re.compile(r"\\end\{comment\}")),
+    (re.compile(r"\\iffalse\b"), re.compile(r"\\fi\b")),
+)
 _INPUT = re.compile(r"\\(?:input|include|subfile)\s*(?:\{([^{}]+)\}|\s([^\s\\{}]+))")
 _DEFINED = re.compile(
-    r"\\((?:re)?new|provide|DeclareRobust)[cC]ommand\*?\s*(?:\{\s*\\([A-Za-z@]+)\s*\}|\\([A-Za-z@]+))\s*"
-    r"(?:\[(\d)\])?\s*(?:\[([^\[\]]*)\])?\s*(?=\{)|\\[gex]?def\s*\\([A-Za-z@]+)((?:#\d)*)\s*(?=\{)"
+    r"\\((?:re)?new|provide|DeclareRobust)[cC]ommand\*?\s*+(?:\{\s*+\\([A-Za-z@]+)\s*+\}|\\([A-Za-z@]+))\s*+"
+    r"(?:\[(\d)\])?\s*+(?:\[([^\[\]]*)\])?\s*+(?=\{)|\\[gex]?def\s*+\\([A-Za-z@]+)((?:#\d)*)\s*+(?=\{)"
 )
 _MACRO = re.compile(r"\\([A-Za-z@]+)")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
@@ -48,13 +57,18 @@ def read_source(path: Path) -> str:
 
     Of its inputs, files in its folder or below are put in; others, and missing ones, are passed over.
     """
-    text = _with_inputs(path.resolve(), (), [LARGEST])
-    return _replace_macros(_LEFT_OUT.sub(" ", text), path)
+    text = _with_inputs(path.resolve(), (), [LARGEST, MOST_INPUTS])
+    for begin, end in _LEFT_OUT:
+        text = cut_out(text, begin, end)
+    return _replace_macros(text, path)
 
 
 def decoded(path: Path) -> str:
-    """The text of a file in UTF-8, or in Latin-1, which LaTeX was long written in."""
-    content = path.read_bytes()
+    """The text of a file in UTF-8, or in Latin-1, which LaTeX was long written in.
+
+    Raises InputError if it cannot be read or is too large.
+    """
+    content = whole_file(path, LARGEST_FILE)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -72,11 +86,37 @@ def braced(text: str, start: int) -> tuple[str, int]:
     return text[start + 1 :], len(text)
 
 
+def arguments(macro: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], str, int]]:
+    """Each use of a macro, its argument in braces and where that ends; uses in arguments are passed over."""
+    done = 0
+    for match in macro.finditer(text):
+        if match.start() >= done:
+            argument, done = braced(text, match.end())
+            yield match, argument, done
+
+
+def cut_out(text: str, begin: re.Pattern[str], end: re.Pattern[str]) -> str:
+    """With a blank for what begins and ends so; what never ends is kept.
+
+    A single expression for both would look for an end that is missing from each beginning on.
+    """
+    pieces, done = [], 0
+    while (first := begin.search(text, done)) and (last := end.search(text, first.end())):
+        pieces.append(text[done : first.start()])
+        done = last.end()
+    return " ".join([*pieces, text[done:]])
+
+
 def _with_inputs(path: Path, parents: tuple[Path, ...], left: list[int]) -> str:
     text = _COMMENT.sub(r"\1", _VERBATIM.sub(lambda match: _SPECIAL.sub(" ", match[2]), decoded(path)))
     left[0] -= len(text)
+    left[1] -= 1
     if left[0] < 0:
         raise InputError(f"{path}: the document has more than {LARGEST:,} characters with its inputs")
+    if left[1] < 0 or len(parents) > _DEEPEST:
+        raise InputError(
+            f"{path}: the document has more than {MOST_INPUTS:,} inputs, or {_DEEPEST} in each other"
+        )
 
     parents = (*parents, path)
     folder = parents[0].parent
@@ -132,7 +172,7 @@ def _arguments(text: str, place: int, macro: _Macro) -> tuple[dict[str, str], in
         while start < len(text) and text[start].isspace():
             start += 1
         if number == 1 and macro.default is not None:
-            end = text.find("]", start) if text[start : start + 1] == "[" else -1
+            end = text.find("]", start, start + _LONGEST_OPTION) if text[start : start + 1] == "[" else -1
             values["1"] = macro.default if end < 0 else text[start + 1 : end]
             place = place if end < 0 else end + 1
         elif text[start : start + 1] == "{":

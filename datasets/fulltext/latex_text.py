@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from functools import cache
 from typing import Any
@@ -12,6 +13,10 @@ from pylatexenc.latexwalker import LatexWalkerError
 from pylatexenc.latexwalker import get_default_latex_context_db as arguments_of_macros
 from pylatexenc.macrospec import MacroSpec
 
+from datasets.fulltext.latex_source import cut_out
+
+logging.getLogger("pylatexenc").setLevel(logging.CRITICAL)  # what it cannot parse is left out
+
 _NO_TEXT = (
     "figure|subfigure|wrapfigure|sidewaysfigure|table|wraptable|sidewaystable|longtable|tabular|tabularx|"
     "equation|align|aligned|alignat|flalign|gather|multline|eqnarray|displaymath|math|dmath|IEEEeqnarray|"
@@ -19,7 +24,11 @@ _NO_TEXT = (
     "thebibliography|filecontents|abstract|keywords|IEEEkeywords|CCSXML|titlepage"
 )
 _BEGIN_OR_END = re.compile(rf"\\(begin|end)\s*\{{((?:{_NO_TEXT})\*?)\}}")
-_DISPLAYED = re.compile(r"(?<!\\)\\\[.*?\\\]|\$\$.*?\$\$", re.DOTALL)
+_DISPLAYED = (
+    (re.compile(r"(?<!\\)\\\["), re.compile(r"\\\]")),
+    (re.compile(r"\$\$"), re.compile(r"\$\$")),
+)
+_BRACKET = re.compile(r"\\.|[\[\]{}]", re.DOTALL)
 _DROPPED = {
     name: arguments
     for arguments, names in {
@@ -60,7 +69,10 @@ def running_text(latex: str) -> str:
         done = tag.end()
     if depth == 0:
         pieces.append(latex[done:])
-    return _DISPLAYED.sub(" ", " ".join(pieces))
+    text = " ".join(pieces)
+    for begin, end in _DISPLAYED:
+        text = cut_out(text, begin, end)
+    return text
 
 
 def plain(latex: str) -> str:
@@ -73,8 +85,36 @@ def plain(latex: str) -> str:
         return " ".join(latex.split())
     converter, arguments = _converter()
     try:
-        text = converter.latex_to_text(latex, tolerant_parsing=True, latex_context=arguments)
+        text = converter.latex_to_text(_closed(latex), tolerant_parsing=True, latex_context=arguments)
     except (LatexWalkerError, RecursionError, ValueError, LookupError, TypeError, AttributeError):
         # The parser gives up on some malformed sources; their words are still there.
         text = re.sub(r"\\[A-Za-z@]+\*?|[\\{}$~]", " ", latex)
     return " ".join(text.split())
+
+
+def _closed(latex: str) -> str:
+    """With braces around each bracket that opens and never closes, which prints the same.
+
+    The parser tries an optional argument without end twice, each of them with all that begin in it.
+    """
+    opened: list[int] = []
+    alone: list[int] = []
+    braces = 0
+    for match in _BRACKET.finditer(latex):
+        sign = match[0]
+        if sign in ("[", "{"):
+            opened.append(match.start())
+            braces += sign == "{"
+        elif sign == "]" and opened and latex[opened[-1]] == "[":
+            opened.pop()
+        elif sign == "}" and braces:
+            while latex[opened[-1]] == "[":
+                alone.append(opened.pop())
+            opened.pop()
+            braces -= 1
+    alone += [place for place in opened if latex[place] == "["]
+    pieces, done = [], 0
+    for place in sorted(alone):
+        pieces += (latex[done:place], "{[}")
+        done = place + 1
+    return "".join([*pieces, latex[done:]])

@@ -17,11 +17,13 @@ from datasets.fulltext.schema import Cite, Paragraph
 
 _DIGIT = re.compile(r"\d")
 _YEAR_ALONE = re.compile(YEAR)
-_YEAR_AFTER = re.compile(rf"\s*,?\s*(?:\({YEAR}\)|\[{YEAR}\]|{YEAR})")
+_YEAR_AFTER = re.compile(rf"\s*+,?\s*+(?:\({YEAR}\)|\[{YEAR}\]|{YEAR})")
 _MORE_YEARS = re.compile(rf"(?:\s*,\s*{YEAR})+")
-_SAME_CITATION = re.compile(r"[)\]]?\s*,?\s*([(\[]?)\s*")
+_SAME_CITATION = re.compile(r"[)\]]?\s*+,?\s*+([(\[]?)\s*+")
 _SEPARATORS = " \t\r\n\xa0,;:"
 _OPEN = {")": "(", "]": "[", "}": "{"}
+_CLOSE = {opening: close for close, opening in _OPEN.items()}
+_BRACKETS = frozenset((*_OPEN, *_CLOSE))
 
 
 @dataclass
@@ -60,37 +62,38 @@ def find_markers(text: str, cites: Sequence[Cite], bibliography: Bibliography, n
 
 def _given(text: str, cites: Sequence[Cite]) -> list[Marker]:
     """The spans without brackets and separators at their edges, overlapping ones joined."""
-    joined: list[Marker] = []
+    joined: list[tuple[int, int, dict[str, None]]] = []
     for start, end, ref in sorted(cites, key=lambda cite: cite[:2]):
-        refs = () if ref is None else (ref,)
-        if joined and start < joined[-1].end:
-            joined[-1].end = max(joined[-1].end, end)
-            joined[-1].refs = tuple(dict.fromkeys(joined[-1].refs + refs))
+        if joined and start < joined[-1][1]:
+            start, last, refs = joined.pop()
+            end = max(last, end)
         else:
-            joined.append(Marker(start, end, refs))
-    for marker in joined:
-        _trim(text, marker)
-    return [marker for marker in joined if marker.start < marker.end]
+            refs = {}
+        if ref is not None:
+            refs[ref] = None
+        joined.append((start, end, refs))
+    markers = [_trimmed(text, Marker(start, end, tuple(refs))) for start, end, refs in joined]
+    return [marker for marker in markers if marker.start < marker.end]
 
 
-def _trim(text: str, marker: Marker) -> None:
-    """Leave out what is at the edges; "Lee (2010)" keeps its brackets."""
-    while marker.start < marker.end:
-        first, last = text[marker.start], text[marker.end - 1]
-        if first in _SEPARATORS or first in _OPEN or first in _OPEN.values():
-            marker.start += 1
-        elif (
-            last in _SEPARATORS or last in _OPEN.values() or _closes_nothing(text[marker.start : marker.end])
-        ):
-            marker.end -= 1
-        else:
-            return
-
-
-def _closes_nothing(inside: str) -> bool:
-    """Whether it ends with a bracket that is not opened in it."""
-    last = inside[-1]
-    return last in _OPEN and inside.count(_OPEN[last]) < inside.count(last)
+def _trimmed(text: str, marker: Marker) -> Marker:
+    """Without what is at the edges; "Lee (2010)" keeps its brackets."""
+    start, end = marker.start, marker.end
+    while start < end and (text[start] in _SEPARATORS or text[start] in _BRACKETS):
+        start += 1
+    inside = text[start:end]
+    unopened = {close: inside.count(close) - inside.count(opening) for close, opening in _OPEN.items()}
+    while start < end:
+        last = text[end - 1]
+        if unopened.get(last, 0) > 0:
+            unopened[last] -= 1
+        elif last in _CLOSE:
+            unopened[_CLOSE[last]] += 1
+        elif last not in _SEPARATORS:
+            break
+        end -= 1
+    marker.start, marker.end = start, end
+    return marker
 
 
 def _with_names(text: str, markers: list[Marker], bibliography: Bibliography) -> list[Marker]:

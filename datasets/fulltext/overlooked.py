@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"\d+")
 _PAIR_DATED = re.compile(rf"{NAME},?\s+(?:and|&)\s+{NAME}(?:,\s*|\s*[(\[])$")
 _NAME_DATED = re.compile(r"(?<!\w)[A-Z][a-z]+(?:-[A-Z][a-z]+)?\s*\($")
 _NAME_IN_BRACKETS = re.compile(rf"[(;]\s*(?:[a-z][a-z.,]*\s+){{0,2}}{NAME},\s*$")
-_YEARS_AFTER = re.compile(rf"\s*,?\s*(?:\({YEAR}\)|\[{YEAR}\]|{YEAR})(?:\s*,\s*{YEAR})*")
+_YEARS_AFTER = re.compile(rf"\s*+,?\s*+(?:\({YEAR}\)|\[{YEAR}\]|{YEAR})(?:\s*,\s*{YEAR})*")
 _MORE_YEARS = re.compile(rf"(?:\s*,\s*{YEAR})*")
 _NEAR = 60
 """Characters before a year that are looked at."""

@@ -9,6 +9,7 @@ from datasets.fulltext.values import (
     Object,
     identity,
     mapping,
+    named,
     objects,
     optional_identity,
     refuse,
@@ -48,8 +49,8 @@ def _full_text(record: Object, where: str) -> FullText:
     references = {}
     for ref, entry in mapping(record, "bibliography", where).items():
         if not isinstance(entry, dict):
-            raise refuse(where, f"bibliography.{ref}", "an object", entry)
-        place = f"{where}, bibliography.{ref}"
+            raise refuse(where, named("bibliography", ref), "an object", entry)
+        place = f"{where}, {named('bibliography', ref)}"
         references[ref] = Reference(
             paper=optional_identity(entry, "paper", place),
             title=string(entry, "title", place),

@@ -23,6 +23,7 @@ from datasets.fulltext.values import (
     Object,
     identity,
     mapping,
+    named,
     objects,
     optional_identity,
     refuse,
@@ -42,7 +43,10 @@ class _Span(NamedTuple):
 
 
 class _Annotated:
-    """A text with its annotations; spans that do not lie in the text are left out, except citations."""
+    """A text with its annotations; spans that do not lie in it are left out, except citations.
+
+    So are those that begin in another of their kind: thousands of them would be as many copies of the text.
+    """
 
     def __init__(self, record: Object, field: str, where: str) -> None:
         part = mapping(record, field, where)
@@ -64,7 +68,14 @@ class _Annotated:
             start, end = whole(span, "start", place), whole(span, "end", place)
             if kind == "bibref" or 0 <= start < end <= len(self.text):
                 spans.append(_Span(start, end, mapping(span, "attributes", place)))
-        return sorted(spans, key=lambda span: span[:2])
+        spans.sort(key=lambda span: span[:2])
+        if kind == "bibref":
+            return spans
+        apart: list[_Span] = []
+        for one in spans:
+            if not apart or one.start >= apart[-1].end:
+                apart.append(one)
+        return apart
 
     def texts(self, kind: str) -> list[str]:
         return [self.text[start:end].strip() for start, end, _ in self.spans(kind)]
@@ -184,8 +195,8 @@ def _full_text_2020(record: Object, where: str) -> FullText:
     references = {}
     for ref, entry in mapping(record, "bib_entries", where).items():
         if not isinstance(entry, dict):
-            raise refuse(where, f"bib_entries.{ref}", "an object", entry)
-        place = f"{where}, bib_entries.{ref}"
+            raise refuse(where, named("bib_entries", ref), "an object", entry)
+        place = f"{where}, {named('bib_entries', ref)}"
         references[ref] = Reference(
             paper=optional_identity(entry, "link", place),
             title=string(entry, "title", place),

@@ -11,8 +11,9 @@ import re
 import xml.etree.ElementTree as ET
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from datasets.byte_files import open_bytes
+from datasets.byte_files import whole_file
 from datasets.errors import InputError
 from datasets.fulltext.names import arxiv_year
 from datasets.fulltext.schema import Cite, FullText, Paper, Paragraph, Record, Reference
@@ -22,18 +23,17 @@ _ID = "{http://www.w3.org/XML/1998/namespace}id"
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _SPACE = re.compile(r"\s+")
 _LEFT_OUT = frozenset((f"{_TEI}note", f"{_TEI}figure", f"{_TEI}table"))
-LARGEST = 1 << 28
-"""Bytes of a document that are read at most."""
+LARGEST = 1 << 25
+"""Bytes of a document at most."""
+DEEPEST = 200
+"""Elements in each other at most."""
 
 
 def read_tei(path: Path, paper: str) -> Record:
     """The paper of a file, plain or gzipped. Raises InputError for what is no TEI document."""
-    with open_bytes(path) as (file, _):
-        content = file.read(LARGEST)
-    if len(content) == LARGEST:
-        raise InputError(f"{path}: is larger than {LARGEST >> 20} MB; a file is one paper")
+    content = whole_file(path, LARGEST)
     try:
-        root = ET.fromstring(content)
+        root = ET.fromstring(content, ET.XMLParser(target=_Builder(path)))
     except (ET.ParseError, ValueError, LookupError) as error:
         raise InputError(f"{path}: malformed XML: {error}") from None
     if root.tag != f"{_TEI}TEI":
@@ -57,6 +57,22 @@ def read_tei(path: Path, paper: str) -> Record:
         ),
         partial(_full_text, root),
     )
+
+
+class _Builder(ET.TreeBuilder):
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path, self._depth = path, 0
+
+    def start(self, tag: Any, attrs: Any) -> ET.Element:
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise InputError(f"{self._path}: more than {DEEPEST} elements are nested; a file is one paper")
+        return super().start(tag, attrs)
+
+    def end(self, tag: Any) -> ET.Element:
+        self._depth -= 1
+        return super().end(tag)
 
 
 def _full_text(root: ET.Element) -> FullText:

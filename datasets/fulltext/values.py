@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from datasets.bad_records import SHOWN, shown
 from datasets.errors import InputError
 from datasets.json_stream import kind_of
 
@@ -14,6 +15,11 @@ Object = dict[str, Any]
 def refuse(where: str, field: str, wanted: str, value: Any) -> InputError:
     """The error to raise for a value of the wrong kind."""
     return InputError(f"{where}, field {field!r}: must be {wanted}, not {kind_of(value)}")
+
+
+def named(part: str, key: str) -> str:
+    """The place of a value in an object whose keys are not known: on one line, and not too long."""
+    return f"{part}.{key if key.isprintable() and len(key) <= SHOWN else shown(key)}"
 
 
 def string(record: Object, field: str, where: str) -> str:

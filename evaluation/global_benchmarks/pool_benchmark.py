@@ -9,11 +9,14 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from datasets.byte_files import open_bytes
+from datasets.byte_files import whole_file
 from datasets.errors import InputError
 from evaluation.files import METRICS, REPORT, write_text
 from evaluation.report import Provenance
 from retrieval.base import Retriever
+
+LARGEST = 1 << 28
+"""Bytes of a file at most."""
 
 Table = dict[str, dict[str, float]]
 """{field or facet: {measure: percent}}, measures by the names of the official script."""
@@ -48,11 +51,10 @@ def read_json(path: Path) -> dict[str, Any]:
 
     Raises InputError for a file that is not there or holds something else.
     """
-    with open_bytes(path) as (file, _):
-        try:
-            found = json.loads(file.read().decode("utf-8-sig"))
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}: malformed JSON: {error}") from None
+    try:
+        found = json.loads(whole_file(path, LARGEST).decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: malformed JSON: {error}") from None
     return table(found, str(path))
 
 

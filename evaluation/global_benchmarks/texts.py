@@ -7,18 +7,18 @@ stands there, or some sentences of it.
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import orjson
 
 from datasets.atomic import written_folder
-from datasets.byte_files import open_bytes
 from datasets.errors import InputError
 from datasets.fingerprint import content_hash
+from datasets.fulltext.json_lines import read_objects
+from datasets.fulltext.values import Object
 from datasets.prepare import open_corpus
 from datasets.progress import reading
 from datasets.schema import TARGET_MARKER
@@ -58,19 +58,13 @@ def read_texts(path: Path) -> Iterator[Text]:
 
     Raises InputError that names file, line and field.
     """
-    with reading(path, path.name) as advance, open_bytes(path) as (file, raw):
-        for number, line in enumerate(io.BufferedReader(cast(io.RawIOBase, file), 1 << 20), 1):
-            if line.strip():
-                yield _text(line, f"{path}, line {number}")
-            advance(raw.tell())
+    with reading(path, path.name) as advance:
+        for where, record in read_objects(path, advance):
+            yield _text(record, where)
 
 
-def _text(line: bytes, where: str) -> Text:
-    try:
-        record = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise InputError(f"{where}: malformed JSON: {error}") from None
-    if not isinstance(record, dict) or not isinstance(record.get("paper_id"), str | int):
+def _text(record: Object, where: str) -> Text:
+    if not isinstance(record.get("paper_id"), str | int):
         raise InputError(f"{where}: must be an object with a paper_id")
     title, abstract, labels = (record.get(key) or default for key, default in _FIELDS.items())
     sentences = [abstract] if isinstance(abstract, str) else abstract

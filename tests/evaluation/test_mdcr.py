@@ -263,7 +263,7 @@ def test_an_encoder_reads_queries_as_it_reads_papers(texts: Path, tmp_path: Path
     [
         ("", r"mdcr_data\.jsonl: 5 papers of the benchmark are not in it: a, b, c, none, q"),
         ("{", r"mdcr_data\.jsonl, line 1: malformed JSON"),
-        ("[]", r"line 1: must be an object with a paper_id"),
+        ("[]", r"line 1: must be an object, not a list"),
         ('{"paper_id": "a", "title": 3}', r"line 1, field 'title': must be text"),
         ('{"paper_id": "a", "abstract": ["x"], "pred_labels": ["y", "z"]}', r"1 sentences and 2 labels"),
     ],

@@ -65,6 +65,21 @@ def test_every_format_gives_the_same_vectors(
     assert glove(tiny_corpus, str(path), 4, str(tmp_path / "cache"), markers=False).words == WORDS
 
 
+@pytest.mark.parametrize("header", [False, True])
+def test_of_repeated_words_the_first_vector_counts(
+    tmp_path: Path, header: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(tmp_path / "vectors.txt", header)
+    lines = path.read_text("utf-8").splitlines()
+    if header:
+        lines[0] = "7 4"
+    path.write_text("\n".join([*lines, "trees 1 2 3 4", "trees 1 2 3 4"]) + "\n", "utf-8")
+    found = read_vectors(path)
+    assert found.words == WORDS
+    np.testing.assert_allclose(found.matrix, MATRIX, rtol=1e-6)
+    assert "2 words are there again; their first vectors count" in caplog.text
+
+
 def test_a_changed_file_is_read_again(tmp_path: Path, tiny_corpus: Corpus) -> None:
     path = write(tmp_path / "glove.txt")
     glove(tiny_corpus, str(path), 4, str(tmp_path))

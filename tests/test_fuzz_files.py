@@ -1,0 +1,156 @@
+"""Damaged files of all kinds but corpora and full texts: one line that names the file, or a value."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datasets.citations.graph import open_graph
+from datasets.citations.query_lists import read_query_lists
+from datasets.errors import InputError
+from evaluation.global_benchmarks.csfcube_format import FACETS, CsfCube
+from evaluation.global_benchmarks.mdcr_format import Mdcr, read_scores
+from evaluation.global_benchmarks.texts import read_texts
+from evaluation.qrels import Qrels
+from hatten.pickles import load_array, load_word_list
+from hatten.pretrained import read_vectors
+from retrieval.runs import Run
+from tests.datasets.fuzzing import REAL, damaged, fuzzed
+
+RUN = "".join(f"q{i} Q0 p%20{j} {j + 1} {1 / (j + 1)} bm25\n" for i in "ab" for j in range(3))
+NUMBERS = [[(i * j) % 7 / 7 for j in range(5)] for i in range(1, 7)]
+ROWS = [f"word{i} {' '.join(f'{number:.3f}' for number in row)}\n" for i, row in enumerate(NUMBERS)]
+BINARY = [b"word%d " % i + np.array(row, np.float32).tobytes() + b"\n" for i, row in enumerate(NUMBERS)]
+MDCR = {
+    "Art": {"1": {"true": ["2", "3"], "bm25": ["4"]}, "9": {"true": ["2"], "bm25": ["5", "2"]}},
+    "Law": {"7": {"true": ["1"], "bm25": []}},
+}
+SCORES = {"1_2": 0.5, "1_3": 1, "1_4": -2e3, "9_2": 0.0, "9_5": 7, "7_1": 1e-9}
+GRADES = {"q": {"cands": ["a", "b"], "relevance_adju": [3, 0]}, "r": {"cands": ["q"], "relevance_adju": [2]}}
+FOLDS = {
+    facet: {fold: [f"q_{facet}", f"r_{facet}"] for fold in ("fold1_dev", "fold1_test", "fold2_test")}
+    for facet in FACETS
+}
+FOLDS["all"] = {fold: [f"q_{facet}" for facet in FOLDS] for fold in FOLDS["method"]}
+PAPERS = [
+    {"paper_id": "p1", "title": "One", "abstract": "A.", "year": 2001, "fields": ["Art"], "references": []},
+    {"paper_id": 2, "title": "Two", "abstract": None, "year": "2002", "references": ["p1", 7]},
+]  # fmt: skip
+
+
+def lines(records: list[Any]) -> bytes:
+    return "".join(json.dumps(record) + "\n" for record in records).encode()
+
+
+def mdcr(folder: Path) -> Any:
+    return read_scores(folder / "scores.json", Mdcr.read(folder / "mdcr.json"))
+
+
+def graph(folder: Path) -> Any:
+    return open_graph(folder / "papers.jsonl", folder / "cites.tsv", cache_dir=folder / "cache")
+
+
+KINDS: dict[str, tuple[dict[str, bytes], Callable[[Path], Any]]] = {
+    "run": ({"run": RUN.encode()}, lambda folder: Run.read(folder / "run")),
+    "qrels": (
+        {"qrels": b"a 0 p1 1\na 0 p2 0\nb 0 p%203 -1\r\n"},
+        lambda folder: Qrels.read(folder / "qrels"),
+    ),
+    "GloVe": ({"v.txt": "".join(ROWS).encode()}, lambda folder: read_vectors(folder / "v.txt")),
+    "word2vec": (
+        {"v.txt": "".join(["6 5\n", *ROWS]).encode()},
+        lambda folder: read_vectors(folder / "v.txt"),
+    ),
+    "binary": ({"v.bin": b"6 5\n" + b"".join(BINARY)}, lambda folder: read_vectors(folder / "v.bin")),
+    "gzip": (
+        {"v.gz": gzip.compress("".join(ROWS).encode(), mtime=0)},
+        lambda folder: read_vectors(folder / "v.gz"),
+    ),
+    "array": (
+        {"array": pickle.dumps(np.array(NUMBERS, np.float32), protocol=2)},
+        lambda folder: load_array(folder / "array"),
+    ),
+    "words": (
+        {"words": pickle.dumps(["a", "b\u00e9", "c"])},
+        lambda folder: load_word_list(folder / "words"),
+    ),
+    "MDCR": ({"mdcr.json": json.dumps(MDCR).encode(), "scores.json": json.dumps(SCORES).encode()}, mdcr),
+    "CSFCube": (
+        {f"test-pid2anns-csfcube-{facet}.json": json.dumps(GRADES).encode() for facet in FACETS}
+        | {"evaluation_splits.json": json.dumps(FOLDS).encode()},
+        CsfCube.read,
+    ),
+    "texts": ({"texts": lines(PAPERS)}, lambda folder: list(read_texts(folder / "texts"))),
+    "graph": ({"papers.jsonl": lines(PAPERS), "cites.tsv": b"p1\t2\n2\tp1\n"}, graph),
+    "queries": (
+        {"queries": json.dumps({"val": {"Art": ["1"], "Law": ["2", "1"]}, "test": ["3"]}).encode()},
+        lambda folder: read_query_lists(folder / "queries"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_whole_files_are_read(kind: str, tmp_path: Path) -> None:
+    files, read = KINDS[kind]
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    read(tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@fuzzed(120)
+@given(data=st.data())
+def test_damaged_files_are_refused_or_read(kind: str, data: st.DataObject) -> None:
+    files, read = KINDS[kind]
+    name = data.draw(st.sampled_from(sorted(files)))
+    with TemporaryDirectory() as folder:
+        for other, content in files.items():
+            (Path(folder) / other).write_bytes(content)
+        (Path(folder) / name).write_bytes(data.draw(damaged(files[name])))
+        refused_or_read(lambda: read(Path(folder)), Path(folder))
+
+
+def refused_or_read(read: Callable[[], Any], folder: Path) -> None:
+    try:
+        read()
+    except InputError as error:
+        line = str(error)
+        assert any(path.name in line for path in folder.iterdir())
+        assert len(line) < 2 * len(str(folder)) + 500 and "\n" not in line
+
+
+@cache
+def head(path: Path) -> bytes:
+    """The first lines of a file beside the project, or the whole of a small one."""
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        content = file.read(20_000)
+        return content if not file.read(1) else content[: content.rindex(b"\n") + 1]
+
+
+REAL_FILES: dict[str, Callable[[Path], Any]] = {
+    "csfcube/abstracts-csfcube-preds.reconstructed.jsonl.gz": lambda path: list(read_texts(path)),
+    "arxiv9196/papers.jsonl.gz": lambda path: open_graph(path, cache_dir=path.parent / "cache"),
+    "arxiv9196/queries.json": read_query_lists,
+    "vispub/papers.jsonl.gz": lambda path: open_graph(path, cache_dir=path.parent / "cache"),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in REAL_FILES if (REAL / name).is_file()])
+@fuzzed(60)
+@given(data=st.data())
+def test_damaged_real_files_are_refused_or_read(name: str, data: st.DataObject) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "file"
+        path.write_bytes(data.draw(damaged(head(REAL / name))))
+        refused_or_read(lambda: REAL_FILES[name](path), Path(folder))
