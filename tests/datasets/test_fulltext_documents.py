@@ -195,3 +195,17 @@ def test_files_of_a_folder_a_pattern_and_by_name(tmp_path: Path) -> None:
     for missing in (str(tmp_path / "*.zip"), str(tmp_path / "gone"), str(tmp_path / "x" / "part.tex"), ""):
         with pytest.raises(InputError, match=r"^source: "):
             find_files(missing)
+
+
+def test_inputs_of_latex_end(tmp_path: Path) -> None:
+    text = "\\documentclass{a}\\begin{document}"
+    paper = tmp_path / "p.tex"
+    (tmp_path / "empty.tex").write_text("")
+    for number in range(30):
+        (tmp_path / f"{number}.tex").write_text(f"{number} \\input{{{number + 1}}}")
+    for inputs in ("\\input{empty}" * 2000, "\\input{0}"):
+        paper.write_text(text + inputs)
+        with pytest.raises(InputError, match=r"the document has more than 1,000 inputs, or 20 in each other"):
+            read_source(paper)
+    paper.write_text(text + "\\input{empty}\\input{15}")
+    assert "15 16 17" in read_source(paper)

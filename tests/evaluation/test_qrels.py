@@ -1,8 +1,10 @@
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from datasets.errors import InputError
 from datasets.store import Corpus
 from evaluation.qrels import Qrels
 
@@ -23,3 +25,12 @@ def test_qrels_written_and_read_are_the_same(tmp_path: Path, judgements: dict[st
 def test_qrels_of_a_split_are_its_cited_papers(tiny_corpus: Corpus) -> None:
     qrels = Qrels.of_split(tiny_corpus, tiny_corpus.split("val"))
     assert qrels.judgements == {"c7": {"retrieval": 1}, "c8": {"graph": 1}}
+
+
+@pytest.mark.parametrize("blank", [" ", "  "])  # read by Arrow, or line by line
+def test_a_relevance_that_is_too_large_is_one_line(tmp_path: Path, blank: str) -> None:
+    (tmp_path / "qrels.trec").write_text(f"q 0 a 1\nq{blank}0 b 1{'0' * 30}\n")
+    with pytest.raises(
+        InputError, match=r"line 2, field 'relevance': '10+' is not a number, or one too large"
+    ):
+        Qrels.read(tmp_path / "qrels.trec")

@@ -78,6 +78,7 @@ def test_runs_of_other_tools_are_read(tmp_path: Path) -> None:
         ("q Q0 a 1 1.0 x\nq Q0 b 2 x\n", "line 2: 5 fields instead of 6"),
         ("q Q0 a 1 1.0 x\nq Q0 b 2 high x\n", "line 2, field 'score': 'high' is not a number"),
         ("q Q0 a 1 1.0 x\nq Q0 b 2 nan x\n", "line 2, field 'score'"),
+        ("q Q0 a 1 1.0 x\n\n" + "q" * 2_000_000, "line 3: is longer than 1,048,576 characters"),
         ("q Q0 a 1 1.0 x\nq Q0 a 2 0.5 x\n", "query 'q' has the paper 'a' twice"),
     ],
 )
