@@ -214,17 +214,17 @@ def test_spans_and_texts_of_any_length(tmp_path: Path, content: bytes) -> None:
 
 
 def test_annotations_that_overlap_are_not_as_many_copies(tmp_path: Path) -> None:
-    """A text of 10 MB that 100,000 spans cover would be 1 TB."""
+    """A text of 5 MB that 20,000 spans cover would be 100 GB."""
     spans = json.dumps(
-        [{"start": number, "end": 10_000_000, "attributes": {"id": "b"}} for number in range(100_000)]
+        [{"start": number, "end": 5_000_000, "attributes": {"id": "b"}} for number in range(20_000)]
     )
-    kinds = ("title", "abstract", "author", "paragraph", "bibentry", "bibtitle", "bibauthor")
-    content = {"text": "x" * 10_000_000, "annotations": dict.fromkeys(kinds[:2] + kinds[3:5], spans)}
+    kinds = ("title", "abstract", "paragraph", "bibentry")
+    content = {"text": "x" * 5_000_000, "annotations": dict.fromkeys(kinds, spans)}
     path = tmp_path / "file.jsonl"
     path.write_bytes(lines([{"corpusid": 1, "content": content}]))
     (record,) = read(find_files(str(path))[0], lambda done: None)
-    assert len(record.paper.abstract) == 10_000_000 and record.full_text is not None
-    assert [len(paragraph.text) for paragraph in record.full_text().paragraphs] == [10_000_000]
+    assert len(record.paper.abstract) == 5_000_000 and record.full_text is not None
+    assert [len(paragraph.text) for paragraph in record.full_text().paragraphs] == [5_000_000]
 
 
 @pytest.mark.parametrize(
