@@ -26,7 +26,9 @@ pytestmark = pytest.mark.slow
 
 def records(path: Path) -> Iterator[Any]:
     """What a W&B run has written: records in pieces, in LevelDB's log format behind a header of 7 bytes."""
-    from wandb.proto.wandb_internal_pb2 import Record
+    from wandb.proto import wandb_internal_pb2
+
+    kind_of_record: Any = vars(wandb_internal_pb2)["Record"]  # made as it is imported
 
     content, place, record = path.read_bytes(), 7, b""
     while place < len(content):
@@ -37,7 +39,7 @@ def records(path: Path) -> Iterator[Any]:
         record += content[place + 7 : place + 7 + length]
         place += 7 + length
         if kind in (1, 4):  # whole, or its last piece
-            yield Record.FromString(record)
+            yield kind_of_record.FromString(record)
             record = b""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from hatten.retriever import HAttenRetriever
 from hatten.start import inverse_document_frequency
 from hatten.vectors import WordVectors
 from rerank.cross_encoder import CrossEncoder
-from rerank.distil import DistilData, train
+from rerank.distil import DistilBatch, DistilData, train
 from rerank.negatives import NegativesConfig
 from rerank.pairs import PairConfig
 from rerank.prefetching import Prefetcher
@@ -138,6 +139,7 @@ def test_the_student_is_shown_what_the_teacher_says_of_the_very_pair(
     for step in range(6):
         batches = data._batches(1)
         batch, rows = batches[step], batches.rows(step)
+        assert isinstance(batch, DistilBatch)
         papers = np.append(np.unique(lists.split.positives.take(rows).values), batch.other_rows)
         assert batch.teacher.shape == batch.levels.shape == (10, len(papers))
         for query, column in np.argwhere(~np.isnan(batch.teacher)).tolist():
@@ -155,7 +157,11 @@ def test_it_learns_the_order_of_the_teacher(
     composed: Callable[..., DictConfig], corpus: Corpus, start: Path, teacher: Path, tmp_path: Path
 ) -> None:
     lists = lists_of(corpus, start, teacher, tmp_path)
-    changes = {"model.rounds": 2, "model.batch.steps_per_round": 40, "model.batch.stale": False}
+    changes: dict[str, Any] = {
+        "model.rounds": 2,
+        "model.batch.steps_per_round": 40,
+        "model.batch.stale": False,
+    }
     changes |= {"model.distil.weight": 1, "model.word_dropout": 0.0, "model.optimizer.lr": 0.01}
     best = train(composed(**changes, output_dir=tmp_path / "out"))
     assert best == tmp_path / "out" / "hatten.ckpt"
@@ -218,10 +224,13 @@ def test_a_resumed_run_is_the_uninterrupted_one_and_scores_nothing_again(
     assert whole.read_bytes() == resumed.read_bytes()
     keys = [load_file(file)["keys"] for file in (tmp_path / "s").rglob("*.safetensors")]
     assert len(np.unique(np.concatenate(keys))) == sum(map(len, keys)) > 60 * 5
+
+    def of_another_teacher(*given: Any) -> ScoredLists:
+        lists = scored_lists(*given)
+        return replace(lists, logits=-lists.logits)
+
+    monkeypatch.setattr(rerank.distil, "scored_lists", of_another_teacher)
     with pytest.raises(InputError, match="the interrupted run had other settings of `lists`"):
-        monkeypatch.setattr(
-            rerank.distil, "scored_lists", lambda *given: scored_lists(*given[:-2], 1, given[-1])
-        )
         train(broken)
 
 
