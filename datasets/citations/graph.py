@@ -101,7 +101,7 @@ def open_graph(
     distractors: files of papers that only make pools larger.
     Raises InputError that names file and line for what cannot be used, and for papers that are there twice.
     """
-    files, others = _paths(papers, "data.papers"), _paths(distractors or [], "distractors")
+    files, others = _paths(papers or [], "data.papers"), _paths(distractors or [], "distractors")
     if not files:
         raise InputError("data.papers: name a file of papers, as papers.jsonl.gz")
     pairs = Path(citations).expanduser() if citations else None

@@ -24,7 +24,11 @@ class DatasetLevel(SampledBenchmark):
     title, column, averaged = "Dataset-level evaluation", "pool size", False
 
     def __init__(
-        self, papers: str | Path | Sequence[str | Path], rules: Rules, sizes: Sequence[int], **more: Any
+        self,
+        papers: str | Path | Sequence[str | Path] | None,
+        rules: Rules,
+        sizes: Sequence[int],
+        **more: Any,
     ):
         """sizes: papers of a pool. more: settings of all such benchmarks (SampledBenchmark).
 

@@ -29,7 +29,7 @@ class FieldLevel(SampledBenchmark):
 
     def __init__(
         self,
-        papers: str | Path | Sequence[str | Path],
+        papers: str | Path | Sequence[str | Path] | None,
         rules: Rules,
         size: int,
         fields: Sequence[str] | None = None,

@@ -49,7 +49,7 @@ class SampledBenchmark(PoolBenchmark):
 
     def __init__(
         self,
-        papers: str | Path | Sequence[str | Path],
+        papers: str | Path | Sequence[str | Path] | None,
         rules: Rules,
         queries: int | None,
         samplings: int = 3,
@@ -92,7 +92,7 @@ class SampledBenchmark(PoolBenchmark):
 
     def sampler(self) -> Sampler:
         """What draws, on the files' graph."""
-        graph = open_graph(self.files, self.citations, self.distractors, self.cache_dir)
+        graph = open_graph(self.files or [], self.citations, self.distractors, self.cache_dir)
         return Sampler(graph, self.rules, self.seed)
 
     def run(self, folder: Path, provenance: Provenance, retriever: Callable[[], Retriever]) -> None:

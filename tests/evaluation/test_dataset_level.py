@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -10,12 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from omegaconf import OmegaConf
 
 from datasets.errors import InputError
 from evaluation.compare import compare
 from evaluation.global_sampling.dataset_level import DatasetLevel
 from evaluation.global_sampling.field_level import FieldLevel
 from evaluation.global_sampling.rules import Rules
+from evaluation.global_sampling.sampled import SampledBenchmark
 from evaluation.global_sampling.tuning import Tuning
 from evaluation.pool_curves import pool_curves
 from evaluation.report import Provenance
@@ -144,6 +147,16 @@ def test_a_paper_of_two_fields_is_not_for_test_in_one_and_for_validation_in_the_
 def test_settings_that_are_none_are_refused(world_file: Path, tmp_path: Path, values: Any, said: str) -> None:
     with pytest.raises(InputError, match=said):
         DatasetLevel(**{**settings_of(world_file, tmp_path), "sizes": [50]} | values)
+
+
+@pytest.mark.parametrize("kind", [DatasetLevel, FieldLevel])
+def test_the_configuration_names_what_is_there(kind: type[SampledBenchmark]) -> None:
+    name = {DatasetLevel: "dataset_level", FieldLevel: "field_level"}[kind]
+    keys = set(OmegaConf.load(ROOT / "conf" / "benchmark" / f"{name}.yaml").benchmark) - {"_target_"}
+    known = {*inspect.signature(kind).parameters, *inspect.signature(SampledBenchmark).parameters} - {"more"}
+    assert keys <= known and {*known} - keys <= {"distractors"}
+    with pytest.raises(InputError, match=r"data\.papers: name a file of papers"):
+        kind(None, RULES, [5] if kind is DatasetLevel else 5, queries=3).sampler()
 
 
 @pytest.mark.slow
