@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from datasets.atomic import written_folder
 from datasets.errors import InputError
 from datasets.schema import TRAIN
+from rerank.backends import Rows, Scores
 from rerank.cross_encoder import CrossEncoder
 from rerank.pairs import PairReader, Pairs
 from retrieval.encode import precision
@@ -89,10 +90,10 @@ class OpenVinoBackend:
         }
         self._compiled = core.compile_model(net, "CPU", settings)
 
-    def scores(self, pairs: Pairs, parts: Iterable[NDArray[np.int64]]) -> Iterator[Any]:
+    def scores(self, pairs: Pairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
         """Each part as soon as it is done."""
         assert self._compiled is not None, "prepare first"
-        done: SimpleQueue[tuple[NDArray[np.int64], NDArray[np.float32]]] = SimpleQueue()
+        done: SimpleQueue[tuple[Rows, NDArray[np.float32]]] = SimpleQueue()
         queue = self._openvino.AsyncInferQueue(self._compiled, self._threads)
         queue.set_callback(lambda request, rows: done.put((rows, request.get_output_tensor(0).data.copy())))
         try:
@@ -105,9 +106,7 @@ class OpenVinoBackend:
         while not done.empty():
             yield self._headed(*done.get())
 
-    def _headed(
-        self, rows: NDArray[np.int64], first: NDArray[np.float32]
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def _headed(self, rows: Rows, first: NDArray[np.float32]) -> tuple[Rows, Scores]:
         with torch.inference_mode():
             return rows, self._model.scores(self._model.logits(torch.from_numpy(first))).numpy()
 
