@@ -45,9 +45,11 @@ def connected(processes: int | None = None) -> Iterator[None]:
         }
     try:
         ray.init(logging_level=logging.WARNING, **options)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"RAY_ADDRESS={os.environ.get('RAY_ADDRESS', '')}: no Ray there: {reason}") from None
+    except Exception as error:  # where one cannot be started, Ray raises nothing more special
+        where, reason = os.environ.get("RAY_ADDRESS", ""), " ".join(str(error).split())[:300]
+        raise InputError(
+            f"RAY_ADDRESS={where}: Ray cannot be {'joined' if where else 'started'}: {reason}"
+        ) from None
     try:
         yield
     finally:

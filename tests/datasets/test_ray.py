@@ -1,0 +1,141 @@
+"""Over a local Ray of two processes: the same bytes, and the same errors, as by one process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from datasets import ray_building, ray_cluster
+from datasets.errors import InputError
+from datasets.prepare import open_corpus
+from datasets.store import Corpus
+from datasets.synthetic.writing import generate_corpus
+from hatten.checkpoint import Model, save_model
+from hatten.encoder import EncoderConfig, build_encoder
+from hatten.retriever import HAttenRetriever
+from hatten.vocabulary import Vocabulary
+
+ray = pytest.importorskip("ray", reason="the extra `ray` is not installed: make install EXTRAS='dev ray'")
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def two_processes() -> Iterator[None]:
+    with ray_cluster.connected(processes=2):
+        yield
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """2,500 papers and 3,000 contexts."""
+    folder = tmp_path_factory.mktemp("generated") / "source"
+    generate_corpus(2500, 3000, folder, workers=1)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_building, "PIECE", 300_000)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_results_come_in_the_order_of_the_work() -> None:
+    def slow_at_first(batch: dict[str, Any]) -> dict[str, Any]:
+        time.sleep(0.3 if batch["number"][0] == 0 else 0)
+        return {"number": batch["number"], "process": [os.getpid()]}
+
+    rows = list(ray_cluster.each([{"number": number} for number in range(6)], slow_at_first))
+    assert [row["number"].as_py() for row in rows] == list(range(6))
+    assert os.getpid() not in {row["process"].as_py() for row in rows}
+
+
+def test_a_store_is_the_same_byte_for_byte(source: Path, tmp_path: Path, caplog: Any) -> None:
+    assert len(ray_building.cut(source / "papers.json", ray_building.PIECE)) > 5
+    one = open_corpus(source, cache_dir=tmp_path / "one", field="field")
+    many = open_corpus(source, cache_dir=tmp_path / "many", field="field", backend="ray")
+    assert not [record for record in caplog.records if "one process" in record.message]
+    assert content(one.path) == content(many.path)
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_what_is_wrong_is_told_as_by_one_process(source: Path, tmp_path: Path, on_error: str) -> None:
+    papers = json.loads((source / "papers.json").read_text())
+    papers["x00000007"]["title"] = 7
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "papers.json").write_text(json.dumps(papers))
+    for name in ("contexts", "train", "val", "test"):
+        (broken / f"{name}.json").symlink_to(source / f"{name}.json")
+    told: list[Any] = []
+    for backend in ("local", "ray"):
+        options: dict[str, Any] = {"on_error": on_error, "max_bad_share": 0.5, "backend": backend}
+        try:
+            corpus = open_corpus(broken, cache_dir=tmp_path / backend, **options)
+            told.append(content(corpus.path))
+        except InputError as error:
+            told.append(str(error))
+    assert told[0] == told[1]
+    assert "record 'x00000007', field 'title'" in told[0] or "dropped.jsonl" in told[0]
+
+
+def test_vectors_are_the_same_byte_for_byte(source: Path, tmp_path: Path) -> None:
+    corpus = open_corpus(source, cache_dir=tmp_path / "cache")
+    file = checkpoint(corpus, tmp_path / "model.ckpt")
+    retrievers = [HAttenRetriever(file) for _ in range(2)]
+    retrievers[1].encode_with("ray")
+    for number, retriever in enumerate(retrievers):
+        retriever.open(corpus, tmp_path / f"index{number}")
+    assert len(np.load(tmp_path / "index0" / "vectors.npy")) == 2500
+    assert content(tmp_path / "index0") == content(tmp_path / "index1")
+
+
+def checkpoint(corpus: Corpus, path: Path) -> Path:
+    words = [word for word in corpus.words if word.isalnum()][:3000]
+    vocabulary = Vocabulary(words)
+    table = np.random.default_rng(0).standard_normal((len(vocabulary), 16)).astype(np.float32)
+    encoder = build_encoder(EncoderConfig(dim=16, heads=2, hidden=32), table, vocabulary)
+    save_model(Model(encoder, vocabulary, {}), path)
+    return path
+
+
+def test_a_cluster_that_is_not_there_is_one_line(tiny_source: Path, tmp_path: Path) -> None:
+    options = ["data=custom", f"data.dir={tiny_source}", f"data.cache_dir={tmp_path / 'cache'}"]
+    command = [sys.executable, "-m", "datasets.inspect", *options, "data.backend=ray"]
+    environment = {**os.environ, "RAY_ADDRESS": "nonsense://127.0.0.1:1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("error: RAY_ADDRESS=nonsense://127.0.0.1:1: Ray cannot be joined")
+
+
+def test_workers_take_our_datasets_and_not_another(tiny_source: Path, tmp_path: Path) -> None:
+    """From the command line, on a Ray that runs, with a package of Hugging Face's name in the environment."""
+    other = tmp_path / "other" / "datasets"
+    other.mkdir(parents=True)
+    (other / "__init__.py").write_text("raise ImportError('the other datasets was imported')\n")
+    options = ["data=custom", f"data.dir={tiny_source}", f"data.cache_dir={tmp_path / 'cache'}"]
+    command = [sys.executable, "-m", "datasets.inspect", *options, "data.backend=ray", "examples=0"]
+    environment = {**os.environ, "PYTHONPATH": str(other.parent), "OMP_NUM_THREADS": "1"}
+    environment["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
+    done = subprocess.run(
+        [*command, f"output_dir={tmp_path / 'out'}"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "one process" not in done.stderr + done.stdout
