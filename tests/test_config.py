@@ -17,7 +17,7 @@ from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 CONF = Path(__file__).parents[1] / "conf"
-ENTRIES = ("train", "evaluate", "build", "generate")
+ENTRIES = ("train", "evaluate", "build", "generate", "inspect")
 OPTIONS = sorted(
     (str(path.parent.relative_to(CONF)), path.stem)
     for path in CONF.rglob("*.yaml")
