@@ -61,7 +61,20 @@ OnBad = Callable[[BadRecord], None]
 """Is told of a bad record; when it returns, reading goes on with the next one."""
 
 
-def refuse(error: BadRecord) -> NoReturn:
+def allowed_share(on_error: Any, max_bad_share: Any, group: str = "") -> float | None:
+    """The share of records that may be dropped; None: none, as `on_error` says. InputError for other values.
+
+    group: that of the two options, as `data.`.
+    """
+    if on_error not in ON_ERROR:
+        raise InputError(f"{group}on_error: {on_error!r} is not one of {', '.join(ON_ERROR)}")
+    number = isinstance(max_bad_share, int | float) and not isinstance(max_bad_share, bool)
+    if not number or not 0 <= max_bad_share <= 1:
+        raise InputError(f"{group}max_bad_share: must be a share of 0 to 1, not {max_bad_share!r}")
+    return float(max_bad_share) if on_error == "skip" else None
+
+
+def refuse(error: InputError) -> NoReturn:
     """The first bad record is an error."""
     raise error
 

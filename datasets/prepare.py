@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from datasets.bad_records import ON_ERROR, refuse_too_many, shown, summary, table
+from datasets.bad_records import allowed_share, refuse_too_many, shown, summary, table
 from datasets.errors import InputError
 from datasets.fingerprint import content_hash, fingerprint, stamp_of
 from datasets.progress import reading
@@ -71,14 +71,7 @@ def open_corpus(
         raise InputError(f"data.candidates: {candidates!r} is not one of {', '.join(CANDIDATES)}")
     if field is not None and (not isinstance(field, str) or not field):
         raise InputError(f"data.field: {field!r} is no key of the papers file; name one, as venue")
-    if on_error not in ON_ERROR:
-        raise InputError(f"data.on_error: {on_error!r} is not one of {', '.join(ON_ERROR)}")
-    if (
-        isinstance(max_bad_share, bool)
-        or not isinstance(max_bad_share, int | float)
-        or not 0 <= max_bad_share <= 1
-    ):
-        raise InputError(f"data.max_bad_share: must be a share of 0 to 1, not {max_bad_share!r}")
+    allowed_share(on_error, max_bad_share, "data.")
     if backend not in BACKENDS:
         raise InputError(f"data.backend: {backend!r} is not one of {', '.join(BACKENDS)}")
     if not dir:

@@ -7,7 +7,6 @@ They write as they go, into a folder that takes its name when all is done.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict
@@ -15,9 +14,12 @@ from functools import partial
 from pathlib import Path
 
 from datasets.atomic import written_folder
+from datasets.bad_records import allowed_share
 from datasets.errors import InputError
 from datasets.fulltext.catalogue import Catalogue
+from datasets.fulltext.json_lines import OnRefused
 from datasets.fulltext.output import JsonFile
+from datasets.fulltext.refused import Refused
 from datasets.fulltext.report import Report
 from datasets.fulltext.schema import FullText, Record
 from datasets.fulltext.selection import Rules, select
@@ -40,6 +42,8 @@ def build_corpus(
     shortest: int = 50,
     per_pair: int | None = 5,
     seed: int = 0,
+    on_error: str = "raise",
+    max_bad_share: float = 0.01,
 ) -> Report:
     """Read `source`; write a corpus in the source format (datasets/source.py) into the new folder `output`.
 
@@ -49,8 +53,11 @@ def build_corpus(
     window: characters on each side of a mask at most. words: at the ends `cut`, or only `whole` ones.
     shortest: characters beside the masks that a context has at least.
     per_pair: contexts of one citing and one cited paper at most, drawn by `seed`; None for all.
-    Raises InputError for what cannot be used, and if no context is left.
+    on_error: `raise` an InputError for the first record that cannot be used, or `skip`: leave out and count
+    them, up to `max_bad_share` of all.
+    Raises InputError for anything else that cannot be used, and if no context is left.
     """
+    refused = Refused(allowed_share(on_error, max_bad_share))
     rules = Rules(window, words, shortest, per_pair, seed)
     folder = Path(output).expanduser()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -59,28 +66,33 @@ def build_corpus(
         raise InputError(f"identifier: {identifier!r} is no kind of identifier, as arxiv")
     files = find_files(source)
     settings = {"source": source, "output": str(output), "files": len(files), "identifier": identifier}
-    report = Report({**settings, "splitting": splitting.settings, **asdict(rules)})
+    report = Report({**settings, "splitting": splitting.settings, **asdict(rules)}, refused=refused)
     with written_folder(folder) as building:
         with closing(Catalogue(building / "catalogue.sqlite", identifier)) as catalogue:
             texts: dict[SourceFile, None] = {}
-            for file, record in _records(files, "papers"):
+            for file, record in _records(files, "papers", refused):
+                refused.read += 1
                 catalogue.add(record.paper)
                 if record.full_text is not None:
                     texts[file] = None
+            refused.check()
             report.counts["papers"] = catalogue.finish()
             _write_papers(building, catalogue)
         catalogue.path.unlink()
         _write_contexts(building, list(texts), catalogue, splitting, rules, report)
+        refused.check()
         report.write(building)
     return report
 
 
-def _records(files: Sequence[SourceFile], what: str) -> Iterator[tuple[SourceFile, Record]]:
+def _records(
+    files: Sequence[SourceFile], what: str, on_bad: OnRefused
+) -> Iterator[tuple[SourceFile, Record]]:
     """The records of all files, with a bar of the bytes read."""
     with reading([file.path for file in files], what) as on_bytes:
         done = 0
         for file in files:
-            for record in read(file, partial(_add, on_bytes, done)):
+            for record in read(file, partial(_add, on_bytes, done), on_bad):
                 yield file, record
             done += file.path.stat().st_size
             on_bytes(done)
@@ -108,7 +120,7 @@ def _write_contexts(
     with ExitStack() as stack:
         contexts = stack.enter_context(JsonFile(folder / "contexts.json.gz", keys=True))
         splits = {name: stack.enter_context(JsonFile(folder / f"{name}.json", keys=False)) for name in SPLITS}
-        for citing, full_text in _full_texts(files, catalogue, report.counts["full texts"]):
+        for citing, full_text in _full_texts(files, catalogue, report):
             split = splitting(ids[citing], catalogue.years[citing])
             if split is None:
                 report.counts["full texts"]["not in the years or shares of a split"] += 1
@@ -128,11 +140,12 @@ def _write_contexts(
 
 
 def _full_texts(
-    files: Sequence[SourceFile], catalogue: Catalogue, counts: Counter[str]
+    files: Sequence[SourceFile], catalogue: Catalogue, report: Report
 ) -> Iterator[tuple[int, FullText]]:
     """(row of the paper, its full text) of the papers kept, one full text each."""
+    counts, refused = report.counts["full texts"], report.refused
     seen = bytearray(len(catalogue.rows))
-    for _, record in _records(files, "full texts"):
+    for _, record in _records(files, "full texts", refused.again):
         if record.full_text is None:
             continue
         counts["read"] += 1
@@ -142,8 +155,13 @@ def _full_texts(
         elif seen[row]:
             counts["of papers that have one already"] += 1
         else:
+            try:
+                full_text = record.full_text()
+            except InputError as error:
+                refused.late(error)
+                counts["that cannot be used"] += 1
+                continue
             seen[row] = True
-            full_text = record.full_text()
             if any(paragraph.text.strip() for paragraph in full_text.paragraphs):
                 yield row, full_text
             else:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
 
 import orjson
 
+from datasets.bad_records import refuse
 from datasets.byte_files import BYTE_ORDER_MARK, open_bytes
 from datasets.errors import InputError
 from datasets.fulltext.own import read_own
@@ -21,19 +22,30 @@ LONGEST = 1 << 25
 """Bytes of a line that are read at most."""
 
 
-def read_json_lines(path: Path, on_bytes: OnBytes) -> Iterator[Record]:
+OnRefused = Callable[[InputError], None]
+"""Is told of a record that cannot be used; when it returns, reading goes on with the next one."""
+
+
+def read_json_lines(path: Path, on_bytes: OnBytes, on_bad: OnRefused = refuse) -> Iterator[Record]:
     """Records in the order of the file; empty lines are passed over.
 
-    Raises InputError that names file and line for what is no JSON object of a known layout.
+    on_bad: is told, with file and line, of what is no JSON object of a known layout.
     """
-    for where, record in read_objects(path, on_bytes):
-        yield _read(record, where)
+    for where, found in read_objects(path, on_bytes, on_bad):
+        try:
+            record = _read(found, where)
+        except InputError as error:
+            on_bad(error)
+        else:
+            yield record
 
 
-def read_objects(path: Path, on_bytes: OnBytes | None = None) -> Iterator[tuple[str, Object]]:
+def read_objects(
+    path: Path, on_bytes: OnBytes | None = None, on_bad: OnRefused = refuse
+) -> Iterator[tuple[str, Object]]:
     """The objects of a file of JSON lines, plain or gzipped, each with its place; no empty lines.
 
-    Raises InputError that names file and line for what is no JSON object.
+    on_bad: is told, with file and line, of what is no JSON object. Raises InputError for a line without end.
     """
     with open_bytes(path) as (file, raw):
         lines = io.BufferedReader(cast(io.RawIOBase, file), 1 << 20)
@@ -46,7 +58,12 @@ def read_objects(path: Path, on_bytes: OnBytes | None = None) -> Iterator[tuple[
             if number == 1:
                 line = line.removeprefix(BYTE_ORDER_MARK)
             if line.strip():
-                yield where, _object(line, where)
+                try:
+                    found = _object(line, where)
+                except InputError as error:
+                    on_bad(error)
+                else:
+                    yield where, found
             if on_bytes is not None:
                 on_bytes(raw.tell())
 

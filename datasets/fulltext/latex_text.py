@@ -113,7 +113,8 @@ def _closed(latex: str) -> str:
             opened.pop()
             braces -= 1
     alone += [place for place in opened if latex[place] == "["]
-    pieces, done = [], 0
+    pieces: list[str] = []
+    done = 0
     for place in sorted(alone):
         pieces += (latex[done:place], "{[}")
         done = place + 1

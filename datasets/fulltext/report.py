@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from datasets.fulltext.refused import Refused
 
 MEANINGS = {
     "papers": "Papers, one for each id. Those without title or abstract are left out.",
@@ -25,9 +27,12 @@ class Report:
 
     settings: Mapping[str, Any]
     counts: dict[str, Counter[str]] = field(default_factory=lambda: {kind: Counter() for kind in MEANINGS})
+    refused: Refused = field(default_factory=lambda: Refused(None))
 
     def write(self, folder: Path) -> None:
         content = {"settings": dict(self.settings), **self.counts}
+        if self.refused.max_share is not None:
+            content["records"] = asdict(self.refused)
         (folder / "report.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
         (folder / "report.md").write_text(self.markdown(), "utf-8")
 
@@ -37,6 +42,14 @@ class Report:
             lines += [f"## {kind.capitalize()}", "", meaning, "", "| | |", "| --- | ---: |"]
             lines += [f"| {outcome} | {count:,} |" for outcome, count in self.counts[kind].items()]
             lines.append("")
+        if self.refused.left_out:
+            lines += [
+                "## Records left out",
+                "",
+                f"{self.refused.left_out:,} cannot be used, the first ones:",
+                "",
+            ]
+            lines += [f"- {' '.join(example.split())}" for example in self.refused.examples] + [""]
         lines += ["## Settings", "", "```json", json.dumps(dict(self.settings), indent=1), "```", ""]
         return "\n".join(lines)
 
@@ -45,7 +58,9 @@ class Report:
         splits = ", ".join(f"{split} {count:,}" for split, count in self.counts["splits"].items())
         return (
             f"{self.settings['output']}: {self.counts['papers']['written']:,} papers, "
-            f"{self.counts['splits'].total():,} contexts ({splits}); report.md tells what was dropped"
+            f"{self.counts['splits'].total():,} contexts ({splits}); "
+            + (f"{self.refused.left_out:,} records cannot be used; " if self.refused.left_out else "")
+            + "report.md tells what was dropped"
         )
 
     def reasons(self) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from datasets.bad_records import refuse
 from datasets.errors import InputError
-from datasets.fulltext.json_lines import read_json_lines
+from datasets.fulltext.json_lines import OnRefused, read_json_lines
 from datasets.fulltext.latex import read_latex
 from datasets.fulltext.latex_source import is_paper
 from datasets.fulltext.schema import Record
@@ -56,14 +57,22 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
     return [SourceFile(file, _id(file, file in alone)) for file in found]
 
 
-def read(file: SourceFile, on_bytes: OnBytes) -> Iterator[Record]:
-    """The records of a file in its order. Raises InputError that names file and record."""
-    if file.path.suffix == ".tex":
-        yield read_latex(file.path, file.id)
-    elif ".xml" in file.path.suffixes[-2:]:
-        yield read_tei(file.path, file.id)
+def read(file: SourceFile, on_bytes: OnBytes, on_bad: OnRefused = refuse) -> Iterator[Record]:
+    """The records of a file in its order. on_bad: is told of those that cannot be used, file and place."""
+    document = read_latex if file.path.suffix == ".tex" else read_tei if _is_xml(file.path) else None
+    if document is None:
+        yield from read_json_lines(file.path, on_bytes, on_bad)
+        return
+    try:
+        record = document(file.path, file.id)
+    except InputError as error:
+        on_bad(error)
     else:
-        yield from read_json_lines(file.path, on_bytes)
+        yield record
+
+
+def _is_xml(path: Path) -> bool:
+    return ".xml" in path.suffixes[-2:]
 
 
 def _id(file: Path, alone: bool) -> str:

@@ -104,7 +104,7 @@ def parts(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from parts(inner)
 
 
-WRONG = [
+WRONG: list[Any] = [
     None,
     True,
     0,

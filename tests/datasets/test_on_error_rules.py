@@ -15,7 +15,7 @@ from datasets.prepare import open_corpus
 from datasets.schema import TARGET_MARKER
 from tests.datasets.fuzzing import fuzzed
 
-PAPER_VALUES = {
+PAPER_VALUES: dict[str, list[Any]] = {
     "title": ["A title", "", None, 3],
     "abstract": ["Text", " ", None, []],
     "year": [2000, None, "x", 0.5],
@@ -56,7 +56,7 @@ def test_keeps_what_a_plain_reading_of_the_rules_keeps(
     papers: list[Any], contexts: list[Any], train: list[Any], test: list[Any]
 ) -> None:
     papers = [{"title": "Kept", "abstract": "Kept"}, *papers]
-    source = {
+    source: dict[str, Any] = {
         "papers": {f"p{number}": paper for number, paper in enumerate(papers)},
         "contexts": {f"c{number}": context for number, context in enumerate(contexts)},
         "train": [*train, {"context_id": "good", "positive_ids": ["p0"]}],
