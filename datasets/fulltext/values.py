@@ -8,6 +8,7 @@ from typing import Any
 from datasets.bad_records import SHOWN, shown
 from datasets.errors import InputError
 from datasets.json_stream import kind_of
+from datasets.source import usable_id
 
 Object = dict[str, Any]
 
@@ -31,14 +32,16 @@ def string(record: Object, field: str, where: str) -> str:
 
 
 def identity(record: Object, field: str, where: str) -> str:
-    """The id of a paper: a string or a whole number, not empty and without white space."""
+    """The id of a paper: a whole number, or a string that is usable_id."""
     value = record.get(field)
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str):
         raise refuse(where, field, "an id (a string or a number)", value)
-    if value.split() != [value]:
-        raise InputError(f"{where}, field {field!r}: an id must not be empty or hold white space")
+    if not usable_id(value):
+        raise InputError(
+            f"{where}, field {field!r}: an id must not be empty or hold white space or control characters"
+        )
     return value
 
 

@@ -234,6 +234,10 @@ CASES = [
     ('{"title": "a"}', "line 2: has neither 'id' (our layout) nor 'corpusid' or 'paper_id' (S2ORC)"),
     (bad(lambda r: r.update(id="a b")), "line 2, field 'id': an id must not be empty or hold white space"),
     (
+        bad(lambda r: r.update(id="a\0b")),
+        "line 2, field 'id': an id must not be empty or hold white space or",
+    ),
+    (
         bad(lambda r: r.update(id=True)),
         "line 2, field 'id': must be an id (a string or a number), not a boolean",
     ),
