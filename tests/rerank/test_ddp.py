@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.torch import load_file
@@ -33,7 +34,9 @@ def history(out: Path) -> list[dict[str, float]]:
 
 def test_two_processes_do_what_one_does(tiny_options: Callable[..., list[str]], tmp_path: Path) -> None:
     """Two queries a step, one a process; that each pair is validated once is held by rerank.validation."""
-    more = {"model.validation.every": 50, "model.ema": 0.5, "model.freeze_layers": 1}
+    more: dict[str, Any] = {"model.validation.every": 50, "model.ema": 0.5, "model.freeze_layers": 1}
+    # Adam would make whole steps of gradients that are nothing but rounding.
+    more |= {"model.optimizer._target_": "torch.optim.SGD", "model.optimizer.lr": 0.1}
     for name, devices in (("one", {}), ("two", {"trainer.devices": 2, "trainer.strategy": "ddp"})):
         done = trained(tiny_options(**more, **devices), tmp_path / name)
         assert done.returncode == 0, done.stderr
@@ -46,8 +49,6 @@ def test_two_processes_do_what_one_does(tiny_options: Callable[..., list[str]], 
         weights = [load_file(tmp_path / name / "reranker" / file) for name in ("one", "two")]
         assert weights[0].keys() == weights[1].keys()
         for key, value in weights[0].items():
-            if key.endswith("attention.self.key.bias"):
-                continue  # softmax does not see it: Adam makes steps of the rounding of a gradient of 0
             assert_close(value, weights[1][key], atol=1e-5, rtol=1e-4, msg=key)
 
 
