@@ -15,14 +15,16 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import orjson
+import torch
 
 from benchmarks import _arxiv_stages as stages
-from benchmarks._common import arguments, begin
+from benchmarks._common import begin
 from datasets.prepare import find_source, open_corpus
 from datasets.schema import SPLITS
 from datasets.synthetic.writing import generate_corpus
@@ -75,9 +77,9 @@ def parts_alone(args: argparse.Namespace) -> dict[str, float]:
     taken = dict.fromkeys(("reading", "orjson", "the tokeniser"), 0.0)
     seen = 0
 
-    def timed(name: str, work: Callable[[], Any]) -> Any:
+    def timed(name: str, work: Callable[..., Any], *given: Any) -> Any:
         start = time.process_time()
-        done = work()
+        done = work(*given)
         taken[name] += time.process_time() - start
         return done
 
@@ -85,21 +87,21 @@ def parts_alone(args: argparse.Namespace) -> dict[str, float]:
     table.ids(["warm"])
     for path in source_files(args):
         with path.open("rb") as file:
-            for piece in pieces(file, lambda file: timed("reading", lambda: file.read(PIECE))):
+            for piece in pieces(file, partial(timed, "reading", file.read)):
                 seen += len(piece)
-                records = timed("orjson", lambda piece=piece: orjson.loads(piece))
+                records = timed("orjson", orjson.loads, piece)
                 for texts in in_chunks(records):
-                    timed("the tokeniser", lambda texts=texts: table.ids(texts))
+                    timed("the tokeniser", table.ids, texts)
                 file.seek((EVERY - 1) * PIECE, os.SEEK_CUR)
                 file.readline()
     size = sum(path.stat().st_size for path in source_files(args))
     return {name: seconds * size / seen for name, seconds in taken.items()}
 
 
-def pieces(file: IO[bytes], read: Callable[[IO[bytes]], bytes]) -> Iterator[bytes]:
+def pieces(file: IO[bytes], read: Callable[[int], bytes]) -> Iterator[bytes]:
     """Generated JSON, of a record a line, as JSON of some records at a time."""
     opening = b""
-    while piece := read(file):
+    while piece := read(PIECE):
         piece += file.readline()
         opening = opening or piece[:1]
         inside = piece.removeprefix(opening + b"\n").removesuffix(b"\n}\n").removesuffix(b"\n]\n")
@@ -165,7 +167,11 @@ def do(name: str, args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.set_defaults(clock="cpu")
     parser.add_argument("--share", type=float, default=0.02, help="of the size of arXiv")
     parser.add_argument("--folder", type=Path, default=Path("outputs/arxiv-size"))
     parser.add_argument("--stages", nargs="+", default=list(STAGES), choices=STAGES)

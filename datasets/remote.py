@@ -51,7 +51,7 @@ def _copied(url: str, wanted: list[list[str]], cache: Path) -> Path:
         system, root = _system(url)
         if isinstance(system, LocalFileSystem):
             return Path(root)
-        found = {}
+        found: dict[str, str] = {}
         for names in wanted:
             there = [name for name in names if _is_there(system, f"{root.rstrip('/')}/{name}")]
             found |= {name: f"{root.rstrip('/')}/{name}" for name in there[:1]}

@@ -16,6 +16,7 @@ import pytest
 
 from datasets import ray_building, ray_cluster
 from datasets.errors import InputError
+from datasets.json_cuts import cut
 from datasets.prepare import open_corpus
 from datasets.store import Corpus
 from datasets.synthetic.writing import generate_corpus
@@ -64,7 +65,7 @@ def test_results_come_in_the_order_of_the_work() -> None:
 
 
 def test_a_store_is_the_same_byte_for_byte(source: Path, tmp_path: Path, caplog: Any) -> None:
-    assert len(ray_building.cut(source / "papers.json", ray_building.PIECE)) > 5
+    assert len(cut(source / "papers.json", ray_building.PIECE)) > 5
     one = open_corpus(source, cache_dir=tmp_path / "one", field="field")
     many = open_corpus(source, cache_dir=tmp_path / "many", field="field", backend="ray")
     assert not [record for record in caplog.records if "one process" in record.message]
