@@ -27,8 +27,7 @@ def bert(layers: int = 3, attention: str = "sdpa", dropout: float = 0.0, **more:
         num_hidden_layers=layers,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
-        attn_implementation=attention,
-        **{**SIZES, **more},
+        **{**SIZES, "attn_implementation": attention, **more},
     )
     with torch.random.fork_rng():
         torch.manual_seed(0)

@@ -93,7 +93,8 @@ def test_another_transformer_than_bert_is_read_by_its_own_forward(
 
 def test_it_begins_with_what_the_model_knows(encoder: Callable[..., CrossEncoder], tiny_bert: Path) -> None:
     made = encoder()
-    row, vectors = made.tokenizer.convert_tokens_to_ids, vectors_of(made.model)
+    row: Callable[[str], Any] = made.tokenizer.convert_tokens_to_ids
+    vectors = vectors_of(made.model)
     before = load_file(tiny_bert / "model.safetensors")["embeddings.word_embeddings.weight"]
     assert [row(token) - len(before) for token in (CIT, SEP, EOS)] == [0, 1, 2]
     assert torch.equal(vectors[: len(before)], before) and len(vectors) == len(before) + 3

@@ -132,5 +132,6 @@ def test_a_tokeniser_without_a_first_token_is_refused(framed: Callable[[str, str
 
 
 def test_a_tokeniser_without_the_added_tokens_is_refused(tiny_bert: Path) -> None:
+    tokenizer: Any = AutoTokenizer.from_pretrained(tiny_bert)
     with pytest.raises(InputError, match="the tokeniser lacks the token <cit> that rerankers read"):
-        Subwords(AutoTokenizer.from_pretrained(tiny_bert))
+        Subwords(tokenizer)

@@ -164,11 +164,11 @@ def test_shares_say_who_gives_way(ragged: Corpus, tokenizer: Any) -> None:
     long = (whole.citing.lengths > 14) & (whole.context.lengths > 14) & (whole.candidate.lengths > 14)
     assert long.sum() > 20
 
-    def lengths(**shares: float) -> list[list[int]]:
+    def lengths(**shares: Any) -> list[list[int]]:
         config = PairConfig(max_tokens=28 + 4, citing_words=None, **shares)
         pairs = PairReader(ragged, tokenizer, config).pairs(contexts[long], papers[long])
         parts = [part.lengths for part in (pairs.citing, pairs.context, pairs.candidate)]
-        assert (sum(parts) == 28).all()
+        assert (np.sum(parts, axis=0) == 28).all()
         return np.unique(np.stack(parts, 1), axis=0).tolist()
 
     # One token of the query's share is SEP; what does not come out even goes to the longer one.

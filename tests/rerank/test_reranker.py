@@ -86,7 +86,7 @@ def configure(**changes: Any) -> Callable[[CrossEncoder], None]:
 
 def nudge(model: CrossEncoder) -> None:
     with torch.no_grad():
-        model.score.bias += 1e-6
+        model.score.bias.add_(1e-6)
 
 
 def sharpen(model: CrossEncoder) -> None:
