@@ -93,9 +93,10 @@ def save_classifier(model: CrossEncoder, folder: str) -> None:
         BertConfig.from_dict(model.model.config.to_dict() | {"num_labels": 1})
     )
     peer.bert.load_state_dict(model.model.state_dict(), strict=False)
+    pooler: Any = peer.bert.pooler
     with torch.no_grad():
-        peer.bert.pooler.dense.weight.copy_(SMALL * torch.eye(peer.config.hidden_size))
-        peer.bert.pooler.dense.bias.zero_()
+        pooler.dense.weight.copy_(SMALL * torch.eye(peer.config.hidden_size))
+        pooler.dense.bias.zero_()
         peer.classifier.weight.copy_(model.score.weight / SMALL)
         peer.classifier.bias.copy_(model.score.bias)
     peer.save_pretrained(folder)

@@ -108,9 +108,8 @@ def speed(args: argparse.Namespace, opened: Corpus) -> None:
         peer = Peer(args, model, config, folder) if args.peer_python else None
         for turn, rows in enumerate(rounds):  # new pairs in each, so that nothing is tokenised before
             if peer is not None:
-                pairs = [
-                    texts(opened, *row, config) for row in zip(*(part.tolist() for part in rows), strict=True)
-                ]
+                listed = zip(rows[0].tolist(), rows[1].tolist(), strict=True)
+                pairs = [texts(opened, context, paper, config) for context, paper in listed]
                 time, found = peer(pairs[:8] if turn == 0 else pairs)
                 taken[PEER_NAME].append(time)
                 scores[PEER_NAME].append(found)
