@@ -38,10 +38,11 @@ _KINDS = {
     b"f": "a boolean",
 }
 _KINDS |= dict.fromkeys((b"%c" % sign for sign in b"-0123456789"), "a number")
-# What stands between two records. A malformed one that has it inside may have swallowed another.
+# What a record begins with after another, whose own end may be lost. A malformed record that has it inside
+# may have swallowed one.
 _BETWEEN = {
-    dict: re.compile(rb'\}[ \t\n\r]*+,[ \t\n\r]*+"(?:[^"\\]++|\\.)*+"[ \t\n\r]*+:[ \t\n\r]*+\{', re.DOTALL),
-    list: re.compile(rb"\}[ \t\n\r]*+,[ \t\n\r]*+\{"),
+    dict: re.compile(rb',[ \t\n\r]*+"(?:[^"\\]++|\\.)*+"[ \t\n\r]*+:[ \t\n\r]*+\{', re.DOTALL),
+    list: re.compile(rb",[ \t\n\r]*+\{"),
 }
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",

@@ -89,6 +89,8 @@ def test_where_the_file_is_cut_into_chunks_makes_no_difference(
         (b'{"k": {"a": 1e999}}', "record 'k': malformed JSON at line 1"),
         (b'{"k": {"a": "b, "c": "d"}, "l": {"a": 1}}', "json: malformed JSON at line 1, column 18"),
         (b'{"k": {"a": [1, 2}, "l": {"a": 1}}', "json: malformed JSON at line 1, column 18"),
+        (b'{"k": {"a": "b, "l": {"a": "\\""}}', "json: malformed JSON at line 1, column 18"),
+        (b'{"k": {", "l": {"a": "\\""}}', "json: malformed JSON at line 1, column 12"),
         (b"[]", "the file must hold an object of objects, not a list"),
         (b'"text"', "the file must hold an object of objects, not a string"),
         (b"<html>", "malformed JSON at line 1, column 1"),
