@@ -94,7 +94,8 @@ def read_vectors(path: Path) -> WordVectors:
         raise InputError(f"{path}: cannot be read ({error})") from None
     except (ValueError, EOFError, IndexError, MemoryError, OverflowError) as error:
         kind = "binary" if binary else "text"
-        raise InputError(f"{path}: broken {kind} word vectors ({error or type(error).__name__})") from None
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(f"{path}: broken {kind} word vectors ({reason})") from None
     words = [word for word in found.index_to_key if word is not None]  # it leaves places for repeated words
     if len(words) < len(found.index_to_key):
         repeated = len(found.index_to_key) - len(words)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.atomic import written_whole
+from datasets.bad_records import shown
 from datasets.errors import InputError
 from datasets.shared_folders import one_at_a_time
 from hatten.vocabulary import PAD_WORD, Vocabulary, first_repeated
@@ -42,14 +43,16 @@ class WordVectors:
                 f"choose other vectors or set embeddings.dim={matrix.shape[1]}"
             )
         if len(set(words)) != len(words):
-            raise InputError(f"{name}: the word {first_repeated(words)!r} has two vectors")
+            raise InputError(f"{name}: the word {shown(first_repeated(words))} has two vectors")
         self.words: list[str] = list(words)
         self.matrix: NDArray[np.float32] = np.ascontiguousarray(matrix, np.float32)
         self.name: str = name
         finite = np.isfinite(self.matrix).all(1)
         if not finite.all():
             word = self.words[int(finite.argmin())]
-            raise InputError(f"{name}: the vector of {word!r} has a number that is not finite in 32 bits")
+            raise InputError(
+                f"{name}: the vector of {shown(word)} has a number that is not finite in 32 bits"
+            )
 
     def __len__(self) -> int:
         return len(self.words)
