@@ -122,8 +122,13 @@ def test_a_run_that_was_cut_off_goes_on(
     monkeypatch.setattr(over_ray, "_encoded", cut_off)
     with pytest.raises(KeyboardInterrupt):
         over_ray.encode_papers(retriever, corpus, rows)
-    asked: list[Any] = []
-    monkeypatch.setattr(over_ray, "_encoded", lambda *given: (asked.append(given[2]), encoded(*given))[1])
+    asked: list[list[int]] = []
+
+    def noted(retriever: HAttenRetriever, rows: Any, starts: list[int]) -> Any:
+        asked.append(starts)
+        return encoded(retriever, rows, starts)
+
+    monkeypatch.setattr(over_ray, "_encoded", noted)
     np.testing.assert_array_equal(over_ray.encode_papers(retriever, corpus, rows), expected)
     assert asked == [[1024, 2048]]
     assert not list((tmp_path / "parts").rglob("*.npy"))

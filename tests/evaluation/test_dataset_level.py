@@ -156,7 +156,8 @@ def test_the_configuration_names_what_is_there(kind: type[SampledBenchmark]) -> 
     known = {*inspect.signature(kind).parameters, *inspect.signature(SampledBenchmark).parameters} - {"more"}
     assert keys <= known and {*known} - keys <= {"distractors"}
     with pytest.raises(InputError, match=r"data\.papers: name a file of papers"):
-        kind(None, RULES, [5] if kind is DatasetLevel else 5, queries=3).sampler()
+        sampled = DatasetLevel(None, RULES, [5], queries=3)
+        (sampled if kind is DatasetLevel else FieldLevel(None, RULES, 5, queries=3)).sampler()
 
 
 @pytest.mark.slow
