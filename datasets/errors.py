@@ -6,7 +6,8 @@ import errno
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 
@@ -38,17 +39,24 @@ def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
         if "OMP_WAIT_POLICY" not in os.environ:
             os.environ.setdefault("GOMP_SPINCOUNT", "1000")
         try:
-            main()
+            with failing_in_one_line():
+                main()
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             raise SystemExit(130) from None
-        except Exception as error:
-            line = user_line(error)
-            if line is None:
-                raise
-            fail(line)
 
     return wrapped
+
+
+@contextmanager
+def failing_in_one_line() -> Iterator[None]:
+    """Bad input ends the process with one line; within `hydra.main`, before Hydra prints one of its own."""
+    try:
+        yield
+    except Exception as error:
+        if (line := user_line(error)) is None:
+            raise
+        fail(line)
 
 
 def fail(line: str) -> NoReturn:

@@ -8,14 +8,15 @@ import hydra
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from datasets.errors import one_line_errors
+from datasets.errors import failing_in_one_line, one_line_errors
 
 
 @one_line_errors
 @hydra.main(version_base="1.3", config_path=str(Path(__file__).parents[1] / "conf"), config_name="generate")
 def main(config: DictConfig) -> None:
     """Compose, generate, say what came of it."""
-    print(instantiate(config).summary())
+    with failing_in_one_line():
+        print(instantiate(config).summary())
 
 
 if __name__ == "__main__":

@@ -8,21 +8,16 @@ import hydra
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from datasets.errors import fail, one_line_errors, user_line
+from datasets.errors import failing_in_one_line, one_line_errors
 
 
 @one_line_errors
 @hydra.main(version_base="1.3", config_path=str(Path(__file__).parents[1] / "conf"), config_name="inspect")
 def main(config: DictConfig) -> None:
     """Compose, inspect, say where the page is."""
-    try:
+    with failing_in_one_line():
         OmegaConf.to_container(config, throw_on_missing=True)  # a _partial_ would leave out what is missing
-        page = instantiate(config)
-    except Exception as error:
-        if line := user_line(error):  # here, since Hydra would print a line of its own before it hands it on
-            fail(line)
-        raise
-    print(f"page: {page}")
+        print(f"page: {instantiate(config)}")
 
 
 if __name__ == "__main__":

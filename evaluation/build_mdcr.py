@@ -8,20 +8,15 @@ import hydra
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from datasets.errors import fail, one_line_errors, user_line
+from datasets.errors import failing_in_one_line, one_line_errors
 
 
 @one_line_errors
 @hydra.main(version_base="1.3", config_path=str(Path(__file__).parents[1] / "conf"), config_name="build_mdcr")
 def main(config: DictConfig) -> None:
     """Compose, build, print the report."""
-    try:
-        done = instantiate(config)
-    except Exception as error:
-        if line := user_line(error):  # here, since Hydra would print a line of its own before it hands it on
-            fail(line)
-        raise
-    print(done)
+    with failing_in_one_line():
+        print(instantiate(config))
 
 
 if __name__ == "__main__":
