@@ -24,7 +24,6 @@ from hatten.checkpoint import Model, save_model
 from hatten.encoder import EncoderConfig, build_encoder
 from hatten.retriever import HAttenRetriever
 from hatten.vocabulary import Vocabulary
-from retrieval import over_ray
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed: make install EXTRAS='dev ray'")
 pytestmark = pytest.mark.slow
@@ -103,35 +102,6 @@ def test_vectors_are_the_same_byte_for_byte(source: Path, tmp_path: Path) -> Non
         retriever.open(corpus, tmp_path / f"index{number}")
     assert len(np.load(tmp_path / "index0" / "vectors.npy")) == 2500
     assert content(tmp_path / "index0") == content(tmp_path / "index1")
-
-
-def test_a_run_that_was_cut_off_goes_on(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "parts"))
-    corpus = open_corpus(source, cache_dir=tmp_path / "cache")
-    retriever, rows = HAttenRetriever(checkpoint(corpus, tmp_path / "model.ckpt")), np.arange(2500)
-    retriever.prepare(corpus)
-    expected = retriever.encode_papers(rows)
-    encoded = over_ray._encoded
-
-    def cut_off(*given: Any) -> Iterator[Any]:
-        yield next(encoded(*given))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(over_ray, "_encoded", cut_off)
-    with pytest.raises(KeyboardInterrupt):
-        over_ray.encode_papers(retriever, corpus, rows)
-    asked: list[list[int]] = []
-
-    def noted(retriever: HAttenRetriever, rows: Any, starts: list[int]) -> Any:
-        asked.append(starts)
-        return encoded(retriever, rows, starts)
-
-    monkeypatch.setattr(over_ray, "_encoded", noted)
-    np.testing.assert_array_equal(over_ray.encode_papers(retriever, corpus, rows), expected)
-    assert asked == [[1024, 2048]]
-    assert not list((tmp_path / "parts").rglob("*.npy"))
 
 
 def checkpoint(corpus: Corpus, path: Path) -> Path:
