@@ -47,8 +47,8 @@ demo: $(INSTALLED) ## train HAtten on the demo corpus and compare it with BM25 a
 results: $(INSTALLED) ## evaluate what docs/retrieval.yaml lists and write docs/retrieval.md (hours; after `make minilm`)
 	$(BIN)/python -m evaluation.results docs/retrieval.yaml $(ARGS)
 
-test: $(INSTALLED) ## run the tests: make test ARGS="-k vectors"
-	$(BIN)/python -m pytest -q $(ARGS)
+test: $(INSTALLED) ## run the tests, a process a core: make test ARGS="-k vectors"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses logical --dist worksteal $(ARGS)
 
 lint: $(INSTALLED) ## check style and layout of the code
 	$(BIN)/ruff check .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -172,10 +173,11 @@ def test_the_history_says_which_round_is_the_best_and_is_on_disk(tmp_path: Path)
         history.add(done, {"val/mrr": mrr, "train/loss": 1.0}, "val/mrr") for done, mrr in enumerate(rounds)
     ]
     assert best[1:] == [True, False, False, True]
+    assert json.loads((tmp_path / "metrics.json").read_text())["round"] == 4
     assert history.add(5, {"train/loss": 0.5}, "val/mrr")  # nothing to compare by: the last counts
     lines = (tmp_path / "history.csv").read_text().splitlines()
     assert lines[0] == "round,val/mrr,train/loss" and lines[3] == "2,0.2,1.0" and len(lines) == 7
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["history.csv", "training.png"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["history.csv", "metrics.json", "training.png"]
 
 
 def test_options_become_the_dataclass() -> None:
