@@ -48,7 +48,7 @@ results: $(INSTALLED) ## evaluate what docs/retrieval.yaml lists and write docs/
 	$(BIN)/python -m evaluation.results docs/retrieval.yaml $(ARGS)
 
 test: $(INSTALLED) ## run the tests, a process a core: make test ARGS="-k vectors"
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses logical --dist worksteal $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses auto --dist worksteal $(ARGS)
 
 lint: $(INSTALLED) ## check style and layout of the code
 	$(BIN)/ruff check .

@@ -1,0 +1,49 @@
+"""What is kept of an encoding that was cut off; tests/datasets/test_ray.py has encoding over Ray itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from datasets.prepare import open_corpus
+from datasets.synthetic.writing import generate_corpus
+from hatten.checkpoint import Model, save_model
+from hatten.encoder import EncoderConfig, build_encoder
+from hatten.retriever import HAttenRetriever
+from hatten.vocabulary import Vocabulary
+from retrieval import over_ray
+from retrieval.encode import BATCH
+
+
+def test_a_run_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "parts"))
+    generate_corpus(2 * BATCH + 100, 1000, tmp_path / "source", workers=1)
+    corpus = open_corpus(tmp_path / "source", cache_dir=tmp_path / "cache")
+    vocabulary = Vocabulary([word for word in corpus.words if word.isalnum()][:2000])
+    table = np.random.default_rng(0).standard_normal((len(vocabulary), 8)).astype(np.float32)
+    encoder = build_encoder(EncoderConfig(dim=8, heads=2, hidden=16), table, vocabulary)
+    save_model(Model(encoder, vocabulary, {}), tmp_path / "model.ckpt")
+    retriever, rows = HAttenRetriever(tmp_path / "model.ckpt"), np.arange(2 * BATCH + 100)
+    retriever.prepare(corpus)
+    asked: list[int] = []
+    last = 0
+
+    def actors(retriever: HAttenRetriever, rows: Any, starts: list[int]) -> Iterator[tuple[int, Any]]:
+        for start in starts:
+            if start > last:
+                raise KeyboardInterrupt
+            asked.append(start)
+            yield start, retriever.encode_papers(rows[start : start + BATCH])
+
+    monkeypatch.setattr(over_ray, "_encoded", actors)
+    with pytest.raises(KeyboardInterrupt):
+        over_ray.encode_papers(retriever, corpus, rows)
+    last = len(rows)
+    found = over_ray.encode_papers(retriever, corpus, rows)
+    np.testing.assert_array_equal(found, retriever.encode_papers(rows))
+    assert asked == [0, BATCH, 2 * BATCH]
+    assert not list((tmp_path / "parts").rglob("*.npy"))
