@@ -6,9 +6,7 @@ files of their own) lie in a SQLite file until all are read. Citations in files 
 
 from __future__ import annotations
 
-import errno
 import gzip
-import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -23,9 +21,9 @@ from datasets.errors import InputError
 from datasets.fulltext.json_lines import read_objects
 from datasets.fulltext.sources import find_files
 from datasets.progress import reading
+from datasets.spool import Spool
 
 PAPERS, CITATIONS = "papers.jsonl.gz", "citations.tsv.gz"
-BATCH = 10_000
 LEVEL = 5
 
 _SCHEMA = """
@@ -60,40 +58,21 @@ class Parts:
     """Parts of papers, joined by id: the first value that is not empty counts."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._database = sqlite3.connect(path, isolation_level=None)
-        for pragma in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -65536"):
-            self._database.execute(f"PRAGMA {pragma}")
-        self._database.execute(_SCHEMA)
-        self._batch: list[tuple[str, str, str, int, str]] = []
+        self._spool = Spool(path, _SCHEMA, _ADD)
 
     def add(self, paper: PaperLine) -> None:
         fields = orjson.dumps(paper.fields).decode()
-        self._batch.append((paper.id, paper.title, paper.abstract, paper.year, fields))
-        if len(self._batch) == BATCH:
-            self._write()
+        self._spool.add((paper.id, paper.title, paper.abstract, paper.year, fields))
 
     def papers(self) -> Iterator[PaperLine]:
         """Whole papers, in the order in which their first parts came."""
-        self._write()
-        for id, title, abstract, year, fields in self._database.execute(
+        for id, title, abstract, year, fields in self._spool.select(
             "SELECT id, title, abstract, year, fields FROM parts ORDER BY place"
         ):
             yield PaperLine("", id, title, abstract, year, tuple(orjson.loads(fields)), ())
 
     def close(self) -> None:
-        self._database.close()
-
-    def _write(self) -> None:
-        try:
-            self._database.execute("BEGIN")
-            self._database.executemany(_ADD, self._batch)
-            self._database.execute("COMMIT")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
-                raise OSError(errno.ENOSPC, "No space left on device", str(self.path)) from None
-            raise
-        self._batch.clear()
+        self._spool.close()
 
 
 def convert(source: str | Sequence[str], output: str | Path) -> Converted:

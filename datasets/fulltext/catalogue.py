@@ -6,8 +6,6 @@ the surnames of their first authors and a number for each title, but no texts.
 
 from __future__ import annotations
 
-import errno
-import sqlite3
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -19,6 +17,7 @@ import orjson
 
 from datasets.fulltext.names import letters_of, surname, title_key
 from datasets.fulltext.schema import Paper
+from datasets.spool import Spool
 
 AUTHORS = 4
 """Authors of a paper by whose names references are resolved and contexts checked."""
@@ -38,7 +37,6 @@ VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET
     identified = max(identified, excluded.identified)
 """
 _KEPT = "title != '' AND abstract != '' AND identified"
-_BATCH = 10_000
 
 
 class Catalogue:
@@ -50,13 +48,7 @@ class Catalogue:
     def __init__(self, path: Path, identifier: str | None) -> None:
         self.path = path
         self._identifier = identifier.lower() if identifier else None
-        self._batch: list[tuple[Any, ...]] = []
-        self._database = sqlite3.connect(path, isolation_level=None)
-        self._database.execute("PRAGMA journal_mode = OFF")
-        self._database.execute("PRAGMA synchronous = OFF")
-        self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
-        self._database.execute("PRAGMA cache_size = -65536")  # 64 MiB
-        self._database.execute(_SCHEMA)
+        self._spool = Spool(path, _SCHEMA, _ADD)
         self.ids: list[str] = []
         self.rows: dict[str, int] = {}
         self.years = array("i")
@@ -66,7 +58,7 @@ class Catalogue:
 
     def add(self, paper: Paper) -> None:
         identified = self._identifier is None or self._identifier in paper.identifiers
-        self._batch.append(
+        self._spool.add(
             (
                 paper.id,
                 " ".join(paper.title.split()),
@@ -77,12 +69,9 @@ class Catalogue:
                 identified,
             )
         )
-        if len(self._batch) == _BATCH:
-            self._write()
 
     def finish(self) -> Counter[str]:
         """Fill the rows; returns how many papers there are, and how many are left out for what reason."""
-        self._write()
         counts: Counter[str] = Counter()
         for outcome, condition in (
             ("read", "true"),
@@ -93,7 +82,7 @@ class Catalogue:
         ):
             counts[outcome] = self._one(f"SELECT count(*) FROM papers WHERE {condition}")
         keys = array("Q")
-        for paper, title, year, authors in self._database.execute(
+        for paper, title, year, authors in self._spool.select(
             f"SELECT id, title, year, authors FROM papers WHERE {_KEPT} ORDER BY place"
         ):
             self.rows[paper] = len(self.rows)
@@ -116,7 +105,7 @@ class Catalogue:
 
     def papers(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """(id, record of papers.json) of the papers kept, in the order of the rows."""
-        for paper, title, abstract, year, authors, field in self._database.execute(
+        for paper, title, abstract, year, authors, field in self._spool.select(
             f"SELECT id, title, abstract, year, authors, field FROM papers WHERE {_KEPT} ORDER BY place"
         ):
             record = {"title": title, "abstract": abstract, "year": year or None}
@@ -126,18 +115,7 @@ class Catalogue:
             yield paper, record
 
     def close(self) -> None:
-        self._database.close()
-
-    def _write(self) -> None:
-        try:
-            self._database.execute("BEGIN")
-            self._database.executemany(_ADD, self._batch)
-            self._database.execute("COMMIT")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
-                raise OSError(errno.ENOSPC, "No space left on device", str(self.path)) from None
-            raise
-        self._batch.clear()
+        self._spool.close()
 
     def _one(self, query: str) -> int:
-        return int(self._database.execute(query).fetchone()[0] or 0)
+        return int(next(self._spool.select(query))[0] or 0)
