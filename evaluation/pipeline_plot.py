@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator, PercentFormatter
+from matplotlib.ticker import PercentFormatter
 
 from datasets.atomic import written_whole
-from evaluation.plots import COLOURS
+from evaluation.plots import COLOURS, over_counts
 
 RERANKING_PLOT = "reranking.png"
 
@@ -39,20 +39,14 @@ def reranking_plot(
         if bases and label in bases:
             axes.axhline(bases[label], color=colour, linewidth=0.8, label="not reranked, R@10")
     ticks = sorted({k for curve in curves.values() for k in curve})
-    axes.set_xscale("log")
-    axes.set_xticks(ticks, [f"{k:,}" for k in ticks])
-    axes.xaxis.set_minor_locator(NullLocator())
+    over_counts(axes, ticks, title)
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.set_xlabel("reranked candidates")
     axes.set_ylabel("recall@10, ceiling")
     seconds.set_ylabel("seconds a query (dotted)")
     seconds.set_ylim(bottom=0)
-    axes.set_title(title, fontsize=11)
-    axes.grid(color="0.9")
-    axes.set_axisbelow(True)
-    for one in (axes, seconds):
-        one.spines["top"].set_visible(False)
+    seconds.spines["top"].set_visible(False)
     figure.legend(frameon=False, loc="outside lower center", ncols=2, fontsize=8)
     with written_whole(path) as part:
         figure.savefig(part, format="png")

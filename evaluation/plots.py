@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, PercentFormatter
 
@@ -35,22 +36,28 @@ def recall_plot(path: Path, curves: Mapping[str, Mapping[int, float]], title: st
             label=label,
             clip_on=False,
         )
-    axes.set_xscale("log")
-    axes.set_xticks(cutoffs, [f"{k:,}" for k in cutoffs])
-    axes.xaxis.set_minor_locator(NullLocator())
+    over_counts(axes, cutoffs, title)
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.set_xlabel("k, papers fetched")
     axes.set_ylabel("recall@k")
-    axes.set_title(title, fontsize=11)
-    axes.grid(color="0.9")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines["right"].set_visible(False)
     figure.legend(
         frameon=False, loc="outside lower center", ncols=3 if max(map(len, curves)) < 40 else 1, fontsize=9
     )
     with written_whole(path) as part:
         figure.savefig(part, format="png")
+
+
+def over_counts(axes: Axes, counts: Sequence[int], title: str, rotation: float = 0) -> None:
+    """The look of curves over counts, on a logarithmic axis with a tick at each."""
+    axes.set_xscale("log")
+    axes.set_xticks(counts, [f"{count:,}" for count in counts], rotation=rotation)
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_title(title, fontsize=11)
+    axes.grid(color="0.9")
+    axes.set_axisbelow(True)
+    axes.spines["top"].set_visible(False)
 
 
 def recalls(metrics: Mapping[str, object], group: str = "") -> dict[int, float]:

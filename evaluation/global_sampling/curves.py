@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
 
 from datasets.atomic import written_whole
-from evaluation.plots import COLOURS
+from evaluation.plots import COLOURS, over_counts
 
 
 def curve_plot(
@@ -29,16 +28,11 @@ def curve_plot(
             "markersize": 4,
         }
         axes.plot(x, [curve[size] for size in x], **style)
-    axes.set_xscale("log")
-    axes.set_xticks(sizes, [f"{size:,}" for size in sizes], rotation=30 if len(sizes) > 5 else 0)
-    axes.xaxis.set_minor_locator(NullLocator())
+    over_counts(axes, sizes, title, rotation=30 if len(sizes) > 5 else 0)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("papers in the pool")
     axes.set_ylabel(f"{measure}, percent")
-    axes.set_title(title, fontsize=11)
-    axes.grid(color="0.9")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines["right"].set_visible(False)
     figure.legend(frameon=False, loc="outside lower center", ncols=4, fontsize=9)
     with written_whole(path) as part:
         figure.savefig(part, format="png")
