@@ -139,7 +139,6 @@ class Pipeline(Benchmark):
 
     def _scores(self, corpus: Corpus) -> PairScores:
         reranker = Reranker.open(self.reranker, self.scoring)
-        reranker.prepare(corpus)  # of pairs per second, the time that this takes is no part
         return PairScores(self.scores_dir, reranker, corpus, self.chunk, processes=self.processes)
 
     def _found(

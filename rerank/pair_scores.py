@@ -47,6 +47,9 @@ class Scorer(Protocol):
     name: str
     fingerprint: str
 
+    def prepare(self, corpus: Corpus) -> object:
+        """Get ready for pairs of a corpus, which may take a while."""
+
     def score(
         self,
         corpus: Corpus,
@@ -136,8 +139,10 @@ class PairScores:
         chunks = chunks[self.processes.rank :: self.processes.count]
         done: list[tuple[NDArray[np.int64], Floats]] = []
         total, seconds = sum(map(len, chunks)), 0.0
-        report = _Progress(self.scorer.name, total)
         with self.processes.together(), counting(f"{self.scorer.name}: scoring", total) as advance:
+            if chunks:
+                self.scorer.prepare(self.corpus)  # of pairs per second, the time that this takes is no part
+            report = _Progress(self.scorer.name, total)
             try:
                 for chunk in chunks:
                     started = time.perf_counter()

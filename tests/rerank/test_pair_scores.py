@@ -25,6 +25,9 @@ class Product:
         self.fingerprint = fingerprint
         self.asked: list[tuple[int, int]] = []
 
+    def prepare(self, corpus: Corpus) -> None:
+        pass
+
     def score(
         self,
         corpus: Corpus,
