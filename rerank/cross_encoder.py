@@ -63,8 +63,11 @@ class CrossEncoder(nn.Module):
         """A pretrained transformer (retrieval.models) with the added tokens and a random head, for training.
 
         `<cit>` begins as the model's mask token, `<sep>` and `<eos>` as its separator: what it knows that is
-        nearest. Raises InputError if the encoder cannot be had.
+        nearest. A reranker that `save` wrote (encoder=local encoder.path=FOLDER) is taken whole, with its
+        head. Raises InputError if the encoder cannot be had.
         """
+        if encoder.path is not None and (Path(encoder.path) / SETTINGS).is_file():
+            return cls._trained_on(cls.load(encoder.path), pairs, head)
         # How many tokens article encoders are to read says nothing about pairs.
         model, tokenizer = load_pretrained(replace(encoder, max_tokens=8, markers="drop"))
         alike = {CIT: tokenizer.mask_token_id, SEP: tokenizer.sep_token_id, EOS: tokenizer.sep_token_id}
@@ -82,6 +85,16 @@ class CrossEncoder(nn.Module):
         for token, like in alike.items():
             row = tokenizer.get_vocab()[token]
             vectors[row] = vectors[like] if like is not None else vectors[:row].mean(0)
+        return found
+
+    @classmethod
+    def _trained_on(cls, saved: CrossEncoder, pairs: PairConfig, head: str) -> CrossEncoder:
+        if saved.head != head:
+            raise InputError(
+                f"model.head={head}: the reranker that this training begins from has {saved.head}"
+            )
+        found = cls(saved.model, saved.tokenizer, pairs, head)
+        found.score = saved.score
         return found
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor) -> Tensor:

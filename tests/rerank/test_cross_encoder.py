@@ -103,6 +103,19 @@ def test_it_begins_with_what_the_model_knows(encoder: Callable[..., CrossEncoder
     assert torch.equal(vectors[row(EOS)], before[row("[SEP]")])
 
 
+def test_a_reranker_is_trained_on_as_it_is(encoder: Callable[..., CrossEncoder], tmp_path: Path) -> None:
+    before = encoder("linear", 3)
+    before.save(tmp_path / "before")
+    start = ArticleConfig("local", path=str(tmp_path / "before"))
+    after = CrossEncoder.pretrained(start, PairConfig(max_tokens=40), "linear", seed=9)
+    assert after.config.max_tokens == 40
+    wanted, found = before.state_dict(), after.state_dict()
+    assert wanted.keys() == found.keys()
+    assert all(torch.equal(wanted[name], found[name]) for name in wanted)
+    with pytest.raises(InputError, match="linear"):
+        CrossEncoder.pretrained(start, PairConfig(max_tokens=40), "sigmoid")
+
+
 def test_the_head_is_drawn_from_the_seed_alone(encoder: Callable[..., CrossEncoder]) -> None:
     one = encoder(seed=5).score.weight
     torch.randn(7)
