@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import fnmatch
 import io
 import json
 import logging
@@ -51,7 +52,7 @@ class Summary(Callback):
 
     A job that fails does not end the multirun: the others go on, the table says what went wrong, and the
     program exits with 2 after it. A single run that fails by its input ends with one line and code 2.
-    columns: metrics of the table; summary.csv has all of them.
+    columns: metrics of the table, or patterns of their names as [0-9]*/map; summary.csv has all of them.
     """
 
     def __init__(
@@ -111,7 +112,8 @@ class Summary(Callback):
 
     def _rows(self, jobs: list[Job], varied: list[str]) -> list[list[str]]:
         """Head and rows: what the jobs differ in, then the metrics; a column that no job has is left out."""
-        columns = [name for name in self.columns if any(name in job.metrics for job in jobs)]
+        there = dict.fromkeys(name for job in jobs for name in job.metrics)
+        columns = list(dict.fromkeys(name for like in self.columns for name in fnmatch.filter(there, like)))
         rows = [[*varied, *columns]]
         for job in jobs:
             values = [number(job.metrics[name]) if name in job.metrics else "" for name in columns]

@@ -102,3 +102,44 @@ def test_a_plot_compares_jobs_that_have_recall(tmp_path: Path) -> None:
         )
     summary.on_multirun_end(_config(tmp_path))
     assert (tmp_path / "recall.png").read_bytes().startswith(b"\x89PNG")
+
+
+GROUPED: dict[str, tuple[dict[str, dict[str, float]], str]] = {
+    "dataset_level": (
+        {"5000": {"map": 33.7, "map_sd": 0.2, "ndcg": 51.0, "recall_30": 60.0}, "900": {"map": 40.0}},
+        "5000/map | 900/map | 5000/ndcg | 5000/recall_30",
+    ),
+    "field_level": (
+        {"hep-th": {"map": 1.0}, "AVG": {"map": 28.3, "ndcg": 56.1, "recall_30": 52.0}},
+        "AVG/map | AVG/ndcg | AVG/recall_30",
+    ),
+    "mdcr": (
+        {"Art": {"map": 38.2}, "AVG": {"map": 33.7, "ndcg": 50.0, "recall_5": 28.5}},
+        "AVG/map | AVG/ndcg | AVG/recall_5",
+    ),
+    "csfcube": (
+        {
+            "method": {"ndcg%20": 40.0, "mean_av_precision": 30.0, "mean_reciprocal_rank": 1.0},
+            "all": {"ndcg%20": 53.3, "mean_av_precision": 34.2},
+            "dev/all": {"ndcg%20": 1.0},
+        },
+        "all/mean_av_precision | all/ndcg%20 | method/mean_av_precision | method/ndcg%20",
+    ),
+    "scidocs": (
+        {"cite": {"map": 88.3, "ndcg": 94.9}, "co-view": {"map": 83.6, "ndcg": 91.5}},
+        "cite/map | cite/ndcg | co-view/map | co-view/ndcg",
+    ),
+}
+
+
+@pytest.mark.parametrize("benchmark", GROUPED)
+def test_sweeps_of_global_benchmarks_have_their_measures(tmp_path: Path, benchmark: str) -> None:
+    config = OmegaConf.load(Path(__file__).parents[2] / "conf/hydra/callbacks/summary.yaml")
+    summary = Summary(columns=config.summary.columns)
+    metrics, columns = GROUPED[benchmark]
+    for number in (0, 1):
+        _finish(summary, tmp_path, _job(tmp_path / str(number), [f"k={number}"], metrics))
+    summary.on_multirun_end(_config(tmp_path))
+    head, _, first = (tmp_path / "summary.md").read_text().splitlines()[2:5]
+    assert head == f"| k | {columns} |"
+    assert first.count("|") == head.count("|") and "|  |" not in first
