@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,7 +136,7 @@ class CrossEncoder(nn.Module):
         folder = Path(folder)
         if folder.exists() and not (folder / SETTINGS).is_file() and any(folder.iterdir()):
             raise InputError(f"{folder}: there is something else than a reranker; name another folder")
-        settings = {"head": self.head, "pairs": asdict(self.config)}
+        settings = {"head": self.head, "pairs": self.config.asdict()}
         with written_folder(folder) as part:
             self.model.save_pretrained(part)
             self.tokenizer.save_pretrained(part)

@@ -1,10 +1,10 @@
-"""What the training of a reranker reads: queries, each with a cited paper and negatives, step after step."""
+"""What the training of a reranker reads: queries, each with a list of papers, step after step."""
 
 from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytorch_lightning as pl
@@ -17,14 +17,14 @@ from datasets.errors import InputError
 from datasets.store import Corpus, Split
 from hatten.options import at_least_1
 from rerank.batching import batches
-from rerank.negatives import NegativesConfig
+from rerank.negatives import Listing, Query
 from rerank.pairs import PairReader
 from rerank.prefetching import Prefetched
 
 log = logging.getLogger(__name__)
 
-ORDER, CITED = 12, 13
-"""Keep these random numbers apart from others of the same seed."""
+ORDER = 12
+"""Keeps these random numbers apart from others of the same seed."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,15 @@ class Queries:
 
 @dataclass(frozen=True)
 class Lists:
-    """Q queries, each with a cited paper (the first) and negatives.
+    """Q queries, each with up to n papers.
 
-    there: bool [Q, 1 + n], which pairs are there. chunks: input_ids, token_type_ids, attention_mask [b, L]
-    of pairs of about equal length. place: int64 [pairs], of the pairs as they come in the chunks, in the
-    flattened [Q, 1 + n].
+    there, relevant: bool [Q, n], which pairs are there, and are of a cited paper. chunks: input_ids,
+    token_type_ids, attention_mask [b, L] of pairs of about equal length. place: int64 [pairs], of the pairs
+    as they come in the chunks, in the flattened [Q, n].
     """
 
     there: Tensor
+    relevant: Tensor
     chunks: list[tuple[Tensor, Tensor, Tensor]]
     place: Tensor
 
@@ -95,16 +96,16 @@ class TrainingLists(Dataset[Lists]):
         queries: Queries,
         prefetched: Prefetched,
         batch: BatchConfig,
-        negatives: NegativesConfig,
+        listing: Listing,
         seed: int,
     ) -> None:
-        """prefetched: of the distinct rows of `queries` in ascending order. Queries with nothing to draw
-        from are left out with a warning; InputError where that are all."""
+        """prefetched: of the distinct rows of `queries` in ascending order. Queries with nothing to list are
+        left out with a warning; InputError where that are all."""
         self.reader, self.split, self.batch = reader, split, batch
-        self.negatives, self.seed, self._prefetched = negatives, seed, prefetched
+        self.listing, self.seed, self._prefetched = listing, seed, prefetched
         self._distinct = np.unique(queries.rows)
         self.rank, self.processes = 0, 1
-        self.queries = self._drawable(queries, reader.corpus)
+        self.queries = self._listed(queries, reader.corpus)
 
     def __len__(self) -> int:
         whole = self.batch.queries * self.batch.accumulate
@@ -114,34 +115,37 @@ class TrainingLists(Dataset[Lists]):
         size = self.batch.queries
         own = slice(item * size + self.rank, (item + 1) * size, self.processes)
         rows, epochs = self.queries.rows[own], self.queries.epochs[own]
-        papers = np.full((len(rows), 1 + self.negatives.count), -1, np.int64)
-        for line, row, epoch in zip(papers, rows.tolist(), epochs.tolist(), strict=True):
-            cited = self.split.positives[row]
-            if len(cited) > 1:
-                cited = np.random.default_rng((self.seed, CITED, epoch, row)).permutation(cited)
-            line[0] = cited[0]
-            drawn = self.negatives.draw(self._found(row), self._barred(row), self.seed, epoch, row)
-            line[1 : 1 + len(drawn)] = drawn
+        papers = np.full((len(rows), self.listing.most), -1, np.int64)
+        relevant = np.zeros(papers.shape, np.bool_)
+        for place, (row, epoch) in enumerate(zip(rows.tolist(), epochs.tolist(), strict=True)):
+            listed, cited = self.listing.listed(self.query(row), self.seed, epoch)
+            papers[place, : len(listed)], relevant[place, : len(listed)] = listed, cited
         there = papers >= 0
         contexts = np.repeat(self.split.contexts[rows], there.sum(1))
         pairs = self.reader.pairs(contexts, papers[there])
         parts = list(batches(pairs.lengths, self.batch.tokens))
         place = np.flatnonzero(there)[np.concatenate(parts)]
         chunks = [pairs.padded(part) for part in parts]
-        return Lists(torch.from_numpy(there), chunks, torch.from_numpy(place))
+        return Lists(torch.from_numpy(there), torch.from_numpy(relevant), chunks, torch.from_numpy(place))
 
-    def _found(self, row: int) -> NDArray[np.int32]:
-        return self._prefetched[int(np.searchsorted(self._distinct, row))]
+    def cited_share(self) -> float:
+        """The share of cited papers in the lists of the first epoch."""
+        lists = (
+            self.listing.listed(self.query(row), self.seed, 0)[1]
+            for row in np.unique(self.queries.rows).tolist()
+        )
+        return float(np.concatenate(list(lists)).mean())
 
-    def _barred(self, row: int) -> NDArray[np.int64]:
-        """What is no negative of a query: the papers that are cited there, and the citing one."""
-        citing = self.reader.corpus.citing[self.split.contexts[row]]
-        return np.append(self.split.positives[row], citing)
+    def query(self, row: int) -> Query:
+        """What is known of a row of the split that is among the queries."""
+        found = self._prefetched[int(np.searchsorted(self._distinct, row))]
+        citing = int(self.reader.corpus.citing[self.split.contexts[row]])
+        return Query(row, self.split.positives[row], citing, found)
 
-    def _drawable(self, queries: Queries, corpus: Corpus) -> Queries:
-        places = (self.negatives.left(self._found(row), self._barred(row)) for row in self._distinct.tolist())
-        left = np.array([np.count_nonzero(of) for of in places])
-        few, none = int(((left > 0) & (left < self.negatives.count)).sum()), int((left == 0).sum())
+    def _listed(self, queries: Queries, corpus: Corpus) -> Queries:
+        left = np.array([self.listing.choice(self.query(row)) for row in self._distinct.tolist()])
+        option, wanted = self.listing.wanted
+        few, none = int(((left > 0) & (left < wanted)).sum()), int((left == 0).sum())
         if none == len(left):
             raise InputError(
                 f"corpus {corpus.name}: for none of {len(left):,} training queries is there a paper to draw "
@@ -149,9 +153,8 @@ class TrainingLists(Dataset[Lists]):
             )
         if few or none:
             log.warning(
-                f"of {len(left):,} training queries, {few:,} have fewer than "
-                f"model.negatives.count={self.negatives.count} papers to draw from, and {none:,} have none "
-                "and are left out"
+                f"of {len(left):,} training queries, {few:,} have fewer than {option}={wanted} papers to draw"
+                f" from, and {none:,} have none and are left out"
             )
         keep = (left > 0)[np.searchsorted(self._distinct, queries.rows)]
         return Queries(queries.rows[keep], queries.epochs[keep])
@@ -194,4 +197,10 @@ class RerankData(pl.LightningDataModule):
 
     def transfer_batch_to_device(self, batch: Lists, device: torch.device, dataloader_idx: int) -> Lists:
         chunks = [tuple(part.to(device) for part in chunk) for chunk in batch.chunks]
-        return Lists(batch.there.to(device), chunks, batch.place.to(device))  # type: ignore[arg-type]
+        return replace(
+            batch,
+            there=batch.there.to(device),
+            relevant=batch.relevant.to(device),
+            chunks=chunks,
+            place=batch.place.to(device),
+        )

@@ -1,4 +1,8 @@
-"""What a reranker is trained to minimise: for each query a list, the cited paper and its negatives."""
+"""What a reranker is trained to minimise: for each query a list of papers.
+
+The lists of `hinge_loss` and `listwise_loss` are a cited paper, the first, and its negatives; those of
+`pointwise_loss` may hold any number of cited papers anywhere.
+"""
 
 from __future__ import annotations
 
@@ -24,22 +28,23 @@ def hinge_loss(scores: Tensor, there: Tensor, margin: float = 0.1) -> Tensor:
     return (hinges.sum(1) / negatives.sum(1).clamp(min=1)).mean()
 
 
-def pointwise_loss(logits: Tensor, there: Tensor) -> Tensor:
-    """Mean over queries of the mean cross-entropy of its pairs, each by itself: Nogueira et al. 2020.
+def pointwise_loss(logits: Tensor, there: Tensor, relevant: Tensor) -> Tensor:
+    """Mean over queries of the mean cross-entropy of its pairs, each by itself: Nogueira et al. 2020, eq. 1.
 
-    logits: [Q, 1 + n], before the sigmoid; there: as for `hinge_loss`.
+    logits: [Q, n], before the sigmoid; there, relevant: bool [Q, n], which pairs are there, and are of a
+    cited paper.
     """
-    relevant = torch.zeros_like(logits)
-    relevant[:, 0] = 1.0
-    entropy = F.binary_cross_entropy_with_logits(logits, relevant, reduction="none").masked_fill(~there, 0.0)
+    labels = relevant.to(logits.dtype)
+    entropy = F.binary_cross_entropy_with_logits(logits, labels, reduction="none").masked_fill(~there, 0.0)
     return (entropy.sum(1) / there.sum(1)).mean()
 
 
 def listwise_loss(logits: Tensor, there: Tensor, temperature: float = 1.0) -> Tensor:
     """Mean over queries of the cross-entropy of the cited paper among its list (a softmax over the list).
 
-    ListNet's top-one probability with a single relevant paper: Cao et al. 2007. Arguments as for
-    `pointwise_loss`.
+    ListNet's top-one probability with a single relevant paper: Cao et al. 2007.
+
+    logits: [Q, 1 + n], before the sigmoid; there: as for `hinge_loss`.
     """
     scaled = (logits / temperature).masked_fill(~there, -torch.inf)
     return (torch.logsumexp(scaled, 1) - scaled[:, 0]).mean()
@@ -62,10 +67,10 @@ class LossConfig:
         if self.temperature <= 0:
             raise InputError(f"model.loss.temperature={self.temperature}: must be above 0")
 
-    def __call__(self, logits: Tensor, there: Tensor) -> Tensor:
-        """logits [Q, 1 + n] of the cited paper (first) and its negatives, `there` bool -> scalar"""
+    def __call__(self, logits: Tensor, there: Tensor, relevant: Tensor) -> Tensor:
+        """logits [Q, n] of lists, `there` and `relevant` bool, as the loss wants them -> scalar"""
         if self.name == "hinge":
             return hinge_loss(torch.sigmoid(logits), there, self.margin)
         if self.name == "pointwise":
-            return pointwise_loss(logits, there)
+            return pointwise_loss(logits, there, relevant)
         return listwise_loss(logits, there, self.temperature)

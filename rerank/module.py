@@ -116,7 +116,7 @@ class RerankModule(pl.LightningModule):
     def training_step(self, batch: Lists, step: int) -> Tensor:
         logits = torch.cat([self.encoder(*chunk) for chunk in batch.chunks])
         flat = logits.new_zeros(batch.there.numel()).index_copy(0, batch.place, logits)
-        loss = self.loss(flat.view(batch.there.shape), batch.there)
+        loss = self.loss(flat.view(batch.there.shape), batch.there, batch.relevant)
         self.log("train/loss", loss.detach(), batch_size=len(batch.there))
         return loss
 

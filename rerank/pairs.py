@@ -1,13 +1,17 @@
 """Pairs of a query and a candidate as a cross-encoder reads them (Gu et al. 2022, section 4.2).
 
 [CLS] citing title and abstract <sep> context with <cit> [SEP] candidate's title and abstract [SEP]
+
+Where papers ask, not contexts (Nogueira et al. 2020, section 3): query=paper, and a budget of each side.
+
+[CLS] citing title and abstract [SEP] candidate's title and abstract [SEP]
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -25,6 +29,12 @@ if TYPE_CHECKING:
 
 LEAST = 16
 """Tokens of a pair, at the least."""
+
+LEAST_SIDE = 8
+"""Tokens of a side that has a budget of its own, at the least."""
+
+LATER = ("query", "query_tokens")
+"""Options that came later than the first saved rerankers: they stand nowhere while they change nothing."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,11 @@ class PairConfig:
     tokens first"""
     others: str = "keep"
     """the marks of other citations in a context: keep (as the reference) | drop"""
+    query: str = "context"
+    """what asks: context, behind the citing text | paper, the citing text alone"""
+    query_tokens: int | None = None
+    """tokens of the query at most, [CLS] and its [SEP] among them; the candidate has the other ones of
+    `max_tokens`, and neither lends to the other; null: they divide `max_tokens` by their shares"""
 
     def __post_init__(self) -> None:
         """Raises InputError for a value that cannot be."""
@@ -71,9 +86,24 @@ class PairConfig:
                 raise InputError(f"pairs.{name}={value}: must be null or a whole number, 0 or more")
         if self.candidate_words == 0:
             raise InputError("pairs.candidate_words=0: of a candidate there must be a word at least")
-        for name, options in (("cut", ("both", "end")), ("others", ("keep", "drop"))):
+        choices = {"cut": ("both", "end"), "others": ("keep", "drop"), "query": ("context", "paper")}
+        for name, options in choices.items():
             if getattr(self, name) not in options:
                 raise InputError(f"pairs.{name}={getattr(self, name)}: choose one of {', '.join(options)}")
+        if self.query == "paper" and (self.citing == 0 or self.citing_words == 0):
+            raise InputError("pairs.query=paper: the citing text is the query: it needs a share and words")
+        tokens = self.query_tokens
+        sides = range(LEAST_SIDE, self.max_tokens - LEAST_SIDE + 1)
+        if tokens is not None and (type(tokens) is not int or tokens not in sides):
+            raise InputError(
+                f"pairs.query_tokens={tokens}: must be null or a whole number that leaves query and candidate"
+                f" at least {LEAST_SIDE} of max_tokens={self.max_tokens}"
+            )
+
+    def asdict(self) -> dict[str, Any]:
+        """As plain values: what a saved reranker has, and what the name of its pairs' scores is made of."""
+        plain = {field.name: field.default for field in fields(self) if field.name in LATER}
+        return {key: value for key, value in asdict(self).items() if key not in LATER or value != plain[key]}
 
     @classmethod
     def reference(cls, max_tokens: int = 512) -> PairConfig:
@@ -84,9 +114,11 @@ class PairConfig:
 
 @dataclass(frozen=True)
 class Pairs:
-    """N pairs: where their tokens are. `lengths` [N] counts the special tokens too."""
+    """N pairs: where their tokens are. `lengths` [N] counts the special tokens too; border: the tokens that
+    stand between citing text and context."""
 
     subwords: Subwords
+    border: list[int]
     citing: Piece
     context: Piece
     candidate: Piece
@@ -109,7 +141,7 @@ class Pairs:
         ids = np.full((len(chosen), width), self.subwords.pad, np.int64)
         at = self._constant(self.subwords.before, len(chosen)).put(ids, np.zeros(len(chosen), np.int64))
         at = _taken(self.citing, chosen).put(ids, at)
-        at = self._constant([self.subwords.sep], len(chosen)).put(ids, at)
+        at = self._constant(self.border, len(chosen)).put(ids, at)
         at = _taken(self.context, chosen).put(ids, at)
         second = self._constant(self.subwords.between, len(chosen)).put(ids, at)
         at = _taken(self.candidate, chosen).put(ids, second)
@@ -137,6 +169,10 @@ class PairReader:
         """Raises InputError for a tokeniser that cannot read pairs (Subwords)."""
         self.corpus, self.config = corpus, config
         self.subwords = Subwords(tokenizer)
+        self._border = [self.subwords.sep] if config.query == "context" else []
+        frame = len(self.subwords.before) + len(self.subwords.between)
+        self._room = config.max_tokens - frame - len(self.subwords.after)
+        self._query_room = None if config.query_tokens is None else config.query_tokens - frame
         if config.max_tokens < self.subwords.special + 4:
             raise InputError(f"pairs.max_tokens={config.max_tokens}: too few for this model's special tokens")
         papers, contexts = len(corpus.paper_ids), len(corpus.context_ids)
@@ -148,28 +184,42 @@ class PairReader:
     def pairs(self, contexts: NDArray[np.integer], papers: NDArray[np.integer]) -> Pairs:
         """Rows [N] of contexts and rows [N] of candidates -> N pairs."""
         citing = self.corpus.citing[contexts]
-        of_citing = self._citing.lengths(citing)
-        of_context = self._contexts.lengths(contexts)
-        of_candidate = self._candidates.lengths(papers)
-        room = np.full(len(of_context), self.config.max_tokens - self.subwords.special)
-        shares = self.config
-        query_share = (shares.citing + shares.context) / (shares.citing + shares.context + shares.candidate)
-        # One token of the query is the separator: it takes part in the division, as in the reference.
-        query, candidate = divided(of_citing + 1 + of_context, of_candidate, room + 1, query_share, (2, 1))
-        context, kept = divided(
-            of_context, of_citing, query - 1, shares.context / (shares.citing + shares.context), (1, 0)
-        )
-        marks = self._marks[contexts].astype(np.int64)
-        before = context // 2 if self.config.cut == "both" else context - 1
-        first = np.clip(marks - before, 0, of_context - context)
+        of_citing, of_candidate = self._citing.lengths(citing), self._candidates.lengths(papers)
+        nothing = np.zeros(len(citing), np.int64)
+        of_context = self._contexts.lengths(contexts) if self._border else nothing
+        # A token of the query is the separator: it takes part in the division, as in the reference.
+        asked = of_citing + len(self._border) + of_context
+        query, candidate = self._sides(asked, of_candidate)
+        kept, context, start = query, nothing, nothing
+        if self._border:
+            shares = self.config
+            context, kept = divided(
+                of_context, of_citing, query - 1, shares.context / (shares.citing + shares.context), (1, 0)
+            )
+            marks = self._marks[contexts].astype(np.int64)
+            before = context // 2 if shares.cut == "both" else context - 1
+            start = self._contexts.starts(contexts) + np.clip(marks - before, 0, of_context - context)
         return Pairs(
             self.subwords,
+            self._border,
             Piece(self._citing.values, self._citing.starts(citing), kept),
-            Piece(self._contexts.values, self._contexts.starts(contexts) + first, context),
+            Piece(self._contexts.values, start, context),
             Piece(self._candidates.values, self._candidates.starts(papers), candidate),
-            kept + context + candidate + self.subwords.special,
+            query + candidate + self.config.max_tokens - self._room,
             self.config.max_tokens,
         )
+
+    def _sides(
+        self, query: NDArray[np.int64], candidate: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many tokens queries and candidates of such lengths [N] keep."""
+        if self._query_room is not None:
+            return np.minimum(query, self._query_room), np.minimum(candidate, self._room - self._query_room)
+        shares = self.config
+        asking = shares.citing + (shares.context if self._border else 0)
+        least = (2, 1) if self._border else (1, 1)
+        room = np.full(len(query), self._room)
+        return divided(query, candidate, room, asking / (asking + shares.candidate), least)
 
     def _citing_tokens(self, rows: list[int]) -> list[list[int]]:
         abstracts = self.corpus.abstracts if self.config.citing_abstract else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -70,7 +70,7 @@ class Reranker:
             {
                 "weights": weights_hash(model),
                 "tokenizer": model.tokenizer.backend_tokenizer.to_str(),
-                "pairs": asdict(model.config),
+                "pairs": model.config.asdict(),
                 "head": model.head,
             }
         )

@@ -26,7 +26,7 @@ from rerank.cross_encoder import CrossEncoder
 from rerank.datamodule import BatchConfig, Queries, RerankData, TrainingLists
 from rerank.losses import LossConfig
 from rerank.module import FineTuningConfig, RerankModule
-from rerank.negatives import NegativesConfig
+from rerank.negatives import Listing, NegativesConfig, TopPapers
 from rerank.pairs import PairConfig, PairReader
 from rerank.prefetching import Prefetcher
 from rerank.rounds import Rounds
@@ -41,6 +41,8 @@ BEST = "reranker"
 CANDIDATES = "candidates"
 """The folder of what was prefetched, in that of a run."""
 
+LISTS = ("cited", "top")
+
 SETTINGS = ("data", "encoder", "model", "seed")
 """The parts of the configuration that the weights depend on, beside what is prefetched."""
 
@@ -54,9 +56,14 @@ class RunConfig:
     """training queries drawn for an epoch; all where there are fewer"""
     ema: float = 0.0
     workers: int = 0
+    lists: str = "cited"
+    """cited: a cited paper of each query, and negatives that are drawn | top: the first `negatives.depth`
+    papers as they were found, cited or not (Nogueira et al. 2020)"""
 
     def __post_init__(self) -> None:
         at_least_1(self, "model", "epochs", "queries_per_epoch")
+        if self.lists not in LISTS:
+            raise InputError(f"model.lists={self.lists}: choose one of {', '.join(LISTS)}")
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,18 @@ class Recipe:
     negatives: NegativesConfig
     validation: ValidationConfig
     schedule: RateConfig
+
+    def __post_init__(self) -> None:
+        if self.run.lists == "top" and self.loss.name != "pointwise":
+            raise InputError(
+                f"model.lists=top: model.loss.name={self.loss.name} takes lists of one cited paper, these "
+                "have any number; set model.loss.name=pointwise"
+            )
+
+    @property
+    def listing(self) -> Listing:
+        """How the lists of training queries are made."""
+        return TopPapers(self.negatives.depth) if self.run.lists == "top" else self.negatives
 
     @classmethod
     def of(cls, model: dict[str, Any]) -> Recipe:
@@ -167,8 +186,8 @@ def train(config: DictConfig) -> Path:
         last = None
     log.info(
         f"training on {corpus.name}: {len(lists.queries.rows):,} queries, {data.steps:,} steps of "
-        f"{recipe.batch.queries * recipe.batch.accumulate} queries with up to {recipe.negatives.count} "
-        f"negatives of {prefetcher.retriever.name}, {data.rounds} rounds, in {encoder.precision}, "
+        f"{recipe.batch.queries * recipe.batch.accumulate} queries with up to {recipe.listing.most} papers, "
+        f"by {prefetcher.retriever.name}, {data.rounds} rounds, in {encoder.precision}, "
         f"{torch.get_num_threads()} threads; output in {folder}"
     )
     fit(trainer, module, data, last)
@@ -187,7 +206,15 @@ def _lists(
     queries = Queries.sample(rows, recipe.run.queries_per_epoch, recipe.run.epochs, seed)
     contexts = split.contexts[np.unique(queries.rows)]
     prefetched = prefetcher(contexts, depth, "training queries")
-    lists = TrainingLists(reader, split, queries, prefetched, recipe.batch, recipe.negatives, seed)
+    lists = TrainingLists(reader, split, queries, prefetched, recipe.batch, recipe.listing, seed)
+    if recipe.run.lists == "top":
+        share = lists.cited_share()
+        if share == 0:
+            raise InputError(
+                f"corpus {corpus.name}: none of the first {depth} papers of any training query is cited, "
+                "there is nothing to learn; raise model.negatives.depth, or take another retriever"
+            )
+        log.info(f"of the papers in the lists of training queries, {share:.1%} are cited")
     return lists, prefetcher.key(contexts, depth)
 
 

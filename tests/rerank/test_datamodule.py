@@ -17,7 +17,7 @@ from datasets.ragged import Ragged
 from datasets.store import Corpus, Split
 from rerank.cross_encoder import CrossEncoder
 from rerank.datamodule import BatchConfig, Lists, Queries, RerankData, TrainingLists
-from rerank.negatives import NegativesConfig
+from rerank.negatives import Listing, NegativesConfig, TopPapers
 from rerank.pairs import PairConfig, PairReader
 from rerank.prefetching import Prefetched
 from retrieval.models import ArticleConfig
@@ -54,7 +54,7 @@ def lists(demo_corpus: Corpus, reader: PairReader, tmp_path: Path) -> Make:
 
     def make(
         batch: BatchConfig | None = None,
-        negatives: NegativesConfig | None = None,
+        negatives: Listing | None = None,
         split: Split | None = None,
         found: NDArray[np.int32] | None = None,
         per_epoch: int = 21,
@@ -154,6 +154,35 @@ def test_no_cited_and_no_citing_paper_is_a_negative(lists: Make, demo_corpus: Co
         ):
             barred = {*cited[row].tolist(), int(demo_corpus.citing[split.contexts[row]])}
             assert size == 1 + 60 - len(barred & set(range(60)))
+
+
+def test_the_first_papers_are_listed_as_they_were_found(
+    lists: Make, reader: PairReader, demo_corpus: Corpus
+) -> None:
+    """Nogueira et al. 2020, section 4.2: none is left out, none is added, each has its own label."""
+    given = demo_corpus.split("train")
+    found = np.stack([np.random.default_rng(row).permutation(120)[:6] for row in range(len(given))])
+    cited = [[papers[0], papers[3]] if row % 3 == 0 else [119] for row, papers in enumerate(found)]
+    found[found == 119] = 118
+    found[5, 4:] = found[7] = -1
+    split = Split("train", given.contexts, Ragged.from_rows(cited))
+    made = lists(BatchConfig(4), TopPapers(6), split, found.astype(np.int32), len(given))
+    rows = made.queries.rows
+    assert 7 not in rows and {0, 5} <= set(rows.tolist())
+    shown = 0
+    for item in range(min(len(made), 30)):
+        part = made[item]
+        for place, row in enumerate(rows[item * 4 : item * 4 + 4].tolist()):
+            there = found[row] >= 0
+            np.testing.assert_array_equal(part.there[place], there)
+            np.testing.assert_array_equal(part.relevant[place], np.isin(found[row], cited[row]) & there)
+            pairs = reader.pairs(np.repeat(split.contexts[row], there.sum()), found[row][there]).padded()
+            expected = [tuple(ids[kept == 1].tolist()) for ids, kept in zip(pairs[0], pairs[2], strict=True)]
+            assert content(part)[place] == expected
+            shown += 1
+    assert shown > 20
+    papers = [(np.isin(found[row], cited[row]).sum(), (found[row] >= 0).sum()) for row in set(rows.tolist())]
+    assert made.cited_share() == pytest.approx(sum(a for a, _ in papers) / sum(b for _, b in papers))
 
 
 def test_queries_with_nothing_to_draw_are_left_out_with_a_warning(

@@ -32,9 +32,14 @@ def history(out: Path) -> list[dict[str, float]]:
     return [{name: float(value) for name, value in row.items() if "second" not in name} for row in rows]
 
 
-def test_two_processes_do_what_one_does(tiny_options: Callable[..., list[str]], tmp_path: Path) -> None:
+@pytest.mark.parametrize("lists", ["cited", "top"])
+def test_two_processes_do_what_one_does(
+    tiny_options: Callable[..., list[str]], lists: str, tmp_path: Path
+) -> None:
     """Two queries a step, one a process; that each pair is validated once is held by rerank.validation."""
     more: dict[str, Any] = {"model.validation.every": 50, "model.ema": 0.5, "model.freeze_layers": 1}
+    if lists == "top":
+        more |= {"model.lists": "top", "model.loss.name": "pointwise", "model.pairs.query": "paper"}
     # Adam would make whole steps of gradients that are nothing but rounding.
     more |= {"model.optimizer._target_": "torch.optim.SGD", "model.optimizer.lr": 0.1}
     for name, devices in (("one", {}), ("two", {"trainer.devices": 2, "trainer.strategy": "ddp"})):

@@ -25,6 +25,11 @@ def tensors(lists: list[list[tuple[float, bool]]]) -> tuple[torch.Tensor, torch.
     return logits, there
 
 
+def first(there: torch.Tensor) -> torch.Tensor:
+    """The first of each list is the cited one."""
+    return torch.arange(there.shape[1]).expand(there.shape) == 0
+
+
 @settings(deadline=None)
 @given(LISTS)
 def test_losses_are_what_loops_compute(lists: list[list[tuple[float, bool]]]) -> None:
@@ -41,7 +46,7 @@ def test_losses_are_what_loops_compute(lists: list[list[tuple[float, bool]]]) ->
         listwise.append(-math.log(math.exp(row[0] / 2) / total))
     for found, expected in (
         (hinge_loss(torch.sigmoid(logits), there, 0.3), hinge),
-        (pointwise_loss(logits, there), pointwise),
+        (pointwise_loss(logits, there, first(there)), pointwise),
         (listwise_loss(logits, there, 2.0), listwise),
     ):
         assert found.item() == pytest.approx(sum(expected) / len(expected), abs=1e-9)
@@ -52,11 +57,31 @@ def test_losses_are_what_loops_compute(lists: list[list[tuple[float, bool]]]) ->
 def test_absent_pairs_have_no_part(lists: list[list[tuple[float, bool]]], name: str) -> None:
     logits, there = tensors(lists)
     other = torch.where(there, logits, logits.flip(1) + 3.0).requires_grad_()
-    loss = LossConfig(name)(other, there)
-    assert loss.item() == pytest.approx(LossConfig(name)(logits, there).item(), abs=1e-12)
+    loss = LossConfig(name)(other, there, first(there))
+    given = LossConfig(name)(logits, there, first(there))
+    assert loss.item() == pytest.approx(given.item(), abs=1e-12)
     loss.backward()
     assert other.grad is not None and torch.isfinite(other.grad).all()
     assert (other.grad[~there] == 0).all()
+
+
+@settings(deadline=None)
+@given(LISTS, st.lists(st.booleans(), min_size=16, max_size=16))
+def test_pointwise_lists_may_have_any_number_of_cited_papers(
+    lists: list[list[tuple[float, bool]]], cited: list[bool]
+) -> None:
+    logits, there = tensors(lists)
+    relevant = torch.tensor(cited).view(4, 4)[: len(lists)] & there
+    expected = []
+    for row, here, labels in zip(logits.tolist(), there.tolist(), relevant.tolist(), strict=True):
+        losses = [
+            -math.log(1 / (1 + math.exp(-value if label else value)))
+            for value, there_too, label in zip(row, here, labels, strict=True)
+            if there_too
+        ]
+        expected.append(sum(losses) / len(losses))
+    found = pointwise_loss(logits, there, relevant).item()
+    assert found == pytest.approx(sum(expected) / len(expected), abs=1e-9)
 
 
 def test_torch_agrees_on_whole_lists() -> None:

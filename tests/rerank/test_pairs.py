@@ -228,6 +228,63 @@ def test_the_length_of_batches_takes_few_values(ragged: Corpus, tokenizer: Any) 
     assert all(width % 8 == 0 or width == 45 or width in alone for width in both)
 
 
+def test_papers_that_ask_are_the_first_sequence_alone(ragged: Corpus, tokenizer: Any) -> None:
+    """Nogueira et al. 2020, section 3: query and candidate, each its title and abstract, no other mark."""
+    contexts, papers = grid(ragged)
+    pairs = PairReader(ragged, tokenizer, replace(ALL_WORDS, query="paper")).pairs(contexts, papers)
+    ids, types, there = pairs.padded()
+    for row, (context, paper) in enumerate(zip(contexts.tolist(), papers.tolist(), strict=True)):
+        citing = int(ragged.citing[context])
+        texts = (f"{ragged.titles[one]} {ragged.abstracts[one]}" for one in (citing, paper))
+        expected = tokenizer(*texts, return_token_type_ids=True)
+        kept = there[row].bool()
+        assert ids[row][kept].tolist() == expected["input_ids"]
+        assert types[row][kept].tolist() == expected["token_type_ids"]
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(8, 60), st.integers(8, 60), st.sampled_from(["context", "paper"]))
+def test_each_side_has_a_budget_and_lends_nothing(
+    ragged: Corpus, tokenizer: Any, query_tokens: int, candidate_tokens: int, query: str
+) -> None:
+    contexts, papers = grid(ragged)
+    config = replace(ALL_WORDS, query=query, cut="end")
+    whole = PairReader(ragged, tokenizer, replace(config, max_tokens=1000)).pairs(contexts, papers)
+    config = replace(config, max_tokens=query_tokens + candidate_tokens, query_tokens=query_tokens)
+    pairs = PairReader(ragged, tokenizer, config).pairs(contexts, papers)
+    ids, types, there = (part.numpy() for part in pairs.padded())
+    asked = whole.citing.lengths + whole.context.lengths + len(whole.border) + 2  # [CLS] and [SEP]
+    sides = ((types == 0) & (there == 1)).sum(1), (types == 1).sum(1)
+    assert (sides[0] == np.minimum(asked, query_tokens)).all()
+    assert (sides[1] == np.minimum(whole.candidate.lengths + 1, candidate_tokens)).all()
+    long = whole.padded()[0].numpy()
+    for row in range(0, 400, 7):  # beginnings of both sides, as far as the mark is in them
+        assert query == "context" or (ids[row, : sides[0][row] - 1] == long[row, : sides[0][row] - 1]).all()
+        start, first = asked[row], sides[0][row]
+        kept = sides[1][row] - 1
+        assert (ids[row, first : first + kept] == long[row, start : start + kept]).all()
+
+
+def test_options_that_came_later_change_no_name_of_what_was_there() -> None:
+    """A saved reranker of before, and the scores of pairs on the disk, go by these values."""
+    before = {
+        "max_tokens": 512,
+        "citing": 1.0,
+        "context": 1.0,
+        "candidate": 2.0,
+        "citing_words": 179,
+        "citing_abstract": True,
+        "candidate_words": None,
+        "cut": "both",
+        "others": "keep",
+    }
+    assert list(PairConfig().asdict().items()) == list(before.items())
+    assert PairConfig(**before).asdict() == before  # type: ignore[arg-type]
+    later = PairConfig(query="paper", query_tokens=256)
+    assert later.asdict() == {**before, "query": "paper", "query_tokens": 256}
+    assert PairConfig(**later.asdict()) == later
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -241,6 +298,11 @@ def test_the_length_of_batches_takes_few_values(ragged: Corpus, tokenizer: Any) 
         ({"candidate_words": 0}, r"of a candidate there must be a word at least"),
         ({"cut": "start"}, r"pairs\.cut=start: choose one of both, end"),
         ({"others": "mask"}, r"pairs\.others=mask: choose one of keep, drop"),
+        ({"query": "title"}, r"pairs\.query=title: choose one of context, paper"),
+        ({"query": "paper", "citing_words": 0}, r"pairs\.query=paper: the citing text is the query"),
+        ({"query_tokens": 7}, r"pairs\.query_tokens=7: must be null or a whole number that leaves"),
+        ({"query_tokens": 505}, r"candidate at least 8 of max_tokens=512"),
+        ({"query_tokens": 64.0}, r"pairs\.query_tokens=64\.0: must be null or a whole number"),
     ],
 )
 def test_what_cannot_be_is_named(given: dict[str, Any], message: str) -> None:

@@ -15,6 +15,7 @@ import torch
 from omegaconf import DictConfig
 
 import rerank.training
+from datasets.errors import InputError
 from datasets.store import Corpus
 from rerank.cross_encoder import CrossEncoder
 from rerank.pairs import PairReader
@@ -22,6 +23,14 @@ from retrieval.bm25 import BM25
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 Composed = Callable[..., DictConfig]
+
+TOP = {
+    "model.lists": "top",
+    "model.loss.name": "pointwise",
+    "model.pairs.query": "paper",
+    "model.pairs.query_tokens": 20,
+}
+"""As Nogueira et al. 2020 train."""
 
 
 def history(out: Path) -> list[dict[str, str]]:
@@ -107,8 +116,9 @@ def test_without_validation_the_last_weights_are_saved_and_know_what_was_trained
             "model.schedule.warmup": 2,
         },
         {"model.batch.queries": 1, "model.batch.accumulate": 2, "model.precision": "bfloat16"},
+        {**TOP, "model.dropout": 0.2, "model.batch.queries": 1, "model.batch.accumulate": 2},
     ],
-    ids=["dropout, average, decay", "accumulated, bfloat16"],
+    ids=["dropout, average, decay", "accumulated, bfloat16", "the first papers as they were found"],
 )
 def test_a_resumed_run_is_the_uninterrupted_one(
     tiny_training: Composed, changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -122,10 +132,64 @@ def test_a_resumed_run_is_the_uninterrupted_one(
     resumed = rerank.training.train(broken)
     assert same_files(whole, resumed)
     states = [torch.load(best.parent / "last.ckpt", weights_only=True) for best in (whole, resumed)]
-    assert states[0]["global_step"] == 7
+    # A query of six has found nothing but what it cites: no negative, but a list.
+    assert states[0]["global_step"] == (9 if "model.lists" in changes else 7)
     for part in ("state_dict", "optimizer_states", "lr_schedulers"):
         assert same(states[0][part], states[1][part]), part
     for one, other in zip(history(whole.parent), history(resumed.parent), strict=True):
         assert {key: one[key] for key in one if "second" not in key} == {
             key: other[key] for key in other if "second" not in key
         }
+
+
+def test_the_first_papers_are_learnt_by_their_labels(
+    tiny_training: Composed, tiny_corpus: Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    changes = {**TOP, "model.pairs.query": "context", "model.epochs": 25, "model.validation.every": 100}
+    changes |= {"model.validation.queries": 0, "model.negatives.depth": 5, "model.head": "linear"}
+    caplog.set_level("INFO")
+    best = rerank.training.train(tiny_training(**changes, output_dir=tmp_path / "out"))
+    encoder, split = CrossEncoder.load(best), tiny_corpus.split("train")
+    assert encoder.config.query_tokens == 20
+    reader, bm25 = PairReader(tiny_corpus, encoder.tokenizer, encoder.config), BM25()
+    bm25.index(tiny_corpus)
+    found = bm25.search(split.contexts, 5).papers
+    scores: dict[bool, list[float]] = {True: [], False: []}
+    for context, cited, papers in zip(split.contexts, split.positives, found, strict=True):
+        listed = papers[papers >= 0]
+        if not len(listed):
+            continue
+        with torch.inference_mode():
+            logits = encoder(*reader.pairs(np.repeat(context, len(listed)), listed).padded())
+        for paper, logit in zip(listed, logits.tolist(), strict=True):
+            scores[bool(paper in cited)].append(logit)
+    share = len(scores[True]) / (len(scores[True]) + len(scores[False]))
+    assert f"of the papers in the lists of training queries, {share:.1%} are cited" in caplog.text
+    assert min(scores[True]) > 0 > np.mean(scores[False]) and np.mean(np.array(scores[False]) < 0) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model.lists": "best"}, "model.lists=best: choose one of cited, top"),
+        ({"model.lists": "top", "model.loss.name": "hinge"}, "model.lists=top: model.loss.name=hinge takes"),
+        (
+            {
+                "model.lists": "top",
+                "model.loss.name": "pointwise",
+                "model.negatives.depth": 1,
+                "filter": True,
+            },
+            "none of the first 1 papers of any training query is cited",
+        ),
+    ],
+)
+def test_lists_that_cannot_be_are_named(
+    tiny_training: Composed, changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    if changes.pop("filter", False):
+        # One query, drawn with this seed, that does not cite what is cited most.
+        changes |= {"retriever": "popularity", "seed": 3, "model.epochs": 1}
+        changes |= {"model.queries_per_epoch": 1, "model.batch.queries": 1}
+    with pytest.raises(InputError, match=message):
+        rerank.training.train(tiny_training(**changes, output_dir=tmp_path / "out"))
