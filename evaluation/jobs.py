@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -19,7 +20,8 @@ from yaml import YAMLError
 
 from datasets.errors import InputError
 from evaluation.files import METRICS, write_text
-from evaluation.plan import Job, Training
+from evaluation.global_sampling.mdcr_building import FILE
+from evaluation.plan import Building, Job, Training
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTPUT = "output.txt"
@@ -28,6 +30,8 @@ OUTPUT = "output.txt"
 UNFINISHED = "unfinished.txt"
 """Lies beside a checkpoint that may not be the last of its training."""
 
+BUILD, MADE = "evaluation.build_mdcr", "made.txt"
+"""What makes a benchmark, and the file beside it that says by which command."""
 
 SETTINGS = ("data", "retriever", "benchmark", "filters", "split", "index_dir")
 """What `evaluate.py` takes from its configuration."""
@@ -48,10 +52,28 @@ def why_missing(job: Job) -> str | None:
         return "its settings cannot be read"
     if made != settings_of(job):
         return "made with other settings"
+    for building in job.building:
+        if reason := why_unbuilt(building):
+            return f"its benchmark {building.name}: {reason}"
     named = [path for override in job.overrides if (path := Path(override.partition("=")[2])).is_file()]
     for path in [*named, *(training.checkpoint for training in job.training)]:
         if _changed(path) > metrics.stat().st_mtime:
             return f"{path} is newer"
+    return None
+
+
+def why_unbuilt(building: Building) -> str | None:
+    """Why there is no benchmark made by these settings of what its models rank today; None when there is."""
+    benchmark, made = building.place / FILE, building.folder / MADE
+    if not benchmark.is_file() or not made.is_file():
+        return "not there"
+    if made.read_text("utf-8") != command_of(building):
+        return "made with other settings"
+    for job in building.models:
+        if reason := why_missing(job):
+            return f"{job}: {reason}"
+        if _changed(job.folder / METRICS) > _changed(made):
+            return f"{job} is newer"
     return None
 
 
@@ -90,8 +112,14 @@ def result_of(job: Job) -> dict[str, Any]:
 
 def commands_of(job: Job) -> list[str]:
     """The command lines that make a result."""
-    lines = [["python", "train.py", *training.overrides] for training in job.training]
-    return [shlex.join(line) for line in [*lines, ["python", "evaluate.py", *job.overrides]]]
+    lines = [shlex.join(["python", "train.py", *training.overrides]) for training in job.training]
+    lines += [command_of(building) for building in job.building]
+    return [*lines, shlex.join(["python", "evaluate.py", *job.overrides])]
+
+
+def command_of(building: Building) -> str:
+    """The command line that makes a benchmark."""
+    return shlex.join(["python", "-m", BUILD, *building.overrides])
 
 
 def run_all(jobs: list[Job]) -> dict[str, str]:
@@ -109,6 +137,10 @@ def run_all(jobs: list[Job]) -> dict[str, str]:
                 if not training.checkpoint.exists() or (training.folder / UNFINISHED).exists():
                     _say(f"training {training.name}, ")
                     _train(training)
+            for building in job.building:
+                if reason := why_unbuilt(building):
+                    _say(f"building {building.name} ({reason}), ")
+                    _build(building)
             _say(f"evaluating ({missing}), ")
             _evaluate(job)
             _say(f"done in {time.perf_counter() - started:.0f} s\n")
@@ -134,12 +166,23 @@ def _train(training: Training) -> None:
     mark.unlink()
 
 
+def _build(building: Building) -> None:
+    for job in building.models:
+        if reason := why_missing(job):
+            raise InputError(f"building {building.name} needs {job} ({reason})")
+    if building.place.exists():  # made of other lists
+        shutil.rmtree(building.place)
+    _python(BUILD, building.overrides, building.folder)
+    write_text(building.folder / MADE, command_of(building))
+
+
 def _python(script: str, overrides: list[str], folder: Path) -> None:
-    """Run a script; InputError with what it said last when it fails."""
+    """Run a script or a module; InputError with what it said last when it fails."""
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / OUTPUT
     with output.open("wb") as file:
-        command = [sys.executable, str(ROOT / script), *overrides]
+        called = [str(ROOT / script)] if script.endswith(".py") else ["-m", script]
+        command = [sys.executable, *called, *overrides]
         code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT).returncode
     if code:
         lines = output.read_text("utf-8", errors="replace").split("\n")

@@ -26,25 +26,7 @@ def pool_curves(folders: Mapping[str, str | Path], output: str | Path) -> list[l
 
     Raises InputError for a folder that is no output of benchmark=dataset_level, and for one of other queries.
     """
-    tables: dict[str, Table] = {}
-    asked: dict[str, object] = {}
-    for label, name in folders.items():
-        folder = Path(name)
-        metrics, sample = (read_json(folder / file) for file in (METRICS, SAMPLE))
-        if not metrics or not all(size.isdecimal() for size in metrics):
-            raise InputError(
-                f"{folder}: its groups are no sizes of pools; name outputs of benchmark=dataset_level"
-            )
-        tables[label] = metrics
-        asked[label] = (
-            next(iter(sample["queries"].values())),
-            sample["graph"],
-            sample["rules"],
-            sample["seed"],
-        )
-        if asked[label] != asked[next(iter(folders))]:
-            first = next(iter(folders.values()))
-            raise InputError(f"{folder}: has other queries, papers, rules or another seed than {first}")
+    tables = read_curves(folders)
     sizes = sorted({int(size) for table in tables.values() for size in table})
     rows = [["", *(f"{name} {size:,}" for size in sizes for name in MEASURES)]]
     for label, table in tables.items():
@@ -64,6 +46,30 @@ def pool_curves(folders: Mapping[str, str | Path], output: str | Path) -> list[l
     ]
     write_text(folder / PAGE, "\n\n".join(page) + "\n")
     return rows
+
+
+def read_curves(folders: Mapping[str, str | Path]) -> dict[str, Table]:
+    """The metrics in the folders by label; InputError as for `pool_curves`."""
+    tables: dict[str, Table] = {}
+    asked: dict[str, object] = {}
+    for label, name in folders.items():
+        folder = Path(name)
+        metrics, sample = (read_json(folder / file) for file in (METRICS, SAMPLE))
+        if not metrics or not all(size.isdecimal() for size in metrics):
+            raise InputError(
+                f"{folder}: its groups are no sizes of pools; name outputs of benchmark=dataset_level"
+            )
+        tables[label] = metrics
+        asked[label] = (
+            next(iter(sample["queries"].values())),
+            sample["graph"],
+            sample["rules"],
+            sample["seed"],
+        )
+        if asked[label] != asked[next(iter(folders))]:
+            first = next(iter(folders.values()))
+            raise InputError(f"{folder}: has other queries, papers, rules or another seed than {first}")
+    return tables
 
 
 def _cell(table: Table, size: int, name: str) -> str:

@@ -118,7 +118,8 @@ class SampledBenchmark(PoolBenchmark):
             log.info("%s", line)
         paragraphs = self.report(results, folder)
         show(group_table(groups, self.column, self.averaged), results.title)
-        write_text(folder / SAMPLE, json.dumps(self._sample(sampler, tests), indent=1) + "\n")
+        sample = self._sample(sampler, tests) | {"remarks": results.remarks, "tuned": tuned and str(tuned)}
+        write_text(folder / SAMPLE, json.dumps(sample, indent=1) + "\n")
         metrics = results.metrics(self.averaged)
         write_results(folder, metrics, [f"# {self.title}: {results.title}", *paragraphs], provenance)
 
