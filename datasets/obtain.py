@@ -19,6 +19,7 @@ from requests import RequestException
 
 from datasets import drive
 from datasets.errors import InputError, Unusable
+from datasets.fulltext.json_lines import read_objects
 from datasets.json_stream import read_records
 from datasets.releases import RELEASES, Release, spellings
 from datasets.shared_folders import one_at_a_time, one_line_disk_errors
@@ -183,7 +184,8 @@ class _Download:
         """Into their place, if what can be told of their content says that it is what it should be."""
         try:
             for path in paths:
-                check_content(path)
+                check_content(path, self.release.json_lines)
+                self._check_sum(path)
         except Unusable:
             for path in paths:
                 forget(path)
@@ -191,14 +193,29 @@ class _Download:
         for path in paths:
             path.replace(self.place / path.name)
 
+    def _check_sum(self, path: Path) -> None:
+        """Unusable when a file that was published compressed, and came so, is another."""
+        if self.release.md5 is not None and path.suffix == ".gz":
+            with path.open("rb") as file:
+                found = hashlib.file_digest(file, "md5").hexdigest()
+            if found != self.release.md5:
+                raise Unusable(f"the MD5 of {path.name} is {found}, published is {self.release.md5}")
 
-def check_content(path: Path) -> None:
+
+def check_content(path: Path, json_lines: bool = False) -> None:
     """Unusable when the beginning of a JSON file, or a checkpoint, is not of its kind.
 
-    A checkpoint of PyTorch is a zip file, whose checksums are checked; its oldest format has none.
+    json_lines: there is an object on each line. A checkpoint of PyTorch is a zip file, whose checksums are
+    checked; its oldest format has none.
     """
     name = path.name.removesuffix(".gz")
-    if name.endswith(".json"):
+    if json_lines:
+        try:
+            if next(read_objects(path), None) is None:
+                raise Unusable(f"{path.name} is empty")
+        except InputError as error:
+            raise Unusable(str(error).replace(str(path), path.name)) from None
+    elif name.endswith(".json"):
         top = list if name in ("train.json", "val.json", "test.json") else dict
         try:
             next(read_records(path, frozenset(), top), None)

@@ -5,6 +5,10 @@ folder is laid out, and how large the data sets are, is not known here: `matches
 folder by its name, and `counts` (their Table 1) tell afterwards whether it was the right one. Another address
 can be given in place of those below. Rounded sizes are what the authors' tutorial prints; only exact ones are
 checked.
+
+Open Research, and DBLP and PubMed of Ren et al. 2014, are as Citeomatic (Bhagavatula et al. 2018) used and
+distributed them. Its release is one archive of about 75 GB, as its README says; the bucket had the same files
+by name, which are tried first. The MD5 is that which Anserini's documentation gives.
 """
 
 from __future__ import annotations
@@ -16,6 +20,8 @@ HATTEN_FOLDER = "https://drive.google.com/drive/folders/1QwQuJsBOGEESFTgl-7wWbqc
 # The authors' repository holds ACL-200 as its example (under the name "custom").
 HATTEN_REPOSITORY = "https://raw.githubusercontent.com/nianlonggu/Local-Citation-Recommendation/main"
 DRIVE_FILE = "https://drive.google.com/uc?id="
+ALLEN_AI = "https://s3-us-west-2.amazonaws.com/ai2-s2-research-public"
+CITEOMATIC = f"{ALLEN_AI}/citeomatic-2018-02-12"
 
 CORPUS_FILES = ("papers.json", "contexts.json", "train.json", "val.json", "test.json")
 ANY_ARCHIVE = ("*.zip", "*.tar", "*.tar.gz", "*.tgz", "*.tar.bz2", "*.tar.xz")
@@ -44,6 +50,10 @@ class Release:
     rounded: int | None = None
     """The same, rounded."""
     sha256: str | None = None
+    md5: str | None = None
+    """Of the one file that comes of it, as it is in the archive."""
+    json_lines: bool = False
+    """Its files are lines of JSON, whatever they are called."""
     counts: dict[str, int] = field(default_factory=dict)
 
     def place(self, cache_dir: str | Path) -> Path:
@@ -65,6 +75,18 @@ def _corpus(name: str, title: str, matches: str, counts: tuple[int, int, int, in
         archives=ANY_ARCHIVE,
         matches=matches,
         counts=dict(zip(("papers", "train", "val", "test"), counts, strict=True)),
+    )
+
+
+def _citeomatic(name: str, title: str) -> Release:
+    return Release(
+        what=f"{title}, papers that cite papers, of Citeomatic",
+        addresses=(f"{CITEOMATIC}/comparison/{name}/", f"{CITEOMATIC}.tar.gz"),
+        folder=f"published/citeomatic-{name}",
+        files=("corpus.json",),
+        archives=("citeomatic-2018-02-12.tar.gz",),
+        matches=f"comparison/{name}/",
+        json_lines=True,
     )
 
 
@@ -121,4 +143,18 @@ RELEASES = {
         files=("mdcr_val.json", "mdcr_test.json", "mdcr_val_data.jsonl", "mdcr_test_data.jsonl"),
         rounded=500_000_000,
     ),
+    "open-research": Release(
+        what="Open Research of 2017-02-21, papers that cite papers",
+        addresses=tuple(
+            f"{ALLEN_AI}/{folder}2017-02-21/papers-2017-02-21.zip"
+            for folder in ("open-corpus/", "open-corpus-archive/", "")
+        ),
+        folder="published/open-research",
+        files=("papers-2017-02-21.json",),
+        archives=("papers-2017-02-21.zip",),
+        md5="f35c40992e94b458db73fa030a79844b",
+        json_lines=True,
+    ),
+    "citeomatic-dblp": _citeomatic("dblp", "DBLP"),
+    "citeomatic-pubmed": _citeomatic("pubmed", "PubMed"),
 }

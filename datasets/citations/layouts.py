@@ -1,13 +1,17 @@
-"""Records of S2ORC and of Semantic Scholar's dumps as papers that cite; the layout is told from the keys.
+"""Records of S2ORC, Semantic Scholar's dumps and Citeomatic as papers that cite; told from the keys.
 
 | layout | keys |
 | --- | --- |
 | S2ORC of 2020, `metadata` | paper_id, title, abstract, year, mag_field_of_study, outbound_citations |
 | Semantic Scholar's corpus up to 2021 | id, title, paperAbstract, year, fieldsOfStudy, outCitations |
+| Citeomatic's DBLP and PubMed | id, title_raw or title, abstract_raw or abstract, year, out_citations |
 | Semantic Scholar's datasets: `papers` | corpusid, title, year, s2fieldsofstudy |
 | `abstracts` | corpusid, abstract |
 | `citations` | citingcorpusid, citedcorpusid |
 | our own (datasets.citations.paper_lines) | paper_id, title, abstract, year, fields, references |
+
+Open Research is Semantic Scholar's corpus of 2017-02-21. Citeomatic's `title` and `abstract` are the raw ones
+in lower case, cut into words.
 """
 
 from __future__ import annotations
@@ -52,6 +56,18 @@ def read_record(record: Object, where: str) -> PaperLine | Part | Citation:
             named(record, "fieldsOfStudy", where),
             references(record, "outCitations", where),
         )
+    if (
+        "out_citations" in record
+    ):  # its title and abstract are those that are raw, in lower case and cut into words
+        return _line(
+            where,
+            identity(record, "id", where),
+            string(record, "title_raw", where) or string(record, "title", where),
+            string(record, "abstract_raw", where) or string(record, "abstract", where),
+            year_of(record.get("year"), where),
+            (),
+            references(record, "out_citations", where),
+        )
     if "outbound_citations" in record or "mag_field_of_study" in record:
         found = read_s2orc_2020(record, where).paper
         to = references(record, "outbound_citations", where)
@@ -59,8 +75,9 @@ def read_record(record: Object, where: str) -> PaperLine | Part | Citation:
     if "paper_id" in record:
         return paper_line(record, where)
     raise InputError(
-        f"{where}: of no known layout: S2ORC's metadata (outbound_citations), Semantic Scholar's "
-        "corpus (outCitations) or datasets (corpusid, citingcorpusid), or our own (paper_id, references)"
+        f"{where}: of no known layout: S2ORC's metadata (outbound_citations), Semantic Scholar's corpus "
+        "(outCitations) or datasets (corpusid, citingcorpusid), Citeomatic's (out_citations), or our own "
+        "(paper_id, references)"
     )
 
 

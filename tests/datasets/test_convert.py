@@ -35,6 +35,33 @@ CORPUS = {
     "outCitations": ["18980380"],
     "inCitations": [],
 }
+OPEN_RESEARCH = {  # of 2017-02-21: a paper may have no year
+    "id": "9e9c",
+    "title": "On open research",
+    "paperAbstract": "",
+    "authors": [{"name": "A. B.", "ids": ["1"]}],
+    "inCitations": [],
+    "outCitations": ["4cd223df", "18"],
+    "keyPhrases": ["open"],
+    "pdfUrls": [],
+    "s2Url": "http://semanticscholar.org/paper/9e9c",
+    "venue": "",
+}
+CITEOMATIC = {  # of Ren et al. 2014: DBLP and PubMed
+    "title": "mining top - k patterns",
+    "abstract": "we mine .",
+    "authors": ["A. B."],
+    "out_citations": ["12", "14"],
+    "year": 2009,
+    "id": "13",
+    "venue": "ICDM",
+    "in_citation_count": 0,
+    "out_citation_count": 2,
+    "key_phrases": ["mining"],
+    "date": None,
+    "title_raw": "Mining Top-K Patterns",
+    "abstract_raw": "We mine.",
+}
 API: list[dict[str, Any]] = [
     {"corpusid": 11, "title": "A first", "year": 2001, "s2fieldsofstudy": [
         {"category": "Medicine", "source": "external"}, {"category": "Medicine", "source": "s2-fos-model"}]},
@@ -88,6 +115,29 @@ def test_all_layouts_become_papers_and_the_graph_is_theirs(tmp_path: Path) -> No
     assert [found.tolist() for found in graph.cites] == [[3, 4], [2], [0], [], [3]] and graph.unknown == 0
 
 
+def test_what_citeomatic_used_becomes_papers(tmp_path: Path) -> None:
+    older = {key: value for key, value in CITEOMATIC.items() if not key.endswith("_raw")} | {"id": 14}
+    raw = {"paper_id": "13", "title": "Mining Top-K Patterns", "abstract": "We mine."}
+    cut = {"paper_id": "14", "title": "mining top - k patterns", "abstract": "we mine ."}
+    kept = {"year": 2009, "fields": [], "references": ["12", "14"]}
+    convert(str(write(tmp_path / "corpus.json", [CITEOMATIC, older])), tmp_path / "dblp")
+    assert [json.loads(line) for line in lines(tmp_path / "dblp" / "papers.jsonl.gz")] == [
+        raw | kept,
+        cut | kept,
+    ]
+    convert(str(write(tmp_path / "papers-2017-02-21.json.gz", [OPEN_RESEARCH, CORPUS])), tmp_path / "open")
+    first, second = (json.loads(line) for line in lines(tmp_path / "open" / "papers.jsonl.gz"))
+    assert first == {
+        "paper_id": "9e9c",
+        "title": "On open research",
+        "abstract": "",
+        "year": None,
+        "fields": [],
+        "references": ["4cd223df", "18"],
+    }
+    assert second["paper_id"] == "4cd223df"
+
+
 def test_without_files_of_citations_there_is_no_table_of_them(tmp_path: Path) -> None:
     convert(str(write(tmp_path / "corpus.jsonl", [CORPUS])), tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["papers.jsonl.gz"]
@@ -108,6 +158,8 @@ def test_equal_dumps_make_equal_files(tmp_path: Path) -> None:
         ({**CORPUS, "outCitations": [None]}, r"line 2, field 'outCitations\[0\]': must be an id, not null"),
         ({**S2ORC_2020, "year": 3.5}, r"line 2, field 'year': must be a whole number"),
         ({"citingcorpusid": [1], "citedcorpusid": 2}, r"line 2, field 'citingcorpusid': must be an id"),
+        ({**CITEOMATIC, "out_citations": "12"}, r"line 2, field 'out_citations': must be a list of ids"),
+        ({**CITEOMATIC, "title_raw": 3}, r"line 2, field 'title_raw': must be a string, not a number"),
         ("{", r"line 2: malformed JSON"),
     ],
 )
