@@ -66,7 +66,9 @@ class Prefetcher:
     def key(self, contexts: NDArray[np.int64], depth: int) -> str:
         """The name of what is found: a hash of corpus, retriever, contexts and depth."""
         about = {"retriever": self.retriever.name, "corpus": self.corpus.fingerprint, "depth": depth}
-        text = json.dumps([about, self.retriever.settings()], sort_keys=True).encode()
+        asking = self.retriever.asking()
+        parts = [about, self.retriever.settings(), *([asking] if asking else [])]
+        text = json.dumps(parts, sort_keys=True).encode()
         digest = hashlib.blake2b(text + np.ascontiguousarray(contexts).tobytes(), digest_size=10)
         return digest.hexdigest()
 

@@ -135,6 +135,10 @@ class Retriever(ABC):
     def settings(self) -> dict[str, Any]:
         """All that an index depends on beside the corpus, as plain values: options, a hash of weights."""
 
+    def asking(self) -> dict[str, Any]:
+        """What a search depends on beside the index, as plain values."""
+        return {}
+
     @abstractmethod
     def _index(self, corpus: Corpus) -> None: ...
 

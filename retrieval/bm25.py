@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csc_matrix, vstack
+from scipy.sparse import csc_matrix, csr_matrix, vstack
 
 from datasets.errors import InputError
 from datasets.ragged import Ragged, offsets_of
 from datasets.schema import TRAIN
 from datasets.store import Corpus, Split
 from retrieval.base import Retriever
+from retrieval.key_terms import KEY_TERMS, KeyTerms
 from retrieval.okapi import RANK_BM25_METHODS, Okapi, documents
 from retrieval.postings import METHODS, Postings, index_counts
-from retrieval.query_text import check_fields
+from retrieval.query_text import QUERY_FIELDS, check_fields
 from retrieval.ranking import Ranking, nothing
 from retrieval.terms import Terms, tokenizer
 
@@ -34,7 +35,8 @@ class BM25(Retriever):
 
     method: `lucene`, `robertson`, `atire`, `bm25l`, or `okapi`, the formula of Gu et al. 2022.
     stemmer: a language of PyStemmer; stopwords: a language of bm25s; None for neither.
-    query: of `context`, `title` and `abstract` of the citing paper; a field that is named twice counts twice.
+    query: of `context`, `title` and `abstract` of the citing paper, and `key_terms`, the few words of the
+    latter two that tell most (retrieval.key_terms); a field that is named twice counts twice.
     count_terms: a term that occurs twice in the query counts twice.
     contexts: how many training contexts that cite a paper, at most, are indexed with its title and abstract.
     Other splits never enter. What a training query finds is no measure then: its own context is there too.
@@ -67,7 +69,9 @@ class BM25(Retriever):
                 raise InputError(f"retriever.{key}: {number!r} is no whole number from {least} on")
         if backend == "rank_bm25":
             _check_rank_bm25(method, k1)
-        self.query, self.count_terms, self.threads = check_fields(query), count_terms, threads
+        self.query = check_fields(query, (*QUERY_FIELDS, KEY_TERMS))
+        self.count_terms, self.threads = count_terms, threads
+        self._key_terms: KeyTerms | None = None
         self._tokenizer = tokenizer(stemmer, stopwords)
         self._method, self._k1, self._b, self._backend = method, k1, b, backend
         self._contexts = contexts
@@ -93,13 +97,16 @@ class BM25(Retriever):
             "contexts": self._contexts,
         }
 
+    def asking(self) -> dict[str, Any]:
+        return {"query": list(self.query), "count_terms": self.count_terms}
+
     @property
     def index_bytes(self) -> int:
         return self._engine.nbytes + self._terms.nbytes
 
     def _index(self, corpus: Corpus) -> None:
         """Raises InputError if no candidate has a term, or if contexts lack a training split to be of."""
-        self._rows = np.flatnonzero(corpus.is_candidate).astype(np.int32)
+        self._rows, self._key_terms = np.flatnonzero(corpus.is_candidate).astype(np.int32), None
         if self._terms_of is not corpus.words:  # else it is another pool of the same papers
             self._terms, self._terms_of = Terms.of(corpus.words, self._tokenizer), corpus.words
             self._tokenizer.reset_vocab()  # its dictionaries would outlive what they were for
@@ -140,7 +147,7 @@ class BM25(Retriever):
     def _search(
         self, contexts: npt.NDArray[np.int64], k: int, allowed: npt.NDArray[np.bool_] | None
     ) -> Ranking:
-        queries = self._terms.query_counts(self.corpus, contexts, self.query)
+        queries = self._queries(contexts)
         if not self.count_terms:
             queries.data[:] = 1
         mask = None if allowed is None else allowed[self._rows].astype(np.float32)
@@ -164,12 +171,21 @@ class BM25(Retriever):
                 list(pool.map(search, range(len(contexts))))
         return Ranking(papers, scores)
 
+    def _queries(self, contexts: npt.NDArray[np.int64]) -> csr_matrix:
+        """The terms of queries, float32 [Q, T]."""
+        queries = self._terms.query_counts(self.corpus, contexts, self.query)
+        if KEY_TERMS not in self.query:
+            return queries
+        if self._key_terms is None:
+            self._key_terms = KeyTerms(self._terms, self.corpus, self._rows)
+        return queries + self._key_terms.counts(contexts) * np.float32(self.query.count(KEY_TERMS))
+
     def _save(self, folder: Path) -> None:
         self._terms.save(folder)
         self._engine.save(folder)
 
     def _load(self, folder: Path, corpus: Corpus) -> None:
-        self._rows = np.flatnonzero(corpus.is_candidate).astype(np.int32)
+        self._rows, self._key_terms = np.flatnonzero(corpus.is_candidate).astype(np.int32), None
         if self._backend == "rank_bm25":
             self._engine = Okapi.load(folder, self._method, self._k1, self._b)
         else:

@@ -89,6 +89,9 @@ class Fusion(Retriever):
             found |= {"queries": self.queries, "measure": self.measures, "seed": self.seed}
         return {**found, "weights": TUNED if self._given is None else self._given}
 
+    def asking(self) -> dict[str, Any]:
+        return {name: asking for name, part in self.parts.items() if (asking := part.asking())}
+
     @property
     def index_bytes(self) -> int:
         return sum(part.index_bytes for part in self.parts.values())

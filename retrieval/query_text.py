@@ -14,13 +14,13 @@ from datasets.store import Corpus
 QUERY_FIELDS = ("context", "title", "abstract")
 
 
-def check_fields(fields: Sequence[str]) -> tuple[str, ...]:
-    """The fields as a tuple; InputError for none at all and for one that is not in QUERY_FIELDS."""
+def check_fields(fields: Sequence[str], known: Sequence[str] = QUERY_FIELDS) -> tuple[str, ...]:
+    """The fields as a tuple; InputError for none at all and for one that is not known."""
     if isinstance(fields, str):
         fields = [fields]
     for field in fields or [""]:
-        if field not in QUERY_FIELDS:
-            raise InputError(f"retriever.query: {field!r} is not one of {', '.join(QUERY_FIELDS)}")
+        if field not in known:
+            raise InputError(f"retriever.query: {field!r} is not one of {', '.join(known)}")
     return tuple(fields)
 
 

@@ -66,7 +66,7 @@ def test_other_settings_contexts_depths_and_corpora_have_other_names(
     ) -> str:
         return Prefetcher(BM25(**options), corpus, tmp_path).key(of, depth)  # type: ignore[arg-type]
 
-    keys = [key(), key(k1=1.5), key(depth=8), key(of=contexts[1:]), key(corpus=tiny_corpus)]
+    keys = [key(), key(k1=1.5), key(query=["title"]), key(depth=8), key(of=contexts[1:]), key(corpus=tiny_corpus)]
     assert len(set(keys)) == len(keys) and key() == keys[0]
 
 
