@@ -38,6 +38,7 @@ class Benchmark:
     queries: how many contexts are asked, a sample of the split where it has more; None: all.
     run_depth: papers of each query in run.trec; None: all that were fetched, 0: no file.
     seed: of the sample and of the resamples that intervals come from.
+    f1: ranks k of precision@k and f1@k, which others measure papers that ask by.
     """
 
     def __init__(
@@ -48,9 +49,10 @@ class Benchmark:
         queries: int | None = None,
         run_depth: int | None = 100,
         seed: int = 0,
+        f1: Sequence[int] = (),
     ) -> None:
         """Raises InputError for numbers that are none from 1 on (run_depth: 0), and unknown protocols."""
-        self.cutoffs = sorted(set(cutoffs))
+        self.cutoffs, self.f1 = sorted({*cutoffs, *f1}), sorted(set(f1))
         numbers = [*self.cutoffs, batch, 1 if queries is None else queries, (run_depth or 0) + 1]
         if not self.cutoffs or not all(type(k) is int and k >= 1 for k in numbers):
             raise InputError(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import ir_measures
 import numpy as np
 import numpy.typing as npt
-from ir_measures import RR, Measure, R
+from ir_measures import RR, Measure, P, R
 
 from evaluation.qrels import Qrels
 from retrieval.runs import Run
@@ -24,6 +24,27 @@ _QUERIES = 256
 def prefetch_measures(cutoffs: Sequence[int] = CUTOFFS) -> dict[str, Measure]:
     """`mrr` and `recall@k`, by the names that reports use."""
     return {"mrr": RR} | {f"recall@{k}": R @ k for k in cutoffs}
+
+
+def f1(precision: npt.ArrayLike, recall: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """The harmonic mean of precisions and recalls [...], 0 where both are 0.
+
+    >>> f1([0.5, 0], [0.25, 0]).tolist()
+    [0.3333333333333333, 0.0]
+    """
+    p, r = np.asarray(precision, np.float64), np.asarray(recall, np.float64)
+    return np.divide(2 * p * r, p + r, out=np.zeros(p.shape), where=p + r > 0)
+
+
+def query_values(run: Run, qrels: Qrels, cutoffs: Sequence[int], f1_at: Sequence[int] = ()) -> Values:
+    """`mrr` and `recall@k` of each query; of the ranks in `f1_at` also `precision@k` and `f1@k`.
+
+    F1 is that of Citeomatic's evaluation (Bhagavatula et al. 2018, citeomatic/eval_metrics.py): of the
+    precision and recall of one query, so that its mean is over queries. ir_measures has it at no rank.
+    """
+    measures = prefetch_measures(sorted({*cutoffs, *f1_at})) | {f"precision@{k}": P @ k for k in f1_at}
+    values = per_query(run, qrels, measures)
+    return values | {f"f1@{k}": f1(values[f"precision@{k}"], values[f"recall@{k}"]) for k in f1_at}
 
 
 def per_query(run: Run, qrels: Qrels, measures: dict[str, Measure]) -> Values:

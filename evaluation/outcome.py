@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from datasets.store import Corpus
 from evaluation.files import PER_QUERY, QRELS, RUN
-from evaluation.measures import means, per_query, prefetch_measures
+from evaluation.measures import f1, means, query_values
 from evaluation.per_query import PerQuery
 from evaluation.protocol import Protocol, file_of, key_of
 from evaluation.qrels import Qrels
@@ -38,13 +39,14 @@ class Outcome:
         name: str,
         cutoffs: list[int],
         seconds: float,
+        f1_at: Sequence[int] = (),
     ) -> Outcome:
-        """Measure a ranking of the queries of a protocol by `name`."""
+        """Measure a ranking of the queries of a protocol by `name`; f1_at: the ranks of F1."""
         rows = protocol.queries.contexts
         ids = [corpus.context_ids[row] for row in rows.tolist()]
         citing = [corpus.paper_ids[row] for row in corpus.citing[rows].tolist()]
         run, qrels = Run(ids, corpus.paper_ids, ranking, name), Qrels.of_split(corpus, protocol.queries)
-        values = PerQuery(ids, citing, per_query(run, qrels, prefetch_measures(cutoffs)))
+        values = PerQuery(ids, citing, query_values(run, qrels, cutoffs, f1_at))
         return cls(protocol, run, qrels, values, seconds)
 
     def metrics(self, seed: int) -> dict[str, float | int]:
@@ -67,6 +69,9 @@ class Outcome:
                 first, last = next(ends)
                 if not np.isnan(first):
                     found |= {f"{prefix}{name}/low": first, f"{prefix}{name}/high": last}
+                if name.startswith("f1@"):  # Citeomatic prints this one too
+                    parts = (found[prefix + name.replace("f1", part)] for part in ("precision", "recall"))
+                    found[f"{prefix}{name}/of_means"] = float(f1(*parts))
             found[f"{prefix}queries"] = int(np.count_nonzero(members))
             if not group:
                 found |= {"citing_papers": int(self.values.papers.max()) + 1}

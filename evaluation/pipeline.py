@@ -65,9 +65,10 @@ class Pipeline(Benchmark):
         queries: int | None = None,
         run_depth: int | None = 100,
         seed: int = 0,
+        f1: Sequence[int] = (),
     ) -> None:
         """Raises InputError for values that cannot be, and without a reranker."""
-        super().__init__([*cutoffs, 10], batch, protocols, queries, run_depth, seed)
+        super().__init__([*cutoffs, 10], batch, protocols, queries, run_depth, seed, f1)
         if reranker is None:
             raise InputError(
                 f"benchmark={self.name} needs reranker=FOLDER: what train.py model=scibert_reranker has saved"
@@ -116,7 +117,9 @@ class Pipeline(Benchmark):
             own = [k for k in [self.candidates] if isinstance(k, int) and k <= depth]
             cutoffs = sorted({*self.cutoffs, *weights, *own})
             names = (retriever.name, scores.scorer.name)
-            stages.append(Stages.of(protocol, corpus, candidates, names, self.fuse.method, weights, cutoffs))
+            stages.append(
+                Stages.of(protocol, corpus, candidates, names, self.fuse.method, weights, cutoffs, self.f1)
+            )
         metrics = self._metrics(stages, weight) | index | facts_of(retriever, corpus, split, filters)
         metrics |= {"reranker": scores.scorer.name, "benchmark": self.name}
         whole, fetched = len(corpus.split(split)), stages[0].base.run.ranking.k

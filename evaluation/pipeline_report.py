@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from evaluation.pipeline_stages import BASE, COMPARED, GAIN, OF_DEPTH, depths_of
 from evaluation.protocol import GROUPS, PROTOCOLS, TRANSDUCTIVE, key_of
 from evaluation.report import (
+    MEASURED,
     Facts,
     Metrics,
     Provenance,
@@ -44,11 +45,8 @@ def stage_rows(
 ) -> tuple[list[str], list[list[str]]]:
     """Head and rows: each measure of the prefetcher, of the reranked, and the ratio."""
     prefix = key_of("", protocol)
-    names = [
-        name
-        for name in metrics
-        if name.startswith((f"{prefix}mrr", f"{prefix}recall@")) and not name.endswith(("/low", "/high"))
-    ]
+    wanted = tuple(prefix + measure for measure in MEASURED)
+    names = [name for name in metrics if name.startswith(wanted) and not name.endswith(("/low", "/high"))]
     rows = []
     for name in names:
         base, final = (float(metrics[key]) for key in (BASE + name, name))
@@ -75,7 +73,10 @@ def depth_rows(metrics: Metrics, protocol: str = TRANSDUCTIVE) -> tuple[list[str
 def headline(metrics: Metrics, protocol: str = TRANSDUCTIVE) -> str:
     """Base -> Reranked and the ceiling, in a line for people."""
     parts = []
-    for name in COMPARED:
+    start = key_of("f1@", protocol)
+    ranks = [name.removeprefix(start) for name in metrics if name.startswith(start)]
+    f1 = [f"f1@{rank}" for rank in ranks if rank.isdecimal()]
+    for name in [*COMPARED, *f1]:
         key = key_of(name, protocol)
         gain = f"{GAIN}{key}"
         sure = f"p {metrics[f'{gain}/p']:.4f}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,9 +79,10 @@ class Stages:
         method: str,
         weights: Mapping[int, float],
         cutoffs: list[int],
+        f1_at: Sequence[int] = (),
     ) -> Stages:
         """names: of the retriever and the reranker; weights: of the reranker, by depth."""
-        base = Outcome.of(protocol, corpus, found.ranking, names[0], cutoffs, found.seconds)
+        base = Outcome.of(protocol, corpus, found.ranking, names[0], cutoffs, found.seconds, f1_at)
         by_depth = {
             depth: Outcome.of(
                 protocol,
@@ -90,6 +91,7 @@ class Stages:
                 f"{names[0]}+{names[1]}",
                 cutoffs,
                 found.seconds_at(depth),
+                f1_at,
             )
             for depth, weight in weights.items()
         }
@@ -113,7 +115,7 @@ class Stages:
         for name, value in self.base.metrics(seed).items():
             if name not in pool and not name.endswith("queries"):
                 found[BASE + name] = value
-        for name in COMPARED:
+        for name in [*COMPARED, *(name for name in self.base.values.values if name.startswith("f1@"))]:
             final, base = (outcome.values.values[name] for outcome in (self.final, self.base))
             gain = paired(final, base, self.base.values.papers, seed=seed)
             key = GAIN + key_of(name, protocol)

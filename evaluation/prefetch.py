@@ -8,6 +8,7 @@ from pathlib import Path
 from datasets.store import Corpus
 from evaluation.benchmark import Benchmark, Metrics, cleared, facts_of, opened
 from evaluation.files import METRICS, PLOT, REPORT, write_text
+from evaluation.global_reranking_published import published_query_forms
 from evaluation.outcome import Outcome
 from evaluation.plots import recall_plot, recalls
 from evaluation.protocol import GROUPS, Protocol, protocols
@@ -51,7 +52,7 @@ class Prefetch(Benchmark):
     def _evaluate(self, retriever: Retriever, corpus: Corpus, protocol: Protocol) -> Outcome:
         contexts = protocol.queries.contexts
         ranking, seconds = self.search(retriever, contexts, self.cutoffs[-1], protocol.filters)
-        return Outcome.of(protocol, corpus, ranking, retriever.name, self.cutoffs, seconds)
+        return Outcome.of(protocol, corpus, ranking, retriever.name, self.cutoffs, seconds, self.f1)
 
     def _write(
         self, folder: Path, metrics: Metrics, outcomes: list[Outcome], provenance: Provenance, facts: Facts
@@ -68,5 +69,6 @@ class Prefetch(Benchmark):
         }
         title = f"{metrics['retriever']} on {metrics['data']}, split {metrics['split']}"
         recall_plot(folder / PLOT, curves, f"{title}: {first.candidates:,} candidates")
-        write_text(folder / REPORT, prefetch_report(metrics, provenance, PLOT, facts))
+        sections = [published_query_forms().markdown] if self.f1 else []
+        write_text(folder / REPORT, prefetch_report(metrics, provenance, PLOT, facts, sections))
         write_text(folder / METRICS, json.dumps(metrics, indent=1) + "\n")

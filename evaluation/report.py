@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -17,6 +17,9 @@ TRAINING = (
     "**These are training queries.** Whatever was learnt from that split has seen their answers: trained "
     "weights, citation counts, and context profiles, which hold each query itself."
 )
+MEASURED = ("mrr", "recall@", "precision@", "f1@")
+"""What the names of measures begin with."""
+
 PACKAGES = ("numpy", "torch", "faiss-cpu", "faiss-gpu", "bm25s", "ir_measures")
 
 
@@ -68,7 +71,8 @@ def measure_rows(
         name.removeprefix(group)
         for group in groups
         for name in metrics
-        if name.startswith((f"{group}mrr", f"{group}recall@")) and not name.endswith(("/low", "/high"))
+        if name.startswith(tuple(group + measure for measure in MEASURED))
+        and not name.endswith(("/low", "/high"))
     )
     rows = [
         [name, *(measure_cell(metrics, group + name, intervals) for group in groups)]
@@ -88,8 +92,13 @@ def measure_cell(metrics: Metrics, name: str, interval: bool, places: int = 4) -
     return text
 
 
-def prefetch_report(metrics: Metrics, provenance: Provenance, plot: str, facts: Facts) -> str:
-    """Markdown: protocol, data, measures, times, and how to get them again."""
+def prefetch_report(
+    metrics: Metrics, provenance: Provenance, plot: str, facts: Facts, sections: Sequence[str] = ()
+) -> str:
+    """Markdown: protocol, data, measures, times, and how to get them again.
+
+    sections: more parts, before the last.
+    """
     parts = [
         f"# Prefetching: {metrics['retriever']} on {metrics['data']}, split {metrics['split']}",
         "## Protocol",
@@ -103,6 +112,7 @@ def prefetch_report(metrics: Metrics, provenance: Provenance, plot: str, facts: 
         f"![recall@k]({plot})",
         "## Time and size",
         _costs(metrics, facts),
+        *sections,
         *origin(metrics, provenance),
     ]
     return "\n\n".join(parts) + "\n"

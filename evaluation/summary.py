@@ -19,6 +19,7 @@ from rich.table import Table
 
 from datasets.errors import fail, user_line
 from evaluation.files import METRICS, REPORT, write_text
+from evaluation.global_reranking_summary import sections
 from evaluation.report import markdown_table, number
 from hatten.history import CURVES
 
@@ -97,11 +98,14 @@ class Summary(Callback):
         varied = _varied(jobs)
         labels = [_label(job, varied) for job in jobs]
         rows = self._rows(jobs, varied)
-        text = "\n\n".join([_markdown(sweep, jobs, labels, rows).rstrip(), *_pipelines(sweep, jobs, varied)])
+        more = sections(sweep, jobs, varied)
+        parts = [*_pipelines(sweep, jobs, varied), *(section.markdown for section in more)]
+        text = "\n\n".join([_markdown(sweep, jobs, labels, rows).rstrip(), *parts])
         write_text(sweep / "summary.md", text + "\n")
         write_text(sweep / "summary.csv", _csv(jobs))
         plot = _plot(sweep / "recall.png", jobs, labels)
-        show(rows, f"{len(jobs)} jobs")
+        for table, title in [(rows, f"{len(jobs)} jobs"), *((one.rows, one.heading) for one in more)]:
+            show(table, title)
         console = Console(soft_wrap=True, highlight=False)
         for job, label in zip(jobs, labels, strict=True):
             console.print(f"{label}: {job.failure or job.folder / job.shown}", markup=False)

@@ -1,4 +1,4 @@
-"""What is measured of a reranker in training: recall and MRR of its order of a retriever's candidates."""
+"""What is measured of a reranker in training: recall, MRR and F1 of its order of a retriever's candidates."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ from rerank.cross_encoder import CrossEncoder
 from rerank.pairs import PairReader
 from retrieval.encode import evaluating
 from retrieval.ranking import ordered
+
+F1 = 20
+"""The rank of F1: that of Nogueira et al. 2020."""
 
 SAMPLE = 2
 """The random numbers of the sample: those of hatten.validation, so that both measure the same queries."""
@@ -45,8 +48,21 @@ class ValidationConfig:
     def __post_init__(self) -> None:
         at_least_1(self, "model.validation", "candidates", "every")
         measures = ["mrr", *(f"recall@{k}" for k in RECALLS if k <= self.candidates)]
+        measures += [f"f1@{F1}"] if self.candidates >= F1 else []
         if self.monitor not in measures:
             raise InputError(f"model.validation.monitor={self.monitor}: choose one of {', '.join(measures)}")
+
+
+def f1(papers: NDArray[np.integer], positives: NDArray[np.integer]) -> dict[str, float]:
+    """Ranked papers [Q, k], cited ones [Q, most] (-1: none): the mean F1 of the first 20, nothing of fewer.
+
+    Precision is of 20 papers, F1 of one query (as evaluation.measures has it).
+    """
+    if papers.shape[1] < F1:
+        return {}
+    cited = positives >= 0
+    hits = ((papers[:, None, :F1] == positives[:, :, None]) & cited[:, :, None]).sum((1, 2))
+    return {f"f1@{F1}": float((2 * hits / (F1 + cited.sum(1))).mean())}
 
 
 def sampled(split: Split, size: int, seed: int) -> NDArray[np.int64]:
@@ -68,7 +84,8 @@ class Validation:
         found = hits.any(2)
         self.asked = np.flatnonzero(found.any(1))
         """Queries with a cited paper among the candidates: the order of the others' makes no difference."""
-        self.base = {f"base/{name}": value for name, value in recalls(papers, self._positives).items()}
+        base = recalls(papers, self._positives) | f1(papers, self._positives)
+        self.base = {f"base/{name}": value for name, value in base.items()}
         self.base["ceiling"] = float((found.sum(1) / cited.sum(1)).mean())
 
     def measure(
@@ -80,8 +97,8 @@ class Validation:
         processes: int = 1,
         summed: Callable[[Tensor], Tensor] = lambda own: own,
     ) -> dict[str, float]:
-        """Recall and MRR over all queries, those of the prefetched order (`base/...`), and the best possible
-        recall (`ceiling`), all within the candidates.
+        """Recall, MRR and F1 over all queries, those of the prefetched order (`base/...`), and the best
+        possible recall (`ceiling`), all within the candidates.
 
         tokens: of a batch. Of several processes each scores its own queries; summed: adds up tensors of all.
         """
@@ -98,7 +115,7 @@ class Validation:
         if not np.isfinite(grid).all():
             raise InputError("the reranker's scores are no numbers any more: lower model.optimizer.lr")
         ranked = ordered(self.papers, grid, self.papers.shape[1]).papers
-        return recalls(ranked, self._positives) | self.base
+        return recalls(ranked, self._positives) | f1(ranked, self._positives) | self.base
 
     def _scored(
         self,

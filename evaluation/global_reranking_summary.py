@@ -1,0 +1,94 @@
+"""What the summary of a sweep says of papers that ask: figure 1 and table 4 of Nogueira et al. 2020."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from omegaconf import OmegaConf
+
+from datasets.atomic import written_whole
+from evaluation.global_reranking_published import (
+    Section,
+    published_query_forms,
+    published_query_tokens,
+    published_rerankers,
+)
+from evaluation.report import number
+
+if TYPE_CHECKING:
+    from evaluation.summary import Job
+
+PLOT = "query-tokens.png"
+F1 = "f1@20"
+
+
+class Point(NamedTuple):
+    """A training with a budget of tokens for each side: what it measured in validation."""
+
+    query: int
+    candidate: int
+    f1: float
+    mrr: float
+
+
+def sections(folder: Path, jobs: Sequence[Job], varied: Sequence[str]) -> list[Section]:
+    """More parts of the summary in `folder`, where the jobs are of that kind; draws their plot there.
+
+    varied: what the jobs differ in.
+    """
+    found = []
+    points = sorted(point for job in jobs if (point := _point(job)) is not None)
+    if len({(point.query, point.candidate) for point in points}) > 1:
+        _draw(folder / PLOT, points)
+        found.append(_by_tokens(points))
+    if any(f"base/{F1}" in job.metrics for job in jobs):
+        found.append(published_rerankers())
+    elif "retriever.query" in varied and any(F1 in job.metrics for job in jobs):
+        found.append(published_query_forms())
+    return found
+
+
+def _point(job: Job) -> Point | None:
+    """None for a job that has no such budget, or no such measure."""
+    if f"val/{F1}" not in job.metrics:
+        return None
+    config = OmegaConf.load(job.folder / ".hydra" / "config.yaml")
+    pairs = OmegaConf.select(config, "model.pairs")
+    if pairs is None or pairs.query_tokens is None:
+        return None
+    query = int(pairs.query_tokens)
+    measured = (float(job.metrics[name]) for name in (f"val/{F1}", "val/mrr"))
+    return Point(query, int(pairs.max_tokens) - query, *measured)
+
+
+def _by_tokens(points: Sequence[Point]) -> Section:
+    rows = [[str(one.query), str(one.candidate), number(one.f1), number(one.mrr)] for one in points]
+    return Section(
+        "F1@20 by the tokens of query and candidate",
+        f"On validation queries, each training's best round.\n\n![F1@20 by tokens of the query]({PLOT})\n\n"
+        f"{published_query_tokens()}",
+        [["tokens of the query", "of the candidate", "F1@20", "MRR"], *rows],
+    )
+
+
+def _draw(path: Path, points: Sequence[Point]) -> None:
+    """F1@20 by the tokens of the query, a curve for each number of tokens of a pair."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 4), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    for total in sorted({point.query + point.candidate for point in points}):
+        own = [point for point in points if point.query + point.candidate == total]
+        axes.plot(
+            [one.query for one in own], [one.f1 for one in own], "-o", markersize=4, label=f"{total} a pair"
+        )
+    axes.set_xticks(sorted({point.query for point in points}))
+    axes.set_xlabel("tokens of the query")
+    axes.set_ylabel("F1@20")
+    axes.grid(color="0.9")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    with written_whole(path) as part:
+        figure.savefig(part, format="png")

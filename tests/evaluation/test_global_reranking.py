@@ -1,0 +1,158 @@
+"""Papers that ask: F1 as Citeomatic's evaluation has it, the two benchmarks, and what sweeps of them say."""
+
+from __future__ import annotations
+
+import csv
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from datasets.store import Corpus
+from evaluation.global_reranking import GlobalReranking
+from evaluation.global_reranking_published import (
+    Section,
+    published_query_forms,
+    published_query_tokens,
+    published_rerankers,
+)
+from evaluation.global_reranking_summary import sections
+from evaluation.measures import query_values
+from evaluation.prefetch import Prefetch
+from evaluation.qrels import Qrels
+from evaluation.summary import Job
+from rerank import validation
+from retrieval.bm25 import BM25
+from retrieval.ranking import Ranking
+from retrieval.runs import Run
+
+
+def citeomatic(ranked: list[str], cited: set[str], k: int) -> tuple[float, float, float]:
+    """Precision, recall and F1 of one paper's first k, by the definition in citeomatic/eval_metrics.py."""
+    correct = sum(paper in cited for paper in ranked[:k])
+    precision, recall = correct / k, correct / len(cited)
+    both = precision + recall
+    return precision, recall, 2 * precision * recall / both if correct else 0.0
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.sampled_from([1, 3, 20]))
+def test_f1_is_that_of_citeomatic(seed: int, found: int, k: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = np.stack([rng.permutation(40)[:found] for _ in range(5)]).astype(np.int32)
+    scores = np.sort(rng.random(rows.shape).astype(np.float32))[:, ::-1]
+    ids, papers = [f"q{query}" for query in range(5)], [f"p{paper}" for paper in range(40)]
+    cited = {query: {f"p{paper}" for paper in rng.permutation(40)[: rng.integers(1, 25)]} for query in ids}
+    qrels = Qrels({query: dict.fromkeys(of, 1) for query, of in cited.items()})
+    values = query_values(Run(ids, papers, Ranking(rows, scores)), qrels, [10], [k])
+    for place, query in enumerate(ids):
+        expected = citeomatic([papers[row] for row in rows[place]], cited[query], k)
+        got = tuple(values[f"{name}@{k}"][place] for name in ("precision", "recall", "f1"))
+        assert got == pytest.approx(expected)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(20, 30))
+@settings(max_examples=20, deadline=None)
+def test_validation_in_training_measures_the_same(seed: int, found: int) -> None:
+    rng = np.random.default_rng(seed)
+    papers = np.stack([rng.permutation(40)[:found] for _ in range(4)])
+    positives = np.full((4, 9), -1)
+    expected = []
+    for row in range(4):
+        cited = rng.permutation(40)[: rng.integers(1, 10)]
+        positives[row, : len(cited)] = cited
+        expected.append(citeomatic([str(p) for p in papers[row]], {str(p) for p in cited}, 20)[2])
+    assert validation.f1(papers, positives) == {"f1@20": pytest.approx(statistics.mean(expected))}
+    assert validation.f1(papers[:, :19], positives) == {}
+
+
+def global_rerank(reranker: Path, folder: Path, **options: Any) -> GlobalReranking:
+    given: dict[str, Any] = {"cutoffs": [10, 1000], "f1": [20, 3], "depths": [], "scores_dir": folder / "s"}
+    return GlobalReranking(reranker, scoring={"precision": "float32"}, **(given | options))
+
+
+def test_both_stages_are_measured_by_f1(tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path) -> None:
+    metrics = global_rerank(tiny_reranker, tmp_path, candidates=4)(BM25(), tiny_corpus, "test", tmp_path)
+    assert metrics == json.loads((tmp_path / "metrics.json").read_text())
+    split = tiny_corpus.split("test")
+    rows = {tiny_corpus.context_ids[row]: place for place, row in enumerate(split.contexts.tolist())}
+    for prefix, stage in (("", ""), ("base/", "base-")):
+        run = next(Run.read(tmp_path / f"{stage}run.trec").batches(99))
+        values = []
+        for query, place in rows.items():
+            cited = {tiny_corpus.paper_ids[row] for row in split.positives[place].tolist()}
+            ranked = sorted(run.get(query, {}), key=lambda paper, of=run[query]: -of[paper])  # type: ignore[misc]
+            values.append(citeomatic(ranked, cited, 3))
+        precision, recall, f1 = (statistics.mean(column) for column in zip(*values, strict=True))
+        assert metrics[f"{prefix}f1@3"] == pytest.approx(f1)
+        assert metrics[f"{prefix}precision@3"] == pytest.approx(precision)
+        of_means = 2 * precision * recall / (precision + recall)
+        assert metrics[f"{prefix}f1@3/of_means"] == pytest.approx(of_means)
+        with (tmp_path / f"{stage}per_query.csv").open(newline="") as file:
+            table = {row["query_id"]: float(row["f1@3"]) for row in csv.DictReader(file)}
+        assert [table[query] for query in rows] == pytest.approx([one[2] for one in values])
+    gain = float(metrics["f1@3"]) - float(metrics["base/f1@3"])  # type: ignore[arg-type]
+    assert metrics["gain/f1@3"] == pytest.approx(gain) and "gain/f1@20/p" in metrics
+    report = (tmp_path / "report.md").read_text()
+    for part in ("# Global reranking: bm25 + tiny-reranker", "F1@3 ", "| f1@20 |", "| f1@20/of_means |"):
+        assert part in report, part
+    assert published_rerankers().markdown in report and metrics["benchmark"] == "global_rerank"
+
+
+def test_bm25_alone_stands_beside_the_published_query_forms(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    metrics = Prefetch([10], f1=[20])(BM25(query=["key_terms"]), tiny_corpus, "test", tmp_path)
+    assert metrics["f1@20"] > 0 and metrics["recall@20"] == 1  # type: ignore[operator]
+    report = (tmp_path / "report.md").read_text()
+    assert published_query_forms().markdown in report and "| f1@20 |" in report
+    Prefetch([10])(BM25(), tiny_corpus, "test", tmp_path)  # others have neither
+    report = (tmp_path / "report.md").read_text()
+    assert "as published" not in report and "f1@" not in report
+
+
+@pytest.mark.parametrize(
+    ("table", "rows"), [(published_rerankers(), 14), (published_query_forms(), 3)], ids=["2", "4"]
+)
+def test_published_figures_are_marked_and_whole(table: Section, rows: int) -> None:
+    assert "not comparable" in table.note and "Nogueira" in table.note and "Table" in table.note
+    assert len(table.rows) == rows + 1 and len({len(row) for row in table.rows}) == 1
+    for row in table.rows[1:]:
+        values = [float(cell) for cell in row[1:] if cell]
+        assert values and all(0 < value < 1 for value in values)
+    assert "increases F1@20 by 2 points" in published_query_tokens()
+
+
+def trained(folder: Path, query_tokens: int | None, max_tokens: int, f1: float) -> Job:
+    (folder / ".hydra").mkdir(parents=True)
+    pairs = {"max_tokens": max_tokens, "query_tokens": query_tokens}
+    OmegaConf.save(OmegaConf.create({"model": {"pairs": pairs}}), folder / ".hydra" / "config.yaml")
+    return Job(folder, {}, {"val/f1@20": f1, "val/mrr": 0.5})
+
+
+def test_a_sweep_over_tokens_ends_with_figure_1(tmp_path: Path) -> None:
+    given = [(256, 512, 0.13), (64, 512, 0.11), (448, 512, 0.12), (64, 128, 0.1)]
+    jobs = [trained(tmp_path / str(place), *point) for place, point in enumerate(given)]
+    (found,) = sections(tmp_path, jobs, ["model.pairs.query_tokens"])
+    assert found.rows[1:] == [
+        ["64", "64", "0.1000", "0.5000"],
+        ["64", "448", "0.1100", "0.5000"],
+        ["256", "256", "0.1300", "0.5000"],
+        ["448", "64", "0.1200", "0.5000"],
+    ]
+    assert published_query_tokens() in found.note and "(query-tokens.png)" in found.markdown
+    assert (tmp_path / "query-tokens.png").read_bytes().startswith(b"\x89PNG")
+    other = trained(tmp_path / "other", None, 512, 0.3)
+    assert sections(tmp_path, [jobs[0], other, Job(tmp_path, {}, {})], []) == []  # nothing to compare
+
+
+def test_sweeps_of_evaluations_end_with_published_tables(tmp_path: Path) -> None:
+    alone = [Job(tmp_path, {}, {"f1@20": 0.1}), Job(tmp_path, {}, {"f1@20": 0.2})]
+    assert sections(tmp_path, alone, ["retriever.query"]) == [published_query_forms()]
+    assert sections(tmp_path, alone, ["retriever.k1"]) == []
+    both = [Job(tmp_path, {}, {"f1@20": 0.1, "base/f1@20": 0.1})]
+    assert sections(tmp_path, both, ["candidates"]) == [published_rerankers()]
