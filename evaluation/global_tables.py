@@ -10,7 +10,7 @@ from evaluation.global_benchmarks.mdcr_measures import AVERAGE
 from evaluation.global_benchmarks.pool_benchmark import Table
 from evaluation.report import markdown_table
 
-LABELS = {"map": "MAP", "ndcg": "nDCG", "recall_30": "R@30", "recall_5": "R@5", **COLUMNS}
+LABELS = {**COLUMNS, "map": "MAP", "ndcg": "nDCG", "recall_30": "R@30", "recall_5": "R@5"}
 SAMPLED = ("map", "ndcg", "recall_30")
 FACET_MEASURES = ("mean_av_precision", "ndcg%20")
 
