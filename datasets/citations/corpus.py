@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from datasets.atomic import written_folder
 from datasets.citations.graph import CitationGraph, open_graph
 from datasets.citations.questions import Asked as Asked
-from datasets.citations.questions import Files, Rules, find_questions
+from datasets.citations.questions import Files, Questions, Rules, find_questions
 from datasets.citations.questions import chosen_lines as chosen_lines
 from datasets.citations.questions import earlier as earlier
 from datasets.fulltext.output import JsonFile
@@ -49,12 +49,41 @@ def open_papers(
     min_cited and so on: datasets.citations.questions.Rules.
     Raises InputError for files that cannot be used, and where no paper cites another.
     """
+    questions = open_questions(
+        papers,
+        splitting,
+        queries,
+        citations,
+        tokenizer,
+        cache_dir,
+        name,
+        min_cited,
+        found,
+        near_duplicates,
+        held_out,
+    )
+    asked = {split: some for split, some in questions.asked.items() if len(some.papers)}
+    title = name or Path(questions.graph.files[0]).resolve().parent.name
+    return corpus_of(questions.graph, questions.papers, asked, title, cache_dir, tokenizer)
+
+
+def open_questions(
+    papers: Files,
+    splitting: Splitting,
+    queries: str | Path | None = None,
+    citations: str | Path | None = None,
+    tokenizer: str = "default",
+    cache_dir: str | Path = ".cache",
+    name: str | None = None,
+    min_cited: int = 1,
+    found: str = "all",
+    near_duplicates: float | None = None,
+    held_out: Files | None = None,
+) -> Questions:
+    """What the corpus of open_papers asks, without making it; of no use are its tokenizer and name."""
     rules = Rules(min_cited, found, near_duplicates, held_out)
     graph = open_graph(papers, citations, cache_dir=cache_dir)
-    questions = find_questions(graph, splitting, queries, rules, cache_dir)
-    asked = {split: some for split, some in questions.asked.items() if len(some.papers)}
-    title = name or Path(graph.files[0]).resolve().parent.name
-    return corpus_of(graph, questions.papers, asked, title, cache_dir, tokenizer)
+    return find_questions(graph, splitting, queries, rules, cache_dir)
 
 
 def corpus_of(
