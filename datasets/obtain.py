@@ -150,9 +150,9 @@ class _Download:
     def _fetch_files(self, addresses: dict[str, str]) -> None:
         """Each into place as soon as it is whole."""
         for name, address in addresses.items():
-            path = self.work / name
+            path = self.work / name.replace("/", "-")
             fetch(address, path)
-            self._put([path])
+            self._put({name: path})
 
     def _fetch_archive(self, address: str) -> None:
         archive = self.work / f"{self.name}-archive"
@@ -167,7 +167,8 @@ class _Download:
     def _take(self, archive: Path) -> None:
         """Unpack what is lacking."""
         self._check(archive)
-        self._put(unpack(archive, self._lacking(), self.work, self.release.matches))
+        found = unpack(archive, self._lacking(), self.work, self.release.matches)
+        self._put({path.name: path for path in found})
 
     def _check(self, archive: Path) -> None:
         """Unusable when the archive is not the one that was published, so far as that is known."""
@@ -180,18 +181,19 @@ class _Download:
             if found != expected.sha256:
                 raise Unusable(f"its SHA-256 is {found}, that of the published one is {expected.sha256}")
 
-    def _put(self, paths: list[Path]) -> None:
+    def _put(self, files: dict[str, Path]) -> None:
         """Into their place, if what can be told of their content says that it is what it should be."""
         try:
-            for path in paths:
+            for path in files.values():
                 check_content(path, self.release.json_lines)
                 self._check_sum(path)
         except Unusable:
-            for path in paths:
+            for path in files.values():
                 forget(path)
             raise
-        for path in paths:
-            path.replace(self.place / path.name)
+        for name, path in files.items():
+            (self.place / name).parent.mkdir(parents=True, exist_ok=True)
+            path.replace(self.place / name)
 
     def _check_sum(self, path: Path) -> None:
         """Unusable when a file that was published compressed, and came so, is another."""

@@ -157,4 +157,17 @@ RELEASES = {
     ),
     "citeomatic-dblp": _citeomatic("dblp", "DBLP"),
     "citeomatic-pubmed": _citeomatic("pubmed", "PubMed"),
+    "scidocs": Release(
+        what="SciDocs, citations and user activity (Cohan et al. 2020)",
+        addresses=("https://ai2-s2-research-public.s3-us-west-2.amazonaws.com/specter/scidocs/",),
+        folder="published/scidocs",
+        files=(
+            *(
+                f"{task}/{split}.qrel"
+                for task in ("cite", "cocite", "coview", "coread")
+                for split in ("val", "test")
+            ),
+            "paper_metadata_view_cite_read.json",
+        ),
+    ),
 }

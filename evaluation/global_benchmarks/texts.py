@@ -19,6 +19,7 @@ from datasets.errors import InputError
 from datasets.fingerprint import content_hash
 from datasets.fulltext.json_lines import read_objects
 from datasets.fulltext.values import Object
+from datasets.json_stream import read_records
 from datasets.prepare import open_corpus
 from datasets.progress import reading
 from datasets.schema import TARGET_MARKER
@@ -56,9 +57,14 @@ class Text:
 def read_texts(path: Path) -> Iterator[Text]:
     """Papers of a file of JSON lines, plain or gzipped: `paper_id`, `title`, `abstract` (text or sentences).
 
-    Raises InputError that names file, line and field.
+    A file that is called .json is one object, {paper_id: {"title", "abstract"}}. Raises InputError that names
+    file, line (or paper) and field.
     """
     with reading(path, path.name) as advance:
+        if path.name.removesuffix(".gz").endswith(".json"):
+            for paper, found in read_records(path, frozenset(), dict, advance):
+                yield _text(found | {"paper_id": paper}, f"{path}, paper {paper!r}")
+            return
         for where, record in read_objects(path, advance):
             yield _text(record, where)
 

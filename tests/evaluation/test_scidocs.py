@@ -1,0 +1,325 @@
+"""SciDocs' numbers are those of its own script; what it skips is counted, what it trips over is named."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pytrec_eval
+
+from datasets.errors import InputError
+from datasets.obtain import obtain
+from datasets.releases import RELEASES
+from evaluation.global_benchmarks.scidocs import SciDocs
+from evaluation.global_benchmarks.scidocs_format import METADATA, TASKS, read_embeddings, read_pools, read_run
+from evaluation.per_query import PerQuery
+from evaluation.report import Provenance
+from retrieval.article import ArticleEncoder, ArticleRetriever
+from retrieval.base import Retriever
+from retrieval.bm25 import BM25
+from retrieval.models import ArticleConfig
+
+ROOT = Path(__file__).parents[2]
+PAPERS = [f"{number:02d}ab" for number in range(40)]
+Vectors = dict[str, list[float]]
+Collection = tuple[Path, Vectors]
+
+
+def unasked() -> Retriever:
+    raise AssertionError("there are scores: no retriever is needed")
+
+
+def qrel_lines(seed: int, queries: int = 6) -> str:
+    """Pools of 2 relevant papers and 6 others."""
+    rng = np.random.default_rng(seed)
+    lines = []
+    for query in rng.permutation(PAPERS)[:queries]:
+        others = [paper for paper in PAPERS if paper != query]
+        pool = rng.permutation(others)[:8].tolist()
+        lines += [f"{query} 0 {paper} {int(place < 2)}" for place, paper in enumerate(pool)]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def collection(tmp_path: Path) -> Collection:
+    """SciDocs' files, and vectors of few different values: many distances are equal."""
+    rng = np.random.default_rng(9)
+    folder = tmp_path / "scidocs"
+    for seed, name in enumerate(TASKS.values()):
+        (folder / name).mkdir(parents=True)
+        for split in ("val", "test"):
+            (folder / name / f"{split}.qrel").write_text(qrel_lines(10 * seed + (split == "val")))
+    words = ["citing", "graphs", "papers", "parsing", "trees", "vision", "words", "images"]
+    papers = {
+        paper: {"title": " ".join(rng.choice(words, 3)), "abstract": " ".join(rng.choice(words, 8))}
+        for paper in PAPERS
+    }
+    (folder / METADATA).write_text(json.dumps({**papers, "zz": {"title": None, "abstract": None}}))
+    return folder, {paper: rng.integers(0, 2, 3).astype(float).tolist() for paper in PAPERS}
+
+
+def write_vectors(path: Path, vectors: dict[str, Any]) -> Path:
+    lines = [json.dumps({"paper_id": paper, "embedding": vector}) for paper, vector in vectors.items()]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def official(qrel: Path, vectors: Vectors) -> dict[str, float]:
+    """What the official script reports of a task: rounded distances as a run, trec_eval over what it has."""
+    with qrel.open() as file:
+        judged = pytrec_eval.parse_qrel(file)
+    lines = []
+    for query, pool in judged.items():
+        if not vectors.get(query):
+            continue
+        for paper in pool:
+            if paper in vectors:
+                far = (
+                    -np.linalg.norm(np.array(vectors[query]) - np.array(vectors[paper]))
+                    if vectors[paper]
+                    else -np.inf
+                )
+                lines.append(f"{query} 0 {paper} 1 {np.round(far, 5)} n/a\n")
+    values = pytrec_eval.RelevanceEvaluator(judged, {"map", "ndcg"}).evaluate(pytrec_eval.parse_run(lines))
+    return {
+        name: np.round(100 * np.mean([found[name] for found in values.values()]), 2)
+        for name in ("map", "ndcg")
+    }
+
+
+def run(folder: Path, **settings: Any) -> dict[str, dict[str, float]]:
+    out = folder.parent / "out"
+    make: Callable[[], Retriever] = settings.pop("make", unasked)
+    SciDocs(folder, cache_dir=folder.parent / "cache", **settings).run(out, Provenance(), make)
+    found: dict[str, dict[str, float]] = json.loads((out / "metrics.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize("split", ["test", "val"])
+def test_embeddings_are_measured_as_by_the_official_script(
+    collection: Collection, split: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, vectors = collection
+    found = run(folder, embeddings_file=write_vectors(folder / "v.jsonl", vectors), split=split)
+    expected = {task: official(folder / name / f"{split}.qrel", vectors) for task, name in TASKS.items()}
+    assert found == expected and list(found) == ["co-view", "co-read", "cite", "co-cite"]
+    assert str(found) in capsys.readouterr().out  # as it is printed there
+    assert len({row["map"] for row in found.values()}) > 1
+    values = PerQuery.read(folder.parent / "out" / "per_query.csv")
+    cite = [row for row, name in enumerate(values.query_ids) if name.startswith("cite/")]
+    assert np.round(100 * values.values["map"][cite].mean(), 2) == found["cite"]["map"]
+    report = (folder.parent / "out" / "report.md").read_text()
+    assert "| SPECTER | 88.3 | 94.9 |" in report.split("## As published")[1]
+
+
+def test_distances_keep_their_five_places(collection: Collection) -> None:
+    folder, _ = collection
+    rng = np.random.default_rng(3)
+    vectors = {paper: (1e-5 * rng.random(4)).tolist() for paper in PAPERS}  # float32 would move them
+    found = run(folder, embeddings_file=write_vectors(folder / "v.jsonl", vectors))
+    assert found == {task: official(folder / name / "test.qrel", vectors) for task, name in TASKS.items()}
+
+
+def test_what_has_no_embedding_is_skipped_as_by_the_script_and_counted(
+    collection: Collection, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder, vectors = collection
+    pools = read_pools(folder / "cite" / "test.qrel")
+    gone, empty, *_, last = pools
+    del vectors[gone]
+    vectors[empty] = []
+    lost = next(paper for paper in pools[last] if paper in vectors and paper not in pools)
+    del vectors[lost]
+    found = run(folder, embeddings_file=write_vectors(folder / "v.jsonl", vectors))
+    assert found == {task: official(folder / name / "test.qrel", vectors) for task, name in TASKS.items()}
+    skipped = next(line for line in caplog.messages if line.startswith("cite: ") and "queries" in line)
+    assert skipped == (
+        "cite: 2 queries are not scored and left out of the means, as by the official script: "
+        f"{gone}, {empty}."
+    )
+    assert any(f"{last}_{lost}" in line for line in caplog.messages if "candidates are not scored" in line)
+    assert skipped in (folder.parent / "out" / "report.md").read_text()
+
+
+def test_a_retriever_is_measured_by_its_scores_and_its_runs_can_be_read_again(collection: Collection) -> None:
+    folder, _ = collection
+    found = run(folder, make=BM25)
+    runs = folder.parent / "out" / "runs"
+    for task, name in TASKS.items():
+        with (folder / name / "test.qrel").open() as judged, (runs / f"{name}.run").open() as ranked:
+            qrel, scored = pytrec_eval.parse_qrel(judged), pytrec_eval.parse_run(ranked)
+        assert {query: set(pool) for query, pool in scored.items()} == {q: set(p) for q, p in qrel.items()}
+        values = pytrec_eval.RelevanceEvaluator(qrel, {"map"}).evaluate(scored).values()
+        assert found[task]["map"] == np.round(100 * np.mean([one["map"] for one in values]), 2)
+        firsts = [line.split() for line in (runs / f"{name}.run").read_text().splitlines()]
+        assert [int(line[3]) for line in firsts] == [rank for _ in qrel for rank in range(1, 9)]
+    assert run(folder, ranked_dir=runs) == found
+
+
+def test_an_encoder_writes_embeddings_in_the_official_format(collection: Collection, tiny_bert: Path) -> None:
+    folder, _ = collection
+    config = ArticleConfig(
+        "local", path=str(tiny_bert), pooling="mean", query=("title", "context"), max_tokens=32
+    )
+    encoder = ArticleEncoder.pretrained(config)
+    found = run(folder, make=lambda: ArticleRetriever(encoder, "float32"))
+    file = folder.parent / "out" / "embeddings.jsonl"
+    vectors = {line["paper_id"]: line["embedding"] for line in map(json.loads, file.read_text().splitlines())}
+    assert set(vectors) <= set(PAPERS) and {len(vector) for vector in vectors.values()} == {encoder.dim}
+    assert abs(np.linalg.norm(vectors[next(iter(vectors))]) - 1) > 1e-3  # not normalised
+    assert found == {task: official(folder / name / "test.qrel", vectors) for task, name in TASKS.items()}
+    assert run(folder, embeddings_file=file) == found
+
+
+def test_papers_without_a_text_are_told(collection: Collection, caplog: pytest.LogCaptureFixture) -> None:
+    folder, _ = collection
+    papers = json.loads((folder / METADATA).read_text())
+    query, pool = next(iter(read_pools(folder / "cite" / "test.qrel").items()))
+    del papers[query]
+    other = next(paper for paper, relevance in pool.items() if not relevance)
+    papers[other] |= {"title": "", "abstract": None}
+    (folder / METADATA).write_text(json.dumps(papers))
+    run(folder, make=BM25)
+    assert any(line.endswith(f"lacks 1 papers of the benchmark: {query}") for line in caplog.messages)
+    assert any(
+        f"official script: {query}." in line for line in caplog.messages if line.startswith("cite: 1 q")
+    )
+    texts = folder / "texts.jsonl"
+    texts.write_text(json.dumps({"paper_id": "elsewhere", "title": "a", "abstract": "b"}) + "\n")
+    with pytest.raises(InputError, match=r"texts\.jsonl: none of the \d+ queries has a text, as "):
+        run(folder, make=BM25, texts=texts)
+
+
+BAD_QRELS = [
+    ("q 0 a 1\nq 0 a 0\n", r"test\.qrel: query 'q' has the paper 'a' twice"),
+    ("q 0 a 1\nr 0 b 0\ns 0 b 0\n", r"2 queries have no relevant candidate: r, s; leave them out"),
+    ("q 0 a 1\nq a 1\n", r"test\.qrel, line 2: 3 fields instead of 4"),
+    ("q 0 a yes\n", r"test\.qrel, line 1, field 'relevance': .* is not a number"),
+    ("", r"test\.qrel: the file is empty"),
+]
+
+
+@pytest.mark.parametrize(("text", "line"), BAD_QRELS)
+def test_pools_that_cannot_be_used_are_named(tmp_path: Path, text: str, line: str) -> None:
+    (tmp_path / "test.qrel").write_text(text)
+    with pytest.raises(InputError, match=line) as error:
+        read_pools(tmp_path / "test.qrel")
+    assert "\n" not in str(error.value)
+
+
+BAD_VECTORS = [
+    ('{"paper_id": "a", "embedding": [1, NaN]}', r"v\.jsonl, line 1: "),
+    ('{"paper_id": "a", "embedding": [1, null]}', r"line 1, paper 'a': .* a list of finite numbers"),
+    ('{"paper_id": "a", "embedding": [[1, 2]]}', r"line 1, paper 'a': .* a list of finite numbers"),
+    ('{"paper_id": "a", "embedding": [1, [2]]}', r"line 1, paper 'a': .* a list of finite numbers"),
+    ('{"paper_id": "a", "embedding": ["x"]}', r"line 1, paper 'a': .* a list of finite numbers"),
+    ('{"paper_id": "a"}', r"line 1: must be an object with a paper_id and an embedding"),
+    ('{"embedding": [1]}', r"line 1: must be an object with a paper_id and an embedding"),
+    ("[1]", r"v\.jsonl, line 1"),
+    (
+        '{"paper_id": "a", "embedding": [1, 2]}\n{"paper_id": "b", "embedding": [1]}',
+        r"line 2, paper 'b': an embedding of 1 numbers, others have 2",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "line"), BAD_VECTORS)
+def test_embeddings_that_cannot_be_used_are_named(tmp_path: Path, text: str, line: str) -> None:
+    (tmp_path / "v.jsonl").write_text(text + "\n")
+    with pytest.raises(InputError, match=line) as error:
+        read_embeddings(tmp_path / "v.jsonl", {"a", "b"})
+    assert "\n" not in str(error.value)
+
+
+def test_embeddings_of_other_papers_are_passed_over_and_the_last_one_counts(tmp_path: Path) -> None:
+    lines = [("x", ["no", "vector"]), ("a", [1.0, 0.1]), ("a", [2.0, 0.5]), ("b", [])]
+    text = "\n".join(json.dumps({"paper_id": paper, "embedding": vector}) for paper, vector in lines)
+    (tmp_path / "v.jsonl").write_text(text)
+    found = read_embeddings(tmp_path / "v.jsonl", {"a", "b"})
+    assert found["a"].tolist() == [2.0, 0.5] and found["a"].dtype == np.float32 and len(found["b"]) == 0
+    assert set(found) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("q Q0 a 1 nan x\n", r"cite\.run: 1 scores are NaN: q_a"),
+        ("q Q0 c 1 0.5 x\nr Q0 a 1 0.5 x\n", r"2 papers are not in the pool of their query: q_c, r_a"),
+        ("q Q0 a 1 0.5 x\nq Q0 a 2 0.4 x\n", r"query 'q' has the paper 'a' twice"),
+        ("q Q0 a 1 much x\n", r"line 1, field 'score': .* is not a number"),
+    ],
+)
+def test_runs_that_cannot_be_used_are_named(tmp_path: Path, text: str, line: str) -> None:
+    (tmp_path / "cite.run").write_text(text)
+    with pytest.raises(InputError, match=line):
+        read_run(tmp_path / "cite.run", {"q": {"a": 1, "b": 0}})
+
+
+def test_settings_that_cannot_be_used_are_named(collection: Collection, tmp_path: Path) -> None:
+    folder, vectors = collection
+    with pytest.raises(InputError, match="split=train: SciDocs has val and test"):
+        SciDocs(folder, split="train")
+    with pytest.raises(InputError, match="embeddings_file and ranked_dir: give one of the two"):
+        SciDocs(folder, embeddings_file="a", ranked_dir="b")
+    with pytest.raises(InputError, match=r"none\.jsonl: no such file"):
+        run(folder, embeddings_file=tmp_path / "none.jsonl")
+    with pytest.raises(InputError, match=r"coview\.run: no such file; ranked_dir is to hold coview\.run, "):
+        run(folder, ranked_dir=tmp_path)
+    other = write_vectors(folder / "o.jsonl", {"elsewhere": [1.0]})
+    with pytest.raises(InputError, match="co-view: none of its 6 queries is scored, as "):
+        run(folder, embeddings_file=other)
+    (folder / "cite" / "test.qrel").unlink()
+    with pytest.raises(InputError, match=r"scidocs: no cite/test\.qrel in it; .*data\.dir=download fetches"):
+        run(folder, embeddings_file=write_vectors(folder / "v.jsonl", vectors))
+
+
+def test_what_is_needed_is_downloaded(
+    collection: Collection, server: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder, vectors = collection
+    address = "https://ai2-s2-research-public.s3-us-west-2.amazonaws.com/specter/scidocs/"
+    assert RELEASES["scidocs"].addresses == (address,) and len(RELEASES["scidocs"].files) == 9
+    monkeypatch.setitem(RELEASES, "scidocs", replace(RELEASES["scidocs"], addresses=(f"{server.url}/s/",)))
+    cache, out = tmp_path / "downloads", tmp_path / "out"
+    benchmark = SciDocs("download", write_vectors(folder / "v.jsonl", vectors), cache_dir=cache)
+    with pytest.raises(InputError, match=r"put coview/test\.qrel, .* into .*published/scidocs") as error:
+        benchmark.run(out, Provenance(), unasked)
+    assert "\n" not in str(error.value)
+    for file in RELEASES["scidocs"].files:
+        server.put(f"s/{file}", (folder / file).read_text())
+    server.asked.clear()
+    benchmark.run(out, Provenance(), unasked)
+    expected = official(folder / "cite" / "test.qrel", vectors)
+    assert json.loads((out / "metrics.json").read_text())["cite"] == expected
+    assert {path for path, _ in server.asked} == {f"/s/{name}/test.qrel" for name in TASKS.values()}
+    SciDocs(None, cache_dir=cache).run(out, Provenance(), BM25)
+    assert server.asked[-1][0] == f"/s/{METADATA}"
+    there = obtain("scidocs", cache, files=["cite/test.qrel"])
+    assert sorted(path.name for path in there.iterdir() if not path.name.startswith(".")) == [
+        "cite",
+        "cocite",
+        "coread",
+        "coview",
+        METADATA,
+    ]
+
+
+@pytest.mark.slow
+def test_the_command(collection: Collection, tmp_path: Path) -> None:
+    folder, vectors = collection
+    vectors[PAPERS[0]] = [0.5]
+    file = write_vectors(folder / "v.jsonl", vectors)
+    command = [sys.executable, "evaluate.py", "benchmark=scidocs", f"data.dir={folder}"]
+    command += [f"data.cache_dir={tmp_path / 'cache'}", f"output_dir={tmp_path / 'o'}"]
+    done = subprocess.run([*command, f"embeddings_file={file}"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "an embedding of" in done.stderr
+    done = subprocess.run([*command, "retriever=bm25"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and "{'co-view': {'map': " in done.stdout, done.stderr
