@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from datasets.atomic import written_folder
 from datasets.errors import InputError
@@ -22,15 +24,10 @@ from datasets.ragged import Ragged
 from datasets.store import Corpus
 from retrieval.article_text import ArticleReader, Texts
 from retrieval.dense import DenseRetriever
-from retrieval.encode import (
-    chunks,
-    encode,
-    encode_queries,
-    parts_folder,
-    precision,
-    rounded,
-    weights_hash,
-)
+from retrieval.embedder import Advance, Embeddings, Place, Work, embedded
+from retrieval.embeddings import SHARD
+from retrieval.encode import chunks, encode, encode_queries, precision, rounded, weights_hash
+from retrieval.halves import Halves
 from retrieval.indexes import IndexConfig
 from retrieval.models import ArticleConfig, load_pretrained
 from retrieval.profiles import ProfileConfig
@@ -76,17 +73,17 @@ class ArticleEncoder(nn.Module):
         """D"""
         return int(self.model.config.hidden_size)
 
-    def encode(self, texts: Texts) -> Tensor:
+    def encode(self, texts: Texts, advance: Advance | None = None) -> Tensor:
         """B texts -> [B, D] float32 (not normalised); an empty text gets zeros. With aspire pooling, [S, D]:
-        a vector for each sentence.
+        a vector for each sentence. advance: is told what shares of the work are done.
         """
         if texts.sentences is not None:
-            return self._sentences(texts)
+            return self._sentences(texts, advance)
         parts, rows = [], []
-        for chosen, ids, there in self._grids(texts):
+        for chosen, ids, there in self._grids(texts, advance):
             hidden = self._hidden(ids, there)
             if self.config.pooling == "cls":
-                parts.append(hidden[:, 0].float())
+                parts.append(hidden[:, 0].float().clone())  # a view would hold the whole of it
             elif there is None:
                 parts.append(hidden.mean(1, dtype=torch.float32))
             else:
@@ -98,11 +95,11 @@ class ArticleEncoder(nn.Module):
             return out
         return out.index_copy(0, self._tensor(np.concatenate(rows)), torch.cat(parts))
 
-    def _sentences(self, texts: Texts) -> Tensor:
+    def _sentences(self, texts: Texts, advance: Advance | None) -> Tensor:
         assert texts.sentences is not None and texts.owners is not None
         sums = self._zeros(len(texts.owners))
         sentences = Ragged(texts.sentences, texts.tokens.offsets)
-        for chosen, ids, there in self._grids(texts):
+        for chosen, ids, there in self._grids(texts, advance):
             hidden = self._hidden(ids, there)
             flat = hidden.flatten(0, 1) if there is None else hidden[there]
             number = sentences.take(chosen).values
@@ -111,7 +108,9 @@ class ArticleEncoder(nn.Module):
         counts = np.bincount(texts.sentences[texts.sentences >= 0], minlength=len(sums))
         return sums / self._tensor(counts)[:, None]
 
-    def _grids(self, texts: Texts) -> Iterator[tuple[NDArray[np.int64], Tensor, Tensor | None]]:
+    def _grids(
+        self, texts: Texts, advance: Advance | None
+    ) -> Iterator[tuple[NDArray[np.int64], Tensor, Tensor | None]]:
         """Rows [n] of texts, their subwords [n, L], and where there are any [n, L] (None: everywhere)."""
         lengths = texts.tokens.lengths
         order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
@@ -121,11 +120,13 @@ class ArticleEncoder(nn.Module):
             width = int(taken.lengths[0])
             if taken.lengths[-1] == width:
                 yield rows, self._tensor(taken.values.reshape(-1, width).astype(np.int64)), None
-                continue
-            there = np.arange(min(rounded(width), self.config.max_tokens)) < taken.lengths[:, None]
-            ids = np.zeros(there.shape, np.int64)
-            ids[there] = taken.values
-            yield rows, self._tensor(ids), self._tensor(there)
+            else:
+                there = np.arange(min(rounded(width), self.config.max_tokens)) < taken.lengths[:, None]
+                ids = np.zeros(there.shape, np.int64)
+                ids[there] = taken.values
+                yield rows, self._tensor(ids), self._tensor(there)
+            if advance is not None:
+                advance(len(taken.values) / len(texts.tokens.values))
 
     def _hidden(self, ids: Tensor, there: Tensor | None) -> Tensor:
         """[n, L] -> [n, L, D], of the last layer or the mean of all."""
@@ -155,6 +156,10 @@ class ArticleEncoder(nn.Module):
     def fingerprint(self) -> dict[str, Any]:
         """What the vectors of a frozen encoder depend on beside the texts, as plain values."""
         return {"weights": self._weights, "arithmetic": str(self.precision), **self.config.reading()}
+
+    def of_papers(self) -> dict[str, Any]:
+        """The same for papers: how queries are read is nothing to them."""
+        return {key: value for key, value in self.fingerprint().items() if key not in ("query", "markers")}
 
     def save(self, folder: str | Path, about: Mapping[str, Any] | None = None) -> None:
         """Write the model in the format of Hugging Face, and how it reads texts.
@@ -208,13 +213,17 @@ class ArticleRetriever(DenseRetriever):
         arithmetic: str = "auto",
         index: IndexConfig | None = None,
         profile: ProfileConfig | None = None,
+        embeddings_dir: str | Path | None = None,
+        shard: int = SHARD,
     ) -> None:
         """encoder: which one (conf/encoder), or one that is there and is frozen.
 
-        arithmetic: auto, float32 or bfloat16. Raises InputError if the encoder cannot be had.
+        arithmetic: auto, float32 or bfloat16. embeddings_dir: where the papers' vectors are or are to be,
+        `shard` of them a file (retrieval.embeddings); None: not kept. InputError if there is no encoder.
         """
         super().__init__(index, profile)
         precision(arithmetic)  # before a model is loaded
+        self.place = Place(embeddings_dir, shard)
         if isinstance(encoder, ArticleConfig):
             encoder = ArticleEncoder.pretrained(encoder)
         self.encoder = encoder.frozen(arithmetic)
@@ -226,8 +235,25 @@ class ArticleRetriever(DenseRetriever):
         self._reader = ArticleReader(corpus, self.encoder.tokenizer, self.encoder.config)
 
     def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        parts = parts_folder(self._reader.corpus, rows, self.fingerprint())
-        return encode(self.encoder.encode, self._reader.papers, rows, self.encoder.dim, "papers", parts)
+        read, dim = self._reader.papers, self.encoder.dim
+        return encode(self.encoder.encode, read, rows, dim, "papers", self.place.shard)
 
     def encode_queries(self, contexts: NDArray[np.int64]) -> NDArray[np.float32]:
         return encode_queries(self.encoder.encode, self._reader, contexts, self.encoder.dim)
+
+    def embed(self, corpus: Corpus, rows: NDArray[np.int64]) -> Embeddings:
+        """Vectors of papers, made where they are not there; the retriever is prepared for the corpus."""
+        work = Work(corpus, rows, self.encoder.of_papers(), self.encoder.dim, self._encoded)
+        if self.encoding == "ray":
+            from retrieval import over_ray
+
+            work = replace(work, spread=partial(over_ray.encoded, self, rows))
+        return embedded(work, self.place)
+
+    def paper_vectors(self, corpus: Corpus, rows: NDArray[np.int64]) -> Halves:
+        return self.embed(corpus, rows).vectors
+
+    def _encoded(self, rows: NDArray[np.int64], advance: Advance) -> tuple[NDArray[np.float32], None]:
+        with torch.inference_mode():
+            found = self.encoder.encode(self._reader.papers(rows), advance)
+            return F.normalize(found.float(), dim=1).cpu().numpy(), None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from datasets.errors import InputError
 from datasets.store import Corpus
 from retrieval.base import Retriever, check_encoding
+from retrieval.halves import Halves
 from retrieval.indexes import IndexConfig, PaperIndex, build_index, load_index
 from retrieval.profiles import ProfileConfig, with_profiles
 from retrieval.ranking import Ranking
@@ -49,6 +50,14 @@ class DenseRetriever(Retriever):
     def encode_queries(self, contexts: NDArray[np.int64]) -> NDArray[np.float32]:
         """Contexts, rows [Q] -> [Q, D] of unit length; zeros where there is nothing to encode."""
 
+    def paper_vectors(self, corpus: Corpus, rows: NDArray[np.int64]) -> NDArray[np.float32] | Halves:
+        """As `encode_papers`, by whoever encodes; the retriever is prepared for the corpus."""
+        if self.encoding == "ray":
+            from retrieval import over_ray
+
+            return over_ray.encode_papers(self, corpus, rows)
+        return self.encode_papers(rows)
+
     def settings(self) -> dict[str, Any]:
         return {
             "normalisation": NORMALISATION,
@@ -69,15 +78,10 @@ class DenseRetriever(Retriever):
         self.prepare(corpus)
         self._candidates = np.flatnonzero(corpus.is_candidate)
         self.index_config.check(len(self._candidates))  # before the work of encoding
-        if self.encoding == "ray":
-            from retrieval import over_ray
-
-            vectors = over_ray.encode_papers(self, corpus, self._candidates)
-        else:
-            vectors = self.encode_papers(self._candidates)
+        vectors = self.paper_vectors(corpus, self._candidates)
         if self.profile.weight != 0:
             vectors, weight = with_profiles(
-                vectors, corpus, self._candidates, self.encode_queries, self.profile
+                np.asarray(vectors), corpus, self._candidates, self.encode_queries, self.profile
             )
             self.tuned = {"profile.weight": weight}
         self._vectors: PaperIndex = build_index(self.index_config, vectors)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
-import os
-import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,7 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from datasets.atomic import written_whole
 from datasets.errors import InputError
 from datasets.store import Corpus
 
@@ -43,80 +38,64 @@ class Reader(Protocol):
         """Contexts with their citing papers, rows [B] -> B documents."""
 
 
+class Pace:
+    """Says in the log every SAY_EVERY seconds how far a long encoding is, and how long it will take."""
+
+    def __init__(
+        self, what: str, total: int, done: int = 0, bar: Callable[[int], None] | None = None
+    ) -> None:
+        """done: documents that need not be encoded. bar: is told how many more are (datasets.progress)."""
+        self.what, self.total, self.done, self.found = what, total, float(done), done
+        self._bar, self._shown = bar, 0
+        self._start = self._said = time.monotonic()
+        self.advance(0)
+
+    def advance(self, more: float) -> None:
+        """So many more documents are done, or parts of one."""
+        self.done += more
+        if self._bar is not None:
+            self._bar(round(self.done) - self._shown)
+            self._shown = round(self.done)
+        if time.monotonic() - self._said > SAY_EVERY and self.done > self.found:
+            self._said = time.monotonic()
+            log.info(
+                f"encoded {self.done:,.0f} of {self.total:,} {self.what}, {self.rate:,.0f}/s, "
+                f"{(self.total - self.done) / self.rate:.0f} s left"
+            )
+
+    @property
+    def seconds(self) -> float:
+        """That it has taken until now."""
+        return time.monotonic() - self._start
+
+    @property
+    def rate(self) -> float:
+        """Documents a second."""
+        return (self.done - self.found) / max(self.seconds, 1e-9)
+
+
 def encode(
     forward: Callable[[Any], Tensor],
     read: Callable[[NDArray[np.int64]], Any],
     rows: NDArray[np.int64],
     dim: int,
     what: str = "documents",
-    parts: Path | None = None,
+    batch: int = BATCH,
 ) -> NDArray[np.float32]:
     """Rows of a corpus to vectors [len(rows), dim] of unit length (zeros for documents without a known word).
 
-    read: `papers` or `queries` of a reader. forward: what it gives -> [B, dim]. parts: as for `encoded`.
+    read: `papers` or `queries` of a reader. forward: what it gives -> [B, dim]. batch: documents that are
+    read together.
     """
     out = np.empty((len(rows), dim), np.float32)
-    for part, vectors in encoded(lambda x: F.normalize(forward(x).float(), dim=1), read, rows, what, parts):
-        out[part] = vectors
+    pace = Pace(what, len(rows))
+    with torch.inference_mode():
+        for first in range(0, len(rows), batch):
+            part = rows[first : first + batch]
+            vectors = F.normalize(forward(read(part)).float(), dim=1)
+            out[first : first + batch] = vectors.cpu().numpy()
+            pace.advance(len(part))
     return out
-
-
-def encoded(
-    forward: Callable[[Any], Tensor],
-    read: Callable[[NDArray[np.int64]], Any],
-    rows: NDArray[np.int64],
-    what: str,
-    parts: Path | None = None,
-) -> Iterator[tuple[slice, NDArray[np.float32]]]:
-    """What `forward` gives for BATCH rows after the other, and which they are.
-
-    parts: a folder for what is done: a run that is cut off and started again goes on from there. It must
-    belong to the very same rows and model (see `parts_folder`), and is removed at the end.
-    """
-    start = said = time.monotonic()
-    found = 0
-    for first in range(0, len(rows), BATCH):
-        part = slice(first, first + BATCH)
-        file = parts / f"{first}.npy" if parts is not None else None
-        vectors = read_part(file)
-        if vectors is None:
-            with torch.inference_mode():
-                vectors = forward(read(rows[part])).cpu().numpy()
-            if file is not None:
-                with written_whole(file) as unfinished, unfinished.open("wb") as stream:
-                    np.save(stream, vectors)
-        else:
-            found += len(rows[part])
-        yield part, vectors
-        now, done = time.monotonic(), min(first + BATCH, len(rows))
-        if now - said > SAY_EVERY and done > found:
-            said, rate = now, (done - found) / (now - start)
-            log.info(
-                f"encoded {done:,} of {len(rows):,} {what}, {rate:,.0f}/s, "
-                f"{(len(rows) - done) / rate:.0f} s left"
-            )
-    if parts is not None:
-        shutil.rmtree(parts, ignore_errors=True)
-
-
-def parts_folder(corpus: Corpus, rows: NDArray[np.int64], about: Mapping[str, Any]) -> Path | None:
-    """Where to keep what is done of a long encoding: a folder of the cache for these rows and this encoder.
-
-    about: all that vectors depend on beside the corpus. None for rows that are encoded at one go.
-    """
-    if len(rows) <= BATCH:
-        return None
-    key = json.dumps([corpus.fingerprint, dict(about)], sort_keys=True).encode()
-    digest = hashlib.blake2b(key + np.ascontiguousarray(rows).tobytes(), digest_size=12).hexdigest()
-    return Path(os.environ.get("CITATION_CACHE", ".cache")) / "encoding" / digest
-
-
-def read_part(file: Path | None) -> NDArray[np.float32] | None:
-    """What was written to a folder of parts; None if it is not there."""
-    try:
-        return None if file is None else np.asarray(np.load(file, allow_pickle=False))
-    except (OSError, ValueError, EOFError):  # not there, or cut short when the machine went down
-        return None
 
 
 def encode_queries(

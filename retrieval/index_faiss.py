@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from datasets.errors import InputError
 from retrieval.exact import BLOCK, Scored, faiss, nearest, nearest_of_blocks
+from retrieval.halves import Halves
 from retrieval.paper_index import CODES, IndexConfig, PaperIndex
 
 FEW = 32
@@ -37,7 +38,7 @@ class FaissIndex(PaperIndex):
         self._config, self._index, self.dim = config, index, int(index.d)
 
     @classmethod
-    def build(cls, config: IndexConfig, vectors: NDArray[np.float32]) -> Self:
+    def build(cls, config: IndexConfig, vectors: NDArray[np.float32] | Halves) -> Self:
         """An index of vectors [N, D], finite; InputError where D does not suit the settings."""
         index = cls._empty(config, vectors)
         for part in _slices(len(vectors), index.d):
@@ -46,7 +47,7 @@ class FaissIndex(PaperIndex):
 
     @staticmethod
     @abstractmethod
-    def _empty(config: IndexConfig, vectors: NDArray[np.float32]) -> faiss.Index:
+    def _empty(config: IndexConfig, vectors: NDArray[np.float32] | Halves) -> faiss.Index:
         """An index without vectors that has learned from these."""
 
     @classmethod
@@ -92,7 +93,7 @@ class HalfIndex(FaissIndex):
     precision = torch.float16
 
     @staticmethod
-    def _empty(config: IndexConfig, vectors: NDArray[np.float32]) -> faiss.Index:
+    def _empty(config: IndexConfig, vectors: NDArray[np.float32] | Halves) -> faiss.Index:
         return faiss.IndexScalarQuantizer(vectors.shape[1], faiss.ScalarQuantizer.QT_fp16, IP)
 
     def _nearest(self, queries: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None) -> Scored:
@@ -112,7 +113,7 @@ class PQIndex(FaissIndex):
     TYPES = (faiss.IndexPQ,)
 
     @staticmethod
-    def _empty(config: IndexConfig, vectors: NDArray[np.float32]) -> faiss.Index:
+    def _empty(config: IndexConfig, vectors: NDArray[np.float32] | Halves) -> faiss.Index:
         dim = vectors.shape[1]
         index = faiss.IndexPQ(dim, _subvectors(config, dim), 8, IP)
         _train(index, [index.pq.cp], config, vectors, CODES * CODES)
@@ -158,7 +159,7 @@ class IVFIndex(ApproximateIndex):
     TYPES = (faiss.IndexIVFFlat, faiss.IndexIVFPQ)
 
     @staticmethod
-    def _empty(config: IndexConfig, vectors: NDArray[np.float32]) -> faiss.Index:
+    def _empty(config: IndexConfig, vectors: NDArray[np.float32] | Halves) -> faiss.Index:
         papers, dim = vectors.shape
         # 39 vectors a list is what Faiss wants at least.
         lists = config.lists or max(1, min(round(4 * math.sqrt(papers)), papers // 39))
@@ -192,7 +193,7 @@ class HNSWIndex(ApproximateIndex):
     TYPES = (faiss.IndexHNSWFlat,)
 
     @staticmethod
-    def _empty(config: IndexConfig, vectors: NDArray[np.float32]) -> faiss.Index:
+    def _empty(config: IndexConfig, vectors: NDArray[np.float32] | Halves) -> faiss.Index:
         index = faiss.IndexHNSWFlat(vectors.shape[1], config.links, IP)
         index.hnsw.efConstruction = config.ef_construction
         return index
@@ -232,7 +233,7 @@ def _train(
     index: faiss.Index,
     clusterings: list[faiss.ClusteringParameters],
     config: IndexConfig,
-    vectors: NDArray[np.float32],
+    vectors: NDArray[np.float32] | Halves,
     enough: int,
 ) -> None:
     for clustering in clusterings:
@@ -242,4 +243,4 @@ def _train(
     if size < len(vectors):
         rows = np.random.default_rng(config.seed).choice(len(vectors), size, replace=False)
         vectors = vectors[np.sort(rows)]
-    index.train(vectors)
+    index.train(np.asarray(vectors))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from retrieval.exact import CHUNK, Scored, faiss
 from retrieval.index_exact import ExactIndex
 from retrieval.index_faiss import HalfIndex
+from retrieval.index_mapped import MappedIndex
 from retrieval.paper_index import IndexConfig, PaperIndex, gpu_library
 
 SCORES = 1 << 26
@@ -22,7 +23,7 @@ FAISS_DEPTH = 2048
 class TorchIndex(PaperIndex):
     """The vectors of an exact index on a device of torch: products of blocks and a running best k."""
 
-    def __init__(self, host: ExactIndex | HalfIndex, device: torch.device) -> None:
+    def __init__(self, host: ExactIndex | HalfIndex | MappedIndex, device: torch.device) -> None:
         self._host, self.dim = host, host.dim
         self._vectors = torch.empty((len(host), host.dim), dtype=host.precision, device=device)
         start = 0
@@ -75,7 +76,7 @@ class FaissGPUIndex(ExactIndex):
 def on_device(config: IndexConfig, index: PaperIndex) -> PaperIndex:
     """The index, or what searches its vectors on a GPU where there is one."""
     library = None if config.device == "cpu" else gpu_library(config.kind)
-    if library == "torch" and isinstance(index, ExactIndex | HalfIndex):
+    if library == "torch" and isinstance(index, ExactIndex | HalfIndex | MappedIndex):
         return TorchIndex(index, torch.device("cuda"))
     if library == "faiss" and isinstance(index, ExactIndex):
         return FaissGPUIndex(index.vectors)

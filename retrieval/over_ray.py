@@ -8,8 +8,8 @@ another order, and vectors differ in their last bits. Actors open the store by i
 from __future__ import annotations
 
 import copy
-import shutil
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,10 +18,9 @@ import torch
 from numpy.typing import NDArray
 
 from datasets import ray_cluster
-from datasets.atomic import written_whole
-from datasets.progress import counting
 from datasets.store import Corpus
-from retrieval.encode import BATCH, parts_folder, read_part
+from retrieval.embedder import Advance, Place, Vectors, Work, embedded
+from retrieval.encode import BATCH
 
 if TYPE_CHECKING:
     from retrieval.dense import DenseRetriever
@@ -33,38 +32,32 @@ def encode_papers(retriever: DenseRetriever, corpus: Corpus, rows: NDArray[np.in
     What is done is kept in the cache, and a run that was cut off and is started again goes on from there.
     Raises InputError if Ray is not installed or cannot be reached.
     """
-    parts = parts_folder(corpus, rows, retriever.fingerprint())
-    starts = range(0, len(rows), BATCH)
-    found = {start: read_part(_file(parts, start)) for start in starts}
-    with counting("encoding papers", len(rows)) as advance:
-        left = [start for start in starts if found[start] is None]
-        advance(len(rows) - sum(len(rows[start : start + BATCH]) for start in left))
-        for start, vectors in _encoded(retriever, rows, left) if left else ():
-            found[start] = vectors
-            if (file := _file(parts, start)) is not None:
-                with written_whole(file) as unfinished, unfinished.open("wb") as stream:
-                    np.save(stream, vectors)
-            advance(len(vectors))
-    if parts is not None:
-        shutil.rmtree(parts, ignore_errors=True)
-    if not rows.size:
-        return retriever.encode_papers(rows)
-    return np.concatenate([vectors for vectors in found.values() if vectors is not None])
+    empty = retriever.encode_papers(rows[:0])
+
+    def here(rows: NDArray[np.int64], advance: Advance) -> Vectors:
+        return retriever.encode_papers(rows), None
+
+    spread = partial(encoded, retriever, rows)
+    model = {"retriever": retriever.name, **retriever.fingerprint()}
+    work = Work(corpus, rows, model, empty.shape[1], here, dtype="float32", spread=spread)
+    return embedded(work, Place(shard=BATCH)).vectors[:]
 
 
-def _encoded(retriever: DenseRetriever, rows: NDArray[np.int64], starts: list[int]) -> Any:
-    """(start, vectors) of the batches that start there, in order."""
+def encoded(
+    retriever: DenseRetriever, rows: NDArray[np.int64], parts: Mapping[int, slice]
+) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """`retriever.encode_papers` of some of the rows, by the numbers of the parts, in order."""
     with ray_cluster.connected():
         import ray
         from ray.data import ActorPoolStrategy
 
         threads, there = torch.get_num_threads(), ray.cluster_resources()
         gpus = int(there.get("GPU", 0)) if torch.cuda.is_available() else 0
-        actors = min(gpus or max(1, int(there["CPU"]) // threads), len(starts))
+        actors = min(gpus or max(1, int(there["CPU"]) // threads), len(parts))
         given = copy.copy(retriever)
         given.__dict__.pop("_vectors", None)  # the index of another corpus
         for row in ray_cluster.each(
-            [{"start": start} for start in starts],
+            [{"number": number, "start": part.start, "stop": part.stop} for number, part in parts.items()],
             _Encoder,
             fn_constructor_args=(ray.put(given), ray.put(rows), threads),
             compute=ActorPoolStrategy(size=actors),
@@ -72,11 +65,7 @@ def _encoded(retriever: DenseRetriever, rows: NDArray[np.int64], starts: list[in
             **({"num_gpus": 1} if gpus else {}),
         ):
             vectors = np.frombuffer(row["vectors"].as_buffer(), np.float32)
-            yield row["start"].as_py(), vectors.reshape(row["papers"].as_py(), -1)
-
-
-def _file(parts: Path | None, start: int) -> Path | None:
-    return None if parts is None else parts / f"{start}.npy"
+            yield row["number"].as_py(), vectors.reshape(row["papers"].as_py(), -1).copy()
 
 
 class _Encoder:
@@ -90,7 +79,7 @@ class _Encoder:
         self._retriever, self._rows = ray.get([retriever, rows])
 
     def __call__(self, batch: dict[str, NDArray[np.int64]]) -> pa.Table:
-        start = int(batch["start"][0])
-        vectors = self._retriever.encode_papers(self._rows[start : start + BATCH])
+        number, start, stop = (int(batch[name][0]) for name in ("number", "start", "stop"))
+        vectors = self._retriever.encode_papers(self._rows[start:stop])
         content = pa.array([vectors.tobytes()], pa.large_binary())
-        return pa.table({"start": [start], "papers": [len(vectors)], "vectors": content})
+        return pa.table({"number": [number], "papers": [len(vectors)], "vectors": content})

@@ -19,8 +19,12 @@ from datasets.store import Corpus
 from retrieval.article import ArticleEncoder, ArticleRetriever
 from retrieval.article_text import ArticleReader, Texts
 from retrieval.base import Retriever
-from retrieval.encode import encoded, parts_folder, precision
-from retrieval.indexes import IndexConfig, PaperIndex, build_index, load_index
+from retrieval.embedder import Advance, Embeddings, Place, Work, embedded
+from retrieval.embeddings import SHARD
+from retrieval.encode import precision
+from retrieval.index_gpu import on_device
+from retrieval.index_mapped import MappedIndex
+from retrieval.indexes import IndexConfig, PaperIndex, load_index
 from retrieval.models import ArticleConfig
 from retrieval.profiles import ProfileConfig
 from retrieval.ranking import Ranking, nothing, ordered
@@ -42,9 +46,12 @@ class SentenceRetriever(Retriever):
         encoder: ArticleConfig | ArticleEncoder,
         arithmetic: str = "auto",
         index: IndexConfig | None = None,
+        embeddings_dir: str | Path | None = None,
+        shard: int = SHARD,
     ) -> None:
         """As for ArticleRetriever; the encoder has aspire pooling. Raises InputError for an inexact index."""
         super().__init__()
+        self.place = Place(embeddings_dir, shard)
         self.index_config = index or IndexConfig()
         if self.index_config.kind != "exact":
             raise InputError("sentences (encoder.pooling=aspire) are searched exactly: set index=exact")
@@ -60,24 +67,39 @@ class SentenceRetriever(Retriever):
     def index_bytes(self) -> int:
         return self._sentences.nbytes + int(self._papers.nbytes)
 
-    def _index(self, corpus: Corpus) -> None:
+    def prepare(self, corpus: Corpus) -> None:
+        """Get ready to read queries and papers of a corpus."""
         self._reader = ArticleReader(corpus, self.encoder.tokenizer, self.encoder.config)
+
+    def embed(self, corpus: Corpus, rows: NDArray[np.int64]) -> Embeddings:
+        """Sentence vectors of papers, made where they are not there; for a corpus that is prepared."""
+        encoder = self.encoder
+        work = Work(corpus, rows, encoder.of_papers(), encoder.dim, self._encoded, sentences=True)
+        return embedded(work, self.place)
+
+    def _encoded(
+        self, rows: NDArray[np.int64], advance: Advance
+    ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+        texts = self._reader.papers(rows)
+        with torch.inference_mode():
+            return self.encoder.encode(texts, advance).cpu().numpy(), _by_text(texts).lengths.astype(np.int32)
+
+    def _index(self, corpus: Corpus) -> None:
+        self.prepare(corpus)
         rows = np.flatnonzero(corpus.is_candidate)
-        parts = parts_folder(corpus, rows, self.settings())
-        vectors, papers = [], []
-        for part, found in encoded(self.encoder.encode, self._reader.papers, rows, "papers", parts):
-            vectors.append(_with_norm(found))
-            counts = _by_text(self._reader.papers(rows[part])).lengths
-            papers.append(np.repeat(rows[part], counts))
-        self._papers: NDArray[np.int64] = np.concatenate(papers)
-        self._sentences: PaperIndex = build_index(self.index_config, np.concatenate(vectors))
+        found = self.embed(corpus, rows)
+        self._papers = np.repeat(rows.astype(np.int32), np.diff(found.offsets))
+        # The product of (v, -|v|^2 / 2) and (q, 1) falls with the distance of v and q: q.v - |v|^2 / 2.
+        norms = [np.square(block).sum(axis=1) for block in found.vectors.blocks()]
+        last = np.concatenate([np.empty(0, np.float32), *norms]) / -2
+        self._sentences: PaperIndex = on_device(self.index_config, MappedIndex(found.vectors, last))
 
     def _save(self, folder: Path) -> None:
         self._sentences.save(folder)
         np.save(folder / "papers.npy", self._papers)
 
     def _load(self, folder: Path, corpus: Corpus) -> None:
-        self._reader = ArticleReader(corpus, self.encoder.tokenizer, self.encoder.config)
+        self.prepare(corpus)
         self._sentences = load_index(self.index_config, folder)
         self._papers = np.load(folder / "papers.npy", allow_pickle=False)
 
@@ -139,22 +161,19 @@ def article_retriever(
     arithmetic: str = "auto",
     index: IndexConfig | None = None,
     profile: ProfileConfig | None = None,
-) -> Retriever:
+    embeddings_dir: str | Path | None = None,
+    shard: int = SHARD,
+) -> ArticleRetriever | SentenceRetriever:
     """The retriever for an encoder's pooling, as conf/retriever/article.yaml describes it.
 
     Raises InputError if the encoder cannot be had, and for aspire pooling with an index that is not exact or
     with context profiles, which are for papers of one vector.
     """
     if encoder.pooling != "aspire":
-        return ArticleRetriever(encoder, arithmetic, index, profile)
+        return ArticleRetriever(encoder, arithmetic, index, profile, embeddings_dir, shard)
     if profile is not None and profile.weight != 0:
         raise InputError("profile: none for sentences (encoder.pooling=aspire); set profile=none")
-    return SentenceRetriever(encoder, arithmetic, index)
-
-
-def _with_norm(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """[n, D] -> [n, D + 1], whose product with (q, 1) falls with the distance to q: q.v - |v|^2 / 2."""
-    return np.concatenate([vectors, -np.square(vectors).sum(axis=1, keepdims=True) / 2], axis=1)
+    return SentenceRetriever(encoder, arithmetic, index, embeddings_dir, shard)
 
 
 def _by_text(texts: Texts) -> Ragged:

@@ -86,7 +86,7 @@ def test_it_learns_and_is_saved_as_a_folder_that_retrieves(
         query = F.normalize(encoder.encode(reader.queries(np.array([3]))), dim=1)[0]
     found = retriever.search(np.array([3]), 5)
     assert tiny_corpus.citing[3] not in found.papers[0]
-    np.testing.assert_allclose((papers @ query)[found.papers[0].tolist()], found.scores[0], atol=1e-5)
+    np.testing.assert_allclose((papers @ query)[found.papers[0].tolist()], found.scores[0], atol=1e-3)
 
 
 def test_less_memory_is_the_same_gradient(tiny_bert: Path, tiny_corpus: Corpus) -> None:

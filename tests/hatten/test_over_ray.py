@@ -32,14 +32,14 @@ def test_a_run_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.Monk
     asked: list[int] = []
     last = 0
 
-    def actors(retriever: HAttenRetriever, rows: Any, starts: list[int]) -> Iterator[tuple[int, Any]]:
-        for start in starts:
-            if start > last:
+    def actors(retriever: HAttenRetriever, rows: Any, parts: dict[int, slice]) -> Iterator[tuple[int, Any]]:
+        for number, part in parts.items():
+            if part.start > last:
                 raise KeyboardInterrupt
-            asked.append(start)
-            yield start, retriever.encode_papers(rows[start : start + BATCH])
+            asked.append(part.start)
+            yield number, retriever.encode_papers(rows[part])
 
-    monkeypatch.setattr(over_ray, "_encoded", actors)
+    monkeypatch.setattr(over_ray, "encoded", actors)
     with pytest.raises(KeyboardInterrupt):
         over_ray.encode_papers(retriever, corpus, rows)
     last = len(rows)

@@ -16,7 +16,6 @@ from torch.nn import functional as F
 
 from datasets.errors import InputError
 from datasets.store import Corpus
-from retrieval import encode as encoding
 from retrieval.article import ArticleEncoder, ArticleRetriever
 from retrieval.article_text import ArticleReader
 from retrieval.models import ArticleConfig
@@ -156,7 +155,7 @@ def test_ranks_by_the_cosine_of_its_vectors(
     expected = np.argsort(-cosines, axis=1, kind="stable")[:, :7]
     found = retriever.search(contexts, 7)
     assert found.papers.tolist() == expected.tolist()
-    np.testing.assert_allclose(found.scores, np.take_along_axis(cosines, expected, 1), atol=1e-5)
+    np.testing.assert_allclose(found.scores, np.take_along_axis(cosines, expected, 1), atol=1e-3)
     again = ArticleRetriever(config, "float32")
     again.load(tmp_path / "index", tiny_corpus)
     assert (again.search(contexts, 7).papers == found.papers).all()
@@ -181,11 +180,11 @@ def test_a_query_without_a_word_finds_nothing(tiny_corpus: Corpus, config: Artic
 def test_a_run_that_was_cut_off_goes_on_and_ends_the_same(
     demo_corpus: Corpus, config: ArticleConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoding, "BATCH", 25)
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path))
-    retriever, rows = ArticleRetriever(config), np.flatnonzero(demo_corpus.is_candidate)
+    retriever, rows = ArticleRetriever(config, shard=25), np.flatnonzero(demo_corpus.is_candidate)
     retriever.prepare(demo_corpus)
-    whole = retriever.encode_papers(rows)
+    whole = retriever.paper_vectors(demo_corpus, rows)[:]
+    np.testing.assert_array_equal(whole, retriever.encode_papers(rows).astype(np.float16))
     assert not list((tmp_path / "encoding").iterdir())  # nothing is left behind
     done: list[int] = []
     read = retriever._reader.papers
@@ -202,14 +201,15 @@ def test_a_run_that_was_cut_off_goes_on_and_ends_the_same(
     for at in (2, 3):
         monkeypatch.setattr(retriever._reader, "papers", cut_off(at))
         with pytest.raises(KeyboardInterrupt):
-            retriever.encode_papers(rows)
-    (part,) = (tmp_path / "encoding").iterdir()
-    assert len(list(part.iterdir())) == 3
-    (part / "25.npy").write_bytes(b"\x93NUMPY")  # cut short: made again
+            retriever.paper_vectors(demo_corpus, rows)
+    (folder,) = (tmp_path / "encoding").iterdir()
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *(f"{number:05}.npy" for number in range(3)),
+        "embeddings.json",
+    ]
     monkeypatch.setattr(retriever._reader, "papers", cut_off(-1))
-    done.clear()
-    assert (retriever.encode_papers(rows) == whole).all()
-    assert sum(done) == len(rows) - 50
+    assert (retriever.paper_vectors(demo_corpus, rows)[:] == whole).all()
+    assert sum(done) == len(rows)  # each once
     assert not list((tmp_path / "encoding").iterdir())
 
 

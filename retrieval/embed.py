@@ -1,0 +1,73 @@
+"""Vectors of all papers of a corpus: python -m retrieval.embed data=... encoder=specter2 output=FOLDER."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import hydra
+import numpy as np
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+from datasets.errors import failing_in_one_line, one_line_errors
+from datasets.store import Corpus
+from retrieval.embedder import Embeddings
+from retrieval.models import ArticleConfig
+from retrieval.sentences import article_retriever
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """What came of it."""
+
+    folder: Path
+    papers: int
+    embeddings: Embeddings
+
+    def summary(self) -> str:
+        """For people."""
+        found = self.embeddings
+        rows, dim = found.vectors.shape
+        sentences = f" ({rows:,} sentences)" if rows != self.papers else ""
+        speed = "all were there"
+        if found.encoded:
+            rate = found.encoded / max(found.seconds, 1e-9)
+            speed = f"{found.encoded:,} encoded in {found.seconds:,.1f} s, {rate:,.1f} papers/s"
+        return (
+            f"{self.papers:,} papers{sentences} in {dim} dimensions, {found.vectors.nbytes / 1e6:,.1f} MB in "
+            f"{self.folder}: {speed}"
+        )
+
+
+def embed(
+    data: Callable[[], Corpus],
+    encoder: ArticleConfig,
+    output: str | Path,
+    arithmetic: str = "auto",
+    encoding: str = "local",
+    shard: int = 4096,
+) -> Embedded:
+    """Write the vectors of all candidates of a corpus to a folder, or what is missing of them.
+
+    Raises InputError for data, an encoder or a folder that cannot be used (retrieval.embedder).
+    """
+    retriever = article_retriever(encoder, arithmetic, embeddings_dir=output, shard=shard)
+    retriever.encode_with(encoding)
+    corpus = data()
+    retriever.prepare(corpus)
+    rows = np.flatnonzero(corpus.is_candidate)
+    return Embedded(Path(output), len(rows), retriever.embed(corpus, rows))
+
+
+@one_line_errors
+@hydra.main(version_base="1.3", config_path=str(Path(__file__).parents[1] / "conf"), config_name="embed")
+def main(config: DictConfig) -> None:
+    """Compose, encode, say what came of it."""
+    with failing_in_one_line():
+        print(instantiate(config).summary())
+
+
+if __name__ == "__main__":
+    main()
