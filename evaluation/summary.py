@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hydra.experimental.callback import Callback
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from datasets.errors import fail, user_line
@@ -193,9 +194,9 @@ def show(rows: list[list[str]], title: str) -> None:
     """Print a table; the first row is its head, the first column stands to the left."""
     table = Table(title=title, title_justify="left")
     for i, name in enumerate(rows[0]):
-        table.add_column(name, justify="left" if i == 0 else "right")
+        table.add_column(escape(name), justify="left" if i == 0 else "right")
     for row in rows[1:]:
-        table.add_row(*row)
+        table.add_row(*map(escape, row))  # a list, as [title], would be taken for a style
     console = Console()
     # A file or a pipe has no width: do not break rows for it.
     (console if console.is_terminal else Console(width=200)).print(table)

@@ -43,7 +43,7 @@ class Rounds(pl.Callback):
         """
         self.best, self.config, self.validation, self.about = best, config, validation, about
         self.reader, self.tokens = reader, tokens
-        self.history = History(best.parent, SHOWN)
+        self.history = History(best.parent, tuple(dict.fromkeys([*SHOWN, config.monitor])))
         self._losses: list[Tensor] = []
         self._seen = 0
 

@@ -26,7 +26,7 @@ from evaluation.global_reranking_summary import sections
 from evaluation.measures import query_values
 from evaluation.prefetch import Prefetch
 from evaluation.qrels import Qrels
-from evaluation.summary import Job
+from evaluation.summary import Job, show
 from rerank import validation
 from retrieval.bm25 import BM25
 from retrieval.ranking import Ranking
@@ -148,6 +148,11 @@ def test_a_sweep_over_tokens_ends_with_figure_1(tmp_path: Path) -> None:
     assert (tmp_path / "query-tokens.png").read_bytes().startswith(b"\x89PNG")
     other = trained(tmp_path / "other", None, 512, 0.3)
     assert sections(tmp_path, [jobs[0], other, Job(tmp_path, {}, {})], []) == []  # nothing to compare
+
+
+def test_lists_of_fields_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    show([["retriever.query", "f1@20"], ["[title,abstract]", "0.1"], ["[title]", "0.2"]], "2 jobs")
+    assert {"[title,abstract]", "[title]"} <= set(capsys.readouterr().out.split())
 
 
 def test_sweeps_of_evaluations_end_with_published_tables(tmp_path: Path) -> None:
