@@ -69,6 +69,7 @@ class Retriever(ABC):
         contexts: int64 [Q], rows of the corpus's contexts. Memory grows with Q * k: pass many in batches.
         filters: which candidates may be returned; with them the result is what a search would give in a
         corpus that has no others, as far as it goes (see retrieval.indexes for approximate indexes).
+        Raises InputError for scores that are NaN.
         """
         corpus = self.corpus
         if k < 1:
@@ -92,8 +93,19 @@ class Retriever(ABC):
         if len(contexts) == 0 or depth == 0:
             return Ranking(*nothing(len(contexts), k))
         found = self._search(contexts, depth, allowed)
+        self._check_scores(found, contexts)
         drop = (found.papers == corpus.citing[contexts][:, None]) | ~may[found.papers]
         return ordered(found.papers, found.scores, k, drop)
+
+    def _check_scores(self, found: Ranking, contexts: npt.NDArray[np.int64]) -> None:
+        """InputError that names the contexts for which a paper's score is NaN."""
+        wrong = (np.isnan(found.scores) & (found.papers >= 0)).any(axis=1)
+        if wrong.any():
+            names = [self.corpus.context_ids[row] for row in contexts[wrong][:5].tolist()]
+            raise InputError(
+                f"retriever={self.name}: NaN as the score of papers for {np.count_nonzero(wrong):,} queries, "
+                f"as {', '.join(names)}; its weights or vectors are damaged"
+            )
 
     def save(self, folder: str | Path) -> None:
         """Write the index to a folder, which is whole or what it was before."""
