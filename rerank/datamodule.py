@@ -117,9 +117,9 @@ class TrainingLists(Dataset[Lists]):
         rows, epochs = self.queries.rows[own], self.queries.epochs[own]
         papers = np.full((len(rows), self.listing.most), -1, np.int64)
         relevant = np.zeros(papers.shape, np.bool_)
-        for place, (row, epoch) in enumerate(zip(rows.tolist(), epochs.tolist(), strict=True)):
+        for line, (row, epoch) in enumerate(zip(rows.tolist(), epochs.tolist(), strict=True)):
             listed, cited = self.listing.listed(self.query(row), self.seed, epoch)
-            papers[place, : len(listed)], relevant[place, : len(listed)] = listed, cited
+            papers[line, : len(listed)], relevant[line, : len(listed)] = listed, cited
         there = papers >= 0
         contexts = np.repeat(self.split.contexts[rows], there.sum(1))
         pairs = self.reader.pairs(contexts, papers[there])
@@ -201,6 +201,6 @@ class RerankData(pl.LightningDataModule):
             batch,
             there=batch.there.to(device),
             relevant=batch.relevant.to(device),
-            chunks=chunks,
+            chunks=chunks,  # type: ignore[arg-type]
             place=batch.place.to(device),
         )
