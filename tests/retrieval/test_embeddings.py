@@ -1,0 +1,288 @@
+"""Embeddings on the disk: what is written, gone on with, read again and refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from datasets.errors import InputError
+from datasets.prepare import open_corpus
+from datasets.store import Corpus
+from retrieval.embed import embed
+from retrieval.embedder import Advance, Embeddings, Place, Vectors, Work, embedded
+from retrieval.models import ArticleConfig
+from retrieval.sentences import article_retriever
+
+ROOT = Path(__file__).parents[2]
+MODEL: dict[str, Any] = {"weights": "abc", "query": ("title",)}
+
+
+@pytest.fixture
+def config(tiny_bert: Path) -> ArticleConfig:
+    return ArticleConfig("tiny", path=str(tiny_bert), max_tokens=64)
+
+
+class Encoder:
+    """Vectors drawn by the texts; with `sentences`, one for each full stop. Counts what it is asked for."""
+
+    def __init__(self, corpus: Corpus, sentences: bool = False) -> None:
+        self.corpus, self.sentences = corpus, sentences
+        self.asked: list[int] = []
+        self.stop = -1
+
+    def __call__(self, rows: NDArray[np.int64], advance: Advance) -> Vectors:
+        if len(self.asked) == self.stop:
+            raise KeyboardInterrupt
+        self.asked.append(len(rows))
+        counts = [self.corpus.abstracts[row].count(".") if self.sentences else 1 for row in rows.tolist()]
+        drawn = [
+            np.random.default_rng(list(self.corpus.titles[row].encode())).standard_normal((count, 6))
+            for row, count in zip(rows.tolist(), counts, strict=True)
+        ]
+        advance(0.5)
+        vectors = np.concatenate(drawn).astype(np.float32)
+        return vectors, np.array(counts, np.int32) if self.sentences else None
+
+    def work(self, rows: NDArray[np.int64] | None = None, **more: Any) -> Work:
+        some = np.arange(len(self.corpus.paper_ids)) if rows is None else rows
+        return Work(self.corpus, some, MODEL, 6, self, sentences=self.sentences, **more)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def of(found: Embeddings) -> list[list[list[float]]]:
+    """The vectors of each paper."""
+    return [found.vectors[a:b].tolist() for a, b in zip(found.offsets[:-1], found.offsets[1:], strict=True)]
+
+
+@pytest.mark.parametrize("sentences", [False, True])
+def test_what_is_read_is_what_was_encoded_in_half_precision(
+    tiny_corpus: Corpus, tmp_path: Path, sentences: bool
+) -> None:
+    encoder = Encoder(tiny_corpus, sentences)
+    place = Place(tmp_path / "e", 5)
+    found = embedded(encoder.work(), place)
+    assert encoder.asked == [5, 5, 2] and found.encoded == 12
+    expected = [encoder(np.array([row]), lambda share: None)[0] for row in range(12)]
+    halves = np.concatenate(expected).astype(np.float16)
+    np.testing.assert_array_equal(found.vectors[:], halves)
+    assert np.diff(found.offsets).tolist() == [len(vectors) for vectors in expected]
+    again = embedded(Encoder(tiny_corpus, sentences).work(), place)
+    assert again.encoded == 0 and of(again) == of(found)
+    assert of(embedded(encoder.work(), Place())) == of(found)  # in memory
+    manifest = json.loads((tmp_path / "e" / "embeddings.json").read_text())
+    assert (
+        manifest["model"]["weights"] == "abc" and manifest["papers"] == 12 and manifest["dtype"] == "float16"
+    )
+    for number in range(3):
+        assert np.load(tmp_path / "e" / f"0000{number}.npy").dtype == np.float16
+
+
+def test_a_run_that_was_cut_off_goes_on_to_the_same_bytes(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    embedded(Encoder(tiny_corpus).work(), Place(tmp_path / "whole", 3))
+    encoder = Encoder(tiny_corpus)
+    for stop in (1, 3):
+        encoder.stop = stop
+        with pytest.raises(KeyboardInterrupt):
+            embedded(encoder.work(), Place(tmp_path / "e", 3))
+    encoder.stop = -1
+    found = embedded(encoder.work(), Place(tmp_path / "e", 100))  # the folder's own shards
+    assert encoder.asked == [3, 3, 3, 3] and found.encoded == 3
+    assert files(tmp_path / "e") == files(tmp_path / "whole")
+
+
+def test_shards_may_come_from_elsewhere_in_any_order(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    encoder = Encoder(tiny_corpus)
+    embedded(encoder.work(), Place(tmp_path / "whole", 5))
+
+    def spread(parts: Any) -> Any:
+        for number in reversed(list(parts)):
+            yield number, encoder(np.arange(12)[parts[number]], lambda share: None)[0]
+
+    embedded(encoder.work(spread=spread), Place(tmp_path / "e", 5))
+    assert files(tmp_path / "e") == files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("sentences", [False, True])
+def test_vectors_serve_every_corpus_of_the_same_texts(
+    tiny_corpus: Corpus, tiny_source: Path, tmp_path: Path, sentences: bool
+) -> None:
+    encoder = Encoder(tiny_corpus, sentences)
+    whole = embedded(encoder.work(), Place(tmp_path / "e", 5))
+    some = np.array([7, 2, 11])
+    found = embedded(encoder.work(some), Place(tmp_path / "e"))
+    assert found.encoded == 0 and of(found) == [of(whole)[row] for row in some]
+    papers = json.loads((tiny_source / "papers.json").read_text())
+    other = {f"other-{key}": papers[key] for key in reversed(papers)}
+    contexts = json.loads((tiny_source / "contexts.json").read_text())
+    for context in contexts.values():
+        context["citing_id"] = f"other-{context['citing_id']}"
+        context["refid"] = f"other-{context['refid']}"
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    (moved / "papers.json").write_text(json.dumps(other))
+    (moved / "contexts.json").write_text(json.dumps(contexts))
+    for split in ("train", "val", "test"):
+        queries = json.loads((tiny_source / f"{split}.json").read_text())
+        for query in queries:
+            query["positive_ids"] = [f"other-{paper}" for paper in query["positive_ids"]]
+        (moved / f"{split}.json").write_text(json.dumps(queries))
+    corpus = open_corpus(moved, cache_dir=tmp_path / "cache")
+    again = Encoder(corpus, sentences)
+    found = embedded(again.work(), Place(tmp_path / "e"))
+    assert again.asked == [] and of(found) == of(whole)[::-1]
+    other["other-graph"]["abstract"] = "Another text."
+    (moved / "papers.json").write_text(json.dumps(other))
+    corpus = open_corpus(moved, cache_dir=tmp_path / "cache")
+    with pytest.raises(InputError, match=r"no vector of paper 'other-graph' .* 1 of 12 papers have none"):
+        embedded(Encoder(corpus, sentences).work(), Place(tmp_path / "e"))
+
+
+def damaged(folder: Path, how: str) -> None:
+    shard, manifest = folder / "00001.npy", folder / "embeddings.json"
+    if how == "cut":
+        shard.write_bytes(shard.read_bytes()[:-3])
+    elif how == "empty":
+        shard.write_bytes(b"")
+    elif how == "nan":
+        vectors = np.load(shard)
+        vectors[2, 3] = np.nan
+        np.save(shard, vectors)
+    elif how == "other shard":
+        np.save(shard, np.zeros((5, 7), np.float16))
+    elif how == "float32":
+        np.save(shard, np.zeros((5, 6), np.float32))
+    elif how == "pickle":
+        np.save(shard, np.array([{}]), allow_pickle=True)
+    elif how == "manifest":
+        manifest.write_text(manifest.read_text()[:-10])
+    elif how == "format":
+        manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("cut", r"00001\.npy: cut short or damaged .*; remove this file, and it is made again"),
+        ("empty", r"00001\.npy: cut short or damaged"),
+        ("nan", r"00001\.npy: vector 2 is not finite; remove this file"),
+        ("other shard", r"00001\.npy: float16 \(5, 7\) is no shard of these"),
+        ("float32", r"00001\.npy: float32 \(5, 6\) is no shard of these"),
+        ("pickle", r"00001\.npy: cut short or damaged"),
+        ("manifest", r"embeddings\.json: damaged"),
+        ("format", r"embeddings of format 2; this version reads 1"),
+    ],
+)
+def test_what_is_damaged_is_one_clear_line_and_made_again(
+    tiny_corpus: Corpus, tmp_path: Path, how: str, message: str
+) -> None:
+    place, encoder = Place(tmp_path / "e", 5), Encoder(tiny_corpus)
+    embedded(encoder.work(), place)
+    good = files(tmp_path / "e")
+    damaged(tmp_path / "e", how)
+    with pytest.raises(InputError, match=message) as error:
+        embedded(encoder.work(), place)
+    assert "\n" not in str(error.value)
+    if how not in ("manifest", "format"):
+        (tmp_path / "e" / "00001.npy").unlink()
+        assert embedded(encoder.work(), place).encoded == 5
+        assert files(tmp_path / "e") == good
+
+
+def test_what_does_not_fit_is_one_clear_line(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    encoder = Encoder(tiny_corpus)
+    place = Place(tmp_path / "e", 5)
+    embedded(encoder.work(), place)
+    with pytest.raises(InputError, match=r"embeddings of another model: weights is abc there and new here"):
+        embedded(replace(encoder.work(), model=MODEL | {"weights": "new"}), place)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("Dear reader")
+    with pytest.raises(InputError, match="there is something else than embeddings; name another folder"):
+        embedded(encoder.work(), Place(tmp_path / "full"))
+    (tmp_path / "e" / "00000.npy").unlink()
+    with pytest.raises(InputError, match="1 of 3 shards are missing; run again what makes"):
+        embedded(encoder.work(np.array([3, 4])), place)
+    with pytest.raises(InputError, match=r"shard=0: give the papers of a shard, 1 or more"):
+        embedded(encoder.work(), Place(tmp_path / "new", 0))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e6])  # the last is infinite in 16 bits
+def test_vectors_that_are_not_finite_are_not_kept(tiny_corpus: Corpus, tmp_path: Path, value: float) -> None:
+    encoder = Encoder(tiny_corpus)
+
+    def diverged(rows: NDArray[np.int64], advance: Advance) -> Vectors:
+        vectors, counts = encoder(rows, advance)
+        vectors[1, 2] = value
+        return vectors, counts
+
+    for place in (Place(tmp_path / "e", 5), Place()):
+        with pytest.raises(InputError, match=r"vector 1 .*is not finite as float16; the encoder is damaged"):
+            embedded(replace(encoder.work(), encode=diverged), place)
+    assert not list((tmp_path / "e").glob("0*"))
+
+
+@pytest.mark.parametrize("pooling", ["cls", "aspire"])
+def test_a_retriever_finds_the_same_by_a_folder_of_vectors(
+    tiny_corpus: Corpus, config: ArticleConfig, tmp_path: Path, pooling: str
+) -> None:
+    given = replace(config, pooling=pooling)
+    made = embed(lambda: tiny_corpus, given, tmp_path / "e", "float32", shard=4)
+    papers = int(tiny_corpus.is_candidate.sum())
+    assert made.embeddings.encoded == papers and f"{papers} encoded" in made.summary()
+    again = embed(lambda: tiny_corpus, given, tmp_path / "e", "float32")
+    assert again.embeddings.encoded == 0 and "all were there" in again.summary()
+    shards = {name: content for name, content in files(tmp_path / "e").items() if name.startswith("0")}
+    plain = article_retriever(given, "float32")
+    # How queries are read is nothing to the vectors of papers.
+    kept = article_retriever(replace(given, query=["context"]), "float32", embeddings_dir=tmp_path / "e")
+    kept.index(tiny_corpus)
+    kept = article_retriever(given, "float32", embeddings_dir=tmp_path / "e")
+    for retriever in (plain, kept):
+        retriever.index(tiny_corpus)
+    first, second = (one.search(np.arange(12), 5) for one in (plain, kept))
+    assert first.papers.tolist() == second.papers.tolist()
+    np.testing.assert_allclose(first.scores, second.scores, atol=1e-3)
+    kept.save(tmp_path / "index")
+    shutil.rmtree(tmp_path / "e")
+    loaded = article_retriever(given, "float32")
+    loaded.load(tmp_path / "index", tiny_corpus)
+    third = loaded.search(np.arange(12), 5)
+    assert third.papers.tolist() == second.papers.tolist() and third.scores.tolist() == second.scores.tolist()
+    embed(lambda: tiny_corpus, given, tmp_path / "e", "float32", shard=4)
+    assert shards.items() <= files(tmp_path / "e").items()
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_to_the_same_bytes(tiny_source: Path, tiny_bert: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "retrieval.embed", "data=custom", f"data.dir={tiny_source}", "shard=1"]
+    command += ["encoder=local", f"encoder.path={tiny_bert}", "encoder.max_tokens=64", "arithmetic=float32"]
+    command += [f"output={tmp_path / 'e'}"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CITATION_CACHE": str(tmp_path / "cache")}
+    started = subprocess.Popen(command, cwd=ROOT, env=environment)
+    while not (tmp_path / "e" / "00000.npy").is_file():
+        assert started.poll() is None
+        time.sleep(0.001)
+    os.kill(started.pid, signal.SIGKILL)
+    started.wait()
+    assert len(list((tmp_path / "e").glob("0*.npy"))) < 11
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "11 papers in 16 dimensions" in done.stdout, done.stdout + done.stderr
+    config = ArticleConfig("local", path=str(tiny_bert), max_tokens=64, layout="sep")
+    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
+    embed(lambda: corpus, config, tmp_path / "whole", "float32", shard=1)
+    there = {name: content for name, content in files(tmp_path / "e").items() if not name.startswith(".")}
+    assert there == files(tmp_path / "whole")

@@ -1,0 +1,102 @@
+"""Vectors in several arrays of 16 bits as one table, and exact search among them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from retrieval.exact import search_exact
+from retrieval.halves import Halves, not_finite, rounded
+from retrieval.index_mapped import MappedIndex
+from retrieval.indexes import IndexConfig, build_index, load_index
+
+
+def table(sizes: list[int], dim: int, seed: int = 0) -> list[NDArray[np.float16]]:
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal((size, dim)).astype(np.float16) for size in sizes]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(0, 7), min_size=1, max_size=5), st.data())
+def test_rows_are_those_of_the_arrays_one_after_the_other(sizes: list[int], data: st.DataObject) -> None:
+    arrays = table(sizes, 3)
+    whole = np.concatenate(arrays).astype(np.float32)
+    halves = Halves(arrays)
+    assert halves.shape == whole.shape and halves.nbytes == whole.nbytes // 2
+    np.testing.assert_array_equal(np.asarray(halves), whole)
+    start, stop = data.draw(st.integers(0, 40)), data.draw(st.integers(0, 40))
+    np.testing.assert_array_equal(halves[start:stop], whole[start:stop])
+    if len(whole):
+        rows = np.array(data.draw(st.lists(st.integers(0, len(whole) - 1), max_size=20)), np.int64)
+        np.testing.assert_array_equal(halves[rows], whole[rows])
+        taken = halves.take(rows)
+        np.testing.assert_array_equal(taken[:], whole[rows])
+        if len(rows):
+            again = np.array(data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=9)), np.int64)
+            np.testing.assert_array_equal(taken.take(again)[:], whole[rows[again]])
+    np.testing.assert_array_equal(np.concatenate([*halves.blocks(), whole[:0]]), whole)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 11), st.integers(0, 3), st.sampled_from([np.nan, np.inf, -np.inf]), st.booleans())
+def test_the_first_vector_that_is_not_finite_is_named(row: int, place: int, value: float, half: bool) -> None:
+    vectors = np.random.default_rng(0).standard_normal((12, 4)).astype(np.float16 if half else np.float32)
+    vectors[3, 1], vectors[4, 1] = 0, -0.0
+    assert not_finite(vectors) is None
+    vectors[row:, place] = value
+    assert not_finite(vectors) == row
+    largest = np.full((1, 4), np.finfo(vectors.dtype).max, vectors.dtype)
+    assert not_finite(largest) is None and not_finite(-largest) is None
+
+
+def test_what_is_too_large_for_16_bits_becomes_infinite() -> None:
+    assert rounded(np.array([[65504.0, 7e4, 0.1]], np.float32), "float16").tolist() == [
+        [65504.0, np.inf, float(np.float16(0.1))]
+    ]
+
+
+@pytest.mark.parametrize("allowed", [None, 0.4])
+def test_a_mapped_index_finds_what_exact_search_finds(tmp_path: Path, allowed: float | None) -> None:
+    arrays = table([300, 1, 0, 199], 8)
+    queries = np.random.default_rng(1).standard_normal((40, 8)).astype(np.float32)
+    may = None if allowed is None else np.random.default_rng(2).random(500) < allowed
+    index = build_index(IndexConfig(device="cpu"), Halves(arrays))
+    assert isinstance(index, MappedIndex) and index.nbytes == 500 * 8 * 2 and len(index) == 500
+    found = index.search(queries, 17, may)
+    whole = np.concatenate(arrays).astype(np.float32)
+    expected = search_exact(queries, whole, 17, candidates=may)
+    assert found.papers.tolist() == expected.papers.tolist()
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
+    index.save(tmp_path)
+    loaded = load_index(IndexConfig(device="cpu"), tmp_path)
+    again = loaded.search(queries, 17, may)
+    assert again.papers.tolist() == found.papers.tolist() and again.scores.tolist() == found.scores.tolist()
+    assert np.load(tmp_path / "halves.npy").tobytes() == b"".join(array.tobytes() for array in arrays)
+
+
+def test_a_last_number_is_kept_as_it_is(tmp_path: Path) -> None:
+    arrays, last = table([30, 20], 4), np.random.default_rng(3).standard_normal(50).astype(np.float32)
+    index = MappedIndex(Halves(arrays), last)
+    queries = np.random.default_rng(4).standard_normal((6, 5)).astype(np.float32)
+    whole = np.concatenate([np.concatenate(arrays).astype(np.float32), last[:, None]], axis=1)
+    expected = search_exact(queries, whole, 9)
+    index.save(tmp_path)
+    for one in (index, MappedIndex.load(tmp_path)):
+        assert one.search(queries, 9).papers.tolist() == expected.papers.tolist()
+        np.testing.assert_array_equal(np.concatenate(list(one.blocks())), whole)
+
+
+@pytest.mark.parametrize(
+    "config", [IndexConfig("half", device="cpu"), IndexConfig("ivf", lists=4), IndexConfig("pq", sample=300)]
+)
+def test_other_indexes_are_built_of_mapped_vectors_as_of_others(config: IndexConfig) -> None:
+    arrays = table([200, 220], 8)
+    queries = np.random.default_rng(1).standard_normal((5, 8)).astype(np.float32)
+    whole = np.concatenate(arrays).astype(np.float32)
+    found, expected = (build_index(config, vectors) for vectors in (Halves(arrays), whole))
+    assert found.search(queries, 6).papers.tolist() == expected.search(queries, 6).papers.tolist()
