@@ -93,7 +93,7 @@ def _table(counts: dict[str, Any]) -> str:
         ("characters per document", f"{counts['characters_per_document']:,.0f}"),
     ]
     for split, found in counts["splits"].items():
-        years = f" ({found['years'][0]}–{found['years'][1]})" if found["years"] else ""
+        years = f" ({'–'.join(map(str, dict.fromkeys(found['years'])))})" if found["years"] else ""
         rows += [
             (f"queries, {split}{years}", f"{found['queries']:,}"),
             (f"query and relevant pairs, {split}", f"{found['pairs']:,}"),

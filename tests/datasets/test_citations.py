@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -175,6 +177,21 @@ def test_splits_are_by_year_or_by_a_list(write: Write, tmp_path: Path) -> None:
         for split, found in listed.splits.items()
     }
     assert ids == {"train": ["b"], "val": ["d"], "test": ["c"]}  # a cites nothing
+
+
+def test_ranges_of_years_and_files_come_from_the_command_line(write: Write, tmp_path: Path) -> None:
+    splitting = "data.splitting"
+    options = [f"splitting@{splitting}=year", f"{splitting}.train=[null,2001]", f"{splitting}.val=null"]
+    options += [
+        f"{splitting}.test=[2002,null]",
+        f"data.papers=[{write(PAPERS)}]",
+        f"data.cache_dir={tmp_path}",
+    ]
+    options += ["data.near_duplicates=0.5", f"data.held_out=[{write(PAPERS[1:2], 'other.jsonl')}]"]
+    with initialize_config_dir(str(Path(__file__).parents[2] / "conf"), version_base="1.3"):
+        questions = instantiate(compose("count", options).data)
+    asked = {split: some.papers.tolist() for split, some in questions.asked.items()}
+    assert asked == {"train": [], "val": [], "test": [3]} and questions.removed.tolist() == [1]
 
 
 @pytest.mark.parametrize(
