@@ -52,13 +52,14 @@ class Benchmark:
         f1: Sequence[int] = (),
     ) -> None:
         """Raises InputError for numbers that are none from 1 on (run_depth: 0), and unknown protocols."""
-        self.cutoffs, self.f1 = sorted({*cutoffs, *f1}), sorted(set(f1))
-        numbers = [*self.cutoffs, batch, 1 if queries is None else queries, (run_depth or 0) + 1]
-        if not self.cutoffs or not all(type(k) is int and k >= 1 for k in numbers):
+        ranks = [*cutoffs, *f1]
+        numbers = [*ranks, batch, 1 if queries is None else queries, (run_depth or 0) + 1]
+        if not ranks or not all(type(k) is int and k >= 1 for k in numbers):
             raise InputError(
-                f"benchmark: cutoffs {list(cutoffs)}, batch {batch}, queries {queries} and run_depth "
-                f"{run_depth} must be whole numbers from 1 on"
+                f"benchmark: cutoffs {list(cutoffs)}, f1 {list(f1)}, batch {batch}, queries {queries} and "
+                f"run_depth {run_depth} must be whole numbers from 1 on"
             )
+        self.cutoffs, self.f1 = sorted(set(ranks)), sorted(set(f1))
         if isinstance(protocols, str) or not protocols or not set(protocols) <= set(PROTOCOLS):
             raise InputError(f"benchmark.protocols: {protocols!s} is no list of {', '.join(PROTOCOLS)}")
         self.batch, self.protocols, self.queries = batch, list(protocols), queries

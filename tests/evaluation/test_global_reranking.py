@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
+from datasets.errors import InputError
 from datasets.store import Corpus
 from evaluation.global_reranking import GlobalReranking
 from evaluation.global_reranking_published import (
@@ -113,6 +114,12 @@ def test_bm25_alone_stands_beside_the_published_query_forms(tiny_corpus: Corpus,
     Prefetch([10])(BM25(), tiny_corpus, "test", tmp_path)  # others have neither
     report = (tmp_path / "report.md").read_text()
     assert "as published" not in report and "f1@" not in report
+
+
+@pytest.mark.parametrize("ranks", [[0], [20, "all"], [2.5]])
+def test_ranks_of_f1_that_cannot_be_are_named(ranks: list[Any]) -> None:
+    with pytest.raises(InputError, match=r"benchmark: cutoffs \[10\], f1 .* must be whole numbers from 1 on"):
+        Prefetch([10], f1=ranks)
 
 
 @pytest.mark.parametrize(
