@@ -17,7 +17,7 @@ def published_tables(name: str) -> list[str]:
     content = OmegaConf.to_container(OmegaConf.load(FILE))
     assert isinstance(content, dict)
     if name not in content:
-        raise InputError(f"{FILE}: no figures for {name!r}; there are {', '.join(content)}")
+        raise InputError(f"{FILE}: no figures for {name!r}; there are {', '.join(map(str, content))}")
     parts = []
     for table in content[name]:
         rows = [[who, *(f"{value:.1f}" for value in row)] for who, row in table["rows"].items()]
