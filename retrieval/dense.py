@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from datasets.errors import InputError
 from datasets.store import Corpus
 from retrieval.base import Retriever, check_encoding
+from retrieval.encode import Remembered
 from retrieval.halves import Halves
 from retrieval.indexes import IndexConfig, PaperIndex, build_index, load_index
 from retrieval.profiles import ProfileConfig, with_profiles
@@ -33,6 +34,7 @@ class DenseRetriever(Retriever):
         self.index_config = index or IndexConfig()
         self.profile = profile or ProfileConfig()
         self.encoding = "local"
+        self._remembered: Remembered | None = None
 
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
@@ -70,11 +72,16 @@ class DenseRetriever(Retriever):
         check_encoding(encoding)
         self.encoding = encoding
 
+    def remember_queries(self) -> None:
+        """Keep the vectors of queries from now on, until another corpus is indexed."""
+        self._remembered = Remembered()
+
     @property
     def index_bytes(self) -> int:
         return self._vectors.nbytes
 
     def _index(self, corpus: Corpus) -> None:
+        self._remembered = None
         self.prepare(corpus)
         self._candidates = np.flatnonzero(corpus.is_candidate)
         self.index_config.check(len(self._candidates))  # before the work of encoding
@@ -87,7 +94,10 @@ class DenseRetriever(Retriever):
         self._vectors: PaperIndex = build_index(self.index_config, vectors)
 
     def _search(self, contexts: NDArray[np.int64], k: int, allowed: NDArray[np.bool_] | None) -> Ranking:
-        queries = self.encode_queries(contexts)
+        if self._remembered is None:
+            queries = self.encode_queries(contexts)
+        else:
+            queries = np.stack(self._remembered.of(contexts, self.encode_queries))
         found = self._vectors.search(queries, k, None if allowed is None else allowed[self._candidates])
         # A query without a known word is as near to every paper as to any other: it gets none.
         there = (found.papers >= 0) & queries.any(axis=1, keepdims=True)
@@ -101,6 +111,7 @@ class DenseRetriever(Retriever):
         self._vectors.save(folder)
 
     def _load(self, folder: Path, corpus: Corpus) -> None:
+        self._remembered = None
         self.prepare(corpus)
         self._candidates = np.flatnonzero(corpus.is_candidate)
         self._vectors = load_index(self.index_config, folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -110,6 +110,24 @@ def encode_queries(
     out = np.empty((len(contexts), dim), np.float32)
     out[order] = encode(forward, reader.queries, contexts[order], dim, what)
     return out
+
+
+class Remembered:
+    """Vectors of queries that are asked more than once, as in one pool after the other."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, NDArray[np.float32]] = {}
+
+    def of(
+        self,
+        contexts: NDArray[np.int64],
+        make: Callable[[NDArray[np.int64]], Sequence[NDArray[np.float32]]],
+    ) -> list[NDArray[np.float32]]:
+        """What `make` gives for each of the contexts, or gave before."""
+        new = np.array([row for row in dict.fromkeys(contexts.tolist()) if row not in self._known], np.int64)
+        if len(new):
+            self._known.update(zip(new.tolist(), make(new), strict=True))
+        return [self._known[row] for row in contexts.tolist()]
 
 
 def rounded(length: int) -> int:

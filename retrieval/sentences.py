@@ -21,7 +21,7 @@ from retrieval.article_text import ArticleReader, Texts
 from retrieval.base import Retriever
 from retrieval.embedder import Advance, Embeddings, Place, Work, embedded
 from retrieval.embeddings import SHARD
-from retrieval.encode import precision
+from retrieval.encode import Remembered, precision
 from retrieval.index_gpu import on_device
 from retrieval.index_mapped import MappedIndex
 from retrieval.indexes import IndexConfig, PaperIndex, load_index
@@ -52,6 +52,7 @@ class SentenceRetriever(Retriever):
         """As for ArticleRetriever; the encoder has aspire pooling. Raises InputError for an inexact index."""
         super().__init__()
         self.place = Place(embeddings_dir, shard)
+        self._remembered: Remembered | None = None
         self.index_config = index or IndexConfig()
         if self.index_config.kind != "exact":
             raise InputError("sentences (encoder.pooling=aspire) are searched exactly: set index=exact")
@@ -67,8 +68,13 @@ class SentenceRetriever(Retriever):
     def index_bytes(self) -> int:
         return self._sentences.nbytes + int(self._papers.nbytes)
 
+    def remember_queries(self) -> None:
+        """Keep the vectors of queries from now on, until another corpus is indexed."""
+        self._remembered = Remembered()
+
     def prepare(self, corpus: Corpus) -> None:
         """Get ready to read queries and papers of a corpus."""
+        self._remembered = None
         self._reader = ArticleReader(corpus, self.encoder.tokenizer, self.encoder.config)
 
     def embed(self, corpus: Corpus, rows: NDArray[np.int64]) -> Embeddings:
@@ -106,10 +112,15 @@ class SentenceRetriever(Retriever):
     def _search(self, contexts: NDArray[np.int64], k: int, allowed: NDArray[np.bool_] | None) -> Ranking:
         may = None if allowed is None else allowed[self._papers]
         papers, scores = nothing(len(contexts), k)
-        texts = self._reader.queries(contexts)
-        with torch.inference_mode():
-            vectors = self.encoder.encode(texts).cpu().numpy()
-        sentences = _by_text(texts)
+        of = (
+            self._queries(contexts)
+            if self._remembered is None
+            else self._remembered.of(contexts, self._queries)
+        )
+        vectors = np.concatenate([*of, np.empty((0, self.encoder.dim), np.float32)])
+        sentences = Ragged(
+            np.arange(len(vectors), dtype=np.int32), offsets_of(np.array([len(part) for part in of]))
+        )
         open_queries, depth = np.flatnonzero(sentences.lengths), 2 * k
         most = len(self._papers) if may is None else int(np.count_nonzero(may))
         while len(open_queries) and most:
@@ -124,6 +135,13 @@ class SentenceRetriever(Retriever):
                 unsure.append(some[~sure])
             open_queries, depth = np.concatenate(unsure), 2 * depth
         return Ranking(papers, scores)
+
+    def _queries(self, contexts: NDArray[np.int64]) -> list[NDArray[np.float32]]:
+        """The sentences of each context [s, D]."""
+        texts = self._reader.queries(contexts)
+        with torch.inference_mode():
+            vectors = self.encoder.encode(texts).cpu().numpy()
+        return np.split(vectors, _by_text(texts).offsets[1:-1])
 
     def _best(
         self,

@@ -25,15 +25,17 @@ from evaluation.measures import Values, per_query
 from evaluation.qrels import Qrels
 from retrieval.base import Retriever
 from retrieval.bm25 import BM25
+from retrieval.dense import DenseRetriever
 from retrieval.filters import Filters
 from retrieval.ranking import Ranking
 from retrieval.runs import Run
+from retrieval.sentences import SentenceRetriever
 
 log = logging.getLogger(__name__)
 
 MEASURES = {"map": AP, "ndcg": nDCG, "recall_30": R @ 30}
 """By the names of trec_eval; of what was retrieved, at most `depth` papers."""
-BATCH = 256
+BATCH = 1024
 """Queries that are searched at a time."""
 
 
@@ -89,6 +91,8 @@ class PoolRanker:
         of_pool = isinstance(retriever, BM25)
         if not of_pool:
             retriever.open(self.corpus, index_dir)
+        if isinstance(retriever, DenseRetriever | SentenceRetriever):
+            retriever.remember_queries()  # each is asked in every pool
         with counting(f"{retriever.name}: searching", sum(len(pool.queries) for pool in pools)) as advance:
             for pool in pools:
                 filters = self._filter(pool)

@@ -162,3 +162,21 @@ def test_too_few_papers_are_found_out_before_they_are_encoded(tiny_corpus: Corpu
     with pytest.raises(InputError, match="index=pq: must learn from 256 papers, and there are 11"):
         retriever.index(tiny_corpus)
     assert retriever.encoded == 0
+
+
+def test_queries_that_are_remembered_are_encoded_once(tiny_corpus: Corpus) -> None:
+    plain, remembering = Bags(), Bags()
+    asked: list[int] = []
+    for retriever in (plain, remembering):
+        retriever.index(tiny_corpus)
+    made = remembering.encode_queries
+    remembering.encode_queries = lambda rows: (asked.extend(rows.tolist()), made(rows))[1]  # type: ignore
+    remembering.remember_queries()
+    for contexts in ([3, 1, 3], [1, 5], [5, 3, 1]):
+        expected, found = (one.search(np.array(contexts), 4) for one in (plain, remembering))
+        assert found.papers.tolist() == expected.papers.tolist()
+        np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-6)
+    assert asked == [3, 1, 5]
+    remembering.index(tiny_corpus)  # another corpus has other queries
+    remembering.search(np.array([3]), 4)
+    assert asked == [3, 1, 5, 3]

@@ -120,3 +120,15 @@ def test_the_pooling_decides_which_retriever(config: ArticleConfig) -> None:
         article_retriever(config, profile=ProfileConfig(weight=0.5))
     with pytest.raises(InputError, match="set index=exact"):
         article_retriever(config, index=IndexConfig(kind="hnsw"))
+
+
+def test_queries_that_are_remembered_are_ranked_the_same(tiny_corpus: Corpus, config: ArticleConfig) -> None:
+    retriever = SentenceRetriever(config, "float32")
+    retriever.index(tiny_corpus)
+    contexts = np.array([4, 0, 4, 7])
+    expected = retriever.search(contexts, 5)
+    retriever.remember_queries()
+    for _ in range(2):
+        found = retriever.search(contexts, 5)
+        assert found.papers.tolist() == expected.papers.tolist()
+        np.testing.assert_allclose(found.scores, expected.scores, atol=1e-3)
