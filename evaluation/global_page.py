@@ -40,7 +40,7 @@ python -m evaluation.results {plan}
   distances between the models."""
 
 DIFFERENCES = (
-    "As shares, not percent: means over all queries, of all samplings where there are several; 95 % "
+    "As shares, not percent: means over all queries in all pools, also of all samplings; 95 % "
     "intervals and two-sided randomisation test by citing paper, not corrected for their number."
 )
 

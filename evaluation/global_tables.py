@@ -80,8 +80,7 @@ def _by_group(
     for measure in measures:
         rows = {who: [of.get(group, {}).get(measure) for group in groups] for who, of in tables.items()}
         spread = {
-            who: [of.get(group, {}).get(f"{measure}_sd") or None for group in groups]
-            for who, of in tables.items()
+            who: [_deviation(of.get(group, {}), measure) for group in groups] for who, of in tables.items()
         }
         parts.append(markdown_table([LABELS[measure], *map(label, groups)], marked(rows, spread)))
     return parts
@@ -104,6 +103,11 @@ def marked(
             cells.append(text if deviation is None else f"{text} ± {deviation:.2f}")
         shown.append(cells)
     return shown
+
+
+def _deviation(row: Mapping[str, float], measure: str) -> float | None:
+    """Of several samplings; else there is none."""
+    return row.get(f"{measure}_sd") if row.get("samplings", 1) > 1 else None
 
 
 def percent(value: float | None) -> str:

@@ -203,8 +203,8 @@ def test_from_a_plan_to_its_page(plan: Plan, ran: list[str], capsys: pytest.Capt
 
 def test_tables_mark_the_best_of_several_and_leave_gaps() -> None:
     tables: dict[str, dict[str, dict[str, float]]] = {
-        "a": {"900": {"map": 10.0, "map_sd": 0.5}, "1000": {"map": 9.0}},
-        "b": {"900": {"map": 12.0, "map_sd": 0.0}},
+        "a": {"900": {"map": 10.0, "map_sd": 0.5, "samplings": 3}, "1000": {"map": 9.0}},
+        "b": {"900": {"map": 12.0, "map_sd": 0.0, "samplings": 1}},
     }
     maps, ndcg, recall = size_tables(tables)
     assert maps.splitlines()[0] == "| MAP | 900 | 1,000 |"
