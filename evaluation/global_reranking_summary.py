@@ -25,7 +25,7 @@ F1 = "f1@20"
 
 
 class Point(NamedTuple):
-    """A training with a budget of tokens for each side: what it measured in validation."""
+    """A training or an evaluation with a budget of tokens for each side, and what it measured."""
 
     query: int
     candidate: int
@@ -52,6 +52,9 @@ def sections(folder: Path, jobs: Sequence[Job], varied: Sequence[str]) -> list[S
 
 def _point(job: Job) -> Point | None:
     """None for a job that has no such budget, or no such measure."""
+    if "query_tokens" in job.metrics and F1 in job.metrics:
+        sides = (int(job.metrics[f"{side}_tokens"]) for side in ("query", "candidate"))
+        return Point(*sides, float(job.metrics[F1]), float(job.metrics["mrr"]))
     if f"val/{F1}" not in job.metrics:
         return None
     config = OmegaConf.load(job.folder / ".hydra" / "config.yaml")
@@ -59,7 +62,7 @@ def _point(job: Job) -> Point | None:
     if pairs is None or pairs.query_tokens is None:
         return None
     query = int(pairs.query_tokens)
-    measured = (float(job.metrics[name]) for name in (f"val/{F1}", "val/mrr"))
+    measured = (float(job.metrics[f"val/{name}"]) for name in (F1, "mrr"))
     return Point(query, int(pairs.max_tokens) - query, *measured)
 
 
@@ -67,7 +70,8 @@ def _by_tokens(points: Sequence[Point]) -> Section:
     rows = [[str(one.query), str(one.candidate), number(one.f1), number(one.mrr)] for one in points]
     return Section(
         "F1@20 by the tokens of query and candidate",
-        f"On validation queries, each training's best round.\n\n![F1@20 by tokens of the query]({PLOT})\n\n"
+        "Of a training its best round, on validation queries; of an evaluation its queries.\n\n"
+        f"![F1@20 by tokens of the query]({PLOT})\n\n"
         f"{published_query_tokens()}",
         [["tokens of the query", "of the candidate", "F1@20", "MRR"], *rows],
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +39,8 @@ class ScoringConfig:
     """processor cores to work with; 0: as many as torch takes"""
     encoder: str | None = None
     """folder with configuration and tokeniser for a published checkpoint (rerank.reference); null: SciBERT"""
+    query_tokens: int | None = None
+    """in place of those that a reranker was trained with (rerank.pairs); null: as it was trained"""
 
     def __post_init__(self) -> None:
         """Raises InputError for a value that is not one of those above."""
@@ -88,7 +90,10 @@ class Reranker:
         if Path(path).is_file() or (str(path) == PUBLISHED and not Path(path).exists()):
             encoder = None if scoring is None else scoring.encoder
             return cls(open_reference(path, encoder), scoring, Path(path).name)
-        return cls(CrossEncoder.load(path), scoring, Path(path).name)
+        model = CrossEncoder.load(path)
+        if scoring is not None and scoring.query_tokens is not None:
+            model.config = replace(model.config, query_tokens=scoring.query_tokens)
+        return cls(model, scoring, Path(path).name)
 
     def prepare(self, corpus: Corpus) -> PairReader:
         """Get ready for pairs of a corpus, as `score` does; for int8 it takes half a minute."""

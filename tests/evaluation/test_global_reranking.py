@@ -162,6 +162,29 @@ def test_lists_of_fields_are_printed_as_they_are(capsys: pytest.CaptureFixture[s
     assert {"[title,abstract]", "[title]"} <= set(capsys.readouterr().out.split())
 
 
+def test_the_division_of_tokens_may_be_another_one(
+    tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
+) -> None:
+    """Without training anew; scores of other divisions are others."""
+    jobs, runs = [], []
+    for tokens in (None, 10, 20):
+        folder = tmp_path / str(tokens)
+        metrics = global_rerank(tiny_reranker, tmp_path, candidates=4, query_tokens=tokens)(
+            BM25(), tiny_corpus, "test", folder
+        )
+        assert metrics["pairs_new"] == metrics["pairs"]  # in spite of the same scores_dir
+        jobs.append(Job(folder, {}, dict(metrics)))
+        runs.append((folder / "run.trec").read_text())
+    assert len(set(runs)) == 3 and "query_tokens" not in jobs[0].metrics
+    longest = json.loads((tiny_reranker / "reranker.json").read_text())["pairs"]["max_tokens"]
+    assert "Tokens: 10 query tokens at most." in (tmp_path / "10" / "report.md").read_text()
+    figure, published = sections(tmp_path, jobs, ["benchmark.query_tokens"])
+    assert [row[:2] for row in figure.rows[1:]] == [[str(q), str(longest - q)] for q in (10, 20)]
+    assert published == published_rerankers()
+    with pytest.raises(InputError, match=r"pairs.query_tokens=3: must be null or a whole number that leaves"):
+        global_rerank(tiny_reranker, tmp_path, query_tokens=3)(BM25(), tiny_corpus, "test", tmp_path)
+
+
 def test_sweeps_of_evaluations_end_with_published_tables(tmp_path: Path) -> None:
     alone = [Job(tmp_path, {}, {"f1@20": 0.1}), Job(tmp_path, {}, {"f1@20": 0.2})]
     assert sections(tmp_path, alone, ["retriever.query"]) == [published_query_forms()]
