@@ -53,8 +53,8 @@ def sections(folder: Path, jobs: Sequence[Job], varied: Sequence[str]) -> list[S
 def _point(job: Job) -> Point | None:
     """None for a job that has no such budget, or no such measure."""
     if "query_tokens" in job.metrics and F1 in job.metrics:
-        sides = (int(job.metrics[f"{side}_tokens"]) for side in ("query", "candidate"))
-        return Point(*sides, float(job.metrics[F1]), float(job.metrics["mrr"]))
+        query, candidate = (int(job.metrics[f"{side}_tokens"]) for side in ("query", "candidate"))
+        return Point(query, candidate, float(job.metrics[F1]), float(job.metrics["mrr"]))
     if f"val/{F1}" not in job.metrics:
         return None
     config = OmegaConf.load(job.folder / ".hydra" / "config.yaml")
@@ -62,8 +62,8 @@ def _point(job: Job) -> Point | None:
     if pairs is None or pairs.query_tokens is None:
         return None
     query = int(pairs.query_tokens)
-    measured = (float(job.metrics[f"val/{name}"]) for name in (F1, "mrr"))
-    return Point(query, int(pairs.max_tokens) - query, *measured)
+    f1, mrr = (float(job.metrics[f"val/{name}"]) for name in (F1, "mrr"))
+    return Point(query, int(pairs.max_tokens) - query, f1, mrr)
 
 
 def _by_tokens(points: Sequence[Point]) -> Section:
