@@ -65,6 +65,8 @@ def _section(plan: Plan, data: str) -> list[str]:
     if there:
         kind = str(settings_of(next(iter(there.values())))["benchmark"]["_target_"]).rpartition(".")[2]
         plot = plan.page.with_name(f"{plan.page.stem}-{data}.png")
+        if kind not in KINDS:
+            raise InputError(f"{plan.path}, data.{data}: a page of kind {plan.kind} has no tables for {kind}")
         parts += [*KINDS[kind](there, plot), *_differences(plan, there)]
     if missing:
         parts.append("Not evaluated: " + "; ".join(f"{name} ({why})" for name, why in missing.items()) + ".")
