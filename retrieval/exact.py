@@ -90,10 +90,14 @@ def nearest_of_blocks(
     k: int,
     rows: npt.NDArray[np.int64],
     read: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float32]],
+    block: int = BLOCK,
 ) -> Scored:
-    """As `nearest`, of papers whose vectors `read` gives for some of the rows, ascending, at a time."""
+    """As `nearest`, of papers whose vectors `read` gives for some of the rows, ascending, at a time.
+
+    block: numbers of these vectors that are read at a time.
+    """
     best = faiss.ResultHeap(len(queries), k, keep_max=True)
-    step = max(1, BLOCK // queries.shape[1])
+    step = max(1, block // queries.shape[1])
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
         scores, places = faiss.knn(queries, read(part), min(k, len(part)), metric=faiss.METRIC_INNER_PRODUCT)

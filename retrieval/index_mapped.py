@@ -15,6 +15,9 @@ from retrieval.exact import Scored, nearest_of_blocks
 from retrieval.halves import Halves
 from retrieval.paper_index import PaperIndex
 
+AT_ONCE = 1 << 26
+"""Numbers that are compared at a time, 256 MiB: each block has its own best k, which are then merged."""
+
 
 class MappedIndex(PaperIndex):
     """Compares with every vector, a block of them in memory at a time.
@@ -61,7 +64,7 @@ class MappedIndex(PaperIndex):
 
     def _nearest(self, queries: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None) -> Scored:
         rows = np.arange(len(self)) if allowed is None else np.flatnonzero(allowed)
-        return nearest_of_blocks(queries, k, rows, self._read)
+        return nearest_of_blocks(queries, k, rows, self._read, AT_ONCE)
 
     def _read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         found = self.vectors[rows]
