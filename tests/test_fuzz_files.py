@@ -21,6 +21,7 @@ from datasets.citations.query_lists import read_query_lists
 from datasets.errors import InputError
 from evaluation.global_benchmarks.csfcube_format import FACETS, CsfCube
 from evaluation.global_benchmarks.mdcr_format import Mdcr, read_scores
+from evaluation.global_benchmarks.scidocs_format import distances, read_embeddings, read_pools, read_run
 from evaluation.global_benchmarks.texts import read_texts
 from evaluation.qrels import Qrels
 from hatten.pickles import load_array, load_word_list
@@ -57,6 +58,13 @@ def mdcr(folder: Path) -> Any:
     return read_scores(folder / "scores.json", Mdcr.read(folder / "mdcr.json"))
 
 
+def scidocs(folder: Path) -> Any:
+    pools = read_pools(folder / "test.qrel")
+    return read_run(folder / "cite.run", pools), distances(
+        pools, read_embeddings(folder / "v.jsonl", {"p1", "2", "a"})
+    )
+
+
 def graph(folder: Path) -> Any:
     return open_graph(folder / "papers.jsonl", folder / "cites.tsv", cache_dir=folder / "cache")
 
@@ -90,6 +98,18 @@ KINDS: dict[str, tuple[dict[str, bytes], Callable[[Path], Any]]] = {
         {f"test-pid2anns-csfcube-{facet}.json": json.dumps(GRADES).encode() for facet in FACETS}
         | {"evaluation_splits.json": json.dumps(FOLDS).encode()},
         CsfCube.read,
+    ),
+    "SciDocs": (
+        {
+            "test.qrel": b"a 0 p1 1\na 0 2 0\np1 0 a 2\n",
+            "cite.run": b"a Q0 p1 1 0.5 me\np1 Q0 a 1 -inf me\n",
+            "v.jsonl": lines([{"paper_id": paper, "embedding": NUMBERS[0]} for paper in ("a", 2, "p1")]),
+        },
+        scidocs,
+    ),
+    "metadata": (
+        {"papers.json": json.dumps({"p1": PAPERS[0], "2": PAPERS[1]}).encode()},
+        lambda folder: list(read_texts(folder / "papers.json")),
     ),
     "texts": ({"texts": lines(PAPERS)}, lambda folder: list(read_texts(folder / "texts"))),
     "graph": ({"papers.jsonl": lines(PAPERS), "cites.tsv": b"p1\t2\n2\tp1\n"}, graph),
