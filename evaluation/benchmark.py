@@ -111,7 +111,7 @@ def opened(retriever: Retriever, corpus: Corpus, index_dir: str | Path | None) -
     seconds = time.perf_counter() - started
     log.info("%s: indexed %s in %.1f s", retriever.name, corpus.name, seconds)
     metrics: Metrics = {"index_seconds": seconds, "index_bytes": int(retriever.index_bytes)}
-    if not loaded:  # else the seconds are those of opening it
+    if not loaded and not retriever.reused:  # else the seconds are those of opening it
         metrics["papers_per_second"] = int(np.count_nonzero(corpus.is_candidate)) / seconds
     return metrics, loaded
 

@@ -31,11 +31,10 @@ from retrieval.halves import Halves
 from retrieval.indexes import IndexConfig
 from retrieval.models import ArticleConfig, load_pretrained
 from retrieval.profiles import ProfileConfig
+from retrieval.saved_encoder import ABOUT, SETTINGS, check_reading, saved_config
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
-
-SETTINGS, ABOUT = "encoder.json", "about.json"
 
 
 class ArticleEncoder(nn.Module):
@@ -58,14 +57,7 @@ class ArticleEncoder(nn.Module):
         """The encoder that a configuration names; InputError if it cannot be had (retrieval.models), or lies
         in a folder that `save` wrote for another reading of texts.
         """
-        saved = _saved_config(Path(config.path)) if config.path is not None else None
-        if saved is not None:
-            here, there = config.reading(), saved.reading()
-            for key in [key for key in here if here[key] != there[key]][:1]:
-                raise InputError(
-                    f"encoder.{key}={_plain(here[key])}: the encoder in {config.path} was trained with "
-                    f"{_plain(there[key])}; set it so, or use retriever=biencoder checkpoint=FOLDER"
-                )
+        check_reading(config)
         return cls(*load_pretrained(config), config)
 
     @property
@@ -181,25 +173,10 @@ class ArticleEncoder(nn.Module):
     @classmethod
     def load(cls, folder: str | Path) -> ArticleEncoder:
         """An encoder that `save` wrote, in evaluation mode in float32; InputError if it is anything else."""
-        config = _saved_config(Path(folder))
+        config = saved_config(Path(folder))
         if config is None:
             raise InputError(f"{folder}: no encoder that was trained here (no {SETTINGS} in it)")
         return cls.pretrained(config)
-
-
-def _saved_config(folder: Path) -> ArticleConfig | None:
-    """What `ArticleEncoder.save` wrote about an encoder, None where it did not."""
-    path = folder / SETTINGS
-    try:
-        return ArticleConfig(**{**json.loads(path.read_text("utf-8")), "path": str(folder)})
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, TypeError, InputError) as error:
-        raise InputError(f"{path}: damaged ({error})") from None
-
-
-def _plain(value: object) -> str:
-    return f"[{', '.join(value)}]" if isinstance(value, tuple) else str(value)
 
 
 class ArticleRetriever(DenseRetriever):
@@ -251,7 +228,9 @@ class ArticleRetriever(DenseRetriever):
         return embedded(work, self.place)
 
     def paper_vectors(self, corpus: Corpus, rows: NDArray[np.int64]) -> Halves:
-        return self.embed(corpus, rows).vectors
+        found = self.embed(corpus, rows)
+        self.reused = found.encoded < len(rows)
+        return found.vectors
 
     def _encoded(self, rows: NDArray[np.int64], advance: Advance) -> tuple[NDArray[np.float32], None]:
         with torch.inference_mode():

@@ -34,6 +34,8 @@ class Retriever(ABC):
         self._corpus: Corpus | None = None
         self.tuned: dict[str, Any] = {}
         """What `index` chose by the validation split, as plain values."""
+        self.reused = False
+        """Whether `index` found some of the work done, so that its time says nothing."""
 
     @property
     def corpus(self) -> Corpus:
@@ -59,7 +61,7 @@ class Retriever(ABC):
         What a retriever learns from a corpus, it learns here: from the training split, and settings that are
         to be tuned from the validation split.
         """
-        self._corpus, self.tuned = None, {}
+        self._corpus, self.tuned, self.reused = None, {}, False
         self._index(corpus)
         self._corpus = corpus
 

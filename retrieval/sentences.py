@@ -94,6 +94,7 @@ class SentenceRetriever(Retriever):
         self.prepare(corpus)
         rows = np.flatnonzero(corpus.is_candidate)
         found = self.embed(corpus, rows)
+        self.reused = found.encoded < len(rows)
         self._papers = np.repeat(rows.astype(np.int32), np.diff(found.offsets))
         # The product of (v, -|v|^2 / 2) and (q, 1) falls with the distance of v and q: q.v - |v|^2 / 2.
         norms = [np.square(block).sum(axis=1) for block in found.vectors.blocks()]

@@ -253,6 +253,7 @@ def test_a_retriever_finds_the_same_by_a_folder_of_vectors(
     kept = article_retriever(given, "float32", embeddings_dir=tmp_path / "e")
     for retriever in (plain, kept):
         retriever.index(tiny_corpus)
+    assert kept.reused and not plain.reused
     first, second = (one.search(np.arange(12), 5) for one in (plain, kept))
     assert first.papers.tolist() == second.papers.tolist()
     np.testing.assert_allclose(first.scores, second.scores, atol=1e-3)
