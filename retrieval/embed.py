@@ -14,6 +14,7 @@ from omegaconf import DictConfig
 from datasets.errors import failing_in_one_line, one_line_errors
 from datasets.store import Corpus
 from retrieval.embedder import Embeddings
+from retrieval.embeddings import SHARD
 from retrieval.models import ArticleConfig
 from retrieval.sentences import article_retriever
 
@@ -47,9 +48,12 @@ def embed(
     output: str | Path,
     arithmetic: str = "auto",
     encoding: str = "local",
-    shard: int = 4096,
+    shard: int = SHARD,
+    seed: int = 0,
 ) -> Embedded:
     """Write the vectors of all candidates of a corpus to a folder, or what is missing of them.
+
+    seed: for the data, whose configuration names it.
 
     Raises InputError for data, an encoder or a folder that cannot be used (retrieval.embedder).
     """

@@ -17,7 +17,7 @@ from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 CONF = Path(__file__).parents[1] / "conf"
-ENTRIES = ("train", "evaluate", "build", "generate", "inspect")
+ENTRIES = ("train", "evaluate", "build", "generate", "inspect", "embed")
 OPTIONS = sorted(
     (str(path.parent.relative_to(CONF)), path.stem)
     for path in CONF.rglob("*.yaml")
@@ -87,7 +87,7 @@ def check(config: DictConfig) -> None:
         assert unknown_keys(node) == set(), node["_target_"]
 
 
-@pytest.mark.parametrize("entry", [*ENTRIES, "convert", "count", "build_mdcr", "embed"])
+@pytest.mark.parametrize("entry", [*ENTRIES, "convert", "count", "build_mdcr"])
 def test_the_defaults_compose(entry: str) -> None:
     config = composed(entry)
     check(config)
