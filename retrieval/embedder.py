@@ -169,7 +169,11 @@ def _made(
         return
     for number, part in parts.items():
         before, papers = pace.done, part.stop - part.start
-        yield number, *work.encode(work.rows[part], lambda share, papers=papers: pace.advance(share * papers))
+
+        def advance(share: float, papers: int = papers) -> None:
+            pace.advance(share * papers)
+
+        yield number, *work.encode(work.rows[part], advance)
         pace.advance(before + papers - pace.done)  # those without a text, and what rounding lost
 
 

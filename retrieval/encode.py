@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -121,7 +121,7 @@ class Remembered:
     def of(
         self,
         contexts: NDArray[np.int64],
-        make: Callable[[NDArray[np.int64]], Sequence[NDArray[np.float32]]],
+        make: Callable[[NDArray[np.int64]], Iterable[NDArray[np.float32]]],
     ) -> list[NDArray[np.float32]]:
         """What `make` gives for each of the contexts, or gave before."""
         new = np.array([row for row in dict.fromkeys(contexts.tolist()) if row not in self._known], np.int64)

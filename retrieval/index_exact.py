@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from datasets.errors import InputError
 from retrieval.exact import BLOCK, Scored, nearest
+from retrieval.halves import Halves
 from retrieval.paper_index import IndexConfig, PaperIndex
 
 
@@ -26,9 +27,9 @@ class ExactIndex(PaperIndex):
         self.vectors, self.dim = vectors, vectors.shape[1]
 
     @classmethod
-    def build(cls, config: IndexConfig, vectors: NDArray[np.float32]) -> Self:
-        """An index of vectors [N, D], finite."""
-        return cls(vectors)
+    def build(cls, config: IndexConfig, vectors: NDArray[np.float32] | Halves) -> Self:
+        """An index of vectors [N, D], finite, which it holds in memory."""
+        return cls(np.asarray(vectors))
 
     @classmethod
     def load(cls, config: IndexConfig, folder: Path) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,12 +46,13 @@ def test_rows_are_those_of_the_arrays_one_after_the_other(sizes: list[int], data
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 11), st.integers(0, 3), st.sampled_from([np.nan, np.inf, -np.inf]), st.booleans())
 def test_the_first_vector_that_is_not_finite_is_named(row: int, place: int, value: float, half: bool) -> None:
-    vectors = np.random.default_rng(0).standard_normal((12, 4)).astype(np.float16 if half else np.float32)
+    dtype: Any = np.float16 if half else np.float32
+    vectors: Any = np.random.default_rng(0).standard_normal((12, 4)).astype(dtype)
     vectors[3, 1], vectors[4, 1] = 0, -0.0
     assert not_finite(vectors) is None
     vectors[row:, place] = value
     assert not_finite(vectors) == row
-    largest = np.full((1, 4), np.finfo(vectors.dtype).max, vectors.dtype)
+    largest = np.full((1, 4), np.finfo(dtype).max, dtype)
     assert not_finite(largest) is None and not_finite(-largest) is None
 
 
