@@ -53,7 +53,11 @@ _OWN = re.compile(r"encoder\.layer\.\d+\.output\.adapter_(?:down|up)\.(?:weight|
 class AdaptedOutput(nn.Module):
     """The end of a layer with an adapter. The names of the layer's own weights stay what they were."""
 
-    def __init__(self, output: nn.Module, dim: int, width: int) -> None:
+    dense: nn.Module
+    dropout: nn.Module
+    LayerNorm: nn.Module
+
+    def __init__(self, output: Any, dim: int, width: int) -> None:
         """output: the model's own module, of a dense net, dropout and LayerNorm. width: of the bottleneck."""
         super().__init__()
         self.dense, self.dropout, self.LayerNorm = output.dense, output.dropout, output.LayerNorm
@@ -116,8 +120,8 @@ def is_adapted(model: nn.Module) -> bool:
 
 
 def _attach(model: PreTrainedModel, weights: Mapping[str, Tensor], path: Path) -> None:
-    layers = getattr(getattr(model, "encoder", None), "layer", None)
-    outputs = [getattr(layer, "output", None) for layer in layers or ()]
+    layers: list[Any] = list(getattr(getattr(model, "encoder", None), "layer", None) or ())
+    outputs: list[Any] = [getattr(layer, "output", None) for layer in layers]
     if not outputs or not all(hasattr(output, "LayerNorm") for output in outputs):
         raise InputError(f"{path}: adapters are for models like BERT, not {type(model).__name__}")
     dim, shapes = int(model.config.hidden_size), {key: tuple(value.shape) for key, value in weights.items()}

@@ -98,7 +98,7 @@ class SentenceRetriever(Retriever):
         self._papers = np.repeat(rows.astype(np.int32), np.diff(found.offsets))
         # The product of (v, -|v|^2 / 2) and (q, 1) falls with the distance of v and q: q.v - |v|^2 / 2.
         norms = [np.square(block).sum(axis=1) for block in found.vectors.blocks()]
-        last = np.concatenate([np.empty(0, np.float32), *norms]) / -2
+        last = (np.concatenate([np.empty(0, np.float32), *norms]) / -2).astype(np.float32)
         self._sentences: PaperIndex = on_device(self.index_config, MappedIndex(found.vectors, last))
 
     def _save(self, folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,11 +63,18 @@ def test_other_settings_contexts_depths_and_corpora_have_other_names(
     demo_corpus: Corpus, tiny_corpus: Corpus, contexts: NDArray[np.int64], tmp_path: Path
 ) -> None:
     def key(
-        corpus: Corpus = demo_corpus, of: NDArray[np.int64] = contexts, depth: int = 9, **options: float
+        corpus: Corpus = demo_corpus, of: NDArray[np.int64] = contexts, depth: int = 9, **options: Any
     ) -> str:
-        return Prefetcher(BM25(**options), corpus, tmp_path).key(of, depth)  # type: ignore[arg-type]
+        return Prefetcher(BM25(**options), corpus, tmp_path).key(of, depth)
 
-    keys = [key(), key(k1=1.5), key(query=["title"]), key(depth=8), key(of=contexts[1:]), key(corpus=tiny_corpus)]
+    keys = [
+        key(),
+        key(k1=1.5),
+        key(query=["title"]),
+        key(depth=8),
+        key(of=contexts[1:]),
+        key(corpus=tiny_corpus),
+    ]
     assert len(set(keys)) == len(keys) and key() == keys[0]
 
 

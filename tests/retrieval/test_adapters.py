@@ -25,8 +25,8 @@ from retrieval.encode import weights_hash
 from retrieval.models import ArticleConfig, load_pretrained
 
 GOLDEN = Path(__file__).parent / "golden" / "adapter"
-"""A tiny BERT with an adapter of normal weights, seed 0, and what the library adapters 1.3.0 with transformers
-4.57.6 (SeqBnConfig(reduction_factor=4)) gave for IDS."""
+"""A tiny BERT with an adapter of normal weights, seed 0, and what the library adapters 1.3.0 with
+transformers 4.57.6 (SeqBnConfig(reduction_factor=4)) gave for IDS."""
 IDS = torch.tensor([[1, 5, 7, 9, 2, 0], [1, 8, 3, 12, 28, 2]])
 
 
@@ -93,7 +93,8 @@ def test_one_layer_is_the_formula_of_the_paper(adapter: Path) -> None:
 
     h = inner @ own[f"{name}.dense.weight"].T + own[f"{name}.dense.bias"]
     expected = norm(x + h + side(side(norm(x + h), "down.0").relu(), "up"))
-    torch.testing.assert_close(model.encoder.layer[1].output(inner, x), expected, rtol=1e-5, atol=1e-5)
+    layers: Any = model.encoder.layer
+    torch.testing.assert_close(layers[1].output(inner, x), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_names_with_and_without_the_model_s_prefix_and_safetensors_are_the_same(adapter: Path) -> None:
@@ -115,7 +116,8 @@ def test_an_encoder_with_an_adapter_is_saved_and_read_with_it(
     assert is_adapted(encoder)
     assert weights_hash(encoder) != weights_hash(ArticleEncoder.pretrained(replace(config, adapter=None)))
     with torch.no_grad():  # as training would
-        encoder.model.encoder.layer[0].output.adapter_up.bias += 1
+        trained: Any = encoder.model
+        trained.encoder.layer[0].output.adapter_up.bias += 1
     encoder.save(tmp_path / "saved")
     again = ArticleEncoder.load(tmp_path / "saved")
     assert is_adapted(again) and weights_hash(again) == weights_hash(encoder)
