@@ -252,7 +252,7 @@ def test_an_encoder_reads_queries_as_it_reads_papers(texts: Path, tmp_path: Path
     benchmark = MDCR(texts.with_name("mdcr.json"), cache_dir=tmp_path, index_dir=tmp_path / "index")
     benchmark.run(tmp_path / "out", Provenance(), lambda: retriever)
     scores = json.loads((tmp_path / "out" / "scores.json").read_text())
-    assert scores["q_a"] == pytest.approx(1, abs=1e-5) and max(scores["q_b"], scores["q_c"]) < 0.999
+    assert scores["q_a"] == pytest.approx(1, abs=5e-4) and max(scores["q_b"], scores["q_c"]) < 0.999
     assert scores["q_none"] == min(scores["q_b"], scores["q_c"]) - 1
     benchmark.run(tmp_path / "again", Provenance(), lambda: retriever)  # from the index on the disk
     assert json.loads((tmp_path / "again" / "scores.json").read_text()) == scores
@@ -321,7 +321,8 @@ def test_a_sweep_ends_with_a_table_of_averages(files: Files, tmp_path: Path) -> 
     assert done.returncode == 2 and "1 of 2 jobs failed; scores_file=other.json: " in done.stderr
     metrics = json.loads((tmp_path / "out" / "0" / "metrics.json").read_text())
     table = (tmp_path / "out" / "summary.md").read_text()
-    assert f"| scores.json | {metrics['AVG']['map']:.4f} | {metrics['AVG']['recall_5']:.4f} |" in table
+    values = " | ".join(f"{metrics['AVG'][name]:.4f}" for name in ("map", "ndcg", "recall_5"))
+    assert f"| scores.json | {values} |" in table
 
 
 def test_the_command_refuses_nan_in_one_line(files: Files, tmp_path: Path) -> None:
