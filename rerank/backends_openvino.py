@@ -11,9 +11,9 @@ import json
 import logging
 import os
 import warnings
+from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,20 +91,32 @@ class OpenVinoBackend:
         self._compiled = core.compile_model(net, "CPU", settings)
 
     def scores(self, pairs: Pairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
-        """Each part as soon as it is done."""
+        """Each part in its turn, as it is done."""
         assert self._compiled is not None, "prepare first"
-        done: SimpleQueue[tuple[Rows, NDArray[np.float32]]] = SimpleQueue()
-        queue = self._openvino.AsyncInferQueue(self._compiled, self._threads)
-        queue.set_callback(lambda request, rows: done.put((rows, request.get_output_tensor(0).data.copy())))
+        # Twice as many as there are streams, so that none waits for the next part. No callbacks: the thread
+        # that drops one wants Python's lock, which whoever drops the net holds while waiting for that thread.
+        free = [self._compiled.create_infer_request() for _ in range(2 * self._threads)]
+        under_way: deque[tuple[Rows, openvino.InferRequest]] = deque()
+
+        def oldest() -> tuple[Rows, Scores]:
+            rows, request = under_way.popleft()
+            request.wait()
+            first = request.get_output_tensor(0).data.copy()
+            free.append(request)
+            return self._headed(rows, first)
+
         try:
             for rows in parts:
-                queue.start_async([part.numpy() for part in pairs.padded(rows)], rows)
-                while not done.empty():
-                    yield self._headed(*done.get())
+                if not free:
+                    yield oldest()
+                request = free.pop()
+                request.start_async([part.numpy() for part in pairs.padded(rows)])
+                under_way.append((rows, request))
+            while under_way:
+                yield oldest()
         finally:
-            queue.wait_all()
-        while not done.empty():
-            yield self._headed(*done.get())
+            for _, request in under_way:
+                request.wait()
 
     def _headed(self, rows: Rows, first: NDArray[np.float32]) -> tuple[Rows, Scores]:
         with torch.inference_mode():
