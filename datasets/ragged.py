@@ -52,10 +52,7 @@ class Ragged:
         rows = np.asarray(rows, np.int64)
         if len(rows) and not (rows.min() >= 0 and rows.max() < len(self)):
             raise IndexError(f"rows must be in 0..{len(self) - 1}")
-        starts = self.offsets[rows]
-        offsets = offsets_of(self.offsets[rows + 1] - starts)
-        index = np.repeat(starts - offsets[:-1], np.diff(offsets))
-        index += np.arange(len(index))
+        index, offsets = ranges(self.offsets[rows], self.offsets[rows + 1])
         return Ragged(self.values[index], offsets)
 
 
@@ -64,3 +61,15 @@ def offsets_of(lengths: Ints) -> NDArray[np.int64]:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
+
+
+def ranges(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The numbers of ranges one after the other, and where those of each range [n] are among them [n + 1].
+
+    >>> [part.tolist() for part in ranges(np.array([5, 0, 2]), np.array([7, 0, 3]))]
+    [[5, 6, 2], [0, 2, 2, 3]]
+    """
+    offsets = offsets_of(ends - starts)
+    numbers = np.repeat(starts - offsets[:-1], np.diff(offsets))
+    numbers += np.arange(len(numbers))
+    return numbers, offsets

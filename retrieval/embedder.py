@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from datasets.errors import InputError
 from datasets.progress import counting
-from datasets.ragged import offsets_of
+from datasets.ragged import offsets_of, ranges
 from datasets.store import Corpus
 from retrieval.embeddings import (
     SHARD,
@@ -124,9 +124,7 @@ def _kept(work: Work, layout: Layout, folder: Path) -> Embeddings:
     vectors, offsets = there.open()
     if not work.sentences:
         return Embeddings(vectors.take(places), np.arange(len(places) + 1), 0, 0.0)
-    counts = np.diff(offsets)[places]
-    bounds = offsets_of(counts)
-    rows = np.repeat(offsets[places] - bounds[:-1], counts) + np.arange(bounds[-1])
+    rows, bounds = ranges(offsets[places], offsets[places + 1])
     return Embeddings(vectors.take(rows), bounds, 0, 0.0)
 
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from datasets.errors import InputError
-from datasets.ragged import offsets_of
+from datasets.ragged import offsets_of, ranges
 
 SPECIAL = r"[^\p{L}\p{M}\p{N}]+"
 """What words are divided by: all that is no letter, mark or digit."""
@@ -122,13 +122,13 @@ class TitleIndex:
         starts = offsets_of(known)
         for word in _parts(np.diff(self._starts)[rank[first]]):
             entry = np.flatnonzero(first)[word]
-            pair = _expanded(self._starts[rank[entry]], self._starts[rank[entry] + 1])
-            at = np.repeat(entry, pair.lengths)
+            postings, offsets = ranges(self._starts[rank[entry]], self._starts[rank[entry] + 1])
+            at = np.repeat(entry, np.diff(offsets))
             yield from self._checked(
                 title[at],
                 place[at],
-                self._postings[pair.at],
-                self._posting_places[pair.at],
+                self._postings[postings],
+                self._posting_places[postings],
                 sizes,
                 starts,
                 rank,
@@ -145,11 +145,11 @@ class TitleIndex:
         pairs = _distinct(title[possible] << 32 | other[possible])
         for part in _parts((starts[1:] - starts[:-1])[pairs >> 32]):
             title, other = pairs[part] >> 32, pairs[part] & 0xFFFF_FFFF
-            words = _expanded(starts[title], starts[title + 1])
-            asked = np.repeat(other, words.lengths) << 32 | rank[words.at]
+            words, offsets = ranges(starts[title], starts[title + 1])
+            asked = np.repeat(other, np.diff(offsets)) << 32 | rank[words]
             place = np.minimum(np.searchsorted(self._keys, asked), len(self._keys) - 1)
             shared = np.bincount(
-                np.repeat(np.arange(len(title)), words.lengths)[self._keys[place] == asked],
+                np.repeat(np.arange(len(title)), np.diff(offsets))[self._keys[place] == asked],
                 minlength=len(title),
             )
             is_near = shared >= self._needed(sizes[title], self.sizes[other])
@@ -163,19 +163,6 @@ class TitleIndex:
     def _prefix(self, size: Rows) -> Rows:
         """Of the rarest words of a set so many that one of them is shared: all but those needed, and one."""
         return size - self._share.numerator * size // self._share.denominator
-
-
-class _Expanded(NamedTuple):
-    """Ranges one after the other: the numbers in them [n], and the length of each."""
-
-    at: Rows
-    lengths: Rows
-
-
-def _expanded(starts: Rows, ends: Rows) -> _Expanded:
-    lengths = ends - starts
-    offsets = offsets_of(lengths)
-    return _Expanded(np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths), lengths)
 
 
 def _parts(counts: Rows) -> Iterator[slice]:
