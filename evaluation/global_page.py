@@ -22,7 +22,7 @@ from evaluation.global_tables import (
     size_tables,
     task_tables,
 )
-from evaluation.jobs import commands_of, result_of, settings_of, why_missing
+from evaluation.jobs import commands_of, result_of, settings_of, there_and_missing
 from evaluation.plan import Building, Job, Plan
 from evaluation.pool_curves import read_curves
 from evaluation.report import markdown_table
@@ -58,9 +58,8 @@ def write_global_page(plan: Plan) -> None:
 
 def _section(plan: Plan, data: str) -> list[str]:
     """What the page says of one data set."""
-    one, jobs = plan.data[data], plan.of_data(data)
-    missing = {job.name: reason for job in jobs if (reason := _why_missing(job))}
-    there = {job.name: job for job in jobs if job.name not in missing}
+    one = plan.data[data]
+    there, missing = there_and_missing(plan.of_data(data))
     parts = [f"## {one.title}", one.notes.strip()]
     if there:
         kind = str(settings_of(next(iter(there.values())))["benchmark"]["_target_"]).rpartition(".")[2]
@@ -76,13 +75,6 @@ def _section(plan: Plan, data: str) -> list[str]:
         lines = dict.fromkeys(line for job in there.values() for line in commands_of(job))
         parts += [f"### Commands, {one.title}", "```sh\n" + "\n".join(lines) + "\n```"]
     return parts
-
-
-def _why_missing(job: Job) -> str | None:
-    try:
-        return why_missing(job)
-    except InputError as error:
-        return str(error)
 
 
 def _tables(jobs: Jobs) -> dict[str, Table]:

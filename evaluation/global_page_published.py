@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from omegaconf import OmegaConf
-
 from datasets.errors import InputError
+from evaluation.published import read_published
 from evaluation.report import markdown_table
 
 FILE = Path(__file__).parent / "published_global.yaml"
@@ -14,10 +13,9 @@ FILE = Path(__file__).parent / "published_global.yaml"
 
 def published_tables(name: str) -> list[str]:
     """The tables of that name as Markdown, each after its source; InputError if there are none."""
-    content = OmegaConf.to_container(OmegaConf.load(FILE))
-    assert isinstance(content, dict)
+    content = read_published(FILE)
     if name not in content:
-        raise InputError(f"{FILE}: no figures for {name!r}; there are {', '.join(map(str, content))}")
+        raise InputError(f"{FILE}: no figures for {name!r}; there are {', '.join(content)}")
     parts = []
     for table in content[name]:
         rows = [[who, *(f"{value:.1f}" for value in row)] for who, row in table["rows"].items()]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from omegaconf import OmegaConf
-
+from evaluation.published import read_published
 from evaluation.report import markdown_table
 
 FILE = Path(__file__).parent / "published_global_reranking.yaml"
@@ -33,7 +31,7 @@ class Section(NamedTuple):
 
 def published_rerankers() -> Section:
     """Nogueira et al. 2020, table 2, test: a row for each data set and system."""
-    content = _content()
+    content = read_published(FILE)
     rows = [
         [f"{data}: {who}", *map(_cell, values)]
         for data, systems in content["main"].items()
@@ -45,7 +43,7 @@ def published_rerankers() -> Section:
 
 def published_query_forms() -> Section:
     """Nogueira et al. 2020, table 4: BM25 alone, a row for each form of the query."""
-    content = _content()
+    content = read_published(FILE)
     forms = content["query_forms"]
     data = list(next(iter(forms.values())))
     head = ["as published", *(f"{one} {measure}" for one in data for measure in MEASURES)]
@@ -59,17 +57,10 @@ def published_query_forms() -> Section:
 
 def published_query_tokens() -> str:
     """What Nogueira et al. 2020 say of figure 1."""
-    content = _content()
+    content = read_published(FILE)
     return (
         f"As published ({content['source']}, section 5.3, figure 1, SciBERT-Base): {content['query_tokens']}"
     )
-
-
-@cache
-def _content() -> dict[str, Any]:
-    content = OmegaConf.to_container(OmegaConf.load(FILE))
-    assert isinstance(content, dict)
-    return {str(key): value for key, value in content.items()}
 
 
 def _cell(value: float | None) -> str:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from omegaconf import OmegaConf
-
+from evaluation.published import read_published
 from evaluation.report import markdown_table
 
 FILE = Path(__file__).parent / "published_reranking.yaml"
@@ -18,7 +16,7 @@ WARNING = (
 
 def published_rerankers() -> list[str]:
     """Gu et al. 2022, table 3: MRR and R@10 of rerankers by data set."""
-    content = _content()
+    content = read_published(FILE)
     head = ["as published", *(f"{data} {measure}" for data in content["data"] for measure in ("MRR", "R@10"))]
     rows = [
         [
@@ -44,7 +42,7 @@ def published_rerankers() -> list[str]:
 
 def published_pipelines() -> list[str]:
     """Gu et al. 2022, table 4: R@10 of pipelines by the number of reranked candidates."""
-    content = _content()
+    content = read_published(FILE)
     head = ["as published", *(f"{k:,}" for k in content["candidates"])]
     rows = [
         [f"{data}: {who}", *(f"{value:.3f}" for value in of[data])]
@@ -56,9 +54,3 @@ def published_pipelines() -> list[str]:
         f"{WARNING} {content['source']}, Table 4: R@10.",
         markdown_table(head, rows),
     ]
-
-
-def _content() -> dict[str, Any]:
-    content = OmegaConf.to_container(OmegaConf.load(FILE))
-    assert isinstance(content, dict)
-    return {str(key): value for key, value in content.items()}

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from omegaconf import OmegaConf
-
 from datasets.errors import InputError
 from evaluation.compare import HEAD, compare, difference_rows
 from evaluation.files import write_text
-from evaluation.jobs import commands_of, result_of, why_missing
+from evaluation.jobs import commands_of, result_of, there_and_missing
 from evaluation.pipeline_summary import is_pipeline
 from evaluation.plan import Job, Plan
 from evaluation.plots import recall_plot, recalls
 from evaluation.protocol import INDUCTIVE, TRANSDUCTIVE, key_of
+from evaluation.published import read_published
 from evaluation.report import Metrics, markdown_table, measure_cell
 from evaluation.reranking_page import published_parts, reranked_parts
 from evaluation.significance import DRAWS
@@ -51,9 +50,7 @@ def write_page(plan: Plan) -> None:
     everything: list[Metrics] = []
     processors: set[str] = set()
     for data in plan.data:
-        jobs = plan.of_data(data)
-        missing = {job.name: reason for job in jobs if (reason := _why_missing(job))}
-        there = {job.name: job for job in jobs if job.name not in missing}
+        there, missing = there_and_missing(plan.of_data(data))
         results = {name: result_of(job) for name, job in there.items()}
         everything += results.values()
         processors |= {str(metrics["processors"]) for metrics in results.values()}
@@ -61,13 +58,6 @@ def write_page(plan: Plan) -> None:
     about = ABOUT.format(plan=plan.path, processors=" or ".join(sorted(processors)) or "no")
     parts = [f"# {plan.title}", about, plan.notes.strip(), *sections, *published_parts(everything)]
     write_text(plan.page, "\n\n".join(part for part in parts if part) + "\n")
-
-
-def _why_missing(job: Job) -> str | None:
-    try:
-        return why_missing(job)
-    except InputError as error:
-        return str(error)
 
 
 def _section(
@@ -194,8 +184,7 @@ def _differences(plan: Plan, jobs: Mapping[str, Job]) -> list[str]:
 
 def published(name: str) -> list[str]:
     """The published figures of a data set, marked as such; InputError if there are none of that name."""
-    content = OmegaConf.to_container(OmegaConf.load(PUBLISHED))
-    assert isinstance(content, dict)
+    content = read_published(PUBLISHED)
     if name not in content["results"]:
         raise InputError(f"{PUBLISHED}: no figures for {name!r}; there are {', '.join(content['results'])}")
     head = ["as published", *map(_label, content["measures"])]
