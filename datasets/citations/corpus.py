@@ -15,10 +15,7 @@ from numpy.typing import NDArray
 
 from datasets.atomic import written_folder
 from datasets.citations.graph import CitationGraph, open_graph
-from datasets.citations.questions import Asked as Asked
-from datasets.citations.questions import Files, Questions, Rules, find_questions
-from datasets.citations.questions import chosen_lines as chosen_lines
-from datasets.citations.questions import earlier as earlier
+from datasets.citations.questions import Asked, Files, Questions, Rules, chosen_lines, find_questions
 from datasets.fulltext.output import JsonFile
 from datasets.fulltext.splitting import Splitting
 from datasets.prepare import open_corpus
@@ -49,22 +46,12 @@ def open_papers(
     min_cited and so on: datasets.citations.questions.Rules.
     Raises InputError for files that cannot be used, and where no paper cites another.
     """
-    questions = open_questions(
-        papers,
-        splitting,
-        queries,
-        citations,
-        tokenizer,
-        cache_dir,
-        name,
-        min_cited,
-        found,
-        near_duplicates,
-        held_out,
-    )
+    rules = Rules(min_cited, found, near_duplicates, held_out)
+    graph = open_graph(papers, citations, cache_dir=cache_dir)
+    questions = find_questions(graph, splitting, queries, rules, cache_dir)
     asked = {split: some for split, some in questions.asked.items() if len(some.papers)}
-    title = name or Path(questions.graph.files[0]).resolve().parent.name
-    return corpus_of(questions.graph, questions.papers, asked, title, cache_dir, tokenizer)
+    title = name or Path(graph.files[0]).resolve().parent.name
+    return corpus_of(graph, questions.papers, asked, title, cache_dir, tokenizer)
 
 
 def open_questions(

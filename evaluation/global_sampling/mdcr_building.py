@@ -10,8 +10,8 @@ import numpy as np
 import orjson
 
 from datasets.atomic import written_folder
-from datasets.citations.corpus import chosen_lines
 from datasets.citations.graph import open_graph
+from datasets.citations.questions import chosen_lines
 from datasets.errors import InputError
 from evaluation.global_benchmarks.mdcr_format import TRUE
 from evaluation.global_benchmarks.pool_benchmark import some

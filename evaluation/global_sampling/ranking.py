@@ -16,7 +16,8 @@ import numpy as np
 from ir_measures import AP, R, nDCG
 from numpy.typing import NDArray
 
-from datasets.citations.corpus import Asked, corpus_of
+from datasets.citations.corpus import corpus_of
+from datasets.citations.questions import Asked
 from datasets.progress import counting
 from datasets.store import Corpus
 from evaluation.global_sampling.pools import Pool

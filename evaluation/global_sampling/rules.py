@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.citations.corpus import earlier
 from datasets.citations.graph import CitationGraph
 from datasets.citations.query_lists import read_query_lists
+from datasets.citations.questions import earlier
 from datasets.errors import InputError
 from datasets.ragged import Ragged
 

@@ -16,10 +16,11 @@ from hydra.utils import instantiate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.citations.corpus import Asked, corpus_of, open_papers
+from datasets.citations.corpus import corpus_of, open_papers
 from datasets.citations.graph import CitationGraph, open_graph
 from datasets.citations.paper_lines import read_paper_lines
 from datasets.citations.query_lists import read_query_lists
+from datasets.citations.questions import Asked
 from datasets.errors import InputError
 from datasets.fulltext.splitting import RandomSplitting, YearSplitting
 from datasets.ragged import Ragged

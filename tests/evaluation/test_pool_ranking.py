@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datasets.citations.corpus import Asked, corpus_of
+from datasets.citations.corpus import corpus_of
 from datasets.citations.graph import open_graph
+from datasets.citations.questions import Asked
 from datasets.errors import InputError
 from evaluation.global_sampling.pools import Pool, dataset_pools
 from evaluation.global_sampling.ranking import PoolRanker, means
