@@ -11,6 +11,8 @@ from evaluation.files import write_text
 from evaluation.global_benchmarks.mdcr import TYPES
 from evaluation.global_benchmarks.pool_benchmark import Table, read_json
 from evaluation.global_page_published import published_tables
+from evaluation.global_reranking_page import form_tables, reranked_tables
+from evaluation.global_reranking_summary import F1
 from evaluation.global_sampling.curves import curve_plot
 from evaluation.global_sampling.sampled import SAMPLE
 from evaluation.global_tables import (
@@ -35,7 +37,8 @@ python -m evaluation.results {plan}
 ```
 
 - A query is a paper, by its title and abstract; the papers that it cites, or that are like it, are to be
-  found. Percent; the best of a column is bold, ± is the standard deviation over samplings of pools.
+  found. Percent, where nothing else is said; the best of a column is bold, ± is the standard deviation over
+  samplings of pools.
 - What stands under "as published" is of other data, unless the text says otherwise: to be read for the
   distances between the models."""
 
@@ -142,6 +145,8 @@ KINDS: dict[str, Callable[[Jobs, Path], list[str]]] = {
     "MDCR": _mdcr,
     "CSFCube": _csfcube,
     "SciDocs": _scidocs,
+    "Prefetch": lambda jobs, plot: form_tables(_tables(jobs)),
+    "GlobalReranking": lambda jobs, plot: reranked_tables(_tables(jobs), plot),
 }
 """What is said of the results of each benchmark, and draws their plot."""
 
@@ -153,7 +158,10 @@ def _differences(plan: Plan, jobs: Jobs) -> list[str]:
         if a not in jobs or b not in jobs:
             continue
         tables: Tables = _tables({a: jobs[a], b: jobs[b]})
-        if groups_of({a: tables[a]}) == groups_of({b: tables[b]}):
+        if all(F1 in table for table in tables.values()):
+            found = compare(jobs[a].folder, jobs[b].folder, [F1, "mrr"])
+            rows += [[a, b, *row] for row in difference_rows(found)]
+        elif groups_of({a: tables[a]}) == groups_of({b: tables[b]}):
             measure = "map" if "map" in next(iter(tables[a].values())) else "av_precision"
             found = compare(jobs[a].folder, jobs[b].folder, [measure])
             rows += [[a, b, "MAP", *row[1:]] for row in difference_rows(found)]

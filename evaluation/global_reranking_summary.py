@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from omegaconf import OmegaConf
 
@@ -39,10 +39,10 @@ def sections(folder: Path, jobs: Sequence[Job], varied: Sequence[str]) -> list[S
     varied: what the jobs differ in.
     """
     found = []
-    points = sorted(point for job in jobs if (point := _point(job)) is not None)
-    if len({(point.query, point.candidate) for point in points}) > 1:
-        _draw(folder / PLOT, points)
-        found.append(_by_tokens(points))
+    points = sorted(one for job in jobs if (one := _point_of(job)) is not None)
+    if len({(one.query, one.candidate) for one in points}) > 1:
+        draw(folder / PLOT, points)
+        found.append(by_tokens(points, PLOT))
     if any(f"base/{F1}" in job.metrics for job in jobs):
         found.append(published_rerankers())
     elif "retriever.query" in varied and any(F1 in job.metrics for job in jobs):
@@ -50,13 +50,18 @@ def sections(folder: Path, jobs: Sequence[Job], varied: Sequence[str]) -> list[S
     return found
 
 
-def _point(job: Job) -> Point | None:
-    """None for a job that has no such budget, or no such measure."""
-    if "query_tokens" in job.metrics and F1 in job.metrics:
-        query, candidate = (int(job.metrics[f"{side}_tokens"]) for side in ("query", "candidate"))
-        return Point(query, candidate, float(job.metrics[F1]), float(job.metrics["mrr"]))
-    if f"val/{F1}" not in job.metrics:
+def point(metrics: Mapping[str, Any]) -> Point | None:
+    """Of an evaluation; None for one that has no such budget, or no such measure."""
+    if "query_tokens" not in metrics or F1 not in metrics:
         return None
+    query, candidate = (int(metrics[f"{side}_tokens"]) for side in ("query", "candidate"))
+    return Point(query, candidate, float(metrics[F1]), float(metrics["mrr"]))
+
+
+def _point_of(job: Job) -> Point | None:
+    """Of an evaluation, or of a training that measured F1 in its validations."""
+    if f"val/{F1}" not in job.metrics:
+        return point(job.metrics)
     config = OmegaConf.load(job.folder / ".hydra" / "config.yaml")
     pairs = OmegaConf.select(config, "model.pairs")
     if pairs is None or pairs.query_tokens is None:
@@ -66,18 +71,19 @@ def _point(job: Job) -> Point | None:
     return Point(query, int(pairs.max_tokens) - query, f1, mrr)
 
 
-def _by_tokens(points: Sequence[Point]) -> Section:
+def by_tokens(points: Sequence[Point], plot: str) -> Section:
+    """The table of figure 1; plot: the name of its drawing."""
     rows = [[str(one.query), str(one.candidate), number(one.f1), number(one.mrr)] for one in points]
     return Section(
         "F1@20 by the tokens of query and candidate",
         "Of a training its best round, on validation queries; of an evaluation its queries.\n\n"
-        f"![F1@20 by tokens of the query]({PLOT})\n\n"
+        f"![F1@20 by tokens of the query]({plot})\n\n"
         f"{published_query_tokens()}",
         [["tokens of the query", "of the candidate", "F1@20", "MRR"], *rows],
     )
 
 
-def _draw(path: Path, points: Sequence[Point]) -> None:
+def draw(path: Path, points: Sequence[Point]) -> None:
     """F1@20 by the tokens of the query, a curve for each number of tokens of a pair."""
     from matplotlib.figure import Figure
 

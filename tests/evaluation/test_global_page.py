@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from datasets.errors import InputError
 from evaluation import jobs
 from evaluation.files import METRICS
-from evaluation.global_page import write_global_page
+from evaluation.global_page import KINDS, write_global_page
 from evaluation.global_page_published import FILE, published_tables
 from evaluation.global_tables import csfcube_tables, mdcr_tables, size_tables, task_tables
 from evaluation.jobs import commands_of, run_all, settings_of, why_missing, why_unbuilt
@@ -300,15 +300,22 @@ def test_jobs_are_left_out_by_retriever_data_set_or_name(plan: Plan) -> None:
 
 
 @pytest.mark.slow
-def test_every_job_of_our_own_page_composes() -> None:
-    plan = read_plan(ROOT / "docs" / "global.yaml")
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("global.yaml", {"DatasetLevel", "FieldLevel", "MDCR", "CSFCube"}),
+        ("global_reranking.yaml", {"Prefetch", "GlobalReranking"}),
+    ],
+)
+def test_every_job_of_our_own_pages_composes(name: str, expected: set[str]) -> None:
+    plan = read_plan(ROOT / "docs" / name)
     kinds = {settings_of(job)["benchmark"]["_target_"].rpartition(".")[2] for job in plan.jobs}
-    assert kinds == {"DatasetLevel", "FieldLevel", "MDCR", "CSFCube"}
+    assert kinds == expected <= KINDS.keys()
     for one in plan.data.values():
         if one.published:
             assert published_tables(one.published)
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         for training in {one.name: one for job in plan.jobs for one in job.training}.values():
             assert compose("train", training.overrides).output_dir == str(training.folder)
-        building = next(one for job in plan.jobs for one in job.building)
-        assert compose("build_mdcr", building.overrides).output == str(building.place)
+        for building in {one.name: one for job in plan.jobs for one in job.building}.values():
+            assert compose("build_mdcr", building.overrides).output == str(building.place)
