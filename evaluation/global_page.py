@@ -13,7 +13,6 @@ from evaluation.global_benchmarks.pool_benchmark import Table, read_json
 from evaluation.global_page_published import published_tables
 from evaluation.global_reranking_page import form_tables, reranked_tables
 from evaluation.global_reranking_summary import F1
-from evaluation.global_sampling.curves import curve_plot
 from evaluation.global_sampling.sampled import SAMPLE
 from evaluation.global_tables import (
     Tables,
@@ -26,6 +25,7 @@ from evaluation.global_tables import (
 )
 from evaluation.jobs import commands_of, result_of, settings_of, there_and_missing
 from evaluation.plan import Building, Job, Plan
+from evaluation.plots import size_plot
 from evaluation.pool_curves import read_curves
 from evaluation.report import markdown_table
 
@@ -87,7 +87,7 @@ def _tables(jobs: Jobs) -> dict[str, Table]:
 def _dataset_level(jobs: Jobs, plot: Path) -> list[str]:
     tables = read_curves({name: job.folder for name, job in jobs.items()})
     curves = {name: {int(size): row["map"] for size, row in of.items()} for name, of in tables.items()}
-    curve_plot(plot, curves, "MAP by the number of papers in the pool")
+    size_plot(plot, curves, "MAP by the number of papers in the pool")
     asked = next(iter(next(iter(tables.values())).values()))
     return [
         f"{int(asked['queries']):,} queries. {_sampled(jobs)}",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from omegaconf import OmegaConf
 
-from datasets.atomic import written_whole
 from evaluation.global_reranking_published import (
     Section,
     published_query_forms,
@@ -85,20 +84,9 @@ def by_tokens(points: Sequence[Point], plot: str) -> Section:
 
 def draw(path: Path, points: Sequence[Point]) -> None:
     """F1@20 by the tokens of the query, a curve for each number of tokens of a pair."""
-    from matplotlib.figure import Figure
+    from evaluation.plots import curve_plot
 
-    figure = Figure(figsize=(6, 4), dpi=150, layout="constrained")
-    axes = figure.add_subplot()
-    for total in sorted({point.query + point.candidate for point in points}):
-        own = [point for point in points if point.query + point.candidate == total]
-        axes.plot(
-            [one.query for one in own], [one.f1 for one in own], "-o", markersize=4, label=f"{total} a pair"
-        )
-    axes.set_xticks(sorted({point.query for point in points}))
-    axes.set_xlabel("tokens of the query")
-    axes.set_ylabel("F1@20")
-    axes.grid(color="0.9")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
-    with written_whole(path) as part:
-        figure.savefig(part, format="png")
+    curves: dict[str, dict[int, float]] = {}
+    for one in points:
+        curves.setdefault(f"{one.query + one.candidate} tokens a pair", {})[one.query] = one.f1
+    curve_plot(path, curves, "F1@20 by the tokens of the query", "tokens of the query", "F1@20")

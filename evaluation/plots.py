@@ -18,41 +18,57 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 """Okabe and Ito's colours, which colour-blind readers can tell apart."""
 
 
-def recall_plot(path: Path, curves: Mapping[str, Mapping[int, float]], title: str) -> None:
+Curves = Mapping[str, Mapping[int, float]]
+"""{label: {count: value}}"""
+
+
+def recall_plot(path: Path, curves: Curves, title: str) -> None:
     """Draw recall against the number of papers fetched; curves: {label: {k: recall@k}}."""
-    cutoffs = sorted({k for curve in curves.values() for k in curve})
+    curve_plot(path, curves, title, "k, papers fetched", "recall@k", shares=True)
+
+
+def size_plot(path: Path, curves: Curves, title: str) -> None:
+    """Draw MAP against the size of the pool; curves: {label: {papers in the pool: percent}}."""
+    curve_plot(path, curves, title, "papers in the pool", "MAP, percent")
+
+
+def curve_plot(path: Path, curves: Curves, title: str, x: str, y: str, shares: bool = False) -> None:
+    """Draw values over counts, these on a logarithmic axis; shares: the values are from 0 to 1, all shown."""
+    counts = sorted({count for curve in curves.values() for count in curve})
     figure = Figure(figsize=(7, 4.5), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     for number, (label, curve) in enumerate(curves.items()):
-        style = "-" if number < len(COLOURS) else "--"
-        k = sorted(curve)
+        places = sorted(curve)
         axes.plot(
-            k,
-            [curve[i] for i in k],
-            style,
+            places,
+            [curve[count] for count in places],
+            "-" if number < len(COLOURS) else "--",
             marker="o",
             markersize=4,
             color=COLOURS[number % len(COLOURS)],
             label=label,
             clip_on=False,
         )
-    over_counts(axes, cutoffs, title)
-    axes.set_ylim(0, 1)
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    axes.set_xlabel("k, papers fetched")
-    axes.set_ylabel("recall@k")
+    over_counts(axes, counts, title)
+    if shares:
+        axes.set_ylim(0, 1)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    else:
+        axes.set_ylim(bottom=0)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
     axes.spines["right"].set_visible(False)
-    figure.legend(
-        frameon=False, loc="outside lower center", ncols=3 if max(map(len, curves)) < 40 else 1, fontsize=9
-    )
+    wide = max(map(len, curves)) >= 40
+    figure.legend(frameon=False, loc="outside lower center", ncols=1 if wide else 3, fontsize=9)
     with written_whole(path) as part:
         figure.savefig(part, format="png")
 
 
-def over_counts(axes: Axes, counts: Sequence[int], title: str, rotation: float = 0) -> None:
+def over_counts(axes: Axes, counts: Sequence[int], title: str) -> None:
     """The look of curves over counts, on a logarithmic axis with a tick at each."""
     axes.set_xscale("log")
-    axes.set_xticks(counts, [f"{count:,}" for count in counts], rotation=rotation)
+    thousands = any(count >= 10_000 for count in counts)
+    axes.set_xticks(counts, [f"{count:,}" for count in counts], rotation=30 if thousands else 0)
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_title(title, fontsize=11)
     axes.grid(color="0.9")

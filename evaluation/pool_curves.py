@@ -12,9 +12,9 @@ from pathlib import Path
 from datasets.errors import InputError, one_line_errors
 from evaluation.files import METRICS, write_text
 from evaluation.global_benchmarks.pool_benchmark import Table, read_json
-from evaluation.global_sampling.curves import curve_plot
 from evaluation.global_sampling.ranking import MEASURES
 from evaluation.global_sampling.sampled import SAMPLE
+from evaluation.plots import size_plot
 from evaluation.report import markdown_table
 from evaluation.summary import show
 
@@ -36,7 +36,7 @@ def pool_curves(folders: Mapping[str, str | Path], output: str | Path) -> list[l
     }
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    curve_plot(folder / PLOT, curves, "MAP by the size of the pool")
+    size_plot(folder / PLOT, curves, "MAP by the size of the pool")
     page = [
         "# MAP by the size of the pool",
         "Percent; means over queries, then over samplings of pools, ± the deviation of the samplings.",

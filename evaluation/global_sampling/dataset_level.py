@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from datasets.errors import InputError
-from evaluation.global_sampling.curves import curve_plot
 from evaluation.global_sampling.pools import Pool, dataset_pools
 from evaluation.global_sampling.results import Results, group_table
 from evaluation.global_sampling.rules import Rows, Rules, Sampler
 from evaluation.global_sampling.sampled import SampledBenchmark
 from evaluation.global_sampling.tuning import Tuning
+from evaluation.plots import size_plot
 from evaluation.report import markdown_table
 
 PLOT = "map.png"
@@ -52,7 +52,7 @@ class DatasetLevel(SampledBenchmark):
 
     def report(self, results: Results, folder: Path) -> list[str]:
         curve = {group.candidates: group.mean("map") for group in results.groups}
-        curve_plot(folder / PLOT, {results.retriever: curve}, f"{results.title}: MAP by the size of the pool")
+        size_plot(folder / PLOT, {results.retriever: curve}, f"{results.title}: MAP by the size of the pool")
         return [
             *opening(results, self.rules, self.depth),
             markdown_table(*head_and_rows(group_table(results.groups, self.column, False))),
