@@ -17,8 +17,7 @@ SECTIONS = {"rerankers": published_rerankers, "query-forms": published_query_for
 def published_tables(name: str) -> list[str]:
     """The tables of that name as Markdown, each after its source; InputError if there are none."""
     if name in SECTIONS:
-        section = SECTIONS[name]()
-        return [section.note, markdown_table(section.rows[0], section.rows[1:])]
+        return SECTIONS[name]().body
     content = read_published(FILE)
     if name not in content:
         raise InputError(f"{FILE}: no figures for {name!r}; there are {', '.join([*content, *SECTIONS])}")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evaluation.global_reranking_summary import F1, by_tokens, draw, point
-from evaluation.pipeline_report import pipeline_name
+from evaluation.global_reranking_summary import F1, by_tokens, point
+from evaluation.pipeline_report import depth_columns, pipeline_name
 from evaluation.pipeline_stages import BASE, GAIN, depths_of
 from evaluation.report import markdown_table
 
@@ -53,24 +53,15 @@ def reranked_tables(results: Results, plot: Path) -> list[str]:
         )
     head = ["", "stages", "candidates", *MEASURES.values(), "ceiling", "gain", "95 %", "p"]
     parts = [f"{_asked(results)} {SHARES} {GAINS}", markdown_table(head, rows), *_by_depth(results)]
-    points = sorted({found for metrics in results.values() if (found := point(metrics)) is not None})
-    if len({(one.query, one.candidate) for one in points}) > 1:
-        draw(plot, points)
-        section = by_tokens(points, plot.name)
-        parts += [f"### {section.heading}", section.note, markdown_table(section.rows[0], section.rows[1:])]
-    return parts
+    tokens = by_tokens(map(point, results.values()), plot)
+    return parts if tokens is None else [*parts, f"### {tokens.heading}", *tokens.body]
 
 
 def _by_depth(results: Results) -> list[str]:
     """MRR where fewer candidates are reranked."""
     curves = {name: depths_of(metrics) for name, metrics in results.items()}
-    depths = sorted({depth for curve in curves.values() for depth in curve})
-    rows = [
-        [name, *(f"{curve[k]['mrr']:.3f}" if k in curve else "" for k in depths)]
-        for name, curve in curves.items()
-    ]
-    head = ["MRR by reranked candidates", *(f"{k:,}" for k in depths)]
-    return [markdown_table(head, rows)] if len(depths) > 1 else []
+    head, rows = depth_columns(curves, "mrr", "MRR by reranked candidates")
+    return [markdown_table(head, rows)] if len(head) > 2 else []
 
 
 def _asked(results: Results) -> str:

@@ -25,8 +25,13 @@ class Section(NamedTuple):
     rows: list[list[str]]
 
     @property
+    def body(self) -> list[str]:
+        """What stands under the heading, as Markdown."""
+        return [self.note, markdown_table(self.rows[0], self.rows[1:])]
+
+    @property
     def markdown(self) -> str:
-        return "\n\n".join([f"## {self.heading}", self.note, markdown_table(self.rows[0], self.rows[1:])])
+        return "\n\n".join([f"## {self.heading}", *self.body])
 
 
 def published_rerankers() -> Section:

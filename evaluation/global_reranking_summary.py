@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,10 +38,9 @@ def sections(folder: Path, jobs: Sequence[Job], varied: Sequence[str]) -> list[S
     varied: what the jobs differ in.
     """
     found = []
-    points = sorted(one for job in jobs if (one := _point_of(job)) is not None)
-    if len({(one.query, one.candidate) for one in points}) > 1:
-        draw(folder / PLOT, points)
-        found.append(by_tokens(points, PLOT))
+    tokens = by_tokens(map(_point_of, jobs), folder / PLOT)
+    if tokens is not None:
+        found.append(tokens)
     if any(f"base/{F1}" in job.metrics for job in jobs):
         found.append(published_rerankers())
     elif "retriever.query" in varied and any(F1 in job.metrics for job in jobs):
@@ -70,19 +69,23 @@ def _point_of(job: Job) -> Point | None:
     return Point(query, int(pairs.max_tokens) - query, f1, mrr)
 
 
-def by_tokens(points: Sequence[Point], plot: str) -> Section:
-    """The table of figure 1; plot: the name of its drawing."""
+def by_tokens(given: Iterable[Point | None], plot: Path) -> Section | None:
+    """The table of figure 1, which is drawn into `plot`; None where tokens are not divided in several ways."""
+    points = sorted(one for one in given if one is not None)
+    if len({(one.query, one.candidate) for one in points}) < 2:
+        return None
+    _draw(plot, points)
     rows = [[str(one.query), str(one.candidate), number(one.f1), number(one.mrr)] for one in points]
     return Section(
         "F1@20 by the tokens of query and candidate",
         "Of a training its best round, on validation queries; of an evaluation its queries.\n\n"
-        f"![F1@20 by tokens of the query]({plot})\n\n"
+        f"![F1@20 by tokens of the query]({plot.name})\n\n"
         f"{published_query_tokens()}",
         [["tokens of the query", "of the candidate", "F1@20", "MRR"], *rows],
     )
 
 
-def draw(path: Path, points: Sequence[Point]) -> None:
+def _draw(path: Path, points: Sequence[Point]) -> None:
     """F1@20 by the tokens of the query, a curve for each number of tokens of a pair."""
     from evaluation.plots import curve_plot
 

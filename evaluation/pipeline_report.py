@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from evaluation.pipeline_stages import BASE, COMPARED, GAIN, OF_DEPTH, depths_of
@@ -68,6 +69,21 @@ def depth_rows(metrics: Metrics, protocol: str = TRANSDUCTIVE) -> tuple[list[str
         for depth, values in depths_of(metrics, protocol).items()
     ]
     return ["reranked candidates", "R@10", "MRR", "prefetch ceiling", "s/query"], rows
+
+
+def depth_columns(
+    curves: Mapping[str, Mapping[int, Mapping[str, float]]], measure: str, corner: str = ""
+) -> tuple[list[str], list[list[str]]]:
+    """Head and rows: a measure of several pipelines, a column for each number of reranked candidates.
+
+    curves: what `depths_of` gives, by name; corner: the first cell of the head.
+    """
+    depths = sorted({depth for curve in curves.values() for depth in curve})
+    rows = [
+        [name, *(f"{curve[k][measure]:.3f}" if k in curve else "" for k in depths)]
+        for name, curve in curves.items()
+    ]
+    return [corner, *(f"{k:,}" for k in depths)], rows
 
 
 def headline(metrics: Metrics, protocol: str = TRANSDUCTIVE) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from evaluation.pipeline_plot import reranking_plot
-from evaluation.pipeline_report import pipeline_name
+from evaluation.pipeline_report import depth_columns, pipeline_name
 from evaluation.pipeline_stages import BASE, depths_of
 from evaluation.pipeline_summary import is_pipeline
 from evaluation.report import Metrics, markdown_table, measure_cell
@@ -33,16 +33,11 @@ def reranked_parts(plot: Path, title: str, results: Mapping[str, Metrics]) -> li
     if pipelines:
         parts += ["### Reranked", PIPELINE, _table(pipelines)]
         curves = {name: depths_of(metrics) for name, metrics in pipelines.items()}
-        depths = sorted({depth for curve in curves.values() for depth in curve})
-        rows = [
-            [name, *(f"{curve[k]['recall@10']:.3f}" if k in curve else "" for k in depths)]
-            for name, curve in curves.items()
-        ]
         bases = {name: float(metrics[f"{BASE}recall@10"]) for name, metrics in pipelines.items()}
         reranking_plot(plot, curves, title, bases)
         parts += ["### R@10 by the number of reranked candidates"]
         parts += [
-            markdown_table(["", *(f"{k:,}" for k in depths)], rows),
+            markdown_table(*depth_columns(curves, "recall@10")),
             f"![R@10 by candidates]({plot.name})",
         ]
     if oracle:
