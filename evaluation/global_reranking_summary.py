@@ -70,7 +70,7 @@ def _point_of(job: Job) -> Point | None:
 
 
 def by_tokens(given: Iterable[Point | None], plot: Path) -> Section | None:
-    """The table of figure 1, which is drawn into `plot`; None where tokens are not divided in several ways."""
+    """The table of figure 1, drawn into `plot`; None where tokens are not divided in several ways."""
     points = sorted(one for one in given if one is not None)
     if len({(one.query, one.candidate) for one in points}) < 2:
         return None
