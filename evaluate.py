@@ -19,7 +19,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from datasets.errors import one_line_errors
-from evaluation.global_benchmarks.pool_benchmark import PoolBenchmark
+from evaluation.benchmarks.pools import PoolBenchmark
 from evaluation.report import Provenance
 from evaluation.summary import print_metrics
 

@@ -14,17 +14,16 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks._common import random_vectors
+from datasets.corpus import Corpus
 from datasets.prepare import open_corpus
-from datasets.schema import TRAIN
-from datasets.store import Corpus
-from hatten.batches import BatchConfig, Batches
-from hatten.datamodule import TrainingData
+from datasets.records import TRAIN
+from hatten.batches import BatchConfig, Batches, TrainingData
 from hatten.documents import DocumentReader
 from hatten.encoder import EncoderConfig, build_encoder
 from hatten.mining import MiningConfig, WordSets, mine
 from retrieval.bm25 import BM25
-from retrieval.encode import encode, encode_queries, precision
-from retrieval.indexes import IndexConfig, build_index
+from retrieval.index import IndexConfig, build_index
+from retrieval.vectors import encode, encode_queries, precision
 
 BATCHES = 40
 """That a loader reads."""

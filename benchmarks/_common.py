@@ -16,10 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
+from datasets.corpus import Corpus
 from datasets.demo import open_demo
 from datasets.prepare import open_corpus
-from datasets.store import Corpus
-from hatten.vocabulary import Vocabulary
+from hatten.documents import Vocabulary
 
 REAL = Path("../shared/data/neurips2025-lcr")
 

@@ -12,11 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from datasets.schema import TARGET_MARKER
-from datasets.store import Corpus
+from datasets.corpus import Corpus
+from datasets.records import TARGET_MARKER
 from rerank.cross_encoder import CrossEncoder
-from rerank.pair_text import CIT, SEP
-from rerank.pairs import PairConfig
+from rerank.pairs import CIT, SEP, PairConfig
 
 PEER = """
 import json, sys, time

@@ -23,15 +23,14 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks._common import arguments, begin, corpus, random_vectors, seconds
-from datasets.store import Corpus
+from datasets.corpus import Corpus
 from hatten.checkpoint import load_model
 from hatten.documents import DocumentReader
 from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
 from retrieval.article import ArticleEncoder
-from retrieval.article_text import ArticleReader
-from retrieval.encode import Reader, encode, encode_queries
-from retrieval.models import ArticleConfig, find_folder
-from retrieval.query_text import query_texts
+from retrieval.bm25 import query_texts
+from retrieval.encoder import ArticleConfig, ArticleReader, find_folder
+from retrieval.vectors import Reader, encode, encode_queries
 
 PEER = """
 import json, statistics, sys, time

@@ -25,12 +25,11 @@ import torch
 
 from benchmarks import _arxiv_stages as stages
 from benchmarks._common import begin
+from datasets.columns import CHUNK
+from datasets.generate import generate_corpus
 from datasets.prepare import find_source, open_corpus
-from datasets.schema import SPLITS
-from datasets.synthetic.writing import generate_corpus
-from datasets.tokenization import default_tokenize
-from datasets.word_table import WordTable
-from datasets.writing import CHUNK
+from datasets.records import SPLITS
+from datasets.tokenize import WordTable, default_tokenize
 
 PAPERS, CONTEXTS = 1_661_201, 3_205_210
 """Of arXiv, in Gu et al. 2022, table 1."""

@@ -20,11 +20,10 @@ import Stemmer
 from numpy.typing import NDArray
 
 from benchmarks._common import arguments, begin, corpus, median_seconds, seconds
-from datasets.ragged import Ragged, offsets_of
-from datasets.schema import TRAIN
-from datasets.store import Corpus
-from retrieval.bm25 import BM25
-from retrieval.query_text import query_texts
+from datasets.columns import Ragged, offsets_of
+from datasets.corpus import Corpus
+from datasets.records import TRAIN
+from retrieval.bm25 import BM25, query_texts
 
 K1, B = 1.2, 0.75
 DEPTHS = (100, 2000)

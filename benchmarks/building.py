@@ -18,14 +18,13 @@ from typing import Any
 import orjson
 
 from benchmarks._common import REAL, arguments, begin, seconds
+from datasets.build import build_corpus
 from datasets.demo import write_demo
-from datasets.fulltext.building import build_corpus
-from datasets.fulltext.catalogue import Catalogue
-from datasets.fulltext.schema import Paper
-from datasets.fulltext.splitting import RandomSplitting
+from datasets.fulltext.bibliography import Catalogue
+from datasets.fulltext.contexts import RandomSplitting
+from datasets.fulltext.records import Paper
 from datasets.prepare import find_source
-from datasets.schema import OTHER_MARKER, SPLITS, TARGET_MARKER
-from datasets.source import read_contexts, read_papers
+from datasets.records import OTHER_MARKER, SPLITS, TARGET_MARKER, read_contexts, read_papers
 
 
 def full_text(number: int, texts: list[str], papers: list[Paper], draw: random.Random) -> dict[str, Any]:

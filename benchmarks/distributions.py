@@ -23,8 +23,15 @@ from numpy.typing import NDArray
 
 from benchmarks._common import REAL
 from datasets.prepare import find_source
-from datasets.schema import OTHER_MARKER, SPLITS, TARGET_MARKER, TRAIN
-from datasets.source import read_contexts, read_papers, read_split
+from datasets.records import (
+    OTHER_MARKER,
+    SPLITS,
+    TARGET_MARKER,
+    TRAIN,
+    read_contexts,
+    read_papers,
+    read_split,
+)
 
 WORD = re.compile(r"[^\W_]+")
 RANKS = (1, 2, 5, 10, 50, 100, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)

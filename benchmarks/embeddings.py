@@ -23,9 +23,7 @@ from numpy.typing import NDArray
 
 from benchmarks._common import arguments, begin, seconds
 from retrieval.embeddings import SHARD, EmbeddingFolder, Layout
-from retrieval.exact import BLOCK, faiss
-from retrieval.halves import Halves, rounded
-from retrieval.indexes import IndexConfig, PaperIndex, build_index
+from retrieval.index import BLOCK, Halves, IndexConfig, PaperIndex, build_index, faiss, rounded
 
 COPIED = 8
 """Of so many shards one is also written plainly."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks._common import arguments, begin, median_seconds
-from datasets.ragged import Ragged
-from retrieval.fusing import convex, normalised, reciprocal_rank
-from retrieval.ranking import Ranking, ordered
-from retrieval.tuning import recalls, simplex
+from datasets.columns import Ragged
+from retrieval.base import Ranking, ordered
+from retrieval.tuning import convex, normalised, recalls, reciprocal_rank, simplex
 
 
 def drawn(rng: np.random.Generator, queries: int, depth: int, papers: int) -> Ranking:

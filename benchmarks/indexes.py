@@ -20,12 +20,10 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks._common import arguments, begin, corpus, median_seconds, seconds, word_sums
-from datasets.store import Corpus
+from datasets.corpus import Corpus
 from hatten.retriever import HAttenRetriever
-from retrieval.exact import faiss, search_exact
-from retrieval.index_faiss import FEW
-from retrieval.indexes import IndexConfig, PaperIndex, build_index, load_index
-from retrieval.saved import folder_bytes
+from retrieval.base import folder_bytes
+from retrieval.index import FEW, IndexConfig, PaperIndex, build_index, faiss, load_index, search_exact
 
 INDEXES = (
     "half ivf ivf:probes=20 ivf:probes=256 hnsw hnsw:ef_search=512 pq pq:subvectors=50 "

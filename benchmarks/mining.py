@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 from benchmarks._common import arguments, begin, corpus, median_seconds, word_sums
-from datasets.schema import TRAIN
+from datasets.records import TRAIN
 from hatten.mining import WordSets
-from retrieval.exact import search_exact
+from retrieval.index import search_exact
 
 
 def main() -> None:

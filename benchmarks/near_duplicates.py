@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks._common import arguments, begin, median_seconds, seconds
-from datasets.citations.near_duplicates import TitleIndex
-from datasets.citations.paper_lines import read_paper_lines
+from datasets.citations.graph import read_paper_lines
+from datasets.near_duplicates import TitleIndex
 
 TITLES = Path("../shared/data/arxiv_distractors/papers.jsonl.gz")
 THRESHOLD = 0.7

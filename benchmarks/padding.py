@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.citations.paper_lines import read_paper_lines
-from retrieval.encode import chunks, rounded
-from retrieval.models import ArticleConfig, load_pretrained
+from datasets.citations.graph import read_paper_lines
+from retrieval.encoder import ArticleConfig, load_pretrained
+from retrieval.vectors import chunks, rounded
 
 
 def main() -> None:

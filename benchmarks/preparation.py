@@ -11,7 +11,7 @@ import orjson
 from benchmarks._common import REAL, arguments, begin, seconds
 from datasets.demo import write_demo
 from datasets.prepare import find_source, open_corpus
-from datasets.schema import SPLITS
+from datasets.records import SPLITS
 
 
 def text(path: Path) -> bytes:

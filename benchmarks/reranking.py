@@ -18,14 +18,13 @@ from numpy.typing import NDArray
 
 from benchmarks._common import arguments, begin, corpus, seconds
 from benchmarks._cross_encoder import Peer, texts
+from datasets.corpus import Corpus, Split
 from datasets.progress import counting
-from datasets.store import Corpus, Split
 from rerank.cross_encoder import CrossEncoder
-from rerank.pair_text import CIT
-from rerank.pairs import PairConfig, PairReader
+from rerank.pairs import CIT, PairConfig, PairReader
 from rerank.reranker import Reranker, ScoringConfig
 from retrieval.bm25 import BM25
-from retrieval.models import ArticleConfig
+from retrieval.encoder import ArticleConfig
 
 PEER_NAME = "sentence-transformers, float32"
 WAYS = {

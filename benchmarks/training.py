@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks._common import arguments, begin, corpus, median_seconds, random_vectors, seconds
-from datasets.schema import TRAIN
-from datasets.store import Corpus
+from datasets.corpus import Corpus
+from datasets.records import TRAIN
 from hatten.batches import Batch, BatchConfig, Batches
 from hatten.documents import DocumentReader, Documents
 from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder

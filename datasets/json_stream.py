@@ -1,30 +1,173 @@
-"""JSON files as a stream of records: bounded memory, exact positions in errors.
+"""Large JSON files cut between their records, so that several processes can read one.
 
-A record is an object. Its end is found by its brackets, and what lies between is parsed at once. So a
-malformed record can be told from the others, unless it may have swallowed some of them, as when a quotation
-mark is missing: then the file cannot be used.
+Commas between records are found by the brackets and quotation marks before them, not by guessing. A file that
+is not well-formed may be cut anywhere: then one piece of it at least is not well-formed either.
 
-Where RFC 8259 leaves a choice: the text is in UTF-8, with or without a byte order mark. Of a field that is
-given twice the last value counts, but one that is asked for makes a bad record. One half of a surrogate pair
-(an escape as \\ud800 alone) becomes U+FFFD. Whole numbers of more than 64 bits become floats, and numbers
-that are too large for these are malformed, as are NaN and Infinity.
+The text of a JSON file, in memory only as far as one value reaches: for json_stream.
+JSON files as a stream of records: bounded memory, exact positions in errors.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import IO, Any
 
+import numba
+import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from datasets.bad_records import BadRecord, OnBad, refuse
-from datasets.byte_files import open_bytes
 from datasets.errors import InputError
-from datasets.json_text import JsonText, fault
-from datasets.json_text import OnBytes as OnBytes
+from datasets.files import open_bytes, without_mark
+
+OnBytes = Callable[[int], None]
+
+CHUNK = 1 << 18
+LARGEST = 1 << 24
+"""Bytes of a value at most. It bounds the memory, which is a small multiple of it."""
+DEEPEST = 1024
+"""Objects and lists in each other at most, as many as the parser takes."""
+
+_WHITE = frozenset((b" ", b"\t", b"\n", b"\r"))
+_SPACE = re.compile(rb"[ \t\n\r]*+")
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_SCALAR = re.compile(rb'[^][{}",: \t\n\r]++')
+# A string whose end is not in memory is a token as well, the last one.
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[][{}]', re.DOTALL)
+_QUOTE, _OPENING = ord('"'), frozenset(b"{[")
+
+
+class JsonText:
+    """`data` is the part of the file that is in memory, `place` where the reader is in it.
+
+    peek, string and value may read on, which moves both.
+    """
+
+    def __init__(self, path: Path, file: IO[bytes], raw: IO[bytes], on_bytes: OnBytes | None) -> None:
+        self._path, self._file, self._raw, self._on_bytes = path, file, raw, on_bytes
+        self._lines = self._column = 0  # line breaks before `data`, and bytes since the last of them
+        self.data, self.place = b"", 0
+        self._more()
+        self.data = without_mark(self.data, path)
+
+    def peek(self) -> bytes:
+        """The next byte that is no white space, where `place` is then; b"" at the end."""
+        sign = self.data[self.place : self.place + 1]
+        if sign and sign not in _WHITE:
+            return sign
+        while True:
+            match = _SPACE.match(self.data, self.place)
+            assert match is not None
+            self.place = match.end()
+            if self.place < len(self.data) or not self._more():
+                return self.data[self.place : self.place + 1]
+
+    def string(self) -> bytes:
+        """The string that begins at `place`, which moves behind it. Raises InputError if it never ends."""
+        while not (match := _STRING.match(self.data, self.place)):
+            if not self._more():
+                raise self.malformed()
+        self.place = match.end()
+        return match[0]
+
+    def value(self) -> bytes:
+        """The value that begins at `place`, which moves behind it: its brackets match, no more is known.
+
+        Raises InputError if there is none, or it never ends.
+        """
+        sign = self.peek()
+        if sign == b'"':
+            return self.string()
+        start = self.place
+        if sign in (b"{", b"["):
+            while not (end := self._closed()):
+                if not self._more():
+                    raise self.malformed()
+        else:
+            while (match := _SCALAR.match(self.data, self.place)) and match.end() == len(self.data):
+                if not self._more():
+                    break
+            if not match:
+                raise self.malformed("a value is expected")
+            end = match.end()
+        start, self.place = self.place, end
+        return self.data[start:end]
+
+    def malformed(self, reason: str = "", place: int | None = None) -> InputError:
+        """The error to raise, for this reason or for what a parser finds from `place` on."""
+        place = self.place if place is None else place
+        if not reason:
+            offset, reason = fault(self.data[place:])
+            place += offset
+        return InputError(f"{self._path}: malformed JSON {self.position(place)}: {reason}")
+
+    def position(self, place: int) -> str:
+        """Line and column of a place in `data`, both from 1; columns are bytes."""
+        if place >= len(self.data):
+            return "at the end of the file"
+        newline = self.data.rfind(b"\n", 0, place)
+        line = self._lines + self.data.count(b"\n", 0, place) + 1
+        return f"at line {line}, column {place - newline if newline >= 0 else self._column + place + 1}"
+
+    def _more(self) -> bool:
+        """Read on, and forget what is before `place`; False at the end. InputError if it is too much."""
+        kept = self.data[self.place :]
+        if len(kept) >= LARGEST:
+            where = self.position(self.place)
+            offset, reason = fault(kept)
+            if offset < len(kept):
+                raise self.malformed(reason, self.place + offset)
+            raise InputError(f"{self._path}: what begins {where} is larger than {LARGEST:,} bytes")
+        # Twice as much each time: what is long is then looked through a few times only.
+        chunk = self._file.read(min(max(CHUNK, len(kept)), LARGEST))
+        if self._on_bytes is not None:
+            self._on_bytes(self._raw.tell())
+        if not chunk:
+            return False
+        newline = self.data.rfind(b"\n", 0, self.place)
+        self._column = self.place - newline - 1 if newline >= 0 else self._column + self.place
+        self._lines += self.data.count(b"\n", 0, self.place)
+        self.data, self.place = kept + chunk, 0
+        return True
+
+    def _closed(self) -> int:
+        """The end of the object or list that begins at `place`; 0 if it is not in memory."""
+        depth = 0
+        for token in _TOKEN.finditer(self.data, self.place):
+            sign = self.data[token.start()]
+            if sign != _QUOTE:
+                depth += 1 if sign in _OPENING else -1
+                if depth == 0:
+                    return token.end()
+                if depth > DEEPEST:
+                    where = self.position(token.start())
+                    raise InputError(
+                        f"{self._path}: {where} more than {DEEPEST} objects and lists are nested"
+                    )
+        return 0
+
+
+def fault(value: bytes) -> tuple[int, str]:
+    """Where a value is malformed, in bytes, and why; at its end if more is needed."""
+    try:
+        text, invalid = value.decode(), None
+    except UnicodeDecodeError as error:
+        text, invalid = value[: error.start].decode(), error
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        if invalid is None or error.pos < len(text):
+            return len(text[: error.pos].encode()), error.msg
+    return (invalid.start, "invalid UTF-8") if invalid else (len(value), "unexpected end")
+
 
 Fields = dict[str, Any]
 Key = str | int
@@ -189,3 +332,74 @@ class _Once:
             if name in seen and name in self._fields:
                 raise BadRecord("field given twice", path, key, "is there twice", name)
             seen.add(name)
+
+
+QUOTE, BACKSLASH, COMMA = (ord(sign) for sign in '"\\,')
+OPEN_MAP, CLOSE_MAP, OPEN_LIST, CLOSE_LIST = (ord(sign) for sign in "{}[]")
+COPIED = 1 << 24
+"""Bytes that are copied at a time."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The bytes from `start` to before `stop` of a file that is not compressed: whole records."""
+
+    path: str
+    start: int
+    stop: int
+    last: bool
+
+
+def cut(path: Path, size: int) -> list[Piece]:
+    """A file that holds an object of objects, in pieces of at least `size` bytes but for the last one."""
+    if path.stat().st_size == 0:
+        return [Piece(str(path), 0, 0, True)]
+    data = np.memmap(path, np.uint8, "r")
+    commas = np.empty(len(data) // size + 1, np.int64)
+    commas = commas[: _commas(data, size, commas)]
+    ends = [*commas.tolist(), len(data)]
+    starts = [0, *(comma + 1 for comma in ends[:-1])]
+    place = str(path.resolve())
+    return [Piece(place, start, end, end == len(data)) for start, end in zip(starts, ends, strict=True)]
+
+
+@contextmanager
+def as_file(piece: Piece) -> Iterator[Path]:
+    """The records of a piece as a file of their own."""
+    with TemporaryDirectory() as folder:
+        part = Path(folder) / "records.json"
+        with open(piece.path, "rb") as source, part.open("wb") as target:
+            source.seek(piece.start)
+            if piece.start:
+                target.write(b"{")
+            for first, stop in pairwise([*range(piece.start, piece.stop, COPIED), piece.stop]):
+                target.write(source.read(stop - first))
+            if not piece.last:
+                target.write(b"}")
+        yield part
+
+
+@numba.njit(cache=True, nogil=True)
+def _commas(data: NDArray[np.uint8], size: int, found: NDArray[np.int64]) -> int:
+    """Places of commas between records, at least `size` bytes apart, into `found`; gives their number."""
+    count, depth, wanted, place = 0, 0, size, 0
+    inside = False
+    while place < len(data):
+        sign = data[place]
+        if inside:
+            if sign == BACKSLASH:
+                place += 1
+            elif sign == QUOTE:
+                inside = False
+        elif sign == QUOTE:
+            inside = True
+        elif sign in (OPEN_MAP, OPEN_LIST):
+            depth += 1
+        elif sign in (CLOSE_MAP, CLOSE_LIST):
+            depth -= 1
+        elif sign == COMMA and depth == 1 and place >= wanted:
+            found[count] = place
+            count += 1
+            wanted = place + 1 + size
+        place += 1
+    return count

@@ -12,17 +12,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.progress import counting
-from datasets.schema import TRAIN
-from datasets.store import Corpus, Split
+from datasets.records import TRAIN
 from evaluation.files import METRICS, PER_QUERY, QRELS, RUN
 from evaluation.measures import CUTOFFS
 from evaluation.protocol import PROTOCOLS, file_of, taken
-from retrieval.base import Retriever
+from retrieval.base import Ranking, Retriever, has_index
 from retrieval.filters import Filters
-from retrieval.ranking import Ranking
-from retrieval.saved import has_index
 
 log = logging.getLogger(__name__)
 

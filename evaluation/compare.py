@@ -14,7 +14,7 @@ from typing import Any
 
 from datasets.errors import InputError, one_line_errors
 from evaluation.files import METRICS, PER_QUERY, write_text
-from evaluation.per_query import PerQuery
+from evaluation.measures import PerQuery
 from evaluation.protocol import PROTOCOLS, TRANSDUCTIVE, file_of, key_of
 from evaluation.report import markdown_table
 from evaluation.significance import Difference, paired

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from datasets.atomic import written_whole
+from datasets.files import written_whole
 
 METRICS, REPORT, PLOT = "metrics.json", "report.md", "recall.png"
 RUN, QRELS, PER_QUERY = "run.trec", "qrels.trec", "per_query.csv"

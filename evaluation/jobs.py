@@ -20,8 +20,8 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from datasets.errors import InputError
+from evaluation.benchmarks.mdcr_building import FILE
 from evaluation.files import METRICS, write_text
-from evaluation.global_sampling.mdcr_building import FILE
 from evaluation.plan import Building, Job, Training
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -8,15 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from datasets.store import Corpus
+from datasets.corpus import Corpus
 from evaluation.files import PER_QUERY, QRELS, RUN
-from evaluation.measures import f1, means, query_values
-from evaluation.per_query import PerQuery
-from evaluation.protocol import Protocol, file_of, key_of
-from evaluation.qrels import Qrels
+from evaluation.measures import PerQuery, f1, means, query_values
+from evaluation.protocol import Protocol, Qrels, file_of, key_of
 from evaluation.significance import intervals
-from retrieval.ranking import Ranking
-from retrieval.runs import Run
+from retrieval.base import Ranking
+from retrieval.run import Run
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from datasets.errors import InputError, one_line_errors
+from evaluation.benchmarks.pools import Table, read_json
+from evaluation.benchmarks.sampled import SAMPLE
+from evaluation.benchmarks.sampling import MEASURES
 from evaluation.files import METRICS, write_text
-from evaluation.global_benchmarks.pool_benchmark import Table, read_json
-from evaluation.global_sampling.ranking import MEASURES
-from evaluation.global_sampling.sampled import SAMPLE
 from evaluation.plots import size_plot
 from evaluation.report import markdown_table
 from evaluation.summary import show

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from datasets.store import Corpus
+from datasets.corpus import Corpus
 from evaluation.benchmark import Benchmark, Metrics, cleared, facts_of, opened
 from evaluation.files import METRICS, PLOT, REPORT, write_text
-from evaluation.global_reranking_published import published_query_forms
 from evaluation.outcome import Outcome
 from evaluation.plots import recall_plot, recalls
 from evaluation.protocol import GROUPS, Protocol, protocols
+from evaluation.published import published_query_forms
 from evaluation.report import Facts, Provenance, prefetch_report
 from retrieval.base import Retriever
 from retrieval.filters import Filters

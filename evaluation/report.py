@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 
-from datasets.schema import TRAIN
+from datasets.records import TRAIN
 from evaluation.protocol import GROUPS, INDUCTIVE, PROTOCOLS, TRANSDUCTIVE, key_of
 from evaluation.significance import DRAWS, LEVEL
 

@@ -12,12 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from datasets.errors import InputError, fail, one_line_errors
-from evaluation.global_page import write_global_page
-from evaluation.global_page_published import published_tables
 from evaluation.jobs import run_all
-from evaluation.plan import GLOBAL, RETRIEVAL, Job, Plan
-from evaluation.plan_reading import read_plan
-from evaluation.results_page import published, write_page
+from evaluation.page import published, write_global_page, write_page
+from evaluation.plan import GLOBAL, RETRIEVAL, Job, Plan, read_plan
+from evaluation.published import published_tables
 
 
 @one_line_errors

@@ -1,4 +1,8 @@
-"""One table over all jobs of a Hydra multirun, also when some of them fail."""
+"""One table over all jobs of a Hydra multirun, also when some of them fail.
+
+Several pipelines side by side: the tables and the plot of a sweep over reranked candidates.
+What the summary of a sweep says of papers that ask: figure 1 and table 4 of Nogueira et al. 2020.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +12,177 @@ import io
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hydra.experimental.callback import Callback
+from omegaconf import OmegaConf
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from datasets.errors import fail, user_line
 from evaluation.files import METRICS, REPORT, write_text
-from evaluation.global_reranking_summary import sections
-from evaluation.report import markdown_table, number
-from hatten.history import CURVES
+from evaluation.pipeline import BASE, OF_DEPTH, depths_of, pipeline_name
+from evaluation.plots import RERANKING_PLOT, reranking_plot
+from evaluation.published import Section, published_query_forms, published_query_tokens, published_rerankers
+from evaluation.report import Metrics, markdown_table, number
+from training.loop import CURVES
+
+
+@dataclass(frozen=True)
+class Series:
+    """Evaluations of one pipeline that differ in the number of reranked candidates."""
+
+    label: str
+    jobs: Mapping[int, Metrics]
+
+    @property
+    def curve(self) -> dict[int, dict[str, float]]:
+        """Of each number of candidates what depths_of gives, each from its own evaluation."""
+        return {depth: depths_of(metrics)[depth] for depth, metrics in sorted(self.jobs.items())}
+
+    @property
+    def base(self) -> float:
+        """R@10 of the prefetcher."""
+        return float(next(iter(self.jobs.values()))[f"{BASE}recall@10"])
+
+
+def is_pipeline(metrics: Metrics) -> bool:
+    """Whether these are the metrics of two stages, for all queries and candidates."""
+    return f"{BASE}recall@10" in metrics
+
+
+def series_of(results: Sequence[tuple[str, Metrics]]) -> list[Series]:
+    """The pipelines among (label, metrics); what has the same label differs in its candidates alone."""
+    found: dict[str, dict[int, Metrics]] = {}
+    for label, metrics in results:
+        if is_pipeline(metrics):
+            found.setdefault(label or pipeline_name(metrics), {})[int(metrics["reranked"])] = metrics
+    return [Series(label, jobs) for label, jobs in found.items()]
+
+
+def pipeline_sections(series: Sequence[Series], plot: str | None) -> list[str]:
+    """Markdown: each pipeline by its candidates; and all of them in the form of Gu et al. 2022, table 4."""
+    head = ["reranked candidates", "R@10", "MRR", "prefetch ceiling", "s/query", "base R@10", "base MRR"]
+    parts = []
+    for one in series:
+        rows = [
+            [
+                f"{depth:,}",
+                *(number(values[name]) for name in OF_DEPTH),
+                *(number(one.jobs[depth][BASE + name]) for name in ("recall@10", "mrr")),
+            ]
+            for depth, values in one.curve.items()
+        ]
+        parts += [f"## {one.label}", markdown_table(head, rows)]
+    depths = sorted({depth for one in series for depth in one.jobs})
+    if len(depths) > 1:
+        parts += ["## R@10 by the number of reranked candidates", table_4(series, depths)]
+    if plot is not None:
+        parts.append(f"![R@10 and seconds a query by reranked candidates]({plot})")
+    return parts
+
+
+def table_4(series: Sequence[Series], depths: Sequence[int]) -> str:
+    """R@10: a row for each pipeline, a column for each number of reranked candidates."""
+    rows = [
+        [one.label, *(number(one.curve[k]["recall@10"]) if k in one.jobs else "" for k in depths)]
+        for one in series
+    ]
+    return markdown_table(["pipeline", *(f"{depth:,}" for depth in depths)], rows)
+
+
+def pipeline_plot(folder: Path, series: Sequence[Series]) -> str | None:
+    """Draw all pipelines; the name of the file, or None where there is one point only."""
+    if max((len(one.jobs) for one in series), default=0) < 2:
+        return None
+    curves = {one.label: one.curve for one in series}
+    bases = {one.label: one.base for one in series}
+    reranking_plot(folder / RERANKING_PLOT, curves, "reranked candidates", bases)
+    return RERANKING_PLOT
+
+
+if TYPE_CHECKING:
+    pass
+
+PLOT = "query-tokens.png"
+F1 = "f1@20"
+
+
+class Point(NamedTuple):
+    """A training or an evaluation with a budget of tokens for each side, and what it measured."""
+
+    query: int
+    candidate: int
+    f1: float
+    mrr: float
+
+
+def sections(folder: Path, jobs: Sequence[Job], varied: Sequence[str]) -> list[Section]:
+    """More parts of the summary in `folder`, where the jobs are of that kind; draws their plot there.
+
+    varied: what the jobs differ in.
+    """
+    found = []
+    tokens = by_tokens(map(_point_of, jobs), folder / PLOT)
+    if tokens is not None:
+        found.append(tokens)
+    if any(f"base/{F1}" in job.metrics for job in jobs):
+        found.append(published_rerankers())
+    elif "retriever.query" in varied and any(F1 in job.metrics for job in jobs):
+        found.append(published_query_forms())
+    return found
+
+
+def point(metrics: Mapping[str, Any]) -> Point | None:
+    """Of an evaluation; None for one that has no such budget, or no such measure."""
+    if "query_tokens" not in metrics or F1 not in metrics:
+        return None
+    query, candidate = (int(metrics[f"{side}_tokens"]) for side in ("query", "candidate"))
+    return Point(query, candidate, float(metrics[F1]), float(metrics["mrr"]))
+
+
+def _point_of(job: Job) -> Point | None:
+    """Of an evaluation, or of a training that measured F1 in its validations."""
+    if f"val/{F1}" not in job.metrics:
+        return point(job.metrics)
+    config = OmegaConf.load(job.folder / ".hydra" / "config.yaml")
+    pairs = OmegaConf.select(config, "model.pairs")
+    if pairs is None or pairs.query_tokens is None:
+        return None
+    query = int(pairs.query_tokens)
+    f1, mrr = (float(job.metrics[f"val/{name}"]) for name in (F1, "mrr"))
+    return Point(query, int(pairs.max_tokens) - query, f1, mrr)
+
+
+def by_tokens(given: Iterable[Point | None], plot: Path) -> Section | None:
+    """The table of figure 1, drawn into `plot`; None where tokens are not divided in several ways."""
+    points = sorted(one for one in given if one is not None)
+    if len({(one.query, one.candidate) for one in points}) < 2:
+        return None
+    _draw(plot, points)
+    rows = [[str(one.query), str(one.candidate), number(one.f1), number(one.mrr)] for one in points]
+    return Section(
+        "F1@20 by the tokens of query and candidate",
+        "Of a training its best round, on validation queries; of an evaluation its queries.\n\n"
+        f"![F1@20 by tokens of the query]({plot.name})\n\n"
+        f"{published_query_tokens()}",
+        [["tokens of the query", "of the candidate", "F1@20", "MRR"], *rows],
+    )
+
+
+def _draw(path: Path, points: Sequence[Point]) -> None:
+    """F1@20 by the tokens of the query, a curve for each number of tokens of a pair."""
+    from evaluation.plots import curve_plot
+
+    curves: dict[str, dict[int, float]] = {}
+    for one in points:
+        curves.setdefault(f"{one.query + one.candidate} tokens a pair", {})[one.query] = one.f1
+    curve_plot(path, curves, "F1@20 by the tokens of the query", "tokens of the query", "F1@20")
+
 
 if TYPE_CHECKING:
     from hydra.core.utils import JobReturn
@@ -183,7 +343,7 @@ def print_metrics(metrics: dict[str, float | int | str], folder: Path) -> None:
 
 def print_stages(metrics: dict[str, float | int | str], protocol: str, where: str) -> None:
     """Print what the prefetcher found beside what reranking made of it."""
-    from evaluation.pipeline_report import headline, pipeline_name, stage_rows
+    from evaluation.pipeline import headline, pipeline_name, stage_rows
 
     head, rows = stage_rows(metrics, protocol)
     show([head, *rows], f"{pipeline_name(metrics)} on {where}")
@@ -227,7 +387,7 @@ def _markdown(sweep: Path, jobs: list[Job], labels: list[str], rows: list[list[s
 
 def _pipelines(sweep: Path, jobs: list[Job], varied: list[str]) -> list[str]:
     """What else the summary says of jobs of two stages; draws their plot."""
-    from evaluation.pipeline_summary import pipeline_plot, pipeline_sections, series_of
+    pass
 
     others = [key for key in varied if key != "candidates"]
     named = [(_label(job, others) if others else "", job.metrics) for job in jobs]

@@ -11,8 +11,8 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from datasets.atomic import written_whole
 from datasets.errors import InputError, fail
+from datasets.files import written_whole
 from evaluation.files import write_text
 from evaluation.report import markdown_table
 

@@ -15,16 +15,15 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
-from hatten.options import own_options
 from hatten.recipe import Encoder, Parts, Recipe
 from retrieval.article import ArticleEncoder, ArticleRetriever
-from retrieval.article_text import ArticleReader, Texts
-from retrieval.encode import precision
-from retrieval.indexes import IndexConfig
-from retrieval.models import ArticleConfig
-from retrieval.profiles import ProfileConfig
+from retrieval.dense import ProfileConfig
+from retrieval.encoder import ArticleConfig, ArticleReader, Texts
+from retrieval.index import IndexConfig
+from retrieval.vectors import precision
+from training.settings import own_options
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from datasets.atomic import written_whole
+from datasets.download import obtain
 from datasets.errors import InputError
-from datasets.obtain import obtain
+from datasets.files import written_whole
 from datasets.releases import RELEASES
+from hatten.documents import Vocabulary
 from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
 from hatten.pickles import load_word_list
-from hatten.vocabulary import Vocabulary
 
 FORMAT = "hatten-1"
 

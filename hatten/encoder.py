@@ -10,15 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from datasets.columns import Ragged
 from datasets.errors import InputError
-from datasets.ragged import Ragged
-from datasets.schema import MARKER_WORDS, TARGET_WORD
-from hatten.documents import Documents, from_padded
-from hatten.layers import MultiHeadPooling, TransformerLayer, dropout, sinusoids
+from datasets.records import MARKER_WORDS, TARGET_WORD
+from hatten.documents import Documents, Vocabulary, from_padded
+from hatten.layers import MeanPath, MultiHeadPooling, TransformerLayer, dropout, sinusoids
 from hatten.recipe import Encoder
-from hatten.residual import MeanPath
-from hatten.vocabulary import Vocabulary
-from retrieval.encode import chunks, rounded
+from retrieval.vectors import chunks, rounded
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class EncoderConfig:
     input_scale: float = 1.0
     """factor on word vectors before positions are added"""
     residual: str = "none"
-    """none, or mean: add a weighted mean of word vectors to the output (hatten.residual); beyond the paper"""
+    """none, or mean: add a weighted mean of word vectors to the output (hatten.layers); beyond the paper"""
 
     def __post_init__(self) -> None:
         if self.dim % self.heads or self.dim % 2:

@@ -8,14 +8,14 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from datasets.store import Corpus
+from datasets.corpus import Corpus
 from hatten.checkpoint import Model, save_model
 from hatten.documents import DocumentReader
 from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
-from hatten.options import options, own_options
 from hatten.recipe import Encoder, Parts, Recipe
-from hatten.start import WordsConfig, inverse_document_frequency, starting_words
-from retrieval.encode import precision
+from hatten.words import WordsConfig, inverse_document_frequency, starting_words
+from retrieval.vectors import precision
+from training.settings import options, own_options
 
 
 class HAtten(Recipe):

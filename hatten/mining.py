@@ -13,13 +13,13 @@ import Stemmer
 from numpy.typing import NDArray
 from scipy import sparse
 
-from datasets.atomic import written_whole
+from datasets.columns import Ragged, offsets_of
+from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
-from datasets.ragged import Ragged, offsets_of
-from datasets.schema import MARKER_WORDS
-from datasets.store import Corpus, Split
-from hatten.options import at_least_1
-from retrieval.exact import search_exact
+from datasets.files import written_whole
+from datasets.records import MARKER_WORDS
+from retrieval.index import search_exact
+from training.settings import at_least_1
 
 WORD = re.compile(r"[^\W\d_]{2,}")
 PAIRS_AT_A_TIME = 200_000
@@ -146,7 +146,7 @@ class WordSets:
     """Sets of word stems of papers and queries, as rows of sparse matrices; stop words are left out."""
 
     def __init__(self, corpus: Corpus) -> None:
-        from gensim.parsing.preprocessing import STOPWORDS  # a heavy import, for this alone
+        from gensim.parsing.preprocessing import STOPWORDS
 
         stem = Stemmer.Stemmer("english").stemWord
         ids: dict[str, int] = {}

@@ -1,11 +1,14 @@
-"""The Lightning module that trains an encoder."""
+"""Stage 1: the hierarchical attention encoder (HAtten) that prefetches candidates, and its training.
+
+The Lightning module that trains an encoder.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytorch_lightning as pl
@@ -20,7 +23,7 @@ from hatten.batches import Batch
 from hatten.encoder import HAttenEncoder
 from hatten.losses import infonce_loss, triplet_loss
 from hatten.recipe import Encoder
-from hatten.schedule import RateConfig
+from training.settings import RateConfig
 
 log = logging.getLogger(__name__)
 
@@ -152,3 +155,17 @@ class EncoderModule(pl.LightningModule):
 
     def _rate(self, step: int) -> float:
         return self.schedule.rate(step, self._total_steps)
+
+
+if TYPE_CHECKING:
+    from hatten.checkpoint import load_reference_checkpoint
+
+__all__ = ["load_reference_checkpoint"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "load_reference_checkpoint":  # on demand: torch is heavy, and configuration needs none of it
+        from hatten.checkpoint import load_reference_checkpoint
+
+        return load_reference_checkpoint
+    raise AttributeError(name)

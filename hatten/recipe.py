@@ -1,4 +1,4 @@
-"""What a kind of encoder brings to be trained: hatten.training does the rest, the same for all of them."""
+"""What a kind of encoder brings to be trained: hatten.train does the rest, the same for all of them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from datasets.store import Corpus
-from retrieval.encode import Reader
+from datasets.corpus import Corpus
+from retrieval.vectors import Reader
 
 
 class Encoder(nn.Module):
@@ -50,7 +50,7 @@ class Recipe(ABC):
     groups: tuple[str, ...]
     """parts of the configuration that it reads beside `model`"""
     mean_path = False
-    """whether it has a mean path that can be trained without the rest (hatten.residual)"""
+    """whether it has a mean path that can be trained without the rest (hatten.layers)"""
 
     @abstractmethod
     def __init__(self, model: Mapping[str, Any]) -> None:

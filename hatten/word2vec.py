@@ -14,13 +14,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from datasets.errors import InputError
-from datasets.schema import MARKER_WORDS, TRAIN
-from hatten.pretrained import quiet_gensim
-from hatten.vectors import WordVectors, announced, cached
+from datasets.records import MARKER_WORDS, TRAIN
+from hatten.words import WordVectors, announced, cached, quiet_gensim
 
 if TYPE_CHECKING:
-    from datasets.ragged import Ragged
-    from datasets.store import Corpus
+    from datasets.columns import Ragged
+    from datasets.corpus import Corpus
 
 log = logging.getLogger(__name__)
 

@@ -1,18 +1,48 @@
-"""What computes the scores of pairs."""
+"""Scoring by OpenVINO on CPUs, with whole numbers of 8 bits where that is wished (the extra `int8`).
+
+Pairs in batches of about equal length and of equally many tokens.
+What computes the scores of pairs.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import importlib
+import importlib.util
+import io
+import json
+import logging
+import os
+import warnings
+from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from datasets.errors import InputError
+from datasets.files import written_folder
+from datasets.records import TRAIN
 from rerank.cross_encoder import CrossEncoder
 from rerank.pairs import PairReader, Pairs
-from retrieval.encode import precision
+from retrieval.vectors import chunks, precision
+
+
+def batches(lengths: NDArray[np.int64], tokens: int) -> Iterator[NDArray[np.int64]]:
+    """Rows of lengths [N] in batches of at most `tokens` tokens after padding, the longest rows first.
+
+    >>> [batch.tolist() for batch in batches(np.array([8, 30, 7, 31]), 64)]
+    [[3, 1], [0, 2]]
+    """
+    order = np.argsort(-lengths, kind="stable")
+    for part in chunks(lengths[order], tokens):
+        yield order[part]
+
 
 if TYPE_CHECKING:
     from rerank.reranker import ScoringConfig
@@ -72,9 +102,172 @@ def open_backend(model: CrossEncoder, scoring: ScoringConfig, identity: str) -> 
     """
     int8 = scoring.precision == "int8"
     if scoring.backend == "openvino" or (scoring.backend == "auto" and int8):
-        from rerank.backends_openvino import OpenVinoBackend
+        pass
 
         return OpenVinoBackend(model, scoring.precision, scoring.threads, identity)
     if int8:
         raise InputError("scoring.precision=int8 needs scoring.backend=openvino")
     return TorchBackend(model, scoring.precision, scoring.compile, scoring.threads)
+
+
+if TYPE_CHECKING:
+    import openvino
+
+log = logging.getLogger(__name__)
+
+CALIBRATION = 128
+"""Pairs by which the ranges of activations are found."""
+MODEL = "model.xml"
+
+
+class _FirstHidden(nn.Module):
+    """The net but for its head, which stays in torch: scores differ by less than bfloat16 can tell."""
+
+    def __init__(self, model: CrossEncoder) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, types: Tensor, there: Tensor) -> Tensor:
+        return self.model.first_hidden(ids, types, there)
+
+
+class OpenVinoBackend:
+    """The net compiled by OpenVINO; batches run beside each other, each on one thread."""
+
+    def __init__(self, model: CrossEncoder, arithmetic: str, threads: int, identity: str) -> None:
+        """arithmetic: auto, float32, bfloat16 or int8: linear maps of the layers in 8 bits, the rest as auto.
+
+        threads: 0 for as many as torch uses. identity: a hash of the model. Raises InputError where OpenVINO
+        is not installed; `prepare`, where the model cannot be converted.
+        """
+        self._int8 = arithmetic == "int8"
+        self._openvino = _installed(self._int8)
+        dtype = precision("auto" if self._int8 else arithmetic)
+        self._hint = "bf16" if dtype == torch.bfloat16 else "f32"
+        self._threads = threads or torch.get_num_threads()
+        self.arithmetic = f"openvino {'int8 ' if self._int8 else ''}{self._hint}"
+        self._model, self._identity = model.float().cpu(), identity
+        self._compiled: openvino.CompiledModel | None = None
+
+    def prepare(self, reader: PairReader) -> None:
+        """Convert the net, and for int8 calibrate it on pairs of the reader's corpus."""
+        if self._compiled is not None and not self._int8:
+            return
+        core = self._openvino.Core()
+        if self._int8:
+            folder = self._cached(reader)
+            if not (folder / MODEL).is_file():
+                quantised = self._quantised(self._converted(reader), reader)
+                with written_folder(folder) as part:
+                    self._openvino.save_model(quantised, part / MODEL, compress_to_fp16=False)
+            net = core.read_model(folder / MODEL)
+        else:
+            net = self._converted(reader)
+        settings = {
+            "INFERENCE_PRECISION_HINT": self._hint,
+            "NUM_STREAMS": self._threads,
+            "INFERENCE_NUM_THREADS": self._threads,
+            "ENABLE_CPU_PINNING": False,  # other work may be on a core
+        }
+        self._compiled = core.compile_model(net, "CPU", settings)
+
+    def scores(self, pairs: Pairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
+        """Each part in its turn, as it is done."""
+        assert self._compiled is not None, "prepare first"
+        # Twice as many as there are streams, so that none waits for the next part. No callbacks: the thread
+        # that drops one wants Python's lock, which whoever drops the net holds while waiting for that thread.
+        free = [self._compiled.create_infer_request() for _ in range(2 * self._threads)]
+        under_way: deque[tuple[Rows, openvino.InferRequest]] = deque()
+
+        def oldest() -> tuple[Rows, Scores]:
+            rows, request = under_way.popleft()
+            request.wait()
+            first = request.get_output_tensor(0).data.copy()
+            free.append(request)
+            return self._headed(rows, first)
+
+        try:
+            for rows in parts:
+                if not free:
+                    yield oldest()
+                request = free.pop()
+                request.start_async([part.numpy() for part in pairs.padded(rows)])
+                under_way.append((rows, request))
+            while under_way:
+                yield oldest()
+        finally:
+            for _, request in under_way:
+                request.wait()
+
+    def _headed(self, rows: Rows, first: NDArray[np.float32]) -> tuple[Rows, Scores]:
+        with torch.inference_mode():
+            return rows, self._model.scores(self._model.logits(torch.from_numpy(first))).numpy()
+
+    def _converted(self, reader: PairReader) -> openvino.Model:
+        example = _sample(reader, 2).padded()
+        try:
+            with torch.no_grad(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of tracing
+                return self._openvino.convert_model(_FirstHidden(self._model), example_input=example)
+        except Exception as error:  # it raises nearly anything for a model that it cannot take
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(
+                f"OpenVINO cannot take this model ({reason}); use scoring.backend=torch"
+            ) from None
+
+    def _cached(self, reader: PairReader) -> Path:
+        import nncf
+
+        about = [self._identity, reader.corpus.fingerprint, CALIBRATION]
+        about += [self._openvino.__version__, nncf.__version__]
+        digest = hashlib.blake2b(json.dumps(about).encode(), digest_size=12).hexdigest()
+        return Path(os.environ.get("CITATION_CACHE", ".cache")) / "int8" / digest
+
+    def _quantised(self, net: openvino.Model, reader: PairReader) -> openvino.Model:
+        import nncf
+
+        log.info(
+            f"int8: calibrating on {CALIBRATION} pairs, about half a minute, once for a model and corpus"
+        )
+        pairs = _sample(reader, CALIBRATION)
+        inputs = [tuple(part.numpy() for part in pairs.padded(np.array([row]))) for row in range(len(pairs))]
+        # The products of attention gain no speed but lose quality; those of the last layer are of one token.
+        names = [
+            node.get_friendly_name()
+            for node in net.get_ops()
+            if node.get_type_name() == "ScaledDotProductAttention"
+            or (node.get_type_name() == "MatMul" and "aten::linear" not in node.get_friendly_name())
+        ]
+        nncf.set_log_level(logging.ERROR)
+        with contextlib.redirect_stdout(io.StringIO()):
+            return nncf.quantize(
+                net,
+                nncf.Dataset(inputs),
+                subset_size=len(inputs),
+                model_type=nncf.ModelType.TRANSFORMER,
+                preset=nncf.QuantizationPreset.MIXED,
+                ignored_scope=nncf.IgnoredScope(names=names),
+            )
+
+
+def _installed(int8: bool) -> Any:
+    """The module `openvino`; InputError where it, or what int8 needs, is not there."""
+    for name in ("openvino", "nncf") if int8 else ("openvino",):
+        if importlib.util.find_spec(name) is None:
+            raise InputError(
+                f"scoring by OpenVINO needs the package {name}: install the extra int8 "
+                '(make install EXTRAS="dev int8"), or use scoring.backend=torch with bfloat16 or float32'
+            )
+    return importlib.import_module("openvino")
+
+
+def _sample(reader: PairReader, count: int) -> Pairs:
+    """Pairs of training contexts, each with its cited paper and a random one; the same at every call."""
+    corpus = reader.corpus
+    split = corpus.splits.get(TRAIN) or next(iter(corpus.splits.values()))
+    random = np.random.default_rng(0)
+    rows = random.choice(len(split), min(count // 2, len(split)), replace=False)
+    cited = np.array([split.positives[row][0] for row in rows.tolist()])
+    others = random.integers(len(corpus.paper_ids), size=len(rows))
+    contexts = split.contexts[rows]
+    return reader.pairs(np.concatenate([contexts, contexts]), np.concatenate([cited, others]))

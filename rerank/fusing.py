@@ -1,6 +1,6 @@
 """The reranker's scores fused with what the prefetcher said of the same candidates.
 
-As retrieval.fusing, but that both parts have ranked the same papers: a weighted sum of normalised scores, or
+As retrieval.tuning, but that both parts have ranked the same papers: a weighted sum of normalised scores, or
 of reciprocal ranks.
 """
 
@@ -11,10 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.ragged import Ragged
-from retrieval.fusing import normalised, reciprocal_ranks
-from retrieval.ranking import Ranking
-from retrieval.tuning import best_weights, recalls, simplex
+from datasets.columns import Ragged
+from retrieval.base import Ranking
+from retrieval.tuning import best_weights, normalised, recalls, reciprocal_ranks, simplex
 
 METHODS = ("none", "score", "rank")
 """The reranker's score alone, as the paper; sums of z-scores; sums of 1 / (60 + rank)."""

@@ -1,4 +1,7 @@
-"""The Lightning module that trains a reranker, and what of a transformer is trained."""
+"""The Lightning module that trains a reranker, and what of a transformer is trained.
+
+What a reranker is trained to minimise: for each query a list of papers.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,76 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from datasets.errors import InputError
-from hatten.schedule import RateConfig
 from rerank.cross_encoder import CrossEncoder
-from rerank.datamodule import Lists
-from rerank.losses import LossConfig
-from retrieval.encode import precision
+from rerank.data import Lists
+from retrieval.vectors import precision
+from training.settings import RateConfig
+
+
+def hinge_loss(scores: Tensor, there: Tensor, margin: float = 0.1) -> Tensor:
+    """Mean over queries of the mean over negatives of max(0, s(q, n) - s(q, p) + margin).
+
+    Gu et al. 2022, equation 3, with one cited paper a query (section 4.3).
+
+    scores: [Q, 1 + n] of the cited paper (first) and its negatives, after the sigmoid; there: bool, which of
+    them are there; a query without negatives counts 0.
+    """
+    negatives = there[:, 1:]
+    hinges = F.relu(scores[:, 1:] - scores[:, :1] + margin).masked_fill(~negatives, 0.0)
+    return (hinges.sum(1) / negatives.sum(1).clamp(min=1)).mean()
+
+
+def pointwise_loss(logits: Tensor, there: Tensor, relevant: Tensor) -> Tensor:
+    """Mean over queries of the mean cross-entropy of its pairs, each by itself: Nogueira et al. 2020, eq. 1.
+
+    logits: [Q, n], before the sigmoid; there, relevant: bool [Q, n], which pairs are there, and are of a
+    cited paper.
+    """
+    labels = relevant.to(logits.dtype)
+    entropy = F.binary_cross_entropy_with_logits(logits, labels, reduction="none").masked_fill(~there, 0.0)
+    return (entropy.sum(1) / there.sum(1)).mean()
+
+
+def listwise_loss(logits: Tensor, there: Tensor, temperature: float = 1.0) -> Tensor:
+    """Mean over queries of the cross-entropy of the cited paper among its list (a softmax over the list).
+
+    ListNet's top-one probability with a single relevant paper: Cao et al. 2007.
+
+    logits: [Q, 1 + n], before the sigmoid; there: as for `hinge_loss`.
+    """
+    scaled = (logits / temperature).masked_fill(~there, -torch.inf)
+    return (torch.logsumexp(scaled, 1) - scaled[:, 0]).mean()
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """Which of them, on a reranker's logits."""
+
+    name: str = "hinge"
+    """hinge (of sigmoid scores; Gu et al. 2022) | pointwise (Nogueira et al. 2020) | listwise"""
+    margin: float = 0.1
+    """of hinge"""
+    temperature: float = 1.0
+    """of listwise"""
+
+    def __post_init__(self) -> None:
+        if self.name not in ("hinge", "pointwise", "listwise"):
+            raise InputError(f"model.loss.name={self.name}: choose hinge, pointwise or listwise")
+        if self.temperature <= 0:
+            raise InputError(f"model.loss.temperature={self.temperature}: must be above 0")
+
+    def __call__(self, logits: Tensor, there: Tensor, relevant: Tensor) -> Tensor:
+        """logits [Q, n] of lists, `there` and `relevant` bool, as the loss wants them -> scalar"""
+        if self.name == "hinge":
+            return hinge_loss(torch.sigmoid(logits), there, self.margin)
+        if self.name == "pointwise":
+            return pointwise_loss(logits, there, relevant)
+        return listwise_loss(logits, there, self.temperature)
+
 
 SHORT = 256
 """Tokens of a pair up to which plain attention is faster in training on a CPU than torch's fused one: by a

@@ -11,14 +11,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
-from rerank.backends import BACKENDS, Backend, open_backend
-from rerank.batching import batches
+from rerank.backends import BACKENDS, Backend, batches, open_backend
 from rerank.cross_encoder import CrossEncoder
 from rerank.pairs import PairReader
-from rerank.reference import PUBLISHED, open_reference
-from retrieval.encode import weights_hash
+from rerank.published import PUBLISHED, open_reference
+from retrieval.vectors import weights_hash
 
 PRECISIONS = ("auto", "float32", "bfloat16", "int8")
 
@@ -38,7 +37,7 @@ class ScoringConfig:
     threads: int = 0
     """processor cores to work with; 0: as many as torch takes"""
     encoder: str | None = None
-    """folder with configuration and tokeniser for a published checkpoint (rerank.reference); null: SciBERT"""
+    """folder with configuration and tokeniser for a published checkpoint (rerank.published); null: SciBERT"""
     query_tokens: int | None = None
     """in place of those that a reranker was trained with (rerank.pairs); null: as it was trained"""
 
@@ -83,7 +82,7 @@ class Reranker:
 
     @classmethod
     def open(cls, path: str | Path, scoring: ScoringConfig | None = None) -> Reranker:
-        """A folder that training saved, or a published checkpoint, by its file or name (rerank.reference).
+        """A folder that training saved, or a published checkpoint, by its file or name (rerank.published).
 
         Raises InputError if it is anything else.
         """

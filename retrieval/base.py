@@ -1,20 +1,172 @@
-"""The interface of everything that fetches candidates for a citation context."""
+"""The interface of everything that fetches candidates for a citation context.
+
+The ranked papers of a batch of queries.
+Indexes on disk: a folder whose manifest says what the index belongs to.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
+from datasets.files import written_folder
 from retrieval.filters import Filters
-from retrieval.ranking import Ranking, nothing, ordered
-from retrieval.saved import folder_bytes, has_index, read_index, written_index
+
+_NOTHING = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+_SIGN = np.uint32(0x8000_0000)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Ranked papers, one row a query.
+
+    papers: int32 [Q, k], rows of the corpus, best first; -1 where there are fewer than k candidates.
+    scores: float32 [Q, k], descending; -inf where `papers` is -1. Equal scores are ordered by paper row.
+    """
+
+    papers: npt.NDArray[np.int32]
+    scores: npt.NDArray[np.float32]
+
+    def __post_init__(self) -> None:
+        if self.papers.ndim != 2 or self.papers.shape != self.scores.shape:
+            raise ValueError(f"papers {self.papers.shape} and scores {self.scores.shape} must both be [Q, k]")
+
+    def __len__(self) -> int:
+        return len(self.papers)
+
+    @property
+    def k(self) -> int:
+        return self.papers.shape[1]
+
+    @staticmethod
+    def concat(parts: Sequence[Ranking]) -> Ranking:
+        """The rows of several rankings of the same k, one after the other."""
+        return Ranking(np.concatenate([p.papers for p in parts]), np.concatenate([p.scores for p in parts]))
+
+
+def nothing(queries: int, k: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+    """Papers and scores [queries, k] of rankings without a paper."""
+    return np.full((queries, k), -1, np.int32), np.full((queries, k), -np.inf, np.float32)
+
+
+def ordered(
+    papers: npt.NDArray[np.integer],
+    scores: npt.NDArray[np.floating],
+    k: int,
+    drop: npt.NDArray[np.bool_] | None = None,
+) -> Ranking:
+    """The k best of each row, by score descending and then by paper row, padded to k.
+
+    papers: int [Q, n] (-1 = nothing), scores: float [Q, n], drop: bool [Q, n], places to leave out.
+    Raises ValueError when a score that stays is NaN.
+    """
+    n = papers.shape[1]
+    left_out = papers < 0 if drop is None else (papers < 0) | drop
+    values = np.asarray(scores, dtype=np.float32) + np.float32(0)  # turns -0.0 into 0.0, copies
+    if np.isnan(values).any() and (np.isnan(values) & ~left_out).any():
+        raise ValueError("a score is not a number")
+    # One integer a place, ascending with (-score, row): numpy sorts integers far faster than it argsorts.
+    bits = values.view(np.uint32)
+    ascending = np.where(bits & _SIGN, ~bits, bits | _SIGN)
+    keys = (~ascending).astype(np.uint64) << np.uint64(32) | papers.astype(np.uint32)
+    keys[left_out] = _NOTHING
+    keys.sort(axis=1)
+    if n < k:
+        keys = np.pad(keys, ((0, 0), (0, k - n)), constant_values=_NOTHING)
+    keys = keys[:, :k]
+
+    best = keys.astype(np.uint32).view(np.int32)  # the low half
+    ascending = ~(keys >> np.uint64(32)).astype(np.uint32)
+    bits = np.where(ascending & _SIGN, ascending ^ _SIGN, ~ascending)
+    return Ranking(best, np.where(best < 0, np.float32(-np.inf), bits.view(np.float32)))
+
+
+FORMAT = 1
+MANIFEST = "index.json"
+
+
+def has_index(folder: Path) -> bool:
+    """Whether a folder holds an index, of whatever kind."""
+    return (folder / MANIFEST).is_file()
+
+
+def folder_bytes(folder: Path) -> int:
+    """Size of all files."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+@contextmanager
+def written_index(folder: Path, about: Mapping[str, Any], tuned: Mapping[str, Any]) -> Iterator[Path]:
+    """A folder to write the files of an index into; it takes the place of `folder` when all went well.
+
+    about: what the index belongs to (retriever, corpus, settings); tuned: what was chosen while it was made.
+    Both stand in the manifest.
+    Raises InputError if `folder` is there and is no index: nothing else is ever replaced.
+    """
+    if folder.exists() and not has_index(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+        raise InputError(f"{folder}: there is something else than an index; name another folder")
+    with written_folder(folder) as part:
+        yield part
+        files = {
+            str(path.relative_to(part)): path.stat().st_size
+            for path in sorted(part.rglob("*"))
+            if path.is_file()
+        }
+        manifest = {"format": FORMAT, "about": dict(about), "tuned": dict(tuned), "files": files}
+        (part / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+
+
+def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
+    """What was tuned for the index in a folder, which is whole and of what is described.
+
+    Raises InputError that says what differs.
+    """
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text("utf-8"))
+        found, files = dict(manifest["about"]), dict(manifest["files"])
+        known, tuned = manifest["format"] == FORMAT, dict(manifest["tuned"])
+    except FileNotFoundError:
+        raise InputError(f"{folder}: there is no index (no {MANIFEST} in it)") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: damaged ({error}); make the index again in another folder") from None
+    if not known:
+        raise InputError(f"{path}: an index of format {manifest['format']!r}; this version reads {FORMAT}")
+    wanted = json.loads(json.dumps(dict(about)))  # tuples are lists in a file
+    for key in [*wanted, *found]:
+        if wanted.get(key) != found.get(key):
+            raise InputError(
+                f"{folder}: an index of another {key}: {_short(found.get(key))} there, "
+                f"{_short(wanted.get(key))} here; make the index again in another folder"
+            )
+    for name, size in files.items():
+        try:
+            there = (folder / name).stat().st_size
+        except OSError:
+            raise InputError(f"{folder / name}: missing; make the index again") from None
+        if there != size:
+            raise InputError(
+                f"{folder / name}: {there:,} bytes instead of {size:,}, cut short or changed; "
+                "make the index again"
+            )
+    return tuned
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +222,7 @@ class Retriever(ABC):
 
         contexts: int64 [Q], rows of the corpus's contexts. Memory grows with Q * k: pass many in batches.
         filters: which candidates may be returned; with them the result is what a search would give in a
-        corpus that has no others, as far as it goes (see retrieval.indexes for approximate indexes).
+        corpus that has no others, as far as it goes (see retrieval.index for approximate indexes).
         Raises InputError for scores that are NaN.
         """
         corpus = self.corpus

@@ -11,12 +11,11 @@ import numpy as np
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from datasets.corpus import Corpus
 from datasets.errors import failing_in_one_line, one_line_errors
-from datasets.store import Corpus
-from retrieval.embedder import Embeddings
-from retrieval.embeddings import SHARD
-from retrieval.models import ArticleConfig
-from retrieval.sentences import article_retriever
+from retrieval.article import article_retriever
+from retrieval.embeddings import SHARD, Embeddings
+from retrieval.encoder import ArticleConfig
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def embed(
 
     seed: for the data, whose configuration names it.
 
-    Raises InputError for data, an encoder or a folder that cannot be used (retrieval.embedder).
+    Raises InputError for data, an encoder or a folder that cannot be used (retrieval.embeddings).
     """
     retriever = article_retriever(encoder, arithmetic, embeddings_dir=output, shard=shard)
     retriever.encode_with(encoding)

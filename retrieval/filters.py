@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
 
 CITING = "citing"
 

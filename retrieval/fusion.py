@@ -10,12 +10,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
-from retrieval.base import Retriever
-from retrieval.fusing import NORMALISATIONS, fused, normalised, reciprocal_ranks
-from retrieval.ranking import Ranking
-from retrieval.tuning import VALIDATION, best_weights, recall_cutoff, recalls, sampled, simplex
+from retrieval.base import Ranking, Retriever
+from retrieval.tuning import (
+    NORMALISATIONS,
+    VALIDATION,
+    best_weights,
+    fused,
+    normalised,
+    recall_cutoff,
+    recalls,
+    reciprocal_ranks,
+    sampled,
+    simplex,
+)
 
 log = logging.getLogger(__name__)
 

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.schema import TRAIN
-from datasets.store import Corpus
-from retrieval.base import Retriever
-from retrieval.ranking import Ranking
+from datasets.records import TRAIN
+from retrieval.base import Ranking, Retriever
 
 
 class Popularity(Retriever):

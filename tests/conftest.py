@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import requests
 
+from datasets.corpus import Corpus
 from datasets.demo import open_demo
 from datasets.prepare import open_corpus
-from datasets.store import Corpus
 
 PAPERS: dict[str, dict[str, Any]] = {
     "parsing": {"title": "Dependency parsing", "abstract": "A transition based parser for dependency trees."},
@@ -158,7 +158,7 @@ class Server:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A web server of this test alone; downloads do not wait between their attempts."""
-    monkeypatch.setattr("datasets.transfer.PAUSE", 0.0)
+    monkeypatch.setattr("datasets.download.PAUSE", 0.0)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     found = Server()
     yield found
@@ -225,7 +225,7 @@ def tiny_reranker(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     """A cross-encoder that was never trained, saved as training saves it."""
     from rerank.cross_encoder import CrossEncoder
     from rerank.pairs import PairConfig
-    from retrieval.models import ArticleConfig
+    from retrieval.encoder import ArticleConfig
 
     folder = tmp_path_factory.mktemp("rerankers") / "tiny-reranker"
     encoder = ArticleConfig("tiny", path=str(tiny_bert))

@@ -17,16 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets.citations.graph import open_graph
-from datasets.citations.query_lists import read_query_lists
+from datasets.citations.questions import read_query_lists
 from datasets.errors import InputError
-from evaluation.global_benchmarks.csfcube_format import FACETS, CsfCube
-from evaluation.global_benchmarks.mdcr_format import Mdcr, read_scores
-from evaluation.global_benchmarks.scidocs_format import distances, read_embeddings, read_pools, read_run
-from evaluation.global_benchmarks.texts import read_texts
-from evaluation.qrels import Qrels
+from evaluation.benchmarks.csfcube import FACETS, CsfCube
+from evaluation.benchmarks.mdcr import Mdcr, read_scores
+from evaluation.benchmarks.pools import read_texts
+from evaluation.benchmarks.scidocs import distances, read_embeddings, read_pools, read_run
+from evaluation.protocol import Qrels
 from hatten.pickles import load_array, load_word_list
-from hatten.pretrained import read_vectors
-from retrieval.runs import Run
+from hatten.words import read_vectors
+from retrieval.run import Run
 from tests.datasets.fuzzing import REAL, damaged, fuzzed
 
 RUN = "".join(f"q{i} Q0 p%20{j} {j + 1} {1 / (j + 1)} bm25\n" for i in "ab" for j in range(3))

@@ -18,20 +18,25 @@ from typing import NamedTuple
 import orjson
 
 from datasets.errors import InputError
-from datasets.fulltext.schema import Cite, FullText, Paper, Paragraph, Record, Reference
-from datasets.fulltext.values import (
+from datasets.fulltext.records import (
+    Cite,
+    FullText,
     Object,
+    Paper,
+    Paragraph,
+    Record,
+    Reference,
     identity,
     mapping,
     named,
     objects,
     optional_identity,
-    refuse,
     string,
     strings,
     whole,
 )
-from datasets.source import year_of
+from datasets.fulltext.records import refuse_of_values as refuse
+from datasets.records import year_of
 
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 

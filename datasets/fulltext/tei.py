@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from datasets.byte_files import whole_file
 from datasets.errors import InputError
-from datasets.fulltext.names import arxiv_year
-from datasets.fulltext.schema import Cite, FullText, Paper, Paragraph, Record, Reference
+from datasets.files import whole_file
+from datasets.fulltext.bibliography import arxiv_year
+from datasets.fulltext.records import Cite, FullText, Paper, Paragraph, Record, Reference
 
 _TEI = "{http://www.tei-c.org/ns/1.0}"
 _ID = "{http://www.w3.org/XML/1998/namespace}id"

@@ -1,24 +1,273 @@
-"""Papers, contexts and years of each split; seen and unseen targets; what is empty or cannot be found."""
+"""Papers, contexts and years of each split; seen and unseen targets; what is empty or cannot be found.
+
+The splits of a corpus as arrays that the findings are counted from.
+A few contexts to read, with the papers that cite and are cited.
+How many words the texts have.
+Bad records that data.on_error=skip left out of a corpus, by kind and file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.inspection.findings import Line, Number, Section
-from datasets.inspection.queries import (
-    NO_SPLIT,
-    Citations,
-    context_columns,
-    paper_examples,
-    query_line,
-    roles,
-    splits_of_contexts,
-)
-from datasets.schema import TRAIN
-from datasets.store import Corpus
+from datasets.corpus import Corpus, Split
+from datasets.inspection.findings import EXAMPLES, Line, Number, Section
+from datasets.prepare import DROPPED
+from datasets.records import TARGET_MARKER, TRAIN
+
+NO_SPLIT = "no split"
+"""The column of contexts that no split has. No split has such a name: there is a space in it."""
+
+
+@dataclass(frozen=True)
+class Citations:
+    """The cited papers of a split, one after the other: query [n], citing [n] and cited [n] papers (rows)."""
+
+    split: Split
+    query: NDArray[np.int64]
+    citing: NDArray[np.int32]
+    cited: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, corpus: Corpus, split: Split) -> Citations:
+        query = np.repeat(np.arange(len(split)), split.positives.lengths)
+        return cls(split, query, corpus.citing[split.contexts][query], split.positives.values)
+
+    @cached_property
+    def citing_papers(self) -> NDArray[np.int32]:
+        """Each once, in order."""
+        return np.unique(self.citing)
+
+    @cached_property
+    def cited_papers(self) -> NDArray[np.int32]:
+        """Each once, in order."""
+        return np.unique(self.cited)
+
+    @property
+    def targets(self) -> NDArray[np.int64]:
+        """How many each query has [Q]."""
+        return self.split.positives.lengths
+
+    def any(self, marked: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Queries [Q] of which some target [n] is marked."""
+        found = np.zeros(len(self.split), np.bool_)
+        found[self.query[marked]] = True
+        return found
+
+
+def citations(corpus: Corpus) -> dict[str, Citations]:
+    """By the name of the split."""
+    return {name: Citations.of(corpus, split) for name, split in corpus.splits.items()}
+
+
+def splits_of_contexts(corpus: Corpus) -> NDArray[np.int32]:
+    """For each context [C] the number of its split, in the order of corpus.splits, or -1."""
+    found = np.full(len(corpus.context_ids), -1, np.int32)
+    for number, split in enumerate(corpus.splits.values()):
+        found[split.contexts] = number
+    return found
+
+
+def context_columns(corpus: Corpus) -> list[str]:
+    """The names of the splits, and NO_SPLIT where contexts are in none."""
+    some = sum(map(len, corpus.splits.values())) < len(corpus.context_ids)
+    return [*corpus.splits, *([NO_SPLIT] if some else [])]
+
+
+def query_line(
+    corpus: Corpus,
+    splits: Mapping[str, Citations],
+    key: str,
+    what: str,
+    marked: Mapping[str, NDArray[np.bool_]],
+    of: Mapping[str, int] | None = None,
+) -> Line:
+    """How many of the queries are marked [Q] in each split, of all or of so many, and which come first.
+
+    of: None for all of a split. Of 0 queries there is no number.
+    """
+    of = of or {name: len(split.split) for name, split in splits.items()}
+    rows = {name: splits[name].split.contexts[found] for name, found in marked.items()}
+    return Line(
+        key,
+        what,
+        {name: len(found) if of[name] else None for name, found in rows.items()},
+        of,
+        {name: [corpus.context_ids[row] for row in found[:EXAMPLES]] for name, found in rows.items()},
+    )
+
+
+def paper_examples(corpus: Corpus, rows: NDArray[np.integer]) -> list[str]:
+    """Ids of the first few of these papers."""
+    return [corpus.paper_ids[row] for row in rows[:EXAMPLES]]
+
+
+def roles(corpus: Corpus) -> dict[str, NDArray[np.bool_]]:
+    """Papers [P] by what they are in the corpus: all, candidates, citing, cited, neither of the two."""
+    every = np.ones(len(corpus.paper_ids), np.bool_)
+    citing, cited = ~every, ~every
+    citing[corpus.citing] = True
+    for split in corpus.splits.values():
+        cited[split.positives.values] = True
+    return {
+        "all": every,
+        "candidates": corpus.is_candidate,
+        "citing": citing,
+        "cited": cited,
+        "neither": ~(citing | cited),
+    }
+
+
+SENTENCES = 2
+"""Of an abstract that are shown, and"""
+CHARACTERS = 400
+"""so much of them."""
+
+_SENTENCE_ENDS = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9(\"'])")
+
+
+@dataclass(frozen=True)
+class ShownPaper:
+    """A paper for people; year 0 is unknown, `start` are the first sentences of its abstract."""
+
+    id: str
+    title: str
+    year: int
+    start: str
+
+    @property
+    def name(self) -> str:
+        """Title and year."""
+        return f"{self.title.strip() or 'no title'}{f' ({self.year})' if self.year else ''}"
+
+
+@dataclass(frozen=True)
+class Example:
+    """A context, parted at its mark, and its papers."""
+
+    split: str
+    context: str
+    before: str
+    after: str
+    citing: ShownPaper
+    targets: Sequence[ShownPaper]
+
+
+def draw_examples(corpus: Corpus, count: int, seed: int) -> list[Example]:
+    """So many contexts, from the splits by turns, the same for a seed; all there are if they are fewer."""
+    draws = {
+        name: random.Random(f"{seed} {name}").sample(range(len(split)), min(count, len(split)))
+        for name, split in corpus.splits.items()
+    }
+    turns = [(name, draw[turn]) for turn in range(count) for name, draw in draws.items() if turn < len(draw)]
+    order = list(corpus.splits)
+    chosen = sorted(turns[:count], key=lambda turn: order.index(turn[0]))
+    return [_example(corpus, name, query) for name, query in chosen]
+
+
+def first_sentences(text: str) -> str:
+    """The first sentences of a text, cut at a word where they are long.
+
+    >>> first_sentences("We parse. It is 3.5 times faster. Nobody knows why.")
+    'We parse. It is 3.5 times faster. …'
+    """
+    text = " ".join(text.split())
+    start = " ".join(_SENTENCE_ENDS.split(text)[:SENTENCES])
+    if len(start) > CHARACTERS:
+        start = start[:CHARACTERS].rpartition(" ")[0] or start[:CHARACTERS]
+    return start if start == text else f"{start} …"
+
+
+def _example(corpus: Corpus, name: str, query: int) -> Example:
+    split = corpus.splits[name]
+    row = int(split.contexts[query])
+    before, _, after = corpus.context_texts[row].partition(TARGET_MARKER)
+    targets = [_shown(corpus, target) for target in split.positives[query].tolist()]
+    citing = _shown(corpus, int(corpus.citing[row]))
+    return Example(name, corpus.context_ids[row], before, after, citing, targets)
+
+
+def _shown(corpus: Corpus, row: int) -> ShownPaper:
+    start = first_sentences(corpus.abstracts[row])
+    return ShownPaper(corpus.paper_ids[row], corpus.titles[row], int(corpus.years[row]), start)
+
+
+QUANTILES = {"p1": 1, "p5": 5, "p25": 25, "median": 50, "p75": 75, "p95": 95, "p99": 99}
+"""Per cent, by column."""
+
+COLUMNS = ("texts", "mean", "least", *QUANTILES, "most")
+
+
+def length_section(
+    corpus: Corpus,
+    contexts: NDArray[np.int64],
+    titles: NDArray[np.int64],
+    abstracts: NDArray[np.int64],
+) -> Section:
+    """Words of the contexts [C] of each split, and of titles and abstracts [P] that are not empty."""
+    lines = [
+        _line(f"contexts_{name}", f"contexts of {name}", contexts[split.contexts])
+        for name, split in corpus.splits.items()
+    ]
+    lines += [
+        _line("titles", "titles", titles[titles > 0]),
+        _line("abstracts", "abstracts", abstracts[abstracts > 0]),
+    ]
+    note = (
+        "Running words: signs alone and the marks of citations are none. p5 is the length that 5 % of the "
+        "texts do not exceed."
+    )
+    return Section("lengths", "Lengths in words", note, COLUMNS, lines)
+
+
+def _line(key: str, what: str, lengths: NDArray[np.int64]) -> Line:
+    if not len(lengths):
+        return Line(key, what, {"texts": 0})
+    # The method gives lengths that there are, not means of two.
+    quantiles = np.percentile(lengths, list(QUANTILES.values()), method="inverted_cdf")
+    values: Mapping[str, Number] = {
+        "texts": len(lengths),
+        "mean": float(lengths.mean()),
+        "least": int(lengths.min()),
+        **{column: int(value) for column, value in zip(QUANTILES, quantiles, strict=True)},
+        "most": int(lengths.max()),
+    }
+    return Line(key, what, values)
+
+
+def dropped_section(corpus: Corpus) -> Section | None:
+    """Counts of each kind of bad record, and the first of them; None if none was left out."""
+    files = {counts["file"]: counts for counts in corpus.dropped.values()}
+    kinds = dict.fromkeys(kind for counts in files.values() for kind in counts["kinds"])
+    if not kinds:
+        return None
+    first: dict[tuple[str, str], list[str]] = {}
+    for line in (corpus.path / DROPPED).read_text("utf-8").splitlines():
+        example = json.loads(line)
+        named = first.setdefault((example["kind"], example["file"]), [])
+        if len(named) < EXAMPLES:
+            named.append(str(example["record"]))
+    lines = [
+        Line(
+            key=kind.replace(" ", "_"),
+            what=kind,
+            values={file: counts["kinds"].get(kind, 0) for file, counts in files.items()},
+            of={file: counts["records"] for file, counts in files.items()},
+            examples={file: first.get((kind, file), []) for file in files},
+        )
+        for kind in kinds
+    ]
+    note = "Records that cannot be used, as data.on_error=skip says: they are in none of the other numbers."
+    return Section("dropped", "Bad records left out", note, list(files), lines)
+
 
 Splits = Mapping[str, Citations]
 

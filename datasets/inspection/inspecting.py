@@ -1,38 +1,115 @@
-"""An inspection: what it counts, in which order, and the files it writes."""
+"""An inspection: what it counts, in which order, and the files it writes.
+
+The findings as one HTML page that needs nothing else: no script, plots inside, everything escaped.
+The findings and examples for a terminal.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from datasets.atomic import written_whole
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.inspection.authors import FirstAuthors
-from datasets.inspection.context_duplicates import ContextDuplicates, context_duplicate_section
+from datasets.files import written_whole
 from datasets.inspection.counts import (
+    Example,
+    citations,
+    draw_examples,
+    dropped_section,
     empty_section,
+    length_section,
     paper_section,
     split_section,
     target_section,
     year_section,
 )
-from datasets.inspection.dropped import dropped_section
-from datasets.inspection.examples import draw_examples
+from datasets.inspection.duplicates import (
+    ContextDuplicates,
+    PaperDuplicates,
+    context_duplicate_section,
+    paper_duplicate_section,
+    twin_section,
+)
 from datasets.inspection.findings import Section, flat
-from datasets.inspection.leaks import leak_section
-from datasets.inspection.lengths import length_section
-from datasets.inspection.page import html_page
-from datasets.inspection.paper_duplicates import PaperDuplicates, paper_duplicate_section, twin_section
-from datasets.inspection.plots import draw_plots
-from datasets.inspection.queries import citations
-from datasets.inspection.shingles import counted_words, word_lengths
-from datasets.inspection.summary import print_summary
-from datasets.store import Corpus
+from datasets.inspection.leaks import FirstAuthors, leak_section
+from datasets.inspection.plots import Plot, draw_plots
+from datasets.near_duplicates import counted_words, word_lengths
+from datasets.records import TARGET_MARKER
+
+
+def html_page(
+    name: str,
+    about: str,
+    sections: Sequence[Section],
+    plots: Sequence[Plot],
+    examples: Sequence[Example],
+    folder: Path,
+) -> str:
+    """folder: where the files of the plots are."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined
+    )
+    images = [base64.b64encode((folder / plot.file).read_bytes()).decode() for plot in plots]
+    return environment.get_template("page.html").render(
+        name=name,
+        about=about,
+        sections=sections,
+        plots=list(zip(plots, images, strict=True)),
+        examples=examples,
+        marker=TARGET_MARKER,
+    )
+
+
+WIDTH = 150
+"""Of tables in a file or a pipe, which have no width."""
+
+
+def print_summary(
+    sections: Sequence[Section], examples: Sequence[Example], console: Console | None = None
+) -> None:
+    """A table for each section, what is 0 everywhere in one line below it; then the examples."""
+    console = console or Console()
+    if not console.is_terminal:
+        console = Console(file=console.file, width=WIDTH)
+    for section in sections:
+        _print_section(section, console)
+    for number, example in enumerate(examples, 1):
+        console.print(Text(f"Example {number}: {example.split}, {example.context}", style="bold"))
+        context = Text(f"  {example.before}").append(TARGET_MARKER, style="bold reverse")
+        console.print(context.append(example.after))
+        console.print(Text(f"  from: {example.citing.name}"))
+        for target in example.targets:
+            console.print(Text(f"  cites: {target.name}. {target.start}"))
+        console.print()
+
+
+def _print_section(section: Section, console: Console) -> None:
+    table = Table(title=section.title, title_justify="left", title_style="bold")
+    table.add_column("")
+    for column in section.columns:
+        table.add_column(Text(column), justify="right")
+    nothing = []
+    for line in section.lines:
+        if all(value == 0 for value in line.values.values()):
+            nothing.append(line.what)
+        else:
+            table.add_row(Text(line.what), *(line.shown(column) for column in section.columns))
+    console.print(table if table.row_count else Text(section.title, style="bold"))
+    if nothing:
+        console.print(Text(f"None: {'; '.join(nothing)}."))
+    console.print()
+
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from datasets.atomic import written_whole
-from datasets.inspection.queries import Citations
-from datasets.store import Corpus
+from datasets.corpus import Corpus
+from datasets.files import written_whole
+from datasets.inspection.counts import Citations
 
 logging.getLogger("matplotlib").setLevel(logging.WARNING)  # it reports on its fonts
 

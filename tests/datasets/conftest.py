@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from datasets.corpus import Corpus
 from datasets.prepare import open_corpus
-from datasets.store import Corpus
 
 Described = Mapping[str, tuple[str | None, str, str | Sequence[str], str]]
 """Contexts: {id: (split or None, citing paper, cited paper or papers, text)}."""

@@ -15,12 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from datasets.build import Report, build_corpus
 from datasets.errors import InputError
-from datasets.fulltext.building import build_corpus
-from datasets.fulltext.report import Report
-from datasets.fulltext.splitting import RandomSplitting, YearSplitting
+from datasets.fulltext.contexts import RandomSplitting, YearSplitting
 from datasets.prepare import open_corpus
-from datasets.schema import SPLITS, TARGET_MARKER
+from datasets.records import SPLITS, TARGET_MARKER
 from evaluation.prefetch import Prefetch
 from retrieval.bm25 import BM25
 
@@ -339,7 +338,7 @@ def test_nothing_is_left_after_a_broken_record_or_an_interrupt(
     def interrupt(*arguments: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("datasets.fulltext.building.select", interrupt)
+    monkeypatch.setattr("datasets.build.select", interrupt)
     with pytest.raises(KeyboardInterrupt):
         build_corpus(write(tmp_path / "a.jsonl", good), tmp_path / "out", TRAIN)
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]

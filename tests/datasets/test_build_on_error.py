@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from datasets.build import build_corpus
 from datasets.errors import InputError
-from datasets.fulltext.building import build_corpus
-from datasets.fulltext.splitting import RandomSplitting
+from datasets.fulltext.contexts import RandomSplitting
 from datasets.prepare import open_corpus
 
 TEXTS = Path(__file__).parent / "fulltexts"

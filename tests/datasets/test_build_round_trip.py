@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from datasets.fulltext.building import build_corpus
-from datasets.fulltext.names import surname
-from datasets.fulltext.splitting import RandomSplitting
+from datasets.build import build_corpus
+from datasets.fulltext.bibliography import surname
+from datasets.fulltext.contexts import RandomSplitting
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 CONTEXTS = 400

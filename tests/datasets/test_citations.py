@@ -16,14 +16,11 @@ from hydra.utils import instantiate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.citations.corpus import corpus_of, open_papers
-from datasets.citations.graph import CitationGraph, open_graph
-from datasets.citations.paper_lines import read_paper_lines
-from datasets.citations.query_lists import read_query_lists
-from datasets.citations.questions import Asked
+from datasets.citations.graph import CitationGraph, open_graph, read_paper_lines
+from datasets.citations.questions import Asked, corpus_of, open_papers, read_query_lists
+from datasets.columns import Ragged
 from datasets.errors import InputError
-from datasets.fulltext.splitting import RandomSplitting, YearSplitting
-from datasets.ragged import Ragged
+from datasets.fulltext.contexts import RandomSplitting, YearSplitting
 
 PAPERS: list[dict[str, Any]] = [
     {"paper_id": "a", "title": "On A", "abstract": "About a.", "year": 2000, "fields": ["Art"]},

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from datasets.citations.converting import convert
 from datasets.citations.graph import open_graph
+from datasets.convert import convert
 from datasets.errors import InputError
 
 ROOT = Path(__file__).parents[2]

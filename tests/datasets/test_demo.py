@@ -11,13 +11,11 @@ import numpy as np
 import pytest
 import Stemmer
 
-from datasets.demo import generate, open_demo
-from datasets.demo_text import Concept
+from datasets.corpus import Corpus
+from datasets.demo import Concept, generate, make_topics, open_demo
 from datasets.demo_words import ACTIONS, ADJECTIVES, COLLECTIONS, FIELDS, HEADS, PROPERTIES
-from datasets.demo_world import make_topics
 from datasets.errors import InputError
-from datasets.schema import OTHER_MARKER, TARGET_MARKER
-from datasets.store import Corpus
+from datasets.records import OTHER_MARKER, TARGET_MARKER
 
 STEMMER = Stemmer.Stemmer("english")
 

@@ -21,10 +21,10 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
+from datasets.download import TRANSFER_CHUNK as CHUNK
+from datasets.download import obtain
 from datasets.errors import InputError
-from datasets.obtain import obtain
 from datasets.releases import CORPUS_FILES, RELEASES
-from datasets.transfer import CHUNK
 
 ROOT = Path(__file__).parents[2]
 WEIGHTS = "model_batch_35000.pt"

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from datasets.citations.converting import convert
+from datasets.convert import convert
+from datasets.download import obtain
 from datasets.errors import InputError
-from datasets.obtain import obtain
 from datasets.releases import RELEASES
 
 LINES = b'{"id": "1", "out_citations": []}\n{"id": "2", "out_citations": ["1"]}\n'

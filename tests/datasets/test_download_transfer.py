@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from datasets import transfer
+from datasets import download as transfer
+from datasets.download import Part, fetch, forget
 from datasets.errors import InputError, Unusable
-from datasets.transfer import Part, fetch, forget
 
 BODY = random.Random(0).randbytes(100_000)
 CHUNK = transfer.CHUNK

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from datasets.download import choose, shortened, unpack
 from datasets.errors import InputError, Unusable
-from datasets.unpack import choose, shortened, unpack
 
 TEXT = b"".join(b'{"number": %d}\n' % number for number in range(2000))
 KINDS = ["zip", "stored", "tar", "tar.gz", "tar.bz2", "tar.xz"]

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.errors import InputError
-from datasets.fulltext.latex_source import read_source
-from datasets.fulltext.latex_text import plain
-from datasets.fulltext.schema import Paper, Record, Reference
-from datasets.fulltext.sources import SourceFile, find_files, read
+from datasets.fulltext.latex_source import plain, read_source
+from datasets.fulltext.readers import SourceFile, find_files, read
+from datasets.fulltext.records import Paper, Record, Reference
 
 TEXTS = Path(__file__).parent / "fulltexts"
 

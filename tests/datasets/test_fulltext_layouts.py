@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from datasets.errors import InputError
-from datasets.fulltext.schema import Paper, Record
-from datasets.fulltext.sources import find_files, read
+from datasets.fulltext.readers import find_files, read
+from datasets.fulltext.records import Paper, Record
 
 MARKERS = {"[1]": "b0", "[2": "b1", "3]": "b2"}
 BODY: list[tuple[str, str, dict[str, Any]]] = [
@@ -305,7 +305,7 @@ def test_a_malformed_record_is_one_line_with_file_and_place(
 
 
 def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datasets.fulltext.json_lines.LONGEST", 1 << 20)
+    monkeypatch.setattr("datasets.fulltext.readers.LONGEST", 1 << 20)
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"id": "a"}\r\n\n  \n{"id": "' + b"b" * (1 << 20))
     with pytest.raises(InputError, match=r"a\.jsonl, line 4: is longer than 1 MB; a record is one line"):

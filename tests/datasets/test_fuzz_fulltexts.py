@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets.errors import InputError
-from datasets.fulltext.masking import citations
-from datasets.fulltext.sources import find_files, read
+from datasets.fulltext.contexts import citations
+from datasets.fulltext.readers import find_files, read
 from tests.datasets.fuzzing import damaged, fuzzed, packed
 from tests.datasets.test_fulltext_layouts import own, s2orc, s2orc_2020, s2orc_v2
 

@@ -16,13 +16,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from datasets import generate as records
 from datasets.errors import InputError
+from datasets.generate import (
+    COMMON,
+    CORE,
+    LAST,
+    SEPARATORS,
+    TABLE,
+    TAIL,
+    Generator,
+    Plan,
+    Words,
+    generate_corpus,
+    word,
+)
 from datasets.prepare import open_corpus
-from datasets.schema import SPLITS
-from datasets.synthetic import records
-from datasets.synthetic.records import Generator, Plan
-from datasets.synthetic.words import COMMON, CORE, LAST, SEPARATORS, TABLE, TAIL, Words, word
-from datasets.synthetic.writing import generate_corpus
+from datasets.records import SPLITS
 from retrieval.bm25 import BM25
 
 ROOT = Path(__file__).parents[2]

@@ -19,13 +19,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.inspection.examples import draw_examples, first_sentences
+from datasets.inspection.counts import draw_examples, first_sentences
 from datasets.inspection.findings import Line, Section
-from datasets.inspection.inspecting import inspect_corpus
-from datasets.inspection.summary import print_summary
+from datasets.inspection.inspecting import inspect_corpus, print_summary
 from datasets.prepare import open_corpus
-from datasets.store import Corpus
 from tests.datasets.conftest import write_corpus
 
 ROOT = Path(__file__).parents[2]

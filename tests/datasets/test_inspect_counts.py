@@ -7,18 +7,18 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from datasets.corpus import Corpus
 from datasets.inspection.counts import (
+    citations,
     empty_section,
+    length_section,
     paper_section,
     split_section,
     target_section,
     year_section,
 )
 from datasets.inspection.findings import Line, Section, flat
-from datasets.inspection.lengths import length_section
-from datasets.inspection.queries import citations
-from datasets.inspection.shingles import counted_words, word_lengths
-from datasets.store import Corpus
+from datasets.near_duplicates import counted_words, word_lengths
 
 PAPERS = {
     "a": {"year": 2001, "title": "One, two"},

@@ -8,17 +8,18 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.inspection.context_duplicates import ContextDuplicates, context_duplicate_section
-from datasets.inspection.findings import Section
-from datasets.inspection.paper_duplicates import (
+from datasets.columns import Ragged
+from datasets.corpus import Corpus, Split
+from datasets.inspection.counts import Citations, citations
+from datasets.inspection.duplicates import (
+    ContextDuplicates,
     PaperDuplicates,
+    context_duplicate_section,
     paper_duplicate_section,
     twin_section,
 )
-from datasets.inspection.queries import Citations, citations
-from datasets.inspection.shingles import counted_words, word_lengths
-from datasets.ragged import Ragged
-from datasets.store import Corpus, Split
+from datasets.inspection.findings import Section
+from datasets.near_duplicates import counted_words, word_lengths
 from tests.datasets.conftest import Described
 
 LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.inspection.authors import FirstAuthors
+from datasets.inspection.counts import citations
 from datasets.inspection.findings import Section
-from datasets.inspection.leaks import leak_section
-from datasets.inspection.queries import citations
-from datasets.store import Corpus
+from datasets.inspection.leaks import FirstAuthors, leak_section
 
 PAPERS: dict[str, dict[str, Any]] = {
     "bert": {

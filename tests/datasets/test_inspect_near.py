@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.inspection import near
-from datasets.inspection.equal import EqualGroups
-from datasets.inspection.near import NearPairs
-from datasets.inspection.shingles import ShingleSets, counted_words, shingle_sets, word_lengths
-from datasets.ragged import Ragged
+from datasets import near_duplicates as near
+from datasets.columns import Ragged
+from datasets.inspection.duplicates import EqualGroups
+from datasets.near_duplicates import NearPairs, ShingleSets, counted_words, shingle_sets, word_lengths
 
 COUNTED = np.array([True, True, True, True, True, False])
 """Of six words the last one is a sign."""

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.errors import InputError
-from datasets.json_cuts import as_file, cut
-from datasets.json_stream import read_records
+from datasets.json_stream import as_file, cut, read_records
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text('{}[],:"\\ aé', max_size=8),

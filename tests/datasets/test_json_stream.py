@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets import json_text
+from datasets import json_stream as json_text
 from datasets.bad_records import BadRecord
 from datasets.errors import InputError
 from datasets.json_stream import read_records

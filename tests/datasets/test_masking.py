@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.fulltext.author_names import Bibliography
-from datasets.fulltext.markers import find_markers, has_numbers
-from datasets.fulltext.masking import citations
-from datasets.fulltext.schema import Cite, FullText, Paragraph, Reference
-from datasets.fulltext.windows import cut, leak
-from datasets.schema import OTHER_MARKER, TARGET_MARKER
+from datasets.fulltext.contexts import citations, cut, leak
+from datasets.fulltext.markers import Bibliography, find_markers, has_numbers
+from datasets.fulltext.records import Cite, FullText, Paragraph, Reference
+from datasets.records import OTHER_MARKER, TARGET_MARKER
 
 REFERENCES = {
     "smith": Reference(authors=("John Smith", "Ann Jones", "Bo Li")),

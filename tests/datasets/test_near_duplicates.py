@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.citations import near_duplicates
-from datasets.citations.near_duplicates import TitleIndex
+from datasets import near_duplicates
 from datasets.errors import InputError
+from datasets.near_duplicates import TitleIndex
 
 # Few words, so that many titles share most of them; the last are outside of most titles of an index.
 TITLES = st.lists(st.lists(st.sampled_from("abcdefghijkl"), max_size=12).map(" ".join), max_size=12)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from datasets.bad_records import EXAMPLES
+from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.inspection.inspecting import inspect_corpus
 from datasets.prepare import open_corpus
-from datasets.store import Corpus
 from tests.conftest import PAPERS
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets.prepare import open_corpus
-from datasets.schema import TARGET_MARKER
+from datasets.records import TARGET_MARKER
 from tests.datasets.fuzzing import fuzzed
 
 PAPER_VALUES: dict[str, list[Any]] = {

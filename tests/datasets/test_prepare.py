@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from datasets.store import Corpus
 
 ROOT = Path(__file__).parents[2]
 Open = Callable[..., Corpus]
@@ -57,7 +57,7 @@ def test_changed_content_makes_a_new_store(reopen: Open, tiny_source: Path, stem
 def test_content_of_the_same_size_and_time_is_seen(
     reopen: Open, tiny_source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datasets.fingerprint.SETTLED", -1.0)  # hashes are remembered at once
+    monkeypatch.setattr("datasets.files.SETTLED", -1.0)  # hashes are remembered at once
     file = tiny_source / "papers.json"
     reopen()
     times = file.stat()
@@ -188,7 +188,7 @@ def test_no_space_is_one_line_and_leaves_nothing(tiny_source: Path, tmp_path: Pa
 def test_files_that_change_while_they_are_read(
     reopen: Open, tiny_source: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from datasets.store_building import StoreBuilder
+    from datasets.prepare import StoreBuilder
 
     finish = StoreBuilder.finish
 

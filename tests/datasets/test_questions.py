@@ -15,12 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.citations.corpus import open_papers, open_questions
-from datasets.citations.counting import count_collection
-from datasets.citations.questions import Asked, Questions
-from datasets.citations.year_shares import YearShares
+from datasets.citations.questions import Asked, Questions, YearShares, open_papers, open_questions
+from datasets.count import count_collection
 from datasets.errors import InputError
-from datasets.fulltext.splitting import RandomSplitting, YearSplitting
+from datasets.fulltext.contexts import RandomSplitting, YearSplitting
 
 ROOT = Path(__file__).parents[2]
 YEARS = [2003, 2001, None, 2001, 2004, 2002, 2001, 2002, 2005, 2003, 2001]

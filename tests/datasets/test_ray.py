@@ -14,16 +14,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from datasets import ray_building, ray_cluster
+from datasets import ray_prepare as ray_building
+from datasets import ray_prepare as ray_cluster
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.json_cuts import cut
+from datasets.generate import generate_corpus
+from datasets.json_stream import cut
 from datasets.prepare import open_corpus
-from datasets.store import Corpus
-from datasets.synthetic.writing import generate_corpus
 from hatten.checkpoint import Model, save_model
+from hatten.documents import Vocabulary
 from hatten.encoder import EncoderConfig, build_encoder
 from hatten.retriever import HAttenRetriever
-from hatten.vocabulary import Vocabulary
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed: make install EXTRAS='dev ray'")
 pytestmark = pytest.mark.slow

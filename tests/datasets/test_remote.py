@@ -8,7 +8,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from datasets import remote
+from datasets import files as remote
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
 

@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.fulltext.catalogue import Catalogue
-from datasets.fulltext.names import arxiv_year, letters_of, surname
-from datasets.fulltext.resolving import resolve
-from datasets.fulltext.schema import Paper, Reference
+from datasets.fulltext.bibliography import Catalogue, arxiv_year, letters_of, resolve, surname
+from datasets.fulltext.records import Paper, Reference
 
 PAPERS = [
     Paper("nivre", "Deterministic Dependency Parsing", "A.", 2004, ("Joakim Nivre", "Mario Scholz")),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from datasets.errors import InputError
-from datasets.fulltext.splitting import RandomSplitting, YearSplitting
+from datasets.fulltext.contexts import RandomSplitting, YearSplitting
 
 
 def test_ranges_of_years_include_their_ends() -> None:

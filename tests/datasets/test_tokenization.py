@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.schema import MARKER_WORDS, OTHER_MARKER, OTHER_WORD, TARGET_MARKER, TARGET_WORD
-from datasets.tokenization import TOKENIZERS, default_tokenize, reference_tokenize
+from datasets.records import MARKER_WORDS, OTHER_MARKER, OTHER_WORD, TARGET_MARKER, TARGET_WORD
+from datasets.tokenize import TOKENIZERS, default_tokenize, reference_tokenize
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.tokenization import TOKENIZERS, default_tokenize
-from datasets.word_table import WordTable
+from datasets.tokenize import TOKENIZERS, WordTable, default_tokenize
 
 SIGNS = st.sampled_from(
     [*"aB7_'.,- \t\x1c\x00(\u00e9\u0130\u03a3\u2028\uff11", "TARGETCIT", "'ve", "1.2", "ll"]

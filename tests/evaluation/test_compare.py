@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from datasets.demo import open_demo
 from datasets.errors import InputError
 from evaluation.compare import compare
-from evaluation.per_query import PerQuery
+from evaluation.measures import PerQuery
 from evaluation.prefetch import Prefetch
 from evaluation.significance import paired
 from retrieval.bm25 import BM25

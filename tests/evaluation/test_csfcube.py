@@ -15,9 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets.errors import InputError
-from evaluation.global_benchmarks.csfcube import CSFCube
-from evaluation.global_benchmarks.csfcube_format import CsfCube, ranked_file, read_ranked
-from evaluation.global_benchmarks.csfcube_measures import query_measures
+from evaluation.benchmarks.csfcube import CSFCube, CsfCube, query_measures, ranked_file, read_ranked
 from evaluation.report import Provenance
 from retrieval.base import Retriever
 from retrieval.bm25 import BM25

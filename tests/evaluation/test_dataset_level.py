@@ -14,16 +14,13 @@ import pytest
 from omegaconf import OmegaConf
 
 from datasets.errors import InputError
+from evaluation.benchmarks.sampled import DatasetLevel, FieldLevel, SampledBenchmark
+from evaluation.benchmarks.sampling import Rules, Tuning
 from evaluation.compare import compare
-from evaluation.global_sampling.dataset_level import DatasetLevel
-from evaluation.global_sampling.field_level import FieldLevel
-from evaluation.global_sampling.rules import Rules
-from evaluation.global_sampling.sampled import SampledBenchmark
-from evaluation.global_sampling.tuning import Tuning
 from evaluation.pool_curves import pool_curves
 from evaluation.report import Provenance
 from retrieval.bm25 import BM25
-from retrieval.runs import Run
+from retrieval.run import Run
 from tests.evaluation.conftest import world, write_lines
 
 ROOT = Path(__file__).parents[2]

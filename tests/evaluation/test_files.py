@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from datasets.atomic import written_whole
+from datasets.files import written_whole
 from evaluation.files import write_text
 
 

@@ -11,20 +11,16 @@ import numpy as np
 import pytest
 
 from datasets.errors import InputError
-from evaluation.global_benchmarks.csfcube import CSFCube
-from evaluation.global_benchmarks.csfcube_format import FACETS
-from evaluation.global_benchmarks.mdcr import MDCR
-from evaluation.global_benchmarks.pool_benchmark import PoolBenchmark
-from evaluation.global_benchmarks.scidocs import SciDocs
-from evaluation.global_benchmarks.scidocs_format import METADATA, TASKS
-from evaluation.global_sampling.dataset_level import DatasetLevel
-from evaluation.global_sampling.field_level import FieldLevel
-from evaluation.global_sampling.mdcr_building import build_mdcr
-from evaluation.global_sampling.rules import Rules
+from evaluation.benchmarks.csfcube import FACETS, CSFCube
+from evaluation.benchmarks.mdcr import MDCR
+from evaluation.benchmarks.mdcr_building import build_mdcr
+from evaluation.benchmarks.pools import PoolBenchmark
+from evaluation.benchmarks.sampled import DatasetLevel, FieldLevel
+from evaluation.benchmarks.sampling import Rules
+from evaluation.benchmarks.scidocs import METADATA, TASKS, SciDocs
 from evaluation.report import Provenance
-from retrieval.base import Retriever
+from retrieval.base import Ranking, Retriever
 from retrieval.bm25 import BM25
-from retrieval.ranking import Ranking
 from tests.evaluation.conftest import world, write_lines
 
 POOL = [f"c{number}" for number in range(24)]

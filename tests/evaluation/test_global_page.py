@@ -16,12 +16,10 @@ from omegaconf import OmegaConf
 from datasets.errors import InputError
 from evaluation import jobs
 from evaluation.files import METRICS
-from evaluation.global_page import KINDS, write_global_page
-from evaluation.global_page_published import FILE, published_tables
-from evaluation.global_tables import csfcube_tables, mdcr_tables, size_tables, task_tables
 from evaluation.jobs import commands_of, run_all, settings_of, why_missing, why_unbuilt
-from evaluation.plan import Plan
-from evaluation.plan_reading import read_plan
+from evaluation.page import KINDS, csfcube_tables, mdcr_tables, size_tables, task_tables, write_global_page
+from evaluation.plan import Plan, read_plan
+from evaluation.published import FILE, published_tables
 from evaluation.report import Provenance
 from evaluation.results import chosen
 

@@ -14,24 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
-from evaluation.global_reranking import GlobalReranking
-from evaluation.global_reranking_published import (
-    Section,
-    published_query_forms,
-    published_query_tokens,
-    published_rerankers,
-)
-from evaluation.global_reranking_summary import sections
 from evaluation.measures import query_values
+from evaluation.pipeline import GlobalReranking
 from evaluation.prefetch import Prefetch
-from evaluation.qrels import Qrels
-from evaluation.summary import Job, show
-from rerank import validation
+from evaluation.protocol import Qrels
+from evaluation.published import Section, published_query_forms, published_query_tokens, published_rerankers
+from evaluation.summary import Job, sections, show
+from rerank import train as validation
+from retrieval.base import Ranking
 from retrieval.bm25 import BM25
-from retrieval.ranking import Ranking
-from retrieval.runs import Run
+from retrieval.run import Run
 
 
 def citeomatic(ranked: list[str], cited: set[str], k: int) -> tuple[float, float, float]:

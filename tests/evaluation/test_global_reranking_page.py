@@ -9,10 +9,10 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from datasets.store import Corpus
-from evaluation.global_page import write_global_page
-from evaluation.global_page_published import published_tables
-from evaluation.plan_reading import read_plan
+from datasets.corpus import Corpus
+from evaluation.page import write_global_page
+from evaluation.plan import read_plan
+from evaluation.published import published_tables
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from datasets.citations.graph import CitationGraph, open_graph
 from datasets.errors import InputError
-from evaluation.global_sampling.pools import dataset_pools, field_cited, field_pools
-from evaluation.global_sampling.rules import Rules, Sampler
+from evaluation.benchmarks.sampling import Rules, Sampler, dataset_pools, field_cited, field_pools
 from tests.evaluation.conftest import world, write_lines
 
 ANY = Rules(min_citations=0)

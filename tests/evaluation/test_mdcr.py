@@ -17,14 +17,21 @@ from hypothesis import strategies as st
 
 from datasets.errors import InputError
 from datasets.releases import RELEASES
-from evaluation.global_benchmarks.mdcr import MDCR, official_lines
-from evaluation.global_benchmarks.mdcr_format import Mdcr, Query, read_scores
-from evaluation.global_benchmarks.mdcr_measures import field_table, query_values, type_table
+from evaluation.benchmarks.mdcr import (
+    MDCR,
+    Mdcr,
+    Query,
+    field_table,
+    official_lines,
+    query_values,
+    read_scores,
+    type_table,
+)
 from evaluation.report import Provenance
 from retrieval.article import ArticleEncoder, ArticleRetriever
 from retrieval.base import Retriever
 from retrieval.bm25 import BM25
-from retrieval.models import ArticleConfig
+from retrieval.encoder import ArticleConfig
 
 ROOT = Path(__file__).parents[2]
 Files = Callable[[dict[str, Any], Any], tuple[Path, Path]]

@@ -17,16 +17,20 @@ from hypothesis import strategies as st
 
 from datasets.citations.graph import open_graph
 from datasets.errors import InputError
-from evaluation.global_benchmarks.mdcr import MDCR
-from evaluation.global_benchmarks.mdcr_format import Mdcr
-from evaluation.global_sampling.field_level import FieldLevel
-from evaluation.global_sampling.mdcr_building import build_mdcr
-from evaluation.global_sampling.model_lists import average_jaccard, chosen_models
-from evaluation.global_sampling.neighbours import graph_candidates, neighbourhoods, overlaps
-from evaluation.global_sampling.rules import Rules
+from evaluation.benchmarks.mdcr import MDCR, Mdcr
+from evaluation.benchmarks.mdcr_building import (
+    average_jaccard,
+    build_mdcr,
+    chosen_models,
+    graph_candidates,
+    neighbourhoods,
+    overlaps,
+)
+from evaluation.benchmarks.sampled import FieldLevel
+from evaluation.benchmarks.sampling import Rules
 from evaluation.report import Provenance
 from retrieval.bm25 import BM25
-from retrieval.runs import Run
+from retrieval.run import Run
 from tests.evaluation.conftest import world
 
 ROOT = Path(__file__).parents[2]

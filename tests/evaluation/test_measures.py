@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from ir_measures import RR, R
 
 from evaluation.measures import means, per_query, prefetch_measures
-from evaluation.qrels import Qrels
-from retrieval.ranking import Ranking, ordered
-from retrieval.runs import Run
+from evaluation.protocol import Qrels
+from retrieval.base import Ranking, ordered
+from retrieval.run import Run
 
 
 @st.composite

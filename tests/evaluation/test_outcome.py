@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluation.outcome import head_of
-from retrieval.ranking import Ranking, ordered
+from retrieval.base import Ranking, ordered
 
 
 def first(ranking: Ranking, row: int, k: int) -> list[int]:

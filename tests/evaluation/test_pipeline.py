@@ -12,18 +12,16 @@ import pytest
 from ir_measures import RR, R
 from safetensors.numpy import load_file
 
-from datasets.store import Corpus
+from datasets.corpus import Corpus
 from evaluation.compare import compare
-from evaluation.pipeline import Pipeline
-from evaluation.pipeline_stages import depths_of
+from evaluation.pipeline import Pipeline, depths_of
 from evaluation.prefetch import Prefetch
 from evaluation.report import Provenance
 from rerank.reranker import Reranker
 from retrieval.bm25 import BM25
-from retrieval.cached import CachedRun
 from retrieval.filters import Filters
 from retrieval.popularity import Popularity
-from retrieval.runs import Run
+from retrieval.run import CachedRun, Run
 
 CUTOFFS = [1, 10]
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from retrieval.runs import Run
+from retrieval.run import Run
 
 ROOT = Path(__file__).parents[2]
 MEASURES = ("recall@10", "mrr", "base/recall@10", "base/mrr", "ceiling")

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from datasets.store import Corpus
 from evaluation.pipeline import Pipeline
 from retrieval.bm25 import BM25
-from retrieval.cached import CachedRun
+from retrieval.run import CachedRun
 
 
 @pytest.mark.parametrize(

@@ -8,19 +8,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datasets.citations.corpus import corpus_of
 from datasets.citations.graph import open_graph
-from datasets.citations.questions import Asked
+from datasets.citations.questions import Asked, corpus_of
 from datasets.errors import InputError
-from evaluation.global_sampling.pools import Pool, dataset_pools
-from evaluation.global_sampling.ranking import PoolRanker, means
-from evaluation.global_sampling.rules import Rules, Sampler
-from evaluation.global_sampling.tuning import Tuning, tune
+from evaluation.benchmarks.sampling import (
+    Pool,
+    PoolRanker,
+    Rules,
+    Sampler,
+    Tuning,
+    dataset_pools,
+    means,
+    tune,
+)
 from retrieval.article import ArticleEncoder, ArticleRetriever
 from retrieval.base import Retriever
 from retrieval.bm25 import BM25
-from retrieval.models import ArticleConfig
-from retrieval.runs import Run
+from retrieval.encoder import ArticleConfig
+from retrieval.run import Run
 
 RULES = Rules(year=2005, min_citations=0)
 Make = Callable[[], Retriever]

@@ -5,16 +5,16 @@ import ir_measures
 import pytest
 from ir_measures import RR, R
 
+from datasets.corpus import Corpus
 from datasets.demo import open_demo
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from datasets.store import Corpus
 from evaluation.prefetch import Prefetch
 from evaluation.report import Provenance
 from retrieval.bm25 import BM25
 from retrieval.filters import Filters
 from retrieval.popularity import Popularity
-from retrieval.runs import Run
+from retrieval.run import Run
 
 CUTOFFS = [1, 2, 10]
 

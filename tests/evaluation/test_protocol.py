@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from datasets.columns import Ragged
+from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from datasets.ragged import Ragged
-from datasets.store import Corpus, Split
 from evaluation.protocol import (
     INDUCTIVE,
     PROTOCOLS,
     TRANSDUCTIVE,
+    Qrels,
     file_of,
     key_of,
     protocols,
     seen_groups,
     taken,
 )
-from evaluation.qrels import Qrels
 from retrieval.filters import Filters
 from tests.conftest import CONTEXTS
 

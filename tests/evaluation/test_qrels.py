@@ -4,9 +4,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
-from evaluation.qrels import Qrels
+from evaluation.protocol import Qrels
 
 IDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
 

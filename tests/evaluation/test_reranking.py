@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datasets.store import Corpus
-from evaluation.reranking import Reranking, appended
-from evaluation.reranking_published import published_pipelines, published_rerankers
+from datasets.corpus import Corpus
+from evaluation.pipeline import Reranking, appended
+from evaluation.published import published_pipelines
+from evaluation.published import published_rerankers_of_reranking_published as published_rerankers
+from retrieval.base import Ranking
 from retrieval.filters import Filters
 from retrieval.popularity import Popularity
-from retrieval.ranking import Ranking
-from retrieval.runs import Run
+from retrieval.run import Run
 
 
 def test_appended_papers_stand_behind_those_that_were_found() -> None:

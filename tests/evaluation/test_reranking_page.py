@@ -11,9 +11,8 @@ from omegaconf import OmegaConf
 
 from evaluation import jobs
 from evaluation.jobs import commands_of, run_all
-from evaluation.plan import Plan
-from evaluation.plan_reading import read_plan
-from evaluation.results_page import write_page
+from evaluation.page import write_page
+from evaluation.plan import Plan, read_plan
 
 ROOT = Path(__file__).parents[2]
 

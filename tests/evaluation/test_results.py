@@ -17,10 +17,9 @@ from omegaconf import OmegaConf
 from datasets.errors import InputError
 from evaluation import jobs
 from evaluation.jobs import commands_of, run_all, settings_of, why_missing
-from evaluation.plan import Job, Plan
-from evaluation.plan_reading import read_plan
+from evaluation.page import published, write_page
+from evaluation.plan import Job, Plan, read_plan
 from evaluation.results import chosen
-from evaluation.results_page import published, write_page
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,17 +14,16 @@ import numpy as np
 import pytest
 import pytrec_eval
 
+from datasets.download import obtain
 from datasets.errors import InputError
-from datasets.obtain import obtain
 from datasets.releases import RELEASES
-from evaluation.global_benchmarks.scidocs import SciDocs
-from evaluation.global_benchmarks.scidocs_format import METADATA, TASKS, read_embeddings, read_pools, read_run
-from evaluation.per_query import PerQuery
+from evaluation.benchmarks.scidocs import METADATA, TASKS, SciDocs, read_embeddings, read_pools, read_run
+from evaluation.measures import PerQuery
 from evaluation.report import Provenance
 from retrieval.article import ArticleEncoder, ArticleRetriever
 from retrieval.base import Retriever
 from retrieval.bm25 import BM25
-from retrieval.models import ArticleConfig
+from retrieval.encoder import ArticleConfig
 
 ROOT = Path(__file__).parents[2]
 PAPERS = [f"{number:02d}ab" for number in range(40)]

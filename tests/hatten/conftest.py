@@ -12,7 +12,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-import hatten.training
+import hatten.train
 
 CONF = Path(__file__).parents[2] / "conf"
 
@@ -50,13 +50,13 @@ def trained_twice(
 
     def train(crash: int, *overrides: str) -> tuple[Path, Path]:
         given = [*overrides, "resume=true"]
-        whole = hatten.training.train(composed("train", *given, f"output_dir={tmp_path / 'whole'}"))
+        whole = hatten.train.train(composed("train", *given, f"output_dir={tmp_path / 'whole'}"))
         broken = composed("train", *given, f"output_dir={tmp_path / 'broken'}")
         with monkeypatch.context() as patch:
-            patch.setattr(hatten.training, "Progress", lambda: StopAt(crash))
+            patch.setattr(hatten.train, "Progress", lambda: StopAt(crash))
             with pytest.raises(RuntimeError, match="crash"):
-                hatten.training.train(broken)
-        resumed = hatten.training.train(broken)
+                hatten.train.train(broken)
+        resumed = hatten.train.train(broken)
         states = [torch.load(best.parent / "last.ckpt", weights_only=True) for best in (whole, resumed)]
         for part in ("state_dict", "optimizer_states"):
             assert same(states[0][part], states[1][part]), part

@@ -14,15 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import DictConfig
 
+from datasets.columns import Ragged
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.ragged import Ragged
-from datasets.store import Corpus
-from hatten.averages import AverageRetriever, AveragesEncoder
-from hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents
-from hatten.residual import START
-from hatten.start import inverse_document_frequency
-from hatten.vectors import WordVectors
-from hatten.vocabulary import Vocabulary
+from hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents, Vocabulary
+from hatten.layers import START
+from hatten.nnselect import AverageRetriever, AveragesEncoder
+from hatten.words import WordVectors, inverse_document_frequency
 
 WORDS = 9
 

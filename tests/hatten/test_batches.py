@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from datasets.store import Corpus
+from datasets.corpus import Corpus
 from hatten.batches import Batch, BatchConfig, Batches
-from hatten.documents import DocumentReader
+from hatten.documents import DocumentReader, Vocabulary
 from hatten.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT
 from hatten.mining import Pool
-from hatten.vocabulary import Vocabulary
 
 CONFIG = BatchConfig(queries=8, mined=3, random=2, contexts_per_paper=1, steps_per_round=12)
 

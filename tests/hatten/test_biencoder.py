@@ -15,13 +15,12 @@ from omegaconf import DictConfig
 from safetensors.torch import load_file
 from torch.nn import functional as F
 
-import hatten.training
+import hatten.train
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
 from hatten.biencoder import BiEncoder, BiEncoderRetriever, FineTuningConfig
 from retrieval.article import ArticleEncoder
-from retrieval.article_text import ArticleReader
-from retrieval.models import ArticleConfig
+from retrieval.encoder import ArticleConfig, ArticleReader
 
 SMALL: dict[str, Any] = {
     "model": "biencoder",
@@ -65,7 +64,7 @@ def test_it_learns_and_is_saved_as_a_folder_that_retrieves(
     tmp_path: Path,
 ) -> None:
     given = options(**{"model.rounds": 2, "model.batch.steps_per_round": 15, "output_dir": tmp_path / "out"})
-    best = hatten.training.train(composed("train", *given))
+    best = hatten.train.train(composed("train", *given))
     assert best == tmp_path / "out" / "biencoder"
     with (best.parent / "history.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -130,7 +129,7 @@ def test_options_that_do_not_work_are_named(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(InputError, match=message):
-        hatten.training.train(composed("train", *options(**given, output_dir=tmp_path / "out")))
+        hatten.train.train(composed("train", *options(**given, output_dir=tmp_path / "out")))
     assert not (tmp_path / "out").exists()
 
 

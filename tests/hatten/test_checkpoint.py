@@ -18,9 +18,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import hatten
+import hatten.module
+from datasets.columns import Ragged
 from datasets.errors import InputError
-from datasets.ragged import Ragged
 from datasets.releases import RELEASES
 from hatten.checkpoint import (
     REFERENCE_PAD_ID,
@@ -32,9 +32,8 @@ from hatten.checkpoint import (
     save_model,
     save_torch,
 )
-from hatten.documents import Documents
+from hatten.documents import Documents, Vocabulary
 from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
-from hatten.vocabulary import Vocabulary
 
 WORDS = ["deep", "nets", "targetcit", "learn", "othercit"]
 

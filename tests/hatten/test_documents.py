@@ -10,10 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.ragged import Ragged
-from datasets.store import Corpus
-from hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, DocumentReader, Documents, from_padded
-from hatten.vocabulary import Vocabulary
+from datasets.columns import Ragged
+from datasets.corpus import Corpus
+from hatten.documents import (
+    ABSENT_TYPE,
+    ABSTRACT,
+    CONTEXT,
+    TITLE,
+    DocumentReader,
+    Documents,
+    Vocabulary,
+    from_padded,
+)
 
 
 def words_of(documents: Documents, vocabulary: Vocabulary) -> list[list[list[str] | None]]:

@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-import hatten
+import hatten.module
+from datasets.columns import Ragged
 from datasets.errors import InputError
-from datasets.ragged import Ragged
-from hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents, from_padded
+from hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents, Vocabulary, from_padded
 from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
 from hatten.layers import MultiHeadPooling, TransformerLayer
-from hatten.vocabulary import Vocabulary
-from retrieval.encode import chunks, rounded
+from retrieval.vectors import chunks, rounded
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 needs_golden = pytest.mark.skipif(

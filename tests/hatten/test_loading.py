@@ -9,12 +9,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from datasets.corpus import Corpus
+from datasets.generate import generate_corpus
 from datasets.prepare import open_corpus
-from datasets.store import Corpus
-from datasets.synthetic.writing import generate_corpus
 from hatten.batches import BatchConfig, Batches
-from hatten.documents import DocumentReader
-from hatten.vocabulary import Vocabulary
+from hatten.documents import DocumentReader, Vocabulary
 
 STEPS = 30
 SIZES = (1500, 6000)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import hatten.mining
+from datasets.columns import Ragged
+from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
-from datasets.ragged import Ragged
-from datasets.store import Corpus, Split
 from hatten.mining import Pool, WordSets, mine, padded, sample
 
 DEPTH = 15

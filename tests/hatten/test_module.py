@@ -14,16 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
 from hatten.batches import Batch, BatchConfig, Batches
-from hatten.documents import DocumentReader
+from hatten.documents import DocumentReader, Vocabulary
 from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
-from hatten.history import History
 from hatten.module import EncoderModule, LossConfig, ScheduleConfig
-from hatten.options import options
-from hatten.validation import RECALLS, recalls
-from hatten.vocabulary import Vocabulary
+from hatten.train import RECALLS, recalls
+from training.loop import History
+from training.settings import options
 
 
 def module(

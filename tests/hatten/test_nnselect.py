@@ -11,7 +11,7 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-import hatten.training
+import hatten.train
 from datasets.demo import open_demo
 from datasets.errors import InputError
 from hatten.nnselect import NNSelectRetriever
@@ -50,7 +50,7 @@ def options(cache: Path, **more: Any) -> list[str]:
 def best(composed: Callable[..., DictConfig], cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a run saved."""
     out = tmp_path_factory.mktemp("nnselect")
-    return hatten.training.train(composed("train", *options(cache), f"output_dir={out}"))
+    return hatten.train.train(composed("train", *options(cache), f"output_dir={out}"))
 
 
 def test_it_learns_and_is_saved_with_the_recall_that_it_has(best: Path, cache: Path) -> None:
@@ -108,7 +108,7 @@ def test_the_recipe_of_the_paper_trains_it_too(
     given = options(cache, experiment="paper", output_dir=tmp_path)
     config = composed("train", *given)
     assert config.model.loss.name == "triplet"
-    assert hatten.training.train(config).is_file()
+    assert hatten.train.train(config).is_file()
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_options_that_do_not_work_are_named(
     given: dict[str, Any], message: str, composed: Callable[..., DictConfig], cache: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=message):
-        hatten.training.train(composed("train", *options(cache, **given), f"output_dir={tmp_path / 'out'}"))
+        hatten.train.train(composed("train", *options(cache, **given), f"output_dir={tmp_path / 'out'}"))
     assert not (tmp_path / "out").exists()
 
 

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from datasets.generate import generate_corpus
 from datasets.prepare import open_corpus
-from datasets.synthetic.writing import generate_corpus
 from hatten.checkpoint import Model, save_model
+from hatten.documents import Vocabulary
 from hatten.encoder import EncoderConfig, build_encoder
 from hatten.retriever import HAttenRetriever
-from hatten.vocabulary import Vocabulary
-from retrieval import over_ray
-from retrieval.encode import BATCH
+from retrieval import dense as over_ray
+from retrieval.vectors import BATCH
 
 
 def test_a_run_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

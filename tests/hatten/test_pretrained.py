@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from gensim.models import KeyedVectors
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.releases import RELEASES
-from datasets.store import Corpus
-from hatten.pretrained import glove, read_vectors, reference
+from hatten.words import glove, read_vectors, reference
 
 WORDS = ["parser", "trees", "the", "naïve", "1,000"]
 MATRIX = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)

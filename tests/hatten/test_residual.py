@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from datasets.ragged import Ragged
+from datasets.columns import Ragged
 from hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents
-from hatten.residual import REACH, START, MeanPath
+from hatten.layers import REACH, START, MeanPath
 
 TARGET, WORDS = 3, 8
 

@@ -10,13 +10,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
 from hatten.checkpoint import Model, save_model
-from hatten.documents import DocumentReader
+from hatten.documents import DocumentReader, Vocabulary
 from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
 from hatten.retriever import HAttenRetriever
-from hatten.vocabulary import Vocabulary
 
 
 def model(corpus: Corpus, residual: str = "none") -> Model:

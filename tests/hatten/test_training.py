@@ -20,7 +20,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-import hatten.training
+import hatten.train
 from datasets.demo import open_demo
 from datasets.errors import InputError
 from hatten.checkpoint import load_model
@@ -234,7 +234,7 @@ def train(out: Path, cache: Path, **options: Any) -> Path:
     config = composed(cache).copy()
     for name, value in {"output_dir": str(out), **options}.items():
         OmegaConf.update(config, name, value, force_add=True)
-    return hatten.training.train(config)
+    return hatten.train.train(config)
 
 
 @functools.cache
@@ -271,7 +271,7 @@ def test_every_variant_resumes_as_if_nothing_had_happened(
     train(tmp_path / "whole", cache, **options)
     of_two_rounds = state_of(tmp_path / "whole")["global_step"] // 3 * 2
     with monkeypatch.context() as patch:
-        patch.setattr(hatten.training, "Progress", lambda: StopAt(of_two_rounds + 1))
+        patch.setattr(hatten.train, "Progress", lambda: StopAt(of_two_rounds + 1))
         with pytest.raises(RuntimeError, match="crash"):
             train(tmp_path / "broken", cache, **options)
     assert state_of(tmp_path / "broken")["global_step"] == of_two_rounds
@@ -296,7 +296,7 @@ def test_the_recipes_that_come_with_it_train(
     given = [f"{name}={value}" for name, value in {**sizes, **folders}.items()]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         config = compose("train", [*recipe, *given])
-    best = hatten.training.train(config)
+    best = hatten.train.train(config)
     assert load_model(best).encoder.config.residual == ("none" if "experiment=paper" in recipe else "mean")
     assert len(history(tmp_path / "out")) >= 2
     if "logger=wandb" in recipe:
@@ -311,7 +311,7 @@ def test_a_run_is_resumed_with_its_own_settings_data_and_state_alone(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {**SHORT, "model.rounds": 2, "model.batch.steps_per_round": 2}
-    monkeypatch.setattr(hatten.training, "Progress", lambda: StopAt(3))
+    monkeypatch.setattr(hatten.train, "Progress", lambda: StopAt(3))
     with pytest.raises(RuntimeError, match="crash"):
         train(tmp_path, cache, **options)
     state = (tmp_path / "last.ckpt").read_bytes()
@@ -335,7 +335,7 @@ def test_a_run_is_resumed_with_its_own_settings_data_and_state_alone(
         train(tmp_path, cache, resume=True, **options)
 
     # A new run of other settings that does not come far leaves nothing of the first to go on from.
-    monkeypatch.setattr(hatten.training, "Progress", lambda: StopAt(1))
+    monkeypatch.setattr(hatten.train, "Progress", lambda: StopAt(1))
     other = {**options, "model.optimizer.lr": 1e-3}
     with pytest.raises(RuntimeError, match="crash"):
         train(tmp_path, cache, **other)

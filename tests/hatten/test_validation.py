@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from datasets.store import Corpus
-from hatten.batches import BatchConfig, Batches
-from hatten.datamodule import TrainingData
-from hatten.documents import DocumentReader
-from hatten.validation import Validation, ValidationConfig
-from hatten.vocabulary import Vocabulary
+from datasets.corpus import Corpus
+from hatten.batches import BatchConfig, Batches, TrainingData
+from hatten.documents import DocumentReader, Vocabulary
+from hatten.train import Validation, ValidationConfig
 
 QUERIES = 12
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
-from hatten.vectors import WordVectors, announced, cached, coverage, load, save
+from hatten.words import WordVectors, announced, cached, coverage, load, save
 
 
 def some(words: list[str], dim: int = 3, seed: int = 0) -> WordVectors:

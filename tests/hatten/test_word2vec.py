@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import hatten.word2vec
+from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from datasets.store import Corpus
 from hatten import word2vec as module
 from hatten.word2vec import Texts, passes, train, word2vec
 

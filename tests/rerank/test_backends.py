@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
-from rerank.backends_openvino import MODEL
+from rerank.backends import MODEL
 from rerank.reranker import Reranker, ScoringConfig
 
 PLAIN = ScoringConfig("torch", "float32")

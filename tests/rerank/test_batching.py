@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank.batching import batches
+from rerank.backends import batches
 
 
 @given(st.lists(st.integers(1, 512), max_size=200), st.integers(1, 5000))

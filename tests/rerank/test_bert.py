@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rerank.bert import first_hidden, is_bert
+from rerank.cross_encoder import first_hidden, is_bert
 
 SIZES: dict[str, Any] = {
     "vocab_size": 90,

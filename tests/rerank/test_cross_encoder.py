@@ -13,12 +13,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
 from rerank.cross_encoder import CrossEncoder, vectors_of
-from rerank.pair_text import CIT, EOS, SEP
-from rerank.pairs import PairConfig, PairReader
-from retrieval.models import ArticleConfig
+from rerank.pairs import CIT, EOS, SEP, PairConfig, PairReader
+from retrieval.encoder import ArticleConfig
 
 Given = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 

@@ -12,15 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from datasets.columns import Ragged
+from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
-from datasets.ragged import Ragged
-from datasets.store import Corpus, Split
 from rerank.cross_encoder import CrossEncoder
-from rerank.datamodule import BatchConfig, Lists, Queries, RerankData, TrainingLists
-from rerank.negatives import Listing, NegativesConfig, TopPapers
+from rerank.data import (
+    BatchConfig,
+    Listing,
+    Lists,
+    NegativesConfig,
+    Prefetched,
+    Queries,
+    RerankData,
+    TopPapers,
+    TrainingLists,
+)
 from rerank.pairs import PairConfig, PairReader
-from rerank.prefetching import Prefetched
-from retrieval.models import ArticleConfig
+from retrieval.encoder import ArticleConfig
 
 
 @given(st.integers(1, 30), st.integers(1, 40), st.integers(1, 4), st.integers(0, 3))

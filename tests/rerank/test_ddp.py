@@ -36,7 +36,7 @@ def history(out: Path) -> list[dict[str, float]]:
 def test_two_processes_do_what_one_does(
     tiny_options: Callable[..., list[str]], lists: str, tmp_path: Path
 ) -> None:
-    """Two queries a step, one a process; that each pair is validated once is held by rerank.validation."""
+    """Two queries a step, one a process; that each pair is validated once is held by rerank.train."""
     more: dict[str, Any] = {"model.validation.every": 50, "model.ema": 0.5, "model.freeze_layers": 1}
     if lists == "top":
         more |= {"model.lists": "top", "model.loss.name": "pointwise", "model.pairs.query": "paper"}

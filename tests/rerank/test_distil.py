@@ -18,11 +18,11 @@ from omegaconf import DictConfig
 from safetensors.numpy import load_file
 from scipy.stats import spearmanr
 
-import hatten.training
+import hatten.train
 import rerank.distil
+from datasets.corpus import Corpus
 from datasets.demo import open_demo
 from datasets.errors import InputError
-from datasets.store import Corpus
 from hatten.batches import BatchConfig
 from hatten.biencoder import BiEncoderRetriever
 from hatten.checkpoint import Model, load_model, save_model
@@ -30,17 +30,14 @@ from hatten.documents import DocumentReader
 from hatten.encoder import EncoderConfig, build_encoder
 from hatten.losses import CITED
 from hatten.retriever import HAttenRetriever
-from hatten.start import inverse_document_frequency
-from hatten.vectors import WordVectors
+from hatten.words import WordVectors, inverse_document_frequency
 from rerank.cross_encoder import CrossEncoder
-from rerank.distil import DistilBatch, DistilData, train
-from rerank.negatives import NegativesConfig
+from rerank.data import NegativesConfig, Prefetcher
+from rerank.distil import DistilBatch, DistilData, ScoredLists, TeacherConfig, logits_of, scored_lists, train
 from rerank.pairs import PairConfig
-from rerank.prefetching import Prefetcher
 from rerank.reranker import Reranker, ScoringConfig
-from rerank.teacher import ScoredLists, TeacherConfig, logits_of, scored_lists
 from retrieval.article import ArticleEncoder
-from retrieval.models import ArticleConfig
+from retrieval.encoder import ArticleConfig
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 CONF = Path(__file__).parents[2] / "conf"
@@ -210,7 +207,7 @@ def test_a_resumed_run_is_the_uninterrupted_one_and_scores_nothing_again(
     changes = {**changes, "resume": True}
     broken = composed(**changes, output_dir=tmp_path / "broken")
     with monkeypatch.context() as patch:
-        patch.setattr(hatten.training, "Progress", Crash)
+        patch.setattr(hatten.train, "Progress", Crash)
         with pytest.raises(RuntimeError, match="crash"):
             train(broken)
     with caplog.at_level(logging.INFO):

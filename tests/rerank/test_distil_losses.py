@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.errors import InputError
-from rerank.distil_losses import DistilConfig, listwise_kl, margin_mse
+from rerank.distil import DistilConfig, listwise_kl, margin_mse
 
 
 def case(queries: int, papers: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from datasets.ragged import Ragged
+from datasets.columns import Ragged
 from rerank.fusing import fused_scores, tuned_weight
-from rerank.pipeline import reranked
-from retrieval.ranking import Ranking
+from rerank.scores import reranked
+from retrieval.base import Ranking
 
 PAPERS = np.array([[5, 3, 9, 1], [2, 8, -1, -1], [-1, -1, -1, -1]], np.int32)
 FOUND = np.array([[4, 3, 2, 1], [7, 6, -np.inf, -np.inf], [-np.inf] * 4], np.float32)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from datasets.errors import InputError
-from rerank.losses import LossConfig, hinge_loss, listwise_loss, pointwise_loss
+from rerank.module import LossConfig, hinge_loss, listwise_loss, pointwise_loss
 
 LISTS = st.lists(
     st.lists(st.tuples(st.floats(-8, 8), st.booleans()), min_size=4, max_size=4), min_size=1, max_size=4

@@ -10,17 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
-from hatten.schedule import RateConfig
 from rerank.cross_encoder import CrossEncoder
-from rerank.datamodule import BatchConfig, Queries, TrainingLists
-from rerank.losses import LossConfig
-from rerank.module import FineTuningConfig, RerankModule
-from rerank.negatives import NegativesConfig
+from rerank.data import BatchConfig, NegativesConfig, Prefetched, Queries, TrainingLists
+from rerank.module import FineTuningConfig, LossConfig, RerankModule
 from rerank.pairs import PairConfig, PairReader
-from rerank.prefetching import Prefetched
-from retrieval.models import ArticleConfig
+from retrieval.encoder import ArticleConfig
+from training.settings import RateConfig
 
 Gradients = dict[str, torch.Tensor | None]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from datasets.errors import InputError
-from rerank.negatives import NegativesConfig
+from rerank.data import NegativesConfig
 
 RANKED = np.array([40, 7, 3, 12, 9, 30, 1, 2, -1, -1], np.int32)
 WEIGHTING = st.sampled_from(["uniform", "reciprocal"])

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
-from rerank.pair_scores import PairScores
+from rerank.scores import PairScores
 
 
 class Product:
@@ -61,7 +61,7 @@ def test_speed_is_that_of_the_scoring_whenever_it_was(
     tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = iter(range(0, 1000, 5))  # each chunk takes 5 s
-    monkeypatch.setattr("rerank.pair_scores.time.perf_counter", lambda: float(next(now)))
+    monkeypatch.setattr("rerank.scores.time.perf_counter", lambda: float(next(now)))
     scores = PairScores(tmp_path, Product(), tiny_corpus, chunk=10)
     assert scores.of(*grid([1, 2], list(range(10)))).pairs_per_second == 2
     assert scores.of(*grid([1], [4])).pairs_per_second == 2

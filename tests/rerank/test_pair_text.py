@@ -14,8 +14,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from datasets.errors import InputError
-from rerank import pair_text
-from rerank.pair_text import CIT, EOS, SEP, Piece, Subwords, TokenTable, divided
+from rerank import pairs as pair_text
+from rerank.pairs import CIT, EOS, SEP, Piece, Subwords, TokenTable, divided
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(0, 30)), min_size=1)
 

@@ -13,12 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from datasets.schema import OTHER_MARKER, TARGET_MARKER
-from datasets.store import Corpus
-from rerank.pair_text import CIT, EOS, SEP
-from rerank.pairs import LEAST, PairConfig, PairReader, Pairs
+from datasets.records import OTHER_MARKER, TARGET_MARKER
+from rerank.pairs import CIT, EOS, LEAST, SEP, PairConfig, PairReader, Pairs
 
 ALL_WORDS = PairConfig(citing_words=None)
 

@@ -11,16 +11,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from datasets.store import Corpus
+from datasets.corpus import Corpus
 from rerank.cross_encoder import CrossEncoder
-from rerank.pair_scores import PairScores
 from rerank.pairs import PairConfig
-from rerank.pipeline import candidate_scores, head_of, reranked
 from rerank.reranker import Reranker, ScoringConfig
+from rerank.scores import PairScores, candidate_scores, head_of, reranked
+from retrieval.base import Ranking
 from retrieval.bm25 import BM25
-from retrieval.models import ArticleConfig
-from retrieval.ranking import Ranking
-from retrieval.runs import Run
+from retrieval.encoder import ArticleConfig
+from retrieval.run import Run
 
 VALUES = np.array([0, 0.5, 1, 1.0000001, -3e8, 77], np.float32).tolist()
 

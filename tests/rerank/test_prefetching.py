@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import rerank.prefetching
+import rerank.data
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
-from rerank.prefetching import Prefetcher
+from rerank.data import Prefetcher
 from retrieval.bm25 import BM25
-from retrieval.cached import CachedRun
-from retrieval.runs import Run
+from retrieval.run import CachedRun, Run
 
 
 class Watched(BM25):
@@ -38,7 +37,7 @@ def contexts(demo_corpus: Corpus) -> NDArray[np.int64]:
 def test_it_is_what_the_retriever_finds_and_is_searched_for_once(
     demo_corpus: Corpus, contexts: NDArray[np.int64], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rerank.prefetching, "PART", 5)
+    monkeypatch.setattr(rerank.data, "PART", 5)
     retriever = Watched()
     found = Prefetcher(retriever, demo_corpus, tmp_path)(contexts, 9, "queries")
     expected = retriever.search(contexts, 9).papers

@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import erf, expit, softmax
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
 from rerank.cross_encoder import CrossEncoder
-from rerank.reference import load_reference, open_reference
+from rerank.published import load_reference, open_reference
 from rerank.reranker import Reranker, ScoringConfig
 
 HEADS, EPSILON = 2, 1e-12

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
 from rerank.cross_encoder import CrossEncoder
 from rerank.pairs import PairReader
 from rerank.reranker import Reranker, ScoringConfig

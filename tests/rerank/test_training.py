@@ -14,9 +14,9 @@ import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig
 
-import rerank.training
+import rerank.train
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
 from rerank.cross_encoder import CrossEncoder
 from rerank.pairs import PairReader
 from retrieval.bm25 import BM25
@@ -66,9 +66,9 @@ class StopAt(pl.Callback):
 
 def crashed(config: DictConfig, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(rerank.training, "Progress", lambda steps: StopAt(step))
+        patch.setattr(rerank.train, "Progress", lambda steps: StopAt(step))
         with pytest.raises(RuntimeError, match="crash"):
-            rerank.training.train(config)
+            rerank.train.train(config)
 
 
 def test_it_learns_and_is_saved_as_a_folder_that_scores(
@@ -76,7 +76,7 @@ def test_it_learns_and_is_saved_as_a_folder_that_scores(
 ) -> None:
     out = tmp_path / "out"
     changes = {"model.epochs": 20, "model.validation.every": 10, "output_dir": out}
-    best = rerank.training.train(tiny_training(**changes))
+    best = rerank.train.train(tiny_training(**changes))
     assert best == out / "reranker"
     rows = history(out)
     assert [float(row["step"]) for row in rows] == [10, 20, 30, 40, 50]
@@ -91,7 +91,7 @@ def test_without_validation_the_last_weights_are_saved_and_know_what_was_trained
     tiny_training: Composed, tiny_corpus: Corpus, tmp_path: Path
 ) -> None:
     changes = {"model.validation.queries": 0, "model.validation.every": 50, "model.epochs": 20}
-    best = rerank.training.train(tiny_training(**changes, output_dir=tmp_path / "out"))
+    best = rerank.train.train(tiny_training(**changes, output_dir=tmp_path / "out"))
     assert "val/mrr" not in history(best.parent)[0]
     encoder, split = CrossEncoder.load(best), tiny_corpus.split("train")
     reader, bm25 = PairReader(tiny_corpus, encoder.tokenizer, encoder.config), BM25()
@@ -124,12 +124,12 @@ def test_a_resumed_run_is_the_uninterrupted_one(
     tiny_training: Composed, changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes = {**changes, "resume": True}
-    whole = rerank.training.train(tiny_training(**changes, output_dir=tmp_path / "whole"))
+    whole = rerank.train.train(tiny_training(**changes, output_dir=tmp_path / "whole"))
     broken = tiny_training(**changes, output_dir=tmp_path / "broken")
     crashed(broken, 5, monkeypatch)
     state = torch.load(tmp_path / "broken" / "last.ckpt", weights_only=True)
     assert state["global_step"] == 4
-    resumed = rerank.training.train(broken)
+    resumed = rerank.train.train(broken)
     assert same_files(whole, resumed)
     states = [torch.load(best.parent / "last.ckpt", weights_only=True) for best in (whole, resumed)]
     # A query of six has found nothing but what it cites: no negative, but a list.
@@ -148,7 +148,7 @@ def test_the_first_papers_are_learnt_by_their_labels(
     changes = {**TOP, "model.pairs.query": "context", "model.epochs": 25, "model.validation.every": 100}
     changes |= {"model.validation.queries": 0, "model.negatives.depth": 5, "model.head": "linear"}
     caplog.set_level("INFO")
-    best = rerank.training.train(tiny_training(**changes, output_dir=tmp_path / "out"))
+    best = rerank.train.train(tiny_training(**changes, output_dir=tmp_path / "out"))
     encoder, split = CrossEncoder.load(best), tiny_corpus.split("train")
     assert encoder.config.query_tokens == 20
     reader, bm25 = PairReader(tiny_corpus, encoder.tokenizer, encoder.config), BM25()
@@ -192,4 +192,4 @@ def test_lists_that_cannot_be_are_named(
         changes |= {"retriever": "popularity", "seed": 3, "model.epochs": 1}
         changes |= {"model.queries_per_epoch": 1, "model.batch.queries": 1}
     with pytest.raises(InputError, match=message):
-        rerank.training.train(tiny_training(**changes, output_dir=tmp_path / "out"))
+        rerank.train.train(tiny_training(**changes, output_dir=tmp_path / "out"))

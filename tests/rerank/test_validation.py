@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from datasets.columns import Ragged
+from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
-from datasets.ragged import Ragged
-from datasets.store import Corpus, Split
 from rerank.cross_encoder import CrossEncoder
 from rerank.pairs import PairConfig, PairReader
-from rerank.validation import Validation, ValidationConfig, sampled
-from retrieval.models import ArticleConfig
+from rerank.train import Validation, ValidationConfig, sampled
+from retrieval.encoder import ArticleConfig
 
 
 @pytest.fixture(scope="module")

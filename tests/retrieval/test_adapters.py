@@ -19,10 +19,9 @@ from torch.nn import functional as F
 from transformers import BertModel, DistilBertConfig, DistilBertModel
 
 from datasets.errors import InputError
-from retrieval.adapters import add_adapter, is_adapted
 from retrieval.article import ArticleEncoder
-from retrieval.encode import weights_hash
-from retrieval.models import ArticleConfig, load_pretrained
+from retrieval.encoder import ArticleConfig, add_adapter, is_adapted, load_pretrained
+from retrieval.vectors import weights_hash
 
 GOLDEN = Path(__file__).parent / "golden" / "adapter"
 """A tiny BERT with an adapter of normal weights, seed 0, and what the library adapters 1.3.0 with

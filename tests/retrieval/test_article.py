@@ -14,11 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
 from retrieval.article import ArticleEncoder, ArticleRetriever
-from retrieval.article_text import ArticleReader
-from retrieval.models import ArticleConfig
+from retrieval.encoder import ArticleConfig, ArticleReader
 
 
 @pytest.fixture
@@ -214,7 +213,7 @@ def test_a_run_that_was_cut_off_goes_on_and_ends_the_same(
 
 
 def test_minilm_puts_like_sentences_together(tiny_corpus: Corpus) -> None:
-    from retrieval.models import find_folder
+    from retrieval.encoder import find_folder
 
     config = ArticleConfig("minilm", max_tokens=64)
     if find_folder(config) is None:

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from datasets.store import Corpus
-from retrieval.article_text import ArticleReader, Field, Texts, sentence_starts
-from retrieval.models import ArticleConfig
+from datasets.corpus import Corpus
+from retrieval.encoder import ArticleConfig, ArticleReader, Field, Texts, sentence_starts
 
 CONFIG = ArticleConfig("tiny", max_tokens=64)
 

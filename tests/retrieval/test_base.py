@@ -5,10 +5,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from datasets.corpus import Corpus
 from datasets.prepare import open_corpus
-from datasets.store import Corpus
-from retrieval.base import Retriever
-from retrieval.ranking import Ranking
+from retrieval.base import Ranking, Retriever
 
 
 class Everything(Retriever):

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from datasets.columns import Ragged
+from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from datasets.ragged import Ragged
-from datasets.schema import SPLITS
-from datasets.store import Corpus, Split
+from datasets.records import SPLITS
 from retrieval.bm25 import BM25, cited_in, largest
 from retrieval.filters import Filters
 

@@ -9,16 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
-from retrieval.base import Retriever
+from retrieval.base import Ranking, Retriever
 from retrieval.bm25 import BM25
-from retrieval.cached import CachedRun
 from retrieval.filters import Filters
 from retrieval.fusion import Fusion
 from retrieval.popularity import Popularity
-from retrieval.ranking import Ranking
-from retrieval.runs import Run
+from retrieval.run import CachedRun, Run
 
 DEPTH = 20
 

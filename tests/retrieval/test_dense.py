@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from datasets.store import Corpus
 from retrieval import dense
 from retrieval.dense import DenseRetriever
-from retrieval.exact import search_exact
 from retrieval.filters import Filters
-from retrieval.indexes import IndexConfig
+from retrieval.index import IndexConfig, search_exact
 
 INDEXES = {
     "exact": IndexConfig(device="cpu"),

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from datasets.store import Corpus
+from retrieval.article import article_retriever
 from retrieval.embed import embed
-from retrieval.embedder import Advance, Embeddings, Place, Vectors, Work, embedded
-from retrieval.models import ArticleConfig
-from retrieval.sentences import article_retriever
+from retrieval.embeddings import Advance, Embeddings, Place, Vectors, Work, embedded
+from retrieval.encoder import ArticleConfig
 
 ROOT = Path(__file__).parents[2]
 MODEL: dict[str, Any] = {"weights": "abc", "query": ("title",)}

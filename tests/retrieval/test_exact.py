@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.errors import InputError
-from retrieval import exact
-from retrieval.exact import search_exact
+from retrieval import index as exact
+from retrieval.index import search_exact
 
 
 @settings(max_examples=60, deadline=None)

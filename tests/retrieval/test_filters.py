@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from datasets.store import Corpus
 from retrieval.base import Retriever
 from retrieval.bm25 import BM25
 from retrieval.dense import DenseRetriever

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.fusing import NORMALISATIONS, convex, normalised, reciprocal_rank
-from retrieval.ranking import Ranking, ordered
+from retrieval.base import Ranking, ordered
+from retrieval.tuning import NORMALISATIONS, convex, normalised, reciprocal_rank
 
 PAPERS = 9
 

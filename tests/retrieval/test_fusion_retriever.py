@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from datasets.store import Corpus
-from retrieval.base import Retriever
+from retrieval.base import Ranking, Retriever
 from retrieval.bm25 import BM25
 from retrieval.filters import Filters
-from retrieval.fusing import convex, reciprocal_rank
 from retrieval.fusion import Fusion
 from retrieval.popularity import Popularity
-from retrieval.ranking import Ranking
+from retrieval.tuning import convex, reciprocal_rank
 
 
 def _parts() -> dict[str, Retriever]:

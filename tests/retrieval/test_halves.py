@@ -11,10 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from retrieval.exact import search_exact
-from retrieval.halves import Halves, not_finite, rounded
-from retrieval.index_mapped import MappedIndex
-from retrieval.indexes import IndexConfig, build_index, load_index
+from retrieval.index import (
+    Halves,
+    IndexConfig,
+    MappedIndex,
+    build_index,
+    load_index,
+    not_finite,
+    rounded,
+    search_exact,
+)
 
 
 def table(sizes: list[int], dim: int, seed: int = 0) -> list[NDArray[np.float16]]:

@@ -14,11 +14,21 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from datasets.errors import InputError
-from retrieval import index_faiss, index_gpu, paper_index
-from retrieval.exact import CHUNK, faiss, search_exact
-from retrieval.index_exact import ExactIndex
-from retrieval.index_gpu import FaissGPUIndex, TorchIndex
-from retrieval.indexes import IndexConfig, PaperIndex, build_index, load_index
+from retrieval import index as index_faiss
+from retrieval import index as index_gpu
+from retrieval import index as paper_index
+from retrieval.index import (
+    CHUNK,
+    ExactIndex,
+    FaissGPUIndex,
+    IndexConfig,
+    PaperIndex,
+    TorchIndex,
+    build_index,
+    faiss,
+    load_index,
+    search_exact,
+)
 
 N, DIM = 600, 12
 CONFIGS = {

@@ -12,12 +12,10 @@ import numpy as np
 import pytest
 import Stemmer
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from datasets.store import Corpus
-from retrieval.bm25 import BM25
-from retrieval.key_terms import KeyTerms, bo1
-from retrieval.terms import Terms, tokenizer
+from retrieval.bm25 import BM25, KeyTerms, Terms, bo1, tokenizer
 
 WORDS = ["parser", "tree", "graph", "sound", "rhyme", "document", "edge", "query", "speech", "verse", "pixel"]
 

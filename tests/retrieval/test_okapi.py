@@ -10,11 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_matrix
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
-from retrieval.bm25 import BM25
-from retrieval.okapi import RANK_BM25_METHODS, Okapi, documents
-from retrieval.postings import Postings, index_counts
+from retrieval.bm25 import BM25, RANK_BM25_METHODS, Okapi, Postings, documents, index_counts
 
 CONTEXTS = np.arange(12)
 TEXTS = st.lists(st.lists(st.integers(0, 8), max_size=12), min_size=1, max_size=9).filter(any)

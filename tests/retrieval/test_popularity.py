@@ -3,9 +3,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from datasets.store import Corpus
 from retrieval.popularity import Popularity
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.sparse import csc_matrix
 
-from retrieval.postings import METHODS, Postings, index_counts
+from retrieval.bm25 import METHODS, Postings, index_counts
 
 SIZES = st.tuples(st.integers(1, 7), st.integers(1, 6))
 COUNTS = SIZES.flatmap(lambda size: arrays(np.int64, size, elements=st.integers(0, 3)))

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from datasets.store import Corpus
-from retrieval.profiles import WEIGHTS, ProfileConfig, combined, profiles, tuned_weight, with_profiles
+from retrieval.dense import WEIGHTS, ProfileConfig, combined, profiles, tuned_weight, with_profiles
 
 DIM = 16
 

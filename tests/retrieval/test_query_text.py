@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
-from retrieval.query_text import check_fields, query_texts
+from retrieval.bm25 import check_fields, query_texts
 
 CONTEXT = "Early transition systems   built trees greedily  ."
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.ranking import Ranking, ordered
+from retrieval.base import Ranking, ordered
 
 # Few distinct values, so that ties are common; both zeros and both signs.
 SCORES = st.sampled_from([-np.inf, -3.5, -1e-30, -0.0, 0.0, 1e-30, 0.25, 1.0, 2e30])

@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from datasets.errors import InputError
-from retrieval.ranking import Ranking, ordered
-from retrieval.runs import Run
+from retrieval.base import Ranking, ordered
+from retrieval.run import Run
 
 IDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
 FLOATS = st.floats(width=32, allow_nan=False)
@@ -60,7 +60,7 @@ def test_a_run_in_several_pieces_is_written_in_order(tmp_path: Path, monkeypatch
     ranking = ordered(rng.permuted(np.tile(np.arange(9), (7, 1)), axis=1)[:, :3], rng.random((7, 3)), 3)
     run = Run([f"q{i}" for i in range(7)], [f"p{i}" for i in range(9)], ranking)
     run.write(tmp_path / "whole.trec")
-    monkeypatch.setattr("retrieval.runs._LINES", 6)
+    monkeypatch.setattr("retrieval.run._LINES", 6)
     run.write(tmp_path / "pieces.trec")
     assert (tmp_path / "whole.trec").read_bytes() == (tmp_path / "pieces.trec").read_bytes()
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from datasets.store import Corpus
+from retrieval.base import MANIFEST, folder_bytes, read_index, written_index
 from retrieval.popularity import Popularity
-from retrieval.saved import MANIFEST, folder_bytes, read_index, written_index
 
 
 @pytest.fixture

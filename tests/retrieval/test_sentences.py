@@ -11,16 +11,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.store import Corpus
-from retrieval import sentences as module
-from retrieval.article import ArticleEncoder, ArticleRetriever
-from retrieval.article_text import ArticleReader
+from retrieval import article as module
+from retrieval.article import ArticleEncoder, ArticleRetriever, SentenceRetriever, article_retriever
+from retrieval.dense import ProfileConfig
+from retrieval.encoder import ArticleConfig, ArticleReader
 from retrieval.filters import Filters
-from retrieval.indexes import IndexConfig
-from retrieval.models import ArticleConfig
-from retrieval.profiles import ProfileConfig
-from retrieval.sentences import SentenceRetriever, article_retriever
+from retrieval.index import IndexConfig
 
 
 @pytest.fixture(scope="session")

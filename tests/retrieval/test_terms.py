@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 import Stemmer
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from datasets.store import Corpus
-from retrieval.query_text import query_texts
-from retrieval.terms import Terms, tokenizer
+from retrieval.bm25 import Terms, query_texts, tokenizer
 
 ALL = np.arange(12)
 

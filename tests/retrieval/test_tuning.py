@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from datasets.columns import Ragged
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.ragged import Ragged
-from datasets.store import Corpus
-from retrieval.fusing import convex, normalised
-from retrieval.ranking import ordered
-from retrieval.tuning import best_weights, recall_cutoff, recalls, sampled, simplex
+from retrieval.base import ordered
+from retrieval.tuning import best_weights, convex, normalised, recall_cutoff, recalls, sampled, simplex
 
 PAPERS = 12
 

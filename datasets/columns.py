@@ -1,0 +1,256 @@
+"""Writers of a store's files, all by plain writes: a full disk is then an OSError, not a bus error.
+
+Rows of different lengths in two flat arrays.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Ints = NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """`values` [total] int32 and `offsets` [rows + 1] int64: row i is values[offsets[i]:offsets[i + 1]]."""
+
+    values: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Sequence[int] | Ints]) -> Ragged:
+        """
+        >>> Ragged.from_rows([[1, 2], [], [3]]).lengths.tolist()
+        [2, 0, 1]
+        """
+        lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
+        parts = [np.asarray(row, np.int32) for row in rows]
+        values = np.concatenate(parts) if parts else np.empty(0, np.int32)
+        return cls(values, offsets_of(lengths))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> NDArray[np.int32]:
+        if row < 0:
+            row += len(self)
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)}")
+        return self.values[self.offsets[row] : self.offsets[row + 1]]
+
+    def __iter__(self) -> Iterator[NDArray[np.int32]]:
+        return (self.values[a:b] for a, b in zip(self.offsets[:-1], self.offsets[1:], strict=True))
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """[rows]"""
+        return np.diff(self.offsets)
+
+    def take(self, rows: Ints) -> Ragged:
+        """The given rows (any order, repeats allowed) as a new Ragged."""
+        rows = np.asarray(rows, np.int64)
+        if len(rows) and not (rows.min() >= 0 and rows.max() < len(self)):
+            raise IndexError(f"rows must be in 0..{len(self) - 1}")
+        index, offsets = ranges(self.offsets[rows], self.offsets[rows + 1])
+        return Ragged(self.values[index], offsets)
+
+
+def offsets_of(lengths: Ints) -> NDArray[np.int64]:
+    """Lengths [rows] -> offsets [rows + 1]."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def ranges(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The numbers of ranges one after the other, and where those of each range [n] are among them [n + 1].
+
+    >>> [part.tolist() for part in ranges(np.array([5, 0, 2]), np.array([7, 0, 3]))]
+    [[5, 6, 2], [0, 2, 2, 3]]
+    """
+    offsets = offsets_of(ends - starts)
+    numbers = np.repeat(starts - offsets[:-1], np.diff(offsets))
+    numbers += np.arange(len(numbers))
+    return numbers, offsets
+
+
+if TYPE_CHECKING:
+    from datasets.tokenize import WordTable
+
+BATCH_ROWS = 8192
+BATCH_CHARACTERS = 1 << 23
+CHUNK = 1 << 20
+"""Characters or numbers that are worked on at a time."""
+
+
+class TextWriter:
+    """Appends rows of strings to an Arrow IPC file, batch by batch."""
+
+    def __init__(self, path: Path, columns: tuple[str, ...]) -> None:
+        self._schema = pa.schema([pa.field(name, pa.string(), nullable=False) for name in columns])
+        self._file = path.open("wb")
+        self._writer = pa.ipc.new_file(self._file, self._schema)
+        self._rows: list[tuple[str, ...]] = []
+        self._characters = 0
+
+    def append(self, *row: str) -> None:
+        self._rows.append(row)
+        self._characters += sum(map(len, row))
+        if len(self._rows) >= BATCH_ROWS or self._characters >= BATCH_CHARACTERS:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._rows:
+            columns = [pa.array(column, pa.string()) for column in zip(*self._rows, strict=True)]
+            self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        self._rows, self._characters = [], 0
+
+    def close(self) -> None:
+        """Write the rest; again does nothing."""
+        if self._file.closed:
+            return
+        with self._file:
+            self._flush()
+            self._writer.close()
+
+
+class NameWriter:
+    """Appends rows of names of which there are few: STEM.arrow has each once, a Ragged their codes."""
+
+    def __init__(self, folder: Path, stem: str) -> None:
+        self._folder, self._stem = folder, stem
+        self._codes: dict[str, int] = {}
+        self._values, self._lengths = array("i"), array("i")
+
+    def append(self, names: tuple[str, ...]) -> None:
+        self._values.extend(self._codes.setdefault(name, len(self._codes)) for name in names)
+        self._lengths.append(len(names))
+
+    def __len__(self) -> int:
+        """Number of different names."""
+        return len(self._codes)
+
+    def finish(self) -> None:
+        column = TextWriter(self._folder / f"{self._stem}.arrow", ("name",))
+        try:
+            for name in self._codes:
+                column.append(name)
+        finally:
+            column.close()
+        save_array(self._folder, f"{self._stem}.values", np.frombuffer(self._values, np.int32))
+        save_array(self._folder, f"{self._stem}.offsets", offsets_of(np.frombuffer(self._lengths, np.int32)))
+
+
+class TokenWriter:
+    """Appends the words of texts, as numbers of `words`, to a raw file; `finish` makes a Ragged of it."""
+
+    def __init__(self, folder: Path, stem: str, words: WordTable) -> None:
+        self._folder, self._stem, self._words = folder, stem, words
+        self._raw = folder / f"{stem}.raw"
+        self._file = self._raw.open("wb", buffering=CHUNK)
+        self._lengths = array("i")
+        self._texts: list[str] = []
+        self._characters = 0
+
+    def append(self, text: str) -> None:
+        self._texts.append(text)
+        self._characters += len(text)
+        if self._characters >= CHUNK:
+            self._flush()
+
+    def extend(self, ids: NDArray[np.int32], lengths: NDArray[np.int32]) -> None:
+        """Rows of numbers of `words`, one behind the other, and the length of each."""
+        self._flush()
+        self._file.write(np.ascontiguousarray(ids, np.int32).data)
+        self._lengths.frombytes(np.ascontiguousarray(lengths, np.int32).tobytes())
+
+    def _flush(self) -> None:
+        if self._texts:
+            found = self._words.ids(self._texts)
+            self._file.write(found.values.data)
+            self._lengths.frombytes(found.lengths.astype(np.int32).tobytes())
+        self._texts, self._characters = [], 0
+
+    def close(self) -> None:
+        """Write the rest; again does nothing."""
+        if self._file.closed:
+            return
+        with self._file:
+            self._flush()
+
+    def chunks(self, rows: NDArray[np.bool_] | None = None) -> Iterator[NDArray[np.int32]]:
+        """The numbers in pieces, of all rows or of those that are set in `rows` [rows]."""
+        offsets = self._offsets()
+        first = 0
+        with self._raw.open("rb") as file:
+            while first < len(self._lengths):
+                last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + CHUNK, side="right")) - 1)
+                ids = np.frombuffer(file.read(4 * int(offsets[last] - offsets[first])), np.int32)
+                if rows is not None:
+                    ids = ids[np.repeat(rows[first:last], np.diff(offsets[first : last + 1]))]
+                yield ids
+                first = last
+
+    def _offsets(self) -> NDArray[np.int64]:
+        return offsets_of(np.frombuffer(self._lengths, np.int32))
+
+    def finish(self, final: NDArray[np.int32]) -> None:
+        """Write values and offsets; final[number] is the id in the store."""
+        offsets = self._offsets()
+        with (self._folder / f"{self._stem}.values.npy").open("wb") as file:
+            header = {"descr": "<i4", "fortran_order": False, "shape": (int(offsets[-1]),)}
+            np.lib.format.write_array_header_1_0(file, header)
+            for chunk in self.chunks():
+                file.write(final[chunk].astype("<i4", copy=False).data)
+        save_array(self._folder, f"{self._stem}.offsets", offsets)
+        self._raw.unlink()
+
+
+def save_array(folder: Path, stem: str, values: NDArray[Any]) -> None:
+    """Write STEM.npy."""
+    with (folder / f"{stem}.npy").open("wb") as file:
+        header = {
+            "descr": np.lib.format.dtype_to_descr(values.dtype),
+            "fortran_order": False,
+            "shape": values.shape,
+        }
+        np.lib.format.write_array_header_1_0(file, header)
+        # ndarray.tofile hides the reason of a failed write
+        file.write(np.ascontiguousarray(values).data)
+
+
+def write_words(
+    folder: Path, table: WordTable, tokens: Sequence[tuple[TokenWriter, NDArray[np.bool_] | None]]
+) -> None:
+    """Count the words, write them by count, and finish the token writers with ids of that order.
+
+    tokens: with each the rows [rows] that count; None: all.
+    """
+    words = table.words()
+    counts = np.zeros(len(words), np.int64)
+    for writer, counted in tokens:
+        for ids in writer.chunks(counted):
+            counts += np.bincount(ids, minlength=len(words))
+    keys = [("count", "descending"), ("word", "ascending")]
+    order = pc.sort_indices(pa.table({"count": counts, "word": words}), keys).to_numpy()
+    final = np.empty(len(words), np.int32)
+    final[order] = np.arange(len(words), dtype=np.int32)
+    for writer, _ in tokens:
+        writer.finish(final)
+    column = TextWriter(folder / "words.arrow", ("word",))
+    try:
+        for first in range(0, len(order), BATCH_ROWS):
+            for word in words.take(pa.array(order[first : first + BATCH_ROWS])).to_pylist():
+                column.append(word)
+    finally:
+        column.close()
+    save_array(folder, "word_counts", counts[order])

@@ -1,0 +1,194 @@
+"""The prepared store: a corpus as memory-mapped columns, opened in milliseconds and shared by processes.
+
+A store is a folder. Texts are Arrow IPC files, numbers are .npy files; `store.json`, written last, names
+every file with its size, so that a store that is not whole is not taken for one. `datasets.prepare` makes
+it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from datasets.columns import Ragged
+from datasets.errors import InputError
+
+STORE_VERSION = 2
+"""Part of a store's fingerprint: raise it when the files or a tokeniser change."""
+
+MANIFEST = "store.json"
+
+
+class TextColumn(Sequence[str]):
+    """A column of strings in an Arrow IPC file: random access without reading the whole."""
+
+    def __init__(self, batches: list[pa.StringArray]) -> None:
+        self._batches = batches
+        self._starts = np.cumsum([0] + [len(batch) for batch in batches])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    @overload
+    def __getitem__(self, row: int | np.integer[Any]) -> str: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[str]: ...
+    def __getitem__(self, row: int | np.integer[Any] | slice) -> str | list[str]:
+        if isinstance(row, slice):
+            return [self[i] for i in range(*row.indices(len(self)))]
+        if row < 0:
+            row += len(self)
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)}")
+        batch = int(np.searchsorted(self._starts, row, side="right")) - 1
+        return str(self._batches[batch][int(row - self._starts[batch])].as_py())
+
+    def __iter__(self) -> Iterator[str]:
+        for batch in self._batches:
+            yield from batch.to_pylist()
+
+
+@dataclass(frozen=True)
+class Split:
+    """Queries: `contexts` [Q] int64 rows of contexts, `positives` [Q] rows of the papers to be found."""
+
+    name: str
+    contexts: NDArray[np.int64]
+    positives: Ragged
+
+    def __len__(self) -> int:
+        return len(self.contexts)
+
+
+class Corpus:
+    """Papers [P], contexts [C] and splits of a prepared store.
+
+    Token ids are rows of `words`, codes of `fields` are rows of `field_names`; `seen` [P] are the papers
+    that training contexts cite.
+
+    Pickles as its path, so that a worker process opens the same files instead of receiving them.
+    """
+
+    def __init__(
+        self, path: str | Path, name: str | None = None, papers_file: str | Path | None = None
+    ) -> None:
+        """papers_file: what the papers were read from, for what the store does not keep, as authors.
+
+        Raises InputError if the folder is not a whole store of this version.
+        """
+        self.path = Path(path)
+        self.papers_file = Path(papers_file) if papers_file else None
+        manifest = read_manifest(self.path)
+        if manifest is None:
+            raise InputError(
+                f"{self.path}: not a prepared store of this version; prepare it again from its source"
+            )
+        self._manifest = manifest
+        self.name: str = name or manifest["name"]
+        self.fingerprint: str = manifest["fingerprint"]
+        self.settings: dict[str, Any] = manifest["settings"]
+        self.dropped: dict[str, dict[str, Any]] = manifest.get("dropped", {})
+        """Records left out by part of the source, as `papers`: {file, records, kinds: {kind: count}}."""
+        papers = self._texts("papers")
+        self.paper_ids, self.titles, self.abstracts = papers["id"], papers["title"], papers["abstract"]
+        contexts = self._texts("contexts")
+        self.context_ids, self.context_texts = contexts["id"], contexts["text"]
+        self.years: NDArray[np.int32] = self._array("years")
+        self.is_candidate: NDArray[np.bool_] = self._array("is_candidate")
+        self.seen: NDArray[np.bool_] = self._array("seen")
+        self.citing: NDArray[np.int32] = self._array("citing")
+        self.field_names = self._texts("fields")["name"]
+        self.fields = self._ragged("fields")
+        self.word_counts: NDArray[np.int64] = self._array("word_counts")
+        self.title_tokens = self._ragged("title_tokens")
+        self.abstract_tokens = self._ragged("abstract_tokens")
+        self.context_tokens = self._ragged("context_tokens")
+        self.splits: dict[str, Split] = {
+            split: Split(split, self._array(f"{split}.contexts"), self._ragged(f"{split}.positives"))
+            for split in manifest["splits"]
+        }
+
+    def __repr__(self) -> str:
+        return f"Corpus({self.name!r}, {len(self.paper_ids)} papers, {len(self.context_ids)} contexts)"
+
+    def __reduce__(self) -> tuple[type[Corpus], tuple[Path, str, Path | None]]:
+        return Corpus, (self.path, self.name, self.papers_file)
+
+    @cached_property
+    def words(self) -> list[str]:
+        """[V] word types, most frequent first (by `word_counts`), equals in alphabetical order."""
+        return list(self._texts("words")["word"])
+
+    @cached_property
+    def _paper_rows(self) -> dict[str, int]:
+        return {paper: row for row, paper in enumerate(self.paper_ids)}
+
+    def paper_row(self, paper_id: str) -> int:
+        """Row of a paper; KeyError if there is none of that id."""
+        return self._paper_rows[paper_id]
+
+    def has_paper(self, paper_id: str) -> bool:
+        """Whether there is a paper of that id."""
+        return paper_id in self._paper_rows
+
+    def in_fields(self, fields: Sequence[str]) -> NDArray[np.bool_]:
+        """Papers of any of these fields [P]; InputError for one that no paper has."""
+        known = list(self.field_names)
+        if not known:
+            raise InputError(
+                f"corpus {self.name}: its papers have no fields; data.field=KEY names the key of the papers "
+                "file that holds them"
+            )
+        unknown = [field for field in fields if field not in known]
+        if unknown:
+            often = np.argsort(-np.bincount(self.fields.values, minlength=len(known)), kind="stable")
+            some = ", ".join(repr(known[code]) for code in often[:5])
+            raise InputError(
+                f"corpus {self.name}: no paper has the field {unknown[0]!r}; there are {some}"
+                f"{f' and {len(known) - 5} more' if len(known) > 5 else ''}"
+            )
+        wanted = np.isin(self.fields.values, [known.index(field) for field in fields])
+        paper = np.repeat(np.arange(len(self.fields)), self.fields.lengths)
+        found = np.zeros(len(self.fields), np.bool_)
+        found[paper[wanted]] = True
+        return found
+
+    def split(self, name: str) -> Split:
+        """A split by name; InputError that names those there are."""
+        if name not in self.splits:
+            raise InputError(f"corpus {self.name}: no split {name!r}; there are: {', '.join(self.splits)}")
+        return self.splits[name]
+
+    def _texts(self, stem: str) -> dict[str, TextColumn]:
+        with pa.memory_map(str(self.path / f"{stem}.arrow")) as file:
+            reader = pa.ipc.open_file(file)
+            batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
+        return {name: TextColumn([batch.column(name) for batch in batches]) for name in reader.schema.names}
+
+    def _array(self, stem: str) -> NDArray[Any]:
+        mapped = np.load(self.path / f"{stem}.npy", mmap_mode="r", allow_pickle=False)
+        return np.asarray(mapped)  # the memmap class makes every slice slow
+
+    def _ragged(self, stem: str) -> Ragged:
+        return Ragged(self._array(f"{stem}.values"), self._array(f"{stem}.offsets"))
+
+
+def read_manifest(path: Path) -> dict[str, Any] | None:
+    """The manifest of a whole store of this version, else None."""
+    try:
+        manifest = json.loads((path / MANIFEST).read_text("utf-8"))
+        if manifest["version"] != STORE_VERSION:
+            return None
+        if any((path / name).stat().st_size != size for name, size in manifest["files"].items()):
+            return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return dict(manifest)

@@ -1,1 +1,0 @@
-"""Generated corpora of any size, for tests of scale: realistic lengths, word and citation frequencies."""

@@ -1,0 +1,287 @@
+"""The words of many texts as numbers, compiled: no Python object for a word, however many there are.
+
+`datasets.tokenize` says how texts are cut. Texts of ASCII characters alone, nearly all in English, are
+cut here by the same rules, several times as fast; any other is cut there, and its words are looked up here.
+
+Two ways to cut a text into lower-case words.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numba
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from datasets.columns import Ragged, offsets_of
+from datasets.records import OTHER_MARKER, TARGET_MARKER
+
+Tokenizer = Callable[[str], list[str]]
+
+# In this order: decimal numbers, words, the clitics that GloVe's own tokeniser cuts off ("model's" becomes
+# model 's), any other single sign.
+_TOKEN = re.compile(r"\d+(?:[.,]\d+)+(?![^\W_])|[^\W_]+|'(?:s|re|ll|ve|d|m|t)\b|[^\w\s]|_")
+
+
+def reference_tokenize(text: str) -> list[str]:
+    """Lower-case and split on white space, as the published HAtten code does.
+
+    >>> reference_tokenize("Deep nets (TARGETCIT) work.")
+    ['deep', 'nets', '(targetcit)', 'work.']
+    """
+    return text.lower().split()
+
+
+def default_tokenize(text: str) -> list[str]:
+    """Lower-case, part words from punctuation and keep both; a citation marker is always one token.
+
+    Hyphenated words are parted too. Ligatures and mathematical letters become plain letters (NFKC).
+
+    >>> default_tokenize("State-of-the-art nets (TARGETCIT) reach 0.95.")
+    ['state', '-', 'of', '-', 'the', '-', 'art', 'nets', '(', 'targetcit', ')', 'reach', '0.95', '.']
+    """
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text).replace("\u2019", "'").replace("\u00ad", "")
+    return _TOKEN.findall(lowered(text))
+
+
+def lowered(text: str) -> str:
+    """In lower case, with spaces around the markers."""
+    if TARGET_MARKER in text:
+        text = text.replace(TARGET_MARKER, f" {TARGET_MARKER} ")
+    if OTHER_MARKER in text:
+        text = text.replace(OTHER_MARKER, f" {OTHER_MARKER} ")
+    return text.lower()
+
+
+TOKENIZERS: dict[str, Tokenizer] = {"default": default_tokenize, "reference": reference_tokenize}
+"""By the name that the configuration uses (`data.tokenizer`)."""
+
+
+SPACE, DIGIT, LETTER, SIGN, APOSTROPHE, UNDERLINE = range(6)
+FREE = -1
+"""A slot of the table without a word."""
+
+
+def _kinds() -> NDArray[np.uint8]:
+    """[256] of bytes; those beyond ASCII count as letters, they are met only where words are cut already."""
+    kinds = np.full(256, LETTER, np.uint8)
+    for byte, sign in enumerate(map(chr, range(128))):
+        if not sign.isalpha():
+            kinds[byte] = SPACE if sign.isspace() else DIGIT if sign.isdigit() else SIGN
+    kinds[ord("'")], kinds[ord("_")] = APOSTROPHE, UNDERLINE
+    return kinds
+
+
+class WordTable:
+    """Gives every word a number, in the order in which they come. Texts must not have lone surrogates."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        if tokenizer not in (default_tokenize, reference_tokenize):
+            raise ValueError(f"{tokenizer}: its rules are not compiled")
+        self._tokenize = tokenizer
+        self._kinds = _kinds()
+        self._count = 0
+        self._slots = np.full(1 << 10, FREE, np.int32)
+        self._hashes = np.empty(1 << 9, np.uint64)  # of each word
+        self._ends = np.zeros((1 << 9) + 1, np.int64)  # of each word in the letters, and a 0 before the first
+        self._letters = np.empty(0, np.uint8)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def ids(self, texts: Sequence[str]) -> Ragged:
+        """The words of each text [rows]."""
+        signs = self._tokenize is default_tokenize
+        plain = np.fromiter((text.isascii() for text in texts), np.bool_, len(texts))
+        pieces = [
+            (lowered(text) if signs else text.lower()) if ascii else " ".join(self._tokenize(text))
+            for text, ascii in zip(texts, plain.tolist(), strict=True)
+        ]
+        return self._look_up([piece.encode() for piece in pieces], plain & signs)
+
+    def of_words(self, words: pa.LargeStringArray) -> NDArray[np.int32]:
+        """Numbers of words that are cut already [words]."""
+        found = self._look_up(words.cast(pa.large_binary()).to_pylist(), np.zeros(len(words), np.bool_))
+        return found.values
+
+    def words(self) -> pa.LargeStringArray:
+        """All words by number."""
+        ends = pa.py_buffer(self._ends[: self._count + 1])
+        letters = pa.py_buffer(self._letters[: self._ends[self._count]])
+        return pa.LargeStringArray.from_buffers(self._count, ends, letters)
+
+    def _look_up(self, pieces: list[bytes], signs: NDArray[np.bool_]) -> Ragged:
+        """signs [rows]: whether to cut at signs too, or at spaces alone."""
+        text = np.frombuffer(b"".join(pieces), np.uint8)
+        ends = offsets_of(np.fromiter(map(len, pieces), np.int64, len(pieces)))[1:]
+        # Memory for the most words and letters there may be; what is not written to is never taken.
+        ids, offsets = np.empty(len(text), np.int32), np.zeros(len(pieces) + 1, np.int64)
+        self._letters = _enlarged(self._letters, int(self._ends[self._count]) + len(text))
+        row = at = done = 0
+        while True:
+            self._count, row, at, done = _look_up(
+                text, ends, signs, self._kinds, row, at, done,
+                self._count, self._slots, self._hashes, self._ends, self._letters, ids, offsets,
+            )  # fmt: skip
+            if row == len(pieces):
+                return Ragged(ids[:done].copy(), offsets)
+            self._enlarge()
+
+    def _enlarge(self) -> None:
+        """The table to four times its size."""
+        self._slots = np.full(4 * len(self._slots), FREE, np.int32)
+        _fill(self._slots, self._hashes[: self._count])
+        self._hashes = _enlarged(self._hashes, len(self._slots) // 2)
+        self._ends = _enlarged(self._ends, len(self._slots) // 2 + 1)
+
+
+def _enlarged(values: NDArray[Any], size: int) -> NDArray[Any]:
+    if len(values) >= size:
+        return values
+    larger = np.empty(max(size, 2 * len(values)), values.dtype)
+    larger[: len(values)] = values
+    return larger
+
+
+_compiled = numba.njit(cache=True, nogil=True)
+
+
+@_compiled
+def _look_up(
+    text: NDArray[np.uint8],
+    row_ends: NDArray[np.int64],
+    signs: NDArray[np.bool_],
+    kinds: NDArray[np.uint8],
+    row: int,
+    at: int,
+    done: int,
+    count: int,
+    slots: NDArray[np.int32],
+    hashes: NDArray[np.uint64],
+    ends: NDArray[np.int64],
+    letters: NDArray[np.uint8],
+    ids: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+) -> tuple[int, int, int, int]:
+    """Cut texts from row `row`, byte `at` on; words go to `ids` from `done` on, ends of rows to `offsets`.
+
+    Gives the new number of words in the table and where it stopped: behind the last row, or before a word for
+    which the table, half full, has no place.
+    """
+    mask = np.uint64(len(slots) - 1)
+    while row < len(row_ends):
+        end = row_ends[row]
+        while at < end:
+            if kinds[text[at]] == SPACE:
+                at += 1
+                continue
+            stop = _token_end(text, at, end, kinds) if signs[row] else _space(text, at, end, kinds)
+            code = np.uint64(0xCBF29CE484222325)  # FNV-1a
+            for i in range(at, stop):
+                code = (code ^ np.uint64(text[i])) * np.uint64(0x100000001B3)
+            slot = (code ^ (code >> np.uint64(32))) & mask
+            while True:
+                found = slots[slot]
+                if found == FREE:
+                    if 2 * count == len(slots):
+                        return count, row, at, done
+                    found = count
+                    slots[slot], hashes[count] = count, code
+                    start = ends[count]
+                    letters[start : start + stop - at] = text[at:stop]
+                    count += 1
+                    ends[count] = start + stop - at
+                    break
+                if hashes[found] == code and _same(letters, ends[found], ends[found + 1], text, at, stop):
+                    break
+                slot = (slot + np.uint64(1)) & mask
+            ids[done] = found
+            done += 1
+            at = stop
+        row += 1
+        offsets[row] = done
+    return count, row, at, done
+
+
+@_compiled
+def _fill(slots: NDArray[np.int32], hashes: NDArray[np.uint64]) -> None:
+    mask = np.uint64(len(slots) - 1)
+    for word in range(len(hashes)):
+        slot = (hashes[word] ^ (hashes[word] >> np.uint64(32))) & mask
+        while slots[slot] != FREE:
+            slot = (slot + np.uint64(1)) & mask
+        slots[slot] = word
+
+
+@_compiled
+def _same(
+    letters: NDArray[np.uint8], first: int, last: int, text: NDArray[np.uint8], at: int, stop: int
+) -> bool:
+    if last - first != stop - at:
+        return False
+    for i in range(stop - at):  # noqa: SIM110 - not compiled otherwise
+        if letters[first + i] != text[at + i]:
+            return False
+    return True
+
+
+@_compiled
+def _space(text: NDArray[np.uint8], at: int, end: int, kinds: NDArray[np.uint8]) -> int:
+    """Where the next space is."""
+    while at < end and kinds[text[at]] != SPACE:
+        at += 1
+    return at
+
+
+@_compiled
+def _digits(text: NDArray[np.uint8], at: int, end: int, kinds: NDArray[np.uint8]) -> int:
+    """Where a run of digits ends."""
+    while at < end and kinds[text[at]] == DIGIT:
+        at += 1
+    return at
+
+
+@_compiled
+def _alphanumeric(text: NDArray[np.uint8], at: int, end: int, kinds: NDArray[np.uint8]) -> int:
+    """Where a run of letters and digits ends."""
+    while at < end and (kinds[text[at]] == DIGIT or kinds[text[at]] == LETTER):
+        at += 1
+    return at
+
+
+@_compiled
+def _token_end(text: NDArray[np.uint8], at: int, end: int, kinds: NDArray[np.uint8]) -> int:
+    """Where the token ends that begins here: the alternatives of `tokenization._TOKEN`, in their order."""
+    kind = kinds[text[at]]
+    if kind == DIGIT:
+        number, here = -1, _digits(text, at, end, kinds)
+        while here + 1 < end and (text[here] == 44 or text[here] == 46) and kinds[text[here + 1]] == DIGIT:
+            here = _digits(text, here + 1, end, kinds)  # past a comma or point
+            if here == end or kinds[text[here]] != LETTER:
+                number = here
+        if number >= 0:
+            return number
+    if kind in (DIGIT, LETTER):
+        return _alphanumeric(text, at, end, kinds)
+    if kind == APOSTROPHE:
+        stop = _alphanumeric(text, at + 1, end, kinds)
+        if (stop == end or kinds[text[stop]] != UNDERLINE) and _is_clitic(text, at + 1, stop):
+            return stop
+    return at + 1
+
+
+@_compiled
+def _is_clitic(text: NDArray[np.uint8], at: int, stop: int) -> bool:
+    """s, d, m, t, re, ll, ve"""
+    if stop - at == 1:
+        return text[at] == 115 or text[at] == 100 or text[at] == 109 or text[at] == 116
+    if stop - at == 2:
+        first, second = text[at], text[at + 1]
+        return (second == 101 and (first == 114 or first == 118)) or (first == 108 and second == 108)
+    return False

@@ -1,0 +1,1 @@
+"""Benchmarks that bring their own queries and candidates, and samples of collections."""

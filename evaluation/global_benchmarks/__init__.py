@@ -1,1 +1,0 @@
-"""Published benchmarks of global citation recommendation: queries are papers, and so are candidates."""

@@ -1,1 +1,0 @@
-"""Global citation recommendation on samples of a collection, and how a benchmark like MDCR is made."""

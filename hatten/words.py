@@ -1,0 +1,351 @@
+"""What an encoder starts from: its words, their vectors, their inverse document frequencies.
+
+Word vectors: what all sources of them give, how much of a corpus they cover, and their cache.
+Published word vectors: GloVe and other files in word2vec's format, and the reference release.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from hydra.utils import instantiate
+from numpy.typing import NDArray
+from omegaconf import DictConfig
+
+from datasets.bad_records import shown
+from datasets.columns import Ragged
+from datasets.corpus import Corpus
+from datasets.download import obtain, present
+from datasets.errors import InputError
+from datasets.files import one_at_a_time, written_whole
+from datasets.records import MARKER_WORDS
+from datasets.releases import RELEASES
+from hatten.documents import PAD_WORD, Vocabulary, first_repeated
+from hatten.pickles import load_array, load_word_list
+
+if TYPE_CHECKING:
+    from datasets.corpus import Corpus
+
+log = logging.getLogger(__name__)
+
+CACHE_VERSION = 1
+
+
+class WordVectors:
+    """`words` [V] and their vectors `matrix` [V, D] float32, from a source called `name`."""
+
+    def __init__(self, words: Sequence[str], matrix: NDArray[Any], name: str, dim: int | None = None) -> None:
+        """Raises InputError for no or repeated words, dimensions other than `dim`, numbers not finite."""
+        if matrix.ndim != 2 or len(words) != len(matrix):
+            raise InputError(f"{name}: {len(words)} words do not go with an array of shape {matrix.shape}")
+        if len(words) == 0 or matrix.shape[1] == 0:
+            raise InputError(f"{name}: there are no word vectors in it")
+        if dim is not None and matrix.shape[1] != dim:
+            raise InputError(
+                f"{name}: its vectors have {matrix.shape[1]} dimensions, the configuration says {dim}; "
+                f"choose other vectors or set embeddings.dim={matrix.shape[1]}"
+            )
+        if len(set(words)) != len(words):
+            raise InputError(f"{name}: the word {shown(first_repeated(words))} has two vectors")
+        self.words: list[str] = list(words)
+        self.matrix: NDArray[np.float32] = np.ascontiguousarray(matrix, np.float32)
+        self.name: str = name
+        finite = np.isfinite(self.matrix).all(1)
+        if not finite.all():
+            word = self.words[int(finite.argmin())]
+            raise InputError(
+                f"{name}: the vector of {shown(word)} has a number that is not finite in 32 bits"
+            )
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __repr__(self) -> str:
+        return f"WordVectors({self.name!r}, {len(self)} words, {self.dim} dimensions)"
+
+    @property
+    def dim(self) -> int:
+        return int(self.matrix.shape[1])
+
+    def with_words(self, words: Sequence[str], seed: int = 0) -> WordVectors:
+        """These vectors, and random ones of their mean and deviation for those of `words` that lack one."""
+        known = set(self.words)
+        missing = [word for word in dict.fromkeys(words) if word not in known]
+        if not missing:
+            return self
+        noise = np.random.default_rng(seed).standard_normal((len(missing), self.dim), np.float32)
+        rows = self.matrix.mean(0) + self.matrix.std(0) * noise
+        return WordVectors(self.words + missing, np.concatenate([self.matrix, rows]), self.name)
+
+    def vocabulary(self) -> tuple[Vocabulary, NDArray[np.float32]]:
+        """A model's vocabulary [V'] and the matrix [V', D] in its order; an added `<pad>` has zeros."""
+        vocabulary = Vocabulary(self.words)
+        if PAD_WORD in self.words:
+            return vocabulary, self.matrix
+        return vocabulary, np.concatenate([np.zeros((1, self.dim), np.float32), self.matrix])
+
+
+def coverage(vectors: WordVectors, corpus: Corpus) -> float:
+    """Share (0 to 1) of running words (titles, abstracts, training contexts) that have a vector."""
+    counts = np.asarray(corpus.word_counts, np.int64)
+    known = Vocabulary(vectors.words).lookup(corpus.words) >= 0
+    return float(counts[known].sum() / max(counts.sum(), 1))
+
+
+def announced(vectors: WordVectors, corpus: Corpus) -> WordVectors:
+    """The vectors, after saying in the log which they are and what they cover."""
+    share = coverage(vectors, corpus)
+    log.info(
+        f"word vectors: {vectors.name}, {len(vectors):,} words, {vectors.dim} dimensions, "
+        f"cover {100 * share:.1f} % of the running words"
+    )
+    if share < 0.5:
+        log.warning(f"word vectors: most words of {corpus.name} have none; do the tokeniser and they agree?")
+    return vectors
+
+
+def cached(
+    folder: str | Path, kind: str, settings: dict[str, object], make: Callable[[], WordVectors]
+) -> WordVectors:
+    """What `make` gave for these settings the last time, or now.
+
+    One file for each set of settings under `folder`/vectors, complete or absent; processes that want the same
+    one wait for the first to make it. A file that cannot be read is made again.
+    """
+    key = json.dumps({"version": CACHE_VERSION, **settings}, sort_keys=True)
+    path = Path(folder) / "vectors" / f"{kind}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with one_at_a_time(path.with_suffix(".lock"), "makes the same word vectors"):
+        vectors = load(path)
+        if vectors is None:
+            vectors = make()
+            save(vectors, path)
+            log.info(f"word vectors: kept in {path}")
+    return vectors
+
+
+def save(vectors: WordVectors, path: Path) -> None:
+    """Write the vectors to a .npz file that `load` reads; the file is whole or not there at all."""
+    words, name = _as_bytes("\n".join(vectors.words)), _as_bytes(vectors.name)
+    with written_whole(path) as unfinished, unfinished.open("wb") as file:
+        np.savez(file, allow_pickle=False, matrix=vectors.matrix, words=words, name=name)
+
+
+def load(path: Path) -> WordVectors | None:
+    """The vectors in a file that `save` wrote; None when it is absent or damaged."""
+    try:
+        with np.load(path, allow_pickle=False) as parts:
+            words = parts["words"].tobytes().decode("utf-8").split("\n")
+            return WordVectors(words, parts["matrix"], parts["name"].tobytes().decode("utf-8"))
+    except FileNotFoundError:
+        return None
+    except (InputError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        log.warning(f"word vectors: {path} is damaged ({error}); it is made again")
+        return None
+
+
+def _as_bytes(text: str) -> NDArray[np.uint8]:
+    return np.frombuffer(text.encode("utf-8"), np.uint8)
+
+
+if TYPE_CHECKING:
+    from datasets.corpus import Corpus
+
+
+GLOVE = "glove.6B"
+GLOVE_DIMS = (50, 100, 200, 300)
+
+
+def glove(corpus: Corpus, source: str, dim: int, cache_dir: str, markers: bool = True) -> WordVectors:
+    """Vectors from a file in GloVe's or word2vec's format, or for `glove.6B` the published ones.
+
+    A file may be text with or without a first line of counts, such text compressed (.gz), or binary. With
+    `markers` the citation markers get random vectors, for a model that trains them. The parsed file is kept
+    in the cache, where the published one is downloaded to on first use.
+    """
+    path = _published_glove(dim, cache_dir) if source == GLOVE else _file(Path(source).expanduser())
+    status = path.stat()
+    settings: dict[str, object] = {
+        "path": str(path.resolve()),
+        "bytes": status.st_size,
+        "mtime": status.st_mtime_ns,
+    }
+    found = cached(cache_dir, "file", settings, lambda: read_vectors(path))
+    found = WordVectors(found.words, found.matrix, path.name, dim)
+    return announced(found.with_words(MARKER_WORDS) if markers else found, corpus)
+
+
+def reference(
+    corpus: Corpus, vectors: str | None, vocabulary: str | None, dim: int, cache_dir: str = ".cache"
+) -> WordVectors:
+    """The vectors of the published HAtten checkpoints: pickles of an array [V, dim] and a list of V words.
+
+    None stands for the published file, downloaded to the cache on first use. The order of the words is kept,
+    since the checkpoints count by it. No markers are added: the reference drops words that it has no vector
+    for (Gu et al. 2022, the authors' code).
+    """
+    array, words = RELEASES["reference-vectors"].files
+    if vectors is None or vocabulary is None:
+        folder = obtain("reference-vectors", cache_dir)
+        vectors, vocabulary = vectors or str(folder / array), vocabulary or str(folder / words)
+    matrix = load_array(vectors)
+    return announced(WordVectors(load_word_list(vocabulary), matrix, Path(vectors).name, dim), corpus)
+
+
+def _published_glove(dim: int, cache_dir: str) -> Path:
+    if dim not in GLOVE_DIMS:
+        raise InputError(f"embeddings.dim={dim}: {GLOVE} has {', '.join(map(str, GLOVE_DIMS))} dimensions")
+    name = f"{GLOVE}.{dim}d.txt"
+    path = present(obtain("glove", cache_dir, files=[name]), name)
+    assert path is not None
+    return path
+
+
+def _file(path: Path) -> Path:
+    if path.is_dir():
+        raise InputError(f"{path}: a folder; name the file of word vectors in it by embeddings.source")
+    if not path.is_file():
+        raise InputError(f"{path}: no such file of word vectors; name one, or {GLOVE}, which is downloaded")
+    return path
+
+
+def read_vectors(path: Path) -> WordVectors:
+    """Read a file in word2vec's or GloVe's format through gensim; InputError says what is wrong with it."""
+    from gensim.models import KeyedVectors
+
+    binary, header = _format(path)
+    size = path.stat().st_size / 1e6
+    log.info(f"word vectors: reading {path} ({size:,.0f} MB), this once; GloVe takes a minute or two")
+    try:
+        with quiet_gensim():
+            found = KeyedVectors.load_word2vec_format(str(path), binary=binary, no_header=not header)
+    except (OSError, zlib.error) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from None
+    except (ValueError, EOFError, IndexError, MemoryError, OverflowError) as error:
+        kind = "binary" if binary else "text"
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(f"{path}: broken {kind} word vectors ({reason})") from None
+    words = [word for word in found.index_to_key if word is not None]  # it leaves places for repeated words
+    if len(words) < len(found.index_to_key):
+        repeated = len(found.index_to_key) - len(words)
+        log.warning(f"word vectors: {path}: {repeated:,} words are there again; their first vectors count")
+    return WordVectors(words, np.asarray(found.vectors)[: len(words)], path.name)
+
+
+def _format(path: Path) -> tuple[bool, bool]:
+    """(binary, with a first line of counts), by the beginning of the file."""
+    import gzip
+
+    with path.open("rb") as file:
+        start = file.read(4)
+    if start[:2] == b"PK":
+        raise InputError(f"{path}: a zip archive; unpack it and name the file of word vectors in it")
+    if (start[:2] == b"\x1f\x8b") != (path.suffix == ".gz"):
+        raise InputError(f"{path}: a name in .gz and gzip-compressed content must go together; rename it")
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            first, second = file.readline(1 << 16), file.readline(1 << 16)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from None
+    if not first.strip():
+        raise InputError(f"{path}: empty, a file of word vectors is wanted")
+    counts = first.split()
+    header = len(counts) == 2 and all(count.isdigit() for count in counts)
+    if header:
+        return not _is_row(second, int(counts[1])), True
+    if not _is_row(first, None):
+        raise InputError(f"{path}: its first line is neither a word with numbers nor two counts")
+    return False, False
+
+
+def _is_row(line: bytes, dim: int | None) -> bool:
+    """Whether a line is a word and `dim` numbers (any number of them for None)."""
+    try:
+        numbers = [float(part) for part in line.decode("utf-8").rstrip().split(" ")[1:]]
+    except ValueError:
+        return False
+    return len(numbers) == dim if dim is not None else len(numbers) > 0
+
+
+@contextlib.contextmanager
+def quiet_gensim() -> Iterator[None]:
+    """Keep gensim's own running commentary out of the log."""
+    logger = logging.getLogger("gensim")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+@dataclass(frozen=True)
+class WordsConfig:
+    """What becomes of the words that a model is trained with."""
+
+    punctuation: bool
+    """keep tokens without a letter or digit"""
+    centre_vectors: bool
+    """word vectors less their mean, of unit length"""
+    word_dropout: float
+    """share of the words that a mean of word vectors leaves out in training"""
+
+    def __post_init__(self) -> None:
+        if self.word_dropout > 1:
+            raise InputError(f"model.word_dropout={self.word_dropout}: must be in 0..1")
+
+
+def starting_words(
+    embeddings: DictConfig, corpus: Corpus, config: WordsConfig
+) -> tuple[str, Vocabulary, NDArray[np.float32]]:
+    """The name of the configured word vectors, the vocabulary [V] and the vectors [V, D] to start from."""
+    vectors: WordVectors = instantiate(embeddings, corpus=corpus)
+    vocabulary, table = words_and_vectors(vectors, config.punctuation)
+    return vectors.name, vocabulary, centred(table, vocabulary, corpus) if config.centre_vectors else table
+
+
+def words_and_vectors(vectors: WordVectors, punctuation: bool) -> tuple[Vocabulary, NDArray[np.float32]]:
+    """The model's vocabulary [V] and vectors [V, D]; without `punctuation`, words have a letter or digit."""
+    if not punctuation:
+        rows = [row for row, word in enumerate(vectors.words) if any(map(str.isalnum, word))]
+        vectors = WordVectors([vectors.words[row] for row in rows], vectors.matrix[rows], vectors.name)
+    return vectors.vocabulary()
+
+
+def centred(table: NDArray[np.float32], vocabulary: Vocabulary, corpus: Corpus) -> NDArray[np.float32]:
+    """Vectors less their mean over running words, then of unit length; `<pad>` stays zero."""
+    known = vocabulary.lookup(corpus.words)
+    counts = np.bincount(known[known >= 0], np.asarray(corpus.word_counts)[known >= 0], len(vocabulary))
+    moved = table - (table * (counts / max(counts.sum(), 1))[:, None]).sum(0)
+    moved /= np.maximum(np.linalg.norm(moved, axis=1, keepdims=True), 1e-8)
+    moved[vocabulary.pad_id] = 0.0
+    return moved.astype(np.float32)
+
+
+def inverse_document_frequency(corpus: Corpus, vocabulary: Vocabulary) -> NDArray[np.float32]:
+    """ln(1 + (N - n + 0.5) / (n + 0.5)) of each word [V], n of N papers have it in title or abstract."""
+    frequency = np.zeros(len(corpus.words), np.int64)
+    papers = len(corpus.paper_ids)
+    for start in range(0, papers, 65536):
+        rows = np.arange(start, min(start + 65536, papers))
+        parts = [column.take(rows) for column in (corpus.title_tokens, corpus.abstract_tokens)]
+        frequency += np.bincount(distinct_words(parts, len(corpus.words)), minlength=len(corpus.words))
+    known = vocabulary.lookup(corpus.words)
+    n = np.bincount(known[known >= 0], frequency[known >= 0], len(vocabulary))
+    return np.log1p((papers - n + 0.5) / (n + 0.5)).astype(np.float32)
+
+
+def distinct_words(parts: Iterable[Ragged], words: int) -> NDArray[np.int64]:
+    """The words of each row over all parts, each once a row."""
+    keys = [np.repeat(np.arange(len(part)), part.lengths) * words + part.values for part in parts]
+    return np.asarray(np.unique(np.concatenate(keys)) % words)

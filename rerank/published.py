@@ -1,0 +1,113 @@
+"""The rerankers that Gu et al. 2022 published: SciBERT, fine-tuned; files of the authors' own code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from datasets.download import obtain
+from datasets.errors import InputError
+from datasets.releases import RELEASES
+from hatten.checkpoint import read_torch
+from rerank.cross_encoder import CrossEncoder, check_finite
+from rerank.pairs import CIT, EOS, SEP, PairConfig
+from retrieval.encoder import ArticleConfig, downloaded, find_folder, positions
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedTokenizerFast
+
+PUBLISHED = "scibert-acl200"
+"""The name of the published checkpoint (datasets/releases.py)."""
+
+SCIBERT = ArticleConfig("scibert", hub="allenai/scibert_scivocab_uncased")
+
+UNUSED = ("pooler.", "embeddings.position_ids")
+"""Begin the names of weights of the transformer that no score depends on."""
+
+
+def open_reference(checkpoint: str | Path, encoder: str | Path | None = None) -> CrossEncoder:
+    """The model of a file, or, by the name PUBLISHED, of the file that is downloaded once into the cache.
+
+    encoder: as for `load_reference`. Raises InputError if it cannot be had.
+    """
+    if str(checkpoint) == PUBLISHED and not Path(checkpoint).exists():
+        (file,) = RELEASES[PUBLISHED].files
+        checkpoint = obtain(PUBLISHED, os.environ.get("CITATION_CACHE", ".cache")) / file
+    return load_reference(checkpoint, encoder)
+
+
+def load_reference(checkpoint: str | Path, encoder: str | Path | None = None) -> CrossEncoder:
+    """The model of {current_batch, scorer, optimizer}, a torch file; in evaluation mode in float32.
+
+    scorer: a state dict, `bert_model.*` and `ln_score.*`. encoder: a folder with configuration and tokeniser
+    of the transformer that was fine-tuned; None: SciBERT, from the cache or downloaded. Nothing is unpickled
+    but tensors and plain values. Raises InputError if file and encoder are not what they should be.
+    """
+    from transformers import AutoModel
+
+    state = _scorer(checkpoint)
+    folder = Path(encoder) if encoder is not None else find_folder(SCIBERT) or downloaded(SCIBERT)
+    config, tokenizer = _configured(folder)
+    tokenizer.add_special_tokens(
+        {"additional_special_tokens": [CIT, SEP, EOS]}, replace_extra_special_tokens=False
+    )
+    table = state.get("bert_model.embeddings.word_embeddings.weight")
+    if table is None or len(table) != len(tokenizer):
+        known = "none" if table is None else len(table)
+        raise InputError(
+            f"{checkpoint}: has vectors of {known} subwords, the tokeniser of {folder} has {len(tokenizer)}; "
+            "name the folder of the transformer that was fine-tuned: scoring.encoder=FOLDER"
+        )
+    config.vocab_size = len(tokenizer)
+    model = AutoModel.from_config(config)
+    if getattr(model, "pooler", None) is not None:
+        model.pooler = None
+    pairs = PairConfig.reference(min(512, positions(model) or 512))
+    found = CrossEncoder(model, tokenizer, pairs, head="sigmoid")
+    try:
+        model.load_state_dict(_part(state, "bert_model."))
+        found.score.load_state_dict(_part(state, "ln_score."))
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{checkpoint}: not weights of the transformer in {folder} ({reason})") from None
+    check_finite(found, checkpoint)
+    return found.eval()
+
+
+def _scorer(checkpoint: str | Path) -> dict[str, Tensor]:
+    state = read_torch(checkpoint).get("scorer")
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise InputError(
+            f"{checkpoint}: no weights under 'scorer'; expected a checkpoint of the published reranker"
+        )
+    # Trained on several GPUs, the net was another one's `module`.
+    return {str(name).removeprefix("module."): value for name, value in state.items()}
+
+
+def _part(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    inner = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+    return {name: value.float() for name, value in inner.items() if not name.startswith(UNUSED)}
+
+
+def _configured(folder: Path) -> tuple[PretrainedConfig, PreTrainedTokenizerFast]:
+    """Configuration and tokeniser of a model; its weights need not be there."""
+    from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerFast
+
+    if not (folder / "config.json").is_file():
+        raise InputError(
+            f"{folder}: no config.json in it; a published reranker needs configuration and tokeniser of the "
+            "transformer that was fine-tuned: scoring.encoder=FOLDER"
+        )
+    try:
+        config: Any = AutoConfig.from_pretrained(folder, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # damaged files raise nearly anything
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(f"{folder}: configuration or tokeniser cannot be read ({reason})") from None
+    if not isinstance(tokenizer, PreTrainedTokenizerFast) or not len(tokenizer):
+        raise InputError(f"{folder}: there is no fast tokeniser in it (tokenizer.json or vocab.txt)")
+    return config, tokenizer

@@ -1,0 +1,372 @@
+"""A run of an earlier evaluation, or of another tool, as a retriever: nothing is computed again.
+
+TREC's text formats: lines of white-space-separated fields, in which an id can hold no white space.
+Runs: the ranked papers of queries, as they pass between retrieval, reranking and evaluation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import quote, unquote
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from datasets.bad_records import shown
+from datasets.corpus import Corpus
+from datasets.errors import InputError
+from datasets.files import written_whole
+from retrieval.base import Ranking, Retriever, nothing, ordered
+
+NAMES = pa.dictionary(pa.int32(), pa.string())
+"""The type of a column of ids."""
+
+LONGEST = 1 << 20
+"""Characters of a line at most."""
+
+_UNFIT = re.compile(r"[\s%]")
+
+
+def escaped(ids: Iterable[str]) -> list[str]:
+    """The ids as they stand in a file; InputError for an empty one."""
+    written = []
+    for text in ids:
+        if not text:
+            raise InputError(
+                "an id is empty: TREC files need one of at least one character for each query and paper"
+            )
+        written.append(_UNFIT.sub(lambda match: quote(match.group(), safe=""), text))
+    return written
+
+
+def unescaped(text: str) -> str:
+    """The id of a written one."""
+    return unquote(text) if "%" in text else text
+
+
+def read_fields(path: str | Path, names: tuple[str, ...], wanted: dict[str, pa.DataType]) -> pa.Table:
+    """The `wanted` columns of a file of white-space-separated fields that are called `names`.
+
+    Raises InputError that names file, line and field.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            start = file.read(1 << 16)
+        if not start.strip():
+            raise InputError(f"{path}: the file is empty")
+        # One blank between fields is what nearly every tool writes; that is read many times faster.
+        if re.search(rb"[\t\r]|  | \n|^ |\n\n", start) is None:
+            return pyarrow.csv.read_csv(
+                path,
+                read_options=pyarrow.csv.ReadOptions(column_names=list(names)),
+                parse_options=pyarrow.csv.ParseOptions(
+                    delimiter=" ", quote_char=False, ignore_empty_lines=True
+                ),
+                convert_options=pyarrow.csv.ConvertOptions(
+                    include_columns=list(wanted),
+                    column_types=wanted,
+                    strings_can_be_null=False,
+                    null_values=[],
+                ),
+            )
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    except pa.ArrowInvalid:
+        pass  # the slow way says in which line
+    return _read_slowly(path, names, wanted)
+
+
+def _read_slowly(path: Path, names: tuple[str, ...], wanted: dict[str, pa.DataType]) -> pa.Table:
+    columns: dict[str, list[str | float]] = {name: [] for name in wanted}
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(iter(lambda: file.readline(LONGEST), ""), 1):
+            if len(line) == LONGEST:
+                raise InputError(f"{path}, line {number}: is longer than {LONGEST:,} characters")
+            fields = line.split()
+            if not fields:
+                continue
+            if len(fields) != len(names):
+                raise InputError(
+                    f"{path}, line {number}: {len(fields)} fields instead of {len(names)} ({' '.join(names)})"
+                )
+            for name, field in zip(names, fields, strict=True):
+                if name in wanted:
+                    columns[name].append(
+                        _value(field, wanted[name], f"{path}, line {number}, field {name!r}")
+                    )
+    return pa.table({name: pa.array(column, wanted[name]) for name, column in columns.items()})
+
+
+def _value(field: str, kind: pa.DataType, where: str) -> str | float:
+    try:
+        if pa.types.is_floating(kind):
+            return float(field)
+        if pa.types.is_integer(kind):
+            return int(pa.scalar(int(field), kind).as_py())
+        return field
+    except (ValueError, OverflowError):
+        raise InputError(f"{where}: {shown(field)} is not a number, or one too large") from None
+
+
+_LINES = 1 << 19
+
+
+@dataclass(frozen=True)
+class Run:
+    """Ranked papers of queries: row q of `ranking` belongs to `query_ids[q]`, paper p has `paper_ids[p]`."""
+
+    query_ids: Sequence[str]
+    paper_ids: Sequence[str]
+    ranking: Ranking
+    name: str = "run"
+
+    def __post_init__(self) -> None:
+        if len(self.query_ids) != len(self.ranking):
+            raise ValueError(f"{len(self.query_ids)} query ids for {len(self.ranking)} rows")
+
+    def __len__(self) -> int:
+        return len(self.query_ids)
+
+    def batches(self, size: int) -> Iterator[dict[str, dict[str, float]]]:
+        """{query id: {paper id: score}} of `size` queries at a time, for tools that take dictionaries."""
+        names = self._used_names(lambda ids: ids)
+        for start in range(0, len(self), size):
+            rows = zip(
+                self.query_ids[start : start + size],
+                self.ranking.papers[start : start + size],
+                self.ranking.scores[start : start + size],
+                strict=True,
+            )
+            yield {
+                query: dict(
+                    zip(names[papers[papers >= 0]].tolist(), scores[papers >= 0].tolist(), strict=True)
+                )
+                for query, papers, scores in rows
+            }
+
+    def _used_names(self, spelling: Any) -> npt.NDArray[np.object_]:
+        """Ids by row, of those papers only that are in the run: few of a large pool are."""
+        used = np.zeros(len(self.paper_ids) + 1, np.bool_)
+        used[self.ranking.papers] = True  # -1 is the place added above
+        rows = np.flatnonzero(used[:-1])
+        names = np.full(len(self.paper_ids), None, object)
+        names[rows] = spelling([self.paper_ids[row] for row in rows.tolist()])
+        return names
+
+    def write(self, path: str | Path) -> None:
+        """Write lines `query Q0 paper rank score name`. Scores keep all digits of a float32."""
+        names = pa.array(self._used_names(escaped), pa.string())
+        queries = pa.array(escaped(self.query_ids), pa.string())
+        ranks = pc.cast(pa.array(np.arange(1, self.ranking.k + 1)), pa.string())
+        step = max(1, _LINES // max(self.ranking.k, 1))
+        with written_whole(Path(path)) as part, part.open("wb") as file:
+            for start in range(0, len(self), step):
+                papers = self.ranking.papers[start : start + step]
+                row, rank = np.nonzero(papers >= 0)
+                lines = pc.binary_join_element_wise(
+                    queries.take(pa.array(row + start)),
+                    "Q0",
+                    names.take(pa.array(papers[row, rank])),
+                    ranks.take(pa.array(rank)),
+                    # Arrow prints the shortest text that gives the same float32, of at most 9 digits.
+                    pc.cast(pa.array(self.ranking.scores[start : start + step][row, rank]), pa.string()),
+                    f"{escaped([self.name])[0]}\n",
+                    " ",
+                )
+                _write_strings(lines, file)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Run:
+        """Read a run of this or any other tool; InputError that names file, line and field.
+
+        Rows of `paper_ids` are numbered as they come; the order of a query's papers is that of the scores.
+        """
+        columns = ("query", "Q0", "paper", "rank", "score", "name")
+        table = read_fields(
+            path, columns, {"query": NAMES, "paper": NAMES, "score": pa.float32(), "name": NAMES}
+        )
+        queries, query_ids = _codes(table["query"])
+        papers, paper_ids = _codes(table["paper"])
+        scores = table["score"].to_numpy()
+        if np.isnan(scores).any():
+            raise InputError(
+                f"{path}, line {int(np.argmax(np.isnan(scores))) + 1}, field 'score': not a number"
+            )
+        pairs = np.sort(queries.astype(np.int64) * len(paper_ids) + papers)
+        twice = pairs[1:][pairs[1:] == pairs[:-1]]
+        if len(twice):
+            query, paper = divmod(int(twice[0]), len(paper_ids))
+            raise InputError(f"{path}: query {query_ids[query]!r} has the paper {paper_ids[paper]!r} twice")
+        # Lay the lines out as [Q, k]: column = number of the line among those of its query.
+        lengths = np.bincount(queries, minlength=len(query_ids))
+        order = np.argsort(queries, kind="stable")
+        row = queries[order]
+        column = np.arange(len(row)) - (np.cumsum(lengths) - lengths)[row]
+        shape = (len(query_ids), int(lengths.max()))
+        grid, values = np.full(shape, -1, np.int32), np.full(shape, -np.inf, np.float32)
+        grid[row, column], values[row, column] = papers[order], scores[order]
+        name = unescaped(table["name"][0].as_py())
+        return cls(query_ids, paper_ids, ordered(grid, values, shape[1]), name)
+
+
+def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], list[str]]:
+    """Numbers [N] of a column of names, and the names."""
+    array = column.unify_dictionaries().combine_chunks()
+    return array.indices.to_numpy(), [unescaped(name) for name in array.dictionary.to_pylist()]
+
+
+def _write_strings(strings: pa.StringArray, file: BinaryIO) -> None:
+    """Write the characters of all strings, which lie one after the other in Arrow's buffer."""
+    _, offsets, characters = strings.buffers()
+    if characters is None:
+        return
+    bounds = np.frombuffer(offsets, np.int32)[strings.offset : strings.offset + len(strings) + 1]
+    file.write(memoryview(characters)[bounds[0] : bounds[-1]])
+
+
+log = logging.getLogger(__name__)
+
+
+class CachedRun(Retriever):
+    """Gives what TREC files hold for the queries of a corpus.
+
+    files: runs of different queries, as one of the validation split and one of the test split. A search
+    deeper than they go finds no more than they have. A query that none of them has gets no papers.
+    """
+
+    name = "run"
+
+    def __init__(self, files: str | Path | Sequence[str | Path]) -> None:
+        """Raises InputError if no file is named, or one is not there."""
+        super().__init__()
+        self.files = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
+        if not self.files:
+            raise InputError("retriever=run needs retriever.files=[RUN,...], files in TREC's format")
+        for file in self.files:
+            if not file.is_file():
+                raise InputError(f"retriever.files: there is no file {file}")
+
+    def settings(self) -> dict[str, Any]:
+        return {"files": [_content_hash(file) for file in self.files]}
+
+    @property
+    def index_bytes(self) -> int:
+        return self._papers.nbytes + self._scores.nbytes + self._place.nbytes
+
+    def has(self, contexts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which contexts [Q] of the indexed corpus are queries of the files [Q]."""
+        return self._place[contexts] >= 0
+
+    def _index(self, corpus: Corpus) -> None:
+        self._place = np.full(len(corpus.context_ids), -1, np.int32)
+        rankings: list[Ranking] = []
+        for file in self.files:
+            run = Run.read(file)
+            contexts, there = _context_rows(run, file, corpus)
+            if (self._place[contexts] >= 0).any():
+                twice = corpus.context_ids[int(contexts[np.argmax(self._place[contexts] >= 0)])]
+                raise InputError(f"{file}: query {twice!r} is in an earlier file of retriever.files too")
+            self._place[contexts] = np.arange(len(contexts)) + sum(map(len, rankings))
+            rankings.append(_in_corpus(run, there, file, corpus))
+        k = max(ranking.k for ranking in rankings)
+        ranking = Ranking.concat([_padded(ranking, k) for ranking in rankings])
+        self._papers, self._scores = ranking.papers, ranking.scores
+        for split in corpus.splits.values():
+            found = int(np.count_nonzero(self._place[split.contexts] >= 0))
+            if 0 < found < len(split):
+                log.warning(
+                    f"{self._named()}: {len(split) - found:,} of the {len(split):,} queries of split "
+                    f"{split.name} are not there; they get no papers"
+                )
+
+    def _search(
+        self, contexts: npt.NDArray[np.int64], k: int, allowed: npt.NDArray[np.bool_] | None
+    ) -> Ranking:
+        """Raises InputError for a context of a split that the files lack altogether."""
+        place = self._place[contexts]
+        if (place < 0).any():
+            self._check_splits(contexts[place < 0])
+        # What is not allowed is dropped afterwards, so all of the run is needed then.
+        depth = self._papers.shape[1] if allowed is not None else k
+        papers, scores = self._papers[place, :depth], self._scores[place, :depth]
+        papers[place < 0], scores[place < 0] = -1, -np.inf
+        return Ranking(papers, scores)
+
+    def _check_splits(self, missing: npt.NDArray[np.int64]) -> None:
+        corpus = self.corpus
+        for split in corpus.splits.values():
+            if np.isin(missing, split.contexts).any() and (self._place[split.contexts] < 0).all():
+                raise InputError(
+                    f"{self._named()}: has no query of split {split.name!r} of {corpus.name}; "
+                    "add a run of that split to retriever.files"
+                )
+
+    def _named(self) -> str:
+        return ", ".join(map(str, self.files))
+
+    def _save(self, folder: Path) -> None:
+        for name in ("place", "papers", "scores"):
+            np.save(folder / f"{name}.npy", getattr(self, f"_{name}"))
+
+    def _load(self, folder: Path, corpus: Corpus) -> None:
+        for name in ("place", "papers", "scores"):
+            setattr(self, f"_{name}", np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False))
+
+
+def _context_rows(
+    run: Run, file: Path, corpus: Corpus
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Contexts of the corpus that are in a run, and their places in it; InputError if there is none."""
+    places = {query: place for place, query in enumerate(run.query_ids)}
+    pairs = [(row, places[context]) for row, context in enumerate(corpus.context_ids) if context in places]
+    if not pairs:
+        raise InputError(
+            f"{file}: corpus {corpus.name} has none of the run's {len(run):,} queries (the first is "
+            f"{run.query_ids[0]!r}); name a run of this data set"
+        )
+    if len(pairs) < len(run):
+        log.warning(f"{file}: {len(run) - len(pairs):,} of {len(run):,} queries are not in {corpus.name}")
+    rows, there = np.array(pairs, np.int64).T
+    return rows, there
+
+
+def _in_corpus(run: Run, there: npt.NDArray[np.int64], file: Path, corpus: Corpus) -> Ranking:
+    """The rankings at some places of a run, with the corpus's rows of papers."""
+    rows = np.array([corpus.paper_row(p) if corpus.has_paper(p) else -1 for p in run.paper_ids], np.int32)
+    papers = run.ranking.papers[there]
+    found = np.where(papers >= 0, rows[papers], -1)
+    lost = (found < 0) & (papers >= 0)
+    if lost.any():
+        query, rank = np.argwhere(lost)[0]
+        raise InputError(
+            f"{file}: query {run.query_ids[there[query]]!r} has the paper "
+            f"{run.paper_ids[papers[query, rank]]!r}, which corpus {corpus.name} lacks; "
+            "name a run of this data set"
+        )
+    scores = run.ranking.scores[there]
+    endless = np.isinf(scores) & (papers >= 0)
+    if endless.any():
+        query = run.query_ids[there[np.argmax(endless.any(axis=1))]]
+        raise InputError(f"{file}: query {query!r} has an infinite score; write finite ones")
+    return Ranking(found, scores)
+
+
+def _padded(ranking: Ranking, k: int) -> Ranking:
+    papers, scores = nothing(len(ranking), k)
+    papers[:, : ranking.k], scores[:, : ranking.k] = ranking.papers, ranking.scores
+    return Ranking(papers, scores)
+
+
+def _content_hash(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

@@ -1,0 +1,1 @@
+"""What the training of all models shares: settings, the loop, history, resuming."""
