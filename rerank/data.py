@@ -28,7 +28,6 @@ from datasets.files import written_whole
 from rerank.backends import batches
 from rerank.pairs import PairReader
 from retrieval.base import Retriever
-from retrieval.run import CachedRun
 from retrieval.vectors import SAY_EVERY
 from training.settings import at_least_1
 
@@ -197,16 +196,15 @@ class Prefetcher:
         self._opened = False
 
     def knows(self, contexts: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which contexts [N] can be asked for: those that it has, where the retriever is a run."""
-        if not isinstance(self.retriever, CachedRun):
-            return np.ones(len(contexts), np.bool_)
-        self._open()
-        return self.retriever.has(contexts)
+        """Which contexts [N] the retriever can rank papers for: not all where it is a run."""
+        if self.retriever.partial:
+            self._open()
+        return self.retriever.knows(contexts)
 
     def key(self, contexts: NDArray[np.int64], depth: int) -> str:
         """The name of what is found: a hash of corpus, retriever, contexts and depth."""
         about = {"retriever": self.retriever.name, "corpus": self.corpus.fingerprint, "depth": depth}
-        asking = self.retriever.asking()
+        asking = self.retriever.query_settings()
         parts = [about, self.retriever.settings(), *([asking] if asking else [])]
         text = json.dumps(parts, sort_keys=True).encode()
         digest = hashlib.blake2b(text + np.ascontiguousarray(contexts).tobytes(), digest_size=10)

@@ -27,7 +27,7 @@ from datasets.errors import InputError
 from datasets.files import written_folder
 from retrieval.base import Ranking, Retriever, nothing, ordered
 from retrieval.dense import DenseRetriever, ProfileConfig
-from retrieval.embeddings import SHARD, Advance, Embeddings, Place, Work, embedded
+from retrieval.embeddings import SHARD, Advance, Embeddings, Place, Vectors, Work, embedded
 from retrieval.encoder import (
     ABOUT,
     SETTINGS,
@@ -191,6 +191,7 @@ class ArticleRetriever(DenseRetriever):
     """Nearest papers to a context by the cosine of an article encoder's vectors."""
 
     name = "article"
+    gives_vectors = True
 
     def __init__(
         self,
@@ -234,6 +235,16 @@ class ArticleRetriever(DenseRetriever):
 
             work = replace(work, spread=partial(over_ray.encoded, self, rows))
         return embedded(work, self.place)
+
+    def raw_vectors(self, corpus: Corpus, rows: NDArray[np.int64]) -> Halves:
+        encoder, reader = self.encoder, ArticleReader(corpus, self.encoder.tokenizer, self.encoder.config)
+
+        def encode(part: NDArray[np.int64], advance: Advance) -> Vectors:
+            with torch.inference_mode():
+                return encoder.encode(reader.papers(part), advance).float().cpu().numpy(), None
+
+        about = {**encoder.of_papers(), "normalisation": "none"}
+        return embedded(Work(corpus, rows, about, encoder.dim, encode, dtype="float32"), Place()).vectors
 
     def paper_vectors(self, corpus: Corpus, rows: NDArray[np.int64]) -> Halves:
         found = self.embed(corpus, rows)

@@ -1,8 +1,4 @@
-"""The interface of everything that fetches candidates for a citation context.
-
-The ranked papers of a batch of queries.
-Indexes on disk: a folder whose manifest says what the index belongs to.
-"""
+"""What every retriever is: `Retriever`, the `Ranking` that it returns, and saved indexes."""
 
 from __future__ import annotations
 
@@ -16,27 +12,31 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import written_folder
 from retrieval.filters import Filters
 
-_NOTHING = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+log = logging.getLogger(__name__)
+
+ENCODINGS = ("local", "ray")
+
+_LAST = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 _SIGN = np.uint32(0x8000_0000)
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """Ranked papers, one row a query.
+    """Ranked papers, one row per query.
 
     papers: int32 [Q, k], rows of the corpus, best first; -1 where there are fewer than k candidates.
-    scores: float32 [Q, k], descending; -inf where `papers` is -1. Equal scores are ordered by paper row.
+    scores: float32 [Q, k], descending; -inf where `papers` is -1. Ties are broken by paper row.
     """
 
-    papers: npt.NDArray[np.int32]
-    scores: npt.NDArray[np.float32]
+    papers: NDArray[np.int32]
+    scores: NDArray[np.float32]
 
     def __post_init__(self) -> None:
         if self.papers.ndim != 2 or self.papers.shape != self.scores.shape:
@@ -51,24 +51,24 @@ class Ranking:
 
     @staticmethod
     def concat(parts: Sequence[Ranking]) -> Ranking:
-        """The rows of several rankings of the same k, one after the other."""
+        """Rankings of different queries and the same k as one."""
         return Ranking(np.concatenate([p.papers for p in parts]), np.concatenate([p.scores for p in parts]))
 
 
-def nothing(queries: int, k: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-    """Papers and scores [queries, k] of rankings without a paper."""
+def nothing(queries: int, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Papers and scores [queries, k] of rankings without any paper."""
     return np.full((queries, k), -1, np.int32), np.full((queries, k), -np.inf, np.float32)
 
 
 def ordered(
-    papers: npt.NDArray[np.integer],
-    scores: npt.NDArray[np.floating],
+    papers: NDArray[np.integer],
+    scores: NDArray[np.floating],
     k: int,
-    drop: npt.NDArray[np.bool_] | None = None,
+    drop: NDArray[np.bool_] | None = None,
 ) -> Ranking:
-    """The k best of each row, by score descending and then by paper row, padded to k.
+    """The k best of each row by descending score, then by paper row, padded to k.
 
-    papers: int [Q, n] (-1 = nothing), scores: float [Q, n], drop: bool [Q, n], places to leave out.
+    papers: int [Q, n], -1 for none; scores: float [Q, n]; drop: bool [Q, n], places to leave out.
     Raises ValueError when a score that stays is NaN.
     """
     n = papers.shape[1]
@@ -76,14 +76,14 @@ def ordered(
     values = np.asarray(scores, dtype=np.float32) + np.float32(0)  # turns -0.0 into 0.0, copies
     if np.isnan(values).any() and (np.isnan(values) & ~left_out).any():
         raise ValueError("a score is not a number")
-    # One integer a place, ascending with (-score, row): numpy sorts integers far faster than it argsorts.
+    # One integer per place that ascends with (-score, row): numpy sorts integers far faster than it argsorts.
     bits = values.view(np.uint32)
     ascending = np.where(bits & _SIGN, ~bits, bits | _SIGN)
     keys = (~ascending).astype(np.uint64) << np.uint64(32) | papers.astype(np.uint32)
-    keys[left_out] = _NOTHING
+    keys[left_out] = _LAST
     keys.sort(axis=1)
     if n < k:
-        keys = np.pad(keys, ((0, 0), (0, k - n)), constant_values=_NOTHING)
+        keys = np.pad(keys, ((0, 0), (0, k - n)), constant_values=_LAST)
     keys = keys[:, :k]
 
     best = keys.astype(np.uint32).view(np.int32)  # the low half
@@ -92,102 +92,29 @@ def ordered(
     return Ranking(best, np.where(best < 0, np.float32(-np.inf), bits.view(np.float32)))
 
 
-FORMAT = 1
-MANIFEST = "index.json"
-
-
-def has_index(folder: Path) -> bool:
-    """Whether a folder holds an index, of whatever kind."""
-    return (folder / MANIFEST).is_file()
-
-
-def folder_bytes(folder: Path) -> int:
-    """Size of all files."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-@contextmanager
-def written_index(folder: Path, about: Mapping[str, Any], tuned: Mapping[str, Any]) -> Iterator[Path]:
-    """A folder to write the files of an index into; it takes the place of `folder` when all went well.
-
-    about: what the index belongs to (retriever, corpus, settings); tuned: what was chosen while it was made.
-    Both stand in the manifest.
-    Raises InputError if `folder` is there and is no index: nothing else is ever replaced.
-    """
-    if folder.exists() and not has_index(folder) and not (folder.is_dir() and not any(folder.iterdir())):
-        raise InputError(f"{folder}: there is something else than an index; name another folder")
-    with written_folder(folder) as part:
-        yield part
-        files = {
-            str(path.relative_to(part)): path.stat().st_size
-            for path in sorted(part.rglob("*"))
-            if path.is_file()
-        }
-        manifest = {"format": FORMAT, "about": dict(about), "tuned": dict(tuned), "files": files}
-        (part / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-
-
-def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
-    """What was tuned for the index in a folder, which is whole and of what is described.
-
-    Raises InputError that says what differs.
-    """
-    path = folder / MANIFEST
-    try:
-        manifest = json.loads(path.read_text("utf-8"))
-        found, files = dict(manifest["about"]), dict(manifest["files"])
-        known, tuned = manifest["format"] == FORMAT, dict(manifest["tuned"])
-    except FileNotFoundError:
-        raise InputError(f"{folder}: there is no index (no {MANIFEST} in it)") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: damaged ({error}); make the index again in another folder") from None
-    if not known:
-        raise InputError(f"{path}: an index of format {manifest['format']!r}; this version reads {FORMAT}")
-    wanted = json.loads(json.dumps(dict(about)))  # tuples are lists in a file
-    for key in [*wanted, *found]:
-        if wanted.get(key) != found.get(key):
-            raise InputError(
-                f"{folder}: an index of another {key}: {_short(found.get(key))} there, "
-                f"{_short(wanted.get(key))} here; make the index again in another folder"
-            )
-    for name, size in files.items():
-        try:
-            there = (folder / name).stat().st_size
-        except OSError:
-            raise InputError(f"{folder / name}: missing; make the index again") from None
-        if there != size:
-            raise InputError(
-                f"{folder / name}: {there:,} bytes instead of {size:,}, cut short or changed; "
-                "make the index again"
-            )
-    return tuned
-
-
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-log = logging.getLogger(__name__)
-
-
-ENCODINGS = ("local", "ray")
-
-
 class Retriever(ABC):
     """Ranks the candidates of a corpus for its contexts.
 
-    Subclasses fill in `_index` and `_search`, and for indexes on disk `settings`, `_save` and `_load`.
+    Subclasses implement `settings`, `_index`, `_search`, `_save` and `_load`, and declare below what else
+    they can do, so that nobody has to ask for their class.
     """
 
     name: str
+    per_pool = False
+    """whether scores depend on the other papers of a pool, so that each pool wants an index of its own"""
+    tunable: tuple[str, ...] = ()
+    """parameters that `set_parameters` changes, to be tuned on validation data"""
+    partial = False
+    """whether it ranks only some contexts, those that it `knows`"""
+    gives_vectors = False
+    """whether `raw_vectors` gives the papers' vectors"""
 
     def __init__(self) -> None:
         self._corpus: Corpus | None = None
         self.tuned: dict[str, Any] = {}
-        """What `index` chose by the validation split, as plain values."""
+        """What `index` chose on the validation split, as plain values."""
         self.reused = False
-        """Whether `index` found some of the work done, so that its time says nothing."""
+        """Whether `index` found some of its work done, so that its time says nothing."""
 
     @property
     def corpus(self) -> Corpus:
@@ -196,33 +123,50 @@ class Retriever(ABC):
             raise RuntimeError(f"{self.name}: call index(corpus) before search")
         return self._corpus
 
-    def encode_with(self, encoding: str) -> None:
-        """Who encodes the papers from now on: `local`, this process, or `ray`, Ray Data (docs/ray.md).
+    # What a retriever may be able to do.
 
-        InputError for a retriever that has nothing to encode, or none but itself to do it.
+    def set_parameters(self, **values: float) -> None:
+        """Set some of the `tunable` parameters for corpora indexed from now on."""
+        raise NotImplementedError(f"{self.name} has no parameters to tune")
+
+    def knows(self, contexts: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which contexts [Q] of the indexed corpus it can rank papers for."""
+        return np.ones(len(contexts), np.bool_)
+
+    def remember_queries(self) -> None:  # noqa: B027
+        """Keep what queries are encoded to until the next `index`: worthwhile where each is asked again."""
+
+    def encode_with(self, encoding: str) -> None:
+        """Choose who encodes the papers: `local`, this process, or `ray`, Ray Data (docs/ray.md).
+
+        Raises InputError if it has nothing to encode that way.
         """
         check_encoding(encoding)
         if encoding != "local":
-            raise InputError(
-                f"encoding={encoding}: retriever={self.name} makes no vectors of papers that way"
-            )
+            raise InputError(f"encoding={encoding}: retriever={self.name} does not encode papers that way")
+
+    def raw_vectors(self, corpus: Corpus, rows: NDArray[np.int64]) -> Any:
+        """A `VectorTable` [n, D] (retrieval.vectors) of papers, not normalised; see `gives_vectors`."""
+        raise NotImplementedError(f"{self.name} has no vectors of papers")
+
+    # Indexing and searching.
 
     def index(self, corpus: Corpus) -> None:
-        """Prepare for searching the candidates of this corpus, in place of any other.
+        """Prepare to search the candidates of this corpus in place of any other.
 
-        What a retriever learns from a corpus, it learns here: from the training split, and settings that are
-        to be tuned from the validation split.
+        Everything that is learned from a corpus is learned here: from the training split, and settings that
+        are tuned from the validation split.
         """
         self._corpus, self.tuned, self.reused = None, {}, False
         self._index(corpus)
         self._corpus = corpus
 
-    def search(self, contexts: npt.NDArray[np.int64], k: int, filters: Filters | None = None) -> Ranking:
-        """The k best candidates of each context, without the paper that the context stands in.
+    def search(self, contexts: NDArray[np.int64], k: int, filters: Filters | None = None) -> Ranking:
+        """The k best candidates of each context, without its citing paper.
 
-        contexts: int64 [Q], rows of the corpus's contexts. Memory grows with Q * k: pass many in batches.
-        filters: which candidates may be returned; with them the result is what a search would give in a
-        corpus that has no others, as far as it goes (see retrieval.index for approximate indexes).
+        contexts: int64 [Q], rows of the corpus's contexts. Memory grows with Q * k: batch large numbers.
+        filters: which candidates may be returned; the result is that of a search in a corpus that has no
+        others (see retrieval.index for approximate indexes).
         Raises InputError for scores that are NaN.
         """
         corpus = self.corpus
@@ -230,16 +174,17 @@ class Retriever(ABC):
             raise ValueError(f"k must be at least 1, not {k}")
         contexts = np.asarray(contexts, dtype=np.int64)
         if not filters:
-            return self._without_own(contexts, k, None)
+            return self.search_allowed(contexts, k, None)
         papers, scores = nothing(len(contexts), k)
         for queries, allowed in filters.groups(corpus, contexts):
-            found = self._without_own(contexts[queries], k, allowed)
+            found = self.search_allowed(contexts[queries], k, allowed)
             papers[queries], scores[queries] = found.papers, found.scores
         return Ranking(papers, scores)
 
-    def _without_own(
-        self, contexts: npt.NDArray[np.int64], k: int, allowed: npt.NDArray[np.bool_] | None
+    def search_allowed(
+        self, contexts: NDArray[np.int64], k: int, allowed: NDArray[np.bool_] | None
     ) -> Ranking:
+        """As `search`, among the papers allowed [P] for all of these contexts (None: every candidate)."""
         corpus = self.corpus
         may = corpus.is_candidate if allowed is None else allowed
         # The citing paper may take one of the first k places, so ask for one more.
@@ -247,31 +192,27 @@ class Retriever(ABC):
         if len(contexts) == 0 or depth == 0:
             return Ranking(*nothing(len(contexts), k))
         found = self._search(contexts, depth, allowed)
-        self._check_scores(found, contexts)
+        wrong = (np.isnan(found.scores) & (found.papers >= 0)).any(axis=1)
+        if wrong.any():
+            names = [corpus.context_ids[row] for row in contexts[wrong][:5].tolist()]
+            raise InputError(
+                f"retriever={self.name}: NaN scores for {np.count_nonzero(wrong):,} queries, such as "
+                f"{', '.join(names)}; its weights or vectors are damaged"
+            )
         drop = (found.papers == corpus.citing[contexts][:, None]) | ~may[found.papers]
         return ordered(found.papers, found.scores, k, drop)
 
-    def _check_scores(self, found: Ranking, contexts: npt.NDArray[np.int64]) -> None:
-        """InputError that names the contexts for which a paper's score is NaN."""
-        wrong = (np.isnan(found.scores) & (found.papers >= 0)).any(axis=1)
-        if wrong.any():
-            names = [self.corpus.context_ids[row] for row in contexts[wrong][:5].tolist()]
-            raise InputError(
-                f"retriever={self.name}: NaN as the score of papers for {np.count_nonzero(wrong):,} queries, "
-                f"as {', '.join(names)}; its weights or vectors are damaged"
-            )
+    # Saved indexes.
 
     def save(self, folder: str | Path) -> None:
-        """Write the index to a folder, which is whole or what it was before."""
-        corpus = self.corpus
-        with written_index(Path(folder), self._about(corpus), self.tuned) as part:
+        """Write the index to a folder, which ends up whole or as it was."""
+        with written_index(Path(folder), self._about(self.corpus), self.tuned) as part:
             self._save(part)
 
     def load(self, folder: str | Path, corpus: Corpus) -> None:
-        """Take an index that `save` wrote in place of indexing; its large arrays stay on the disk, mapped.
+        """Use an index that `save` wrote in place of indexing; its large arrays stay on disk, mapped.
 
-        Raises InputError if it is of another retriever, other weights or settings or another corpus, or cut
-        short.
+        Raises InputError if it belongs to another retriever, corpus, weights or settings, or is damaged.
         """
         self._corpus = None
         self.tuned = read_index(Path(folder), self._about(corpus))
@@ -294,29 +235,26 @@ class Retriever(ABC):
 
     @property
     def index_bytes(self) -> int:
-        """Memory that the index takes (of what is searched, not of the texts or the model)."""
+        """Memory of what is searched, without the texts or a model."""
         return 0
+
+    def query_settings(self) -> dict[str, Any]:
+        """What a search depends on besides the index, as plain values."""
+        return {}
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """All that an index depends on beside the corpus, as plain values: options, a hash of weights."""
-
-    def asking(self) -> dict[str, Any]:
-        """What a search depends on beside the index, as plain values."""
-        return {}
+        """What the index depends on besides the corpus, as plain values: options, a hash of weights."""
 
     @abstractmethod
     def _index(self, corpus: Corpus) -> None: ...
 
     @abstractmethod
-    def _search(
-        self, contexts: npt.NDArray[np.int64], k: int, allowed: npt.NDArray[np.bool_] | None
-    ) -> Ranking:
+    def _search(self, contexts: NDArray[np.int64], k: int, allowed: NDArray[np.bool_] | None) -> Ranking:
         """The k best of the allowed papers for each context, or fewer where no more match.
 
-        allowed: bool [P], candidates that may be returned; None: every candidate. The citing paper may be
-        among the found. k is at most the number of papers allowed. Papers that are no candidates, or not
-        allowed, are dropped by the caller, and then fewer than k may be left.
+        allowed: bool [P], the papers that may be returned; None: every candidate. k does not exceed their
+        number. The caller drops the citing paper and any paper that is not allowed.
         """
 
     @abstractmethod
@@ -332,3 +270,73 @@ def check_encoding(encoding: str) -> None:
     """InputError unless there is such a way to encode papers."""
     if encoding not in ENCODINGS:
         raise InputError(f"encoding={encoding}: choose one of {', '.join(ENCODINGS)}")
+
+
+FORMAT = 1
+MANIFEST = "index.json"
+
+
+def has_index(folder: Path) -> bool:
+    """Whether a folder holds an index of any kind."""
+    return (folder / MANIFEST).is_file()
+
+
+def folder_bytes(folder: Path) -> int:
+    """Size of all files."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+@contextmanager
+def written_index(folder: Path, about: Mapping[str, Any], tuned: Mapping[str, Any]) -> Iterator[Path]:
+    """A folder for the files of an index, which replaces `folder` when all went well.
+
+    about: what the index belongs to (retriever, corpus, settings); tuned: what indexing chose. Both go into
+    the manifest. Raises InputError if `folder` holds anything but an index.
+    """
+    if folder.exists() and not has_index(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+        raise InputError(f"{folder}: holds something else than an index; name another folder")
+    with written_folder(folder) as part:
+        yield part
+        paths = sorted(path for path in part.rglob("*") if path.is_file())
+        files = {str(path.relative_to(part)): path.stat().st_size for path in paths}
+        manifest = {"format": FORMAT, "about": dict(about), "tuned": dict(tuned), "files": files}
+        (part / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+
+
+def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
+    """What was tuned for the index in a folder; InputError unless it is whole and belongs to `about`."""
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text("utf-8"))
+        found, files = dict(manifest["about"]), dict(manifest["files"])
+        known, tuned = manifest["format"] == FORMAT, dict(manifest["tuned"])
+    except FileNotFoundError:
+        raise InputError(f"{folder}: there is no index (no {MANIFEST} in it)") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: damaged ({error}); make the index again in another folder") from None
+    if not known:
+        raise InputError(f"{path}: an index of format {manifest['format']!r}; this version reads {FORMAT}")
+    wanted = json.loads(json.dumps(dict(about)))  # tuples become lists, as in the file
+    for key in [*wanted, *found]:
+        if wanted.get(key) != found.get(key):
+            there, here = (_short(values.get(key)) for values in (found, wanted))
+            raise InputError(
+                f"{folder}: an index of another {key}: {there} there, {here} here; "
+                "make the index again in another folder"
+            )
+    for name, size in files.items():
+        try:
+            there = (folder / name).stat().st_size
+        except OSError:
+            raise InputError(f"{folder / name}: missing; make the index again") from None
+        if there != size:
+            raise InputError(
+                f"{folder / name}: {there:,} bytes instead of {size:,}, cut short or changed; "
+                "make the index again"
+            )
+    return tuned
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -384,6 +384,8 @@ class BM25(Retriever):
     """
 
     name = "bm25"
+    per_pool = True
+    tunable = ("k1", "b")
 
     def __init__(
         self,
@@ -419,8 +421,9 @@ class BM25(Retriever):
         self._words = {"stemmer": stemmer, "stopwords": stopwords}
         self._terms_of: list[str] = []
 
-    def weigh(self, k1: float, b: float) -> None:
-        """Take other parameters, for what is indexed from now on; InputError for values out of range."""
+    def set_parameters(self, **values: float) -> None:
+        """Raises InputError for values out of range."""
+        k1, b = values.get("k1", self._k1), values.get("b", self._b)
         _check_weights(k1, b)
         if self._backend == "rank_bm25":
             _check_rank_bm25(self._method, k1)
@@ -436,7 +439,7 @@ class BM25(Retriever):
             "contexts": self._contexts,
         }
 
-    def asking(self) -> dict[str, Any]:
+    def query_settings(self) -> dict[str, Any]:
         return {"query": list(self.query), "count_terms": self.count_terms}
 
     @property

@@ -1,4 +1,4 @@
-"""Which candidates a search may return, beside that no query gets its own paper."""
+"""Filters: which candidates a search may return. The citing paper is never among them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
@@ -17,19 +17,16 @@ CITING = "citing"
 
 @dataclass(frozen=True)
 class Filters:
-    """All that is given must hold.
-
-    exclude: ids of papers that are never returned; or the name of a file of ids, one a line.
-    year: the latest year of a paper, or `citing`: not later than the year of the query's citing paper. Papers
-    and citing papers of an unknown year (0) pass.
-    field: the field, or one of several, that a paper must have (the key `data.field` of the papers file).
-    unseen: only papers that no training context cites (the inductive pool).
-    """
+    """A paper must pass every filter that is set."""
 
     exclude: Sequence[str] | str = ()
+    """ids of papers that are never returned, or a file of ids, one per line"""
     year: int | str | None = None
+    """latest year of a paper, or `citing`: the year of the citing paper; unknown years (0) pass"""
     field: str | Sequence[str] | None = None
+    """field of the paper, or several of which it must have one (the key `data.field` of the papers file)"""
     unseen: bool = False
+    """only papers that no training context cites (the inductive pool)"""
 
     def __post_init__(self) -> None:
         """Raises InputError for a year that is neither a number nor `citing`, or an unreadable file."""
@@ -40,19 +37,19 @@ class Filters:
             raise InputError(f"filters.year: {self.year!r} is neither a year nor {CITING!r}")
 
     def __bool__(self) -> bool:
-        """Whether anything is left out at all."""
+        """Whether any filter is set."""
         return bool(self.exclude) or self.year is not None or self.field is not None or self.unseen
 
     def __str__(self) -> str:
-        """What is asked for, as `year: citing, field: NIPS`; empty where nothing is left out."""
+        """The filters that are set, such as `year: citing, field: NIPS`."""
         asked = [f"exclude: {len(self.exclude):,} papers"] if self.exclude else []
         asked += [f"year: {self.year}"] if self.year is not None else []
         asked += [f"field: {' or '.join(self._fields())}"] if self.field is not None else []
         asked += ["unseen: true"] if self.unseen else []
         return ", ".join(asked)
 
-    def allowed(self, corpus: Corpus) -> npt.NDArray[np.bool_]:
-        """The candidates that pass for every query [P]; InputError that says which filter left none."""
+    def allowed(self, corpus: Corpus) -> NDArray[np.bool_]:
+        """The candidates that pass for every query [P]; InputError naming the filter that left none."""
         passed = corpus.is_candidate.copy()
         if self.exclude:
             unknown = [paper for paper in self.exclude if not corpus.has_paper(paper)]
@@ -75,9 +72,9 @@ class Filters:
         return passed
 
     def groups(
-        self, corpus: Corpus, contexts: npt.NDArray[np.int64]
-    ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]]:
-        """Places in `contexts` that share what they may get, and that [P]."""
+        self, corpus: Corpus, contexts: NDArray[np.int64]
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+        """Places in `contexts` of queries that may get the same papers, and these papers [P]."""
         passed = self.allowed(corpus)
         if self.year != CITING:
             yield np.arange(len(contexts)), passed
@@ -101,6 +98,6 @@ def _read_ids(path: Path) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def _check_left(passed: npt.NDArray[np.bool_], corpus: Corpus, what: str) -> None:
+def _check_left(passed: NDArray[np.bool_], corpus: Corpus, what: str) -> None:
     if not passed.any():
         raise InputError(f"filters.{what}: none of the candidates of {corpus.name} is left to search")

@@ -98,8 +98,8 @@ class Fusion(Retriever):
             found |= {"queries": self.queries, "measure": self.measures, "seed": self.seed}
         return {**found, "weights": TUNED if self._given is None else self._given}
 
-    def asking(self) -> dict[str, Any]:
-        return {name: asking for name, part in self.parts.items() if (asking := part.asking())}
+    def query_settings(self) -> dict[str, Any]:
+        return {name: found for name, part in self.parts.items() if (found := part.query_settings())}
 
     @property
     def index_bytes(self) -> int:
@@ -121,7 +121,7 @@ class Fusion(Retriever):
 
     def _rankings(self, contexts: NDArray[np.int64], allowed: NDArray[np.bool_] | None) -> list[Ranking]:
         """Of each part, without the citing paper: its score would be the unit of all others."""
-        return [part._without_own(contexts, self.depth, allowed) for part in self.parts.values()]
+        return [part.search_allowed(contexts, self.depth, allowed) for part in self.parts.values()]
 
     def _gains(self, rankings: list[Ranking]) -> list[NDArray[np.float32]]:
         if self.method == "rrf":

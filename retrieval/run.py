@@ -245,6 +245,7 @@ class CachedRun(Retriever):
     """
 
     name = "run"
+    partial = True
 
     def __init__(self, files: str | Path | Sequence[str | Path]) -> None:
         """Raises InputError if no file is named, or one is not there."""
@@ -263,8 +264,7 @@ class CachedRun(Retriever):
     def index_bytes(self) -> int:
         return self._papers.nbytes + self._scores.nbytes + self._place.nbytes
 
-    def has(self, contexts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Which contexts [Q] of the indexed corpus are queries of the files [Q]."""
+    def knows(self, contexts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         return self._place[contexts] >= 0
 
     def _index(self, corpus: Corpus) -> None:

@@ -42,7 +42,6 @@ from evaluation.protocol import Qrels
 from evaluation.report import Provenance, markdown_table
 from evaluation.summary import show
 from retrieval.base import Ranking, Retriever
-from retrieval.bm25 import BM25
 from retrieval.run import Run
 
 log = logging.getLogger(__name__)
@@ -114,15 +113,15 @@ class SampledBenchmark(PoolBenchmark):
         """Draw, rank and measure; metrics.json is written last, after what stands beside it."""
         ranks = retriever()
         sampler, self.remarks = self.sampler(), []
-        tuning = self.tuning if isinstance(ranks, BM25) else None
+        tuning = self.tuning if ranks.tunable else None
         tests, validations = self.pools(sampler, tuning)
         folder.mkdir(parents=True, exist_ok=True)
         name = self.name_of(sampler.graph)
         ranker = PoolRanker(sampler, tests, validations, name, self.cache_dir, self.depth)
         tuned: Tuned | None = None
-        if tuning is not None and isinstance(ranks, BM25):
+        if tuning is not None:
             tuned = tune(tuning, ranker, validations, ranks)
-        elif isinstance(ranks, BM25):
+        elif ranks.tunable:
             log.info("%s: its parameters are as set, not tuned", ranks.name)
         started = time.perf_counter()
         groups = self._measured(ranker, ranks, tests, folder)

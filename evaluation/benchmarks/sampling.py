@@ -32,10 +32,7 @@ from datasets.progress import counting
 from evaluation.benchmarks.mdcr import AVERAGE
 from evaluation.measures import Values, per_query
 from evaluation.protocol import Qrels
-from retrieval.article import SentenceRetriever
 from retrieval.base import Ranking, Retriever
-from retrieval.bm25 import BM25
-from retrieval.dense import DenseRetriever
 from retrieval.filters import Filters
 from retrieval.run import Run
 
@@ -336,10 +333,9 @@ class PoolRanker:
 
     def ranked(self, retriever: Retriever, pools: Sequence[Pool], index_dir: Path | None) -> Iterator[Run]:
         """The first papers of each pool, queries named GROUP/PAPER. index_dir: where indexes are kept."""
-        of_pool = isinstance(retriever, BM25)
+        of_pool = retriever.per_pool
         if not of_pool:
             retriever.open(self.corpus, index_dir)
-        if isinstance(retriever, DenseRetriever | SentenceRetriever):
             retriever.remember_queries()  # each is asked in every pool
         with counting(f"{retriever.name}: searching", sum(len(pool.queries) for pool in pools)) as advance:
             for pool in pools:
@@ -440,7 +436,7 @@ class Tuned:
         )
 
 
-def tune(tuning: Tuning, ranker: PoolRanker, pools: Sequence[Pool], retriever: BM25) -> Tuned:
+def tune(tuning: Tuning, ranker: PoolRanker, pools: Sequence[Pool], retriever: Retriever) -> Tuned:
     """Try all pairs on the pools (MAP: the mean over the groups), and leave the best in the retriever."""
     if not pools or not all(len(pool.queries) for pool in pools):
         raise InputError(
@@ -448,12 +444,12 @@ def tune(tuning: Tuning, ranker: PoolRanker, pools: Sequence[Pool], retriever: B
         )
     tried: dict[tuple[float, float], float] = {}
     for k1, b in product(tuning.k1, tuning.b):
-        retriever.weigh(k1, b)
+        retriever.set_parameters(k1=k1, b=b)
         runs = ranker.ranked(retriever, pools, None)
         maps = [means(ranker.values(run, pool))["map"] for run, pool in zip(runs, pools, strict=True)]
         tried[k1, b] = float(np.mean(maps))
     best = max(tried, key=lambda pair: tried[pair])
-    retriever.weigh(*best)
+    retriever.set_parameters(k1=best[0], b=best[1])
     found = Tuned(*best, tried)
     log.info("%s: %s", retriever.name, found)
     return found

@@ -19,7 +19,6 @@ import ir_measures
 import numpy as np
 import orjson
 import pyarrow as pa
-import torch
 from ir_measures import AP, nDCG
 from numpy.typing import NDArray
 
@@ -44,10 +43,7 @@ from evaluation.measures import PerQuery, Values
 from evaluation.published import published_tables
 from evaluation.report import Provenance, markdown_table
 from evaluation.summary import show
-from retrieval.article import ArticleRetriever
 from retrieval.base import Retriever
-from retrieval.embeddings import Advance, Place, Vectors, Work, embedded
-from retrieval.encoder import ArticleReader
 from retrieval.run import NAMES, escaped, read_fields, unescaped
 
 TASKS = {"co-view": "coview", "co-read": "coread", "cite": "cite", "co-cite": "cocite"}
@@ -257,25 +253,15 @@ def score(
     }
 
 
-def write_embeddings(path: Path, retriever: ArticleRetriever, papers: Papers) -> None:
-    """The encoder's vectors of all papers, of their own length, in the official format.
-
-    An encoding that was cut off goes on (retrieval.embeddings).
-    """
-    corpus, encoder = papers.corpus, retriever.encoder
+def write_embeddings(path: Path, retriever: Retriever, papers: Papers) -> None:
+    """The encoder's vectors of all papers, not normalised, in the official format."""
+    corpus = papers.corpus
     rows = np.arange(len(corpus.paper_ids), dtype=np.int64)
-    reader = ArticleReader(corpus, encoder.tokenizer, encoder.config)
-
-    def encode(part: NDArray[np.int64], advance: Advance) -> Vectors:
-        with torch.inference_mode():
-            return encoder.encode(reader.papers(part), advance).float().cpu().numpy(), None
-
-    about = {**encoder.of_papers(), "normalisation": "none"}
-    found = embedded(Work(corpus, rows, about, encoder.dim, encode, dtype="float32"), Place())
+    vectors = retriever.raw_vectors(corpus, rows)
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as unfinished, unfinished.open("wb") as file:
         for row in rows.tolist():
-            line = {"paper_id": corpus.paper_ids[row], "embedding": found.vectors[row : row + 1][0]}
+            line = {"paper_id": corpus.paper_ids[row], "embedding": vectors[row : row + 1][0]}
             file.write(orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
 
 
@@ -375,7 +361,7 @@ class SciDocs(PoolBenchmark):
             papers = open_papers(pools, texts, self.cache_dir)
             retriever = make()
             name = retriever.name
-            if not isinstance(retriever, ArticleRetriever):
+            if not retriever.gives_vectors:
                 scores = score(retriever, papers, pools, self.index_dir)
                 return name, self._written(scores, pools, folder / RUNS, name)
             file = folder / EMBEDDINGS
