@@ -1,4 +1,4 @@
-# What the project's people do with it. `make` alone lists the targets.
+# Tasks of the project; `make` alone lists them.
 
 PYTHON ?= python3
 EXTRAS ?= dev
@@ -9,18 +9,18 @@ INSTALLED := .venv/.installed
 DEMO := outputs/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv install minilm demo results test lint format typecheck bench clean
+.PHONY: help .venv install minilm demo results test test-all lint format typecheck bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z.]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.venv: $(INSTALLED) ## make the virtual environment and install what pyproject.toml lists
+.venv: $(INSTALLED) ## create the virtual environment with the dependencies of pyproject.toml
 
-# Only the dependencies are installed, never the project itself: it is run from this folder.
-# torch comes first, so that a CPU build of it is taken where pip is offered one.
+# Installs the dependencies, never the project itself, which runs from this folder.
+# torch comes first, so that pip takes a CPU build of it where one is on offer.
 $(INSTALLED): pyproject.toml tools/requirements.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-		|| { echo "Python 3.11 or newer is needed: make PYTHON=python3.11 ..." >&2; exit 1; }
+		|| { echo "Requires Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
 	@echo "installing into .venv: this takes a minute or more"
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	@$(BIN)/python -m pip install --quiet --upgrade pip
@@ -47,14 +47,17 @@ demo: $(INSTALLED) ## train HAtten on the demo corpus and compare it with BM25 a
 results: $(INSTALLED) ## evaluate what docs/retrieval.yaml lists and write docs/retrieval.md (hours; after `make minilm`)
 	$(BIN)/python -m evaluation.results docs/retrieval.yaml $(ARGS)
 
-test: $(INSTALLED) ## run the tests, a process a core: make test ARGS="-k vectors"
+test: $(INSTALLED) ## run the tests but for the slow ones: make test ARGS="-k vectors"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses auto --dist worksteal -m "not slow" $(ARGS)
+
+test-all: $(INSTALLED) ## run all tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses auto --dist worksteal $(ARGS)
 
-lint: $(INSTALLED) ## check style and layout of the code
+lint: $(INSTALLED) ## check style and formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-format: $(INSTALLED) ## lay the code out and mend what can be mended
+format: $(INSTALLED) ## format the code and apply safe fixes
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 

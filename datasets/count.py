@@ -1,4 +1,4 @@
-"""Count what a collection of papers has: python -m datasets.count data.papers=FILES (docs/citeomatic.md).
+"""Count what a collection of papers has: python -m datasets.count data.papers=FILES (docs/data.md).
 
 What a collection of papers has, counted as in Table 1 of Nogueira et al. 2020, and lists of who asks.
 """

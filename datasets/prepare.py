@@ -461,7 +461,7 @@ def open_corpus(
     field: the key of papers.json that holds a paper's field, or a list of them; None: papers have none.
     on_error: `raise` an InputError for the first record that cannot be used, or `skip`: drop and count them,
     up to `max_bad_share` of a file's records.
-    backend: who prepares it: `local`, this process, or `ray`, tasks of Ray Data (docs/ray.md).
+    backend: who prepares it: `local`, this process, or `ray`, tasks of Ray Data (docs/scale.md).
     Raises InputError for anything else in the files that cannot be used, and for a full disk.
     """
     if not isinstance(tokenizer, str) or tokenizer not in TOKENIZERS:
