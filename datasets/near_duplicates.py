@@ -1,23 +1,15 @@
-"""Titles that are nearly those of others: a Jaccard index of their words above a threshold, exactly.
+"""Near-duplicates: all pairs of texts, or of titles, whose Jaccard similarity reaches a threshold, exactly.
 
-Nogueira et al. 2020, section 4.1: special characters are removed from titles, and papers whose titles have a
-Jaccard index of unigrams above 0.7 with one of the test papers are removed from the training set.
-
-Two sets that are so similar share a word among the rarest of each (the prefix filter of Chaudhuri, Ganti and
-Kaushik 2006), are of similar sizes, and their first shared word leaves room for enough others (PPJoin, Xiao
-et al. 2008). What passes is compared word for word. Only the titles of the index are held in memory: those
-that are compared with them pass in batches, and words that no title of the index has are the rarest of all.
-
-Texts as sets of shingles: hashes of so many words in a row, from the word ids of a store.
-Which texts are nearly the same: all pairs of sets of shingles of a Jaccard similarity or more.
+A text is the set of its shingles (three words in a row), a title the set of its words; elements are 64-bit
+hashes. Two sets that are similar enough share one of the rarest elements of each (the prefix filter of
+Chaudhuri, Ganti and Kaushik 2006) and have similar sizes. The pairs that pass are compared in full.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,111 +17,276 @@ import pyarrow.compute as pc
 from numba import njit
 from numpy.typing import NDArray
 
-from datasets.columns import Ragged, offsets_of, ranges
+from datasets.columns import Ragged, offsets_of
 from datasets.errors import InputError
 from datasets.records import MARKER_WORDS
 
-WORDS = 3
-"""Words of a shingle; a text of fewer words is a single one."""
-
+SHINGLE_WORDS = 3
+"""A shorter text is a single shingle."""
+MAX_COMPARED = 1000
+"""Texts that one text is compared with at most: bounds the time where thousands share the same few words."""
 ROWS = 50_000
-"""Texts between two reports of progress."""
+"""Texts between two progress reports."""
+PAIRS = 1 << 20
+"""Pairs that are buffered before they are yielded."""
+MAX_SKETCH_BITS = 28
+"""The counts of elements take at most half a gigabyte."""
+NOT_IN_WORDS = r"[^\p{L}\p{M}\p{N}]+"
 
+Hashes = NDArray[np.uint64]
+Offsets = NDArray[np.int64]
+Rows = NDArray[np.int32]
+Mask = NDArray[np.bool_]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
-class ShingleSets:
-    """Row i is values[offsets[i]:offsets[i + 1]]: hashes, each once and in order; none for no words.
+class Sets:
+    """Row i is values[offsets[i]:offsets[i + 1]]: hashes, distinct and ascending."""
 
-    values [total] uint64, offsets [rows + 1] int64; sequences [rows] uint64: the hash of all words in their
-    order.
-    """
-
-    values: NDArray[np.uint64]
-    offsets: NDArray[np.int64]
-    sequences: NDArray[np.uint64]
+    values: Hashes
+    offsets: Offsets
 
     def __len__(self) -> int:
-        return len(self.sequences)
+        return len(self.offsets) - 1
 
     @property
     def sizes(self) -> NDArray[np.int64]:
         """[rows]"""
         return np.diff(self.offsets)
 
-    def jaccard(self, row: int, other: int) -> float:
-        """Shingles that two texts share, of all that they have."""
-        own, others = (self.values[self.offsets[i] : self.offsets[i + 1]] for i in (row, other))
-        shared = len(np.intersect1d(own, others, assume_unique=True))
-        return shared / max(1, len(own) + len(others) - shared)
+
+@dataclass(frozen=True)
+class Pairs:
+    """`rows` [n] of the queries, `others` [n] of the index, and their Jaccard similarity [n]."""
+
+    rows: Rows
+    others: Rows
+    jaccard: NDArray[np.float32]
 
 
-def counted_words(words: Sequence[str]) -> NDArray[np.bool_]:
-    """Whether a word type counts as a word [V]: it has a letter or digit and no mark in it.
+class SetIndex:
+    """Sets [N] listed under their rarest elements.
+
+    threshold: Jaccard similarity of near-duplicates; strict: they must exceed it. own: they are compared with
+    each other only, so that elements of a single set need not be listed.
+    """
+
+    def __init__(self, sets: Sets, threshold: Fraction, strict: bool = False, own: bool = False) -> None:
+        self._sets, self._rule = sets, (threshold.numerator, threshold.denominator, strict)
+        self._bits = min(MAX_SKETCH_BITS, max(10, len(sets.values).bit_length() + 1))
+        self._sketch = np.zeros(1 << self._bits, np.uint16)
+        _count_elements(sets.values, self._bits, self._sketch)
+        elements, self._ends = self._rarest(sets, 2 if own else 1)
+        order = np.argsort(elements, kind="stable")
+        self._rows = np.repeat(np.arange(len(sets), dtype=np.int32), np.diff(self._ends))[order]
+        elements = elements[order]
+        first = np.append([True], elements[1:] != elements[:-1])[: len(elements)]
+        self._elements = elements[first]
+        self._starts = np.append(np.flatnonzero(first), len(elements))
+        self._lists = np.empty(len(elements), np.int32)
+        self._lists[order] = np.cumsum(first) - 1
+        self.cut = 0
+        """Queries of the last search that share rare elements with more sets than they were compared with."""
+
+    def __len__(self) -> int:
+        return len(self._sets)
+
+    def search(self, queries: Sets) -> Iterator[Pairs]:
+        """Near-duplicates of the queries, in the order of the queries."""
+        elements, ends = self._rarest(queries, 1)
+        lists = np.searchsorted(self._elements, elements)
+        known = lists < len(self._elements)
+        known[known] = self._elements[lists[known]] == elements[known]
+        lists[~known] = -1
+        return self._join(queries, lists.astype(np.int32), ends, len(self), False, lambda done: None)
+
+    def own_pairs(
+        self, advance: Callable[[int], None] = lambda done: None, most: int = MAX_COMPARED
+    ) -> Iterator[Pairs]:
+        """Near-duplicates of each set among the sets before it.
+
+        most: sets that a set is compared with. advance: is told how many more sets are done.
+        """
+        return self._join(self._sets, self._lists, self._ends, most, True, advance)
+
+    def _rarest(self, sets: Sets, count: int) -> tuple[Hashes, Offsets]:
+        """Elements of each set, one of which it shares with every near-duplicate, and where each row starts.
+
+        count: an element that fewer sets of the index have is left out.
+        """
+        elements = np.empty(len(sets.values), np.uint64)  # pages not written to take no memory
+        ends = np.zeros(len(sets) + 1, np.int64)
+        _select(sets.values, sets.offsets, self._bits, self._sketch, count, self._rule, elements, ends)
+        return elements[: ends[-1]], ends
+
+    def _join(
+        self, queries: Sets, lists: Rows, ends: Offsets, most: int, own: bool, advance: Callable[[int], None]
+    ) -> Iterator[Pairs]:
+        """lists [elements]: the index's list of each rare element of the queries, or -1."""
+        self.cut, row, room = 0, 0, PAIRS + most
+        rows, others, jaccard = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.float32)
+        compared = np.full(len(self), -1, np.int32)
+        while row < len(queries):
+            last = min(row + ROWS, len(queries))
+            reached, found, cut = _compare(
+                (queries.values, queries.offsets, lists, ends),
+                (self._sets.values, self._sets.offsets, self._starts, self._rows),
+                self._rule, most, own, row, last, PAIRS, compared, rows, others, jaccard,
+            )  # fmt: skip
+            self.cut += cut
+            advance(reached - row)
+            row = reached
+            if found:
+                yield Pairs(rows[:found].copy(), others[:found].copy(), jaccard[:found].copy())
+
+
+class TitleIndex:
+    """Titles [T] whose near-duplicates are looked for: a Jaccard similarity of words above the threshold.
+
+    Nogueira et al. 2020, section 4.1, remove training papers whose titles are that similar to the title of a
+    test paper. Letter case and special characters do not count. Other titles may pass in batches.
+    """
+
+    def __init__(self, titles: Sequence[str], threshold: float) -> None:
+        """Raises InputError for a threshold that is not in [0, 1)."""
+        self._index = SetIndex(title_sets(titles), check_threshold(threshold, "near_duplicates"), strict=True)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def near(self, titles: Sequence[str]) -> Mask:
+        """Which of some titles [N] have a near-duplicate in the index."""
+        found = np.zeros(len(titles), np.bool_)
+        for part in self._index.search(title_sets(titles)):
+            found[part.rows] = True
+        return found
+
+    def pairs(self, titles: Sequence[str]) -> NDArray[np.int64]:
+        """All pairs [M, 2] of a title and a near-duplicate in the index, ascending."""
+        parts = [np.stack([part.rows, part.others], 1) for part in self._index.search(title_sets(titles))]
+        pairs = np.concatenate([np.empty((0, 2), np.int64), *parts])
+        return pairs[np.lexsort(pairs.T[::-1])]
+
+
+def check_threshold(threshold: object, option: str) -> Fraction:
+    """A share below 1 as an exact fraction, to six decimals; InputError that names the option."""
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 <= threshold < 1:
+        raise InputError(
+            f"{option}: {threshold!r} is no Jaccard index: give a number from 0 to below 1, such as 0.7"
+        )
+    return exact(threshold)
+
+
+def exact(share: float) -> Fraction:
+    """
+    >>> exact(0.7)
+    Fraction(7, 10)
+    """
+    return Fraction(round(share * 1_000_000), 1_000_000)
+
+
+def title_sets(titles: Sequence[str]) -> Sets:
+    """The words of each title, in lower case and without special characters."""
+    text = pc.utf8_lower(pc.utf8_normalize(pa.array(titles, pa.large_string()), "NFKC"))
+    lists = pc.utf8_split_whitespace(pc.replace_substring_regex(text, NOT_IN_WORDS, " "))
+    words = lists.flatten()
+    ends = np.frombuffer(words.buffers()[1], np.int64)[words.offset :][: len(words) + 1]
+    letters = np.frombuffer(words.buffers()[2] or b"", np.uint8)
+    values, offsets = np.empty(len(words), np.uint64), np.zeros(len(titles) + 1, np.int64)
+    _hash_words(letters, ends, offsets_of(pc.list_value_length(lists).to_numpy()), values, offsets)
+    return Sets(values[: offsets[-1]], offsets)
+
+
+def counted_words(words: Sequence[str]) -> Mask:
+    """Which word types [V] count as words: those with a letter or digit that are no citation marker.
 
     >>> counted_words(["graph", "(targetcit)", ".", "2-d"]).tolist()
     [True, False, False, True]
     """
-    found = (
-        any(map(str.isalnum, word)) and not any(marker in word for marker in MARKER_WORDS) for word in words
-    )
+    found = (any(map(str.isalnum, word)) and not any(m in word for m in MARKER_WORDS) for word in words)
     return np.fromiter(found, np.bool_, len(words))
 
 
-def word_lengths(tokens: Ragged, counted: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Words of each text [rows]; counted [V]: which of the tokens are words."""
+def word_lengths(tokens: Ragged, counted: Mask) -> NDArray[np.int64]:
+    """Number of words of each text [rows]; counted [V]: which tokens are words."""
     lengths = np.empty(len(tokens), np.int64)
-    _count(tokens.values, tokens.offsets, counted, lengths)
+    _count_words(tokens.values, tokens.offsets, counted, lengths)
     return lengths
 
 
 def shingle_sets(
-    parts: Sequence[Ragged],
-    counted: NDArray[np.bool_],
-    advance: Callable[[int], None],
-    words: int = WORDS,
-) -> ShingleSets:
-    """Of the texts that the rows of `parts` make, one or two, as title and abstract, one after the other.
+    parts: Sequence[Ragged], counted: Mask, advance: Callable[[int], None] = lambda done: None
+) -> tuple[Sets, Hashes]:
+    """The shingles of texts, and a hash of all words of each text in their order [rows].
 
-    counted [V]: which tokens are words. advance: is told how many texts more are done. Memory: eight bytes
-    for each word of the texts.
+    parts: the texts' tokens; of two, as title and abstract, rows are joined. counted [V]: which tokens are
+    words. advance: is told how many more texts are done. Memory: eight bytes a word.
     """
     first = parts[0]
     second = parts[1] if len(parts) > 1 else Ragged(first.values[:0], np.zeros(len(first) + 1, np.int64))
-    # No more shingles than words. Pages that nothing is written to take no memory.
+    # There are no more shingles than words; pages that nothing is written to take no memory.
     values = np.empty(len(first.values) + len(second.values), np.uint64)
-    offsets = np.zeros(len(first) + 1, np.int64)
-    sequences = np.empty(len(first), np.uint64)
+    offsets, sequences = np.zeros(len(first) + 1, np.int64), np.empty(len(first), np.uint64)
+    buffer = np.empty(int((first.lengths + second.lengths).max(initial=0)), np.int32)
     for start in range(0, len(first), ROWS):
         end = min(start + ROWS, len(first))
-        longest = int((first.lengths[start:end] + second.lengths[start:end]).max())
-        buffer = np.empty(longest, np.int32)
         _shingle(
-            first.values,
-            first.offsets,
-            second.values,
-            second.offsets,
-            counted,
-            words,
-            start,
-            end,
-            buffer,
-            values,
-            offsets,
-            sequences,
-        )
+            (first.values, first.offsets), (second.values, second.offsets), counted, start, end,
+            buffer, values, offsets, sequences,
+        )  # fmt: skip
         advance(end - start)
-    return ShingleSets(values[: offsets[-1]], offsets, sequences)
+    return Sets(values[: offsets[-1]], offsets), sequences
 
 
-@njit(nogil=True)
-def _count(
-    values: NDArray[np.int32],
-    offsets: NDArray[np.int64],
-    counted: NDArray[np.bool_],
-    lengths: NDArray[np.int64],
+_compiled = njit(nogil=True, cache=True)
+_Rule = tuple[int, int, bool]
+
+
+@_compiled
+def _mixed(value: np.uint64) -> np.uint64:
+    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014)."""
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+@_compiled
+def _hash(numbers: NDArray[np.integer], start: int, end: int) -> np.uint64:
+    value = np.uint64(end - start)
+    for place in range(start, end):
+        value = _mixed(value + _GOLDEN * np.uint64(numbers[place] + 1))
+    return value
+
+
+@_compiled
+def _make_set(values: Hashes, start: int, count: int) -> int:
+    """Sort values[start:start + count] and drop repeats; gives the end of what is left."""
+    own = values[start : start + count]
+    own.sort()
+    end = start
+    for value in own:
+        if end == start or value != values[end - 1]:
+            values[end] = value
+            end += 1
+    return end
+
+
+@_compiled
+def _hash_words(
+    letters: NDArray[np.uint8], ends: Offsets, words: Offsets, values: Hashes, offsets: Offsets
 ) -> None:
+    for row in range(len(words) - 1):
+        count = 0
+        for word in range(words[row], words[row + 1]):
+            if ends[word + 1] > ends[word]:
+                values[offsets[row] + count] = _hash(letters, ends[word], ends[word + 1])
+                count += 1
+        offsets[row + 1] = _make_set(values, offsets[row], count)
+
+
+@_compiled
+def _count_words(values: Rows, offsets: Offsets, counted: Mask, lengths: Offsets) -> None:
     for row in range(len(lengths)):
         words = 0
         for place in range(offsets[row], offsets[row + 1]):
@@ -137,172 +294,53 @@ def _count(
         lengths[row] = words
 
 
-@njit(nogil=True)
-def _mixed(value: np.uint64) -> np.uint64:
-    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014): all bits depend on all."""
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
-
-
-@njit(nogil=True)
-def _hash(words: NDArray[np.int32], start: int, end: int) -> np.uint64:
-    value = np.uint64(end - start)
+@_compiled
+def _append_words(tokens: Rows, start: int, end: int, counted: Mask, buffer: Rows, words: int) -> int:
     for place in range(start, end):
-        value = _mixed(value + _GOLDEN * np.uint64(words[place] + 1))
-    return value
+        if counted[tokens[place]]:
+            buffer[words] = tokens[place]
+            words += 1
+    return words
 
 
-@njit(nogil=True)
+@_compiled
 def _shingle(
-    first: NDArray[np.int32],
-    first_offsets: NDArray[np.int64],
-    second: NDArray[np.int32],
-    second_offsets: NDArray[np.int64],
-    counted: NDArray[np.bool_],
-    size: int,
+    first: tuple[Rows, Offsets],
+    second: tuple[Rows, Offsets],
+    counted: Mask,
     start: int,
     end: int,
-    buffer: NDArray[np.int32],
-    values: NDArray[np.uint64],
-    offsets: NDArray[np.int64],
-    sequences: NDArray[np.uint64],
+    buffer: Rows,
+    values: Hashes,
+    offsets: Offsets,
+    sequences: Hashes,
 ) -> None:
-    """Rows start..end of the result; offsets[start] says where they begin."""
+    """Rows start..end of the result; offsets[start] is known."""
     for row in range(start, end):
-        words = 0
-        for place in range(first_offsets[row], first_offsets[row + 1]):
-            if counted[first[place]]:
-                buffer[words] = first[place]
-                words += 1
-        for place in range(second_offsets[row], second_offsets[row + 1]):
-            if counted[second[place]]:
-                buffer[words] = second[place]
-                words += 1
+        words = _append_words(first[0], first[1][row], first[1][row + 1], counted, buffer, 0)
+        words = _append_words(second[0], second[1][row], second[1][row + 1], counted, buffer, words)
         sequences[row] = _hash(buffer, 0, words)
-        at = offsets[row]
-        if words:
-            shingles = max(1, words - size + 1)
-            for shingle in range(shingles):
-                values[at + shingle] = _hash(buffer, shingle, min(words, shingle + size))
-            own = values[at : at + shingles]
-            own.sort()
-            at += 1
-            for shingle in range(1, shingles):
-                if own[shingle] != own[shingle - 1]:
-                    values[at] = own[shingle]
-                    at += 1
-        offsets[row + 1] = at
+        shingles = min(words, max(1, words - SHINGLE_WORDS + 1))
+        for shingle in range(shingles):
+            values[offsets[row] + shingle] = _hash(buffer, shingle, min(words, shingle + SHINGLE_WORDS))
+        offsets[row + 1] = _make_set(values, offsets[row], shingles)
 
 
-NEAR_MOST = 1000
-"""Texts that a text is compared with at most, those first that share its rarest shingles: what bounds the
-time where thousands of texts have the same few words."""
-
-LARGEST_SKETCH = 28
-"""Bits: of the shingles' numbers of texts half a gigabyte is kept at most."""
-
-PAIRS = 1 << 20
-"""Pairs that are found before they are handed on."""
-
-_ROUNDING = 1e-9
+@_compiled
+def _needed(total: int, above: int, below: int, strict: bool) -> int:
+    """The smallest whole number from `total * above / below` on, or above it where strict."""
+    return total * above // below + 1 if strict else -(-total * above // below)
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """Texts `rows` [n] and earlier ones `others` [n], int32, and how similar they are [n] float32."""
-
-    rows: NDArray[np.int32]
-    others: NDArray[np.int32]
-    jaccard: NDArray[np.float32]
+@_compiled
+def _prefix(size: int, rule: _Rule) -> int:
+    """How many of the rarest elements of a set hold one that every near-duplicate shares."""
+    return size - _needed(size, rule[0], rule[1], rule[2]) + 1 if size else 0
 
 
-@dataclass
-class NearPairs:
-    """Iterates over the pairs of a Jaccard similarity of `least` or more, in the order of `rows`.
-
-    After that `cut` counts the texts that share rare shingles with more than `most` others: not all of their
-    pairs were looked at. advance: is told how many texts more are done.
-    """
-
-    sets: ShingleSets
-    least: float
-    advance: Callable[[int], None]
-    most: int = NEAR_MOST
-    cut: int = field(default=0, init=False)
-
-    def __iter__(self) -> Iterator[Pairs]:
-        postings = _postings(self.sets, self.least)
-        rows, others = np.empty(PAIRS + self.most, np.int32), np.empty(PAIRS + self.most, np.int32)
-        jaccard = np.empty(PAIRS + self.most, np.float32)
-        compared = np.full(len(self.sets), -1, np.int32)
-        row = 0
-        while row < len(self.sets):
-            last = min(row + ROWS, len(self.sets))
-            reached, found, cut = _join(
-                self.sets.values,
-                self.sets.offsets,
-                *postings,
-                self.least,
-                self.most,
-                row,
-                last,
-                PAIRS,
-                compared,
-                rows,
-                others,
-                jaccard,
-            )
-            self.cut += cut
-            self.advance(reached - row)
-            row = reached
-            if found:
-                yield Pairs(rows[:found].copy(), others[:found].copy(), jaccard[:found].copy())
-
-
-Postings = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]
-
-
-def _postings(sets: ShingleSets, least: float) -> Postings:
-    """The rare shingles that texts share: (offsets of groups [texts + 1], groups, offsets of texts, texts).
-
-    groups: for each text the rare shingles that others have too, numbered, the rarest first. texts: for each
-    of these shingles the texts, in order.
-    """
-    bits = min(LARGEST_SKETCH, max(10, len(sets.values).bit_length() + 1))
-    sketch = np.zeros(1 << bits, np.uint16)
-    _note(sets.values, bits, sketch)
-    hashes = np.empty(_prefixes(sets.offsets, least), np.uint64)
-    offsets = np.zeros(len(sets) + 1, np.int64)
-    _select(sets.values, sets.offsets, bits, sketch, least, hashes, offsets)
-    hashes = hashes[: offsets[-1]]
-    del sketch
-    order = np.argsort(hashes, kind="stable")
-    texts = np.repeat(np.arange(len(sets), dtype=np.int32), np.diff(offsets))[order]
-    starts = np.flatnonzero(np.concatenate([[True], hashes[order][1:] != hashes[order][:-1]]))
-    starts = np.append(starts[: len(hashes)], len(hashes))
-    groups = np.empty(len(hashes), np.int32)
-    groups[order] = np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts))
-    return offsets, groups, starts, texts
-
-
-@njit(nogil=True)
-def _prefix(size: int, least: float) -> int:
-    """Of the rarest shingles of a text so many that one is shared with any text as similar as `least`."""
-    return size - int(np.ceil(least * size - _ROUNDING)) + 1 if size else 0
-
-
-@njit(nogil=True)
-def _prefixes(offsets: NDArray[np.int64], least: float) -> int:
-    total = 0
-    for row in range(len(offsets) - 1):
-        total += _prefix(offsets[row + 1] - offsets[row], least)
-    return total
-
-
-@njit(nogil=True)
-def _note(values: NDArray[np.uint64], bits: int, sketch: NDArray[np.uint16]) -> None:
-    """Count the texts of each shingle; those that share a place are counted together, so never too few."""
+@_compiled
+def _count_elements(values: Hashes, bits: int, sketch: NDArray[np.uint16]) -> None:
+    """Count the sets that have an element, by its first bits: never too few."""
     shift = np.uint64(64 - bits)
     for value in values:
         place = value >> shift
@@ -310,17 +348,18 @@ def _note(values: NDArray[np.uint64], bits: int, sketch: NDArray[np.uint16]) -> 
             sketch[place] += 1
 
 
-@njit(nogil=True)
+@_compiled
 def _select(
-    values: NDArray[np.uint64],
-    offsets: NDArray[np.int64],
+    values: Hashes,
+    offsets: Offsets,
     bits: int,
     sketch: NDArray[np.uint16],
-    least: float,
-    hashes: NDArray[np.uint64],
-    ends: NDArray[np.int64],
+    least: int,
+    rule: _Rule,
+    elements: Hashes,
+    ends: Offsets,
 ) -> None:
-    """The rarest shingles of each text without those that no other text has."""
+    """The rarest elements of each set, without those that fewer than `least` sets of the index have."""
     shift = np.uint64(64 - bits)
     at = 0
     for row in range(len(offsets) - 1):
@@ -328,68 +367,67 @@ def _select(
         often = np.empty(len(own), np.int64)
         for i in range(len(own)):
             often[i] = sketch[own[i] >> shift]
-        # The values are in order, so that equals come in the order of their hashes: the same in all texts.
+        # Stable on ascending values: elements that are equally rare come in the same order in all sets.
         order = np.argsort(often, kind="mergesort")
-        for i in order[: _prefix(len(own), least)]:
-            if often[i] > 1:
-                hashes[at] = own[i]
+        for i in order[: _prefix(len(own), rule)]:
+            if often[i] >= least:
+                elements[at] = own[i]
                 at += 1
         ends[row + 1] = at
 
 
-@njit(nogil=True)
-def _shared(
-    values: NDArray[np.uint64], start: int, end: int, other: int, other_end: int, needed: float
-) -> int:
-    """Number of values in both; less than `needed` where it cannot be reached any more."""
-    shared = 0
-    while start < end and other < other_end:
-        if shared + min(end - start, other_end - other) < needed:
-            return shared
-        if values[start] == values[other]:
+@_compiled
+def _shared(own: Hashes, other: Hashes, needed: int) -> int:
+    """Number of values in both; some number below `needed` where that cannot be reached."""
+    shared = i = j = 0
+    while i < len(own) and j < len(other):
+        if shared + min(len(own) - i, len(other) - j) < needed:
+            break
+        if own[i] == other[j]:
             shared += 1
-            start += 1
-            other += 1
-        elif values[start] < values[other]:
-            start += 1
+            i += 1
+            j += 1
+        elif own[i] < other[j]:
+            i += 1
         else:
-            other += 1
+            j += 1
     return shared
 
 
-@njit(nogil=True)
-def _join(
-    values: NDArray[np.uint64],
-    offsets: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    groups: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    texts: NDArray[np.int32],
-    least: float,
+@_compiled
+def _compare(
+    queries: tuple[Hashes, Offsets, Rows, Offsets],
+    index: tuple[Hashes, Offsets, Offsets, Rows],
+    rule: _Rule,
     most: int,
+    own: bool,
     start: int,
     last: int,
     room: int,
-    compared: NDArray[np.int32],
-    rows: NDArray[np.int32],
-    others: NDArray[np.int32],
+    compared: Rows,
+    rows: Rows,
+    others: Rows,
     jaccard: NDArray[np.float32],
 ) -> tuple[int, int, int]:
-    """Compare texts start..last with earlier ones; (text reached, pairs found, texts cut).
+    """Compare queries start..last with the index; (query reached, pairs found, queries cut).
 
-    Stops before `last` when there is no room. compared [texts]: the text that each was last compared with.
+    Stops before `last` when there is no room. own: with earlier rows only. compared [N]: the query that each
+    set was last compared with.
     """
+    values, offsets, lists, ends = queries
+    index_values, index_offsets, list_starts, listed = index
+    above, below, strict = rule
     found = cut = 0
     for row in range(start, last):
         if found > room:
             return row, found, cut
-        size = offsets[row + 1] - offsets[row]
-        left = most
+        size, left = offsets[row + 1] - offsets[row], most
         for place in range(ends[row], ends[row + 1]):
-            group = groups[place]
-            for at in range(starts[group], starts[group + 1]):
-                other = texts[at]
-                if other >= row or left < 0:
+            if lists[place] < 0:
+                continue
+            for at in range(list_starts[lists[place]], list_starts[lists[place] + 1]):
+                other = listed[at]
+                if (own and other >= row) or left < 0:
                     break
                 if compared[other] == row:
                     continue
@@ -397,12 +435,15 @@ def _join(
                 left -= 1
                 if left < 0:
                     break
-                other_size = offsets[other + 1] - offsets[other]
-                needed = least / (1 + least) * (size + other_size) - _ROUNDING
+                other_size = index_offsets[other + 1] - index_offsets[other]
+                # s / (a + b - s) >= t if and only if s >= (a + b) t / (1 + t)
+                needed = _needed(size + other_size, above, above + below, strict)
                 if min(size, other_size) < needed:
                     continue
                 shared = _shared(
-                    values, offsets[row], offsets[row + 1], offsets[other], offsets[other + 1], needed
+                    values[offsets[row] : offsets[row + 1]],
+                    index_values[index_offsets[other] : index_offsets[other + 1]],
+                    needed,
                 )
                 if shared >= needed:
                     rows[found], others[found] = row, other
@@ -410,155 +451,3 @@ def _join(
                     found += 1
         cut += left < 0
     return last, found, cut
-
-
-SPECIAL = r"[^\p{L}\p{M}\p{N}]+"
-"""What words are divided by: all that is no letter, mark or digit."""
-MOST = 1 << 21
-"""Pairs that are looked at together."""
-
-Rows = NDArray[np.int64]
-
-
-def check_threshold(threshold: object, option: str) -> Fraction:
-    """A share below 1, to six decimals, without rounding errors; InputError that names the option."""
-    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 <= threshold < 1:
-        raise InputError(f"{option}: {threshold!r} is no Jaccard index from 0 to below 1, as 0.7")
-    return Fraction(round(threshold * 1_000_000), 1_000_000)
-
-
-class _Words(NamedTuple):
-    """The different words of titles: title [n] ascending, code [n] of its words, which are words[code]."""
-
-    title: Rows
-    code: Rows
-    words: pa.Array
-
-
-def _words(titles: Sequence[str]) -> _Words:
-    """Of each title its words, each once: of lower case, without special characters."""
-    text = pc.utf8_lower(pc.utf8_normalize(pa.array(titles, pa.large_string()), "NFKC"))
-    lists = pc.utf8_split_whitespace(pc.replace_substring_regex(text, SPECIAL, " "))
-    encoded = lists.flatten().dictionary_encode()
-    title = np.repeat(np.arange(len(titles)), pc.list_value_length(lists).to_numpy())
-    code = encoded.indices.to_numpy().astype(np.int64)
-    is_word = pc.not_equal(encoded.dictionary, "").to_numpy(zero_copy_only=False)[code]
-    keys = _distinct(title[is_word] << 32 | code[is_word])
-    return _Words(keys >> 32, keys & 0xFFFF_FFFF, encoded.dictionary)
-
-
-def _distinct(keys: Rows) -> Rows:
-    """Each once, ascending; np.unique hashes, which takes longer than to sort."""
-    keys = np.sort(keys)
-    return keys[np.diff(keys, prepend=-1) != 0]  # none is negative
-
-
-def _places(sorted_rows: Rows, count: int) -> tuple[Rows, Rows]:
-    """How many entries each row has [count], and the place of each entry in its row."""
-    sizes = np.bincount(sorted_rows, minlength=count)
-    return sizes, np.arange(len(sorted_rows)) - np.repeat(offsets_of(sizes)[:-1], sizes)
-
-
-class TitleIndex:
-    """Titles [T] that others are compared with."""
-
-    def __init__(self, titles: Sequence[str], threshold: float) -> None:
-        """Raises InputError for a threshold that is not in [0, 1)."""
-        self._share = check_threshold(threshold, "near_duplicates")
-        found = _words(titles)
-        often = np.bincount(found.code, minlength=len(found.words))
-        order = np.argsort(often, kind="stable")  # the rarest first
-        self._words: pa.Array = found.words.take(pa.array(order))
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        self._keys = np.sort(found.title << 32 | rank[found.code])
-        """Title and rank of a word, ascending [n]."""
-        title = self._keys >> 32
-        self.sizes, place = _places(title, len(titles))
-        listed = place < self._prefix(self.sizes)[title]
-        ranks = self._keys[listed] & 0xFFFF_FFFF
-        by_rank = np.argsort(ranks, kind="stable")
-        self._postings, self._posting_places = title[listed][by_rank], place[listed][by_rank]
-        self._starts = offsets_of(np.bincount(ranks, minlength=len(order)))
-
-    def __len__(self) -> int:
-        return len(self.sizes)
-
-    def near(self, titles: Sequence[str]) -> NDArray[np.bool_]:
-        """Which of some titles [N] have an index above the threshold with one of the index."""
-        found = np.zeros(len(titles), np.bool_)
-        for title, _ in self._near(titles):
-            found[title] = True
-        return found
-
-    def pairs(self, titles: Sequence[str]) -> Rows:
-        """All pairs [M, 2] of a title and one of the index whose index is above the threshold, ascending."""
-        found = [title << 32 | other for title, other in self._near(titles)]
-        keys = _distinct(np.concatenate([np.empty(0, np.int64), *found]))
-        return np.stack([keys >> 32, keys & 0xFFFF_FFFF], axis=1)
-
-    def _near(self, titles: Sequence[str]) -> Iterator[tuple[Rows, Rows]]:
-        """Titles and those of the index that are near them; a pair may come more than once."""
-        found = _words(titles)
-        rank = pc.fill_null(pc.index_in(found.words, value_set=self._words), -1).to_numpy().astype(np.int64)
-        rank = rank[found.code]
-        keys = np.sort(found.title[rank >= 0] << 32 | rank[rank >= 0])
-        title, rank = keys >> 32, keys & 0xFFFF_FFFF
-        sizes = np.bincount(found.title, minlength=len(titles))
-        known, place = _places(title, len(titles))
-        place += (sizes - known)[title]  # unknown words are rarer than all others
-        first = place < self._prefix(sizes)[title]
-        starts = offsets_of(known)
-        for word in _parts(np.diff(self._starts)[rank[first]]):
-            entry = np.flatnonzero(first)[word]
-            postings, offsets = ranges(self._starts[rank[entry]], self._starts[rank[entry] + 1])
-            at = np.repeat(entry, np.diff(offsets))
-            yield from self._checked(
-                title[at],
-                place[at],
-                self._postings[postings],
-                self._posting_places[postings],
-                sizes,
-                starts,
-                rank,
-            )
-
-    def _checked(
-        self, title: Rows, place: Rows, other: Rows, other_place: Rows, sizes: Rows, starts: Rows, rank: Rows
-    ) -> Iterator[tuple[Rows, Rows]]:
-        """Of pairs that share a word, at these places of both, those that are near."""
-        size, other_size = sizes[title], self.sizes[other]
-        needed = self._needed(size, other_size)
-        left = np.minimum(size - place, other_size - other_place)
-        possible = (needed <= np.minimum(size, other_size)) & (needed <= left)
-        pairs = _distinct(title[possible] << 32 | other[possible])
-        for part in _parts((starts[1:] - starts[:-1])[pairs >> 32]):
-            title, other = pairs[part] >> 32, pairs[part] & 0xFFFF_FFFF
-            words, offsets = ranges(starts[title], starts[title + 1])
-            asked = np.repeat(other, np.diff(offsets)) << 32 | rank[words]
-            place = np.minimum(np.searchsorted(self._keys, asked), len(self._keys) - 1)
-            shared = np.bincount(
-                np.repeat(np.arange(len(title)), np.diff(offsets))[self._keys[place] == asked],
-                minlength=len(title),
-            )
-            is_near = shared >= self._needed(sizes[title], self.sizes[other])
-            yield title[is_near], other[is_near]
-
-    def _needed(self, size: Rows, other: Rows) -> Rows:
-        """Words that sets of these sizes must share: s / (a + b - s) > t."""
-        above, below = self._share.numerator, self._share.denominator
-        return above * (size + other) // (above + below) + 1
-
-    def _prefix(self, size: Rows) -> Rows:
-        """Of the rarest words of a set so many that one of them is shared: all but those needed, and one."""
-        return size - self._share.numerator * size // self._share.denominator
-
-
-def _parts(counts: Rows) -> Iterator[slice]:
-    """Ranges of entries whose counts add up to MOST or a little more; entries of no count may be left out."""
-    ends = np.cumsum(counts)
-    first = 0
-    while first < len(counts) and (done := int(ends[first] - counts[first])) < ends[-1]:
-        last = max(int(np.searchsorted(ends, done + MOST, "right")), first + 1)
-        yield slice(first, last)
-        first = last

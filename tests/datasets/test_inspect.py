@@ -21,9 +21,8 @@ from rich.console import Console
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.inspection.counts import draw_examples, first_sentences
-from datasets.inspection.findings import Line, Section
-from datasets.inspection.inspecting import inspect_corpus, print_summary
+from datasets.inspect.report import draw_examples, inspect_corpus, opening, print_summary
+from datasets.inspect.tables import Line, Table
 from datasets.prepare import open_corpus
 from tests.datasets.conftest import write_corpus
 
@@ -185,10 +184,10 @@ def test_all_there_are_where_more_examples_are_wanted(folder: Path, tmp_path: Pa
 
 
 def test_long_abstracts_are_cut_at_a_word() -> None:
-    shown = first_sentences("word " * 200)
+    shown = opening("word " * 200)
     assert len(shown) <= 402 and shown.endswith("word …")
-    assert len(first_sentences("x" * 1000)) == 402
-    assert first_sentences("One. Two.") == "One. Two."
+    assert len(opening("x" * 1000)) == 402
+    assert opening("One. Two.") == "One. Two."
 
 
 def test_what_is_nowhere_is_told_in_one_line() -> None:
@@ -198,7 +197,7 @@ def test_what_is_nowhere_is_told_in_one_line() -> None:
         Line("c", "plums", {"train": None, "test": None}),
     ]
     text = io.StringIO()
-    print_summary([Section("s", "Fruit", "", ["train", "test"], lines)], [], Console(file=text))
+    print_summary([Table("s", "Fruit", "", ["train", "test"], lines)], [], Console(file=text))
     rows = [line.split() for line in text.getvalue().splitlines()]
     assert ["│", "pears", "│", "0", "│", "2", "│"] in rows
     assert ["│", "plums", "│", "–", "│", "–", "│"] in rows

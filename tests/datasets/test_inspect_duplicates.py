@@ -10,42 +10,41 @@ from hypothesis import strategies as st
 
 from datasets.columns import Ragged
 from datasets.corpus import Corpus, Split
-from datasets.inspection.counts import Citations, citations
-from datasets.inspection.duplicates import (
+from datasets.inspect.duplicates import (
     ContextDuplicates,
+    EqualGroups,
     PaperDuplicates,
-    context_duplicate_section,
-    paper_duplicate_section,
-    twin_section,
+    context_duplicate_table,
+    paper_duplicate_table,
+    twin_table,
 )
-from datasets.inspection.findings import Section
+from datasets.inspect.tables import CorpusView, Table
 from datasets.near_duplicates import counted_words, word_lengths
 from tests.datasets.conftest import Described
 
 LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
 
 
-def row(section: Section, key: str) -> dict[str, object]:
+def row(table: Table, key: str) -> dict[str, object]:
     """The values of a line that are not 0."""
-    (line,) = (line for line in section.lines if line.key == key)
+    (line,) = (line for line in table.lines if line.key == key)
     return {column: value for column, value in line.values.items() if value}
 
 
-def examples(section: Section, key: str) -> dict[str, Sequence[str]]:
-    (line,) = (line for line in section.lines if line.key == key)
+def examples(table: Table, key: str) -> dict[str, Sequence[str]]:
+    (line,) = (line for line in table.lines if line.key == key)
     return {column: ids for column, ids in line.examples.items() if ids}
 
 
-def of_papers(corpus: Corpus) -> tuple[Section, Section]:
-    splits, counted = citations(corpus), counted_words(corpus.words)
-    lengths = word_lengths(corpus.title_tokens, counted)
-    found = PaperDuplicates(corpus, splits, counted, lengths, 0.8)
-    return paper_duplicate_section(corpus, found, 0.8), twin_section(corpus, splits, found)
+def of_papers(corpus: Corpus) -> tuple[Table, Table]:
+    view, counted = CorpusView(corpus), counted_words(corpus.words)
+    found = PaperDuplicates(view, counted, word_lengths(corpus.title_tokens, counted), 0.8)
+    return paper_duplicate_table(view, found, 0.8), twin_table(view, found)
 
 
-def of_contexts(corpus: Corpus) -> Section:
-    found = ContextDuplicates(corpus, citations(corpus), counted_words(corpus.words), 0.8)
-    return context_duplicate_section(corpus, found, 0.8)
+def of_contexts(corpus: Corpus) -> Table:
+    view = CorpusView(corpus)
+    return context_duplicate_table(view, ContextDuplicates(view, counted_words(corpus.words), 0.8), 0.8)
 
 
 PAPERS = {
@@ -75,34 +74,34 @@ CITING: Described = {
 
 
 def test_papers_of_the_same_title_or_text(make_corpus: Callable[..., Corpus]) -> None:
-    section, _ = of_papers(make_corpus(PAPERS, CITING))
-    assert section.columns == ["all", "candidates", "citing", "cited", "neither"]
+    table, _ = of_papers(make_corpus(PAPERS, CITING))
+    assert table.columns == ["all", "candidates", "citing", "cited", "neither"]
     # title-1 and 2, three studies, two editorials, p and q
-    assert row(section, "title") == {"all": 9, "candidates": 9, "citing": 2, "cited": 3, "neither": 4}
-    assert row(section, "text") == {"all": 3, "candidates": 3, "cited": 1, "neither": 2}
-    assert examples(section, "text")["cited"] == ["text-1 = text-2"]
+    assert row(table, "title") == {"all": 9, "candidates": 9, "citing": 2, "cited": 3, "neither": 4}
+    assert row(table, "text") == {"all": 3, "candidates": 3, "cited": 1, "neither": 2}
+    assert examples(table, "text")["cited"] == ["text-1 = text-2"]
     # "A study one two ... fifteen": the words of `other` are those of the two texts.
-    assert row(section, "near") == {"all": 4, "candidates": 4, "cited": 1, "neither": 3}
-    assert row(section, "near_other_title") == {"all": 4, "candidates": 4, "cited": 1, "neither": 3}
-    assert examples(section, "near_other_title")["cited"] == ["text-1 = other"]
-    assert row(section, "pairs") == {"all": 6}
-    assert row(section, "cut") == {}
+    assert row(table, "near") == {"all": 4, "candidates": 4, "cited": 1, "neither": 3}
+    assert row(table, "near_other_title") == {"all": 4, "candidates": 4, "cited": 1, "neither": 3}
+    assert examples(table, "near_other_title")["cited"] == ["text-1 = other"]
+    assert row(table, "pairs") == {"all": 6}
+    assert row(table, "cut") == {}
 
 
 def test_twins_of_targets_and_of_citing_papers(make_corpus: Callable[..., Corpus]) -> None:
-    _, section = of_papers(make_corpus(PAPERS, CITING))
+    _, table = of_papers(make_corpus(PAPERS, CITING))
     # Editorials are no twins, and neither are papers without a title.
-    assert row(section, "candidate") == {"train": 1, "test": 1}
-    assert examples(section, "candidate") == {"train": ["c1"], "test": ["c2"]}
-    assert row(section, "citing_in_train") == {"test": 3}
-    assert examples(section, "citing_in_train") == {"test": ["c2", "c3", "c4"]}
-    assert row(section, "citing_in_test") == {"train": 1}
+    assert row(table, "candidate") == {"train": 1, "test": 1}
+    assert examples(table, "candidate") == {"train": ["c1"], "test": ["c2"]}
+    assert row(table, "citing_in_train") == {"test": 3}
+    assert examples(table, "citing_in_train") == {"test": ["c2", "c3", "c4"]}
+    assert row(table, "citing_in_test") == {"train": 1}
 
 
 def test_a_twin_that_is_no_candidate_is_none(make_corpus: Callable[..., Corpus]) -> None:
     papers = {**PAPERS, "title-2": {"title": "Pretraining of Deep Nets", "abstract": ""}}
-    _, section = of_papers(make_corpus(papers, CITING, candidates="abstract"))
-    assert row(section, "candidate") == {"test": 1}
+    _, table = of_papers(make_corpus(papers, CITING, candidates="abstract"))
+    assert row(table, "candidate") == {"test": 1}
 
 
 CONTEXTS: Described = {
@@ -122,32 +121,32 @@ CONTEXTS: Described = {
 
 def test_contexts_within_and_across_splits(make_corpus: Callable[..., Corpus]) -> None:
     papers: dict[str, dict[str, str]] = {id: {} for id in "abcpqrs"}
-    section = of_contexts(make_corpus(papers, CONTEXTS))
-    assert section.columns == ["all contexts", "train", "val", "test", "no split"]
+    table = of_contexts(make_corpus(papers, CONTEXTS))
+    assert table.columns == ["all contexts", "train", "val", "test", "no split"]
     # Contexts without words are no duplicates.
-    assert row(section, "same") == {"all contexts": 4, "train": 2, "val": 1, "no split": 1}
+    assert row(table, "same") == {"all contexts": 4, "train": 2, "val": 1, "no split": 1}
     # What a context in no split cites is not known.
-    assert row(section, "same_other_target") == {"all contexts": 3, "train": 2, "val": 1}
-    assert examples(section, "same_other_target")["val"][0] in ("moved = group-1", "moved = group-2")
-    assert row(section, "near_own") == {"all contexts": 2, "train": 2}
-    assert examples(section, "near_own")["train"] == ["group-2 = group-1 (1.00)", "group-1 = group-2 (1.00)"]
-    assert row(section, "near_in_train") == {"all contexts": 3, "val": 1, "test": 1, "no split": 1}
-    assert examples(section, "near_in_train")["test"] == ["copy = group-1 (0.93)", "copy = group-2 (0.93)"]
-    assert row(section, "near_in_train_same_target") == {"all contexts": 1, "test": 1}
-    assert examples(section, "near_in_train_same_target") == {"test": ["copy = group-1 (0.93)"]}
-    assert row(section, "near_in_test") == {"all contexts": 4, "train": 2, "val": 1, "no split": 1}
-    assert row(section, "near_in_test_same_target") == {"all contexts": 1, "train": 1}
-    assert row(section, "near_in_val") == {"all contexts": 4, "train": 2, "test": 1, "no split": 1}
-    assert row(section, "near_in_val_same_target") == {}
-    assert row(section, "pairs") == {"all contexts": 10}  # of five contexts
-    (line,) = (line for line in section.lines if line.key == "near_in_train")
+    assert row(table, "same_other_target") == {"all contexts": 3, "train": 2, "val": 1}
+    assert examples(table, "same_other_target")["val"][0] in ("moved = group-1", "moved = group-2")
+    assert row(table, "near_own") == {"all contexts": 2, "train": 2}
+    assert examples(table, "near_own")["train"] == ["group-2 = group-1 (1.00)", "group-1 = group-2 (1.00)"]
+    assert row(table, "near_in_train") == {"all contexts": 3, "val": 1, "test": 1, "no split": 1}
+    assert examples(table, "near_in_train")["test"] == ["copy = group-1 (0.93)", "copy = group-2 (0.93)"]
+    assert row(table, "near_in_train_same_target") == {"all contexts": 1, "test": 1}
+    assert examples(table, "near_in_train_same_target") == {"test": ["copy = group-1 (0.93)"]}
+    assert row(table, "near_in_test") == {"all contexts": 4, "train": 2, "val": 1, "no split": 1}
+    assert row(table, "near_in_test_same_target") == {"all contexts": 1, "train": 1}
+    assert row(table, "near_in_val") == {"all contexts": 4, "train": 2, "test": 1, "no split": 1}
+    assert row(table, "near_in_val_same_target") == {}
+    assert row(table, "pairs") == {"all contexts": 10}  # of five contexts
+    (line,) = (line for line in table.lines if line.key == "near_in_train")
     assert line.of["test"] == 3
 
 
 def test_no_split_is_a_column_only_where_there_is_one(make_corpus: Callable[..., Corpus]) -> None:
     contexts = {id: context for id, context in CONTEXTS.items() if context[0]}
-    section = of_contexts(make_corpus({id: {} for id in "abcpqr"}, contexts))
-    assert section.columns == ["all contexts", "train", "val", "test"]
+    table = of_contexts(make_corpus({id: {} for id in "abcpqr"}, contexts))
+    assert table.columns == ["all contexts", "train", "val", "test"]
 
 
 class Contexts:
@@ -180,8 +179,7 @@ def test_contexts_as_comparing_all_with_all_finds_them(
     rows: list[tuple[list[int], int, list[int], int]],
 ) -> None:
     corpus = Contexts(rows)
-    splits = {name: Citations.of(corpus, split) for name, split in corpus.splits.items()}  # type: ignore[arg-type]
-    found = ContextDuplicates(corpus, splits, np.ones(3, np.bool_), 0.6)  # type: ignore[arg-type]
+    found = ContextDuplicates(CorpusView(corpus), np.ones(3, np.bool_), 0.6)  # type: ignore[arg-type]
 
     def shingles(words: list[int]) -> set[tuple[int, ...]]:
         return {tuple(words[i : i + 3]) for i in range(max(1, len(words) - 2))} if words else set()
@@ -206,3 +204,23 @@ def test_contexts_as_comparing_all_with_all_finds_them(
             common = any(split >= 0 and set(other[2]) & set(targets) for other in there)
             assert found.near_to[place, number] == common
     assert 2 * found.pairs == pairs
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 4), st.booleans(), st.booleans(), st.integers(0, 2)), max_size=12)
+)
+@settings(max_examples=60, deadline=None)
+def test_groups_of_equals(rows: list[tuple[int, bool, bool, int]]) -> None:
+    keys = np.array([key for key, *_ in rows], np.uint64)
+    valid = np.array([valid for _, valid, *_ in rows], np.bool_)
+    marked = np.array([marked for *_, marked, _ in rows], np.bool_)
+    values = np.array([value for *_, value in rows], np.uint64)
+    groups = EqualGroups(keys, valid)
+    partners, others, differing = groups.partners(), groups.others(marked), groups.differing(values)
+    for row in range(len(rows)):
+        group = [i for i in range(len(rows)) if valid[row] and valid[i] and keys[row] == keys[i]]
+        same = [i for i in group if i != row]
+        assert partners[row] in same if same else partners[row] == -1
+        assert others[row] == any(marked[i] for i in same)
+        different = [i for i in same if values[i] != values[row]]
+        assert differing[row] in different if different else differing[row] == -1

@@ -11,9 +11,8 @@ import pytest
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.inspection.counts import citations
-from datasets.inspection.findings import Section
-from datasets.inspection.leaks import FirstAuthors, leak_section
+from datasets.inspect.leaks import first_authors, leak_table
+from datasets.inspect.tables import CorpusView, Table
 
 PAPERS: dict[str, dict[str, Any]] = {
     "bert": {
@@ -30,16 +29,16 @@ PAPERS: dict[str, dict[str, Any]] = {
 def leaks(make_corpus: Callable[..., Corpus], text: str, cited: str | list[str]) -> set[str]:
     """What a context gives away of the papers it cites."""
     corpus = make_corpus(PAPERS, {"c1": ("test", "p", cited, text)})
-    section = section_of(corpus)
-    found = {line.key for line in section.lines if line.values["test"]}
+    table = table_of(corpus)
+    found = {line.key for line in table.lines if line.values["test"]}
     assert ("any" in found) == bool(found)
     return found - {"any"}
 
 
-def section_of(corpus: Corpus, title_words: int = 3) -> Section:
+def table_of(corpus: Corpus, title_words: int = 3) -> Table:
     assert corpus.papers_file is not None
-    authors = FirstAuthors(corpus, corpus.papers_file, "authors")
-    return leak_section(corpus, citations(corpus), authors, title_words)
+    authors = first_authors(corpus, corpus.papers_file, "authors")
+    return leak_table(CorpusView(corpus), authors, title_words)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +81,7 @@ def test_shares_are_of_what_can_be_given_away(make_corpus: Callable[..., Corpus]
         "c3": ("train", "p", "none", "Nothing at all TARGETCIT"),
         "c4": ("test", "none", "p", "Nothing here TARGETCIT"),
     }
-    lines = {line.key: line for line in section_of(make_corpus(PAPERS, contexts)).lines}
+    lines = {line.key: line for line in table_of(make_corpus(PAPERS, contexts)).lines}
     assert {key: dict(line.of) for key, line in lines.items()} == {
         "title": {"train": 1, "test": 1},
         "author": {"train": 2, "test": 0},
@@ -99,7 +98,7 @@ def test_shares_are_of_what_can_be_given_away(make_corpus: Callable[..., Corpus]
 def test_words_that_a_title_has_at_least(make_corpus: Callable[..., Corpus]) -> None:
     corpus = make_corpus(PAPERS, {"c1": ("test", "p", "short", "We use deep nets TARGETCIT.")})
     found = [
-        next(line.values["test"] for line in section_of(corpus, words).lines if line.key == "title")
+        next(line.values["test"] for line in table_of(corpus, words).lines if line.key == "title")
         for words in (1, 2, 3)
     ]
     assert found == [1, 1, None]
@@ -118,16 +117,14 @@ def test_authors_under_another_key_and_of_odd_kinds(make_corpus: Callable[..., C
     papers = {id: {"by": value} for id, value in kinds.items()}
     corpus = make_corpus(papers, {"c1": ("test", "p", "list", "It stands TARGETCIT.")})
     assert corpus.papers_file is not None
-    authors = FirstAuthors(corpus, corpus.papers_file, "by")
-    found = {id: authors[row] for row, id in enumerate(corpus.paper_ids)}
-    assert found == {
+    authors = first_authors(corpus, corpus.papers_file, "by")
+    assert dict(zip(corpus.paper_ids, authors, strict=True)) == {
         **dict.fromkeys(kinds, ""),
         "list": "Berg",
         "string": "Lee",
         "p": "Zrodło".replace("ł", "l"),
     }
-    assert authors.known.tolist() == [bool(name) for name in found.values()]
-    assert not FirstAuthors(corpus, corpus.papers_file, "authors").known.any()
+    assert not any(first_authors(corpus, corpus.papers_file, "authors"))
 
 
 def test_records_that_the_store_left_out_do_not_shift_the_authors(
@@ -138,8 +135,8 @@ def test_records_that_the_store_left_out_do_not_shift_the_authors(
     more = {"odd": {"authors": ["X Y"]}, **papers, "two": {"authors": ["Bo Other"]}}
     path = tmp_path / "more.json"
     path.write_text(json.dumps({"first": more["odd"], "one": papers["one"], "between": {}} | more))
-    authors = FirstAuthors(corpus, path, "authors")
-    assert [authors[row] for row in range(3)] == ["One", "Other", "Three"]
+    authors = first_authors(corpus, path, "authors")
+    assert authors == ["One", "Other", "Three"]
     path.write_text("{")
     with pytest.raises(InputError, match="malformed JSON"):
-        FirstAuthors(corpus, path, "authors")
+        first_authors(corpus, path, "authors")

@@ -1,4 +1,4 @@
-"""Near-duplicate titles are those that a comparison of all pairs finds."""
+"""Near-duplicates are exactly the pairs that comparing all with all finds, for texts and for titles."""
 
 from __future__ import annotations
 
@@ -10,71 +10,181 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from SetSimilaritySearch import SearchIndex
 
 from datasets import near_duplicates
+from datasets.columns import Ragged
 from datasets.errors import InputError
-from datasets.near_duplicates import TitleIndex
+from datasets.near_duplicates import (
+    SetIndex,
+    Sets,
+    TitleIndex,
+    counted_words,
+    exact,
+    shingle_sets,
+    word_lengths,
+)
 
-# Few words, so that many titles share most of them; the last are outside of most titles of an index.
+COUNTED = np.array([True, True, True, True, True, False])
+"""Of six token ids the last is punctuation."""
+TEXTS = st.lists(st.lists(st.integers(0, 5), max_size=12), max_size=14)
+
+
+@pytest.fixture
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(near_duplicates, "ROWS", 7)
+    monkeypatch.setattr(near_duplicates, "PAIRS", 3)
+
+
+def plain_shingles(row: list[int]) -> set[tuple[int, ...]]:
+    words = [word for word in row if COUNTED[word]]
+    return {tuple(words[i : i + 3]) for i in range(max(1, len(words) - 2))} if words else set()
+
+
+def brute_force(
+    rows: list[set[Any]], others: list[set[Any]], threshold: Fraction, strict: bool
+) -> dict[tuple[int, int], Fraction]:
+    found = {}
+    for i, own in enumerate(rows):
+        for j, other in enumerate(others):
+            if own and other:
+                jaccard = Fraction(len(own & other), len(own | other))
+                if jaccard > threshold or (jaccard == threshold and not strict):
+                    found[i, j] = jaccard
+    return found
+
+
+def own_pairs(sets: Sets, least: float, **how: Any) -> dict[tuple[int, int], float]:
+    found = {}
+    for part in SetIndex(sets, exact(least), own=True).own_pairs(**how):
+        for row, other, jaccard in zip(part.rows, part.others, part.jaccard, strict=True):
+            assert (int(row), int(other)) not in found
+            found[int(row), int(other)] = float(jaccard)
+    return found
+
+
+def sets_of(rows: list[list[int]], *more: list[list[int]]) -> Sets:
+    return shingle_sets([Ragged.from_rows(part) for part in (rows, *more)], COUNTED)[0]
+
+
+@given(rows=TEXTS, hundredths=st.sampled_from([50, 60, 67, 70, 80, 90, 100]))
+@settings(max_examples=60, deadline=None)
+def test_pairs_of_texts(rows: list[list[int]], hundredths: int) -> None:
+    shingles = [plain_shingles(row) for row in rows]
+    expected = brute_force(shingles, shingles, Fraction(hundredths, 100), strict=False)
+    found = own_pairs(sets_of(rows), hundredths / 100)
+    assert found.keys() == {(row, other) for row, other in expected if other < row}
+    assert found == pytest.approx({pair: float(expected[pair]) for pair in found})
+
+
+@given(rows=TEXTS)
+@settings(max_examples=60, deadline=None)
+def test_shingles_and_lengths_are_those_of_the_words(rows: list[list[int]]) -> None:
+    sets, sequences = shingle_sets([Ragged.from_rows(rows)], COUNTED)
+    assert sets.sizes.tolist() == [len(plain_shingles(row)) for row in rows]
+    words = [tuple(word for word in row if COUNTED[word]) for row in rows]
+    equal = [[own == other for other in words] for own in words]
+    assert (sequences[:, None] == sequences[None, :]).tolist() == equal
+    assert word_lengths(Ragged.from_rows(rows), COUNTED).tolist() == [len(row) for row in words]
+
+
+def test_title_and_abstract_are_one_text() -> None:
+    parts = sets_of([[0, 1], [], [2]], [[2, 3], [4, 1], []])
+    whole = sets_of([[0, 1, 2, 3], [4, 1], [2]])
+    assert (parts.values.tolist(), parts.offsets.tolist()) == (whole.values.tolist(), whole.offsets.tolist())
+
+
+def test_word_order_counts_and_punctuation_does_not() -> None:
+    sets = sets_of([[0, 1, 2], [5, 0, 5, 1, 2, 5], [2, 1, 0], [5, 5], [0, 1]])
+    assert own_pairs(sets, 0.5) == {(1, 0): 1.0}
+    words = ["graph", "targetcit", "othercit", "(targetcit)", "(", "…", "3.5", "é", "_"]
+    assert counted_words(words).tolist() == [True, False, False, False, False, False, True, True, False]
+
+
+def test_long_texts_in_many_steps(small_steps: None) -> None:
+    """Copies with some words changed, among unrelated texts."""
+    rng = np.random.default_rng(0)
+    rows = [rng.integers(0, 3000, 60).tolist() for _ in range(80)]
+    for copy in range(40):
+        row = list(rows[copy % 20])
+        for place in rng.choice(60, copy % 5, replace=False):
+            row[place] = int(rng.integers(0, 3000))
+        rows.append(row)
+    sets, _ = shingle_sets([Ragged.from_rows(rows)], np.ones(3000, np.bool_))
+    done: list[int] = []
+    found = own_pairs(sets, 0.8, advance=done.append)
+    shingles = [{tuple(row[i : i + 3]) for i in range(58)} for row in rows]
+    expected = brute_force(shingles, shingles, Fraction(4, 5), strict=False)
+    assert found.keys() == {(row, other) for row, other in expected if other < row} and len(found) > 20
+    assert sum(done) == len(rows)
+
+
+def test_the_comparisons_of_one_text_are_bounded() -> None:
+    sets = sets_of([[0, 1, 2, 3]] * 30)
+    assert len(own_pairs(sets, 0.8)) == 30 * 29 // 2
+    index = SetIndex(sets, exact(0.8), own=True)
+    per_row = np.bincount(np.concatenate([part.rows for part in index.own_pairs(most=10)]), minlength=30)
+    assert per_row.tolist() == [min(row, 10) for row in range(30)]
+    assert index.cut == 30 - 11  # the eleventh has ten before it, all of them compared
+
+
+def test_nothing_to_compare() -> None:
+    assert own_pairs(sets_of([]), 0.8) == own_pairs(sets_of([[], [5]]), 0.8) == {}
+    assert not TitleIndex([], 0.7).near(["some title"]).any() and not len(TitleIndex([""], 0.7).near([]))
+
+
+# Few words, so that many titles share most of them; the last are in few titles of an index.
 TITLES = st.lists(st.lists(st.sampled_from("abcdefghijkl"), max_size=12).map(" ".join), max_size=12)
-THRESHOLDS = [0.0, 0.3, 0.5, 0.7, 0.75, 0.9]
 
 
-def all_pairs(titles: list[str], others: list[str], threshold: str) -> list[list[int]]:
-    sets = [[set(re.findall(r"[^\W_]+", title.lower())) for title in part] for part in (titles, others)]
-    return [
-        [row, other]
-        for row, first in enumerate(sets[0])
-        for other, second in enumerate(sets[1])
-        if first and second and Fraction(len(first & second), len(first | second)) > Fraction(threshold)
-    ]
+def words_of(titles: list[str]) -> list[set[str]]:
+    return [set(re.findall(r"[^\W_]+", title.lower())) for title in titles]
 
 
 @settings(max_examples=60, deadline=None)
-@given(TITLES, TITLES, st.sampled_from(THRESHOLDS), st.sampled_from([1, 7, 1 << 21]))
-def test_pairs_are_those_of_comparing_all(
-    titles: list[str], others: list[str], threshold: float, most: int
-) -> None:
+@given(TITLES, TITLES, st.sampled_from([0.0, 0.3, 0.5, 0.7, 0.75, 0.9]), st.booleans())
+def test_pairs_of_titles(titles: list[str], others: list[str], threshold: float, small: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(near_duplicates, "MOST", most)  # however pairs are divided
+        if small:
+            patch.setattr(near_duplicates, "PAIRS", 1)
+            patch.setattr(near_duplicates, "ROWS", 2)
         index = TitleIndex(others, threshold)
-        expected = all_pairs(titles, others, str(threshold))
-        assert index.pairs(titles).tolist() == expected
+        expected = brute_force(words_of(titles), words_of(others), Fraction(str(threshold)), strict=True)
+        assert index.pairs(titles).tolist() == sorted(map(list, expected))
         assert np.flatnonzero(index.near(titles)).tolist() == sorted({row for row, _ in expected})
 
 
 @pytest.mark.parametrize("words", [10, 20, 30])
-def test_what_equals_the_threshold_is_not_above_it(words: int) -> None:
+def test_titles_at_the_threshold_are_not_above_it(words: int) -> None:
     names = [f"w{number}" for number in range(words)]
     shared = words * 7 // 10
     index = TitleIndex([" ".join(names)], 0.7)
-    some = [" ".join(names[:shared]), " ".join(names[: shared + 1])]
-    assert index.near(some).tolist() == [False, True]  # 0.7 itself, and one word more
+    assert index.near([" ".join(names[:shared]), " ".join(names[: shared + 1])]).tolist() == [False, True]
 
 
 def test_special_characters_and_case_do_not_matter() -> None:
     index = TitleIndex(["Deep-learning: a <i>Review</i> (Über alles)", "", "1/2 +?", "ﬁne"], 0.7)
-    same = [
-        "deep LEARNING a i review i über alles",
-        "u\u0308ber i i deep learning a review alles",
-        "2 & 1",
-        "fine",
-    ]
-    assert index.near([*same, "", "!?"]).tolist() == [True, True, True, True, False, False]
+    same = ["deep LEARNING a i review i über alles", "u\u0308ber i i deep learning a review alles", "2 & 1"]
+    assert index.near([*same, "fine", "", "!?"]).tolist() == [True, True, True, True, False, False]
 
 
-def test_long_words_and_many_titles_are_found_among_others() -> None:
+def test_many_titles_as_setsimilaritysearch_finds_them() -> None:
     rng = np.random.default_rng(0)
-    words = [f"word{number}" for number in range(3000)]
     weights = 1 / np.arange(1, 3001)
-    drawn = [rng.choice(words, rng.integers(3, 14), p=weights / weights.sum()) for _ in range(1000)]
-    titles = [" ".join(one) for one in drawn]
+    drawn = [rng.choice(3000, rng.integers(3, 14), p=weights / weights.sum()) for _ in range(1000)]
+    titles = [" ".join(f"word{number}" for number in one) for one in drawn]
     others = [f"{title} more" for title in titles[:300:3]] + titles[900:950]
-    found = TitleIndex(others, 0.7).pairs(titles)
-    assert found.tolist() == all_pairs(titles, others, "0.7") and len(found) > 140
+    peer = SearchIndex(words_of(others), similarity_func_name="jaccard", similarity_threshold=0.7)
+    expected = [
+        [row, other]
+        for row, words in enumerate(words_of(titles))
+        for other, share in sorted(peer.query(words))
+        if share > 0.7 + 1e-9
+    ]
+    assert TitleIndex(others, 0.7).pairs(titles).tolist() == expected and len(expected) > 140
 
 
 @pytest.mark.parametrize("threshold", [1.0, 7, -0.1, "0.7", True, None, float("nan")])
 def test_a_threshold_that_is_none_is_refused(threshold: Any) -> None:
-    with pytest.raises(InputError, match=r"is no Jaccard index from 0 to below 1, as 0\.7"):
+    with pytest.raises(InputError, match="is no Jaccard index: give a number"):
         TitleIndex([], threshold)

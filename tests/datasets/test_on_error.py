@@ -12,7 +12,7 @@ import pytest
 from datasets.bad_records import EXAMPLES
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.inspection.inspecting import inspect_corpus
+from datasets.inspect.report import inspect_corpus
 from datasets.prepare import open_corpus
 from tests.conftest import PAPERS
 

@@ -1,4 +1,4 @@
-"""Look at a corpus before it is used: python -m datasets.inspect data=... (docs/inspect.md)."""
+"""Inspect a corpus before using it: python -m datasets.inspect data=... (docs/inspect.md)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from datasets.errors import failing_in_one_line, one_line_errors
 
 
 @one_line_errors
-@hydra.main(version_base="1.3", config_path=str(Path(__file__).parents[1] / "conf"), config_name="inspect")
+@hydra.main(version_base="1.3", config_path=str(Path(__file__).parents[2] / "conf"), config_name="inspect")
 def main(config: DictConfig) -> None:
-    """Compose, inspect, say where the page is."""
     with failing_in_one_line():
-        OmegaConf.to_container(config, throw_on_missing=True)  # a _partial_ would leave out what is missing
+        OmegaConf.to_container(config, throw_on_missing=True)  # a _partial_ does not notice what is missing
         print(f"page: {instantiate(config)}")
 
 

@@ -1,0 +1,107 @@
+"""Contexts that give the answer away: title, first author or year of a target in the text."""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from datasets.corpus import Corpus
+from datasets.fulltext.bibliography import fold, surname
+from datasets.fulltext.contexts import any_named, years_beside
+from datasets.inspect.tables import CorpusView, Table
+from datasets.json_stream import read_records
+from datasets.progress import counting, reading
+
+CONTEXTS = 1000
+"""Between two progress reports."""
+_NAME_SEPARATOR = re.compile(r"\s*;\s*|\s+and\s+")
+_NOT_ALNUM = re.compile(r"[\W_]+")
+
+
+def first_authors(corpus: Corpus, path: Path, key: str) -> list[str]:
+    """The folded surname of each paper's first author [P], "" for none; the store does not keep authors.
+
+    path: the papers file; key: what holds the authors in it. Raises InputError if it cannot be read.
+    """
+    surnames = [""] * len(corpus.paper_ids)
+    ids = iter(corpus.paper_ids)
+    wanted, row = next(ids), 0
+    with reading(path, "authors") as on_bytes:
+        # The store has the papers in the order of the file, without those that were dropped.
+        for paper, record in read_records(path, frozenset(), dict, on_bytes, lambda bad: None):
+            if paper == wanted:
+                surnames[row] = sys.intern(first_surname(record.get(key)))
+                wanted, row = next(ids, ""), row + 1
+    return surnames
+
+
+def first_surname(authors: Any) -> str:
+    """Of a list of names, or of a string of names separated by "and" or semicolons; "" for anything else.
+
+    >>> [first_surname(authors) for authors in (["Ann B. Lee", "K. Müller"], "Müller, K.; Lee, A.", [], None)]
+    ['Lee', 'Muller', '', '']
+    """
+    names = _NAME_SEPARATOR.split(authors.strip()) if isinstance(authors, str) else authors
+    if not isinstance(names, list) or not names or not isinstance(names[0], str):
+        return ""
+    return surname(names[0])
+
+
+def plain_words(folded: str) -> str:
+    """Words of letters and digits in lower case, with a space before, between and after them.
+
+    >>> plain_words("Pre-training (BERT)")
+    ' pre training bert '
+    """
+    return f" {' '.join(_NOT_ALNUM.split(folded.casefold())).strip()} "
+
+
+def leak_table(view: CorpusView, surnames: list[str], title_words: int) -> Table:
+    """Contexts that name a target. surnames [P]; title_words: shorter titles are not looked for."""
+    corpus = view.corpus
+
+    @lru_cache(maxsize=1 << 16)
+    def title(row: int) -> str:
+        words = plain_words(fold(corpus.titles[row]))
+        return words if words.count(" ") > title_words else ""
+
+    kinds = {
+        "title": "contexts with the title of a target",
+        "author": "contexts with the surname of a target's first author",
+        "year": "contexts with a year beside the marker",
+        "own_year": "contexts with the year of a target beside the marker",
+    }
+    marked, able = (np.zeros((len(kinds), len(view.split)), np.bool_) for _ in range(2))
+    with counting("titles, authors and years in contexts", int((view.split >= 0).sum())) as done:
+        for split in corpus.splits.values():
+            for query, row in enumerate(split.contexts.tolist()):
+                targets, text = split.positives[query].tolist(), corpus.context_texts[row]
+                folded = fold(text)
+                plain = plain_words(folded)
+                titles = [words for target in targets if (words := title(target))]
+                authors = [name for target in targets if len(name := surnames[target]) > 2]
+                years, beside = {int(corpus.years[target]) for target in targets} - {0}, years_beside(text)
+                marked[:, row] = (
+                    any(words in plain for words in titles),
+                    any_named(folded, authors),
+                    bool(beside),
+                    not years.isdisjoint(beside),
+                )
+                able[:, row] = bool(titles), bool(authors), True, bool(years)
+                if (query + 1) % CONTEXTS == 0:
+                    done(CONTEXTS)
+            done(len(split) % CONTEXTS)
+    lines = [view.line(*kind, marked[i], able[i]) for i, kind in enumerate(kinds.items())]
+    lines.append(view.line("any", "contexts with any of these", np.logical_or.reduce(marked)))
+    note = (
+        f"The whole title, of {title_words} words or more, ignoring case and punctuation; the surname as "
+        "written, of three letters or more; years at most three characters from the marker, none of them a "
+        "letter or digit. Shares are of the contexts with a target that has such a title, author or year. A "
+        "title can be a common phrase, and a surname can mean somebody else."
+    )
+    return Table("leaks", "Contexts that give the answer away", note, list(view.contexts), lines)

@@ -1,0 +1,192 @@
+"""Tables of papers, splits, targets, years, lengths, empty fields and dropped records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datasets.corpus import Corpus
+from datasets.inspect.tables import EXAMPLES, CorpusView, Line, Mask, Number, Rows, Table, count_line
+from datasets.prepare import DROPPED
+from datasets.records import TRAIN
+
+QUANTILES = {"p1": 1, "p5": 5, "p25": 25, "median": 50, "p75": 75, "p95": 95, "p99": 99}
+"""Per cent, by column."""
+
+
+def paper_table(view: CorpusView, has_authors: Mask) -> Table:
+    """Papers by role, what they lack, and their years. has_authors [P]."""
+    corpus, roles = view.corpus, view.papers_by_role()
+    lacking = {
+        "no_title": ("without a title", corpus.title_tokens.lengths == 0),
+        "no_abstract": ("without an abstract", corpus.abstract_tokens.lengths == 0),
+        "no_year": ("without a year", corpus.years == 0),
+        "no_authors": ("without authors", ~has_authors),
+    }
+    lines = [
+        Line("papers", "papers", {role: len(rows) for role, rows in roles.items()}),
+        *(count_line(key, *of, roles, corpus.paper_ids.__getitem__) for key, of in lacking.items()),
+        *_year_lines(view, "year", "", roles),
+    ]
+    note = (
+        "Candidates can be recommended. Citing papers have a context, cited papers are a target in some "
+        "split; the last column counts papers that are neither."
+    )
+    return Table("papers", "Papers", note, list(roles), lines)
+
+
+def split_table(view: CorpusView) -> Table:
+    """Contexts, papers and citations of each split."""
+    splits = view.corpus.splits
+    contexts = {name: len(split) for name, split in splits.items()}
+    citations = {name: len(split.positives.values) for name, split in splits.items()}
+    citing = {name: len(rows) for name, rows in view.citing_papers.items()}
+    cited = {name: len(rows) for name, rows in view.cited_papers.items()}
+    several = np.bincount(view.context, minlength=len(view.split)) > 1
+    no_split = {column: len(rows) for column, rows in view.in_no_split().items()}
+    lines = [
+        Line("contexts", "contexts", {**contexts, **no_split}),
+        Line("citing", "citing papers", citing),
+        Line("cited", "cited papers", cited),
+        Line("citations", "targets, counted per context", citations),
+        view.line("several", "contexts with several targets", several),
+        Line("per_citing", "contexts per citing paper (mean)", _ratios(contexts, citing)),
+        Line("per_cited", "contexts per cited paper (mean)", _ratios(citations, cited)),
+    ]
+    for other, papers in view.citing_papers.items():
+        cites_there = np.zeros(len(view.corpus.paper_ids), np.bool_)
+        cites_there[papers] = True
+        groups = {name: rows for name, rows in view.citing_papers.items() if name != other}
+        if groups:
+            what = f"citing papers that also have contexts in {other}"
+            name = view.corpus.paper_ids.__getitem__
+            lines.append(count_line(f"citing_in_{other}", what, cites_there, groups, name))
+    note = (
+        "Targets are the cited papers to be found. Only splits of one group, such as test and "
+        "test_sentences, may share citing papers."
+    )
+    return Table("splits", "Splits", note, [*splits, *no_split], lines)
+
+
+def target_table(view: CorpusView) -> Table:
+    """Targets that training contexts do or do not cite, and targets that can never be found."""
+    corpus, lines = view.corpus, []
+    has_train = TRAIN in corpus.splits
+    if has_train:
+        seen = view.with_target(corpus.seen[view.cited])
+        lines = [
+            view.line("seen", "contexts with a seen target", seen),
+            view.line("unseen", "contexts with unseen targets only", ~seen),
+        ]
+        totals = {name: len(rows) for name, rows in view.cited_papers.items()}
+        for key, marked in (("seen", corpus.seen), ("unseen", ~corpus.seen)):
+            counts = {name: int(marked[rows].sum()) for name, rows in view.cited_papers.items()}
+            lines.append(Line(f"papers_{key}", f"{key} cited papers", counts, totals))
+    itself = view.with_target(view.cited == view.citing)
+    no_candidate = view.with_target(~corpus.is_candidate[view.cited])
+    lines += [
+        view.line("itself", "contexts whose target is the citing paper itself", itself),
+        view.line("no_candidate", "contexts with a target that is not a candidate", no_candidate),
+    ]
+    note = (
+        f"Seen papers are cited in a context of {TRAIN}."
+        if has_train
+        else f"There is no split {TRAIN}, so targets are neither seen nor unseen."
+    )
+    note += " Targets that are not candidates are never found; nor is the citing paper for its own contexts."
+    return Table("targets", "Seen and unseen targets", note, list(corpus.splits), lines)
+
+
+def year_table(view: CorpusView) -> Table:
+    """Years of the citing and the cited papers of each split."""
+    citing, cited = view.corpus.years[view.citing], view.corpus.years[view.cited]
+    later = view.with_target((citing != 0) & (cited > citing))
+    lines = [
+        *_year_lines(view, "citing", "citing papers: ", view.citing_papers),
+        *_year_lines(view, "cited", "cited papers: ", view.cited_papers),
+        view.line("later", "contexts with a target newer than the citing paper", later),
+    ]
+    note = "Each paper counts once per split; papers without a year are left out."
+    return Table("years", "Years", note, list(view.corpus.splits), lines)
+
+
+def _year_lines(view: CorpusView, key: str, what: str, groups: Mapping[str, Rows]) -> list[Line]:
+    years = {column: view.corpus.years[rows] for column, rows in groups.items()}
+    known = {column: found[found != 0] for column, found in years.items()}
+    lines = []
+    for name, measure in (("earliest", np.min), ("median", np.median), ("latest", np.max)):
+        values: dict[str, Number] = {}
+        for column, found in known.items():
+            year = float(measure(found)) if len(found) else None
+            values[column] = int(year) if year is not None and year.is_integer() else year
+        lines.append(Line(f"{key}_{name}", f"{what}{name} year", values, is_year=True))
+    return lines
+
+
+def length_table(
+    corpus: Corpus, contexts: NDArray[np.int64], titles: NDArray[np.int64], abstracts: NDArray[np.int64]
+) -> Table:
+    """Words of the contexts [C] of each split, and of titles and abstracts [P] that are not empty."""
+    lengths = {
+        **{f"contexts_{name}": contexts[split.contexts] for name, split in corpus.splits.items()},
+        "titles": titles[titles > 0],
+        "abstracts": abstracts[abstracts > 0],
+    }
+    lines = []
+    for key, words in lengths.items():
+        values: dict[str, Number] = {"texts": len(words)}
+        if len(words):
+            # The method picks lengths that occur, not means of two.
+            quantiles = np.percentile(words, list(QUANTILES.values()), method="inverted_cdf").astype(int)
+            values |= {"mean": float(words.mean()), "least": int(words.min())}
+            values |= dict(zip(QUANTILES, quantiles.tolist(), strict=True)) | {"most": int(words.max())}
+        lines.append(Line(key, key.replace("_", " of ", 1), values))
+    note = "Without punctuation and citation markers. p5: 5 % of the texts are no longer than this."
+    columns = ("texts", "mean", "least", *QUANTILES, "most")
+    return Table("lengths", "Lengths in words", note, columns, lines)
+
+
+def empty_table(view: CorpusView, words: NDArray[np.int64]) -> Table:
+    """Contexts that lack words, or whose papers lack a text. words [C] of the contexts, without markers."""
+    corpus = view.corpus
+    lines = [view.line("context", "contexts without words", words == 0)]
+    for paper in ("citing", "cited"):
+        for text, tokens in (("title", corpus.title_tokens), ("abstract", corpus.abstract_tokens)):
+            empty = tokens.lengths == 0
+            marked = empty[corpus.citing] if paper == "citing" else view.with_target(empty[view.cited])
+            what = f"contexts with a {paper} paper that has no {text}"
+            lines.append(view.line(f"{paper}_{text}", what, marked))
+    note = "What a query or its target lacks. Citation markers do not count as words."
+    return Table("empty", "Empty fields", note, list(corpus.splits), lines)
+
+
+def dropped_table(corpus: Corpus) -> Table | None:
+    """Bad records that data.on_error=skip dropped, by kind and file; None if there are none."""
+    files = {counts["file"]: counts for counts in corpus.dropped.values()}
+    kinds = dict.fromkeys(kind for counts in files.values() for kind in counts["kinds"])
+    if not kinds:
+        return None
+    records: dict[tuple[str, str], list[str]] = {}
+    for line in (corpus.path / DROPPED).read_text("utf-8").splitlines():
+        example = json.loads(line)
+        records.setdefault((example["kind"], example["file"]), []).append(str(example["record"]))
+    totals = {file: counts["records"] for file, counts in files.items()}
+    lines = [
+        Line(
+            kind.replace(" ", "_"),
+            kind,
+            {file: counts["kinds"].get(kind, 0) for file, counts in files.items()},
+            totals,
+            {file: records.get((kind, file), [])[:EXAMPLES] for file in files},
+        )
+        for kind in kinds
+    ]
+    note = "Records that data.on_error=skip dropped; no other number includes them."
+    return Table("dropped", "Dropped records", note, list(files), lines)
+
+
+def _ratios(counts: Mapping[str, int], of: Mapping[str, int]) -> dict[str, Number]:
+    return {name: count / of[name] if of[name] else None for name, count in counts.items()}

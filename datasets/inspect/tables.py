@@ -1,0 +1,161 @@
+"""The tables of an inspection, and the arrays of a corpus that they are counted from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datasets.corpus import Corpus
+
+Number = int | float | None
+"""None: there is nothing to count or to measure."""
+Mask = NDArray[np.bool_]
+Rows = NDArray[np.integer]
+
+EXAMPLES = 3
+"""Records that are named for a number."""
+NO_SPLIT = "no split"
+"""Column of the contexts in no split; a split's name has no space."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One finding: a number per column, for some columns the total it is a share of, and examples by id."""
+
+    key: str
+    what: str
+    values: Mapping[str, Number]
+    of: Mapping[str, int] = field(default_factory=dict)
+    examples: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    is_year: bool = False
+
+    @property
+    def has_examples(self) -> bool:
+        return any(self.examples.values())
+
+    def shown(self, column: str) -> str:
+        """The number as text.
+
+        >>> line = Line("a", "", {"train": 1234, "test": 3}, {"test": 24})
+        >>> line.shown("train"), line.shown("test"), line.shown("val")
+        ('1,234', '3 (12.5 %)', '–')
+        """
+        value = self.values.get(column)
+        if value is None:
+            return "–"
+        if self.is_year:
+            return f"{value:g}"
+        text = f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+        if not value or not (total := self.of.get(column)):
+            return text
+        share = value / total
+        if share < 0.0005:
+            return f"{text} (< 0.1 %)"
+        return f"{text} ({100 * share:.1f} %)" if share < 0.9995 or share == 1 else f"{text} (> 99.9 %)"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Lines with the same columns; `note` says how they are counted."""
+
+    key: str
+    title: str
+    note: str
+    columns: Sequence[str]
+    lines: Sequence[Line]
+
+    @property
+    def has_examples(self) -> bool:
+        return any(line.has_examples for line in self.lines)
+
+
+def flat(tables: Iterable[Table]) -> dict[str, Number | list[str]]:
+    """{table/line/column: number}, and {table/line/column/examples: ids} where there are any."""
+    found: dict[str, Number | list[str]] = {}
+    for table in tables:
+        for line in table.lines:
+            for column in table.columns:
+                if column in line.values:
+                    key = f"{table.key}/{line.key}/{column}"
+                    found[key] = line.values[column]
+                    if line.examples.get(column):
+                        found[f"{key}/examples"] = list(line.examples[column])
+    return found
+
+
+def count_line(
+    key: str,
+    what: str,
+    marked: Mask,
+    groups: Mapping[str, Rows],
+    name: Callable[[int], str],
+    among: Mask | None = None,
+) -> Line:
+    """The marked rows of each group, as a share of the group; the `name` of the first ones as examples.
+
+    among: the share is of these rows alone; of none there is no number.
+    """
+    found = {column: rows[marked[rows]] for column, rows in groups.items()}
+    totals = {
+        column: len(rows) if among is None else int(among[rows].sum()) for column, rows in groups.items()
+    }
+    return Line(
+        key,
+        what,
+        {column: len(rows) if among is None or totals[column] else None for column, rows in found.items()},
+        totals,
+        {column: [name(row) for row in rows[:EXAMPLES].tolist()] for column, rows in found.items()},
+    )
+
+
+class CorpusView:
+    """The splits of a corpus as flat arrays: each citation [n] is a context, its citing and a cited paper."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.corpus = corpus
+        self.contexts = {name: split.contexts for name, split in corpus.splits.items()}
+        """Rows of the contexts of each split."""
+        self.split = np.full(len(corpus.context_ids), -1, np.int32)
+        """For each context [C] the number of its split, or -1."""
+        for number, rows in enumerate(self.contexts.values()):
+            self.split[rows] = number
+        splits = corpus.splits.values()
+        lengths = [np.repeat(split.contexts, split.positives.lengths) for split in splits]
+        self.context = np.concatenate([np.empty(0, np.int64), *lengths])
+        self.citing = corpus.citing[self.context]
+        self.cited = np.concatenate([np.empty(0, np.int32), *(split.positives.values for split in splits)])
+        self.citing_papers = {name: np.unique(corpus.citing[rows]) for name, rows in self.contexts.items()}
+        self.cited_papers = {name: np.unique(split.positives.values) for name, split in corpus.splits.items()}
+
+    def with_target(self, marked: Mask) -> Mask:
+        """Contexts [C] with a marked citation [n]."""
+        found = np.zeros(len(self.split), np.bool_)
+        found[self.context[marked]] = True
+        return found
+
+    def line(self, key: str, what: str, marked: Mask, among: Mask | None = None) -> Line:
+        """Marked contexts [C] of each split; the rest as for count_line."""
+        return count_line(key, what, marked, self.contexts, self.corpus.context_ids.__getitem__, among)
+
+    def in_no_split(self) -> dict[str, Rows]:
+        """The column of contexts in no split, if there are any."""
+        rows = np.flatnonzero(self.split < 0)
+        return {NO_SPLIT: rows} if len(rows) else {}
+
+    def papers_by_role(self) -> dict[str, Rows]:
+        """Rows of all papers, of candidates, of citing and cited papers, and of those that are neither."""
+        citing = np.zeros(len(self.corpus.paper_ids), np.bool_)
+        cited = citing.copy()
+        citing[self.corpus.citing] = True
+        cited[self.cited] = True
+        every = np.arange(len(citing))
+        return {
+            "all": every,
+            "candidates": every[self.corpus.is_candidate],
+            "citing": every[citing],
+            "cited": every[cited],
+            "neither": every[~(citing | cited)],
+        }
