@@ -17,10 +17,11 @@ from benchmarks._common import random_vectors
 from datasets.corpus import Corpus
 from datasets.prepare import open_corpus
 from datasets.records import TRAIN
-from hatten.batches import BatchConfig, Batches, TrainingData
+from hatten.batches import Batches, TrainingData
 from hatten.documents import DocumentReader
-from hatten.encoder import EncoderConfig, build_encoder
-from hatten.mining import MiningConfig, WordSets, mine
+from hatten.encoder import build_encoder
+from hatten.mining import WordSets, mine
+from hatten.settings import EncoderBatchSettings, EncoderConfig, MiningSettings
 from retrieval.bm25 import BM25
 from retrieval.index import IndexConfig, build_index
 from retrieval.vectors import encode, encode_queries, precision
@@ -70,7 +71,7 @@ def load(args: argparse.Namespace) -> None:
     corpus = opened(args)
     vocabulary, _ = random_vectors(corpus, 1)
     reader = DocumentReader(corpus, vocabulary, 512)
-    data = TrainingData(reader, BatchConfig(), seed=0)
+    data = TrainingData(reader, EncoderBatchSettings(), seed=0)
     batches: Batches = data.train_dataloader().dataset  # type: ignore[assignment]
     whole = sum(path.stat().st_size for path in corpus.path.iterdir()) / 1e6
     print(f"pickled: the corpus {len(pickle.dumps(corpus))} bytes, for a store of {whole:,.0f} MB;")
@@ -133,7 +134,7 @@ def mine_sample(args: argparse.Namespace) -> None:
     vectors, clock = unit_vectors(len(corpus.paper_ids)), Clock()
     words = WordSets(corpus)
     print(f"sets of word stems of all papers: {clock}")
-    config, split = MiningConfig(), corpus.split(TRAIN)
+    config, split = MiningSettings(), corpus.split(TRAIN)
     queries = np.sort(
         np.random.default_rng(0).choice(len(split), min(args.queries, len(split)), replace=False)
     )

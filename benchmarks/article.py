@@ -26,7 +26,8 @@ from benchmarks._common import arguments, begin, corpus, random_vectors, seconds
 from datasets.corpus import Corpus
 from hatten.checkpoint import load_model
 from hatten.documents import DocumentReader
-from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
+from hatten.encoder import HAttenEncoder, build_encoder
+from hatten.settings import EncoderConfig
 from retrieval.article import ArticleEncoder
 from retrieval.bm25 import query_texts
 from retrieval.encoder import ArticleConfig, ArticleReader, find_folder

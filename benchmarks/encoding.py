@@ -15,7 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks._common import arguments, begin, corpus, random_vectors, seconds
 from hatten.documents import DocumentReader
-from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
+from hatten.encoder import HAttenEncoder, build_encoder
+from hatten.settings import EncoderConfig
 from retrieval.vectors import encode
 
 Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]

@@ -23,12 +23,13 @@ from torch.nn import functional as F
 from benchmarks._common import arguments, begin, corpus, median_seconds, random_vectors, seconds
 from datasets.corpus import Corpus
 from datasets.records import TRAIN
-from hatten.batches import Batch, BatchConfig, Batches
+from hatten.batches import Batch, Batches
 from hatten.documents import DocumentReader, Documents
-from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
+from hatten.encoder import HAttenEncoder, build_encoder
 from hatten.layers import sinusoids
 from hatten.losses import triplet_loss
 from hatten.mining import Pool
+from hatten.settings import EncoderBatchSettings, EncoderConfig
 
 QUERIES, PAPERS_EACH = 17, 5
 
@@ -126,7 +127,7 @@ def batches(opened: Corpus, reader: DocumentReader, steps: int) -> list[Batch]:
     candidates = np.flatnonzero(opened.is_candidate).astype(np.int32)
     prefetched = rng.choice(candidates, (len(split), 10))
     pool = Pool(np.arange(len(split), dtype=np.int32), prefetched, np.zeros(prefetched.shape, np.bool_))
-    config = BatchConfig(queries=QUERIES, mined=3, random=1, steps_per_round=steps)
+    config = EncoderBatchSettings(queries=QUERIES, mined=3, random=1, steps_per_round=steps)
     made = Batches(reader, split, pool, config, seed=0, round=0)
     return [made[step] for step in range(steps)]
 

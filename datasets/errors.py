@@ -83,5 +83,19 @@ def user_line(error: BaseException) -> str | None:
     if isinstance(cause, named) and cause.filename:
         return f"{cause.filename}: {cause.strerror}"
     if isinstance(cause, InstantiationException | HydraException | OmegaConfBaseException):
-        return f"configuration: {cause}"
+        return configuration_line(cause)
     return None
+
+
+def configuration_line(error: BaseException) -> str:
+    """What is wrong with the options, as Hydra or its OmegaConf found it."""
+    from omegaconf.errors import ConfigAttributeError, ConfigKeyError, ValidationError
+
+    from datasets.settings import describe
+
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(
+        cause, ConfigAttributeError | ConfigKeyError | ValidationError
+    ):
+        cause = cause.__cause__ or cause.__context__
+    return describe(cause) if cause is not None else f"configuration: {error}"

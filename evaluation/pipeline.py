@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
+from datasets.settings import read_settings
 from evaluation.benchmark import Benchmark, Metrics, cleared, facts_of, opened
 from evaluation.files import METRICS, PER_QUERY, QRELS, REPORT, RUN, write_text
 from evaluation.measures import CUTOFFS
@@ -50,7 +51,6 @@ from rerank.scores import CHUNK, PairScores, Processes, Scored, candidate_scores
 from retrieval.base import Ranking, Retriever, nothing
 from retrieval.filters import Filters
 from retrieval.tuning import VALIDATION, recall_cutoff, sampled
-from training.settings import options
 
 BASE, GAIN, DEPTH = "base/", "gain/", "depth/"
 """What keys of metrics.json begin with: the prefetcher, its distance to the reranker, fewer candidates."""
@@ -442,7 +442,7 @@ class Pipeline(Benchmark):
                 f"candidates={candidates}, benchmark.depths={list(depths)}, benchmark.chunk={chunk}: must be "
                 f"whole numbers from 1 on (candidates: or {ALL})"
             )
-        self.reranker, self.scoring = reranker, options(ScoringConfig, scoring or {}, "scoring")
+        self.reranker, self.scoring = reranker, read_settings(ScoringConfig, scoring or {}, "scoring")
         self.candidates, self.depths = candidates, list(depths)
         self.scores_dir, self.chunk = scores_dir, chunk
         self.fuse = Fuse(fuse, weight, measure, validation_queries, seed)

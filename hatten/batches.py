@@ -20,30 +20,8 @@ from datasets.errors import InputError
 from datasets.records import TRAIN
 from hatten.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT
 from hatten.mining import Pool
+from hatten.settings import EncoderBatchSettings
 from retrieval.vectors import Reader
-from training.settings import at_least_1
-
-
-@dataclass(frozen=True)
-class BatchConfig:
-    """What a batch is made of."""
-
-    queries: int = 17
-    mined: int = 3
-    """papers for each query drawn from what was prefetched for it"""
-    random: int = 1
-    """papers for each query drawn from all candidates"""
-    contexts_per_paper: int = 1
-    """contexts of one citing paper that stand together in a batch; its title and abstract are encoded once"""
-    stale: bool = False
-    """mined and random papers are not encoded in each batch: they get from the last encoding of all papers
-    what the two levels gave for them, and only their mean path is fresh (residual=mean). Many more negatives
-    for the same time."""
-    steps_per_round: int = 5000
-    """batches between two minings; 0: as many as one pass over the training contexts takes"""
-
-    def __post_init__(self) -> None:
-        at_least_1(self, "model.batch", "queries", "contexts_per_paper")
 
 
 @dataclass(frozen=True)
@@ -65,7 +43,7 @@ class Batch:
     (at most once), 0 for papers that were mined"""
 
 
-def steps_per_round(config: BatchConfig, contexts: int) -> int:
+def steps_per_round(config: EncoderBatchSettings, contexts: int) -> int:
     """Batches in a round over so many training contexts."""
     return config.steps_per_round or -(-contexts // config.queries)
 
@@ -78,7 +56,7 @@ class Batches(Dataset[Batch]):
         reader: Reader,
         split: Split,
         pool: Pool | None,
-        config: BatchConfig,
+        config: EncoderBatchSettings,
         seed: int,
         round: int,
     ) -> None:
@@ -174,7 +152,7 @@ class TrainingData(pl.LightningDataModule):
     def __init__(
         self,
         reader: Reader,
-        batch: BatchConfig,
+        batch: EncoderBatchSettings,
         seed: int,
         workers: int = 0,
     ) -> None:

@@ -6,8 +6,6 @@ of HAtten.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,35 +16,19 @@ from torch import Tensor, nn
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from hatten.recipe import Encoder, Parts, Recipe
+from hatten.settings import BiEncoderSettings
 from retrieval.article import ArticleEncoder, ArticleRetriever
 from retrieval.dense import ProfileConfig
 from retrieval.encoder import ArticleConfig, ArticleReader, Texts
 from retrieval.index import IndexConfig
 from retrieval.vectors import precision
-from training.settings import own_options
-
-
-@dataclass(frozen=True)
-class FineTuningConfig:
-    """How a transformer is trained."""
-
-    precision: str
-    """of matrix products: auto, float32 or bfloat16; weights are float32"""
-    dropout: float
-    """in place of what it was pretrained with; on a CPU, to draw it nearly doubles the time"""
-    gradient_checkpointing: bool
-    """compute the layers again on the way back: less memory for more time"""
-
-    def __post_init__(self) -> None:
-        precision(self.precision)
-        if self.dropout >= 1:
-            raise InputError(f"model.dropout={self.dropout}: must be in 0..1, below 1")
+from training.settings import FineTuningSettings
 
 
 class BiEncoder(Encoder):
     """An article encoder in training."""
 
-    def __init__(self, article: ArticleEncoder, config: FineTuningConfig) -> None:
+    def __init__(self, article: ArticleEncoder, config: FineTuningSettings) -> None:
         super().__init__()
         self.article, self.dim, self.precision = article, article.dim, precision(config.precision)
         article.train()  # a pretrained one comes in evaluation mode
@@ -64,11 +46,12 @@ class BiEncoder(Encoder):
 class FineTuning(Recipe):
     """Fine-tunes the encoder of the configuration."""
 
+    settings = BiEncoderSettings
     file = "biencoder"
     groups = ("encoder",)
 
-    def __init__(self, model: Mapping[str, Any]) -> None:
-        self.config = own_options(FineTuningConfig, model)
+    def __init__(self, model: BiEncoderSettings) -> None:
+        self.config = model
 
     def build(self, corpus: Corpus, config: DictConfig) -> Parts:
         article_config: ArticleConfig = instantiate(config.encoder)

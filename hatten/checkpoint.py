@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,12 @@ from torch import Tensor
 
 from datasets.download import obtain
 from datasets.errors import InputError
-from datasets.files import written_whole
 from datasets.releases import RELEASES
 from hatten.documents import Vocabulary
-from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
+from hatten.encoder import HAttenEncoder, build_encoder
 from hatten.pickles import load_word_list
+from hatten.settings import EncoderConfig
+from training.checkpoint import read_torch, save_torch
 
 FORMAT = "hatten-1"
 
@@ -136,19 +136,12 @@ def save_model(model: Model, path: Path) -> None:
     encoder = model.encoder
     content = {
         "format": FORMAT,
-        "config": encoder.config.asdict(),
+        "config": asdict(encoder.config),
         "words": model.vocabulary.words,
         "weights": encoder.state_dict(),
         "about": model.about,
     }
     save_torch(content, path)
-
-
-def save_torch(content: dict[str, Any], path: Path) -> None:
-    """`torch.save` to a file that is whole or not there at all; OSError when the device is full."""
-    # Given a path in place of an open file, torch reports a full device as a RuntimeError about positions.
-    with written_whole(path) as unfinished, unfinished.open("wb") as file:
-        torch.save(content, file)
 
 
 def load_model(path: str | Path) -> Model:
@@ -178,21 +171,3 @@ def load_model(path: str | Path) -> Model:
     except (InputError, RuntimeError) as error:
         raise InputError(f"{path}: the weights do not have the sizes of its configuration: {error}") from None
     return Model(encoder.eval(), vocabulary, about)
-
-
-def read_torch(path: str | Path) -> dict[str, Any]:
-    """A torch file of plain values and tensors; InputError when it is absent, damaged or anything else."""
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such checkpoint") from None
-    except Exception as error:  # a damaged file can raise nearly anything, an OSError for a seek too
-        if isinstance(error, OSError) and error.filename is not None:
-            raise
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        if isinstance(error, pickle.UnpicklingError):  # whose text tells people how to load it unsafely
-            reason = "it is damaged, or holds other things than tensors and plain values"
-        raise InputError(f"{path}: not a torch checkpoint of plain weights ({reason})") from None
-    if not isinstance(content, dict):
-        raise InputError(f"{path}: a checkpoint is a dictionary, this is a {type(content).__name__}")
-    return content

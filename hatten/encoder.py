@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
@@ -16,46 +15,8 @@ from datasets.records import MARKER_WORDS, TARGET_WORD
 from hatten.documents import Documents, Vocabulary, from_padded
 from hatten.layers import MeanPath, MultiHeadPooling, TransformerLayer, dropout, sinusoids
 from hatten.recipe import Encoder
+from hatten.settings import EncoderConfig
 from retrieval.vectors import chunks, rounded
-
-
-@dataclass(frozen=True)
-class EncoderConfig:
-    """Sizes and variants of the encoder; the defaults are the paper's."""
-
-    dim: int = 200
-    """of word vectors, paragraphs and documents"""
-    heads: int = 8
-    hidden: int = 1024
-    """width of the feed-forward parts"""
-    layers: int = 1
-    """transformer layers in each level"""
-    max_tokens: int = 512
-    """tokens read of a paragraph"""
-    max_paragraphs: int = 3
-    paragraph_types: int = 100
-    dropout: float = 0.1
-    trainable_vectors: str = "markers"
-    """word vectors that training may change: none | markers (the two citation markers) | all"""
-    input_scale: float = 1.0
-    """factor on word vectors before positions are added"""
-    residual: str = "none"
-    """none, or mean: add a weighted mean of word vectors to the output (hatten.layers); beyond the paper"""
-
-    def __post_init__(self) -> None:
-        if self.dim % self.heads or self.dim % 2:
-            raise InputError(
-                f"model.encoder: dim={self.dim} must be even and divisible by heads={self.heads}"
-            )
-        for name, value, options in (
-            ("trainable_vectors", self.trainable_vectors, ("none", "markers", "all")),
-            ("residual", self.residual, ("none", "mean")),
-        ):
-            if value not in options:
-                raise InputError(f"model.encoder.{name}={value}: choose one of {', '.join(options)}")
-
-    def asdict(self) -> dict[str, object]:
-        return asdict(self)
 
 
 class Level(nn.Module):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +10,24 @@ from omegaconf import DictConfig
 from datasets.corpus import Corpus
 from hatten.checkpoint import Model, save_model
 from hatten.documents import DocumentReader
-from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
+from hatten.encoder import HAttenEncoder, build_encoder
 from hatten.recipe import Encoder, Parts, Recipe
-from hatten.words import WordsConfig, inverse_document_frequency, starting_words
+from hatten.settings import HAttenSettings
+from hatten.words import inverse_document_frequency, starting_words
 from retrieval.vectors import precision
-from training.settings import options, own_options
 
 
 class HAtten(Recipe):
     """The encoder of Gu et al. 2022, section 4.1, with or without the path around it."""
 
+    settings = HAttenSettings
     file = "hatten.ckpt"
     groups = ("embeddings",)
 
-    def __init__(self, model: Mapping[str, Any]) -> None:
-        self.config = options(EncoderConfig, model["encoder"], "model.encoder")
-        self.words = own_options(WordsConfig, model)
+    def __init__(self, model: HAttenSettings) -> None:
+        self.config, self.words = model.encoder, model
         self.mean_path = self.config.residual == "mean"
-        self.precision = precision(model["precision"])
+        self.precision = precision(model.precision)
 
     def build(self, corpus: Corpus, config: DictConfig) -> Parts:
         name, vocabulary, table = starting_words(config.embeddings, corpus, self.words)

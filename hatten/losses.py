@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from hatten.settings import EncoderLossSettings
+
 CITED, RELEVANT, OTHER, OTHER_QUERY = 1, 2, 3, 4
 """Irrelevance levels of a paper to a query (0 is the query itself): cited; prefetched, not cited, and in its
 words as close as the cited one; other prefetched or random; any paper of another query of the batch."""
@@ -63,3 +65,12 @@ def infonce_loss(
     logits = logits.masked_fill(out, -torch.inf)
     cited = logits.masked_fill(levels != CITED, -torch.inf)
     return (torch.logsumexp(logits, 1) - torch.logsumexp(cited, 1)).mean()
+
+
+def encoder_loss(
+    settings: EncoderLossSettings, similarity: Tensor, levels: Tensor, log_rate: Tensor
+) -> Tensor:
+    """The configured loss of a batch: cosines and levels [Q, N], rates [N] -> scalar."""
+    if settings.name == "triplet":
+        return triplet_loss(similarity, levels, settings.positives, settings.margin)
+    return infonce_loss(similarity, levels, settings.temperature, log_rate if settings.correct_rate else None)

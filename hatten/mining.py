@@ -19,29 +19,10 @@ from datasets.errors import InputError
 from datasets.files import written_whole
 from datasets.records import MARKER_WORDS
 from retrieval.index import search_exact
-from training.settings import at_least_1
 
 WORD = re.compile(r"[^\W\d_]{2,}")
 PAIRS_AT_A_TIME = 200_000
 ROWS_AT_A_TIME = 1 << 16
-
-
-@dataclass(frozen=True)
-class MiningConfig:
-    """How the pool of prefetched papers is made, once a round."""
-
-    depth: int = 100
-    """papers prefetched for a training query"""
-    queries: int = 50_000
-    """training queries to prefetch for: all, or where a round is less than a pass over them those of the next
-    round; a sample where there are more"""
-    papers: int = 0
-    """candidates to search among, a sample of that size; 0: all of them"""
-    positives: bool = True
-    """compare words to find prefetched papers that serve as positives"""
-
-    def __post_init__(self) -> None:
-        at_least_1(self, "model.mining", "depth", "queries")
 
 
 @dataclass(frozen=True)

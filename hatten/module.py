@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,50 +20,13 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from datasets.errors import InputError
 from hatten.batches import Batch
 from hatten.encoder import HAttenEncoder
-from hatten.losses import infonce_loss, triplet_loss
+from hatten.losses import encoder_loss
 from hatten.recipe import Encoder
-from training.settings import RateConfig
+from hatten.settings import EncoderLossSettings, EncoderRateSettings
 
 log = logging.getLogger(__name__)
 
 Optimizer = Callable[[Iterable[dict[str, Any]]], torch.optim.Optimizer]
-
-
-@dataclass(frozen=True)
-class LossConfig:
-    """What is minimised."""
-
-    name: str = "triplet"
-    """triplet (Gu et al. 2022, equation 3) or infonce"""
-    margin: float = 0.05
-    """of the triplet loss, for each level between positive and negative"""
-    positives: tuple[int, ...] = (1, 2)
-    """levels that serve as positives in the triplet loss; (1,) leaves positive mining out"""
-    temperature: float = 0.05
-    """of infonce"""
-    correct_rate: bool = False
-    """of infonce: make up for popular papers being negatives more often"""
-
-    def __post_init__(self) -> None:
-        if self.name not in ("triplet", "infonce"):
-            raise InputError(f"model.loss.name={self.name}: choose triplet or infonce")
-        if self.temperature <= 0:
-            raise InputError(f"model.loss.temperature={self.temperature}: must be above 0")
-
-    def __call__(self, similarity: Tensor, levels: Tensor, log_rate: Tensor) -> Tensor:
-        if self.name == "infonce":
-            return infonce_loss(similarity, levels, self.temperature, log_rate if self.correct_rate else None)
-        return triplet_loss(similarity, levels, self.positives, self.margin)
-
-
-@dataclass(frozen=True)
-class ScheduleConfig(RateConfig):
-    """Learning rates over the steps of a run."""
-
-    vectors: float = 1.0
-    """rate of the weights that the encoder calls fast (HAtten's word vectors and mean path), as a multiple"""
-    mean_only_rounds: int = 0
-    """rounds at the start in which the mean path and word vectors alone are trained (residual=mean)"""
 
 
 class EncoderModule(pl.LightningModule):
@@ -74,23 +36,21 @@ class EncoderModule(pl.LightningModule):
         self,
         encoder: Encoder,
         optimizer: Optimizer,
-        loss: LossConfig,
-        schedule: ScheduleConfig,
+        loss: EncoderLossSettings,
+        schedule: EncoderRateSettings,
         ema: float,
         seed: int,
         total_steps: int,
     ) -> None:
         """ema: decay of the moving average at each step; 0: the weights themselves."""
         super().__init__()
-        if not 0 <= ema < 1:
-            raise InputError(f"model.ema={ema}: must be in 0..1, below 1")
         has_mean_path = isinstance(encoder, HAttenEncoder) and encoder.mean is not None
         if schedule.mean_only_rounds and not has_mean_path:
             raise InputError("model.schedule.mean_only_rounds needs model.encoder.residual=mean")
         self.encoder, self.loss, self.schedule, self.seed = encoder, loss, schedule, seed
         self.average = AveragedModel(encoder, multi_avg_fn=get_ema_multi_avg_fn(ema))
         self.stale: NDArray[np.float32] | None = None
-        """[P, D] what the two levels gave for each paper after the last round (BatchConfig.stale)"""
+        """[P, D] what the two levels gave for each paper after the last round (EncoderBatchSettings.stale)"""
         self._make_optimizer, self._total_steps = optimizer, total_steps
 
     @property
@@ -122,7 +82,7 @@ class EncoderModule(pl.LightningModule):
         levels, log_rate = (
             torch.from_numpy(part).to(similarity.device) for part in (batch.levels, batch.log_rate)
         )
-        return self.loss(similarity, levels, log_rate)
+        return encoder_loss(self.loss, similarity, levels, log_rate)
 
     def _others(self, batch: Batch) -> Tensor:
         """Vectors of the mined and random papers [N - cited, D]."""

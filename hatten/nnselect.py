@@ -8,8 +8,7 @@ Averaged word vectors: the embedding of Bhagavatula et al. 2018, section 3.1, wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +20,16 @@ from torch import Tensor, nn
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from hatten.checkpoint import UNFIT, read_torch, save_torch
+from hatten.checkpoint import UNFIT
 from hatten.documents import DocumentReader, Documents, Vocabulary
 from hatten.layers import MeanPath
 from hatten.recipe import Encoder, Parts, Recipe
 from hatten.retriever import WordsRetriever
-from hatten.words import (
-    WordsConfig,
-    WordVectors,
-    inverse_document_frequency,
-    starting_words,
-    words_and_vectors,
-)
+from hatten.settings import NNSelectSettings
+from hatten.words import WordVectors, inverse_document_frequency, starting_words, words_and_vectors
 from retrieval.dense import ProfileConfig
 from retrieval.index import IndexConfig
-from training.settings import at_least_1, own_options
+from training.checkpoint import read_torch, save_torch
 
 
 class AveragesEncoder(Encoder):
@@ -116,29 +110,15 @@ class AverageRetriever(WordsRetriever):
 FORMAT = "nnselect-1"
 
 
-@dataclass(frozen=True)
-class NNSelectConfig:
-    """What it starts from, and reads."""
-
-    weighting: str
-    """magnitudes to begin with: mean (the lengths of the vectors) or idf (those by idf)"""
-    max_tokens: int
-    """words that are read of a field"""
-
-    def __post_init__(self) -> None:
-        at_least_1(self, "model", "max_tokens")
-        check_weighting(self.weighting, "model.weighting")
-
-
 class NNSelect(Recipe):
     """Trains the magnitudes of words and the weights of fields."""
 
+    settings = NNSelectSettings
     file = "nnselect.ckpt"
     groups = ("embeddings",)
 
-    def __init__(self, model: Mapping[str, Any]) -> None:
-        self.words = own_options(WordsConfig, model)
-        self.config = own_options(NNSelectConfig, model)
+    def __init__(self, model: NNSelectSettings) -> None:
+        self.config = self.words = model
 
     def build(self, corpus: Corpus, config: DictConfig) -> Parts:
         name, vocabulary, table = starting_words(config.embeddings, corpus, self.words)

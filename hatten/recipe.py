@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from datasets.corpus import Corpus
+from hatten.settings import EncoderTraining
 from retrieval.vectors import Reader
 
 
@@ -45,16 +46,13 @@ class Parts:
 class Recipe(ABC):
     """A kind of encoder, as `model.recipe` names it."""
 
+    settings: type[EncoderTraining]
     file: str
     """what is saved, in the folder of a run"""
     groups: tuple[str, ...]
     """parts of the configuration that it reads beside `model`"""
     mean_path = False
     """whether it has a mean path that can be trained without the rest (hatten.layers)"""
-
-    @abstractmethod
-    def __init__(self, model: Mapping[str, Any]) -> None:
-        """Check its own options in `model`; InputError names the first that is wrong."""
 
     @abstractmethod
     def build(self, corpus: Corpus, config: DictConfig) -> Parts:

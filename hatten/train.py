@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,45 +22,24 @@ from torch import Tensor
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from hatten.batches import BatchConfig, TrainingData, steps_per_round
+from datasets.settings import read_own_settings, read_settings
+from hatten.batches import TrainingData, steps_per_round
 from hatten.documents import Documents
 from hatten.encoder import HAttenEncoder
-from hatten.mining import MiningConfig, Pool, WordSets, mine, padded, sample
-from hatten.module import EncoderModule, LossConfig, ScheduleConfig
+from hatten.mining import Pool, WordSets, mine, padded, sample
+from hatten.module import EncoderModule
 from hatten.recipe import Encoder, Recipe
+from hatten.settings import EncoderBatchSettings, EncoderTraining, EncoderValidationSettings, MiningSettings
 from retrieval.index import search_exact
 from retrieval.vectors import Reader, encode, encode_queries, evaluating
 from training.loop import HISTORY, History, Progress, WholeFiles, fit, resume_point, saver, start_anew
-from training.settings import at_least_1, options, own_options
-
-RECALLS = (1, 10, 50, 100, 500, 1000, 2000)
-
-
-@dataclass(frozen=True)
-class ValidationConfig:
-    """What is measured after each round, with the averaged weights."""
-
-    split: str = "val"
-    queries: int = 2000
-    """a sample where there are more; 0: no validation"""
-    papers: int = 0
-    """candidates to search among: those that the queries cite, and a sample of others up to this number;
-    0: all of them. Recall among fewer is higher, and not to be compared with recall among all"""
-    depth: int = 2000
-    monitor: str = "recall@10"
-    """the round that is best in this is the one saved"""
-
-    def __post_init__(self) -> None:
-        at_least_1(self, "model.validation", "depth")
-        measures = ["mrr", *(f"recall@{k}" for k in RECALLS if k <= self.depth)]
-        if self.monitor not in measures:
-            raise InputError(f"model.validation.monitor={self.monitor}: choose one of {', '.join(measures)}")
+from training.settings import RECALL_AT
 
 
 class Validation:
     """The validation queries of a run and the papers that they are searched in: the same after each round."""
 
-    def __init__(self, config: ValidationConfig, corpus: Corpus, seed: int) -> None:
+    def __init__(self, config: EncoderValidationSettings, corpus: Corpus, seed: int) -> None:
         self.config, self.corpus = config, corpus
         split = corpus.splits.get(config.split)
         size = 0 if split is None else min(len(split), config.queries)
@@ -105,7 +83,7 @@ def recalls(papers: NDArray[Any], positives: NDArray[Any]) -> dict[str, float]:
     any_hit = hits.any(1)
     first = np.where(any_hit.any(1), any_hit.argmax(1), np.iinfo(np.int64).max - 1)
     out = {"mrr": float((1.0 / (first + 1.0)).mean())}
-    for k in RECALLS:
+    for k in RECALL_AT:
         if k <= papers.shape[1]:
             out[f"recall@{k}"] = float((hits[:, :, :k].any(2).sum(1) / cited).mean())
     return out
@@ -125,8 +103,8 @@ class Rounds(pl.Callback):
         self,
         best: Path,
         save: Callable[[Encoder, dict[str, Any], Path], None],
-        mining: MiningConfig | None,
-        validation: ValidationConfig,
+        mining: MiningSettings | None,
+        validation: EncoderValidationSettings,
         seed: int,
         about: dict[str, Any],
     ) -> None:
@@ -217,7 +195,7 @@ class Rounds(pl.Callback):
             row["mining/seconds"] = time.monotonic() - start
         self._finish(module, done, row)
 
-    def _searched(self, mining: MiningConfig, rng: np.random.Generator) -> NDArray[np.bool_]:
+    def _searched(self, mining: MiningSettings, rng: np.random.Generator) -> NDArray[np.bool_]:
         """The papers to mine among [P]."""
         candidates = self._data.corpus.is_candidate
         if not 0 < mining.papers < candidates.sum():
@@ -265,7 +243,7 @@ class Rounds(pl.Callback):
     def _mine(
         self,
         module: EncoderModule,
-        mining: MiningConfig,
+        mining: MiningSettings,
         done: int,
         queries: NDArray[np.int64],
         papers: NDArray[np.float32],
@@ -302,23 +280,10 @@ SETTINGS = ("data", "model", "seed")
 """The parts of the configuration that the weights depend on, beside those that the recipe names."""
 
 
-@dataclass(frozen=True)
-class RunConfig:
-    """What belongs to no part of a model (conf/model/*.yaml)."""
-
-    rounds: int
-    ema: float
-    workers: int
-
-    def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise InputError(f"model.rounds={self.rounds}: must be at least 1")
-
-
 def train(
     config: DictConfig,
     recipe: Recipe | None = None,
-    data_of: Callable[[Reader, BatchConfig, int, int], TrainingData] = TrainingData,
+    data_of: Callable[[Reader, EncoderBatchSettings, int, int], TrainingData] = TrainingData,
     module_of: Callable[..., EncoderModule] = EncoderModule,
 ) -> Path:
     """Train by `config` (conf/train.yaml) in its output_dir; gives the file or folder of the best weights.
@@ -332,15 +297,14 @@ def train(
     plain = OmegaConf.to_container(config, resolve=True)
     assert isinstance(plain, dict)
     # What is wrong with the options should be said before anything is prepared.
-    batch = options(BatchConfig, plain["model"]["batch"], "model.batch")
-    mining = None
-    if "mining" in plain["model"]:
-        mining = options(MiningConfig, plain["model"]["mining"], "model.mining")
-    loss = options(LossConfig, plain["model"]["loss"], "model.loss")
-    schedule = options(ScheduleConfig, plain["model"]["schedule"], "model.schedule")
-    validation = options(ValidationConfig, plain["model"]["validation"], "model.validation")
-    run = own_options(RunConfig, plain["model"])
-    recipe = recipe or get_class(model.recipe)(plain["model"])
+    if recipe is None:
+        kind = get_class(model.recipe)
+        settings = read_settings(kind.settings, plain["model"])
+        recipe = kind(settings)
+    else:
+        settings = read_own_settings(EncoderTraining, plain["model"])
+    mining = settings.mining if "mining" in plain["model"] else None
+    batch, schedule, validation = settings.batch, settings.schedule, settings.validation
     assert recipe is not None
     of_mean_path = {"batch.stale": batch.stale, "schedule.mean_only_rounds": schedule.mean_only_rounds}
     for name, wanted in of_mean_path.items():
@@ -351,14 +315,14 @@ def train(
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     corpus: Corpus = instantiate(config.data)
     parts = recipe.build(corpus, config)
-    data = data_of(parts.reader, batch, seed, run.workers)
-    rounds, steps = run.rounds, steps_per_round(batch, len(data.split))
+    data = data_of(parts.reader, batch, seed, settings.workers)
+    rounds, steps = settings.rounds, steps_per_round(batch, len(data.split))
     module = module_of(
         parts.encoder,
         instantiate(model.optimizer),
-        loss,
+        settings.loss,
         schedule,
-        ema=run.ema,
+        ema=settings.ema,
         seed=seed,
         total_steps=rounds * steps,
     )
@@ -382,11 +346,11 @@ def train(
         plugins=[WholeFiles()],
         callbacks=[state, Progress(), saver(folder), *instantiate(config.callbacks or {}).values()],
     )
-    settings = {part: plain[part] for part in (*SETTINGS, *recipe.groups)}
-    settings |= {"corpus": corpus.fingerprint, **data.about}
-    last = resume_point(folder, settings) if config.resume else None
+    same = {part: plain[part] for part in (*SETTINGS, *recipe.groups)}
+    same |= {"corpus": corpus.fingerprint, **data.about}
+    last = resume_point(folder, same) if config.resume else None
     if last is None:
-        start_anew(folder, recipe.file, settings, others=[MINED])
+        start_anew(folder, recipe.file, same, others=[MINED])
     log.info(
         f"training on {corpus.name}: {len(data.split):,} contexts, {rounds} rounds of {steps} steps, "
         f"{batch.queries} queries a step, in {parts.encoder.precision}, {torch.get_num_threads()} threads; "

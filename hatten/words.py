@@ -13,7 +13,6 @@ import logging
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,7 @@ from datasets.records import MARKER_WORDS
 from datasets.releases import RELEASES
 from hatten.documents import PAD_WORD, Vocabulary, first_repeated
 from hatten.pickles import load_array, load_word_list
+from hatten.settings import WordsSettings
 
 if TYPE_CHECKING:
     from datasets.corpus import Corpus
@@ -289,24 +289,8 @@ def quiet_gensim() -> Iterator[None]:
         logger.setLevel(before)
 
 
-@dataclass(frozen=True)
-class WordsConfig:
-    """What becomes of the words that a model is trained with."""
-
-    punctuation: bool
-    """keep tokens without a letter or digit"""
-    centre_vectors: bool
-    """word vectors less their mean, of unit length"""
-    word_dropout: float
-    """share of the words that a mean of word vectors leaves out in training"""
-
-    def __post_init__(self) -> None:
-        if self.word_dropout > 1:
-            raise InputError(f"model.word_dropout={self.word_dropout}: must be in 0..1")
-
-
 def starting_words(
-    embeddings: DictConfig, corpus: Corpus, config: WordsConfig
+    embeddings: DictConfig, corpus: Corpus, config: WordsSettings
 ) -> tuple[str, Vocabulary, NDArray[np.float32]]:
     """The name of the configured word vectors, the vocabulary [V] and the vectors [V, D] to start from."""
     vectors: WordVectors = instantiate(embeddings, corpus=corpus)

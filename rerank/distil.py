@@ -29,8 +29,9 @@ import hatten.train
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.records import TRAIN
-from hatten.batches import Batch, BatchConfig, Batches, TrainingData
-from hatten.biencoder import BiEncoder, BiEncoderRetriever, FineTuning, FineTuningConfig
+from datasets.settings import read_own_settings, read_settings
+from hatten.batches import Batch, Batches, TrainingData
+from hatten.biencoder import BiEncoder, BiEncoderRetriever, FineTuning
 from hatten.checkpoint import Model, save_model
 from hatten.documents import DocumentReader
 from hatten.encoder import HAttenEncoder
@@ -40,6 +41,7 @@ from hatten.mining import Pool, padded
 from hatten.module import EncoderModule
 from hatten.recipe import Encoder, Parts, Recipe
 from hatten.retriever import HAttenRetriever
+from hatten.settings import EncoderBatchSettings
 from rerank.data import NegativesConfig, Prefetcher
 from rerank.reranker import Reranker, ScoringConfig
 from rerank.scores import CHUNK, PairScores, candidate_scores
@@ -47,7 +49,7 @@ from retrieval.article import ArticleEncoder
 from retrieval.base import Retriever
 from retrieval.encoder import ArticleReader
 from retrieval.vectors import Reader, precision, weights_hash
-from training.settings import at_least_1, options, own_options
+from training.settings import FineTuningSettings, at_least_1
 
 
 def margin_mse(student: Tensor, teacher: Tensor, cited: Tensor) -> Tensor:
@@ -248,7 +250,7 @@ class BiEncoderStudent(Recipe):
     file, groups = FineTuning.file, ()
 
     def __init__(self, model: Mapping[str, Any], folder: str | Path) -> None:
-        self.config, self.folder = own_options(FineTuningConfig, model), folder
+        self.config, self.folder = read_own_settings(FineTuningSettings, model), folder
 
     def build(self, corpus: Corpus, config: DictConfig) -> Parts:
         article = ArticleEncoder.load(self.folder)  # the retriever's own is in the precision of its search
@@ -300,7 +302,7 @@ class DistilData(TrainingData):
     """Batches of the queries that the teacher was asked for."""
 
     def __init__(
-        self, lists: ScoredLists, reader: Reader, batch: BatchConfig, seed: int, workers: int = 0
+        self, lists: ScoredLists, reader: Reader, batch: EncoderBatchSettings, seed: int, workers: int = 0
     ) -> None:
         super().__init__(reader, batch, seed, workers)
         self.lists, self.split = lists, lists.split
@@ -340,16 +342,16 @@ def train(config: DictConfig) -> Path:
     assert isinstance(plain, dict)
     model = plain["model"]
     # What is wrong with the options should be said before anything is prepared.
-    distil = options(DistilConfig, model["distil"], "model.distil")
-    teacher = options(TeacherConfig, model["teacher"], "model.teacher")
-    drawn = options(NegativesConfig, model["negatives"], "model.negatives")
-    scoring = options(ScoringConfig, plain["scoring"], "scoring")
+    distil = read_settings(DistilConfig, model["distil"], "model.distil")
+    teacher = read_settings(TeacherConfig, model["teacher"], "model.teacher")
+    drawn = read_settings(NegativesConfig, model["negatives"], "model.negatives")
+    scoring = read_settings(ScoringConfig, plain["scoring"], "scoring")
     if config.teacher is None:
         raise InputError("model=distil needs teacher=FOLDER: what train.py model=scibert_reranker has saved")
     retriever: Retriever = instantiate(config.retriever)
     student = student_of(retriever, model, config.checkpoint)
 
-    def data(reader: Reader, batch: BatchConfig, seed: int, workers: int) -> DistilData:
+    def data(reader: Reader, batch: EncoderBatchSettings, seed: int, workers: int) -> DistilData:
         folder = Path(config.candidates_dir or Path(config.output_dir) / CANDIDATES)
         prefetcher = Prefetcher(retriever, reader.corpus, folder, config.index_dir)
         lists = scored_lists(

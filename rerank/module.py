@@ -19,7 +19,7 @@ from datasets.errors import InputError
 from rerank.cross_encoder import CrossEncoder
 from rerank.data import Lists
 from retrieval.vectors import precision
-from training.settings import RateConfig
+from training.settings import RateSettings
 
 
 def hinge_loss(scores: Tensor, there: Tensor, margin: float = 0.1) -> Tensor:
@@ -149,7 +149,7 @@ class RerankModule(pl.LightningModule):
         encoder: CrossEncoder,
         optimizer: Optimizer,
         loss: LossConfig,
-        schedule: RateConfig,
+        schedule: RateSettings,
         ema: float,
         seed: int,
         total_steps: int,

@@ -12,10 +12,10 @@ from torch import Tensor
 from datasets.download import obtain
 from datasets.errors import InputError
 from datasets.releases import RELEASES
-from hatten.checkpoint import read_torch
 from rerank.cross_encoder import CrossEncoder, check_finite
 from rerank.pairs import CIT, EOS, SEP, PairConfig
 from retrieval.encoder import ArticleConfig, downloaded, find_folder, positions
+from training.checkpoint import read_torch
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerFast

@@ -26,8 +26,9 @@ from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.progress import counting
 from datasets.records import TRAIN
+from datasets.settings import read_own_settings, read_settings
 from hatten.mining import padded
-from hatten.train import RECALLS, recalls
+from hatten.train import recalls
 from rerank.backends import batches
 from rerank.cross_encoder import CrossEncoder
 from rerank.data import (
@@ -46,7 +47,7 @@ from retrieval.base import ordered
 from retrieval.encoder import ArticleConfig
 from retrieval.vectors import evaluating
 from training.loop import HISTORY, LAST, History, Progress, WholeFiles, fit, resume_point, saver, start_anew
-from training.settings import RateConfig, at_least_1, options, own_options
+from training.settings import RECALL_AT, RateSettings, at_least_1
 
 F1 = 20
 """The rank of F1: that of Nogueira et al. 2020."""
@@ -73,7 +74,7 @@ class ValidationConfig:
 
     def __post_init__(self) -> None:
         at_least_1(self, "model.validation", "candidates", "every")
-        measures = ["mrr", *(f"recall@{k}" for k in RECALLS if k <= self.candidates)]
+        measures = ["mrr", *(f"recall@{k}" for k in RECALL_AT if k <= self.candidates)]
         measures += [f"f1@{F1}"] if self.candidates >= F1 else []
         if self.monitor not in measures:
             raise InputError(f"model.validation.monitor={self.monitor}: choose one of {', '.join(measures)}")
@@ -307,7 +308,7 @@ class Recipe:
     batch: BatchConfig
     negatives: NegativesConfig
     validation: ValidationConfig
-    schedule: RateConfig
+    schedule: RateSettings
 
     def __post_init__(self) -> None:
         if self.run.lists == "top" and self.loss.name != "pointwise":
@@ -326,18 +327,18 @@ class Recipe:
         """InputError names the first option that is wrong."""
 
         def part(kind: type[Any], name: str) -> Any:
-            return options(kind, model[name], f"model.{name}")
+            return read_settings(kind, model[name], f"model.{name}")
 
         return cls(
-            own_options(RunConfig, model),
-            own_options(FineTuningConfig, model),
+            read_own_settings(RunConfig, model),
+            read_own_settings(FineTuningConfig, model),
             model["head"],
             part(PairConfig, "pairs"),
             part(LossConfig, "loss"),
             part(BatchConfig, "batch"),
             part(NegativesConfig, "negatives"),
             part(ValidationConfig, "validation"),
-            part(RateConfig, "schedule"),
+            part(RateSettings, "schedule"),
         )
 
 

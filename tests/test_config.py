@@ -39,6 +39,8 @@ def composed(entry: str, *overrides: str) -> DictConfig:
 
 def chosen(entry: str, group: str, option: str) -> DictConfig | None:
     """What an entry point would run with when the option is chosen, None when it does not know the group."""
+    if group == "tuned":  # named MODEL-DATA, and follows both
+        return composed("train", f"model={option.partition('-')[0]}", "data=demo")
     try:
         return composed(entry, f"{group}={option}")
     except ConfigCompositionException as error:

@@ -24,8 +24,8 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from datasets.errors import InputError
 from datasets.files import written_whole
-from hatten.checkpoint import save_torch
 from retrieval.vectors import SAY_EVERY
+from training.checkpoint import save_torch
 
 log = logging.getLogger(__name__)
 

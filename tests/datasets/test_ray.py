@@ -23,8 +23,9 @@ from datasets.json_stream import cut
 from datasets.prepare import open_corpus
 from hatten.checkpoint import Model, save_model
 from hatten.documents import Vocabulary
-from hatten.encoder import EncoderConfig, build_encoder
+from hatten.encoder import build_encoder
 from hatten.retriever import HAttenRetriever
+from hatten.settings import EncoderConfig
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed: make install EXTRAS='dev ray'")
 pytestmark = pytest.mark.slow

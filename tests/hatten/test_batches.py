@@ -11,12 +11,13 @@ import pytest
 from numpy.typing import NDArray
 
 from datasets.corpus import Corpus
-from hatten.batches import Batch, BatchConfig, Batches
+from hatten.batches import Batch, Batches
 from hatten.documents import DocumentReader, Vocabulary
 from hatten.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT
 from hatten.mining import Pool
+from hatten.settings import EncoderBatchSettings
 
-CONFIG = BatchConfig(queries=8, mined=3, random=2, contexts_per_paper=1, steps_per_round=12)
+CONFIG = EncoderBatchSettings(queries=8, mined=3, random=2, contexts_per_paper=1, steps_per_round=12)
 
 
 class Noting(DocumentReader):
@@ -57,7 +58,7 @@ def pool(demo_corpus: Corpus) -> Pool:
 
 
 def batches(
-    reader: DocumentReader, pool: Pool | None, config: BatchConfig = CONFIG, **options: int
+    reader: DocumentReader, pool: Pool | None, config: EncoderBatchSettings = CONFIG, **options: int
 ) -> Batches:
     return Batches(reader, reader.corpus.split("train"), pool, config, **{"seed": 1, "round": 0, **options})
 

@@ -18,9 +18,10 @@ from torch.nn import functional as F
 import hatten.train
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from hatten.biencoder import BiEncoder, BiEncoderRetriever, FineTuningConfig
+from hatten.biencoder import BiEncoder, BiEncoderRetriever
 from retrieval.article import ArticleEncoder
 from retrieval.encoder import ArticleConfig, ArticleReader
+from training.settings import FineTuningSettings
 
 SMALL: dict[str, Any] = {
     "model": "biencoder",
@@ -92,7 +93,7 @@ def test_less_memory_is_the_same_gradient(tiny_bert: Path, tiny_corpus: Corpus) 
     gradients = []
     for again in (False, True):
         article = ArticleEncoder.pretrained(ArticleConfig("tiny", path=str(tiny_bert), max_tokens=24))
-        encoder = BiEncoder(article, FineTuningConfig("float32", 0.0, gradient_checkpointing=again))
+        encoder = BiEncoder(article, FineTuningSettings("float32", 0.0, gradient_checkpointing=again))
         assert article.model.is_gradient_checkpointing == again
         texts = ArticleReader(tiny_corpus, article.tokenizer, article.config).papers(np.arange(5))
         encoder.encode(texts).square().sum().backward()
@@ -114,8 +115,8 @@ def test_a_resumed_run_is_the_uninterrupted_one(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"model.dropout": 1.0}, r"model\.dropout=1\.0: must be in 0\.\.1, below 1"),
-        ({"model.precision": "half"}, "precision half: choose one of auto, float32, bfloat16"),
+        ({"model.dropout": 1.0}, r"model\.dropout=1\.0: must be at least 0 and below 1"),
+        ({"model.precision": "half"}, "model.precision=half: choose auto, float32 or bfloat16"),
         ({"encoder.pooling": "aspire"}, r"encoder\.pooling=aspire gives many vectors to a text"),
         ({"encoder.path": "nowhere"}, "nowhere: there is no such folder of a model"),
         ({"model.batch.stale": True}, r"stale=True: needs model\.encoder\.residual=mean, of model=hatten"),

@@ -28,12 +28,12 @@ from hatten.checkpoint import (
     load_model,
     load_reference_model,
     open_model,
-    read_torch,
     save_model,
-    save_torch,
 )
 from hatten.documents import Documents, Vocabulary
-from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
+from hatten.encoder import HAttenEncoder, build_encoder
+from hatten.settings import EncoderConfig
+from training.checkpoint import read_torch, save_torch
 
 WORDS = ["deep", "nets", "targetcit", "learn", "othercit"]
 

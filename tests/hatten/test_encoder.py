@@ -20,8 +20,9 @@ import hatten.module
 from datasets.columns import Ragged
 from datasets.errors import InputError
 from hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents, Vocabulary, from_padded
-from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
+from hatten.encoder import HAttenEncoder, build_encoder
 from hatten.layers import MultiHeadPooling, TransformerLayer
+from hatten.settings import EncoderConfig
 from retrieval.vectors import chunks, rounded
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
@@ -300,8 +301,8 @@ def test_a_paragraph_longer_than_it_reads_is_an_error_of_the_caller() -> None:
     [
         ({"dim": 20, "heads": 8}, "dim=20 must be even and divisible by heads=8"),
         ({"dim": 9, "heads": 3}, "dim=9 must be even"),
-        ({"trainable_vectors": "some"}, "trainable_vectors=some: choose one of none, markers, all"),
-        ({"residual": "max"}, "residual=max: choose one of none, mean"),
+        ({"trainable_vectors": "some"}, "trainable_vectors=some: choose none, markers or all"),
+        ({"residual": "max"}, "residual=max: choose none or mean"),
     ],
 )
 def test_settings_that_do_not_work_are_named(options: dict[str, Any], message: str) -> None:

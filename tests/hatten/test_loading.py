@@ -12,8 +12,9 @@ import pytest
 from datasets.corpus import Corpus
 from datasets.generate import generate_corpus
 from datasets.prepare import open_corpus
-from hatten.batches import BatchConfig, Batches
+from hatten.batches import Batches
 from hatten.documents import DocumentReader, Vocabulary
+from hatten.settings import EncoderBatchSettings
 
 STEPS = 30
 SIZES = (1500, 6000)
@@ -30,7 +31,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> list[Corpus]:
 
 def batches_of(corpus: Corpus) -> Batches:
     reader = DocumentReader(corpus, Vocabulary([word for word in corpus.words[:2000] if word.isalnum()]), 512)
-    config = BatchConfig(queries=16, steps_per_round=STEPS)
+    config = EncoderBatchSettings(queries=16, steps_per_round=STEPS)
     return Batches(reader, corpus.split("train"), None, config, seed=0, round=0)
 
 

@@ -16,13 +16,14 @@ from torch import Tensor
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from hatten.batches import Batch, BatchConfig, Batches
+from hatten.batches import Batch, Batches
 from hatten.documents import DocumentReader, Vocabulary
-from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
-from hatten.module import EncoderModule, LossConfig, ScheduleConfig
-from hatten.train import RECALLS, recalls
+from hatten.encoder import HAttenEncoder, build_encoder
+from hatten.module import EncoderModule
+from hatten.settings import EncoderBatchSettings, EncoderConfig, EncoderLossSettings, EncoderRateSettings
+from hatten.train import recalls
 from training.loop import History
-from training.settings import options
+from training.settings import RECALL_AT
 
 
 def module(
@@ -38,8 +39,8 @@ def module(
     made = EncoderModule(
         build_encoder(config, table, vocabulary),
         optimizer,
-        LossConfig("infonce"),
-        ScheduleConfig(**schedule),
+        EncoderLossSettings("infonce"),
+        EncoderRateSettings(**schedule),
         ema,
         0,
         total_steps=10,
@@ -54,7 +55,7 @@ def encoder(of: EncoderModule) -> HAttenEncoder:
 
 
 def batches(corpus: Corpus) -> Batches:
-    config = BatchConfig(queries=6, mined=0, random=2, steps_per_round=10)
+    config = EncoderBatchSettings(queries=6, mined=0, random=2, steps_per_round=10)
     reader = DocumentReader(corpus, Vocabulary(corpus.words), 12)
     return Batches(reader, corpus.split("train"), None, config, seed=0, round=0)
 
@@ -145,7 +146,7 @@ def test_recalls_are_shares_of_the_cited_papers(rankings: list[list[int]], data:
     cited = [data.draw(st.lists(st.integers(0, 11), min_size=1, max_size=3, unique=True)) for _ in rankings]
     padded = np.array([[*row, -1, -1, -1][:3] for row in cited])
     found = recalls(np.array(rankings), padded)
-    assert set(found) == {"mrr", *(f"recall@{k}" for k in RECALLS if k <= 10)}
+    assert set(found) == {"mrr", *(f"recall@{k}" for k in RECALL_AT if k <= 10)}
     for k in (1, 10):
         shares = [
             len(set(ranked[:k]) & set(row)) / len(row) for ranked, row in zip(rankings, cited, strict=True)
@@ -177,25 +178,3 @@ def test_the_history_says_which_round_is_the_best_and_is_on_disk(tmp_path: Path)
     lines = (tmp_path / "history.csv").read_text().splitlines()
     assert lines[0] == "round,val/mrr,train/loss" and lines[3] == "2,0.2,1.0" and len(lines) == 7
     assert sorted(path.name for path in tmp_path.iterdir()) == ["history.csv", "metrics.json", "training.png"]
-
-
-def test_options_become_the_dataclass() -> None:
-    made = options(LossConfig, {"name": "infonce", "margin": 1, "positives": [1]}, "model.loss")
-    assert made == LossConfig("infonce", 1.0, (1,)) and type(made.margin) is float
-
-
-@pytest.mark.parametrize(
-    ("given_options", "message"),
-    [
-        ({"colour": 1}, r"part\.colour: there is no such option; there are: name, margin"),
-        ({"margin": "wide"}, r"part\.margin=wide: must be a number"),
-        ({"margin": True}, r"part\.margin=True: must be a number"),
-        ({"margin": float("nan")}, r"part\.margin=nan: must not be below 0"),
-        ({"margin": None}, r"part\.margin=None: must be a number"),
-        ({"positives": [1.5]}, r"part\.positives=\[1.5\]: must be a list of whole numbers"),
-        ({"correct_rate": 1}, r"part\.correct_rate=1: must be true or false"),
-    ],
-)
-def test_options_of_another_kind_are_one_error(given_options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        options(LossConfig, given_options, "part")

@@ -116,9 +116,9 @@ def test_the_recipe_of_the_paper_trains_it_too(
     [
         ({"model.weighting": "tfidf"}, r"model\.weighting=tfidf: choose mean or idf"),
         ({"model.max_tokens": 0}, r"model\.max_tokens=0: must be at least 1"),
-        ({"model.word_dropout": 2}, r"model\.word_dropout=2.*: must be in 0..1"),
+        ({"model.word_dropout": 2}, r"model\.word_dropout=2.*: must be at least 0 and at most 1"),
         ({"model.batch.stale": True}, r"stale=True: needs model\.encoder\.residual=mean, of model=hatten"),
-        ({"+model.schedule.mean_only_rounds": 1}, "mean_only_rounds=1: needs model.encoder.residual=mean"),
+        ({"model.schedule.mean_only_rounds": 1}, "mean_only_rounds=1: needs model.encoder.residual=mean"),
     ],
 )
 def test_options_that_do_not_work_are_named(

@@ -13,8 +13,9 @@ from datasets.generate import generate_corpus
 from datasets.prepare import open_corpus
 from hatten.checkpoint import Model, save_model
 from hatten.documents import Vocabulary
-from hatten.encoder import EncoderConfig, build_encoder
+from hatten.encoder import build_encoder
 from hatten.retriever import HAttenRetriever
+from hatten.settings import EncoderConfig
 from retrieval import dense as over_ray
 from retrieval.vectors import BATCH
 

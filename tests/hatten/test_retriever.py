@@ -14,8 +14,9 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from hatten.checkpoint import Model, save_model
 from hatten.documents import DocumentReader, Vocabulary
-from hatten.encoder import EncoderConfig, HAttenEncoder, build_encoder
+from hatten.encoder import HAttenEncoder, build_encoder
 from hatten.retriever import HAttenRetriever
+from hatten.settings import EncoderConfig
 
 
 def model(corpus: Corpus, residual: str = "none") -> Model:

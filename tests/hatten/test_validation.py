@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 from datasets.corpus import Corpus
-from hatten.batches import BatchConfig, Batches, TrainingData
+from hatten.batches import Batches, TrainingData
 from hatten.documents import DocumentReader, Vocabulary
-from hatten.train import Validation, ValidationConfig
+from hatten.settings import EncoderBatchSettings, EncoderValidationSettings
+from hatten.train import Validation
 
 QUERIES = 12
 
 
 def validation(corpus: Corpus, papers: int, seed: int = 0) -> Validation:
-    return Validation(ValidationConfig(queries=QUERIES, papers=papers, depth=10), corpus, seed)
+    return Validation(EncoderValidationSettings(queries=QUERIES, papers=papers, depth=10), corpus, seed)
 
 
 def cited(corpus: Corpus, contexts: np.ndarray) -> list[set[int]]:
@@ -58,14 +59,16 @@ def test_recall_is_that_of_a_search_through_its_papers(demo_corpus: Corpus, pape
 
 
 def test_nothing_is_measured_without_queries(demo_corpus: Corpus) -> None:
-    made = Validation(ValidationConfig(queries=0), demo_corpus, 0)
+    made = Validation(EncoderValidationSettings(queries=0), demo_corpus, 0)
     assert len(made.contexts) == 0 and not made.candidates.any()
-    assert len(Validation(ValidationConfig(split="none"), demo_corpus, 0).contexts) == 0
+    assert len(Validation(EncoderValidationSettings(split="none"), demo_corpus, 0).contexts) == 0
 
 
 def test_a_short_round_mines_for_its_own_queries(demo_corpus: Corpus) -> None:
     reader = DocumentReader(demo_corpus, Vocabulary(demo_corpus.words), 12)
-    short, long = (BatchConfig(queries=8, mined=1, random=0, steps_per_round=steps) for steps in (5, 50))
+    short, long = (
+        EncoderBatchSettings(queries=8, mined=1, random=0, steps_per_round=steps) for steps in (5, 50)
+    )
     data = TrainingData(reader, short, seed=0)
     asked = [data.queries_of(number) for number in range(2)]
     for number, queries in enumerate(asked):

@@ -23,13 +23,13 @@ import rerank.distil
 from datasets.corpus import Corpus
 from datasets.demo import open_demo
 from datasets.errors import InputError
-from hatten.batches import BatchConfig
 from hatten.biencoder import BiEncoderRetriever
 from hatten.checkpoint import Model, load_model, save_model
 from hatten.documents import DocumentReader
-from hatten.encoder import EncoderConfig, build_encoder
+from hatten.encoder import build_encoder
 from hatten.losses import CITED
 from hatten.retriever import HAttenRetriever
+from hatten.settings import EncoderBatchSettings, EncoderConfig
 from hatten.words import WordVectors, inverse_document_frequency
 from rerank.cross_encoder import CrossEncoder
 from rerank.data import NegativesConfig, Prefetcher
@@ -131,7 +131,7 @@ def test_the_student_is_shown_what_the_teacher_says_of_the_very_pair(
     found = retriever.search(lists.split.contexts, 10).papers
     model = load_model(start)
     reader = DocumentReader(corpus, model.vocabulary, 64)
-    data = DistilData(lists, reader, BatchConfig(10, mined=4, random=1, steps_per_round=0), 0)
+    data = DistilData(lists, reader, EncoderBatchSettings(10, mined=4, random=1, steps_per_round=0), 0)
     known = others = 0
     for step in range(6):
         batches = data._batches(1)

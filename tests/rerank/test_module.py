@@ -17,7 +17,7 @@ from rerank.data import BatchConfig, NegativesConfig, Prefetched, Queries, Train
 from rerank.module import FineTuningConfig, LossConfig, RerankModule
 from rerank.pairs import PairConfig, PairReader
 from retrieval.encoder import ArticleConfig
-from training.settings import RateConfig
+from training.settings import RateSettings
 
 Gradients = dict[str, torch.Tensor | None]
 
@@ -48,7 +48,7 @@ def gradients(demo_corpus: Corpus, tmp_path: Path) -> Callable[..., Gradients]:
         queries = Queries(np.arange(4), np.zeros(4, np.int64))
         prefetched = Prefetched([tmp_path / "found.npy"], len(split))
         lists = TrainingLists(reader, split, queries, prefetched, batch, NegativesConfig(3, 6), 0)
-        module = RerankModule(encoder, torch.optim.SGD, LossConfig(loss), RateConfig(), 0.0, 0, 1)
+        module = RerankModule(encoder, torch.optim.SGD, LossConfig(loss), RateSettings(), 0.0, 0, 1)
         module.log = lambda *_, **__: None  # type: ignore[method-assign]  # there is no trainer
         assert len(lists) == batch.accumulate
         for item in range(len(lists)):

@@ -1,0 +1,173 @@
+"""Typed settings: a default stands in a dataclass alone, YAML files in conf/ list what differs from it.
+
+A room's `settings.py` imports nothing heavy. It declares its settings and registers them as schemas:
+
+    @dataclass(frozen=True)
+    class LossSettings(Settings):
+        where: ClassVar[str] = "model.loss"
+        name: str = setting("infonce", choices=("infonce", "triplet"))
+        temperature: float = setting(0.05, above=0)
+
+    register("hatten", HAttenSettings)
+
+The YAML file takes it up by `defaults: [/schema/hatten@_here_, _self_]`, so that a value of a wrong type
+already fails while Hydra composes. Entry points import these modules before `hydra.main`. In the code,
+`read_settings(LossSettings, config["loss"])` gives the checked dataclass.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, make_dataclass
+from difflib import get_close_matches
+from types import NoneType, UnionType
+from typing import Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+
+from datasets.errors import InputError
+
+T = TypeVar("T")
+
+
+def setting(
+    default: Any,
+    *,
+    least: float = 0,
+    most: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    choices: Sequence[str] = (),
+) -> Any:
+    """A field with bounds on its number, or the words to choose from; without it, numbers are not below 0."""
+    return field(
+        default=default,
+        metadata={"least": least, "most": most, "above": above, "below": below, "choices": choices},
+    )
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Base of settings: making an instance raises InputError for what is out of its declared bounds."""
+
+    where: ClassVar[str] = ""
+    """the part's name in the configuration, for messages"""
+
+    def __post_init__(self) -> None:
+        for part in fields(self):
+            if isinstance(part.default, tuple):  # OmegaConf gives a list
+                object.__setattr__(self, part.name, tuple(getattr(self, part.name)))
+        check(self, self.where)
+
+
+def check(made: Any, where: str) -> None:
+    """InputError for the first field that is out of its declared bounds."""
+    for part in fields(made):
+        value, named = getattr(made, part.name), f"{where}.{part.name}".lstrip(".")
+        choices = part.metadata.get("choices")
+        if choices and value not in choices:
+            raise InputError(f"{named}={value}: choose {', '.join(choices[:-1])} or {choices[-1]}")
+        if type(value) in (int, float) and (wanted := _broken_bounds(value, part.metadata)):
+            raise InputError(f"{named}={value}: must {wanted}")
+
+
+def _broken_bounds(value: float, bounds: Mapping[str, Any]) -> str:
+    """What a number must be, empty where it is."""
+    least, most, above, below = (bounds.get(name) for name in ("least", "most", "above", "below"))
+    low = value > above if above is not None else value >= (least or 0)
+    if low and (most is None or value <= most) and (below is None or value < below):
+        return ""
+    if most is None and below is None and above is None and not least:
+        return "not be below 0"
+    parts = [f"above {above}" if above is not None else f"at least {least}"]
+    parts += [f"at most {most}"] if most is not None else []
+    parts += [f"below {below}"] if below is not None else []
+    return "be " + " and ".join(parts)
+
+
+def register(name: str, kind: type, target: str | None = None) -> None:
+    """Let YAML files take up a dataclass as `/schema/NAME`; target: its `_target_`, for instantiate()."""
+    if target is not None:
+        with_target = [("_target_", str, field(default=target))]
+        kind = make_dataclass(kind.__name__, with_target, bases=(kind,), frozen=True)
+    ConfigStore.instance().store(group="schema", name=name, node=_schema(kind))
+
+
+def _schema(kind: type) -> DictConfig:
+    """A node that can be written to, though the dataclasses are frozen."""
+    node = OmegaConf.structured(kind)
+    parts = [node]
+    while parts:
+        part = parts.pop()
+        OmegaConf.set_readonly(part, None)
+        children = (part._get_node(key) for key in part)
+        parts += [child for child in children if isinstance(child, DictConfig) and not child._is_none()]
+    return node
+
+
+def read_settings(kind: type[T], given: Mapping[Any, Any], where: str = "") -> T:
+    """The checked dataclass of the `given` values; InputError names what is unknown or of another type.
+
+    where: the part's name in the configuration, by default that of the class.
+
+    >>> Sizes = make_dataclass("Sizes", [("depth", int, 3), ("width", float, 1.0)])
+    >>> read_settings(Sizes, {"width": 2})
+    Sizes(depth=3, width=2.0)
+    """
+    where = where or getattr(kind, "where", "")
+    try:
+        made = OmegaConf.to_object(OmegaConf.merge(_schema(kind), dict(given)))
+    except OmegaConfBaseException as error:
+        raise InputError(describe(error, where)) from None
+    assert isinstance(made, kind)
+    if not isinstance(made, Settings):
+        check(made, where)
+    return made
+
+
+def read_own_settings(kind: type[T], given: Mapping[Any, Any], where: str = "model") -> T:
+    """The same of those of the given values that the dataclass has fields for."""
+    assert dataclasses.is_dataclass(kind)
+    names = {part.name for part in fields(kind)}
+    return read_settings(kind, {name: value for name, value in given.items() if name in names}, where)
+
+
+KINDS: dict[Any, tuple[str, str]] = {
+    int: ("a whole number", "whole numbers"),
+    float: ("a number", "numbers"),
+    bool: ("true or false", "true or false"),
+    str: ("a word", "words"),
+}
+
+
+def describe(error: OmegaConfBaseException, where: str = "") -> str:
+    """One line on a value that does not fit its schema: the key, the value and what it must be."""
+    key = f"{where}.{error.full_key or ''}".strip(".").partition("[")[0]
+    if isinstance(error, ConfigKeyError | ConfigAttributeError) and isinstance(error.parent_node, DictConfig):
+        known = [str(name) for name in error.parent_node]
+        line = f"{key}: there is no such option"
+        if close := get_close_matches(str(error.key), known, 1):
+            return f"{line}; did you mean {key.rpartition('.')[0]}.{close[0]}?".replace(" .", " ")
+        line += f"; there are: {', '.join(known)}" if known else ""
+        typed = dataclasses.is_dataclass(OmegaConf.get_type(error.parent_node))
+        return line if typed else f"{line}; +{key}=... adds it"
+    hint = error.ref_type
+    if isinstance(error.key, str) and dataclasses.is_dataclass(error.object_type):
+        hint = get_type_hints(error.object_type).get(error.key)
+    wanted = _in_words(hint)
+    if not wanted or not key:
+        return f"{key}: {error}".strip(": ")
+    return f"{key}={error.value}: must be {wanted}"
+
+
+def _in_words(hint: Any) -> str:
+    """`int | None` -> a whole number or null; empty for what is not a plain value or list."""
+    if get_origin(hint) is UnionType:
+        known = [_in_words(part) for part in get_args(hint) if part is not NoneType]
+        return " or ".join([*known, "null"]) if all(known) else ""
+    if get_origin(hint) in (tuple, list):
+        return f"a list of {KINDS[get_args(hint)[0]][1]}" if get_args(hint)[0] in KINDS else ""
+    return KINDS[hint][0] if hint in KINDS else ""

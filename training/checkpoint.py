@@ -1,0 +1,37 @@
+"""Torch files of tensors and plain values: written whole or not at all, read without running any code."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from datasets.errors import InputError
+from datasets.files import written_whole
+
+
+def save_torch(content: dict[str, Any], path: Path) -> None:
+    """`torch.save` to a file that is whole or not there at all; OSError when the device is full."""
+    # Given a path in place of an open file, torch reports a full device as a RuntimeError about positions.
+    with written_whole(path) as unfinished, unfinished.open("wb") as file:
+        torch.save(content, file)
+
+
+def read_torch(path: str | Path) -> dict[str, Any]:
+    """A torch file of plain values and tensors; InputError when it is absent, damaged or anything else."""
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such checkpoint") from None
+    except Exception as error:  # a damaged file can raise nearly anything, an OSError for a seek too
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        if isinstance(error, pickle.UnpicklingError):  # whose text tells people how to load it unsafely
+            reason = "it is damaged, or holds other things than tensors and plain values"
+        raise InputError(f"{path}: not a torch checkpoint of plain weights ({reason})") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: a checkpoint is a dictionary, this is a {type(content).__name__}")
+    return content
