@@ -19,46 +19,43 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from datasets.errors import one_line_errors
-from evaluation.benchmarks.pools import PoolBenchmark
+from evaluation.benchmark import Benchmark, Data
 from evaluation.report import Provenance
-from evaluation.summary import print_metrics
+from retrieval.base import Retriever
 
-OTHER = os.environ.get("RANK", "0") != "0"
-"""Whether torchrun has started this process beside the one that evaluates."""
+HELPER = os.environ.get("RANK", "0") != "0"
+"""Whether torchrun started this process beside the one that evaluates."""
 
 
 @one_line_errors
 @hydra.main(version_base="1.3", config_path="conf", config_name="evaluate")
 def main(config: DictConfig) -> None:
-    """Compose, build, evaluate, report."""
-    run = HydraConfig.get()
-    folder = Path(run.runtime.output_dir)
+    """Compose, instantiate, run, report."""
+    job = HydraConfig.get()
+    folder = Path(job.runtime.output_dir)
     provenance = Provenance(
-        command=shlex.join(["python", "evaluate.py", *run.overrides.task]),
+        command=shlex.join(["python", "evaluate.py", *job.overrides.task]),
         settings=OmegaConf.to_yaml(config, resolve=True),
     )
-    benchmark = instantiate(config.benchmark)
-    if isinstance(benchmark, PoolBenchmark):  # it brings its own queries and candidates
-        benchmark.run(folder, provenance, partial(instantiate, config.retriever))
+
+    def retriever() -> Retriever:
+        made: Retriever = instantiate(config.retriever)
+        made.encode_with(config.encoding)
+        return made
+
+    benchmark: Benchmark = instantiate(config.benchmark)
+    filters = partial(instantiate, config.filters)
+    data = Data(partial(instantiate, config.data), config.split, filters, config.index_dir)
+    if HELPER:
+        benchmark.serve(data.corpus)
         return
-    if OTHER:
-        benchmark.serve(partial(instantiate, config.data))
-        return
-    try:
-        corpus = instantiate(config.data)
-        corpus.split(config.split)  # before a model is loaded
-        retriever = instantiate(config.retriever)
-        retriever.encode_with(config.encoding)
-        filters = instantiate(config.filters)
-        metrics = benchmark(retriever, corpus, config.split, folder, provenance, filters, config.index_dir)
-    finally:
-        benchmark.finish()
-    if run.mode == RunMode.RUN:  # after a multirun there is one table of all jobs
-        print_metrics(metrics, folder)
+    metrics = benchmark.run(folder, provenance, retriever, data)
+    if job.mode == RunMode.RUN:  # a multirun ends with one table of all its jobs
+        benchmark.show(metrics, folder)
 
 
 if __name__ == "__main__":
-    if not OTHER:
+    if not HELPER:
         main()
     else:  # it writes nothing but scores
         with tempfile.TemporaryDirectory() as nowhere:

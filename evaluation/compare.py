@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from datasets.errors import InputError, one_line_errors
-from evaluation.files import METRICS, PER_QUERY, write_text
 from evaluation.measures import PerQuery
 from evaluation.protocol import PROTOCOLS, TRANSDUCTIVE, file_of, key_of
-from evaluation.report import markdown_table
+from evaluation.report import METRICS, PER_QUERY, markdown_table, write_text
 from evaluation.significance import Difference, paired
 
 MEASURES = ("mrr", "recall@10", "recall@100")

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,8 @@ from yaml import YAMLError
 
 from datasets.errors import InputError
 from evaluation.benchmarks.mdcr_building import FILE
-from evaluation.files import METRICS, write_text
 from evaluation.plan import Building, Job, Training
+from evaluation.report import METRICS, write_text
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTPUT = "output.txt"
@@ -76,21 +75,6 @@ def why_unbuilt(building: Building) -> str | None:
         if _changed(job.folder / METRICS) > _changed(made):
             return f"{job} is newer"
     return None
-
-
-def there_and_missing(jobs: Iterable[Job]) -> tuple[dict[str, Job], dict[str, str]]:
-    """By name, the jobs whose results are there, and why the others' are not."""
-    there, missing = {}, {}
-    for job in jobs:
-        try:
-            reason = why_missing(job)
-        except InputError as error:
-            reason = str(error)
-        if reason is None:
-            there[job.name] = job
-        else:
-            missing[job.name] = reason
-    return there, missing
 
 
 def _changed(path: Path) -> float:

@@ -1,20 +1,12 @@
-"""Global citation recommendation in two stages (Nogueira et al. 2020, tables 2 and 3).
-
-What came of the two stages in one protocol: prefetched, and reranked at several depths.
-The report of two stages: what the prefetcher found, and what reranking made of it.
-Whether and how the two stages are fused, as options and as a weight that is tuned on validation.
-The pipeline benchmark: prefetch, then rerank the first candidates (Gu et al. 2022, table 4).
-The reranking benchmark: candidates that hold the cited paper for certain (Gu et al. 2022, table 3).
-"""
+"""Two stages: the pipeline benchmark (Gu et al. 2022, table 4) and reranking alone (table 3)."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,27 +14,39 @@ from numpy.typing import NDArray
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.settings import read_settings
-from evaluation.benchmark import Benchmark, Metrics, cleared, facts_of, opened
-from evaluation.files import METRICS, PER_QUERY, QRELS, REPORT, RUN, write_text
-from evaluation.measures import CUTOFFS
-from evaluation.outcome import Outcome
-from evaluation.plots import RERANKING_PLOT, reranking_plot
-from evaluation.protocol import GROUPS, PROTOCOLS, TRANSDUCTIVE, Protocol, key_of, protocols
-from evaluation.published import published_rerankers, published_rerankers_of_reranking_published
-from evaluation.report import (
-    MEASURED,
-    Facts,
-    Provenance,
+from evaluation.benchmark import (
+    CorpusBenchmark,
+    Outcome,
+    Output,
+    cell,
+    clear,
+    facts_of,
     index_text,
-    markdown_table,
-    measure_cell,
-    number,
-    origin,
+    measures_in,
+    open_index,
     pool_text,
-    protocol_lines,
+    protocols_in,
 )
+from evaluation.measures import CUTOFFS
+from evaluation.plots import reranking_plot
+from evaluation.prefetch import Prefetch
+from evaluation.protocol import GROUPS, TRANSDUCTIVE, Protocol, key_of, protocols
+from evaluation.published import published
 from evaluation.report import (
-    Metrics as ReadMetrics,
+    PER_QUERY,
+    QRELS,
+    RUN,
+    Column,
+    Metrics,
+    Provenance,
+    Section,
+    SweepJob,
+    aligned,
+    comparison,
+    markdown_table,
+    say,
+    show,
+    write_results,
 )
 from evaluation.significance import paired
 from rerank.fusing import METHODS, fused_scores, tuned_weight
@@ -52,23 +56,25 @@ from retrieval.base import Ranking, Retriever, nothing
 from retrieval.filters import Filters
 from retrieval.tuning import VALIDATION, recall_cutoff, sampled
 
+PLOT = "reranking.png"
 BASE, GAIN, DEPTH = "base/", "gain/", "depth/"
-"""What keys of metrics.json begin with: the prefetcher, its distance to the reranker, fewer candidates."""
-
+"""Prefixes of keys in metrics.json: the prefetcher, its distance to the reranker, fewer candidates."""
+BASE_FILES = "base-"
+"""Prefix of the prefetcher's files."""
 COMPARED = ("mrr", "recall@10")
 """Measures by which the two stages are compared."""
-
-
-OF_DEPTH = ("recall@10", "mrr", "ceiling", "seconds_per_query")
+OF_DEPTH = {"recall@10": "R@10", "mrr": "MRR", "ceiling": "prefetch ceiling", "seconds_per_query": "s/query"}
 """What is reported of each number of candidates."""
+ALL, TUNED = "all", "tuned"
+DEPTHS = (10, 20, 50, 100, 200, 500, 1000, 2000)
 
 
-def depths_of(metrics: Mapping[str, object], protocol: str = TRANSDUCTIVE) -> dict[int, dict[str, float]]:
+def depths_of(metrics: Metrics, protocol: str = TRANSDUCTIVE) -> dict[int, dict[str, float]]:
     """{reranked candidates: {one of OF_DEPTH: value}} of the metrics of a pipeline."""
     prefix = key_of(DEPTH, protocol)
     found: dict[int, dict[str, float]] = {}
     for name, value in metrics.items():
-        if name.startswith(prefix) and isinstance(value, float):
+        if name.startswith(prefix):
             depth, _, of_depth = name.removeprefix(prefix).partition("/")
             found.setdefault(int(depth), {})[of_depth] = value
     return dict(sorted(found.items()))
@@ -84,12 +90,12 @@ class Candidates:
     scored: Scored
 
     def final(self, depth: int, method: str, weight: float) -> Ranking:
-        """The ranking with its first `depth` papers in the order of the reranker, or of both."""
+        """The ranking with its first `depth` papers in the order of the reranker, or of both stages."""
         scores = self.scores[:, :depth]
         return reranked(self.ranking, fused_scores(head_of(self.ranking, depth), scores, method, weight))
 
     def seconds_at(self, depth: int) -> float:
-        """What it takes to prefetch, and to rerank so many."""
+        """Seconds to prefetch, and to rerank so many candidates."""
         pairs = np.count_nonzero(self.ranking.papers[:, :depth] >= 0)
         speed = self.scored.pairs_per_second
         return self.seconds + (pairs / speed if speed else 0.0)
@@ -103,37 +109,9 @@ class Stages:
     by_depth: Mapping[int, Outcome]
     scored: Scored
 
-    @classmethod
-    def of(
-        cls,
-        protocol: Protocol,
-        corpus: Corpus,
-        found: Candidates,
-        names: tuple[str, str],
-        method: str,
-        weights: Mapping[int, float],
-        cutoffs: list[int],
-        f1_at: Sequence[int] = (),
-    ) -> Stages:
-        """names: of the retriever and the reranker; weights: of the reranker, by depth."""
-        base = Outcome.of(protocol, corpus, found.ranking, names[0], cutoffs, found.seconds, f1_at)
-        by_depth = {
-            depth: Outcome.of(
-                protocol,
-                corpus,
-                found.final(depth, method, weight),
-                f"{names[0]}+{names[1]}",
-                cutoffs,
-                found.seconds_at(depth),
-                f1_at,
-            )
-            for depth, weight in weights.items()
-        }
-        return cls(base, by_depth, found.scored)
-
     @property
     def depth(self) -> int:
-        """How many candidates are reranked."""
+        """How many candidates are reranked at most."""
         return max(self.by_depth)
 
     @property
@@ -141,10 +119,10 @@ class Stages:
         """With all of them reranked."""
         return self.by_depth[self.depth]
 
-    def metrics(self, seed: int) -> Metrics:
+    def metrics(self, seed: int) -> dict[str, Any]:
         """Of the reranked, of the prefetched (`base/...`), the difference, the ceiling; and by depth."""
         protocol = self.base.protocol.name
-        found: Metrics = dict(self.final.metrics(seed))
+        found: dict[str, Any] = dict(self.final.metrics(seed))
         pool = {key_of(name, protocol) for name in ("citing_papers", "candidates")}
         for name, value in self.base.metrics(seed).items():
             if name not in pool and not name.endswith("queries"):
@@ -156,183 +134,14 @@ class Stages:
             found |= {key: gain.difference, f"{key}/p": gain.p}
             if gain.papers > 1:
                 found |= {f"{key}/low": gain.low, f"{key}/high": gain.high}
-        # Not of the base: trec_eval puts its equals in another order, so that others would be the first.
-        found[key_of("ceiling", protocol)] = self._mean(self.final, f"recall@{self.depth}")
+        # Not of the base: trec_eval orders its ties in another way, so that others would be the first.
+        found[key_of("ceiling", protocol)] = self.final.mean(f"recall@{self.depth}")
         for depth, outcome in self.by_depth.items():
-            of_depth = [
-                self._mean(outcome, "recall@10"),
-                self._mean(outcome, "mrr"),
-                self._mean(outcome, f"recall@{depth}"),
-                outcome.seconds / len(outcome.values),
-            ]
+            values = [*map(outcome.mean, ("recall@10", "mrr", f"recall@{depth}"))]
+            values.append(outcome.seconds / len(outcome.values))
             names = (key_of(f"{DEPTH}{depth}/{name}", protocol) for name in OF_DEPTH)
-            found |= dict(zip(names, of_depth, strict=True))
+            found |= dict(zip(names, values, strict=True))
         return found
-
-    @staticmethod
-    def _mean(outcome: Outcome, name: str) -> float:
-        return float(outcome.values.values[name].mean())
-
-
-@dataclass(frozen=True)
-class About:
-    """What a benchmark of two stages says of itself.
-
-    lines: of the candidates; sections: more parts before the origin; folder: of the pairs' scores.
-    """
-
-    heading: str
-    folder: str
-    lines: list[str]
-    sections: list[str] = field(default_factory=list)
-
-
-def pipeline_name(metrics: ReadMetrics) -> str:
-    """The two stages, and how they are fused, as `hatten + reranker`."""
-    fused = f", fused by {metrics['fuse']}" if metrics["fuse"] != "none" else ""
-    return f"{metrics['retriever']} + {metrics['reranker']}{fused}"
-
-
-def stage_rows(
-    metrics: ReadMetrics, protocol: str = TRANSDUCTIVE, intervals: bool = False
-) -> tuple[list[str], list[list[str]]]:
-    """Head and rows: each measure of the prefetcher, of the reranked, and the ratio."""
-    prefix = key_of("", protocol)
-    wanted = tuple(prefix + measure for measure in MEASURED)
-    names = [name for name in metrics if name.startswith(wanted) and not name.endswith(("/low", "/high"))]
-    rows = []
-    for name in names:
-        base, final = (float(metrics[key]) for key in (BASE + name, name))
-        rows.append(
-            [
-                name.removeprefix(prefix),
-                measure_cell(metrics, BASE + name, intervals),
-                measure_cell(metrics, name, intervals),
-                f"{final / base:.3f}" if base else "",
-            ]
-        )
-    return ["measure", "base", "reranked", "ratio"], rows
-
-
-def depth_rows(metrics: ReadMetrics, protocol: str = TRANSDUCTIVE) -> tuple[list[str], list[list[str]]]:
-    """Head and rows: R@10, MRR, ceiling and seconds a query by the number of reranked candidates."""
-    rows = [
-        [f"{depth:,}", *(number(values[name]) for name in OF_DEPTH)]
-        for depth, values in depths_of(metrics, protocol).items()
-    ]
-    return ["reranked candidates", "R@10", "MRR", "prefetch ceiling", "s/query"], rows
-
-
-def depth_columns(
-    curves: Mapping[str, Mapping[int, Mapping[str, float]]], measure: str, corner: str = ""
-) -> tuple[list[str], list[list[str]]]:
-    """Head and rows: a measure of several pipelines, a column for each number of reranked candidates.
-
-    curves: what `depths_of` gives, by name; corner: the first cell of the head.
-    """
-    depths = sorted({depth for curve in curves.values() for depth in curve})
-    rows = [
-        [name, *(f"{curve[k][measure]:.3f}" if k in curve else "" for k in depths)]
-        for name, curve in curves.items()
-    ]
-    return [corner, *(f"{k:,}" for k in depths)], rows
-
-
-def headline(metrics: ReadMetrics, protocol: str = TRANSDUCTIVE) -> str:
-    """Base -> Reranked and the ceiling, in a line for people."""
-    parts = []
-    start = key_of("f1@", protocol)
-    ranks = [name.removeprefix(start) for name in metrics if name.startswith(start)]
-    f1 = [f"f1@{rank}" for rank in ranks if rank.isdecimal()]
-    for name in [*COMPARED, *f1]:
-        key = key_of(name, protocol)
-        gain = f"{GAIN}{key}"
-        sure = f"p {metrics[f'{gain}/p']:.4f}"
-        if f"{gain}/low" in metrics:
-            sure = f"95 % {metrics[f'{gain}/low']:+.4f} to {metrics[f'{gain}/high']:+.4f}, {sure}"
-        values = f"{metrics[BASE + key]:.4f} -> {metrics[key]:.4f} ({metrics[gain]:+.4f}; {sure})"
-        parts.append(f"{name.replace('recall', 'R').upper()} {values}")
-    ceiling = metrics[key_of("ceiling", protocol)]
-    return (
-        f"Base -> Reranked: {'; '.join(parts)}. Prefetch ceiling: {ceiling:.4f}, the share of the cited "
-        "papers that are among the reranked candidates: what a perfect reranker would find."
-    )
-
-
-def pipeline_report(
-    metrics: ReadMetrics, provenance: Provenance, plot: str, facts: Facts, about: About
-) -> str:
-    """Markdown: base and reranked side by side, by depth, the times, and how to get them again."""
-    where = f"{metrics['data']}, split {metrics['split']}"
-    test = (
-        "Differences: their interval as above, p of a two-sided randomisation test in which the two rankings "
-        "of a citing paper change places."
-    )
-    lines = [*protocol_lines(metrics, facts), test, *about.lines, *_fused(metrics)]
-    parts = [
-        f"# {about.heading}: {pipeline_name(metrics)} on {where}",
-        "## Protocol",
-        "\n".join(f"- {line}" for line in lines),
-    ]
-    for protocol in PROTOCOLS:
-        if key_of("queries", protocol) in metrics:
-            parts += [f"## Results, {protocol}", pool_text(metrics, protocol), headline(metrics, protocol)]
-            parts += [markdown_table(*stage_rows(metrics, protocol, intervals=True))]
-            parts += _groups(metrics, protocol)
-            parts += [
-                "### By the number of reranked candidates",
-                markdown_table(*depth_rows(metrics, protocol)),
-            ]
-    parts += [f"![R@10 by reranked candidates]({plot})", "## Time and size", _costs(metrics, facts, about)]
-    return "\n\n".join([*parts, *about.sections, *origin(metrics, provenance)]) + "\n"
-
-
-def _fused(metrics: ReadMetrics) -> list[str]:
-    if metrics["fuse"] == "none":
-        return ["Ranked by the reranker's score alone; papers of equal score keep the prefetcher's order."]
-    how = "reciprocal ranks" if metrics["fuse"] == "rank" else "z-scores"
-    return [
-        f"Ranked by a weighted sum of {how} of both stages: {metrics['weight']} the reranker's, the rest the "
-        "prefetcher's (benchmark.weight)."
-    ]
-
-
-def _groups(metrics: ReadMetrics, protocol: str) -> list[str]:
-    """Base and reranked of each group of queries."""
-    groups = [group for group in GROUPS[protocol] if f"{group}/queries" in metrics and group != protocol]
-    groups = [group for group in groups if metrics[f"{group}/queries"]]
-    if not groups:
-        return []
-    head = ["queries", "", *(f"{measure} {stage}" for measure in COMPARED for stage in ("base", "reranked"))]
-    rows = [
-        [
-            group,
-            f"{metrics[f'{group}/queries']:,}",
-            *(
-                measure_cell(metrics, f"{stage}{group}/{measure}", True)
-                for measure in COMPARED
-                for stage in (BASE, "")
-            ),
-        ]
-        for group in groups
-    ]
-    return [markdown_table(head, rows)]
-
-
-def _costs(metrics: ReadMetrics, facts: Facts, about: About) -> str:
-    pairs, new = int(metrics["pairs"]), int(metrics["pairs_new"])
-    when = "all of them now" if new == pairs else f"{new:,} of them now, the others before"
-    protocol = next(one for one in PROTOCOLS if key_of("queries", one) in metrics)
-    whole, base = (metrics[stage + key_of("seconds_per_query", protocol)] for stage in ("", BASE))
-    return (
-        f"{index_text(metrics, facts)} Prefetching: {1000 * float(base):.3f} ms a query, in batches. "
-        f"Reranking: {metrics['pairs_per_second']:,.1f} pairs a second, measured when the {pairs:,} pairs "
-        f"were scored ({when}; `{about.folder}`). Both: {float(whole):.3f} s a query. "
-        f"{metrics['processors']} processors."
-    )
-
-
-TUNED = "tuned"
 
 
 @dataclass(frozen=True)
@@ -350,8 +159,8 @@ class Fuse:
         """Raises InputError for a value that is not one of those above."""
         if self.method not in METHODS:
             raise InputError(f"benchmark.fuse={self.method}: choose one of {', '.join(METHODS)}")
-        number = type(self.weight) in (int, float)
-        if self.weight != TUNED and not (number and 0 <= float(self.weight) <= 1):
+        is_number = type(self.weight) in (int, float)
+        if self.weight != TUNED and not (is_number and 0 <= float(self.weight) <= 1):
             raise InputError(f"benchmark.weight={self.weight}: choose {TUNED}, or a number from 0 to 1")
         if type(self.queries) is not int or self.queries < 1:
             raise InputError(f"benchmark.validation_queries={self.queries}: must be a whole number from 1 on")
@@ -364,7 +173,7 @@ class Fuse:
         return [recall_cutoff(one, "benchmark.measure") for one in measures or [""]]
 
     def check(self, corpus: Corpus) -> None:
-        """Raises InputError if a weight is to be tuned and there is nothing to tune with."""
+        """Raises InputError if a weight is to be tuned and there is nothing to tune it on."""
         if self.method != "none" and self.weight == TUNED and VALIDATION not in corpus.splits:
             raise InputError(
                 f"benchmark.fuse={self.method} tunes a weight on split {VALIDATION!r}, which corpus "
@@ -391,24 +200,29 @@ class Fuse:
         return tuned
 
 
-ALL = "all"
-DEPTHS = (10, 20, 50, 100, 200, 500, 1000, 2000)
-BASE_FILES = "base-"
-"""What the names of the prefetcher's files begin with."""
-
-
-class Pipeline(Benchmark):
+class Pipeline(CorpusBenchmark):
     """How well a reranker orders what a retriever finds.
 
-    reranker: a folder that training wrote. candidates: how many papers of each query are reranked, or `all`;
+    reranker: a folder that training wrote. candidates: papers of each query that are reranked, or `all`;
     the others keep their order behind them. scoring: options of rerank.reranker.ScoringConfig.
-    fuse, weight, measure, validation_queries: of evaluation.pipeline.Fuse.
+    fuse, weight, measure, validation_queries: as in Fuse.
     depths: smaller numbers of candidates that are reported too: their scores are known anyway.
     scores_dir: where scores of pairs are kept, for all evaluations; chunk: pairs that are scored together
-    (rerank.scores). The others: as for all benchmarks.
+    (rerank.scores). The others: as for all benchmarks over a corpus.
     """
 
     name, heading = "pipeline", "Pipeline"
+    columns: ClassVar[Sequence[str]] = (
+        *("mrr", "recall@10", "base/recall@10", "ceiling"),
+        *("recall@100", "recall@1000", "recall@2000", "seconds_per_query"),
+    )
+    about = Prefetch.about
+    published: ClassVar[Sequence[str]] = ("pipelines",)
+    section: tuple[str, str] = (
+        "### Reranked",
+        "Base: the prefetcher alone, then the result of reranking its first candidates. Ceiling: the share "
+        "of the cited papers among these. s/query: prefetching, and the candidates by the pairs a second.",
+    )
 
     def __init__(
         self,
@@ -430,7 +244,7 @@ class Pipeline(Benchmark):
         seed: int = 0,
         f1: Sequence[int] = (),
     ) -> None:
-        """Raises InputError for values that cannot be, and without a reranker."""
+        """Raises InputError for unusable values, and without a reranker."""
         super().__init__([*cutoffs, 10], batch, protocols, queries, run_depth, seed, f1)
         if reranker is None:
             raise InputError(
@@ -458,83 +272,20 @@ class Pipeline(Benchmark):
         filters: Filters | None = None,
         index_dir: str | Path | None = None,
     ) -> Metrics:
-        """Evaluate, write metrics.json and what stands beside it (evaluation.files), return the metrics.
-
-        metrics.json is written last: where it stands, the other files are those of the same evaluation.
-        Raises InputError if the corpus has no such split, the split no queries, or the reranker is unusable.
-        """
-        queries, filters = self.asked(corpus, split), filters or Filters()
+        queries, filters = self.sample(corpus, split), filters or Filters()
         chosen = protocols(self.protocols, corpus, queries, filters)
         self.fuse.check(corpus)
         scores = self._scores(corpus)
-        index, loaded = opened(retriever, corpus, index_dir)
+        index = open_index(retriever, corpus, index_dir)
         found = partial(self._found, retriever, scores)
-        weight = self.fuse.weigher(
-            corpus, lambda split: found(split, filters, int(filters.allowed(corpus).sum()))
-        )
+        pool = int(filters.allowed(corpus).sum())
+        weight = self.fuse.weigher(corpus, lambda split: found(split, filters, pool))
+        names = (retriever.name, f"{retriever.name}+{scores.scorer.name}")
         stages = []
         for protocol in chosen:
             candidates = found(protocol.queries, protocol.filters, protocol.candidates)
-            depth = candidates.scores.shape[1]
-            weights = {k: weight(k) for k in sorted({depth, *(k for k in self.depths if k < depth)})}
-            own = [k for k in [self.candidates] if isinstance(k, int) and k <= depth]
-            cutoffs = sorted({*self.cutoffs, *weights, *own})
-            names = (retriever.name, scores.scorer.name)
-            stages.append(
-                Stages.of(protocol, corpus, candidates, names, self.fuse.method, weights, cutoffs, self.f1)
-            )
-        metrics = self._metrics(stages, weight) | index | facts_of(retriever, corpus, split, filters)
-        metrics |= {"reranker": scores.scorer.name, "benchmark": self.name}
-        whole, fetched = len(corpus.split(split)), stages[0].base.run.ranking.k
-        facts = Facts(fetched, self.run_depth, len(queries), whole, loaded)
-        about = self._about(stages[0], scores)
-        report = pipeline_report(metrics, provenance or Provenance(), RERANKING_PLOT, facts, about)
-        self._write(Path(output_dir), metrics, stages, report)
-        return metrics
-
-    def serve(self, corpus: Callable[[], Corpus]) -> None:
-        """By another process than the first (torchrun): score what that one announces, until it ends."""
-        scores = None
-        while (keys := self.processes.announced()) is not None:
-            scores = scores or self._scores(corpus())
-            scores.compute(keys)
-
-    def finish(self) -> None:
-        """By the first process: let the others end."""
-        self.processes.announce(None)
-
-    def _scores(self, corpus: Corpus) -> PairScores:
-        reranker = Reranker.open(self.reranker, self.scoring)
-        return PairScores(self.scores_dir, reranker, corpus, self.chunk, processes=self.processes)
-
-    def _found(
-        self, retriever: Retriever, scores: PairScores, queries: Split, filters: Filters, pool: int
-    ) -> Candidates:
-        ranking, count, seconds = self._prefetched(retriever, queries, filters, pool)
-        found, scored = candidate_scores(scores, queries.contexts, head_of(ranking, count).papers)
-        return Candidates(ranking, found, seconds, scored)
-
-    def _prefetched(
-        self, retriever: Retriever, queries: Split, filters: Filters, pool: int
-    ) -> tuple[Ranking, int, float]:
-        """Papers of each query, how many of them are to be reranked, and the seconds of the search."""
-        count = pool if isinstance(self.candidates, str) else min(self.candidates, pool)
-        depth = max(count, self.cutoffs[-1])
-        ranking, seconds = self.search(retriever, queries.contexts, depth, filters)
-        return ranking, count, seconds
-
-    def _about(self, stages: Stages, scores: PairScores) -> About:
-        """What the report says of the candidates."""
-        reranked = (
-            f"{scores.scorer.name} reranks the first {stages.depth:,} papers of each query; the others keep "
-            f"their order behind them, so that recall@k for k above {stages.depth:,} is the prefetcher's."
-        )
-        if self.candidates != ALL and stages.depth < int(self.candidates):
-            reranked += f" candidates={self.candidates} is more than the pool has."
-        return About(self.heading, str(scores.folder), [reranked])
-
-    def _metrics(self, stages: list[Stages], weight: Callable[[int], float]) -> Metrics:
-        metrics: Metrics = {}
+            stages.append(self._stages(protocol, corpus, candidates, weight, names))
+        metrics: dict[str, Any] = {}
         for one in stages:
             metrics |= one.metrics(self.seed)
         pairs = sum(len(one.scored.scores) for one in stages)
@@ -544,20 +295,178 @@ class Pipeline(Benchmark):
         metrics |= {"pairs_per_second": pairs / seconds if seconds else 0.0, "fuse": self.fuse.method}
         if self.fuse.method != "none":
             metrics["weight"] = weight(stages[0].depth)
+        metrics |= self.scorer_facts(scores) | index | facts_of(retriever, corpus, split, filters)
+        metrics |= {"reranker": scores.scorer.name, "benchmark": self.name}
+        lines = self.protocol_lines(metrics, stages[0].base.run.ranking.k, len(corpus.split(split)))
+        lines += self.candidate_lines(metrics)
+        self._write(Path(output_dir), metrics, stages, lines, scores.folder, provenance or Provenance())
         return metrics
 
-    def _write(self, folder: Path, metrics: Metrics, stages: list[Stages], report: str) -> None:
-        cleared(folder, (QRELS, *(stage + name for name in (RUN, PER_QUERY) for stage in ("", BASE_FILES))))
+    def serve(self, corpus: Callable[[], Corpus]) -> None:
+        """Score what the first process announces, until it ends."""
+        scores = None
+        while (keys := self.processes.announced()) is not None:
+            scores = scores or self._scores(corpus())
+            scores.compute(keys)
+
+    def finish(self) -> None:
+        self.processes.announce(None)
+
+    def _scores(self, corpus: Corpus) -> PairScores:
+        reranker = Reranker.open(self.reranker, self.scoring)
+        return PairScores(self.scores_dir, reranker, corpus, self.chunk, processes=self.processes)
+
+    def scorer_facts(self, scores: PairScores) -> dict[str, Any]:
+        """More entries of metrics.json."""
+        return {}
+
+    def _found(
+        self, retriever: Retriever, scores: PairScores, queries: Split, filters: Filters, pool: int
+    ) -> Candidates:
+        ranking, count, seconds = self.prefetched(retriever, queries, filters, pool)
+        found, scored = candidate_scores(scores, queries.contexts, head_of(ranking, count).papers)
+        return Candidates(ranking, found, seconds, scored)
+
+    def prefetched(
+        self, retriever: Retriever, queries: Split, filters: Filters, pool: int
+    ) -> tuple[Ranking, int, float]:
+        """Papers of each query, how many of them are to be reranked, and the seconds of the search."""
+        count = pool if isinstance(self.candidates, str) else min(self.candidates, pool)
+        ranking, seconds = self.search(retriever, queries.contexts, max(count, self.cutoffs[-1]), filters)
+        return ranking, count, seconds
+
+    def _stages(
+        self,
+        protocol: Protocol,
+        corpus: Corpus,
+        found: Candidates,
+        weight: Callable[[int], float],
+        names: tuple[str, str],
+    ) -> Stages:
+        depth = found.scores.shape[1]
+        depths = sorted({depth, *(k for k in self.depths if k < depth)})
+        own = [k for k in [self.candidates] if isinstance(k, int) and k <= depth]
+        cutoffs = sorted({*self.cutoffs, *depths, *own})
+        measured = partial(Outcome.of, protocol, corpus, cutoffs=cutoffs, f1_at=self.f1)
+        by_depth = {
+            k: measured(found.final(k, self.fuse.method, weight(k)), names[1], seconds=found.seconds_at(k))
+            for k in depths
+        }
+        return Stages(measured(found.ranking, names[0], seconds=found.seconds), by_depth, found.scored)
+
+    def candidate_lines(self, metrics: Metrics) -> list[str]:
+        """What the report says of the candidates."""
+        depth = metrics["reranked"]
+        line = (
+            f"{metrics['reranker']} reranks the first {depth:,} papers of each query; the others keep their "
+            f"order behind them, so recall@k for k above {depth:,} is the prefetcher's."
+        )
+        if self.candidates != ALL and depth < int(self.candidates):
+            line += f" candidates={self.candidates} is more than the pool has."
+        return [line]
+
+    def closing(self) -> list[str]:
+        """More parts of the report, before the last."""
+        return []
+
+    def _write(
+        self,
+        folder: Path,
+        metrics: Metrics,
+        stages: list[Stages],
+        lines: list[str],
+        scores: Path,
+        provenance: Provenance,
+    ) -> None:
+        clear(folder, (QRELS, *(stage + name for name in (RUN, PER_QUERY) for stage in ("", BASE_FILES))))
         for one in stages:
             one.base.write(folder, self.run_depth, BASE_FILES)
             one.final.write(folder, self.run_depth)
         protocol = stages[0].base.protocol.name
-        name, base = pipeline_name(metrics), metrics[BASE + key_of("recall@10", protocol)]
-        curves = {name: depths_of(metrics, protocol)}
-        title = f"{metrics['data']}, split {metrics['split']}"
-        reranking_plot(folder / RERANKING_PLOT, curves, title, {name: float(base)})
-        write_text(folder / REPORT, report)
-        write_text(folder / METRICS, json.dumps(metrics, indent=1) + "\n")
+        base = float(metrics[BASE + key_of("recall@10", protocol)])
+        name, title = pipeline_name(metrics), f"{metrics['data']}, split {metrics['split']}"
+        reranking_plot(folder / PLOT, {name: depths_of(metrics, protocol)}, title, {name: base})
+        parts = [f"# {self.heading}: {name} on {title}", *report_parts(metrics, lines, scores)]
+        write_results(folder, metrics, [*parts, *self.closing()], provenance)
+
+    def show(self, metrics: Metrics, folder: Path) -> None:
+        for protocol in protocols_in(metrics):
+            where = f"{metrics['data']}, split {metrics['split']}, {protocol}"
+            show(stage_rows(metrics, protocol), f"{pipeline_name(metrics)} on {where}")
+            say(headline(metrics, protocol))
+        super().show(metrics, folder)
+
+    @classmethod
+    def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
+        results: dict[str, Metrics] = {}
+        for name, output in outputs.items():
+            metrics, base = output.metrics, output.metrics[f"{BASE}recall@10"]
+            results[name] = metrics | {"stages": pipeline_name(metrics)}
+            if base:
+                results[name] = {**results[name], "ratio": metrics["recall@10"] / base}
+        columns = [
+            Column("stages", "stages"),
+            Column("reranked", "candidates"),
+            Column("queries", "queries"),
+            Column(f"{BASE}recall@10", "base R@10", interval=True),
+            Column("recall@10", "R@10", interval=True),
+            Column("ratio", "ratio", places=2),
+            Column(f"{BASE}mrr", "base MRR"),
+            Column("mrr", "MRR"),
+            Column("ceiling", "ceiling"),
+            Column("pairs_per_second", "pairs/s", places=1),
+            Column("seconds_per_query", "s/query", places=2),
+        ]
+        return [*cls.section, comparison(results, columns), *cls.page_curves(results, plot, title)]
+
+    @classmethod
+    def page_curves(cls, results: Mapping[str, Metrics], plot: Path, title: str) -> list[str]:
+        """A table and a plot by the number of reranked candidates."""
+        curves = {name: depths_of(metrics) for name, metrics in results.items()}
+        bases = {name: float(metrics[f"{BASE}recall@10"]) for name, metrics in results.items()}
+        plot = plot.with_stem(f"{plot.stem}-reranked")
+        reranking_plot(plot, curves, title, bases)
+        table = comparison(results, depth_columns(results, "recall@10"))
+        return [
+            "### R@10 by the number of reranked candidates",
+            table,
+            f"![R@10 by candidates]({plot.name})",
+        ]
+
+    @classmethod
+    def sweep(cls, jobs: Sequence[SweepJob], varied: Sequence[str], folder: Path) -> list[Section]:
+        """Each pipeline by its candidates, and all of them in the form of Gu et al. 2022, table 4."""
+        others = [key for key in varied if key != "candidates"]
+        series: dict[str, dict[int, Metrics]] = {}
+        for job in jobs:
+            if f"{BASE}recall@10" in job.metrics:
+                name = job.label(others) if others else pipeline_name(job.metrics)
+                series.setdefault(name, {})[int(job.metrics["reranked"])] = job.metrics
+        curves = {
+            name: {k: depths_of(metrics)[k] for k, metrics in sorted(of.items())}
+            for name, of in series.items()
+        }
+        sections = []
+        for name, curve in curves.items():
+            bases = [[series[name][k][f"{BASE}{key}"] for k in curve] for key in ("recall@10", "mrr")]
+            head = ["reranked candidates", *OF_DEPTH.values(), "base R@10", "base MRR"]
+            columns = [[curve[k][key] for k in curve] for key in OF_DEPTH]
+            rows = aligned([list(curve), *columns, *bases])
+            sections.append(Section(name, [markdown_table(head, rows)]))
+        depths = sorted({k for curve in curves.values() for k in curve})
+        if len(depths) > 1:
+            found = [[curve.get(k, {}).get("recall@10") for curve in curves.values()] for k in depths]
+            rows = aligned([list(curves), *found])
+            heading = "R@10 by the number of reranked candidates"
+            parts = [markdown_table(["pipeline", *(f"{k:,}" for k in depths)], rows)]
+            if max(map(len, curves.values())) > 1:
+                bases_of = {
+                    name: float(next(iter(of.values()))[f"{BASE}recall@10"]) for name, of in series.items()
+                }
+                reranking_plot(folder / PLOT, curves, heading, bases_of)
+                parts.append(f"![R@10 and seconds a query by reranked candidates]({PLOT})")
+            sections.append(Section(heading, parts))
+        return sections
 
 
 class Reranking(Pipeline):
@@ -569,8 +478,14 @@ class Reranking(Pipeline):
     """
 
     name, heading = "rerank", "Reranking"
+    published = ("oracle-rerankers",)
+    section = (
+        "### Candidates of an oracle",
+        "Candidates include the cited paper by construction, as in Gu et al. 2022, table 3: not comparable "
+        "with the tables above.",
+    )
 
-    def _prefetched(
+    def prefetched(
         self, retriever: Retriever, queries: Split, filters: Filters, pool: int
     ) -> tuple[Ranking, int, float]:
         count = pool if isinstance(self.candidates, str) else min(self.candidates, pool)
@@ -578,20 +493,25 @@ class Reranking(Pipeline):
         completed = appended(ranking, _certain(retriever.corpus, queries, filters, self.candidates == ALL))
         return completed, completed.k, seconds
 
-    def _about(self, stages: Stages, scores: PairScores) -> About:
-        name, retriever = scores.scorer.name, stages.base.run.name.partition("+")[0]
+    def candidate_lines(self, metrics: Metrics) -> list[str]:
+        name, retriever = metrics["reranker"], metrics["retriever"]
         if self.candidates == ALL:
-            line = (
-                f"{name} ranks the whole database: every paper that a query may find. In the base order, "
-                f"what {retriever} does not find stands last."
-            )
-        else:
-            line = (
-                f"{name} reranks the candidates of an oracle: the first {self.candidates:,} of {retriever} "
-                "and, behind them, the cited papers that it missed. Up to there the base order is "
-                f"{retriever}'s own. benchmark=pipeline is what a user would see."
-            )
-        return About(self.heading, str(scores.folder), [line], published_rerankers_of_reranking_published())
+            return [
+                f"{name} ranks the whole database: every candidate of the query. In the base order, what "
+                f"{retriever} does not find comes last."
+            ]
+        return [
+            f"{name} reranks the candidates of an oracle: the first {self.candidates:,} of {retriever} and, "
+            f"behind them, the cited papers that it missed. Up to there the base order is {retriever}'s own. "
+            "benchmark=pipeline is what a user would see."
+        ]
+
+    def closing(self) -> list[str]:
+        return ["## As published", *published("oracle-rerankers")]
+
+    @classmethod
+    def page_curves(cls, results: Mapping[str, Metrics], plot: Path, title: str) -> list[str]:
+        return []
 
 
 def _certain(corpus: Corpus, queries: Split, filters: Filters, whole: bool) -> list[NDArray[np.integer]]:
@@ -607,7 +527,7 @@ def _certain(corpus: Corpus, queries: Split, filters: Filters, whole: bool) -> l
 
 
 def appended(ranking: Ranking, papers: Sequence[NDArray[np.integer]]) -> Ranking:
-    """Each query's ranking with some papers [Q][n] behind what it has, but for those that it has.
+    """Each query's ranking followed by those of some papers [Q][n] that it lacks.
 
     Scores go on below the last, each 1 less than the one before.
     """
@@ -626,34 +546,96 @@ def appended(ranking: Ranking, papers: Sequence[NDArray[np.integer]]) -> Ranking
     return Ranking(rows, scores)
 
 
-class GlobalReranking(Pipeline):
-    """Papers ask, the first candidates of a retriever are reranked.
+def pipeline_name(metrics: Metrics) -> str:
+    """The two stages, and how they are fused, as `hatten + reranker`."""
+    fused = f", fused by {metrics['fuse']}" if metrics["fuse"] != "none" else ""
+    return f"{metrics['retriever']} + {metrics['reranker']}{fused}"
 
-    The paper's measures are F1@20 (`f1`), MRR of the first 1,000 papers, the largest cutoff, and R@1000.
-    query_tokens: of the tokens of a pair those that the query has, the others are the candidate's
-    (rerank.pairs); None: as the reranker was trained. Other settings: as for Pipeline.
-    """
 
-    name, heading = "global_rerank", "Global reranking"
+def stage_rows(metrics: Metrics, protocol: str, interval: bool = False) -> list[list[str]]:
+    """Head and rows: each measure of the prefetcher, of the reranked, and the ratio."""
+    rows = [["measure", "base", "reranked", "ratio"]]
+    for name in measures_in(metrics, protocol):
+        base = metrics[BASE + name]
+        cells = [cell(metrics, stage + name, interval) for stage in (BASE, "")]
+        ratio = f"{metrics[name] / base:.3f}" if base else ""
+        rows.append([name.removeprefix(key_of("", protocol)), *cells, ratio])
+    return rows
 
-    def __init__(self, *given: Any, query_tokens: int | None = None, **settings: Any) -> None:
-        super().__init__(*given, **settings)
-        self.scoring = replace(self.scoring, query_tokens=query_tokens)
-        self._tokens: Metrics = {}
 
-    def _scores(self, corpus: Corpus) -> PairScores:
-        scores = super()._scores(corpus)
-        assert isinstance(scores.scorer, Reranker)
-        pairs = scores.scorer.model.config
-        if pairs.query_tokens is not None:
-            query, candidate = pairs.query_tokens, pairs.max_tokens - pairs.query_tokens
-            self._tokens = {"query_tokens": query, "candidate_tokens": candidate}
-        return scores
+def depth_columns(results: Mapping[str, Metrics], measure: str) -> list[Column]:
+    """A column of `measure` for each number of reranked candidates."""
+    depths = sorted({depth for metrics in results.values() for depth in depths_of(metrics)})
+    return [Column(f"{DEPTH}{depth}/{measure}", f"{depth:,}") for depth in depths]
 
-    def _metrics(self, stages: list[Stages], weight: Callable[[int], float]) -> Metrics:
-        return super()._metrics(stages, weight) | self._tokens
 
-    def _about(self, stages: Stages, scores: PairScores) -> About:
-        about = super()._about(stages, scores)
-        lines = [f"Tokens: {of:,} {name.replace('_', ' ')} at most." for name, of in self._tokens.items()]
-        return replace(about, lines=about.lines + lines, sections=[published_rerankers().markdown])
+def headline(metrics: Metrics, protocol: str) -> str:
+    """Base -> Reranked and the ceiling, in one line."""
+    start = key_of("f1@", protocol)
+    ranks = [name.removeprefix(start) for name in metrics if name.startswith(start)]
+    parts = []
+    for name in [*COMPARED, *(f"f1@{rank}" for rank in ranks if rank.isdecimal())]:
+        key = key_of(name, protocol)
+        gain = f"{GAIN}{key}"
+        sure = f"p {metrics[f'{gain}/p']:.4f}"
+        if f"{gain}/low" in metrics:
+            sure = f"95 % {metrics[f'{gain}/low']:+.4f} to {metrics[f'{gain}/high']:+.4f}, {sure}"
+        values = f"{metrics[BASE + key]:.4f} -> {metrics[key]:.4f} ({metrics[gain]:+.4f}; {sure})"
+        parts.append(f"{name.replace('recall', 'R').upper()} {values}")
+    return (
+        f"Base -> Reranked: {'; '.join(parts)}. Prefetch ceiling: {metrics[key_of('ceiling', protocol)]:.4f}"
+        ", the share of the cited papers among the reranked candidates: what a perfect reranker would reach."
+    )
+
+
+def report_parts(metrics: Metrics, lines: Sequence[str], scores: Path) -> list[str]:
+    """Markdown: base and reranked side by side, by depth, and the times; lines: of the protocol."""
+    test = (
+        "Differences: intervals as above, p of a two-sided randomisation test that swaps the two rankings of "
+        "a citing paper."
+    )
+    fused = "Ranked by the reranker's score alone; ties keep the prefetcher's order."
+    if metrics["fuse"] != "none":
+        what = "reciprocal ranks" if metrics["fuse"] == "rank" else "z-scores"
+        fused = (
+            f"Ranked by a weighted sum of the {what} of both stages: "
+            f"{metrics['weight']} the reranker's, the rest the prefetcher's (benchmark.weight)."
+        )
+    *general, own = lines
+    parts = ["## Protocol", "\n".join(f"- {line}" for line in [*general, test, own, fused])]
+    for protocol in protocols_in(metrics):
+        head, *rows = stage_rows(metrics, protocol, interval=True)
+        curve = depths_of(metrics, protocol)
+        depth_rows = aligned([list(curve), *([of[key] for of in curve.values()] for key in OF_DEPTH)])
+        parts += [
+            *(f"## Results, {protocol}", pool_text(metrics, protocol), headline(metrics, protocol)),
+            *(markdown_table(head, rows), *_groups(metrics, protocol)),
+            "### By the number of reranked candidates",
+            markdown_table(["reranked candidates", *OF_DEPTH.values()], depth_rows),
+        ]
+    pairs, new = int(metrics["pairs"]), int(metrics["pairs_new"])
+    when = "all of them now" if new == pairs else f"{new:,} of them now, the others before"
+    seconds = key_of("seconds_per_query", protocols_in(metrics)[0])
+    costs = (
+        f"{index_text(metrics)} Prefetching: {1000 * metrics[BASE + seconds]:.3f} ms a query, in batches. "
+        f"Reranking: {metrics['pairs_per_second']:,.1f} pairs a second, measured when the {pairs:,} pairs "
+        f"were scored ({when}; `{scores}`). Both: {metrics[seconds]:.3f} s a query. "
+        f"{metrics['processors']} processors."
+    )
+    return [*parts, f"![R@10 by reranked candidates]({PLOT})", "## Time and size", costs]
+
+
+def _groups(metrics: Metrics, protocol: str) -> list[str]:
+    """Base and reranked of each group of queries."""
+    groups = [group for group in GROUPS[protocol] if group and group != protocol]
+    groups = [group for group in groups if metrics.get(f"{group}/queries")]
+    pairs = [(measure, stage) for measure in COMPARED for stage in (BASE, "")]
+    head = ["queries", "", *(f"{measure} {'base' if stage else 'reranked'}" for measure, stage in pairs)]
+    rows = [
+        [
+            *(group, f"{metrics[f'{group}/queries']:,}"),
+            *(cell(metrics, f"{stage}{group}/{measure}", True) for measure, stage in pairs),
+        ]
+        for group in groups
+    ]
+    return [markdown_table(head, rows)] if rows else []

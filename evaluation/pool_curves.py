@@ -10,13 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from datasets.errors import InputError, one_line_errors
-from evaluation.benchmarks.pools import Table, read_json
-from evaluation.benchmarks.sampled import SAMPLE
+from evaluation.benchmarks.pools import Table
+from evaluation.benchmarks.sampled import read_curves
 from evaluation.benchmarks.sampling import MEASURES
-from evaluation.files import METRICS, write_text
 from evaluation.plots import size_plot
-from evaluation.report import markdown_table
-from evaluation.summary import show
+from evaluation.report import markdown_table, show, write_text
 
 PLOT, PAGE = "map.png", "curves.md"
 
@@ -46,30 +44,6 @@ def pool_curves(folders: Mapping[str, str | Path], output: str | Path) -> list[l
     ]
     write_text(folder / PAGE, "\n\n".join(page) + "\n")
     return rows
-
-
-def read_curves(folders: Mapping[str, str | Path]) -> dict[str, Table]:
-    """The metrics in the folders by label; InputError as for `pool_curves`."""
-    tables: dict[str, Table] = {}
-    asked: dict[str, object] = {}
-    for label, name in folders.items():
-        folder = Path(name)
-        metrics, sample = (read_json(folder / file) for file in (METRICS, SAMPLE))
-        if not metrics or not all(size.isdecimal() for size in metrics):
-            raise InputError(
-                f"{folder}: its groups are no sizes of pools; name outputs of benchmark=dataset_level"
-            )
-        tables[label] = metrics
-        asked[label] = (
-            next(iter(sample["queries"].values())),
-            sample["graph"],
-            sample["rules"],
-            sample["seed"],
-        )
-        if asked[label] != asked[next(iter(folders))]:
-            first = next(iter(folders.values()))
-            raise InputError(f"{folder}: has other queries, papers, rules or another seed than {first}")
-    return tables
 
 
 def _cell(table: Table, size: int, name: str) -> str:

@@ -1,206 +1,64 @@
-"""The report of one evaluation, for people; the same numbers as metrics.json."""
+"""How results are written for people: tables, report.md, and what the terminal shows.
+
+Light to import: a sweep of trainings summarises with it too.
+"""
 
 from __future__ import annotations
 
+import json
 import platform
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from datasets.records import TRAIN
-from evaluation.protocol import GROUPS, INDUCTIVE, PROTOCOLS, TRANSDUCTIVE, key_of
-from evaluation.significance import DRAWS, LEVEL
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
-Metrics = Mapping[str, float | int | str]
+from datasets.files import written_whole
 
-TRAINING = (
-    "**These are training queries.** Whatever was learnt from that split has seen their answers: trained "
-    "weights, citation counts, and context profiles, which hold each query itself."
-)
-MEASURED = ("mrr", "recall@", "precision@", "f1@")
-"""What the names of measures begin with."""
+METRICS, REPORT = "metrics.json", "report.md"
+RUN, QRELS, PER_QUERY = "run.trec", "qrels.trec", "per_query.csv"
+"""The files of an evaluation; metrics.json is written last."""
+
+AVERAGE = "AVG"
+"""The group that is the mean of all others."""
 
 PACKAGES = ("numpy", "torch", "faiss-cpu", "faiss-gpu", "bm25s", "ir_measures")
+
+Metrics = Mapping[str, Any]
+"""What metrics.json holds: numbers and strings by name, or such mappings by group (a field, a pool size)."""
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where numbers come from: the command that gives them again, and the settings as YAML."""
+    """Where numbers come from: the command that reproduces them, and its settings as YAML."""
 
     command: str = ""
     settings: str = ""
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What the numbers do not tell.
-
-    depth: papers fetched a query; run_depth: how many of them are in the run files (None: all).
-    queries: contexts asked, of split_queries. loaded: the index was read from disk, not made.
-    """
-
-    depth: int
-    run_depth: int | None
-    queries: int
-    split_queries: int
-    loaded: bool
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole; after an error `path` is what it was before."""
+    with written_whole(path) as part:
+        part.write_text(text, encoding="utf-8")
 
 
-def markdown_table(head: list[str], rows: list[list[str]]) -> str:
-    """A table with the first column to the left and the others to the right."""
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-
-
-def number(value: object) -> str:
-    """A number as tables show it: four places, three digits of a small one, thousands apart."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:.4f}" if abs(value) >= 0.01 or value == 0 else f"{value:.3g}"
-
-
-def measure_rows(
-    metrics: Metrics, protocol: str = TRANSDUCTIVE, intervals: bool = False
-) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of the table of measures, a column for each group of queries that there is."""
-    labels = {f"{group}/" if group else "": label for group, label in GROUPS[protocol].items()}
-    groups = [group for group in labels if f"{group}queries" in metrics]
-    measures = dict.fromkeys(
-        name.removeprefix(group)
-        for group in groups
-        for name in metrics
-        if name.startswith(tuple(group + measure for measure in MEASURED))
-        and not name.endswith(("/low", "/high"))
-    )
-    rows = [
-        [name, *(measure_cell(metrics, group + name, intervals) for group in groups)]
-        for name in ["queries", *measures]
-    ]
-    return ["measure", *(labels[group] for group in groups)], rows
-
-
-def measure_cell(metrics: Metrics, name: str, interval: bool, places: int = 4) -> str:
-    """A number, with the ends of its interval in brackets where they are asked for and known."""
-    value = metrics.get(name, "")
-    if not isinstance(value, float):
-        return number(value)
-    text = f"{value:.{places}f}"
-    if interval and f"{name}/low" in metrics:
-        text += f" [{metrics[f'{name}/low']:.3f}, {metrics[f'{name}/high']:.3f}]"
-    return text
-
-
-def prefetch_report(
-    metrics: Metrics, provenance: Provenance, plot: str, facts: Facts, sections: Sequence[str] = ()
-) -> str:
-    """Markdown: protocol, data, measures, times, and how to get them again.
-
-    sections: more parts, before the last.
-    """
-    parts = [
-        f"# Prefetching: {metrics['retriever']} on {metrics['data']}, split {metrics['split']}",
-        "## Protocol",
-        "\n".join(f"- {line}" for line in protocol_lines(metrics, facts)),
-    ]
-    for protocol in PROTOCOLS:
-        if key_of("queries", protocol) in metrics:
-            parts += [f"## Results, {protocol}", pool_text(metrics, protocol)]
-            parts += [markdown_table(*measure_rows(metrics, protocol, intervals=True))]
-    parts += [
-        f"![recall@k]({plot})",
-        "## Time and size",
-        _costs(metrics, facts),
-        *sections,
-        *origin(metrics, provenance),
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def origin(metrics: Metrics, provenance: Provenance) -> list[str]:
-    """The data, the versions, the command and the settings."""
+def write_results(folder: Path, metrics: Metrics, parts: Iterable[str], provenance: Provenance) -> None:
+    """Write report.md, of the given paragraphs and where the numbers come from, and then metrics.json."""
     versions = [f"python {platform.python_version()}", *filter(None, map(_version, PACKAGES))]
-    parts = [
-        "## Origin",
-        f"Corpus {metrics['data']}, prepared store `{metrics['fingerprint']}`. {', '.join(versions)}.",
-    ]
+    corpus = ""
+    if "fingerprint" in metrics:
+        corpus = f"Corpus {metrics['data']}, prepared store `{metrics['fingerprint']}`. "
+    origin = [f"{corpus}{', '.join(versions)}."]
     if provenance.command:
-        parts.append(f"```\n{provenance.command}\n```")
+        origin.append(f"```\n{provenance.command}\n```")
     if provenance.settings:
-        parts.append(f"```yaml\n{provenance.settings.strip()}\n```")
-    return parts
-
-
-def protocol_lines(metrics: Metrics, facts: Facts) -> list[str]:
-    """What was asked, by which rules, and how it was measured."""
-    split = metrics["split"]
-    asked = f"Each of the {facts.queries:,} contexts of the split {split} is a query"
-    if facts.queries < facts.split_queries:
-        drawn = f"drawn at random from its {facts.split_queries:,}"
-        asked = f"{facts.queries:,} contexts of the split {split}, {drawn}, are queries"
-    files = "no run file was written"
-    if facts.run_depth is None or facts.run_depth >= facts.depth:
-        files = "the run files hold all that was found"
-    elif facts.run_depth:
-        files = (
-            f"the run files hold the first {facts.run_depth:,} of each query and the equals of the last of "
-            "them, which is enough for recall up to there (benchmark.run_depth)"
-        )
-    return [
-        f"{asked}; the papers that are cited in place of the target marker are to be found.",
-        f"A query never finds the paper that it stands in; {facts.depth:,} papers are fetched a query.",
-        *([f"Filters, for all that follows: {metrics['filters']}."] if metrics["filters"] else []),
-        "Measures by ir_measures (trec_eval), mean over queries; a query without results counts as zero, "
-        f"papers of equal score are ordered as trec_eval does; {files}.",
-        f"In brackets: {LEVEL:.0%} confidence interval, by drawing citing papers with all of their queries "
-        f"{DRAWS:,} times (percentile bootstrap).",
-        *([TRAINING] if split == TRAIN else []),
-    ]
-
-
-def pool_text(metrics: Metrics, protocol: str) -> str:
-    """Which papers may be found, by how many queries, and what the columns of the table are."""
-    queries, papers, candidates = (
-        metrics[key_of(name, protocol)] for name in ("queries", "citing_papers", "candidates")
-    )
-    who = f"{queries:,} queries of {papers:,} citing papers."
-    passing = "that pass the filters" if metrics["filters"] else "of the corpus"
-    if protocol == INDUCTIVE:
-        return (
-            f"Pool: the {candidates:,} candidates {passing} that no training context cites; {who} They are "
-            "those of whose cited papers no training context cites any. The transductive protocol has other "
-            "queries and another pool: numbers of the two cannot be compared."
-        )
-    seen = "Seen: a query with a cited paper that some training context cites too; unseen: the others."
-    if "seen/queries" not in metrics:
-        seen = "Seen and unseen targets are not told apart: the corpus has no training split."
-    return f"Pool: all {candidates:,} candidates {passing}; {who} {seen}"
-
-
-def index_text(metrics: Metrics, facts: Facts) -> str:
-    """How long indexing took, and the size of the index."""
-    index = f"Index: {metrics['index_seconds']:.2f} s"
-    if facts.loaded:
-        index += ", to open one that was made before"
-    else:
-        index += f", {metrics['papers_per_second']:,.0f} papers a second"
-    return f"{index}; {int(metrics['index_bytes']) / 1e6:,.1f} MB."
-
-
-def _costs(metrics: Metrics, facts: Facts) -> str:
-    seconds = next(
-        float(metrics[key]) for p in PROTOCOLS if (key := key_of("seconds_per_query", p)) in metrics
-    )
-    tuned = [
-        f"{name.removeprefix('tuned/')}: {metrics[name]}" for name in metrics if name.startswith("tuned/")
-    ]
-    lines = [
-        f"{index_text(metrics, facts)} Search, with encoding the queries, in "
-        f"batches: {1000 * seconds:.3f} ms a query. {metrics['processors']} processors.",
-        *([f"Chosen on the validation split: {', '.join(tuned)}."] if tuned else []),
-    ]
-    return "\n\n".join(lines)
+        origin.append(f"```yaml\n{provenance.settings.strip()}\n```")
+    write_text(folder / REPORT, "\n\n".join([*parts, "## Origin", *origin]) + "\n")
+    write_text(folder / METRICS, json.dumps(metrics, indent=1) + "\n")
 
 
 def _version(package: str) -> str | None:
@@ -208,3 +66,164 @@ def _version(package: str) -> str | None:
         return f"{package} {metadata.version(package)}"
     except metadata.PackageNotFoundError:
         return None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table over several results, each of which has a row.
+
+    key: the number in flat metrics.json (GROUP/MEASURE); `scale` times it is shown to so many `places`.
+    interval: with [KEY/low, KEY/high]; spread: with ± KEY_sd, where a group has several samplings.
+    best: the best of several is bold. signed: with its sign.
+    """
+
+    key: str
+    label: str
+    places: int = 3
+    scale: float = 1.0
+    interval: bool = False
+    spread: bool = False
+    best: bool = False
+    signed: bool = False
+
+    def number(self, metrics: Metrics) -> str:
+        value = metrics.get(self.key)
+        if value is None or isinstance(value, str):
+            return value or ""
+        if isinstance(value, int) and self.scale == 1:
+            return f"{value:,}"
+        return f"{self.scale * value:{'+' if self.signed else ''},.{self.places}f}"
+
+    def cell(self, metrics: Metrics) -> str:
+        """The number with what says how sure it is, as in a row of its own."""
+        text = self.number(metrics)
+        if self.interval and text and f"{self.key}/low" in metrics:
+            text += f" [{metrics[f'{self.key}/low']:.3f}, {metrics[f'{self.key}/high']:.3f}]"
+        group = self.key.rpartition("/")[0]
+        if self.spread and text and metrics.get(f"{group}/samplings", 1) > 1:
+            text += f" ± {metrics[f'{self.key}_sd']:.{self.places}f}"
+        return text
+
+
+def comparison(results: Mapping[str, Metrics], columns: Sequence[Column], corner: str = "") -> str:
+    """A Markdown table with a row for each of the results, metrics.json by name."""
+    flats = {name: flat(metrics) for name, metrics in results.items()}
+    rows = {name: [name] for name in flats}
+    for column in columns:
+        values = [metrics[column.key] for metrics in flats.values() if metrics.get(column.key) is not None]
+        best = column.number({column.key: max(values)}) if column.best and len(values) > 1 else None
+        for name, metrics in flats.items():
+            text, cell = column.number(metrics), column.cell(metrics)
+            rows[name].append(f"**{text}**{cell.removeprefix(text)}" if text and text == best else cell)
+    return markdown_table([corner, *(column.label for column in columns)], list(rows.values()))
+
+
+def by_group(
+    results: Mapping[str, Metrics], measures: Mapping[str, str], label: Callable[[str], str] = str
+) -> list[str]:
+    """A table for each of the measures, {key: label}, with a column for each group, their mean last.
+
+    label: of a group. Numbers have two places, the best is bold.
+    """
+    groups = dict.fromkeys(group for of in results.values() for group in of)
+    return [
+        comparison(
+            results,
+            [
+                Column(f"{group}/{measure}", label(group), places=2, spread=True, best=True)
+                for group in sorted(groups, key=lambda group: group == AVERAGE)
+            ],
+            name,
+        )
+        for measure, name in measures.items()
+    ]
+
+
+def flat(metrics: Metrics) -> dict[str, Any]:
+    """Metrics of groups by the names GROUP/METRIC.
+
+    >>> flat({"mrr": 0.5, "AVG": {"map": 25.9}})
+    {'mrr': 0.5, 'AVG/map': 25.9}
+    """
+    found: dict[str, Any] = {}
+    for name, value in metrics.items():
+        found |= {f"{name}/{k}": v for k, v in value.items()} if isinstance(value, dict) else {name: value}
+    return found
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table with the first column aligned to the left and the others to the right."""
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def number(value: object) -> str:
+    """A number as it stands by itself: four places, three digits of a small one, thousands apart."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4f}" if abs(value) >= 0.01 or value == 0 else f"{value:.3g}"
+
+
+def numbers(values: Sequence[object]) -> list[str]:
+    """The numbers of one column, all floats with the same digits; None is empty.
+
+    >>> numbers([0.5, None, 0.001]), numbers([0.00123, 0.5e-4])
+    (['0.5000', '', '0.0010'], ['0.00123', '0.00005'])
+    """
+    floats = [abs(value) for value in values if isinstance(value, float) and value]
+    places = 4
+    if floats and max(floats) < 0.01:
+        places = len(f"{max(floats):.3g}") - 2 if max(floats) >= 1e-4 else 6
+    return [
+        "" if value is None else f"{value:.{places}f}" if isinstance(value, float) else number(value)
+        for value in values
+    ]
+
+
+def aligned(columns: Sequence[Sequence[object]]) -> list[list[str]]:
+    """The rows of columns of numbers, each with the same digits."""
+    return [list(row) for row in zip(*map(numbers, columns), strict=True)]
+
+
+class Section(NamedTuple):
+    """A part of a summary: a heading and Markdown."""
+
+    heading: str
+    parts: list[str]
+
+    def __str__(self) -> str:
+        return "\n\n".join([f"## {self.heading}", *self.parts])
+
+
+@dataclass
+class SweepJob:
+    """A finished job of a sweep: its folder, what it overrode, what it measured or why it failed."""
+
+    folder: Path
+    overrides: dict[str, str]
+    metrics: dict[str, Any] = field(default_factory=dict)
+    failure: str = ""
+
+    def label(self, keys: Sequence[str]) -> str:
+        """The values of these keys, or the name of the folder."""
+        given = [f"{key}={self.overrides[key]}" for key in keys if key in self.overrides]
+        return " ".join(given) or self.folder.name
+
+
+def show(rows: Sequence[Sequence[str]], title: str) -> None:
+    """Print a table to the terminal; the first row is its head."""
+    table = Table(title=title, title_justify="left")
+    for i, name in enumerate(rows[0]):
+        table.add_column(escape(name), justify="left" if i == 0 else "right")
+    for row in rows[1:]:
+        table.add_row(*map(escape, row))  # a list, as [title], would be taken for a style
+    console = Console()
+    # A file or a pipe has no width: do not break rows for it.
+    (console if console.is_terminal else Console(width=200)).print(table)
+
+
+def say(line: str) -> None:
+    """Print a line to the terminal as it is."""
+    Console(soft_wrap=True, highlight=False).print(line, markup=False)

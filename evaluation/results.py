@@ -1,21 +1,112 @@
 """All results of a plan and the page about them: `python -m evaluation.results docs/retrieval.yaml`.
 
-Runs each evaluation that is not there with today's settings, and before it the training that makes its
-checkpoint where there is none; then writes the page from all that is there. A job that fails does not lose
-the others.
+Runs each evaluation that has no result with today's settings, after the trainings and buildings it needs;
+then writes the page from everything there is. A job that fails does not lose the others.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
+from hydra.utils import get_class
+
 from datasets.errors import InputError, fail, one_line_errors
-from evaluation.jobs import run_all
-from evaluation.page import published, write_global_page, write_page
-from evaluation.plan import GLOBAL, RETRIEVAL, Job, Plan, read_plan
-from evaluation.published import published_tables
+from evaluation.benchmark import Benchmark, Output
+from evaluation.compare import HEAD, compare, difference_rows
+from evaluation.jobs import commands_of, result_of, run_all, settings_of, why_missing
+from evaluation.plan import Job, Plan, read_plan
+from evaluation.published import published
+from evaluation.report import markdown_table, write_text
+
+ABOUT = """\
+Generated from `{plan}` by one command; do not edit:
+
+```sh
+python -m evaluation.results {plan}
+```
+"""
+DIFFERENCES = (
+    "Means over all queries, as shares; 95 % intervals and two-sided randomisation test by citing paper, not "
+    "corrected for their number."
+)
+
+Benchmarks = dict[type[Benchmark], dict[str, Output]]
+"""The outputs on one data set by name, by benchmark."""
+
+
+def write_page(plan: Plan) -> None:
+    """Write the page and its plots from what has been evaluated with the plan's settings."""
+    sections: list[str] = []
+    kinds: dict[type[Benchmark], None] = {}
+    for data in plan.data:
+        there, missing = there_and_missing(plan.of_data(data))
+        found: Benchmarks = {}
+        for name, job in there.items():
+            settings = settings_of(job)["benchmark"]
+            output = Output(job.folder, result_of(job), settings)
+            found.setdefault(get_class(settings["_target_"]), {})[name] = output
+        kinds |= dict.fromkeys(found)
+        sections += _section(plan, data, found, there, missing)
+    shown = {one.published for one in plan.data.values()}
+    for name in dict.fromkeys(name for kind in kinds for name in kind.published if name not in shown):
+        sections += [f"## As published: {name.replace('-', ' ')}", *published(name)]
+    about = "\n".join([ABOUT.format(plan=plan.path), *dict.fromkeys(kind.about for kind in kinds)])
+    parts = [f"# {plan.title}", about.strip(), plan.notes.strip(), *sections]
+    write_text(plan.page, "\n\n".join(part for part in parts if part) + "\n")
+
+
+def _section(
+    plan: Plan, data: str, found: Benchmarks, jobs: Mapping[str, Job], missing: Mapping[str, str]
+) -> list[str]:
+    """What the page says of one data set."""
+    one = plan.data[data]
+    plot = plan.page.with_name(f"{plan.page.stem}-{data}.png")
+    parts = [f"## {one.title}", one.notes.strip()]
+    for kind, outputs in found.items():
+        parts += kind.page(outputs, plot, f"{one.title}, split {one.split}")
+    rows = _differences(plan, found)
+    if rows:
+        parts += ["### Differences", DIFFERENCES, markdown_table(["A is", "B is", *HEAD], rows)]
+    if missing:
+        parts.append("Not evaluated: " + "; ".join(f"{name} ({why})" for name, why in missing.items()) + ".")
+    if one.published:
+        parts += [f"### As published, {one.title}", *published(one.published)]
+    if jobs:
+        lines = dict.fromkeys(line for job in jobs.values() for line in commands_of(job))
+        parts += [f"### Commands, {one.title}", "```sh\n" + "\n".join(lines) + "\n```"]
+    return parts
+
+
+def _differences(plan: Plan, found: Benchmarks) -> list[list[str]]:
+    """The plan's pairs that were asked the same, by the measures of their benchmark."""
+    outputs = {name: (kind, output) for kind, of in found.items() for name, output in of.items()}
+    rows = []
+    for a, b in plan.compare:
+        if a not in outputs or b not in outputs:
+            continue
+        (kind, one), (_, other) = outputs[a], outputs[b]
+        groups = [{name for name, of in out.metrics.items() if isinstance(of, dict)} for out in (one, other)]
+        if groups[0] == groups[1]:
+            tested = compare(one.folder, other.folder, list(kind.compared))
+            rows += [[a, b, kind.compared[row[0]], *row[1:]] for row in difference_rows(tested)]
+    return rows
+
+
+def there_and_missing(jobs: list[Job]) -> tuple[dict[str, Job], dict[str, str]]:
+    """By name, the jobs whose results are there, and why the others' are not."""
+    there, missing = {}, {}
+    for job in jobs:
+        try:
+            reason = why_missing(job)
+        except InputError as error:
+            reason = str(error)
+        if reason is None:
+            there[job.name] = job
+        else:
+            missing[job.name] = reason
+    return there, missing
 
 
 @one_line_errors
@@ -29,36 +120,16 @@ def main() -> None:
     parser.add_argument("--page-only", action="store_true", help="run nothing, write the page")
     given = parser.parse_args()
     plan = read_plan(given.plan)
-    tables, write = PAGES[plan.kind]
     for one in plan.data.values():
         if one.published:
-            tables(one.published)  # before hours of work
-    jobs = chosen(plan, given.jobs, given.without)
+            published(one.published)  # before hours of work
+    jobs = plan.chosen(given.jobs, given.without)
     failed = {} if given.page_only else run_all(jobs)
-    write(plan)
+    write_page(plan)
     print(f"page: {plan.page}")
     if failed:
         reasons = "; ".join(f"{job}: {reason}" for job, reason in failed.items())
         fail(f"{len(failed)} of {len(plan.jobs)} jobs failed; {reasons}")
-
-
-PAGES: dict[str, tuple[Callable[[str], list[str]], Callable[[Plan], None]]] = {
-    RETRIEVAL: (published, write_page),
-    GLOBAL: (published_tables, write_global_page),
-}
-"""What gives the published figures of a kind of plan, and what writes its page."""
-
-
-def chosen(plan: Plan, names: list[str], without: Sequence[str] = ()) -> list[Job]:
-    """The jobs of these names, DATA/NAME or DATA, all without any; and none of `without`, where a NAME of
-    retrievers is one of their names too. InputError for a name that is none.
-    """
-    known = {*map(str, plan.jobs), *plan.data}
-    for name in [*names, *without]:
-        if name not in known | ({job.name for job in plan.jobs} if name in without else set()):
-            raise InputError(f"no job {name!r} in the plan; there are {', '.join(map(str, plan.jobs))}")
-    jobs = [job for job in plan.jobs if not names or str(job) in names or job.data in names]
-    return [job for job in jobs if not {str(job), job.data, job.name} & set(without)]
 
 
 if __name__ == "__main__":

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from datasets.errors import InputError, fail
 from datasets.files import written_whole
-from evaluation.files import write_text
-from evaluation.report import markdown_table
+from evaluation.report import markdown_table, write_text
 
 MEASURES = ("mrr", "recall@10", "recall@100", "recall@2000")
 MONITOR = "val/recall@10"

@@ -10,9 +10,10 @@ Ranking CSFCube's pools by a retriever, in the official format (Mysore et al. 20
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import orjson
@@ -21,8 +22,9 @@ from numpy.typing import NDArray
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import written_whole
+from evaluation.benchmark import Benchmark, Data, Output, RetrieverMaker
 from evaluation.benchmarks.pools import (
-    PoolBenchmark,
+    ABOUT,
     Question,
     Table,
     Text,
@@ -34,12 +36,18 @@ from evaluation.benchmarks.pools import (
     read_texts,
     some,
     table,
+)
+from evaluation.measures import PerQuery
+from evaluation.report import (
+    PER_QUERY,
+    Column,
+    Metrics,
+    Provenance,
+    comparison,
+    markdown_table,
+    show,
     write_results,
 )
-from evaluation.files import PER_QUERY
-from evaluation.measures import PerQuery
-from evaluation.report import Provenance, markdown_table
-from evaluation.summary import show
 from retrieval.base import Retriever
 
 FACETS = ("background", "method", "result")
@@ -316,8 +324,14 @@ COLUMNS = {
 """The official table's, and the two that papers report beside them."""
 
 
-class CSFCube(PoolBenchmark):
+class CSFCube(Benchmark):
     """Measures ranked pools, or those that a retriever ranks."""
+
+    columns = tuple(
+        f"{facet}/{measure}" for facet in (ALL, *FACETS) for measure in ("mean_av_precision", "ndcg%20")
+    )
+    compared: ClassVar = {"av_precision": "MAP"}
+    about = ABOUT
 
     def __init__(
         self,
@@ -352,7 +366,9 @@ class CSFCube(PoolBenchmark):
         self.query, self.texts, self.cache_dir, self.index_dir = query, texts, cache_dir, index_dir
         self.facets = tuple(facet for facet in FACETS if facet in facets)
 
-    def run(self, folder: Path, provenance: Provenance, retriever: Callable[[], Retriever]) -> None:
+    def run(
+        self, folder: Path, provenance: Provenance, retriever: RetrieverMaker, data: Data | None = None
+    ) -> Metrics:
         """By facet and split (metrics.json), and by query."""
         cube = CsfCube.read(self.dir, self.facets)
         if self.ranked_dir is not None and self.experiment is not None:
@@ -386,8 +402,21 @@ class CSFCube(PoolBenchmark):
             markdown_table(head, rows),
         ]
         write_results(folder, metrics, report, provenance)
+        return metrics
 
-    def _rank(self, cube: CsfCube, folder: Path, make: Callable[[], Retriever]) -> tuple[Path, str]:
+    @classmethod
+    def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
+        """All facets together by all measures, and the facets by two of them; split test."""
+        results = {name: output.metrics for name, output in outputs.items()}
+        whole = [Column(f"{ALL}/{key}", label, places=2, best=True) for key, label in COLUMNS.items()]
+        facets = [
+            Column(f"{facet}/{key}", f"{facet} {COLUMNS[key]}", places=2, best=True)
+            for facet in FACETS
+            for key in ("mean_av_precision", "ndcg%20")
+        ]
+        return [comparison(results, whole, "all facets"), comparison(results, facets)]
+
+    def _rank(self, cube: CsfCube, folder: Path, make: RetrieverMaker) -> tuple[Path, str]:
         texts = Path(self.texts) if self.texts is not None else find_texts(self.dir)
         corpus = open_cube(cube, texts, self.cache_dir)
         retriever = make()

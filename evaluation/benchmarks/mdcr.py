@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from datasets.download import obtain, present
 from datasets.errors import InputError
+from evaluation.benchmark import Benchmark, Data, Output, RetrieverMaker
 from evaluation.benchmarks.pools import (
-    PoolBenchmark,
+    ABOUT,
     Question,
     Table,
     ids,
@@ -33,13 +34,22 @@ from evaluation.benchmarks.pools import (
     read_json,
     some,
     table,
-    write_results,
 )
-from evaluation.files import PER_QUERY, write_text
 from evaluation.measures import PerQuery
-from evaluation.report import Provenance, markdown_table
-from evaluation.summary import show
-from retrieval.base import Retriever
+from evaluation.report import (
+    PER_QUERY,
+    REPORT,
+    Column,
+    Metrics,
+    Provenance,
+    by_group,
+    comparison,
+    flat,
+    markdown_table,
+    show,
+    write_results,
+    write_text,
+)
 
 TRUE = "true"
 """The type of the candidates that the query cites."""
@@ -212,8 +222,11 @@ SPLITS = ("val", "test")
 TYPES, SCORES = "candidate_types.json", "scores.json"
 
 
-class MDCR(PoolBenchmark):
+class MDCR(Benchmark):
     """Measures anyone's scores of the benchmark's pairs, or those of a retriever."""
+
+    columns = ("AVG/map", "AVG/ndcg", "AVG/recall_5")
+    about = ABOUT
 
     def __init__(
         self,
@@ -235,7 +248,9 @@ class MDCR(PoolBenchmark):
         self.file, self.texts, self.name = file, texts, f"mdcr_{split}"
         self.scores_file, self.cache_dir, self.index_dir = scores_file, cache_dir, index_dir
 
-    def run(self, folder: Path, provenance: Provenance, retriever: Callable[[], Retriever]) -> None:
+    def run(
+        self, folder: Path, provenance: Provenance, retriever: RetrieverMaker, data: Data | None = None
+    ) -> Metrics:
         """By field (metrics.json), by type of candidates (candidate_types.json), and by query."""
         benchmark = Mdcr.read(self.file or published(f"{self.name}.json", self.cache_dir))
         scores_file = self.scores_file or self._score(benchmark, folder / SCORES, retriever)
@@ -267,8 +282,36 @@ class MDCR(PoolBenchmark):
             markdown_table(["type", *MEASURES], _rows(types)),
         ]
         write_results(folder, metrics, report, provenance)
+        return metrics
 
-    def _score(self, benchmark: Mdcr, path: Path, make: Callable[[], Retriever]) -> Path:
+    @classmethod
+    def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
+        """By field (as table 3), and by type of candidates (as table 4)."""
+        tables = {"map": "MAP", "recall_5": "R@5"}
+        made = {Path(of.settings.get("file") or "").parent / REPORT for of in outputs.values()}
+        reports = [path.read_text("utf-8") for path in made if path.is_file()]
+        built = [part.strip() for text in reports for part in text.split("\n\n")[1:]]
+        types = {name: read_json(output.folder / TYPES) for name, output in outputs.items()}
+        kinds = dict.fromkeys(kind for of in types.values() for kind in of)
+        columns = [
+            Column(f"{kind}/{measure}", f"{kind} {label}", places=2, best=True)
+            for kind in kinds
+            for measure, label in tables.items()
+        ]
+        mean: dict[str, float] = {}
+        for column in columns:
+            values = [value for of in types.values() if (value := flat(of).get(column.key)) is not None]
+            mean[column.key] = sum(values) / len(values)
+        head_and_rows = comparison(types, columns)
+        return [
+            *built,
+            *by_group({name: output.metrics for name, output in outputs.items()}, tables),
+            "By type of candidates: the cited ones and those of the type alone, means over the fields. The "
+            "last row is the mean of the others.",
+            "\n".join([head_and_rows, comparison({"mean": mean}, columns).splitlines()[-1]]),
+        ]
+
+    def _score(self, benchmark: Mdcr, path: Path, make: RetrieverMaker) -> Path:
         """Scores of a retriever, written to a file in the benchmark's format."""
         pools: dict[str, dict[str, int]] = {}
         for queries in benchmark.fields.values():

@@ -28,8 +28,7 @@ from evaluation.benchmarks.mdcr import TRUE
 from evaluation.benchmarks.pools import read_json, some
 from evaluation.benchmarks.sampled import SAMPLE
 from evaluation.benchmarks.sampling import Rows, Rules, Sampler
-from evaluation.files import RUN
-from evaluation.report import markdown_table
+from evaluation.report import RUN, markdown_table
 from retrieval.run import Run
 
 

@@ -10,8 +10,7 @@ import hashlib
 import json
 import logging
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,40 +28,22 @@ from datasets.json_stream import read_records
 from datasets.prepare import open_corpus
 from datasets.progress import counting, reading
 from datasets.records import TARGET_MARKER
-from evaluation.files import METRICS, REPORT, write_text
-from evaluation.report import Provenance
 from retrieval.base import Retriever
 from retrieval.filters import Filters
 
 LARGEST = 1 << 28
 """Bytes of a file at most."""
 
+ABOUT = """\
+- A query is a paper, by its title and abstract; relevant are the papers that it cites, or that are like it.
+  Percent, unless the text says otherwise; the best of a column is bold, ± is the standard deviation over
+  samplings of pools.
+- Figures "as published" are of other data, unless the text says otherwise: compare the distances between
+  the models, not the numbers."""
+"""What a page of results says of benchmarks whose queries are papers."""
+
 Table = dict[str, dict[str, float]]
 """{field or facet: {measure: percent}}, measures by the names of the official script."""
-
-
-class PoolBenchmark(ABC):
-    """Scores of given pairs of papers are measured: those of a file, or of a retriever."""
-
-    @abstractmethod
-    def run(self, folder: Path, provenance: Provenance, retriever: Callable[[], Retriever]) -> None:
-        """Measure, print the official tables, and write them to `folder`.
-
-        retriever: makes the one that scores the pairs, where no scores are given. Raises InputError for files
-        that do not fit each other.
-        """
-
-
-def write_results(folder: Path, metrics: Table, report: Sequence[str], provenance: Provenance) -> None:
-    """Write metrics.json, and report.md of the given paragraphs with where the numbers come from."""
-    paragraphs = [*report, "## Origin"]
-    if provenance.command:
-        paragraphs.append(f"```\n{provenance.command}\n```")
-    if provenance.settings:
-        paragraphs.append(f"```yaml\n{provenance.settings.strip()}\n```")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / REPORT, "\n\n".join(paragraphs) + "\n")
-    write_text(folder / METRICS, json.dumps(metrics, indent=1) + "\n")
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import json
 import logging
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ import numpy as np
 
 from datasets.citations.graph import CitationGraph, open_graph
 from datasets.errors import InputError
-from evaluation.benchmarks.pools import PoolBenchmark, some, write_results
+from evaluation.benchmark import Benchmark, Data, Output, RetrieverMaker
+from evaluation.benchmarks.pools import ABOUT, Table, read_json, some
 from evaluation.benchmarks.sampling import (
     MEASURES,
     Group,
@@ -35,21 +36,33 @@ from evaluation.benchmarks.sampling import (
     group_table,
     tune,
 )
-from evaluation.files import PER_QUERY, QRELS, RUN, write_text
 from evaluation.measures import PerQuery
 from evaluation.plots import size_plot
 from evaluation.protocol import Qrels
-from evaluation.report import Provenance, markdown_table
-from evaluation.summary import show
+from evaluation.report import (
+    METRICS,
+    PER_QUERY,
+    QRELS,
+    RUN,
+    Metrics,
+    Provenance,
+    by_group,
+    markdown_table,
+    show,
+    write_results,
+    write_text,
+)
 from retrieval.base import Ranking, Retriever
 from retrieval.run import Run
 
 log = logging.getLogger(__name__)
 
 SAMPLE = "sample.json"
+TABLES = {"map": "MAP", "ndcg": "nDCG", "recall_30": "R@30"}
+"""Measures that a page of results has a table of."""
 
 
-class SampledBenchmark(PoolBenchmark):
+class SampledBenchmark(Benchmark):
     """Queries and pools are drawn out of files of papers, and a retriever is measured on them.
 
     Subclasses say which pools there are (`pools`) and what stands in the report.
@@ -60,6 +73,7 @@ class SampledBenchmark(PoolBenchmark):
     """what groups are"""
     averaged: bool
     """whether the mean over the groups is told"""
+    about = ABOUT
 
     def __init__(
         self,
@@ -109,7 +123,9 @@ class SampledBenchmark(PoolBenchmark):
         graph = open_graph(self.files or [], self.citations, self.distractors, self.cache_dir)
         return Sampler(graph, self.rules, self.seed)
 
-    def run(self, folder: Path, provenance: Provenance, retriever: Callable[[], Retriever]) -> None:
+    def run(
+        self, folder: Path, provenance: Provenance, retriever: RetrieverMaker, data: Data | None = None
+    ) -> Metrics:
         """Draw, rank and measure; metrics.json is written last, after what stands beside it."""
         ranks = retriever()
         sampler, self.remarks = self.sampler(), []
@@ -136,6 +152,7 @@ class SampledBenchmark(PoolBenchmark):
         write_text(folder / SAMPLE, json.dumps(sample, indent=1) + "\n")
         metrics = results.metrics(self.averaged)
         write_results(folder, metrics, [f"# {self.title}: {results.title}", *paragraphs], provenance)
+        return metrics
 
     def _measured(
         self, ranker: PoolRanker, retriever: Retriever, pools: Sequence[Pool], folder: Path
@@ -198,6 +215,7 @@ class DatasetLevel(SampledBenchmark):
     """Queries of the whole collection, asked in pools of several sizes."""
 
     title, column, averaged = "Dataset-level evaluation", "pool size", False
+    columns = ("[0-9]*/map", "[0-9]*/ndcg", "[0-9]*/recall_30")
 
     def __init__(
         self,
@@ -236,6 +254,20 @@ class DatasetLevel(SampledBenchmark):
             cost(results),
         ]
 
+    @classmethod
+    def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
+        tables = read_curves({name: output.folder for name, output in outputs.items()})
+        curves = {name: {int(size): row["map"] for size, row in of.items()} for name, of in tables.items()}
+        size_plot(plot, curves, "MAP by the number of papers in the pool")
+        asked = next(iter(next(iter(tables.values())).values()))
+        sizes = sorted({size for table in tables.values() for size in table}, key=int)
+        ordered = {name: {size: of[size] for size in sizes if size in of} for name, of in tables.items()}
+        return [
+            f"{int(asked['queries']):,} queries. {drawn(outputs)}",
+            *by_group(ordered, TABLES, lambda size: f"{int(size):,}"),
+            f"![MAP by the size of the pool]({plot.name})",
+        ]
+
     def _note(self, queries: Rows, sampler: Sampler) -> None:
         if not len(queries):
             raise InputError(
@@ -244,6 +276,14 @@ class DatasetLevel(SampledBenchmark):
             )
         if self.number is not None and len(queries) < self.number:
             self.remarks.append(f"There are {len(queries):,} queries, where {self.number:,} were asked for.")
+
+
+def drawn(outputs: Mapping[str, Output]) -> str:
+    """What was drawn and left out, and what was tuned."""
+    samples = {name: read_json(output.folder / SAMPLE) for name, output in outputs.items()}
+    remarks = next(iter(samples.values())).get("remarks", [])
+    tuned = [f"{name}: {sample['tuned']}." for name, sample in samples.items() if sample.get("tuned")]
+    return " ".join([*remarks, *tuned])
 
 
 def opening(results: Results, rules: Rules, depth: int) -> list[str]:
@@ -277,6 +317,7 @@ class FieldLevel(SampledBenchmark):
     """Queries of each field, asked among papers that papers of the field cite."""
 
     title, column, averaged = "Field-level evaluation", "field", True
+    columns = ("AVG/map", "AVG/ndcg", "AVG/recall_30")
 
     def __init__(
         self,
@@ -351,3 +392,42 @@ class FieldLevel(SampledBenchmark):
             markdown_table(*head_and_rows(group_table(results.groups, self.column, True))),
             cost(results),
         ]
+
+    @classmethod
+    def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
+        tables = {name: output.metrics for name, output in outputs.items()}
+        first = next(iter(tables.values()))
+        counts = [[name, row.get("queries"), row.get("candidates")] for name, row in first.items()]
+        rows = [[str(name), f"{int(q):,}", f"{int(c):,}"] for name, q, c in counts if q and c]
+        return [
+            drawn(outputs),
+            *by_group(tables, TABLES),
+            markdown_table(["field", "queries", "candidates"], rows),
+        ]
+
+
+def read_curves(folders: Mapping[str, str | Path]) -> dict[str, Table]:
+    """The metrics in outputs of benchmark=dataset_level by label.
+
+    Raises InputError for a folder that is no such output, and for one of other queries.
+    """
+    tables: dict[str, Table] = {}
+    asked: dict[str, object] = {}
+    for label, name in folders.items():
+        folder = Path(name)
+        metrics, sample = (read_json(folder / file) for file in (METRICS, SAMPLE))
+        if not metrics or not all(size.isdecimal() for size in metrics):
+            raise InputError(
+                f"{folder}: its groups are no sizes of pools; name outputs of benchmark=dataset_level"
+            )
+        tables[label] = metrics
+        asked[label] = (
+            next(iter(sample["queries"].values())),
+            sample["graph"],
+            sample["rules"],
+            sample["seed"],
+        )
+        if asked[label] != asked[next(iter(folders))]:
+            first = next(iter(folders.values()))
+            raise InputError(f"{folder}: has other queries, papers, rules or another seed than {first}")
+    return tables

@@ -10,7 +10,7 @@ SciDocs' papers as a corpus, and what a retriever makes of them: embeddings, or 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,20 +29,27 @@ from datasets.files import written_whole
 from datasets.fulltext.readers import read_objects
 from datasets.progress import reading
 from datasets.releases import RELEASES
+from evaluation.benchmark import Benchmark, Data, Output, RetrieverMaker
 from evaluation.benchmarks.pools import (
-    PoolBenchmark,
+    ABOUT,
     Question,
     open_texts,
     pool_scores,
     read_texts,
     some,
+)
+from evaluation.measures import PerQuery, Values
+from evaluation.published import published
+from evaluation.report import (
+    PER_QUERY,
+    Column,
+    Metrics,
+    Provenance,
+    comparison,
+    markdown_table,
+    show,
     write_results,
 )
-from evaluation.files import PER_QUERY
-from evaluation.measures import PerQuery, Values
-from evaluation.published import published_tables
-from evaluation.report import Provenance, markdown_table
-from evaluation.summary import show
 from retrieval.base import Retriever
 from retrieval.run import NAMES, escaped, read_fields, unescaped
 
@@ -287,8 +294,11 @@ class Measured:
         return {name: float(np.round(100 * np.mean(found), 2)) for name, found in self.values.items()}
 
 
-class SciDocs(PoolBenchmark):
+class SciDocs(Benchmark):
     """Measures anyone's embeddings or runs, or what a retriever makes of the papers."""
+
+    columns = tuple(f"{task}/{key}" for task in ("cite", "co-cite", "co-view", "co-read") for key in MEASURES)
+    about = ABOUT
 
     def __init__(
         self,
@@ -316,7 +326,9 @@ class SciDocs(PoolBenchmark):
         self.embeddings_file, self.ranked_dir, self.texts = embeddings_file, ranked_dir, texts
         self.split, self.cache_dir, self.index_dir = split, cache_dir, index_dir
 
-    def run(self, folder: Path, provenance: Provenance, retriever: Callable[[], Retriever]) -> None:
+    def run(
+        self, folder: Path, provenance: Provenance, retriever: RetrieverMaker, data: Data | None = None
+    ) -> Metrics:
         """By task (metrics.json), and by query."""
         pools = {task: read_pools(self._file(qrel_file(task, self.split))) for task in TASKS}
         name, scores = self._scores(pools, folder, retriever)
@@ -344,12 +356,24 @@ class SciDocs(PoolBenchmark):
             *remarks,
             markdown_table(head, rows),
             "## As published",
-            *published_tables("scidocs"),
+            *published("scidocs"),
         ]
         write_results(folder, metrics, report, provenance)
+        return metrics
+
+    @classmethod
+    def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
+        """MAP and nDCG of each task."""
+        results = {name: output.metrics for name, output in outputs.items()}
+        columns = [
+            Column(f"{task}/{key}", f"{task} {label}", places=2, best=True)
+            for task in dict.fromkeys(task for of in results.values() for task in of)
+            for key, label in (("map", "MAP"), ("ndcg", "nDCG"))
+        ]
+        return [comparison(results, columns)]
 
     def _scores(
-        self, pools: dict[str, Pools], folder: Path, make: Callable[[], Retriever]
+        self, pools: dict[str, Pools], folder: Path, make: RetrieverMaker
     ) -> tuple[str, dict[str, Scores]]:
         """What is measured, and its scores by task."""
         if self.ranked_dir is not None:

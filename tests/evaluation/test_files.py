@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from datasets.files import written_whole
-from evaluation.files import write_text
+from evaluation.report import write_text
 
 
 def test_a_write_that_fails_leaves_the_former_file_and_nothing_else(tmp_path: Path) -> None:

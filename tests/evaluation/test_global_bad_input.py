@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from datasets.errors import InputError
+from evaluation.benchmark import Benchmark
 from evaluation.benchmarks.csfcube import FACETS, CSFCube
 from evaluation.benchmarks.mdcr import MDCR
 from evaluation.benchmarks.mdcr_building import build_mdcr
-from evaluation.benchmarks.pools import PoolBenchmark
 from evaluation.benchmarks.sampled import DatasetLevel, FieldLevel
 from evaluation.benchmarks.sampling import Rules
 from evaluation.benchmarks.scidocs import METADATA, TASKS, SciDocs
@@ -81,7 +81,7 @@ def field_level(folder: Path, papers: list[dict[str, Any]]) -> FieldLevel:
     return FieldLevel(file, RULES, 100, queries=3, samplings=1, run_depth=None, cache_dir=folder / "cache")
 
 
-def refused(benchmark: PoolBenchmark, folder: Path, retriever: type[Retriever] = BM25) -> str:
+def refused(benchmark: Benchmark, folder: Path, retriever: type[Retriever] = BM25) -> str:
     """The line that ends it; nothing is left that looks like a result."""
     with pytest.raises(InputError) as error:
         benchmark.run(folder / "out", Provenance(), retriever)

@@ -15,13 +15,15 @@ from omegaconf import OmegaConf
 
 from datasets.errors import InputError
 from evaluation import jobs
-from evaluation.files import METRICS
+from evaluation.benchmark import Output
+from evaluation.benchmarks.csfcube import CSFCube
+from evaluation.benchmarks.mdcr import MDCR, TYPES
+from evaluation.benchmarks.scidocs import SciDocs
 from evaluation.jobs import commands_of, run_all, settings_of, why_missing, why_unbuilt
-from evaluation.page import KINDS, csfcube_tables, mdcr_tables, size_tables, task_tables, write_global_page
 from evaluation.plan import Plan, read_plan
-from evaluation.published import FILE, published_tables
-from evaluation.report import Provenance
-from evaluation.results import chosen
+from evaluation.published import figures, published
+from evaluation.report import METRICS, Provenance, by_group, write_text
+from evaluation.results import write_page
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,7 +33,6 @@ def write_plan(folder: Path, papers: Path, distractors: Path, **changes: Any) ->
     cache = f"data.cache_dir={folder / 'cache'}"
     sampled = [f"data.papers={papers}", cache, "benchmark.rules.min_citations=0", "benchmark.tune=null"]
     content: dict[str, Any] = {
-        "kind": "global",
         "page": str(folder / "docs" / "page.md"),
         "outputs": str(folder / "results"),
         "title": "Papers as queries",
@@ -148,18 +149,18 @@ def test_rows_are_those_of_a_data_set_and_a_benchmark_is_made_of_jobs_before_it(
 
 
 def test_from_a_plan_to_its_page(plan: Plan, ran: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    write_global_page(plan)  # of nothing
+    write_page(plan)  # of nothing
     page = plan.page.read_text()
     assert "Not evaluated: bm25 (not there); average (not there)." in page and "###" in page
 
-    assert run_all(chosen(plan, ["like"])) == {
+    assert run_all(plan.chosen(["like"])) == {
         str(job): "building made needs fields/bm25 (not there)" for job in plan.jobs[4:]
     }
     assert ran == []
-    assert run_all(chosen(plan, [], ["title"])) == {}
+    assert run_all(plan.chosen([], ["title"])) == {}
     evaluated = [f"evaluate.py {job}" for job in plan.jobs]
     assert ran == [*evaluated[:4], "evaluation.build_mdcr results/made", evaluated[4]]
-    write_global_page(plan)
+    write_page(plan)
     page = plan.page.read_text()
     for part in (
         "# Papers as queries",
@@ -199,50 +200,55 @@ def test_from_a_plan_to_its_page(plan: Plan, ran: list[str], capsys: pytest.Capt
     assert why_missing(plan.jobs[4]) == "its benchmark made: fields/bm25 is newer"
 
 
-def test_tables_mark_the_best_of_several_and_leave_gaps() -> None:
+def test_tables_mark_the_best_of_several_and_leave_gaps(tmp_path: Path) -> None:
     tables: dict[str, dict[str, dict[str, float]]] = {
         "a": {"900": {"map": 10.0, "map_sd": 0.5, "samplings": 3}, "1000": {"map": 9.0}},
         "b": {"900": {"map": 12.0, "map_sd": 0.0, "samplings": 1}},
     }
-    maps, ndcg, recall = size_tables(tables)
+    labels = {"map": "MAP", "ndcg": "nDCG", "recall_30": "R@30"}
+    maps, ndcg, recall = by_group(tables, labels, lambda size: f"{int(size):,}")
     assert maps.splitlines()[0] == "| MAP | 900 | 1,000 |"
     assert maps.splitlines()[2:] == ["| a | 10.00 ± 0.50 | 9.00 |", "| b | **12.00** |  |"]
     assert ndcg.splitlines()[2:] == ["| a |  |  |", "| b |  |  |"] and recall.startswith("| R@30 |")
-    by_field = {"a": {"AVG": {"map": 3.0, "recall_5": 1.0}, "Art": {"map": 3.0, "recall_5": 1.0}}}
-    kinds = {"a": {"graph": {"map": 4.0, "recall_5": 2.0}}, "b": {"graph": {"map": 6.0, "recall_5": 2.0}}}
-    found = mdcr_tables(by_field, kinds)
+    by_field = {"AVG": {"map": 3.0, "recall_5": 1.0}, "Art": {"map": 3.0, "recall_5": 1.0}}
+    outputs = {}
+    for name, value in (("a", 4.0), ("b", 6.0)):
+        outputs[name] = Output(tmp_path / name, by_field, {})
+        write_text(tmp_path / name / TYPES, json.dumps({"graph": {"map": value, "recall_5": 2.0}}))
+    found = MDCR.page(outputs, tmp_path / "x.png", "")
     assert found[0].splitlines()[0] == "| MAP | Art | AVG |"  # the average comes last
     assert found[-1].splitlines()[2:] == [
         "| a | 4.00 | **2.00** |",
         "| b | **6.00** | **2.00** |",
         "| mean | 5.00 | 2.00 |",
     ]
-    cube = {"a": {"all": {"mean_av_precision": 34.231}, "method": {"ndcg%20": 50.0}}}
-    whole, facets = csfcube_tables(cube)
+    cube = {"all": {"mean_av_precision": 34.231}, "method": {"ndcg%20": 50.0}}
+    whole, facets = CSFCube.page({"a": Output(tmp_path, cube, {})}, tmp_path / "x.png", "")
     assert "| a |  |  |  |  |  |  | 34.23 |  |" in whole
     assert "| method MAP | method NDCG%20 |" in facets and "| 50.00 |" in facets
-    tasks = task_tables({"a": {"cite": {"map": 88.3, "ndcg": 94.9}}})[0]
+    cited = {"cite": {"map": 88.3, "ndcg": 94.9}}
+    (tasks,) = SciDocs.page({"a": Output(tmp_path, cited, {})}, tmp_path / "x.png", "")
     assert tasks.splitlines()[0] == "|  | cite MAP | cite nDCG |" and "| a | 88.30 | 94.90 |" in tasks
 
 
-def test_published_tables_are_whole() -> None:
-    content = OmegaConf.to_container(OmegaConf.load(FILE))
-    assert isinstance(content, dict)
+def test_published_figures_are_whole() -> None:
+    content = figures()
     for name, tables in content.items():
         for table in tables:
-            assert {len(row) for row in table["rows"].values()} == {len(table["columns"])}, name
+            rows = table.get("rows", {}).values()
+            assert {len(row) for row in rows} <= {len(table.get("columns", []))}, name
     fields = next(table for table in content["mdcr"] if table["source"].endswith("MAP on MDCR"))
     for who, row in fields["rows"].items():  # the paper's averages are of its fields
         assert sum(row[:-1]) / 19 == pytest.approx(row[-1], abs=0.06), who
-    assert published_tables("scidocs")[0].startswith("Cohan et al. 2020, Table 1")
-    with pytest.raises(InputError, match="no figures for 'MDCR'; there are dataset-level, "):
-        published_tables("MDCR")
+    assert published("scidocs")[0].startswith("Cohan et al. 2020, Table 1")
+    with pytest.raises(InputError, match="no figures for 'MDCR'; there are ACL-200, "):
+        published("MDCR")
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"kind": "local"}, "kind: local is neither retrieval nor global"),
+        ({"kind": "global"}, "the file: there is no key 'kind'"),
         (
             {"data": {"x": {"title": "X", "overrides": [], "retrievers": {"y": []}}}},
             "data.x.retrievers: there is no retriever 'y'; name its overrides",
@@ -284,17 +290,17 @@ def test_trainings_may_be_shared_by_data_sets(tmp_path: Path) -> None:
 
 
 def test_jobs_are_left_out_by_retriever_data_set_or_name(plan: Plan) -> None:
-    assert [str(job) for job in chosen(plan, ["whole", "fields/bm25"], ["average"])] == [
+    assert [str(job) for job in plan.chosen(["whole", "fields/bm25"], ["average"])] == [
         "whole/bm25",
         "fields/bm25",
     ]
-    assert [str(job) for job in chosen(plan, [], ["fields", "like/title"])] == [
+    assert [str(job) for job in plan.chosen([], ["fields", "like/title"])] == [
         "whole/bm25",
         "whole/average",
         "like/bm25",
     ]
     with pytest.raises(InputError, match="no job 'bm26' in the plan; there are whole/bm25, "):
-        chosen(plan, [], ["bm26"])
+        plan.chosen([], ["bm26"])
 
 
 @pytest.mark.slow
@@ -302,16 +308,16 @@ def test_jobs_are_left_out_by_retriever_data_set_or_name(plan: Plan) -> None:
     ("name", "expected"),
     [
         ("global.yaml", {"DatasetLevel", "FieldLevel", "MDCR", "CSFCube"}),
-        ("global_reranking.yaml", {"Prefetch", "GlobalReranking"}),
+        ("global_reranking.yaml", {"GlobalPrefetch", "GlobalReranking"}),
     ],
 )
 def test_every_job_of_our_own_pages_composes(name: str, expected: set[str]) -> None:
     plan = read_plan(ROOT / "docs" / name)
     kinds = {settings_of(job)["benchmark"]["_target_"].rpartition(".")[2] for job in plan.jobs}
-    assert kinds == expected <= KINDS.keys()
+    assert kinds == expected
     for one in plan.data.values():
         if one.published:
-            assert published_tables(one.published)
+            assert published(one.published)
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         for training in {one.name: one for job in plan.jobs for one in job.training}.values():
             assert compose("train", training.overrides).output_dir == str(training.folder)

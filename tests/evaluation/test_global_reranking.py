@@ -16,12 +16,12 @@ from omegaconf import OmegaConf
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
+from evaluation.benchmarks.global_reranking import GlobalPrefetch, GlobalReranking
 from evaluation.measures import query_values
-from evaluation.pipeline import GlobalReranking
 from evaluation.prefetch import Prefetch
 from evaluation.protocol import Qrels
-from evaluation.published import Section, published_query_forms, published_query_tokens, published_rerankers
-from evaluation.summary import Job, sections, show
+from evaluation.published import published
+from evaluation.report import SweepJob, show
 from rerank import train as validation
 from retrieval.base import Ranking
 from retrieval.bm25 import BM25
@@ -97,14 +97,14 @@ def test_both_stages_are_measured_by_f1(tiny_corpus: Corpus, tiny_reranker: Path
     report = (tmp_path / "report.md").read_text()
     for part in ("# Global reranking: bm25 + tiny-reranker", "F1@3 ", "| f1@20 |", "| f1@20/of_means |"):
         assert part in report, part
-    assert published_rerankers().markdown in report and metrics["benchmark"] == "global_rerank"
+    assert published("rerankers")[1] in report and metrics["benchmark"] == "global_rerank"
 
 
 def test_bm25_alone_stands_beside_the_published_query_forms(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    metrics = Prefetch([10], f1=[20])(BM25(query=["key_terms"]), tiny_corpus, "test", tmp_path)
+    metrics = GlobalPrefetch([10], f1=[20])(BM25(query=["key_terms"]), tiny_corpus, "test", tmp_path)
     assert metrics["f1@20"] > 0 and metrics["recall@20"] == 1  # type: ignore[operator]
     report = (tmp_path / "report.md").read_text()
-    assert published_query_forms().markdown in report and "| f1@20 |" in report
+    assert published("query-forms")[1] in report and "| f1@20 |" in report
     Prefetch([10])(BM25(), tiny_corpus, "test", tmp_path)  # others have neither
     report = (tmp_path / "report.md").read_text()
     assert "as published" not in report and "f1@" not in report
@@ -116,39 +116,41 @@ def test_ranks_of_f1_that_cannot_be_are_named(ranks: list[Any]) -> None:
         Prefetch([10], f1=ranks)
 
 
-@pytest.mark.parametrize(
-    ("table", "rows"), [(published_rerankers(), 14), (published_query_forms(), 3)], ids=["2", "4"]
-)
-def test_published_figures_are_marked_and_whole(table: Section, rows: int) -> None:
-    assert "not comparable" in table.note and "Nogueira" in table.note and "Table" in table.note
-    assert len(table.rows) == rows + 1 and len({len(row) for row in table.rows}) == 1
-    for row in table.rows[1:]:
-        values = [float(cell) for cell in row[1:] if cell]
+@pytest.mark.parametrize(("name", "rows"), [("rerankers", 14), ("query-forms", 3)])
+def test_published_figures_are_marked_and_whole(name: str, rows: int) -> None:
+    note, table = published(name)
+    assert "not comparable" in note and "Nogueira" in note and "Table" in note
+    found = [line.split("|")[2:-1] for line in table.splitlines()[2:]]
+    assert len(found) == rows and len({len(row) for row in found}) == 1
+    for row in found:
+        values = [float(cell) for cell in row if cell.strip()]
         assert values and all(0 < value < 1 for value in values)
-    assert "increases F1@20 by 2 points" in published_query_tokens()
+    assert "increases F1@20 by 2 points" in published("query-tokens")[0]
 
 
-def trained(folder: Path, query_tokens: int | None, max_tokens: int, f1: float) -> Job:
+def trained(folder: Path, query_tokens: int | None, max_tokens: int, f1: float) -> SweepJob:
     (folder / ".hydra").mkdir(parents=True)
     pairs = {"max_tokens": max_tokens, "query_tokens": query_tokens}
     OmegaConf.save(OmegaConf.create({"model": {"pairs": pairs}}), folder / ".hydra" / "config.yaml")
-    return Job(folder, {}, {"val/f1@20": f1, "val/mrr": 0.5})
+    return SweepJob(folder, {}, {"val/f1@20": f1, "val/mrr": 0.5})
 
 
 def test_a_sweep_over_tokens_ends_with_figure_1(tmp_path: Path) -> None:
     given = [(256, 512, 0.13), (64, 512, 0.11), (448, 512, 0.12), (64, 128, 0.1)]
     jobs = [trained(tmp_path / str(place), *point) for place, point in enumerate(given)]
-    (found,) = sections(tmp_path, jobs, ["model.pairs.query_tokens"])
-    assert found.rows[1:] == [
-        ["64", "64", "0.1000", "0.5000"],
-        ["64", "448", "0.1100", "0.5000"],
-        ["256", "256", "0.1300", "0.5000"],
-        ["448", "64", "0.1200", "0.5000"],
+    (found,) = GlobalReranking.sweep(jobs, ["model.pairs.query_tokens"], tmp_path)
+    assert found.parts[-1].splitlines()[2:] == [
+        "| 64 | 64 | 0.1000 | 0.5000 |",
+        "| 64 | 448 | 0.1100 | 0.5000 |",
+        "| 256 | 256 | 0.1300 | 0.5000 |",
+        "| 448 | 64 | 0.1200 | 0.5000 |",
     ]
-    assert published_query_tokens() in found.note and "(query-tokens.png)" in found.markdown
+    assert published("query-tokens")[0] in found.parts and "(query-tokens.png)" in str(found)
     assert (tmp_path / "query-tokens.png").read_bytes().startswith(b"\x89PNG")
     other = trained(tmp_path / "other", None, 512, 0.3)
-    assert sections(tmp_path, [jobs[0], other, Job(tmp_path, {}, {})], []) == []  # nothing to compare
+    assert (
+        GlobalReranking.sweep([jobs[0], other, SweepJob(tmp_path, {}, {})], [], tmp_path) == []
+    )  # nothing to compare
 
 
 def test_lists_of_fields_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,21 +169,24 @@ def test_the_division_of_tokens_may_be_another_one(
             BM25(), tiny_corpus, "test", folder
         )
         assert metrics["pairs_new"] == metrics["pairs"]  # in spite of the same scores_dir
-        jobs.append(Job(folder, {}, dict(metrics)))
+        jobs.append(SweepJob(folder, {}, dict(metrics)))
         runs.append((folder / "run.trec").read_text())
     assert len(set(runs)) == 3 and "query_tokens" not in jobs[0].metrics
     longest = json.loads((tiny_reranker / "reranker.json").read_text())["pairs"]["max_tokens"]
-    assert "Tokens: 10 query tokens at most." in (tmp_path / "10" / "report.md").read_text()
-    figure, published = sections(tmp_path, jobs, ["benchmark.query_tokens"])
-    assert [row[:2] for row in figure.rows[1:]] == [[str(q), str(longest - q)] for q in (10, 20)]
-    assert published == published_rerankers()
+    assert "Tokens of a pair, at most: 10 of the query, " in (tmp_path / "10" / "report.md").read_text()
+    *_, figure, last = GlobalReranking.sweep(jobs, ["benchmark.query_tokens"], tmp_path)
+    rows = [line.split(" | ")[:2] for line in figure.parts[-1].splitlines()[2:]]
+    assert rows == [[f"| {q}", str(longest - q)] for q in (10, 20)]
+    assert last.parts == published("rerankers")
     with pytest.raises(InputError, match=r"pairs.query_tokens=3: must be null or a whole number that leaves"):
         global_rerank(tiny_reranker, tmp_path, query_tokens=3)(BM25(), tiny_corpus, "test", tmp_path)
 
 
-def test_sweeps_of_evaluations_end_with_published_tables(tmp_path: Path) -> None:
-    alone = [Job(tmp_path, {}, {"f1@20": 0.1}), Job(tmp_path, {}, {"f1@20": 0.2})]
-    assert sections(tmp_path, alone, ["retriever.query"]) == [published_query_forms()]
-    assert sections(tmp_path, alone, ["retriever.k1"]) == []
-    both = [Job(tmp_path, {}, {"f1@20": 0.1, "base/f1@20": 0.1})]
-    assert sections(tmp_path, both, ["candidates"]) == [published_rerankers()]
+def test_sweeps_of_evaluations_end_with_published(tmp_path: Path) -> None:
+    alone = [SweepJob(tmp_path, {}, {"f1@20": 0.1}), SweepJob(tmp_path, {}, {"f1@20": 0.2})]
+    (section,) = GlobalPrefetch.sweep(alone, ["retriever.query"], tmp_path)
+    assert section.parts == published("query-forms")
+    assert GlobalPrefetch.sweep(alone, ["retriever.k1"], tmp_path) == []
+    both = [SweepJob(tmp_path, {}, {"f1@20": 0.1, "base/f1@20": 0.1})]
+    (section,) = GlobalReranking.sweep(both, ["candidates"], tmp_path)
+    assert section.parts == published("rerankers")

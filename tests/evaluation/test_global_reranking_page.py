@@ -10,9 +10,9 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from datasets.corpus import Corpus
-from evaluation.page import write_global_page
 from evaluation.plan import read_plan
-from evaluation.published import published_tables
+from evaluation.published import published
+from evaluation.results import write_page
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,7 +29,6 @@ def test_a_page_of_papers_that_ask_in_two_stages(
         "scoring.precision=float32",
     ]
     content = {
-        "kind": "global",
         "page": str(tmp_path / "page.md"),
         "outputs": str(tmp_path / "results"),
         "title": "Two stages",
@@ -71,7 +70,7 @@ def test_a_page_of_papers_that_ask_in_two_stages(
         measured[str(job)] = run(instantiate(config.retriever), tiny_corpus, "test", job.folder)
         (job.folder / ".hydra").mkdir()
         OmegaConf.save(config, job.folder / ".hydra" / "config.yaml")
-    write_global_page(read)
+    write_page(read)
     page = (tmp_path / "page.md").read_text()
     for name, stages in (
         ("reranked/alone", "bm25 + tiny-reranker"),
@@ -94,5 +93,5 @@ def test_a_page_of_papers_that_ask_in_two_stages(
     assert (tmp_path / "page-tokens.png").read_bytes().startswith(b"\x89PNG")
     assert not (tmp_path / "page-reranked.png").exists()
     assert "| fused | alone | f1@20 |" in page and "| context | key-terms | mrr |" in page
-    for published in ("rerankers", "query-forms"):
-        assert "\n\n".join(published_tables(published)) in page
+    for name in ("rerankers", "query-forms"):
+        assert "\n\n".join(published(name)) in page

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.outcome import head_of
+from evaluation.benchmark import with_ties
 from retrieval.base import Ranking, ordered
 
 
@@ -14,14 +14,14 @@ def first(ranking: Ranking, row: int, k: int) -> list[int]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(1, 12))
-def test_the_head_of_a_run_has_the_first_papers_whatever_the_order_of_equals(
+def test_the_with_ties_a_run_has_the_first_papers_whatever_the_order_of_equals(
     seed: int, k: int, depth: int
 ) -> None:
     rng = np.random.default_rng(seed)
     rows = np.stack([rng.permutation(12) for _ in range(4)])
     scores = rng.integers(0, 4, rows.shape).astype(np.float32)  # many equals
     whole = ordered(rows, scores, k, rng.random(rows.shape) < rng.choice([0, 0.7]))
-    head = head_of(whole, depth)
+    head = with_ties(whole, depth)
     for row in range(4):
         for shallow in range(1, depth + 1):
             assert first(head, row, shallow) == first(whole, row, shallow)

@@ -131,7 +131,7 @@ def test_filters_and_protocols_hold_for_both_stages(
     assert {"base/inductive/mrr", "gain/inductive/mrr", "inductive/ceiling"} <= metrics.keys()
     assert list(depths_of(metrics, "inductive")) == [metrics["inductive/candidates"]]
     report = (tmp_path / "report.md").read_text()
-    assert "Filters, for all that follows: year: 2005." in report and "## Results, inductive" in report
+    assert "Filters, for everything below: year: 2005." in report and "## Results, inductive" in report
     # The next evaluation leaves no file of another protocol there.
     pipeline(tiny_reranker, tmp_path)(BM25(), tiny_corpus, "val", tmp_path)
     assert not (tmp_path / "base-run-inductive.trec").exists()

@@ -11,8 +11,8 @@ from omegaconf import OmegaConf
 
 from evaluation import jobs
 from evaluation.jobs import commands_of, run_all
-from evaluation.page import write_page
 from evaluation.plan import Plan, read_plan
+from evaluation.results import write_page
 
 ROOT = Path(__file__).parents[2]
 
@@ -98,8 +98,8 @@ def test_the_page_of_two_stages(plan: Plan, tiny_reranker: Path, monkeypatch: py
         "page-tiny-reranked.png",
         "### Candidates of an oracle",
         "| pipeline | bm25 | R@10 | 1.0000 | 1.0000 |",
-        "## Pipelines, as published",
-        "## Rerankers, as published",
+        "## As published: pipelines",
+        "## As published: oracle rerankers",
         "| ACL-200: HAtten + SciBERT | 0.513 |",
         "benchmark=rerank candidates=2",
     ):

@@ -134,11 +134,13 @@ GROUPED: dict[str, tuple[dict[str, dict[str, float]], str]] = {
 
 @pytest.mark.parametrize("benchmark", GROUPED)
 def test_sweeps_of_global_benchmarks_have_their_measures(tmp_path: Path, benchmark: str) -> None:
-    config = OmegaConf.load(Path(__file__).parents[2] / "conf/hydra/callbacks/summary.yaml")
-    summary = Summary(columns=config.summary.columns)
+    target = OmegaConf.load(Path(__file__).parents[2] / f"conf/benchmark/{benchmark}.yaml").benchmark._target_
+    summary = Summary()
     metrics, columns = GROUPED[benchmark]
     for number in (0, 1):
-        _finish(summary, tmp_path, _job(tmp_path / str(number), [f"k={number}"], metrics))
+        folder = _job(tmp_path / str(number), [f"k={number}"], metrics)
+        OmegaConf.save({"benchmark": {"_target_": target}}, folder / ".hydra" / "config.yaml")
+        _finish(summary, tmp_path, folder)
     summary.on_multirun_end(_config(tmp_path))
     head, _, first = (tmp_path / "summary.md").read_text().splitlines()[2:5]
     assert head == f"| k | {columns} |"
