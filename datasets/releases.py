@@ -1,14 +1,11 @@
-"""What is published and can be downloaded: addresses, sizes, checksums, and the files that come of it.
+"""What can be downloaded: addresses, sizes, checksums and files.
 
-The data sets, vectors and checkpoints of HAtten are the release of Gu et al. 2022. How its Google Drive
-folder is laid out, and how large the data sets are, is not known here: `matches` finds a data set in the
-folder by its name, and `counts` (their Table 1) tell afterwards whether it was the right one. Another address
-can be given in place of those below. Rounded sizes are what the authors' tutorial prints; only exact ones are
-checked.
+The data sets, word vectors and checkpoints of HAtten are the release of Gu et al. 2022. The layout of its
+Google Drive folder is unknown here: `matches` finds a data set by its name, and `counts` (their Table 1) tell
+whether it was the right one. Rounded sizes are from the authors' tutorial; only exact sizes are checked.
 
-Open Research, and DBLP and PubMed of Ren et al. 2014, are as Citeomatic (Bhagavatula et al. 2018) used and
-distributed them. Its release is one archive of about 75 GB, as its README says; the bucket had the same files
-by name, which are tried first. The MD5 is that which Anserini's documentation gives.
+Open Research, DBLP and PubMed (Ren et al. 2014) are as Citeomatic (Bhagavatula et al. 2018) distributed them:
+in one archive of about 75 GB, and by name in its bucket, which is tried first. The MD5 is Anserini's.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 HATTEN_FOLDER = "https://drive.google.com/drive/folders/1QwQuJsBOGEESFTgl-7wWbqcig7vJNlQ2"
-# The authors' repository holds ACL-200 as its example (under the name "custom").
+# The authors' repository has ACL-200 as its example, under the name "custom".
 HATTEN_REPOSITORY = "https://raw.githubusercontent.com/nianlonggu/Local-Citation-Recommendation/main"
 DRIVE_FILE = "https://drive.google.com/uc?id="
 ALLEN_AI = "https://s3-us-west-2.amazonaws.com/ai2-s2-research-public"
@@ -29,46 +26,46 @@ ANY_ARCHIVE = ("*.zip", "*.tar", "*.tar.gz", "*.tgz", "*.tar.bz2", "*.tar.xz")
 
 @dataclass(frozen=True)
 class Release:
-    """One name that can be downloaded.
-
-    An address is a file, a folder on Google Drive, or, ending in a slash, a folder of a web server with
-    `files` in it. Several are alternatives, tried in this order.
-    """
+    """One name that can be downloaded."""
 
     what: str
     addresses: tuple[str, ...]
+    """Tried in turn: a file, a Google Drive folder, or, ending in a slash, a web folder with `files`."""
     folder: str
     """Where its files belong, under the cache folder."""
     files: tuple[str, ...]
-    """The files that come of it."""
+    """Relative paths; text may be gzipped."""
     archives: tuple[str, ...] = ()
-    """Patterns of the names of archives that hold the files; none: they are published as they are."""
+    """Patterns of the names of archives that hold the files; none: the files are published as they are."""
     matches: str = ""
-    """Pattern of what it is called, where a folder or an archive holds several data sets."""
+    """Pattern of its name, where a folder or an archive holds several releases."""
     size: int | None = None
-    """Bytes of the one file at the address, exactly."""
+    """Exact bytes of the one file at the address."""
     rounded: int | None = None
-    """The same, rounded."""
     sha256: str | None = None
+    """Of the archive."""
     md5: str | None = None
-    """Of the one file that comes of it, as it is in the archive."""
+    """Of the one gzipped file in the archive."""
     json_lines: bool = False
-    """Its files are lines of JSON, whatever they are called."""
+    """The files are JSON lines, whatever their names."""
     counts: dict[str, int] = field(default_factory=dict)
+    """Published numbers of papers, and of contexts by split."""
 
     def place(self, cache_dir: str | Path) -> Path:
         """The folder of its files in a cache."""
         return Path(cache_dir).expanduser() / self.folder
 
-
-def spellings(file: str) -> tuple[str, ...]:
-    """The names under which a file is used: text may be compressed."""
-    return (file, f"{file}.gz") if file.endswith((".json", ".jsonl", ".txt")) else (file,)
+    @property
+    def download_size(self) -> str:
+        """In words."""
+        if self.size is not None:
+            return f"{self.size / 1e6:,.0f} MB"
+        return "size unknown" if self.rounded is None else f"about {self.rounded / 1e6:,.0f} MB"
 
 
 def _corpus(name: str, title: str, matches: str, counts: tuple[int, int, int, int], *more: str) -> Release:
     return Release(
-        what=title,
+        what=f"{title}, data set",
         addresses=(HATTEN_FOLDER, *more),
         folder=f"published/{name}",
         files=CORPUS_FILES,
@@ -80,7 +77,7 @@ def _corpus(name: str, title: str, matches: str, counts: tuple[int, int, int, in
 
 def _citeomatic(name: str, title: str) -> Release:
     return Release(
-        what=f"{title}, papers that cite papers, of Citeomatic",
+        what=f"{title}, citation graph of Citeomatic",
         addresses=(f"{CITEOMATIC}/comparison/{name}/", f"{CITEOMATIC}.tar.gz"),
         folder=f"published/citeomatic-{name}",
         files=("corpus.json",),
@@ -90,21 +87,18 @@ def _citeomatic(name: str, title: str) -> Release:
     )
 
 
+_ACL_EXAMPLE = f"{HATTEN_REPOSITORY}/data/custom/"
+_TASKS = ("cite", "cocite", "coview", "coread")
+
 RELEASES = {
     "acl200": _corpus(
-        "acl200",
-        "ACL-200, data set",
-        r"(?<![a-z])acl(?![a-z])",
-        (19_776, 30_390, 9_381, 9_585),
-        f"{HATTEN_REPOSITORY}/data/custom/",
+        "acl200", "ACL-200", r"(?<![a-z])acl(?![a-z])", (19_776, 30_390, 9_381, 9_585), _ACL_EXAMPLE
     ),
     "fulltextpeerread": _corpus(
-        "fulltextpeerread", "FullTextPeerRead, data set", r"peer[-_ ]?read", (4_837, 9_363, 492, 6_814)
+        "fulltextpeerread", "FullTextPeerRead", r"peer[-_ ]?read", (4_837, 9_363, 492, 6_814)
     ),
-    "refseer": _corpus(
-        "refseer", "RefSeer, data set", r"ref[-_ ]?seer", (624_957, 3_521_582, 124_911, 126_593)
-    ),
-    "arxiv": _corpus("arxiv", "arXiv, data set", r"arxiv", (1_661_201, 2_988_030, 112_779, 104_401)),
+    "refseer": _corpus("refseer", "RefSeer", r"ref[-_ ]?seer", (624_957, 3_521_582, 124_911, 126_593)),
+    "arxiv": _corpus("arxiv", "arXiv", r"arxiv", (1_661_201, 2_988_030, 112_779, 104_401)),
     "glove": Release(
         what="GloVe 6B, word vectors",
         addresses=("https://nlp.stanford.edu/data/glove.6B.zip",),
@@ -137,14 +131,14 @@ RELEASES = {
         rounded=1_320_000_000,
     ),
     "mdcr": Release(
-        what="MDCR, benchmark of citation recommendation in 19 fields",
+        what="MDCR, citation recommendation in 19 fields (Medić and Šnajder 2022)",
         addresses=("https://takelab.fer.hr/data/mdcr/",),
         folder="published/mdcr",
         files=("mdcr_val.json", "mdcr_test.json", "mdcr_val_data.jsonl", "mdcr_test_data.jsonl"),
         rounded=500_000_000,
     ),
     "open-research": Release(
-        what="Open Research of 2017-02-21, papers that cite papers",
+        what="Open Research of 2017-02-21, citation graph",
         addresses=tuple(
             f"{ALLEN_AI}/{folder}2017-02-21/papers-2017-02-21.zip"
             for folder in ("open-corpus/", "open-corpus-archive/", "")
@@ -162,11 +156,7 @@ RELEASES = {
         addresses=("https://ai2-s2-research-public.s3-us-west-2.amazonaws.com/specter/scidocs/",),
         folder="published/scidocs",
         files=(
-            *(
-                f"{task}/{split}.qrel"
-                for task in ("cite", "cocite", "coview", "coread")
-                for split in ("val", "test")
-            ),
+            *(f"{task}/{split}.qrel" for task in _TASKS for split in ("val", "test")),
             "paper_metadata_view_cite_read.json",
         ),
     ),

@@ -159,7 +159,7 @@ class Server:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A web server of this test alone; downloads do not wait between their attempts."""
-    monkeypatch.setattr("datasets.download.PAUSE", 0.0)
+    monkeypatch.setattr("datasets.transfer.PAUSE", 0.0)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     found = Server()
     yield found

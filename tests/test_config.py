@@ -21,7 +21,7 @@ ENTRIES = ("train", "evaluate", "build", "generate", "inspect", "embed")
 OPTIONS = sorted(
     (str(path.parent.relative_to(CONF)), path.stem)
     for path in CONF.rglob("*.yaml")
-    if path.parent != CONF and not path.is_relative_to(CONF / "hydra")
+    if path.parent != CONF and not path.is_relative_to(CONF / "hydra") and path.parent.name != "base"
 )
 SPECIAL = {"_target_", "_partial_", "_recursive_", "_convert_", "_args_"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import logging
@@ -10,6 +11,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 import zipfile
 from collections.abc import Callable
@@ -21,10 +23,12 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
-from datasets.download import TRANSFER_CHUNK as CHUNK
+from datasets import download
+from datasets.convert import convert
 from datasets.download import obtain
 from datasets.errors import InputError
 from datasets.releases import CORPUS_FILES, RELEASES
+from datasets.transfer import CHUNK
 
 ROOT = Path(__file__).parents[2]
 WEIGHTS = "model_batch_35000.pt"
@@ -118,7 +122,7 @@ def test_a_damaged_archive_put_there_by_hand_is_named(tiny_source: Path, cache: 
     folder = cache / "published" / "acl200"
     folder.mkdir(parents=True)
     (folder / "acl.zip").write_bytes(packed(tiny_source)[:-30])
-    with pytest.raises(InputError, match=r"acl\.zip: it is no zip or tar archive, or cut short; put another"):
+    with pytest.raises(InputError, match=r"acl\.zip: it is no zip or tar archive, or is cut short; replace"):
         obtain("acl200", cache)
     assert visible(folder) == ["acl.zip"]
 
@@ -126,10 +130,10 @@ def test_a_damaged_archive_put_there_by_hand_is_named(tiny_source: Path, cache: 
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda data: data[:-1], r"99 bytes where|bytes are offered where"),
+        (lambda data: data[:-1], r"the server offers \d+ bytes, the published file has"),
         (
             lambda data: data[:60] + bytes([data[60] ^ 1]) + data[61:],
-            r"its SHA-256 is [0-9a-f]{64}, that of the",
+            r"the SHA256 of glove-archive is [0-9a-f]{64}, published is",
         ),
     ],
 )
@@ -145,7 +149,7 @@ def test_size_and_checksum_are_asked_of_what_came(
         obtain("glove", cache)
     assert visible(cache / "vectors") == [] and hidden(cache / "vectors") == [".glove.lock"]
     (cache / "vectors" / "glove.6B.zip").write_bytes(make(data))
-    with pytest.raises(InputError, match=r"glove\.6B\.zip: .*(bytes where|SHA-256)"):
+    with pytest.raises(InputError, match=r"glove\.6B\.zip: .*(the published archive|SHA256)"):
         obtain("glove", cache)
     (cache / "vectors" / "glove.6B.zip").write_bytes(data)
     assert "glove.6B.200d.txt" in visible(obtain("glove", cache))
@@ -284,7 +288,9 @@ def test_a_folder_without_the_data_set_is_one_line(
     drive: Any, at: Any, tiny_source: Path, cache: Path
 ) -> None:
     drive_folder(drive, FOLDER, {"ours.zip": key(1), "papers.json": key(3)})
-    with pytest.raises(InputError, match=r"looks like it; it has ours\.zip, papers\.json; give the address"):
+    with pytest.raises(
+        InputError, match=r"nothing in it matches among ours\.zip, papers\.json; give the address"
+    ):
         obtain("refseer", cache)
     drive_file(drive, key(1), packed(tiny_source))
     found = obtain("refseer", cache, address=f"https://drive.google.com/drive/folders/{FOLDER}?usp=sharing")
@@ -311,24 +317,30 @@ def command(*arguments: str, before: Callable[[], None] | None = None) -> subpro
     )
 
 
-def test_help_lists_names_sizes_and_folders() -> None:
-    output, _ = command("--help").communicate()
+def test_help_lists_names_sizes_and_folders(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["download", "--help"])
+    with pytest.raises(SystemExit):
+        download.main()
+    lines = capsys.readouterr().out.splitlines()
     for name, release in RELEASES.items():
-        assert any(
-            line.split()[:1] == [name] and f"/{release.folder}" in line for line in output.splitlines()
-        )
-    assert "862 MB" in output and "about 295 MB" in output and "size unknown" in output
+        assert any(line.split()[:1] == [name] and f"/{release.folder}" in line for line in lines)
+    assert all(any(size in line for line in lines) for size in ("862 MB", "about 295 MB", "size unknown"))
 
 
-def test_offline_the_command_ends_with_one_line(cache: Path) -> None:
-    address = "http://127.0.0.1:9/acl.zip"  # the port of a service that is nowhere any more
-    process = command("acl200", "--cache", str(cache), "--from", address)
-    output, line = process.communicate()
-    assert process.returncode == 2 and output == "" and line.count("\n") == 1
-    assert line.startswith(
-        f"error: acl200 cannot be downloaded ({address}: no connection (Connection refused))"
+def test_offline_the_command_ends_with_one_line(
+    cache: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = "http://127.0.0.1:9/acl.zip"  # a port that no service uses any more
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(sys, "argv", ["download", "acl200", "--cache", str(cache), "--from", address])
+    with pytest.raises(SystemExit) as ended:
+        download.main()
+    output, line = capsys.readouterr()
+    assert ended.value.code == 2 and output == "" and line.count("\n") == 1
+    said = f"error: acl200 cannot be downloaded ({address}: no connection (Connection refused))"
+    assert (
+        line.startswith(said) and "papers.json" in line and line.endswith(f"into {cache}/published/acl200\n")
     )
-    assert "papers.json" in line and line.endswith(f"into {cache}/published/acl200\n")
 
 
 def test_processes_that_start_at_once_download_once(server: Any, tiny_source: Path, cache: Path) -> None:
@@ -424,7 +436,8 @@ def test_data_acl200_is_downloaded_and_opened(
     )
     assert corpus.path.is_relative_to(cache)
     assert (
-        "acl200: papers has 12, 19,776 as published" in caplog.text and caplog.text.count("as published") == 4
+        "acl200: papers has 12, published are 19,776" in caplog.text
+        and caplog.text.count("published are") == 4
     )
     again = opened(f"data.cache_dir={cache}")
     assert again.path == corpus.path and len(server.asked) == 1
@@ -443,3 +456,67 @@ def test_papers_elsewhere_and_one_split_are_enough(server: Any, tiny_source: Pat
         opened(*settings, address)
     with pytest.raises(Exception, match=r"data\.splits: must be a list"):
         opened(*settings, address, "data.splits=test")
+
+
+LINES = b'{"id": "1", "out_citations": []}\n{"id": "2", "out_citations": ["1"]}\n'
+
+
+def tarred(files: dict[str, bytes]) -> bytes:
+    """A tar file, compressed, of {path: content}."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for path, content in files.items():
+            info = tarfile.TarInfo(path)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("name", ["dblp", "pubmed"])
+@pytest.mark.parametrize("whole", [False, True])
+def test_citeomatics_files_come_by_name_or_out_of_its_archive(
+    server: Any, at: Any, cache: Path, name: str, whole: bool
+) -> None:
+    root = "citeomatic-2018-02-12"
+    others = {f"{root}/comparison/{other}/corpus.json": b"{}" for other in ("dblp", "pubmed")}
+    others |= {f"{root}/open_corpus/corpus.json": b"{}"}
+    addresses = [
+        address.partition("ai2-s2-research-public/")[2]
+        for address in RELEASES[f"citeomatic-{name}"].addresses
+    ]
+    assert addresses == [f"{root}/comparison/{name}/", f"{root}.tar.gz"]
+    if whole:
+        server.put(addresses[1], tarred({**others, f"{root}/comparison/{name}/corpus.json": LINES}))
+    else:
+        server.put(f"{addresses[0]}corpus.json", LINES)
+    at(f"citeomatic-{name}", *(f"{server.url}/{address}" for address in addresses))
+    folder = obtain(f"citeomatic-{name}", cache)
+    assert folder == cache / "published" / f"citeomatic-{name}" and visible(folder) == ["corpus.json"]
+    assert (folder / "corpus.json").read_bytes() == LINES
+    assert convert(str(folder / "corpus.json"), cache / "papers").papers == 2
+
+
+def test_open_research_comes_out_of_its_archive_with_its_checksum(server: Any, at: Any, cache: Path) -> None:
+    data = gzip.compress(LINES)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("LICENSE.txt", "...")
+        archive.writestr("papers-2017-02-21.json.gz", data)
+    address = server.put("open-corpus-archive/papers-2017-02-21.zip", buffer.getvalue())
+    at("open-research", f"{server.url}/gone.zip", address)
+    with pytest.raises(
+        InputError, match=r"the MD5 of papers-2017-02-21\.json\.gz is [0-9a-f]{32}, published is f35c"
+    ):
+        obtain("open-research", cache)
+    assert visible(cache / "published" / "open-research") == []
+    at("open-research", address, md5=hashlib.md5(data).hexdigest())
+    assert visible(obtain("open-research", cache)) == ["papers-2017-02-21.json.gz"]
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"[1]\n", b"<html>Gone</html>", b'{"id": '])
+def test_lines_that_are_none_do_not_get_into_place(server: Any, at: Any, cache: Path, content: bytes) -> None:
+    at("citeomatic-dblp", f"{server.url}/dblp/")
+    server.put("dblp/corpus.json", content)
+    with pytest.raises(InputError, match=r"put corpus\.json, or citeomatic-2018-02-12\.tar\.gz, into"):
+        obtain("citeomatic-dblp", cache)
+    assert visible(cache / "published" / "citeomatic-dblp") == []
