@@ -20,14 +20,14 @@ import orjson
 from benchmarks._common import REAL, arguments, begin, seconds
 from datasets.build import build_corpus
 from datasets.demo import write_demo
-from datasets.fulltext.bibliography import Catalogue
-from datasets.fulltext.contexts import RandomSplitting
-from datasets.fulltext.records import Paper
+from datasets.fulltext.catalogue import Catalogue
+from datasets.fulltext.documents import Metadata
 from datasets.prepare import find_source
 from datasets.records import OTHER_MARKER, SPLITS, TARGET_MARKER, read_contexts, read_papers
+from datasets.splitting import RandomSplitting
 
 
-def full_text(number: int, texts: list[str], papers: list[Paper], draw: random.Random) -> dict[str, Any]:
+def full_text(number: int, texts: list[str], papers: list[Metadata], draw: random.Random) -> dict[str, Any]:
     cited = draw.sample(papers, 40)
     entries: dict[str, dict[str, Any]] = {
         f"b{place}": {"title": paper.title, "authors": paper.authors, "year": paper.year}
@@ -66,7 +66,7 @@ def memory(papers: int) -> None:
         catalogue = Catalogue(Path(scratch) / "catalogue.sqlite", None)
         for number in range(papers):
             title = f"The title of the paper of number {number} in a long list of papers"
-            catalogue.add(Paper(f"arxiv_{number:07}", title, "abstract " * 130, 2000, authors(number)))
+            catalogue.add(Metadata(f"arxiv_{number:07}", title, "abstract " * 130, 2000, authors(number)))
         catalogue.finish()
         print(
             f"{(resident() - before) / papers:.0f} bytes of memory, with 64 MB of a cache in it, "
@@ -96,7 +96,8 @@ def main() -> None:
         contexts = islice(read_contexts(source.contexts), 20_000)
         texts = [text.text.replace(TARGET_MARKER, "it").replace(OTHER_MARKER, "that") for text in contexts]
         read = enumerate(islice(read_papers(source.papers), 20_000))
-        papers = [Paper(p.id, p.title, p.abstract, p.year or 2000, authors(n)) for n, p in read if p.abstract]
+        kept = [(number, paper) for number, paper in read if paper.abstract]
+        papers = [Metadata(p.id, p.title, p.abstract, p.year or 2000, authors(n)) for n, p in kept]
         lines = [orjson.dumps({**paper._asdict(), "identifiers": None}) for paper in papers]
         lines += [orjson.dumps(full_text(number, texts, papers, draw)) for number in range(args.texts)]
         file = Path(scratch) / "texts.jsonl"

@@ -1,13 +1,10 @@
 """Build a corpus out of full texts: python -m datasets.build source=FILES output=DIR (docs/build.md).
 
-What a build read, dropped and wrote: report.json, and report.md for people.
-JSON written as a stream: an object of records or a list of them, a record a line; gzipped if so named.
-A corpus out of full texts, in two passes over their files (Gu et al. 2022, section 3).
+The files are read twice, first for their papers, then for their contexts (Gu et al. 2022, section 3).
 """
 
 from __future__ import annotations
 
-import gzip
 import json
 import logging
 from collections import Counter
@@ -16,121 +13,114 @@ from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import hydra
-import orjson
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from datasets.bad_records import allowed_share
 from datasets.errors import InputError, failing_in_one_line, one_line_errors
 from datasets.files import written_folder
-from datasets.fulltext.bibliography import Catalogue
-from datasets.fulltext.contexts import Rules, Splitting, select
-from datasets.fulltext.readers import OnRefused, SourceFile, find_files, read
-from datasets.fulltext.records import FullText, Record, Refused
+from datasets.fulltext.catalogue import Catalogue
+from datasets.fulltext.contexts import ContextRules, select
+from datasets.fulltext.documents import Document, FullText
+from datasets.fulltext.readers import SourceFile, find_files, read
+from datasets.json_lines import OnBadRecord, json_writer
 from datasets.json_stream import OnBytes
 from datasets.progress import reading
 from datasets.records import SPLITS
+from datasets.splitting import Splitting
 
-MEANINGS = {
-    "papers": "Papers, one for each id. Those without title or abstract are left out.",
-    "full texts": "Full texts, and why no contexts were cut from some of them.",
-    "spans": "Spans that the readers give for citations, but that cite no entry of the bibliography.",
-    "references": "Entries of bibliographies that the texts cite, by how their paper was found or why not.",
+log = logging.getLogger(__name__)
+
+EXAMPLES = 20
+"""Skipped records that the report names, the first ones."""
+COUNTED = {
+    "papers": "Papers, one per id. Those without a title or abstract are left out.",
+    "full texts": "Full texts, and why some of them gave no contexts.",
+    "spans": "Spans that the readers take for citations, but that cite no entry of the bibliography.",
+    "references": "Cited entries of bibliographies, by how their paper was found or why it was not.",
     "contexts": "Citations (a span and an entry of the bibliography), and why some became no context.",
     "splits": "Contexts written.",
 }
 
 
 @dataclass
-class Report:
-    """Counts by kind (MEANINGS), each a number for each outcome."""
+class SkippedRecords:
+    """Records that cannot be used: an error, or skipped up to a share of all (None: the first is an
+    error)."""
+
+    max_share: float | None
+    read: int = 0
+    """Records that can be used."""
+    left_out: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def skip(self, error: InputError) -> None:
+        """Count a record; raises its error if none may be skipped."""
+        self.skip_again(error)
+        self.left_out += 1
+        if len(self.examples) < EXAMPLES:
+            self.examples.append(str(error))
+
+    def skip_again(self, error: InputError) -> None:
+        """The same for a record that the first pass has counted."""
+        if self.max_share is None:
+            raise error
+
+    def check(self) -> None:
+        """Raises InputError if too large a share was skipped."""
+        records = self.read + self.left_out
+        if self.max_share is not None and self.left_out > self.max_share * records:
+            raise InputError(
+                f"source: {self.left_out:,} of {records:,} records ({self.left_out / records:.2%}) cannot be "
+                f"used, more than max_bad_share={self.max_share:g} allows; the first: {self.examples[0]}"
+            )
+
+
+@dataclass
+class BuildReport:
+    """What a build read, dropped and wrote: counts by kind (COUNTED) and outcome."""
 
     settings: Mapping[str, Any]
-    counts: dict[str, Counter[str]] = field(default_factory=lambda: {kind: Counter() for kind in MEANINGS})
-    refused: Refused = field(default_factory=lambda: Refused(None))
+    counts: dict[str, Counter[str]] = field(default_factory=lambda: {kind: Counter() for kind in COUNTED})
+    skipped: SkippedRecords = field(default_factory=lambda: SkippedRecords(None))
 
     def write(self, folder: Path) -> None:
+        """report.json, and report.md for people."""
         content = {"settings": dict(self.settings), **self.counts}
-        if self.refused.max_share is not None:
-            content["records"] = asdict(self.refused)
+        if self.skipped.max_share is not None:
+            content["records"] = asdict(self.skipped)
         (folder / "report.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
-        (folder / "report.md").write_text(self.markdown(), "utf-8")
+        (folder / "report.md").write_text(self._markdown(), "utf-8")
 
-    def markdown(self) -> str:
+    def _markdown(self) -> str:
         lines = ["# How this corpus was built", ""]
-        for kind, meaning in MEANINGS.items():
+        for kind, meaning in COUNTED.items():
             lines += [f"## {kind.capitalize()}", "", meaning, "", "| | |", "| --- | ---: |"]
             lines += [f"| {outcome} | {count:,} |" for outcome, count in self.counts[kind].items()]
             lines.append("")
-        if self.refused.left_out:
-            lines += [
-                "## Records left out",
-                "",
-                f"{self.refused.left_out:,} cannot be used, the first ones:",
-                "",
-            ]
-            lines += [f"- {' '.join(example.split())}" for example in self.refused.examples] + [""]
+        if self.skipped.left_out:
+            lines += ["## Skipped records", "", f"{self.skipped.left_out:,} cannot be used. The first:", ""]
+            lines += [f"- {' '.join(example.split())}" for example in self.skipped.examples] + [""]
         lines += ["## Settings", "", "```json", json.dumps(dict(self.settings), indent=1), "```", ""]
         return "\n".join(lines)
 
     def summary(self) -> str:
-        """One line: papers and contexts written, and where the rest is told."""
+        """One line: papers and contexts written, and where to read about the rest."""
         splits = ", ".join(f"{split} {count:,}" for split, count in self.counts["splits"].items())
+        skipped = f"{self.skipped.left_out:,} records cannot be used; " if self.skipped.left_out else ""
         return (
             f"{self.settings['output']}: {self.counts['papers']['written']:,} papers, "
-            f"{self.counts['splits'].total():,} contexts ({splits}); "
-            + (f"{self.refused.left_out:,} records cannot be used; " if self.refused.left_out else "")
-            + "report.md tells what was dropped"
+            f"{self.counts['splits'].total():,} contexts ({splits}); {skipped}"
+            "see report.md for what was dropped"
         )
 
     def reasons(self) -> str:
-        """What most contexts were dropped for, in one line, for when none is left."""
+        """Where the contexts were lost, in one line, for when none is left."""
         found = {**self.counts["full texts"], **self.counts["references"], **self.counts["contexts"]}
         return ", ".join(f"{outcome}: {count:,}" for outcome, count in found.items()) or "no full texts"
-
-
-_LEVEL = 5
-
-
-class JsonFile:
-    """A file that records are added to, as an object (each with its key) or a list; a context manager."""
-
-    def __init__(self, path: Path, keys: bool) -> None:
-        self._raw = path.open("wb")
-        # Neither name nor time is written: equal content makes equal files.
-        self._file: Any = self._raw
-        if path.suffix == ".gz":
-            self._file = gzip.GzipFile("", "wb", _LEVEL, self._raw, mtime=0)
-        self._start, self._end = (b"{\n", b"\n}\n") if keys else (b"[\n", b"\n]\n")
-        self.records = 0
-
-    def __enter__(self) -> JsonFile:
-        self._file.write(self._start)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                self._file.write(self._end)
-                self._file.close()
-        finally:
-            self._raw.close()
-
-    def add(self, record: dict[str, Any], key: str | None = None) -> None:
-        line = orjson.dumps(record)
-        if key is not None:
-            line = orjson.dumps(key) + b": " + line
-        self._file.write(b",\n" + line if self.records else line)
-        self.records += 1
-
-
-log = logging.getLogger(__name__)
 
 
 def build_corpus(
@@ -145,56 +135,64 @@ def build_corpus(
     seed: int = 0,
     on_error: str = "raise",
     max_bad_share: float = 0.01,
-) -> Report:
+) -> BuildReport:
     """Read `source`; write a corpus in the source format (datasets/records.py) into the new folder `output`.
 
     source: files, folders and patterns of full texts and of papers' records.
     splitting: gives the split of a citing paper.
-    identifier: keep only papers that have an identifier of this kind, as arxiv; None: keep all.
-    window: characters on each side of a mask at most. words: at the ends `cut`, or only `whole` ones.
-    shortest: characters beside the masks that a context has at least.
-    per_pair: contexts of one citing and one cited paper at most, drawn by `seed`; None for all.
-    on_error: `raise` an InputError for the first record that cannot be used, or `skip`: leave out and count
-    them, up to `max_bad_share` of all.
-    Raises InputError for anything else that cannot be used, and if no context is left.
+    identifier: keep only papers with an identifier of this kind, such as arxiv; None: keep all.
+    window, words, shortest, per_pair, seed: see ContextRules.
+    on_error: `raise` an InputError for the first record that cannot be used, or `skip` and count such
+    records, up to `max_bad_share` of all. Raises InputError for anything else that cannot be used, and if no
+    context is left.
     """
-    refused = Refused(allowed_share(on_error, max_bad_share))
-    rules = Rules(window, words, shortest, per_pair, seed)
-    folder = Path(output).expanduser()
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"output: {folder} is there already; remove it or name a new folder")
+    skipped = SkippedRecords(allowed_share(on_error, max_bad_share))
+    rules = ContextRules(window, words, shortest, per_pair, seed)
+    folder = new_folder(output)
     if identifier is not None and (not isinstance(identifier, str) or not identifier):
-        raise InputError(f"identifier: {identifier!r} is no kind of identifier, as arxiv")
+        raise InputError(f"identifier: {identifier!r} is no kind of identifier, such as arxiv")
     files = find_files(source)
     settings = {"source": source, "output": str(output), "files": len(files), "identifier": identifier}
-    report = Report({**settings, "splitting": splitting.settings, **asdict(rules)}, refused=refused)
+    report = BuildReport({**settings, "splitting": splitting.settings, **asdict(rules)}, skipped=skipped)
     with written_folder(folder) as building:
         with closing(Catalogue(building / "catalogue.sqlite", identifier)) as catalogue:
-            texts: dict[SourceFile, None] = {}
-            for file, record in _records(files, "papers", refused):
-                refused.read += 1
-                catalogue.add(record.paper)
-                if record.full_text is not None:
-                    texts[file] = None
-            refused.check()
+            with_text: dict[SourceFile, None] = {}
+            for file, document in _documents(files, "papers", skipped.skip):
+                skipped.read += 1
+                catalogue.add(document.metadata)
+                if document.full_text is not None:
+                    with_text[file] = None
+            skipped.check()
             report.counts["papers"] = catalogue.finish()
-            _write_papers(building, catalogue)
+            with json_writer(building / "papers.json.gz", keys=True) as add:
+                for paper in catalogue.papers():
+                    field = {"field": paper.field} if paper.field else {}
+                    known = {"title": paper.title, "abstract": paper.abstract, "year": paper.year or None}
+                    add(known | {"authors": paper.authors} | field, paper.id)
         catalogue.path.unlink()
-        _write_contexts(building, list(texts), catalogue, splitting, rules, report)
-        refused.check()
+        _write_contexts(building, list(with_text), catalogue, splitting, rules, report)
+        skipped.check()
         report.write(building)
     return report
 
 
-def _records(
-    files: Sequence[SourceFile], what: str, on_bad: OnRefused
-) -> Iterator[tuple[SourceFile, Record]]:
-    """The records of all files, with a bar of the bytes read."""
+def new_folder(output: str | Path) -> Path:
+    """The folder to write to; InputError if it exists and holds anything."""
+    folder = Path(output).expanduser()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"output: {folder} is there already; remove it or name a new folder")
+    return folder
+
+
+def _documents(
+    files: Sequence[SourceFile], what: str, on_bad: OnBadRecord
+) -> Iterator[tuple[SourceFile, Document]]:
+    """The documents of all files, with a progress bar over their bytes."""
     with reading([file.path for file in files], what) as on_bytes:
         done = 0
         for file in files:
-            for record in read(file, partial(_add, on_bytes, done), on_bad):
-                yield file, record
+            for document in read(file, partial(_add, on_bytes, done), on_bad):
+                yield file, document
             done += file.path.stat().st_size
             on_bytes(done)
 
@@ -203,24 +201,20 @@ def _add(on_bytes: OnBytes, done: int, more: int) -> None:
     on_bytes(done + more)
 
 
-def _write_papers(folder: Path, catalogue: Catalogue) -> None:
-    with JsonFile(folder / "papers.json.gz", keys=True) as file:
-        for paper, record in catalogue.papers():
-            file.add(record, paper)
-
-
 def _write_contexts(
     folder: Path,
     files: Sequence[SourceFile],
     catalogue: Catalogue,
     splitting: Splitting,
-    rules: Rules,
-    report: Report,
+    rules: ContextRules,
+    report: BuildReport,
 ) -> None:
-    ids = catalogue.ids
+    ids, written = catalogue.ids, report.counts["splits"]
     with ExitStack() as stack:
-        contexts = stack.enter_context(JsonFile(folder / "contexts.json.gz", keys=True))
-        splits = {name: stack.enter_context(JsonFile(folder / f"{name}.json", keys=False)) for name in SPLITS}
+        add = stack.enter_context(json_writer(folder / "contexts.json.gz", keys=True))
+        queries = {
+            split: stack.enter_context(json_writer(folder / f"{split}.json", keys=False)) for split in SPLITS
+        }
         for citing, full_text in _full_texts(files, catalogue, report):
             split = splitting(ids[citing], catalogue.years[citing])
             if split is None:
@@ -229,37 +223,38 @@ def _write_contexts(
             for cited, number, text in select(full_text, citing, catalogue, rules, report.counts):
                 context = f"{ids[citing]}__{ids[cited]}__{number}"
                 record = {"masked_text": text, "context_id": context}
-                contexts.add(record | {"citing_id": ids[citing], "refid": ids[cited]}, context)
-                splits[split].add({"context_id": context, "positive_ids": [ids[cited]]})
-                report.counts["splits"][split] += 1
-    if not contexts.records:
+                add(record | {"citing_id": ids[citing], "refid": ids[cited]}, context)
+                queries[split]({"context_id": context, "positive_ids": [ids[cited]]})
+                written[split] += 1
+    if not written:
         raise InputError(f"source: no context is left; {report.reasons()}")
-    for name, file in splits.items():
-        if not file.records:
-            (folder / f"{name}.json").unlink()
-            log.warning("no contexts for the split %s: it is left out", name)
+    for split in SPLITS:
+        if not written[split]:
+            (folder / f"{split}.json").unlink()
+            log.warning("no contexts for the split %s: it is left out", split)
 
 
 def _full_texts(
-    files: Sequence[SourceFile], catalogue: Catalogue, report: Report
+    files: Sequence[SourceFile], catalogue: Catalogue, report: BuildReport
 ) -> Iterator[tuple[int, FullText]]:
     """(row of the paper, its full text) of the papers kept, one full text each."""
-    counts, refused = report.counts["full texts"], report.refused
+    counts, skipped = report.counts["full texts"], report.skipped
     seen = bytearray(len(catalogue.rows))
-    for _, record in _records(files, "full texts", refused.again):
-        if record.full_text is None:
+    for _, document in _documents(files, "full texts", skipped.skip_again):
+        if document.full_text is None:
             continue
         counts["read"] += 1
-        row = catalogue.rows.get(record.paper.id)
+        row = catalogue.rows.get(document.metadata.id)
         if row is None:
             counts["of papers that are left out"] += 1
         elif seen[row]:
             counts["of papers that have one already"] += 1
         else:
             try:
-                full_text = record.full_text()
+                full_text = document.full_text()
             except InputError as error:
-                refused.late(error)
+                skipped.skip(error)
+                skipped.read -= 1
                 counts["that cannot be used"] += 1
                 continue
             seen[row] = True
@@ -272,7 +267,7 @@ def _full_texts(
 @one_line_errors
 @hydra.main(version_base="1.3", config_path=str(Path(__file__).parents[1] / "conf"), config_name="build")
 def main(config: DictConfig) -> None:
-    """Compose, build, say what came of it."""
+    """Compose, build, print the summary."""
     with failing_in_one_line():
         print(instantiate(config).summary())
 

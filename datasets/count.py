@@ -1,11 +1,10 @@
-"""Count what a collection of papers has: python -m datasets.count data.papers=FILES (docs/data.md).
+"""Count what a collection of papers holds: python -m datasets.count data.papers=FILES (docs/data.md).
 
-What a collection of papers has, counted as in Table 1 of Nogueira et al. 2020, and lists of who asks.
+The counts are those of Table 1 of Nogueira et al. 2020.
 """
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 from typing import Any
 
@@ -15,57 +14,54 @@ import orjson
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from datasets.citations.questions import Asked, Questions, chosen_lines
+from datasets.citations.queries import GraphQueries, QuerySet, read_rows
 from datasets.errors import failing_in_one_line, one_line_errors
 from datasets.files import written_whole
+from datasets.json_lines import gzipped
 from datasets.records import TRAIN
 
 COUNTS, TABLE, QUERIES, HELD_OUT = "counts.json", "counts.md", "queries.json", "held_out.jsonl.gz"
 
 
-def count_collection(data: Questions, output_dir: str | Path) -> str:
-    """Write the counts as JSON and as a table, the ids of val and test, and the papers held out; the table.
+def count_collection(data: GraphQueries, output_dir: str | Path) -> str:
+    """Write the counts as JSON and as a table, QUERIES and HELD_OUT; returns the table.
 
-    QUERIES is for data.queries. HELD_OUT has id, title and year of what asks in other splits than train, for
-    data.held_out of another collection.
+    QUERIES are the ids of the queries of val and test, for data.queries. HELD_OUT has id, title and year of
+    these papers, for data.held_out of another collection.
     """
     folder = Path(output_dir).expanduser()
-    asked = {split: some.papers for split, some in data.asked.items() if split != TRAIN}
-    with (
-        written_whole(folder / HELD_OUT) as path,
-        path.open("wb") as raw,
-        gzip.GzipFile("", "wb", 5, raw, mtime=0) as file,  # neither name nor time: equal content, equal files
-    ):
-        characters = 0
-        is_held_out = np.zeros(len(data.graph), np.bool_)
-        is_held_out[np.concatenate([np.empty(0, np.int64), *asked.values()])] = True
-        for row, paper in chosen_lines(data.graph, data.papers):
+    held_out = {split: some.papers for split, some in data.queries.items() if split != TRAIN}
+    is_held_out = np.zeros(len(data.graph), np.bool_)
+    is_held_out[np.concatenate([np.empty(0, np.int64), *held_out.values()])] = True
+    characters = 0
+    with written_whole(folder / HELD_OUT) as path, gzipped(path) as file:
+        for row, paper in read_rows(data.graph, data.papers):
             characters += len(paper.title) + len(paper.abstract)
             if is_held_out[row]:
                 line = {"paper_id": paper.id, "title": paper.title, "year": paper.year or None}
                 file.write(orjson.dumps(line) + b"\n")
-    lists = {split: [data.graph.ids[row] for row in rows.tolist()] for split, rows in asked.items()}
+    lists = {split: [data.graph.ids[row] for row in rows.tolist()] for split, rows in held_out.items()}
     counts = _counts(data, characters)
     table = _table(counts)
     for name, content in (
-        (QUERIES, orjson.dumps(lists)),
-        (COUNTS, orjson.dumps(counts, option=orjson.OPT_INDENT_2)),
+        (QUERIES, orjson.dumps(lists) + b"\n"),
+        (COUNTS, orjson.dumps(counts, option=orjson.OPT_INDENT_2) + b"\n"),
         (TABLE, table.encode()),
     ):
         with written_whole(folder / name) as path:
-            path.write_bytes(content + b"\n" if name != TABLE else content)
+            path.write_bytes(content)
     return f"{table}\n{folder}: {COUNTS}, {TABLE}, {QUERIES}, {HELD_OUT}"
 
 
-def _counts(data: Questions, characters: int) -> dict[str, Any]:
-    """documents, citations (pairs of a query and what it is to find), and those of each split.
+def _counts(data: GraphQueries, characters: int) -> dict[str, Any]:
+    """documents, citations (pairs of a query and a relevant paper), and those of each split.
 
-    unknown: citations of papers that are in no file. passed_over: other citations that nobody asks for, of
-    later papers and by papers that ask in no split. left_out: papers without a text, or a year where that is
+    unknown: citations of papers that are in no file. passed_over: other citations that are no pairs, of later
+    papers and by papers outside all splits. left_out: papers without a text, or without a year where one is
     needed.
     """
     graph, documents = data.graph, len(data.papers)
-    citations = sum(len(some.relevant.values) for some in data.may.values())
+    citations = sum(len(some.relevant.values) for some in data.eligible.values())
     return {
         "files": [path.name for path in graph.files],
         "documents": documents,
@@ -75,20 +71,20 @@ def _counts(data: Questions, characters: int) -> dict[str, Any]:
         "characters_per_document": characters / documents,
         "unknown": graph.unknown,
         "passed_over": len(graph.cites.values) - citations,
-        "splits": {split: _split(data, some, data.asked[split]) for split, some in data.may.items()},
+        "splits": {split: _split(data, some, data.queries[split]) for split, some in data.eligible.items()},
         "near_duplicates": len(data.removed),
     }
 
 
-def _split(data: Questions, may: Asked, asked: Asked) -> dict[str, Any]:
-    years = data.graph.years[may.papers]
+def _split(data: GraphQueries, eligible: QuerySet, queries: QuerySet) -> dict[str, Any]:
+    years = data.graph.years[eligible.papers]
     years = years[years > 0]
     return {
         "years": [int(years.min()), int(years.max())] if len(years) else None,
-        "queries": len(may.papers),
-        "pairs": len(may.relevant.values),
-        "asked": len(asked.papers),
-        "asked_pairs": len(asked.relevant.values),
+        "queries": len(eligible.papers),
+        "pairs": len(eligible.relevant.values),
+        "asked": len(queries.papers),
+        "asked_pairs": len(queries.relevant.values),
     }
 
 
@@ -107,14 +103,14 @@ def _table(counts: dict[str, Any]) -> str:
         ]
         if found["asked"] != found["queries"]:
             rows += [
-                (f"queries that are asked, {split}", f"{found['asked']:,}"),
+                (f"queries used, {split}", f"{found['asked']:,}"),
                 (f"pairs of those, {split}", f"{found['asked_pairs']:,}"),
             ]
     rows += [
         ("training queries left out as near-duplicates", f"{counts['near_duplicates']:,}"),
         ("papers left out", f"{counts['left_out']:,}"),
         ("citations of papers in no file", f"{counts['unknown']:,}"),
-        ("other citations that nobody asks for", f"{counts['passed_over']:,}"),
+        ("other citations that are no pairs", f"{counts['passed_over']:,}"),
     ]
     lines = [f"| {', '.join(counts['files'])} | |", "| --- | ---: |"]
     return "\n".join([*lines, *(f"| {name} | {value} |" for name, value in rows)]) + "\n"

@@ -24,7 +24,7 @@ from requests.exceptions import RequestException
 from datasets.corpus import Corpus
 from datasets.errors import InputError, Unusable, one_line_errors
 from datasets.files import one_at_a_time, one_line_disk_errors
-from datasets.fulltext.readers import read_objects
+from datasets.json_lines import read_objects
 from datasets.json_stream import read_records
 from datasets.prepare import check_split_names, open_corpus
 from datasets.records import SPLITS

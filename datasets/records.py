@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from datasets.bad_records import BadRecord, Kind, OnBad, refuse, shown
-from datasets.errors import InputError
 from datasets.json_stream import Fields, Key, OnBytes, kind_of, read_records
 
 TARGET_MARKER = "TARGETCIT"
@@ -141,15 +140,23 @@ def usable_id(value: str) -> bool:
     return bool(value) and not _NOT_IN_IDS.search(value)
 
 
-def year_of(value: Any, where: str) -> int:
+def parse_year(value: Any) -> int:
     """A whole number, or one as a string (some published files have that); None and "" are 0.
 
-    where: the file and record. Raises InputError.
+    Raises ValueError with the reason.
     """
-    try:
-        return _year(value)
-    except ValueError as error:
-        raise InputError(f"{where}, field 'year': {error}") from None
+    if value is None or value == "":
+        return 0
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        found = kind_of(value) if isinstance(value, list | dict) else shown(value)
+        raise ValueError(f"must be a whole number, not {found}")
+    if value not in YEARS:
+        raise ValueError(f"{shown(value)} is out of range")
+    return value
 
 
 def _usable(
@@ -171,7 +178,7 @@ def _paper(path: Path, field: str | None, key: Key, record: Fields) -> Paper:
     if not title.strip() and not abstract.strip():
         raise BadRecord("empty", path, key, "title and abstract are both empty; a paper needs one of them")
     try:
-        year = _year(record.get("year"))
+        year = parse_year(record.get("year"))
     except ValueError as error:
         raise BadRecord("wrong value", path, key, str(error), "year") from None
     return Paper(paper, title, abstract, year, _names(path, key, record, field) if field else ())
@@ -247,19 +254,3 @@ def _names(path: Path, key: Key, record: Fields, field: str) -> tuple[str, ...]:
             must = f"must be a string or a list of strings, as data.field={field} says"
             raise BadRecord("wrong type", path, key, f"{must}, not {kind_of(name)}", field)
     return tuple(dict.fromkeys(name for name in names if name))
-
-
-def _year(value: Any) -> int:
-    """Raises ValueError with the reason."""
-    if value is None or value == "":
-        return 0
-    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:
-        value = int(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        found = kind_of(value) if isinstance(value, list | dict) else shown(value)
-        raise ValueError(f"must be a whole number, not {found}")
-    if value not in YEARS:
-        raise ValueError(f"{shown(value)} is out of range")
-    return value

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets.citations.graph import open_graph
-from datasets.citations.questions import read_query_lists
+from datasets.citations.queries import read_query_lists
 from datasets.errors import InputError
 from evaluation.benchmarks.csfcube import FACETS, CsfCube
 from evaluation.benchmarks.mdcr import Mdcr, read_scores

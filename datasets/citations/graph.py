@@ -1,10 +1,9 @@
-"""The citation graph of files of papers as memory-mapped columns: what sampling needs, no texts.
+"""The citation graph of files of papers, as memory-mapped columns without texts.
 
-It is made once for each content of the files and kept in the cache (datasets.citations.graph).
-
-Papers that cite papers, one a line: the format of global citation recommendation's collections.
-Records of S2ORC, Semantic Scholar's dumps and Citeomatic as papers that cite; told from the keys.
-Files of papers and citations to the columns of a graph, in bounded memory.
+It is built once for each content of the files, in bounded memory, and kept in the cache. The files are JSON
+lines, a paper each: {"paper_id", "title", "abstract", "year", "fields", "references"}. `read_record` reads
+other layouts as well (S2ORC, Semantic Scholar's dumps, Citeomatic), told apart by their keys;
+datasets.convert makes such files of them.
 """
 
 from __future__ import annotations
@@ -12,11 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,12 +28,11 @@ from datasets.columns import NameWriter, Ragged, TextWriter, offsets_of, save_ar
 from datasets.corpus import TextColumn
 from datasets.errors import InputError
 from datasets.files import content_hash, one_line_disk_errors, written_folder
-from datasets.fulltext.readers import read_objects
-from datasets.fulltext.records import Object, identity, optional_identity, string, strings
-from datasets.fulltext.s2orc import read_s2orc, read_s2orc_2020
-from datasets.json_stream import OnBytes, kind_of
+from datasets.fulltext.documents import Metadata
+from datasets.fulltext.readers import read_s2orc, read_s2orc_2020
+from datasets.json_lines import CitedId, Object, PaperId, Year, checked, read_objects
+from datasets.json_stream import OnBytes
 from datasets.progress import reading
-from datasets.records import year_of
 
 
 class PaperLine(NamedTuple):
@@ -48,97 +47,73 @@ class PaperLine(NamedTuple):
     references: tuple[str, ...]
 
 
-def read_paper_lines(path: Path, on_bytes: OnBytes | None = None) -> Iterator[PaperLine]:
-    """Papers in the order of the file. Raises InputError that names file, line and field."""
-    for where, record in read_objects(path, on_bytes):
-        yield paper_line(record, where)
-
-
-def paper_line(record: Object, where: str) -> PaperLine:
-    """The paper in a record; InputError that names the field."""
-    return PaperLine(
-        where,
-        identity(record, "paper_id", where),
-        string(record, "title", where).strip(),
-        string(record, "abstract", where).strip(),
-        year_of(record.get("year"), where),
-        tuple(dict.fromkeys(named(record, "fields", where))),
-        references(record, "references", where),
-    )
-
-
-def named(record: Object, field: str, where: str) -> tuple[str, ...]:
-    """The strings of a list, or one alone; absent, null and empty strings are none."""
-    value = record.get(field)
-    if value is not None and not isinstance(value, list | str):
-        raise InputError(f"{where}, field {field!r}: must be a list of strings, not {kind_of(value)}")
-    return tuple(
-        name for name in ([value] if isinstance(value, str) else strings(record, field, where)) if name
-    )
-
-
-def references(record: Object, field: str, where: str) -> tuple[str, ...]:
-    """The ids of a list, strings or whole numbers, in its order; absent and null are none."""
-    value = record.get(field)
-    if value is None:
-        return ()
-    if not isinstance(value, list):
-        raise InputError(f"{where}, field {field!r}: must be a list of ids, not {kind_of(value)}")
-    for number, one in enumerate(value):
-        if not isinstance(one, str | int) or isinstance(one, bool):
-            raise InputError(f"{where}, field '{field}[{number}]': must be an id, not {kind_of(one)}")
-    return tuple(map(str, value))
-
-
-class Part(NamedTuple):
-    """What a record of `papers` or `abstracts` tells of a paper; what it does not tell is empty."""
-
-    paper: PaperLine
-
-
-class Citation(NamedTuple):
-    """A pair of ids; empty where what is cited is not known."""
+class CitationEdge(NamedTuple):
+    """A pair of ids; empty where it is unknown which paper cites or is cited."""
 
     citing: str
     cited: str
 
 
-def read_record(record: Object, where: str) -> PaperLine | Part | Citation:
-    """A whole paper, a part of one, or a citation. Raises InputError that names the field, or the layouts."""
+_Ids = list[str | int] | None
+
+
+_PAPER: list[Any] = [
+    ("id", PaperId),
+    ("title", str | None, None),
+    ("abstract", str | None, None),
+    ("year", Year, Year(0)),
+    ("fields", list[str] | str | None, None),
+    ("references", _Ids, None),
+]
+_RAW: list[Any] = [("title_raw", str | None, None), ("abstract_raw", str | None, None)]
+_CORPUS = {"abstract": "paperAbstract", "fields": "fieldsOfStudy", "references": "outCitations"}
+_OwnPaper: Any = msgspec.defstruct("_OwnPaper", _PAPER, rename={"id": "paper_id"})
+_CorpusPaper: Any = msgspec.defstruct("_CorpusPaper", _PAPER, rename=_CORPUS)
+_CiteomaticPaper: Any = msgspec.defstruct(
+    "_CiteomaticPaper", _PAPER + _RAW, rename={"references": "out_citations"}
+)
+
+
+class _OutboundCitations(msgspec.Struct):
+    outbound_citations: _Ids = None
+
+
+class _Edge(msgspec.Struct):
+    citingcorpusid: CitedId = CitedId()
+    citedcorpusid: CitedId = CitedId()
+
+
+_API_PAPER = ("corpusid", "externalids", "title", "abstract", "year", "s2fieldsofstudy")
+
+
+def read_paper_lines(path: Path, on_bytes: OnBytes | None = None) -> Iterator[PaperLine]:
+    """Papers in the order of the file. Raises InputError that names file, line and field."""
+    for where, record in read_objects(path, on_bytes):
+        yield _line(where, checked(record, _OwnPaper, where))
+
+
+def read_record(record: Object, where: str) -> PaperLine | Metadata | CitationEdge:
+    """A paper, a part of one (Metadata), or a citation. Raises InputError that names the field or layouts."""
     if "citingcorpusid" in record:
-        citing, cited = (optional_identity(record, f"{side}corpusid", where) for side in ("citing", "cited"))
-        return Citation(citing, cited)
+        edge = checked(record, _Edge, where)
+        return CitationEdge(edge.citingcorpusid, edge.citedcorpusid)
     if "corpusid" in record:
-        found = read_s2orc({key: value for key, value in record.items() if key in _API}, where).paper
-        return Part(_line(where, found.id, found.title, found.abstract, found.year, tuple(found.field), ()))
+        part = read_s2orc({key: value for key, value in record.items() if key in _API_PAPER}, where).metadata
+        return part._replace(title=part.title.strip(), abstract=part.abstract.strip())
     if "paperAbstract" in record or "outCitations" in record:
-        return _line(
-            where,
-            identity(record, "id", where),
-            string(record, "title", where),
-            string(record, "paperAbstract", where),
-            year_of(record.get("year"), where),
-            named(record, "fieldsOfStudy", where),
-            references(record, "outCitations", where),
-        )
-    if (
-        "out_citations" in record
-    ):  # its title and abstract are those that are raw, in lower case and cut into words
-        return _line(
-            where,
-            identity(record, "id", where),
-            string(record, "title_raw", where) or string(record, "title", where),
-            string(record, "abstract_raw", where) or string(record, "abstract", where),
-            year_of(record.get("year"), where),
-            (),
-            references(record, "out_citations", where),
-        )
+        return _line(where, checked(record, _CorpusPaper, where))
+    if "out_citations" in record:
+        paper = checked(record, _CiteomaticPaper, where)
+        # The others are lower-cased and cut into words.
+        paper.title, paper.abstract = paper.title_raw or paper.title, paper.abstract_raw or paper.abstract
+        return _line(where, paper)
     if "outbound_citations" in record or "mag_field_of_study" in record:
-        found = read_s2orc_2020(record, where).paper
-        to = references(record, "outbound_citations", where)
-        return _line(where, found.id, found.title, found.abstract, found.year, tuple(found.field), to)
+        found = read_s2orc_2020(record, where).metadata
+        cited = checked(record, _OutboundCitations, where).outbound_citations
+        base = _OwnPaper(found.id, found.title, found.abstract, found.year, list(found.field), cited)
+        return _line(where, base)
     if "paper_id" in record:
-        return paper_line(record, where)
+        return _line(where, checked(record, _OwnPaper, where))
     raise InputError(
         f"{where}: of no known layout: S2ORC's metadata (outbound_citations), Semantic Scholar's corpus "
         "(outCitations) or datasets (corpusid, citingcorpusid), Citeomatic's (out_citations), or our own "
@@ -146,125 +121,23 @@ def read_record(record: Object, where: str) -> PaperLine | Part | Citation:
     )
 
 
-_API = ("corpusid", "externalids", "title", "abstract", "year", "s2fieldsofstudy")
-
-
-def _line(
-    where: str, id: str, title: str, abstract: str, year: int, fields: tuple[str, ...], cited: tuple[str, ...]
-) -> PaperLine:
-    return PaperLine(where, id, title.strip(), abstract.strip(), year, tuple(dict.fromkeys(fields)), cited)
+def _line(where: str, paper: Any) -> PaperLine:
+    fields = [paper.fields] if isinstance(paper.fields, str) else paper.fields or ()
+    return PaperLine(
+        where,
+        paper.id,
+        (paper.title or "").strip(),
+        (paper.abstract or "").strip(),
+        paper.year,
+        tuple(dict.fromkeys(field for field in fields if field)),
+        tuple(map(str, paper.references or ())),
+    )
 
 
 COUNTS = "graph.json"
 """Written last: where it stands, the graph is whole."""
 BATCHES = 128
 """Batches of references (8,192 each) that are looked up together."""
-
-
-def build(folder: Path, files: Sequence[Path], distractors: Sequence[Path], citations: Path | None) -> None:
-    """Write the columns of datasets.citations.graph.CitationGraph into an empty folder."""
-    years, abstracts, references = array("i"), array("i"), array("i")
-    titled, distracting = bytearray(), bytearray()
-    fields = NameWriter(folder, "fields")
-    ids, spool = TextWriter(folder / "ids.arrow", ("id",)), TextWriter(folder / "spool.arrow", ("id",))
-    try:
-        for path in [*files, *distractors]:
-            with reading(path, path.name) as on_bytes:
-                for paper in read_paper_lines(path, on_bytes):
-                    ids.append(paper.id)
-                    years.append(paper.year)
-                    titled.append(bool(paper.title))
-                    abstracts.append(len(paper.abstract))
-                    fields.append(paper.fields)
-                    distracting.append(path not in files)
-                    references.append(len(paper.references))
-                    for reference in paper.references:
-                        spool.append(reference)
-    finally:
-        ids.close()
-        spool.close()
-    if not years:
-        raise InputError(f"{files[0]}: no papers")
-    known = _column(folder / "ids.arrow")
-    _check_twice(known, [*files, *distractors])
-    citing = np.repeat(np.arange(len(years), dtype=np.int64), np.frombuffer(references, np.int32))
-    cited = np.concatenate([np.empty(0, np.int64), *_found(_batches(folder / "spool.arrow"), known)])
-    if citations is not None:
-        more = list(_pairs(citations, known))
-        citing, cited = (
-            np.concatenate([whole, *(pair[side] for pair in more)])
-            for side, whole in enumerate((citing, cited))
-        )
-    there = (citing >= 0) & (cited >= 0)
-    unknown = int(np.count_nonzero(~there))
-    keys = np.unique((citing[there] << 32 | cited[there])[citing[there] != cited[there]])
-    save_array(folder, "cites.values", (keys & 0xFFFF_FFFF).astype(np.int32))
-    save_array(folder, "cites.offsets", offsets_of(np.bincount(keys >> 32, minlength=len(years))))
-    save_array(folder, "years", np.frombuffer(years, np.int32))
-    save_array(folder, "abstract_lengths", np.frombuffer(abstracts, np.int32))
-    save_array(folder, "titled", np.frombuffer(titled, np.bool_))
-    save_array(folder, "is_distractor", np.frombuffer(distracting, np.bool_))
-    fields.finish()
-    (folder / "spool.arrow").unlink()
-    (folder / COUNTS).write_text(json.dumps({"papers": len(years), "unknown": unknown}) + "\n", "utf-8")
-
-
-def _column(path: Path) -> pa.Array:
-    with pa.memory_map(str(path)) as file:
-        return pa.ipc.open_file(file).read_all().column(0).combine_chunks()
-
-
-def _batches(path: Path) -> Iterator[pa.Array]:
-    """The ids of a spool, many at a time."""
-    with pa.memory_map(str(path)) as file:
-        reader = pa.ipc.open_file(file)
-        for first in range(0, reader.num_record_batches, BATCHES):
-            last = min(first + BATCHES, reader.num_record_batches)
-            yield pa.chunked_array(
-                [reader.get_batch(i).column(0) for i in range(first, last)]
-            ).combine_chunks()
-
-
-def _found(columns: Iterator[pa.Array], known: pa.Array) -> Iterator[NDArray[np.int64]]:
-    """The rows of ids; -1 for those that are not known."""
-    for column in columns:
-        rows = pc.index_in(column, value_set=known)
-        yield pc.fill_null(rows, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-
-
-def _check_twice(known: pa.Array, files: Sequence[Path]) -> None:
-    first = pc.index_in(known, value_set=known).to_numpy(zero_copy_only=False)
-    again = np.flatnonzero(first != np.arange(len(known)))
-    if len(again):
-        names = ", ".join(map(str, files))
-        more = f" (and {len(again) - 1:,} more)" if len(again) > 1 else ""
-        raise InputError(f"{names}: the paper {known[int(again[0])].as_py()!r} is there twice{more}")
-
-
-def _pairs(path: Path, known: pa.Array) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Rows of citing and cited papers in a table of two columns, -1 where they are not known."""
-    names = ["citing", "cited"]
-    try:
-        table = pyarrow.csv.open_csv(
-            path,
-            read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=1 << 26),
-            parse_options=pyarrow.csv.ParseOptions(delimiter="\t", quote_char=False),
-            convert_options=pyarrow.csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
-            ),
-        )
-        for number, batch in enumerate(table):
-            if number == 0 and [column[0].as_py() for column in batch.columns] == names:
-                batch = batch.slice(1)
-            citing, cited = (_found(iter([column]), known) for column in batch.columns)
-            yield next(citing), next(cited)
-    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        reason = str(error).split("\n", 1)[0]
-        raise InputError(f"{path}: not lines of CITING<tab>CITED: {reason}") from None
-
-
 VERSION = 1
 """Part of a graph's fingerprint: raise it when its files change."""
 
@@ -324,9 +197,7 @@ class CitationGraph:
         return np.asarray(np.load(self.path / f"{stem}.npy", mmap_mode="r", allow_pickle=False))
 
     def _texts(self, stem: str) -> TextColumn:
-        with pa.memory_map(str(self.path / f"{stem}.arrow")) as file:
-            reader = pa.ipc.open_file(file)
-            return TextColumn([reader.get_batch(i).column(0) for i in range(reader.num_record_batches)])
+        return TextColumn(_chunks(self.path / f"{stem}.arrow"))
 
 
 def open_graph(
@@ -339,7 +210,7 @@ def open_graph(
 
     citations: a file of further pairs, `CITING<tab>CITED` a line, plain or gzipped, with a head or without.
     distractors: files of papers that only make pools larger.
-    Raises InputError that names file and line for what cannot be used, and for papers that are there twice.
+    Raises InputError that names file and line for what cannot be used, and for papers that occur twice.
     """
     files, others = _paths(papers or [], "data.papers"), _paths(distractors or [], "distractors")
     if not files:
@@ -359,7 +230,7 @@ def open_graph(
         folder = graphs / key
         if not (folder / COUNTS).is_file():
             with written_folder(folder) as part:
-                build(part, files, others, pairs)
+                _build(part, files, others, pairs)
     return CitationGraph(folder, [*files, *others])
 
 
@@ -368,3 +239,100 @@ def _paths(names: str | Path | Sequence[str | Path], option: str) -> list[Path]:
     if not all(isinstance(name, str | Path) and str(name) for name in listed):
         raise InputError(f"{option}: {names!r} is no name of a file, nor a list of them")
     return [Path(name).expanduser() for name in listed]
+
+
+def _build(folder: Path, files: Sequence[Path], distractors: Sequence[Path], citations: Path | None) -> None:
+    """Write the columns of a CitationGraph into an empty folder."""
+    years, abstracts, references = array("i"), array("i"), array("i")
+    titled, distracting = bytearray(), bytearray()
+    fields = NameWriter(folder, "fields")
+    ids, spool = TextWriter(folder / "ids.arrow", ("id",)), TextWriter(folder / "spool.arrow", ("id",))
+    try:
+        for path in [*files, *distractors]:
+            with reading(path, path.name) as on_bytes:
+                for paper in read_paper_lines(path, on_bytes):
+                    ids.append(paper.id)
+                    years.append(paper.year)
+                    titled.append(bool(paper.title))
+                    abstracts.append(len(paper.abstract))
+                    fields.append(paper.fields)
+                    distracting.append(path not in files)
+                    references.append(len(paper.references))
+                    for reference in paper.references:
+                        spool.append(reference)
+    finally:
+        ids.close()
+        spool.close()
+    if not years:
+        raise InputError(f"{files[0]}: no papers")
+    known = pa.chunked_array(_chunks(folder / "ids.arrow")).combine_chunks()
+    _check_twice(known, [*files, *distractors])
+    citing = np.repeat(np.arange(len(years), dtype=np.int64), np.frombuffer(references, np.int32))
+    spooled = _chunks(folder / "spool.arrow")
+    batches = (spooled[first : first + BATCHES] for first in range(0, len(spooled), BATCHES))
+    cited = np.concatenate([np.empty(0, np.int64), *_found(batches, known)])
+    if citations is not None:
+        more = list(_pairs(citations, known))
+        citing, cited = (
+            np.concatenate([whole, *(pair[side] for pair in more)])
+            for side, whole in enumerate((citing, cited))
+        )
+    there = (citing >= 0) & (cited >= 0)
+    unknown = int(np.count_nonzero(~there))
+    keys = np.unique((citing[there] << 32 | cited[there])[citing[there] != cited[there]])
+    save_array(folder, "cites.values", (keys & 0xFFFF_FFFF).astype(np.int32))
+    save_array(folder, "cites.offsets", offsets_of(np.bincount(keys >> 32, minlength=len(years))))
+    save_array(folder, "years", np.frombuffer(years, np.int32))
+    save_array(folder, "abstract_lengths", np.frombuffer(abstracts, np.int32))
+    save_array(folder, "titled", np.frombuffer(titled, np.bool_))
+    save_array(folder, "is_distractor", np.frombuffer(distracting, np.bool_))
+    fields.finish()
+    (folder / "spool.arrow").unlink()
+    (folder / COUNTS).write_text(json.dumps({"papers": len(years), "unknown": unknown}) + "\n", "utf-8")
+
+
+def _chunks(path: Path) -> list[pa.Array]:
+    """The one column of an Arrow file, memory-mapped."""
+    with pa.memory_map(str(path)) as file:
+        reader = pa.ipc.open_file(file)
+        return [reader.get_batch(number).column(0) for number in range(reader.num_record_batches)]
+
+
+def _found(batches: Iterable[list[pa.Array]], known: pa.Array) -> Iterator[NDArray[np.int64]]:
+    """The rows of ids; -1 for unknown ones."""
+    for batch in batches:
+        rows = pc.index_in(pa.chunked_array(batch).combine_chunks(), value_set=known)
+        yield pc.fill_null(rows, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _check_twice(known: pa.Array, files: Sequence[Path]) -> None:
+    first = pc.index_in(known, value_set=known).to_numpy(zero_copy_only=False)
+    again = np.flatnonzero(first != np.arange(len(known)))
+    if len(again):
+        names = ", ".join(map(str, files))
+        more = f" (and {len(again) - 1:,} more)" if len(again) > 1 else ""
+        raise InputError(f"{names}: the paper {known[int(again[0])].as_py()!r} is there twice{more}")
+
+
+def _pairs(path: Path, known: pa.Array) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Rows of citing and cited papers in a table of two columns, -1 where they are not known."""
+    names = ["citing", "cited"]
+    try:
+        table = pyarrow.csv.open_csv(
+            path,
+            read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=1 << 26),
+            parse_options=pyarrow.csv.ParseOptions(delimiter="\t", quote_char=False),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+            ),
+        )
+        for number, batch in enumerate(table):
+            if number == 0 and [column[0].as_py() for column in batch.columns] == names:
+                batch = batch.slice(1)
+            citing, cited = _found(([column] for column in batch.columns), known)
+            yield citing, cited
+    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        reason = str(error).split("\n", 1)[0]
+        raise InputError(f"{path}: not lines of CITING<tab>CITED: {reason}") from None

@@ -1,14 +1,9 @@
-"""Full texts with citations, and the contexts cut from them: `python -m datasets.build`.
+"""Full texts with citations, and the contexts cut from them (`python -m datasets.build`).
 
-schema      what the readers give: papers, paragraphs with citation spans, references
-sources     files by kind; their readers: json_lines (own, s2orc), tei, latex (with its bibliographies)
-names       surnames and titles, made comparable
-catalogue   the papers of all files, one record each
-resolving   which paper a reference means
-markers     what of a text is a citation marker: author_names before it, those that readers overlooked
-masking     the text around a citation, markers masked
-windows     the characters around a mask, and what they give away
-selection   which citations become contexts
-splitting   train, val and test by citing paper
-building    the passes over the files; report: what was dropped and why
+documents      what is read of a paper: metadata, paragraphs with citation spans, references
+readers        files by format; JSON lines of our own layout and S2ORC's
+tei, latex     documents; latex_source turns LaTeX into plain text
+catalogue      the papers of all files, and which of them a reference means
+markers        which parts of a text are citation markers
+contexts       the text around a citation, other markers masked; which citations become contexts
 """

@@ -1,10 +1,9 @@
 """LaTeX documents with their bibliography, one paper a document.
 
 Title, abstract, authors and date are what the document says. A section ends where the next or a smaller one
-begins. Citations are what the macros of LaTeX, natbib, biblatex and apacite print, a span for each key; notes
-in their optional arguments are left out, as are footnotes, figures, tables and displayed formulas.
-
-The bibliography of a LaTeX document: entries of .bib files, or printed ones, of a .bbl or the document.
+begins. Citations are those of the macros of LaTeX, natbib, biblatex and apacite, one span per key; notes in
+their optional arguments are left out, as are footnotes, figures, tables and displayed formulas. The
+bibliography comes from .bib files, or as printed from a .bbl or the document itself.
 """
 
 from __future__ import annotations
@@ -18,142 +17,25 @@ from pathlib import Path
 from bibtexparser.entrypoint import parse_string
 from bibtexparser.middlewares.names import parse_single_name_into_parts, split_multiple_persons_names
 
-from datasets.fulltext.bibliography import arxiv_year
+from datasets.fulltext.catalogue import arxiv_year
+from datasets.fulltext.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
 from datasets.fulltext.latex_source import arguments, braced, decoded, plain, read_source, running_text
-from datasets.fulltext.records import Cite, FullText, Paper, Paragraph, Record, Reference
-
-_FILES = re.compile(r"\\(?:bibliography|addbibresource(?:\[[^\]]*\])?|addglobalbib)\s*\{([^{}]+)\}")
-_ENTRY = re.compile(r"^[ \t]*@\s*(\w+)\s*[{(]\s*([^\s,{}()=]+)\s*,", re.MULTILINE)
-_STRINGS = re.compile(r"^[ \t]*@\s*string\s*[{(].*$", re.MULTILINE | re.IGNORECASE)
-_ITEM = re.compile(r"\\bibitem\s*(?=[\[{])")
-_PRINTED_END = re.compile(r"\\end\s*\{thebibliography\}")
-_BIBLATEX_ENTRY = re.compile(r"\\entry\{([^{}]+)\}")
-_BIBLATEX_END = "\\endentry"
-_BIBLATEX_FIELD = re.compile(r"\\field\{(title|year|date)\}(?=\{)")
-_FAMILY = re.compile(r"family=(?=\{)")
-_COMMENT = re.compile(r"(?<!\\)%[^\n]*\n?[ \t]*")
-_YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
-# Surnames in a printed entry: those of REVTeX's styles, and those with initials before or after them.
-_REVTEX_NAME = re.compile(r"\\bibnamefont\s*(?=\{)")
-_TITLE_STARTS = re.compile(r"\\newblock|``|“|\\emph|\\textit|\\em\b|\\it\b|\\bibinfo\s*\{title\}")
-_INITIALS = r"(?:[^\W\d_]\.[\s~-]*)+"
-_WITH_INITIALS = re.compile(rf"{_INITIALS}([^\W\d_][\w'’-]+)|([^\W\d_][\w'’-]+),\s+{_INITIALS}")
-_AUTHORS_END = 400
 
 logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)  # broken entries are left out, as BibTeX does
 
-
-def read_bibliography(path: Path, source: str, keys: Iterable[str]) -> dict[str, Reference]:
-    """The entries with these keys, for the document at `path`; those that are nowhere are missing."""
-    wanted = dict.fromkeys(keys)
-    printed = _printed(path, source)
-    entries = {key: _from_print(*printed[key]) for key in wanted if key in printed}
-    # Files tell title and authors apart: they go before what is printed, the first before the others.
-    for name in reversed([name.strip() for names in _FILES.findall(source) for name in names.split(",")]):
-        file = (path.parent / (name if name.endswith(".bib") else f"{name}.bib")).resolve()
-        if file.is_relative_to(path.parent.resolve()) and file.is_file():
-            entries |= _from_bib(decoded(file), wanted)
-    return entries
-
-
-def _from_bib(text: str, wanted: Container[str]) -> dict[str, Reference]:
-    """Only the entries wanted are parsed: some people cite out of files of a hundred thousand."""
-    starts = list(_ENTRY.finditer(text))
-    ends = [match.start() for match in starts[1:]] + [len(text)]
-    parts = [text[match.start() : end] for match, end in zip(starts, ends, strict=True) if match[2] in wanted]
-    if not parts:
-        return {}
-    library = parse_string("\n".join(_STRINGS.findall(text) + parts))
-    entries = {}
-    for entry in library.entries:
-        fields = {name.lower(): str(field.value) for name, field in entry.fields_dict.items()}
-        year = _YEAR.search(fields.get("year", "") or fields.get("date", ""))
-        entries[entry.key] = Reference(
-            title=plain(fields.get("title", "")),
-            authors=tuple(_names(fields.get("author", ""))),
-            year=int(year[0]) if year else 0,
-        )
-    return entries
-
-
-def _names(authors: str) -> Iterator[str]:
-    """ "Surname, Forename" of each."""
-    for name in split_multiple_persons_names(authors):
-        parts = parse_single_name_into_parts(name, strict=False)
-        last, first = plain(" ".join(parts.von + parts.last)), plain(" ".join(parts.first))
-        if last and last != "others":
-            yield f"{last}, {first}" if first else last
-
-
-def _printed(path: Path, source: str) -> dict[str, tuple[str, str]]:
-    """Key -> (label, entry) as LaTeX: of the document itself, else of its .bbl or the only one beside it."""
-    text = source
-    if not _ITEM.search(source):
-        files = [path.with_suffix(".bbl")]
-        files += found if len(found := list(path.parent.glob("*.bbl"))) == 1 else []
-        text = next((_COMMENT.sub("", decoded(file)) for file in files if file.is_file()), "")
-    entries = {}
-    done = 0
-    while (start := _BIBLATEX_ENTRY.search(text, done)) and (
-        end := text.find(_BIBLATEX_END, start.end())
-    ) > 0:
-        entries[start[1]] = "", text[start.end() : end]
-        done = end
-    starts = list(_ITEM.finditer(text))
-    last = _PRINTED_END.search(text, starts[-1].end()) if starts else None
-    ends = [match.start() for match in starts[1:]] + [last.start() if last else len(text)]
-    for match, end in zip(starts, ends if starts else (), strict=True):
-        item = text[match.end() : end]
-        label, place = _label(item)
-        key, place = braced(item, place)
-        entries[key.strip()] = label, item[place:]
-    return entries
-
-
-def _label(item: str) -> tuple[str, int]:
-    """What it begins with in square brackets, where braces may hide others, and where the key begins."""
-    depth = 0
-    for place, sign in enumerate(item if item.startswith("[") else ""):
-        depth += {"{": 1, "}": -1}.get(sign, 0)
-        if sign == "]" and depth == 0:
-            brace = item.find("{", place)
-            return item[1:place], len(item) if brace < 0 else brace
-    return "", 0
-
-
-def _from_print(label: str, entry: str) -> Reference:
-    fields = {match[1]: argument for match, argument, _ in arguments(_BIBLATEX_FIELD, entry)}
-    if "title" in fields:
-        year = _YEAR.search(fields.get("year", "") or fields.get("date", ""))
-        authors = tuple(plain(family) for _, family, _ in arguments(_FAMILY, entry))
-        return Reference(title=plain(fields["title"]), authors=authors, year=int(year[0]) if year else 0)
-    text = ". ".join(plain(part).strip(" .") for part in entry.split("\\newblock"))
-    return Reference(authors=tuple(_printed_names(label, entry)), text=text)
-
-
-def _printed_names(label: str, entry: str) -> Iterator[str]:
-    """Surnames: of REVTeX, of natbib's label "Lee et al.(2010)Lee, Diaz", or those with initials."""
-    revtex = [plain(name) for _, name, _ in arguments(_REVTEX_NAME, entry)]
-    # natbib's list of all authors follows the year; without one, the short form has the first.
-    short, _, full = plain(label).partition(")")
-    listed = re.split(r",|\band\b|&", full or re.sub(r"\bet al\b.*|\(.*", "", short))
-    title = _TITLE_STARTS.search(entry)
-    authors = plain(entry[: min(title.start(), _AUTHORS_END) if title else _AUTHORS_END])
-    initialled = [first or last for first, last in _WITH_INITIALS.findall(authors)]
-    yield from revtex or initialled or [name.strip() for name in listed if re.search(r"[^\W\d_]{2}", name)]
-
-
-_TITLE = re.compile(r"\\(?:icml|twocolumn)?[tT]itle\*?\s*(?:\[[^\]]{0,1000}\]\s*)?(?=\{)")
+_OPTION = r"\s*(?:\[[^\]]{0,1000}\]\s*)?(?=\{)"
+_TITLE = re.compile(rf"\\(?:icml|twocolumn)?[tT]itle\*?{_OPTION}")
 _ABSTRACT = re.compile(r"\\begin\s*\{abstract\}")
 _ABSTRACT_ENDS = re.compile(r"\\end\s*\{abstract\}")
 _ABSTRACT_MACRO = re.compile(r"\\abstract\s*(?=\{)")
-_AUTHOR = re.compile(r"\\(?:icml)?[aA]uthor\*?\s*(?:\[[^\]]{0,1000}\]\s*)?(?=\{)")
-_BETWEEN_AUTHORS = re.compile(r"\\and\b|\\And\b|\\AND\b|,|\band\b|\\quad\b|\\qquad\b|&")
+_AUTHOR = re.compile(rf"\\(?:icml)?[aA]uthor\*?{_OPTION}")
+_AUTHOR_BLOCKS = re.compile(r"\\and\b|\\And\b|\\AND\b")
+_BETWEEN_AUTHORS = re.compile(rf"{_AUTHOR_BLOCKS.pattern}|,|\band\b|\\quad\b|\\qquad\b|&")
 _NAME = re.compile(r"[^\W\d_][\w.'’-]*(?: [\w.'’-]+){1,4}")
 _DATE = re.compile(r"\\date\s*(?=\{)")
-_LATEX_YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
+_YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _BODY = re.compile(r"\\begin\s*\{document\}(.*?)(?:\\end\s*\{document\}|$)", re.DOTALL)
-_SECTION = re.compile(r"\\(?:part|chapter|(?:sub){0,2}section)\*?\s*(?:\[[^\]]{0,1000}\]\s*)?(?=\{)")
+_SECTION = re.compile(rf"\\(?:part|chapter|(?:sub){{0,2}}section)\*?{_OPTION}")
 
 _NOTES = r"(?:\s*(?:\[[^\[\]]*\]|<[^<>]*>)){0,2}"
 _KEYS = rf"{_NOTES}\s*\{{([^{{}}]*)\}}"
@@ -169,25 +51,22 @@ _AUTHOR_AND_YEAR = re.compile(
 _MARK = re.compile("\ue000(\\d+)\ue001")
 
 
-def read_latex(path: Path, paper: str) -> Record:
-    """The paper of a document. Raises InputError if it is too large or its macros never end."""
+def read_latex(path: Path, paper: str) -> Document:
+    """The paper of a document. Raises InputError if it is too large or its macros expand without end."""
     source = read_source(path)
-    year = _LATEX_YEAR.search(_first(_DATE, source))
     begins = _ABSTRACT.search(source)
     ends = _ABSTRACT_ENDS.search(source, begins.end()) if begins else None
     abstract = source[begins.end() : ends.start()] if begins and ends else _first(_ABSTRACT_MACRO, source)
-    return Record(
-        str(path),
-        Paper(
-            id=paper,
-            title=plain(_first(_TITLE, source)),
-            abstract=plain(abstract),
-            year=arxiv_year(paper) or (int(year[0]) if year else 0),
-            authors=_authors(source),
-            identifiers=frozenset(("arxiv",)) if arxiv_year(paper) else frozenset(),
-        ),
-        partial(_full_text, path, source),
+    of_arxiv = arxiv_year(paper)
+    metadata = Metadata(
+        id=paper,
+        title=plain(_first(_TITLE, source)),
+        abstract=plain(abstract),
+        year=of_arxiv or _year(_first(_DATE, source)),
+        authors=_authors(source),
+        identifiers=frozenset(("arxiv",)) if of_arxiv else frozenset(),
     )
+    return Document(str(path), metadata, partial(_full_text, path, source))
 
 
 def _first(macro: re.Pattern[str], source: str) -> str:
@@ -195,14 +74,18 @@ def _first(macro: re.Pattern[str], source: str) -> str:
     return next((argument for _, argument, _ in arguments(macro, source)), "")
 
 
+def _year(text: str) -> int:
+    found = _YEAR.search(text)
+    return int(found[0]) if found else 0
+
+
 def _authors(source: str) -> tuple[str, ...]:
     """Whatever in the arguments of the author macros looks like a name of two to five words."""
     names = []
     for _, argument, _ in arguments(_AUTHOR, source):
-        # What stands after the first line of an author's block are addresses.
-        for block in re.split(r"\\and\b|\\And\b|\\AND\b", argument):
-            line = block.split("\\\\")[0]
-            names += [plain(part) for part in _BETWEEN_AUTHORS.split(line)]
+        for block in _AUTHOR_BLOCKS.split(argument):
+            first_line = block.split("\\\\")[0]  # the others are the address
+            names += [plain(part) for part in _BETWEEN_AUTHORS.split(first_line)]
     return tuple(name for name in names if _NAME.fullmatch(name))
 
 
@@ -233,9 +116,9 @@ def _full_text(path: Path, source: str) -> FullText:
 def _paragraph(content: str, citations: list[list[str]], numbers: dict[str, int], section: str) -> Paragraph:
     """A section's text, with numbers in square brackets for citations."""
     if not _MARK.search(content):
-        return Paragraph(content, [], section)  # no context comes of it: conversion is slow
+        return Paragraph(content, [], section)  # gives no context, and conversion is slow
     pieces: list[str] = []
-    cites: list[Cite] = []
+    spans: list[CitationSpan] = []
     length = 0
     for place, piece in enumerate(_MARK.split(plain(content))):
         if place % 2:
@@ -243,9 +126,127 @@ def _paragraph(content: str, citations: list[list[str]], numbers: dict[str, int]
             start = length + 1
             for key in keys:
                 end = start + len(str(numbers[key]))
-                cites.append(Cite(start, end, key))
+                spans.append(CitationSpan(start, end, key))
                 start = end + 2
             piece = f"[{', '.join(str(numbers[key]) for key in keys)}]"
         pieces.append(piece)
         length += len(piece)
-    return Paragraph("".join(pieces), cites, section)
+    return Paragraph("".join(pieces), spans, section)
+
+
+# The bibliography: entries of .bib files, or those printed in a .bbl or the document.
+
+_BIB_FILES = re.compile(r"\\(?:bibliography|addbibresource(?:\[[^\]]*\])?|addglobalbib)\s*\{([^{}]+)\}")
+_BIB_ENTRY = re.compile(r"^[ \t]*@\s*(\w+)\s*[{(]\s*([^\s,{}()=]+)\s*,", re.MULTILINE)
+_BIB_STRINGS = re.compile(r"^[ \t]*@\s*string\s*[{(].*$", re.MULTILINE | re.IGNORECASE)
+_ITEM = re.compile(r"\\bibitem\s*(?=[\[{])")
+_ITEMS_END = re.compile(r"\\end\s*\{thebibliography\}")
+_BIBLATEX_ENTRY = re.compile(r"\\entry\{([^{}]+)\}")
+_BIBLATEX_END = "\\endentry"
+_BIBLATEX_FIELD = re.compile(r"\\field\{(title|year|date)\}(?=\{)")
+_BIBLATEX_FAMILY = re.compile(r"family=(?=\{)")
+_COMMENT = re.compile(r"(?<!\\)%[^\n]*\n?[ \t]*")
+# Surnames in a printed entry: those of REVTeX's styles, and those with initials before or after them.
+_REVTEX_NAME = re.compile(r"\\bibnamefont\s*(?=\{)")
+_TITLE_STARTS = re.compile(r"\\newblock|``|“|\\emph|\\textit|\\em\b|\\it\b|\\bibinfo\s*\{title\}")
+_INITIALS = r"(?:[^\W\d_]\.[\s~-]*)+"
+_WITH_INITIALS = re.compile(rf"{_INITIALS}([^\W\d_][\w'’-]+)|([^\W\d_][\w'’-]+),\s+{_INITIALS}")
+_AUTHORS_END = 400
+
+
+def read_bibliography(path: Path, source: str, keys: Iterable[str]) -> dict[str, Reference]:
+    """The entries with these keys for the document at `path`, without those that are nowhere."""
+    wanted = dict.fromkeys(keys)
+    printed = _printed(path, source)
+    entries = {key: _from_print(*printed[key]) for key in wanted if key in printed}
+    # .bib files keep title and authors apart: they override what is printed, and the first the others.
+    for name in reversed([name.strip() for names in _BIB_FILES.findall(source) for name in names.split(",")]):
+        file = (path.parent / (name if name.endswith(".bib") else f"{name}.bib")).resolve()
+        if file.is_relative_to(path.parent.resolve()) and file.is_file():
+            entries |= _from_bib(decoded(file), wanted)
+    return entries
+
+
+def _from_bib(text: str, wanted: Container[str]) -> dict[str, Reference]:
+    """Parses only the entries wanted: some people cite out of files of a hundred thousand."""
+    starts = list(_BIB_ENTRY.finditer(text))
+    ends = [match.start() for match in starts[1:]] + [len(text)]
+    parts = [text[match.start() : end] for match, end in zip(starts, ends, strict=True) if match[2] in wanted]
+    entries = {}
+    for entry in parse_string("\n".join(_BIB_STRINGS.findall(text) + parts)).entries if parts else ():
+        fields = {name.lower(): str(field.value) for name, field in entry.fields_dict.items()}
+        entries[entry.key] = Reference(
+            title=plain(fields.get("title", "")),
+            authors=tuple(_bib_names(fields.get("author", ""))),
+            year=_year(fields.get("year", "") or fields.get("date", "")),
+        )
+    return entries
+
+
+def _bib_names(authors: str) -> Iterator[str]:
+    """ "Surname, Forename" of each."""
+    for name in split_multiple_persons_names(authors):
+        parts = parse_single_name_into_parts(name, strict=False)
+        last, first = plain(" ".join(parts.von + parts.last)), plain(" ".join(parts.first))
+        if last and last != "others":
+            yield f"{last}, {first}" if first else last
+
+
+def _printed(path: Path, source: str) -> dict[str, tuple[str, str]]:
+    """Key -> (label, entry) as LaTeX: of the document itself, else of its .bbl or the only one beside it."""
+    text = source
+    if not _ITEM.search(source):
+        files = [path.with_suffix(".bbl")]
+        files += found if len(found := list(path.parent.glob("*.bbl"))) == 1 else []
+        text = next((_COMMENT.sub("", decoded(file)) for file in files if file.is_file()), "")
+    entries = {}
+    done = 0
+    while (start := _BIBLATEX_ENTRY.search(text, done)) and (
+        end := text.find(_BIBLATEX_END, start.end())
+    ) > 0:
+        entries[start[1]] = "", text[start.end() : end]
+        done = end
+    if starts := list(_ITEM.finditer(text)):
+        last = _ITEMS_END.search(text, starts[-1].end())
+        ends = [match.start() for match in starts[1:]] + [last.start() if last else len(text)]
+        for match, end in zip(starts, ends, strict=True):
+            item = text[match.end() : end]
+            label, place = _label(item)
+            key, place = braced(item, place)
+            entries[key.strip()] = label, item[place:]
+    return entries
+
+
+def _label(item: str) -> tuple[str, int]:
+    """What an item begins with in square brackets, where braces may hide others, and where its key begins."""
+    depth = 0
+    for place, sign in enumerate(item if item.startswith("[") else ""):
+        depth += {"{": 1, "}": -1}.get(sign, 0)
+        if sign == "]" and depth == 0:
+            brace = item.find("{", place)
+            return item[1:place], len(item) if brace < 0 else brace
+    return "", 0
+
+
+def _from_print(label: str, entry: str) -> Reference:
+    fields = {match[1]: argument for match, argument, _ in arguments(_BIBLATEX_FIELD, entry)}
+    if "title" in fields:
+        families = tuple(plain(family) for _, family, _ in arguments(_BIBLATEX_FAMILY, entry))
+        year = _year(fields.get("year", "") or fields.get("date", ""))
+        return Reference(title=plain(fields["title"]), authors=families, year=year)
+    text = ". ".join(plain(part).strip(" .") for part in entry.split("\\newblock"))
+    return Reference(authors=tuple(_printed_names(label, entry)), text=text)
+
+
+def _printed_names(label: str, entry: str) -> list[str]:
+    """Surnames: of REVTeX, else those with initials, else of natbib's label "Lee et al.(2010)Lee, Diaz"."""
+    if revtex := [plain(name) for _, name, _ in arguments(_REVTEX_NAME, entry)]:
+        return revtex
+    title = _TITLE_STARTS.search(entry)
+    authors = plain(entry[: min(title.start(), _AUTHORS_END) if title else _AUTHORS_END])
+    if initialled := [first or last for first, last in _WITH_INITIALS.findall(authors)]:
+        return initialled
+    # The list of all authors follows the year; without one, the short form has the first.
+    short, _, full = plain(label).partition(")")
+    listed = re.split(r",|\band\b|&", full or re.sub(r"\bet al\b.*|\(.*", "", short))
+    return [name.strip() for name in listed if re.search(r"[^\W\d_]{2}", name)]

@@ -1,6 +1,7 @@
-"""LaTeX to plain text by pylatexenc, without what is no running text.
+"""The source of a LaTeX document as one string, and LaTeX as plain text.
 
-The source of a LaTeX document as one string: with inputs, without comments, its own macros replaced.
+`read_source` resolves inputs, drops comments and replaces the author's macros. `running_text` and `plain`
+leave out what is no running text; the conversion itself is pylatexenc's.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from pylatexenc.macrospec import MacroSpec
 from datasets.errors import InputError
 from datasets.files import whole_file
 
+logging.getLogger("pylatexenc").setLevel(logging.CRITICAL)  # what it cannot parse is left out
+
 LARGEST = 20_000_000
-"""Characters of a document with its inputs at most; also with its macros replaced."""
+"""Characters of a document with its inputs, before and after its macros are replaced."""
 LARGEST_FILE = 1 << 26
-"""Bytes of a file at most: bibliographies of whole fields are that large."""
+"""Bytes of a file: some people keep the bibliography of a whole field in one."""
 MOST_MACROS = 50_000
-"""Macros that are replaced in a document at most."""
+"""Macros that are replaced in a document."""
 MOST_INPUTS = 1000
 _DEEPEST = 20
 _LONGEST_OPTION = 1000
@@ -40,38 +43,42 @@ _LEFT_OUT = (
     (re.compile(r"\\iffalse\b"), re.compile(r"\\fi\b")),
 )
 _INPUT = re.compile(r"\\(?:input|include|subfile)\s*(?:\{([^{}]+)\}|\s([^\s\\{}]+))")
-_DEFINED = re.compile(
+_DEFINITION = re.compile(
     r"\\((?:re)?new|provide|DeclareRobust)[cC]ommand\*?\s*+(?:\{\s*+\\([A-Za-z@]+)\s*+\}|\\([A-Za-z@]+))\s*+"
     r"(?:\[(\d)\])?\s*+(?:\[([^\[\]]*)\])?\s*+(?=\{)|\\[gex]?def\s*+\\([A-Za-z@]+)((?:#\d)*)\s*+(?=\{)"
 )
 _MACRO = re.compile(r"\\([A-Za-z@]+)")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
-_ARGUMENT = re.compile(r"#(\d)")
+_NOT_SPACE = re.compile(r"\S|$")
+_PARAMETER = re.compile(r"#(\d)")
 _PRIVATE = re.compile("[\ue000-\uf8ff]")
 
 
-class _Macro(NamedTuple):
-    arguments: int
-    default: str | None
-    """Of the first argument, which then stands in square brackets and may be missing."""
-    body: str
-
-
 def is_paper(path: Path) -> bool:
-    """Whether a .tex file is a document and not a part of one."""
+    """Whether a .tex file is a document of its own and not a part of one."""
     with path.open("rb") as file:
         return _DOCUMENT.search(file.read(1 << 20)) is not None
 
 
 def read_source(path: Path) -> str:
-    """The document. Raises InputError if it is too large, or its macros never end.
+    """The document. Raises InputError if it is too large or its macros expand without end.
 
-    Of its inputs, files in its folder or below are put in; others, and missing ones, are passed over.
+    Inputs are resolved if they lie in its folder or below; others, and missing ones, are skipped.
     """
     text = _with_inputs(path.resolve(), (), [LARGEST, MOST_INPUTS])
     for begin, end in _LEFT_OUT:
         text = cut_out(text, begin, end)
-    return _replace_macros(text, path)
+    macros: dict[str, _Macro] = {}
+    pieces, done = [], 0
+    while match := _DEFINITION.search(text, done):
+        pieces.append(text[done : match.start()])
+        body, done = braced(text, match.end())
+        if match[1] != "renew":  # these change the looks of LaTeX's own macros
+            parameters = int(match[4] or 0) or len(match[7] or "") // 2
+            macro = _Macro(parameters, match[5], body.replace("\\xspace", ""))
+            macros.setdefault(match[2] or match[3] or match[6], macro)
+    text = "".join([*pieces, text[done:]])
+    return _expanded(text, macros, path, [MOST_MACROS, LARGEST], 0)
 
 
 def decoded(path: Path) -> str:
@@ -88,7 +95,7 @@ def decoded(path: Path) -> str:
 
 
 def braced(text: str, start: int) -> tuple[str, int]:
-    """What is in the braces that open at `start`, and where they end: with the text if they never do."""
+    """What stands in the braces that open at `start`, and where they end, at the latest with the text."""
     depth = 0
     for brace in _BRACE.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(brace[0], 0)
@@ -98,7 +105,7 @@ def braced(text: str, start: int) -> tuple[str, int]:
 
 
 def arguments(macro: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], str, int]]:
-    """Each use of a macro, its argument in braces and where that ends; uses in arguments are passed over."""
+    """Each use of a macro, its argument in braces and where that ends; uses within arguments are skipped."""
     done = 0
     for match in macro.finditer(text):
         if match.start() >= done:
@@ -107,9 +114,9 @@ def arguments(macro: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str]
 
 
 def cut_out(text: str, begin: re.Pattern[str], end: re.Pattern[str]) -> str:
-    """With a blank for what begins and ends so; what never ends is kept.
+    """The text with a blank for each part that begins and ends so; a part that never ends is kept.
 
-    A single expression for both would look for an end that is missing from each beginning on.
+    A single expression for both would search for a missing end from each beginning on.
     """
     pieces, done = [], 0
     while (first := begin.search(text, done)) and (last := end.search(text, first.end())):
@@ -119,6 +126,7 @@ def cut_out(text: str, begin: re.Pattern[str], end: re.Pattern[str]) -> str:
 
 
 def _with_inputs(path: Path, parents: tuple[Path, ...], left: list[int]) -> str:
+    """left: the characters and inputs that are still allowed."""
     text = _COMMENT.sub(r"\1", _VERBATIM.sub(lambda match: _SPECIAL.sub(" ", match[2]), decoded(path)))
     left[0] -= len(text)
     left[1] -= 1
@@ -128,7 +136,6 @@ def _with_inputs(path: Path, parents: tuple[Path, ...], left: list[int]) -> str:
         raise InputError(
             f"{path}: the document has more than {MOST_INPUTS:,} inputs, or {_DEEPEST} in each other"
         )
-
     parents = (*parents, path)
     folder = parents[0].parent
 
@@ -143,50 +150,45 @@ def _with_inputs(path: Path, parents: tuple[Path, ...], left: list[int]) -> str:
     return _INPUT.sub(included, text)
 
 
-def _replace_macros(text: str, path: Path) -> str:
-    macros: dict[str, _Macro] = {}
-    pieces, done = [], 0
-    while match := _DEFINED.search(text, done):
-        pieces.append(text[done : match.start()])
-        body, done = braced(text, match.end())
-        if match[1] != "renew":  # these change the looks of LaTeX's own macros
-            name = match[2] or match[3] or match[6]
-            arguments = int(match[4] or 0) or len(match[7] or "") // 2
-            macros.setdefault(name, _Macro(arguments, match[5], body.replace("\\xspace", "")))
-    pieces.append(text[done:])
-    return _expanded("".join(pieces), macros, path, [MOST_MACROS, LARGEST], 0)
+class _Macro(NamedTuple):
+    parameters: int
+    default: str | None
+    """Of the first argument, which then stands in square brackets and may be missing."""
+    body: str
 
 
 def _expanded(text: str, macros: dict[str, _Macro], path: Path, left: list[int], depth: int) -> str:
+    """left: the macros and characters that may still be put in."""
     pieces, done = [], 0
     for match in _MACRO.finditer(text):
         macro = macros.get(match[1])
         if macro is None or match.start() < done:
             continue
         pieces.append(text[done : match.start()])
-        values, done = _arguments(text, match.end(), macro)
-        body = _ARGUMENT.sub(lambda number, values=values: values.get(number[1], ""), macro.body)  # type: ignore[misc]
+        values, done = _values(text, match.end(), macro)
+        body = "".join(
+            values.get(piece, "") if place % 2 else piece
+            for place, piece in enumerate(_PARAMETER.split(macro.body))
+        )
         left[0] -= 1
         left[1] -= len(body)
         if depth > _DEEPEST or min(left) < 0:
             raise InputError(f"{path}: the macro \\{match[1]} is replaced without end; leave the file out")
         pieces.append(_expanded(body, macros, path, left, depth + 1))
-    pieces.append(text[done:])
-    return "".join(pieces)
+    return "".join([*pieces, text[done:]])
 
 
-def _arguments(text: str, place: int, macro: _Macro) -> tuple[dict[str, str], int]:
+def _values(text: str, place: int, macro: _Macro) -> tuple[dict[str, str], int]:
     """The arguments of a macro by number, and where they end."""
     values: dict[str, str] = {}
-    for number in range(1, macro.arguments + 1):
-        start = place
-        while start < len(text) and text[start].isspace():
-            start += 1
+    for number in range(1, macro.parameters + 1):
+        start = _NOT_SPACE.search(text, place).start()  # type: ignore[union-attr]
+        sign = text[start : start + 1]
         if number == 1 and macro.default is not None:
-            end = text.find("]", start, start + _LONGEST_OPTION) if text[start : start + 1] == "[" else -1
+            end = text.find("]", start, start + _LONGEST_OPTION) if sign == "[" else -1
             values["1"] = macro.default if end < 0 else text[start + 1 : end]
             place = place if end < 0 else end + 1
-        elif text[start : start + 1] == "{":
+        elif sign == "{":
             values[str(number)], place = braced(text, start)
         else:
             token = _MACRO.match(text, start)
@@ -194,8 +196,6 @@ def _arguments(text: str, place: int, macro: _Macro) -> tuple[dict[str, str], in
             values[str(number)] = text[start:place]
     return values, place
 
-
-logging.getLogger("pylatexenc").setLevel(logging.CRITICAL)  # what it cannot parse is left out
 
 _NO_TEXT = (
     "figure|subfigure|wrapfigure|sidewaysfigure|table|wraptable|sidewaystable|longtable|tabular|tabularx|"
@@ -209,33 +209,31 @@ _DISPLAYED = (
     (re.compile(r"\$\$"), re.compile(r"\$\$")),
 )
 _BRACKET = re.compile(r"\\.|[\[\]{}]", re.DOTALL)
+# Macros with pylatexenc's notation of their arguments: of the first nothing is printed in running text.
 _DROPPED = {
-    name: arguments
-    for arguments, names in {
-        "[{": "footnote footnotetext thanks caption captionof todo marginpar includegraphics orcid email",
-        "*{": "ref eqref autoref cref Cref pageref nameref label vspace hspace index url nocite input",
-        "{": "color bibliography bibliographystyle affiliation institute pagestyle hypersetup",
-        "{{": "setlength addtolength setcounter",
-    }.items()
-    for name in names.split()
+    "[{": "footnote footnotetext thanks caption captionof todo marginpar includegraphics orcid email",
+    "*{": "ref eqref autoref cref Cref pageref nameref label vspace hspace index url nocite input",
+    "{": "color bibliography bibliographystyle affiliation institute pagestyle hypersetup",
+    "{{": "setlength addtolength setcounter",
 }
-"""Macros of which nothing is printed in running text, with pylatexenc's notation of their arguments."""
-_KEPT = dict.fromkeys(("mbox", "hbox", "textmd", "textsf", "texttt", "textup", "textnormal", "enquote"), "{")
-_LAST_KEPT = {"href": ("{{", 2), "textcolor": ("[{{", 3), "bibinfo": ("{{", 2), "bibfield": ("{{", 2)}
-"""Macros whose argument of this number is printed."""
+_KEPT = "mbox hbox textmd textsf texttt textup textnormal enquote"
+_ONE_ARGUMENT_KEPT = {"href": ("{{", 2), "textcolor": ("[{{", 3), "bibinfo": ("{{", 2), "bibfield": ("{{", 2)}
 
 
 @cache
 def _converter() -> tuple[LatexNodes2Text, Any]:
-    texts, arguments = texts_of_macros(), arguments_of_macros()
-    macros = [MacroTextSpec(name, discard=True) for name in _DROPPED]
-    macros += [MacroTextSpec(name, discard=False) for name in _KEPT]
-    macros += [MacroTextSpec(name, f"%({number})s") for name, (_, number) in _LAST_KEPT.items()]
-    texts.add_context_category("ours", prepend=True, macros=macros)
-    parsed = {**_DROPPED, **_KEPT, **{name: spec for name, (spec, _) in _LAST_KEPT.items()}}
-    known = [MacroSpec(name, args_parser=spec) for name, spec in parsed.items()]
-    arguments.add_context_category("ours", prepend=True, macros=known)
-    return LatexNodes2Text(latex_context=texts, math_mode="text", strict_latex_spaces=False), arguments
+    """The converter, and what it has to know of the arguments of macros."""
+    texts, known = texts_of_macros(), arguments_of_macros()
+    dropped = [(name, spec) for spec, names in _DROPPED.items() for name in names.split()]
+    kept = [(name, "{") for name in _KEPT.split()]
+    partly = [(name, spec) for name, (spec, _) in _ONE_ARGUMENT_KEPT.items()]
+    printed = [MacroTextSpec(name, discard=True) for name, _ in dropped]
+    printed += [MacroTextSpec(name, discard=False) for name, _ in kept]
+    printed += [MacroTextSpec(name, f"%({number})s") for name, (_, number) in _ONE_ARGUMENT_KEPT.items()]
+    parsed = [MacroSpec(name, args_parser=spec) for name, spec in (*dropped, *kept, *partly)]
+    texts.add_context_category("ours", prepend=True, macros=printed)
+    known.add_context_category("ours", prepend=True, macros=parsed)
+    return LatexNodes2Text(latex_context=texts, math_mode="text", strict_latex_spaces=False), known
 
 
 def running_text(latex: str) -> str:
@@ -256,16 +254,16 @@ def running_text(latex: str) -> str:
 
 
 def plain(latex: str) -> str:
-    """Its text with single spaces, mathematics as well as plain text can do. Never fails.
+    """Its text with single spaces, formulas as well as plain text can render them. Never fails.
 
     >>> plain(r"An \\emph{\\'etude} of $x_i \\leq 5\\%$")
     'An étude of x_i ≤ 5%'
     """
     if not re.search(r"[\\${}~`']|--", latex):
         return " ".join(latex.split())
-    converter, arguments = _converter()
+    converter, known = _converter()
     try:
-        text = converter.latex_to_text(_closed(latex), tolerant_parsing=True, latex_context=arguments)
+        text = converter.latex_to_text(_closed(latex), tolerant_parsing=True, latex_context=known)
     except (LatexWalkerError, RecursionError, ValueError, LookupError, TypeError, AttributeError):
         # The parser gives up on some malformed sources; their words are still there.
         text = re.sub(r"\\[A-Za-z@]+\*?|[\\{}$~]", " ", latex)
@@ -275,7 +273,7 @@ def plain(latex: str) -> str:
 def _closed(latex: str) -> str:
     """With braces around each bracket that opens and never closes, which prints the same.
 
-    The parser tries an optional argument without end twice, each of them with all that begin in it.
+    The parser tries an optional argument without end twice, each time with all that begin in it.
     """
     opened: list[int] = []
     alone: list[int] = []

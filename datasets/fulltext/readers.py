@@ -1,166 +1,60 @@
-"""The files of a collection: found by name, folder or pattern, and read by kind.
+"""The files of a collection, found by name, folder or pattern, and read by format.
 
-The project's own layout of full texts; schema.py describes it.
-JSON lines, plain or gzipped, one record at a time; the layout is told from the record's keys.
+JSON lines have one of three layouts, told apart by the keys of each record; docs/build.md describes them:
+
+- our own (`id`), in which all but the id may be missing:
+
+      {"id": str, "title": str, "abstract": str, "year": int, "authors": [str], "field": str or [str],
+       "identifiers": {"arxiv": str, "doi": str, ...},
+       "body": [{"section": str, "text": str, "cites": [{"start": int, "end": int, "ref": str or null}]}],
+       "bibliography": {ref: {"paper": id, "title": str, "authors": [str], "year": int, "text": as printed}}}
+
+- S2ORC of the Semantic Scholar API (`corpusid`): a text with annotations, JSON strings that each hold a list
+  of {"start", "end", "attributes"}. In `s2orc_v2` body and bibliography are texts of their own, and the names
+  of annotations have underscores (`bib_ref`).
+- S2ORC of July 2020 (`paper_id`): the files `metadata` and `pdf_parses`
 """
 
 from __future__ import annotations
 
 import glob
-import io
-from collections.abc import Callable, Iterator, Sequence
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple
 
+import msgspec
 import orjson
 
-from datasets.bad_records import refuse
+from datasets.bad_records import SHOWN, refuse, shown
 from datasets.errors import InputError
-from datasets.files import BYTE_ORDER_MARK, open_bytes
+from datasets.fulltext.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
 from datasets.fulltext.latex import read_latex
 from datasets.fulltext.latex_source import is_paper
-from datasets.fulltext.records import (
-    Cite,
-    FullText,
-    Object,
-    Paper,
-    Paragraph,
-    Record,
-    Reference,
-    identity,
-    mapping,
-    named,
-    objects,
-    optional_identity,
-    refuse_of_values,
-    string,
-    strings,
-    whole,
-)
-from datasets.fulltext.s2orc import read_s2orc, read_s2orc_2020
 from datasets.fulltext.tei import read_tei
-from datasets.json_stream import OnBytes, kind_of
-from datasets.records import year_of
-
-
-def read_own(record: Object, where: str) -> Record:
-    """A record of our own layout. Raises InputError that names the field."""
-    field = record.get("field")
-    paper = Paper(
-        id=identity(record, "id", where),
-        title=string(record, "title", where),
-        abstract=string(record, "abstract", where),
-        year=year_of(record.get("year"), where),
-        authors=strings(record, "authors", where),
-        field=strings(record, "field", where) if isinstance(field, list) else string(record, "field", where),
-        identifiers=frozenset(
-            kind.lower() for kind, value in mapping(record, "identifiers", where).items() if value
-        ),
-    )
-    return Record(where, paper, None if record.get("body") is None else partial(_full_text, record, where))
-
-
-def _full_text(record: Object, where: str) -> FullText:
-    paragraphs = []
-    for paragraph, place in objects(record, "body", where):
-        text = string(paragraph, "text", place)
-        cites = [
-            Cite(whole(cite, "start", at), whole(cite, "end", at), string(cite, "ref", at) or None)
-            for cite, at in objects(paragraph, "cites", place)
-        ]
-        paragraphs.append(Paragraph(text, cites, string(paragraph, "section", place)))
-    references = {}
-    for ref, entry in mapping(record, "bibliography", where).items():
-        if not isinstance(entry, dict):
-            raise refuse_of_values(where, named("bibliography", ref), "an object", entry)
-        place = f"{where}, {named('bibliography', ref)}"
-        references[ref] = Reference(
-            paper=optional_identity(entry, "paper", place),
-            title=string(entry, "title", place),
-            authors=strings(entry, "authors", place),
-            year=year_of(entry.get("year"), place),
-            text=string(entry, "text", place),
-        )
-    return FullText(paragraphs, references)
-
-
-LONGEST = 1 << 25
-"""Bytes of a line that are read at most."""
-
-
-OnRefused = Callable[[InputError], None]
-"""Is told of a record that cannot be used; when it returns, reading goes on with the next one."""
-
-
-def read_json_lines(path: Path, on_bytes: OnBytes, on_bad: OnRefused = refuse) -> Iterator[Record]:
-    """Records in the order of the file; empty lines are passed over.
-
-    on_bad: is told, with file and line, of what is no JSON object of a known layout.
-    """
-    for where, found in read_objects(path, on_bytes, on_bad):
-        try:
-            record = _read(found, where)
-        except InputError as error:
-            on_bad(error)
-        else:
-            yield record
-
-
-def read_objects(
-    path: Path, on_bytes: OnBytes | None = None, on_bad: OnRefused = refuse
-) -> Iterator[tuple[str, Object]]:
-    """The objects of a file of JSON lines, plain or gzipped, each with its place; no empty lines.
-
-    on_bad: is told, with file and line, of what is no JSON object. Raises InputError for a line without end.
-    """
-    with open_bytes(path) as (file, raw):
-        lines = io.BufferedReader(cast(io.RawIOBase, file), 1 << 20)
-        number = 0
-        while line := lines.readline(LONGEST):
-            number += 1
-            where = f"{path}, line {number}"
-            if len(line) == LONGEST:
-                raise InputError(f"{where}: is longer than {LONGEST >> 20} MB; a record is one line")
-            if number == 1:
-                line = line.removeprefix(BYTE_ORDER_MARK)
-            if line.strip():
-                try:
-                    found = _object(line, where)
-                except InputError as error:
-                    on_bad(error)
-                else:
-                    yield where, found
-            if on_bytes is not None:
-                on_bytes(raw.tell())
-
-
-def _object(line: bytes, where: str) -> Object:
-    try:
-        record = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise InputError(f"{where}: malformed JSON: {error}") from None
-    if not isinstance(record, dict):
-        raise InputError(f"{where}: must be an object, not {kind_of(record)}; a record is one line")
-    return record
-
-
-def _read(record: Object, where: str) -> Record:
-    if "corpusid" in record:
-        return read_s2orc(record, where)
-    if "paper_id" in record:
-        return read_s2orc_2020(record, where)
-    if "id" in record:
-        return read_own(record, where)
-    raise InputError(f"{where}: has neither 'id' (our layout) nor 'corpusid' or 'paper_id' (S2ORC)")
-
+from datasets.json_lines import (
+    CitedId,
+    Object,
+    Offset,
+    OnBadRecord,
+    PaperId,
+    Year,
+    checked,
+    read_objects,
+)
+from datasets.json_stream import OnBytes
 
 IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".tex")
-"""How the names of files end that are read of a folder."""
+"""Suffixes of the files that are read when `source` is a folder."""
+_NOT_IN_AN_ID = (".gz", ".xml", ".tei", ".grobid", ".tex")
+_YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 
 
 class SourceFile(NamedTuple):
-    """A file, and the id of the paper in it where the file does not tell (LaTeX, TEI)."""
+    """A file, and the id of its paper for formats that do not contain one (LaTeX, TEI)."""
 
     path: Path
     id: str
@@ -169,8 +63,8 @@ class SourceFile(NamedTuple):
 def find_files(source: str | Sequence[str]) -> list[SourceFile]:
     """The files that `source` names, each once: files, folders and patterns in that order, each sorted.
 
-    Of a folder, and the folders in it, files are taken by their suffix (IN_FOLDERS); LaTeX files that are no
-    documents are parts of others. Raises InputError for names without files.
+    Folders are searched recursively for IN_FOLDERS; LaTeX files that are no documents are parts of others.
+    Raises InputError for a name without files.
     """
     names = [source] if isinstance(source, str) else list(source)
     found: dict[Path, None] = {}
@@ -188,35 +82,341 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
         if not files:
             raise InputError(f"source: {name}: no such file, or a folder without {', '.join(IN_FOLDERS)}")
         found.update(dict.fromkeys(files))
-    papers_in: dict[Path, int] = {}
-    for file in found:
-        papers_in[file.parent] = papers_in.get(file.parent, 0) + (file.suffix == ".tex")
-    tops = {Path(name).expanduser() for name in names}
-    alone = {file for file in found if papers_in[file.parent] == 1 and tops.isdisjoint((file, file.parent))}
-    return [SourceFile(file, _id(file, file in alone)) for file in found]
+    latex_papers = Counter(file.parent for file in found if file.suffix == ".tex")
+    named = {Path(name).expanduser() for name in names}
+
+    def paper_id(file: Path) -> str:
+        """The name without suffixes; that of the folder for a LaTeX paper alone in it, as on arXiv."""
+        alone = file.suffix == ".tex" and latex_papers[file.parent] == 1
+        name = file.parent.name if alone and named.isdisjoint((file, file.parent)) else file.name
+        for suffix in _NOT_IN_AN_ID:
+            name = name.removesuffix(suffix)
+        return "_".join(name.split())
+
+    return [SourceFile(file, paper_id(file)) for file in found]
 
 
-def read(file: SourceFile, on_bytes: OnBytes, on_bad: OnRefused = refuse) -> Iterator[Record]:
-    """The records of a file in its order. on_bad: is told of those that cannot be used, file and place."""
-    document = read_latex if file.path.suffix == ".tex" else read_tei if _is_xml(file.path) else None
-    if document is None:
-        yield from read_json_lines(file.path, on_bytes, on_bad)
-        return
-    try:
-        record = document(file.path, file.id)
-    except InputError as error:
-        on_bad(error)
+def read(file: SourceFile, on_bytes: OnBytes, on_bad: OnBadRecord = refuse) -> Iterator[Document]:
+    """The documents of a file, in order; `on_bad` gets the error of each that cannot be used."""
+    path = file.path
+    if path.suffix == ".tex" or ".xml" in path.suffixes[-2:]:
+        records: Iterable[tuple[Any, Any]] = [(path, file.id)]
+        reader: Any = read_latex if path.suffix == ".tex" else read_tei
     else:
-        yield record
+        records = ((record, where) for where, record in read_objects(path, on_bytes, on_bad))
+        reader = _read_record
+    for record in records:
+        try:
+            document = reader(*record)
+        except InputError as error:
+            on_bad(error)
+        else:
+            yield document
 
 
-def _is_xml(path: Path) -> bool:
-    return ".xml" in path.suffixes[-2:]
+def _read_record(record: Object, where: str) -> Document:
+    if "corpusid" in record:
+        return read_s2orc(record, where)
+    if "paper_id" in record:
+        return read_s2orc_2020(record, where)
+    if "id" in record:
+        return read_own(record, where)
+    raise InputError(f"{where}: has neither 'id' (our layout) nor 'corpusid' or 'paper_id' (S2ORC)")
 
 
-def _id(file: Path, alone: bool) -> str:
-    """The file's name up to the suffix; the folder's where a LaTeX paper is alone in it, as on arXiv."""
-    name = file.parent.name if file.suffix == ".tex" and alone else file.name
-    for suffix in (".gz", ".xml", ".tei", ".grobid", ".tex"):
-        name = name.removesuffix(suffix)
-    return "_".join(name.split())
+def _kinds(identifiers: Mapping[str, Any] | None) -> frozenset[str]:
+    return frozenset(kind.lower() for kind, value in (identifiers or {}).items() if value)
+
+
+# Our own layout, and the body of S2ORC 2020, which has other names for the same.
+
+
+class _Paper(msgspec.Struct):
+    id: PaperId
+    title: str | None = None
+    abstract: str | None = None
+    year: Year = Year(0)
+    authors: list[str] | None = None
+    field: list[str] | str | None = None
+    identifiers: dict[str, Any] | None = None
+
+
+class _Span(msgspec.Struct):
+    start: Offset
+    end: Offset
+    ref: str | None = None
+
+
+class _Paragraph(msgspec.Struct):
+    text: str | None = None
+    section: str | None = None
+    cites: list[_Span] | None = None
+
+
+class _Body(msgspec.Struct):
+    body: list[_Paragraph] | None = None
+    bibliography: dict[str, Any] | None = None
+
+
+class _Entry(msgspec.Struct):
+    paper: CitedId = CitedId()
+    title: str | None = None
+    authors: list[str] | None = None
+    year: Year = Year(0)
+    text: str | None = None
+
+
+def read_own(record: Object, where: str) -> Document:
+    """A record of our own layout. Raises InputError that names the field."""
+    paper = checked(record, _Paper, where)
+    metadata = Metadata(
+        paper.id,
+        paper.title or "",
+        paper.abstract or "",
+        paper.year,
+        tuple(paper.authors or ()),
+        tuple(paper.field) if isinstance(paper.field, list) else paper.field or "",
+        _kinds(paper.identifiers),
+    )
+    return Document(
+        where, metadata, None if record.get("body") is None else partial(_own_text, record, where)
+    )
+
+
+def _own_text(record: Object, where: str) -> FullText:
+    content = checked(record, _Body, where)
+    references = {}
+    for ref, entry in _entries(content.bibliography, "bibliography", _Entry, where):
+        authors = tuple(entry.authors or ())
+        references[ref] = Reference(entry.paper, entry.title or "", authors, entry.year, entry.text or "")
+    return FullText(_paragraphs(content.body), references)
+
+
+def _entries(entries: dict[str, Any] | None, at: str, layout: type, where: str) -> Iterator[tuple[str, Any]]:
+    for ref, entry in (entries or {}).items():
+        key = ref if ref.isprintable() and len(ref) <= SHOWN else shown(ref)
+        yield ref, checked(entry, layout, where, f"{at}.{key}")
+
+
+def _paragraphs(paragraphs: Sequence[_Paragraph | _Paragraph2020] | None) -> list[Paragraph]:
+    return [
+        Paragraph(
+            one.text or "",
+            [CitationSpan(span.start, span.end, span.ref or None) for span in one.cites or ()],
+            one.section or "",
+        )
+        for one in paragraphs or ()
+    ]
+
+
+# S2ORC of July 2020: metadata and pdf_parses belong together by paper_id.
+
+
+class _Name2020(msgspec.Struct):
+    first: str | None = None
+    last: str | None = None
+
+    def __str__(self) -> str:
+        """ "Last, First", so that it is clear which is which."""
+        return f"{self.last or ''}, {self.first}" if self.first else self.last or ""
+
+
+class _Paper2020(msgspec.Struct):
+    paper_id: PaperId
+    title: str | None = None
+    abstract: str | None = None
+    year: Year = Year(0)
+    authors: list[_Name2020] | None = None
+    mag_field_of_study: list[str] | None = None
+
+
+class _Span2020(msgspec.Struct, rename={"ref": "ref_id"}):
+    start: Offset
+    end: Offset
+    ref: str | None = None
+
+
+class _Paragraph2020(msgspec.Struct, rename={"cites": "cite_spans"}):
+    text: str | None = None
+    section: str | None = None
+    cites: list[_Span2020] | None = None
+
+
+class _Body2020(msgspec.Struct):
+    body_text: list[_Paragraph2020] | None = None
+    bib_entries: dict[str, Any] | None = None
+
+
+class _Entry2020(msgspec.Struct):
+    link: CitedId = CitedId()
+    title: str | None = None
+    authors: list[_Name2020] | None = None
+    year: Any = None
+
+
+_IDENTIFIERS_2020 = ("arxiv_id", "acl_id", "pmc_id", "pubmed_id", "mag_id", "doi")
+
+
+def read_s2orc_2020(record: Object, where: str) -> Document:
+    """A record of `metadata` or `pdf_parses`; the latter has no title and abstract of its own."""
+    if "body_text" in record:
+        paper_id = checked(record["paper_id"], PaperId, where, "paper_id")
+        return Document(where, Metadata(paper_id), partial(_text_2020, record, where))
+    paper = checked(record, _Paper2020, where)
+    metadata = Metadata(
+        paper.paper_id,
+        paper.title or "",
+        (paper.abstract or "").replace(":::", " "),
+        paper.year,
+        tuple(map(str, paper.authors or ())),
+        tuple(paper.mag_field_of_study or ()),
+        _kinds({kind.removesuffix("_id"): record.get(kind) for kind in _IDENTIFIERS_2020}),
+    )
+    return Document(where, metadata)
+
+
+def _text_2020(record: Object, where: str) -> FullText:
+    content = checked(record, _Body2020, where)
+    references = {}
+    for ref, entry in _entries(content.bib_entries, "bib_entries", _Entry2020, where):
+        year = _YEAR.search(str(entry.year))
+        authors = tuple(map(str, entry.authors or ()))
+        references[ref] = Reference(entry.link, entry.title or "", authors, int(year[0]) if year else 0)
+    return FullText(_paragraphs(content.body_text), references)
+
+
+# S2ORC of the Semantic Scholar API: the files papers, abstracts, s2orc and s2orc_v2.
+
+
+class _ApiAuthor(msgspec.Struct):
+    name: str | None = None
+
+
+class _ApiField(msgspec.Struct):
+    category: str | None = None
+
+
+class _ApiPaper(msgspec.Struct):
+    corpusid: PaperId
+    title: str | None = None
+    abstract: str | None = None
+    year: Year = Year(0)
+    authors: list[_ApiAuthor] | None = None
+    s2fieldsofstudy: list[_ApiField] | None = None
+    externalids: dict[str, Any] | None = None
+
+
+class _Attributes(msgspec.Struct):
+    id: str | None = None
+    ref_id: str | None = None
+    matched_paper_id: CitedId = CitedId()
+
+
+class _Annotation(msgspec.Struct):
+    start: Offset
+    end: Offset
+    attributes: _Attributes | None = None
+
+
+class _AnnotatedText(msgspec.Struct):
+    text: str | None = None
+    annotations: dict[str, Any] | None = None
+
+
+def read_s2orc(record: Object, where: str) -> Document:
+    """A record of papers, abstracts, s2orc or s2orc_v2. Raises InputError that names the field."""
+    paper = checked(record, _ApiPaper, where)
+    metadata = Metadata(
+        paper.corpusid,
+        paper.title or "",
+        paper.abstract or "",
+        paper.year,
+        tuple(author.name or "" for author in paper.authors or ()),
+        tuple(dict.fromkeys(field.category or "" for field in paper.s2fieldsofstudy or ())),
+        _kinds(paper.externalids),
+    )
+    part = "body" if "body" in record else "content"
+    if record.get(part) is None:
+        return Document(where, metadata)
+    front = _Annotated(record, part, where)
+    metadata = metadata._replace(
+        title=metadata.title or " ".join(front.texts("title")[:1]),
+        abstract=metadata.abstract or "\n".join(front.texts("abstract")),
+        authors=metadata.authors or tuple(front.texts("author")),
+    )
+    return Document(where, metadata, partial(_annotated_text, record, where))
+
+
+class _Annotated:
+    """A text with its annotations. Spans that lie outside of it are left out, except citations, and so are
+    spans that begin within another of their kind: thousands of them would be as many copies of the text."""
+
+    def __init__(self, record: Object, field: str, where: str) -> None:
+        part = checked(record.get(field) or {}, _AnnotatedText, where, field)
+        self.text = part.text or ""
+        self._lists = {kind.replace("_", ""): value for kind, value in (part.annotations or {}).items()}
+        self._where, self._at = where, f"{field}.annotations"
+
+    def spans(self, kind: str) -> list[_Annotation]:
+        """The annotations of a kind, in the order of the text."""
+        value, at = self._lists.get(kind), f"{self._at}.{kind}"
+        if isinstance(value, str):
+            try:
+                value = orjson.loads(value)
+            except orjson.JSONDecodeError as error:
+                raise InputError(f"{self._where}, field {at!r}: malformed JSON: {error}") from None
+        spans = checked(value or [], list[_Annotation], self._where, at)
+        spans.sort(key=lambda span: (span.start, span.end))
+        if kind == "bibref":
+            return spans
+        apart: list[_Annotation] = []
+        for span in spans:
+            if 0 <= span.start < span.end <= len(self.text) and (not apart or span.start >= apart[-1].end):
+                apart.append(span)
+        return apart
+
+    def texts(self, kind: str) -> list[str]:
+        """What the annotations of a kind cover."""
+        return [self.text[span.start : span.end].strip() for span in self.spans(kind)]
+
+
+def _annotated_text(record: Object, where: str) -> FullText:
+    if "body" in record:
+        body, back = _Annotated(record, "body", where), _Annotated(record, "bibliography", where)
+    else:
+        body = back = _Annotated(record, "content", where)
+    citations = body.spans("bibref")
+    headers, paragraphs = body.spans("sectionheader"), []
+    for paragraph in body.spans("paragraph"):
+        before = bisect_right(headers, paragraph.start, key=lambda header: header.start)
+        # Its number makes a section of its own of two that have the same name.
+        title = body.text[headers[before - 1].start : headers[before - 1].end] if before else ""
+        inside = [
+            CitationSpan(
+                span.start - paragraph.start,
+                span.end - paragraph.start,
+                (span.attributes and span.attributes.ref_id) or None,
+            )
+            for span in _starting_in(citations, paragraph)
+        ]
+        paragraphs.append(Paragraph(body.text[paragraph.start : paragraph.end], inside, f"{before} {title}"))
+    titles, authors = back.spans("bibtitle"), back.spans("bibauthorlastname") or back.spans("bibauthor")
+    references = {}
+    for entry in back.spans("bibentry"):
+        attributes = entry.attributes or _Attributes()
+        printed, names = (
+            [back.text[span.start : span.end] for span in _starting_in(spans, entry)]
+            for spans in (titles, authors)
+        )
+        references[attributes.id or ""] = Reference(
+            paper=attributes.matched_paper_id,
+            title=printed[0] if printed else "",
+            authors=tuple(names),
+            text=back.text[entry.start : entry.end],  # with the year
+        )
+    return FullText(paragraphs, references)
+
+
+def _starting_in(spans: list[_Annotation], outer: _Annotation) -> list[_Annotation]:
+    first = bisect_left(spans, outer.start, key=lambda span: span.start)
+    return spans[first : bisect_left(spans, outer.end, key=lambda span: span.start)]

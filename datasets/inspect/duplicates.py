@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from datasets.columns import ranges
 from datasets.corpus import Corpus
-from datasets.fulltext.bibliography import letters_of, title_key
+from datasets.fulltext.catalogue import letters_of, title_key
 from datasets.inspect.tables import EXAMPLES, NO_SPLIT, CorpusView, Line, Mask, Rows, Table, count_line
 from datasets.near_duplicates import SHINGLE_WORDS, Pairs, SetIndex, exact, shingle_sets
 from datasets.progress import counting

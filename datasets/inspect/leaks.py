@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from datasets.corpus import Corpus
-from datasets.fulltext.bibliography import fold, surname
+from datasets.fulltext.catalogue import fold, surname
 from datasets.fulltext.contexts import any_named, years_beside
 from datasets.inspect.tables import CorpusView, Table
 from datasets.json_stream import read_records

@@ -19,7 +19,7 @@ import orjson
 from numpy.typing import NDArray
 
 from datasets.citations.graph import CitationGraph, open_graph
-from datasets.citations.questions import chosen_lines
+from datasets.citations.queries import read_rows
 from datasets.columns import Ragged, offsets_of
 from datasets.errors import InputError
 from datasets.files import written_folder
@@ -335,7 +335,7 @@ def build_mdcr(
     with written_folder(folder) as part:
         (part / FILE).write_text(json.dumps(named) + "\n", encoding="utf-8")
         with (part / TEXTS).open("wb") as file:
-            for _, paper in chosen_lines(graph, np.array(sorted(used), np.int64)):
+            for _, paper in read_rows(graph, np.array(sorted(used), np.int64)):
                 record = {"paper_id": paper.id, "title": paper.title, "abstract": paper.abstract}
                 file.write(orjson.dumps(record) + b"\n")
         (part / REPORT).write_text(report, encoding="utf-8")

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import content_hash, whole_file, written_folder
-from datasets.fulltext.readers import read_objects
-from datasets.fulltext.records import Object
+from datasets.json_lines import Object, read_objects
 from datasets.json_stream import read_records
 from datasets.prepare import open_corpus
 from datasets.progress import counting, reading

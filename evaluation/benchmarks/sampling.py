@@ -24,7 +24,7 @@ from ir_measures import AP, R, nDCG
 from numpy.typing import NDArray
 
 from datasets.citations.graph import CitationGraph
-from datasets.citations.questions import Asked, corpus_of, earlier, read_query_lists
+from datasets.citations.queries import QuerySet, cited_earlier, corpus_of, read_query_lists
 from datasets.columns import Ragged
 from datasets.corpus import Corpus
 from datasets.errors import InputError
@@ -50,7 +50,7 @@ class Rules:
     itself. min_abstract: characters. min_citations: how often a paper is cited, at least.
     min_cited: candidates that a query cites, at least.
     leave_out: ids that do not ask, as a model's training queries, or a file of them, one a line.
-    queries_file: only the papers of its splits ask (datasets.citations.questions).
+    queries_file: only the papers of its splits ask (datasets.citations.queries).
     """
 
     year: int | None = None
@@ -91,7 +91,7 @@ class Sampler:
         self.distractors: Rows = np.flatnonzero(
             graph.is_distractor & graph.titled & (graph.abstract_lengths >= rules.min_abstract)
         )
-        self.relevant: Ragged = earlier(graph, self.candidates)
+        self.relevant: Ragged = cited_earlier(graph, self.candidates)
 
     @cached_property
     def askable(self) -> NDArray[np.bool_]:
@@ -327,7 +327,7 @@ class PoolRanker:
         self.papers: Rows = np.flatnonzero(used)
         self.asked: Rows = np.union1d(*asked.values())
         splits = {
-            split: Asked(rows, sampler.relevant.take(rows)) for split, rows in asked.items() if len(rows)
+            split: QuerySet(rows, sampler.relevant.take(rows)) for split, rows in asked.items() if len(rows)
         }
         self.corpus = corpus_of(sampler.graph, self.papers, splits, name, cache_dir)
 

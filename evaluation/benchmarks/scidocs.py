@@ -26,7 +26,7 @@ from datasets.corpus import Corpus
 from datasets.download import obtain, present
 from datasets.errors import InputError
 from datasets.files import written_whole
-from datasets.fulltext.readers import read_objects
+from datasets.json_lines import read_objects
 from datasets.progress import reading
 from datasets.releases import RELEASES
 from evaluation.benchmark import Benchmark, Data, Output, RetrieverMaker

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.build import Report, build_corpus
+from datasets.build import BuildReport, build_corpus
 from datasets.errors import InputError
-from datasets.fulltext.contexts import RandomSplitting, YearSplitting
 from datasets.prepare import open_corpus
 from datasets.records import SPLITS, TARGET_MARKER
+from datasets.splitting import RandomSplitting, YearSplitting
 from evaluation.prefetch import Prefetch
 from retrieval.bm25 import BM25
 
@@ -331,7 +331,7 @@ def test_nothing_is_left_after_a_broken_record_or_an_interrupt(
 ) -> None:
     good = collection(40)
     bad = [*good, {"id": "bad", "title": "T", "abstract": "A", "body": [{"text": 1}]}]
-    with pytest.raises(InputError, match=r"a\.jsonl, line 41, body\[0\], field 'text': must be a string"):
+    with pytest.raises(InputError, match=r"a\.jsonl, line 41, field 'body\[0\]\.text': must be a string"):
         build_corpus(write(tmp_path / "a.jsonl", bad), tmp_path / "out", TRAIN)
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
@@ -345,7 +345,7 @@ def test_nothing_is_left_after_a_broken_record_or_an_interrupt(
 
 
 def test_the_report_says_what_most_was_dropped_for(tmp_path: Path) -> None:
-    report = Report({"output": "DIR"})
+    report = BuildReport({"output": "DIR"})
     assert report.reasons() == "no full texts"
     records = [paper("cited"), citing("a", [("too {} short", "cited")])]
     with pytest.raises(

@@ -10,8 +10,8 @@ import pytest
 
 from datasets.build import build_corpus
 from datasets.errors import InputError
-from datasets.fulltext.contexts import RandomSplitting
 from datasets.prepare import open_corpus
+from datasets.splitting import RandomSplitting
 
 TEXTS = Path(__file__).parent / "fulltexts"
 TRAIN = RandomSplitting(1, 0, 0, seed=0)
@@ -48,26 +48,26 @@ def build(source: str, output: Path, **settings: Any) -> Any:
 
 def test_bad_records_are_left_out_and_named(tmp_path: Path) -> None:
     clean = build(texts_with(tmp_path / "clean", {}), tmp_path / "a")
-    assert clean.refused.left_out == 0
+    assert clean.skipped.left_out == 0
     bad = {name: "\n".join(text for text, _ in cases) for name, cases in BAD.items()}
     bad["late.jsonl"] = (
         json.dumps({"id": "late", **LATE}) + "\n" + json.dumps({"id": "good", **LATE, "body": []})
     )
     source = texts_with(tmp_path / "source", bad)
     with pytest.raises(
-        InputError, match=r"late\.jsonl, line 1, body\[0\]|lines\.jsonl, line 1: malformed JSON"
+        InputError, match=r"late\.jsonl, line 1, field 'body\[0\]|lines\.jsonl, line 1: malformed JSON"
     ):
         build(source, tmp_path / "b")
     report = build(source, tmp_path / "b", on_error="skip", max_bad_share=0.6)
-    assert report.refused.left_out == 8 and report.refused.read == clean.refused.read + 1
+    assert report.skipped.left_out == 8 and report.skipped.read == clean.skipped.read + 1
     said = [
         *(message for cases in BAD.values() for _, message in cases),
-        "body[0], field 'text': must be a string",
+        "field 'body[0].text': must be a string",
     ]
     for message in said:
-        assert sum(message in example for example in report.refused.examples) == 1, message
+        assert sum(message in example for example in report.skipped.examples) == 1, message
     written = json.loads((tmp_path / "b" / "report.json").read_text())["records"]
-    assert written["left_out"] == 8 and written["examples"] == report.refused.examples
+    assert written["left_out"] == 8 and written["examples"] == report.skipped.examples
     assert "8 cannot be used" in (tmp_path / "b" / "report.md").read_text()
     assert "8 records cannot be used" in report.summary()
     found, expected = (open_corpus(tmp_path / name, cache_dir=tmp_path / "cache") for name in ("b", "a"))
@@ -77,7 +77,7 @@ def test_bad_records_are_left_out_and_named(tmp_path: Path) -> None:
 
 def test_too_many_are_refused(tmp_path: Path) -> None:
     source = texts_with(tmp_path / "source", {"lines.jsonl": "{\n{"})
-    records = build(texts_with(tmp_path / "clean", {}), tmp_path / "a").refused.read + 2
+    records = build(texts_with(tmp_path / "clean", {}), tmp_path / "a").skipped.read + 2
     message = (
         rf"source: 2 of {records} records .* cannot be used, more than max_bad_share=0\.1 allows; the first: "
     )
@@ -85,7 +85,7 @@ def test_too_many_are_refused(tmp_path: Path) -> None:
         build(source, tmp_path / "b", on_error="skip", max_bad_share=0.1)
     assert not (tmp_path / "b").exists()
     late = texts_with(tmp_path / "late", {"late.jsonl": json.dumps({"id": "late", **LATE})})
-    with pytest.raises(InputError, match=r"source: 1 of .* body"):
+    with pytest.raises(InputError, match=r"source: 1 of .*body"):
         build(late, tmp_path / "b", on_error="skip", max_bad_share=0.01)
 
 

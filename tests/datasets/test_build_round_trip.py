@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from datasets.build import build_corpus
-from datasets.fulltext.bibliography import surname
-from datasets.fulltext.contexts import RandomSplitting
+from datasets.fulltext.catalogue import surname
+from datasets.splitting import RandomSplitting
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 CONTEXTS = 400

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.citations.graph import CitationGraph, open_graph, read_paper_lines
-from datasets.citations.questions import Asked, corpus_of, open_papers, read_query_lists
+from datasets.citations.queries import QuerySet, corpus_of, open_papers, read_query_lists
 from datasets.columns import Ragged
 from datasets.errors import InputError
-from datasets.fulltext.contexts import RandomSplitting, YearSplitting
+from datasets.splitting import RandomSplitting, YearSplitting
 
 PAPERS: list[dict[str, Any]] = [
     {"paper_id": "a", "title": "On A", "abstract": "About a.", "year": 2000, "fields": ["Art"]},
@@ -113,15 +113,15 @@ def test_citations_are_pairs_of_different_known_papers(references: list[list[str
     [
         ("{", r"line 2: malformed JSON"),
         ("[1]", r"line 2: must be an object, not a list"),
-        ({"title": "x"}, r"line 2, field 'paper_id': must be an id"),
+        ({"title": "x"}, r"line 2, field 'paper_id': is missing"),
         ({"paper_id": "a b"}, r"line 2, field 'paper_id': an id must not be empty or hold white space"),
         ({"paper_id": "x", "year": "soon"}, r"line 2, field 'year': must be a whole number"),
-        ({"paper_id": "x", "fields": 3}, r"line 2, field 'fields': must be a list of strings, not a number"),
+        ({"paper_id": "x", "fields": 3}, r"line 2, field 'fields': must be a string or a list, not a number"),
         (
             {"paper_id": "x", "references": "a"},
-            r"line 2, field 'references': must be a list of ids, not a string",
+            r"line 2, field 'references': must be a list, not a string",
         ),
-        ({"paper_id": "x", "references": ["a", None]}, r"field 'references\[1\]': must be an id, not null"),
+        ({"paper_id": "x", "references": ["a", None]}, r"'references\[1\]': must be a number or a string"),
     ],
 )
 def test_a_record_that_cannot_be_used_is_named(write: Write, tmp_path: Path, line: Any, said: str) -> None:
@@ -188,7 +188,7 @@ def test_ranges_of_years_and_files_come_from_the_command_line(write: Write, tmp_
     options += ["data.near_duplicates=0.5", f"data.held_out=[{write(PAPERS[1:2], 'other.jsonl')}]"]
     with initialize_config_dir(str(Path(__file__).parents[2] / "conf"), version_base="1.3"):
         questions = instantiate(compose("count", options).data)
-    asked = {split: some.papers.tolist() for split, some in questions.asked.items()}
+    asked = {split: some.papers.tolist() for split, some in questions.queries.items()}
     assert asked == {"train": [], "val": [], "test": [3]} and questions.removed.tolist() == [1]
 
 
@@ -218,7 +218,7 @@ def test_a_corpus_without_citations_is_refused(write: Write, tmp_path: Path) -> 
 
 def test_rows_of_a_corpus_are_the_rows_that_were_chosen(write: Write, tmp_path: Path) -> None:
     graph = open_graph(write(PAPERS), cache_dir=tmp_path / "cache")
-    asked = {"test": Asked(np.array([3]), Ragged.from_rows([[0]]))}
+    asked = {"test": QuerySet(np.array([3]), Ragged.from_rows([[0]]))}
     corpus = corpus_of(graph, np.array([0, 3, 5]), asked, "some", tmp_path / "cache")
     assert list(corpus.paper_ids) == ["a", "d", "late"] and corpus.years.tolist() == [2000, 2003, 2009]
     again = corpus_of(graph, np.array([0, 3, 5]), asked, "some", tmp_path / "cache")

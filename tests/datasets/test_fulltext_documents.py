@@ -10,20 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.errors import InputError
+from datasets.fulltext.documents import Document, Metadata, Reference
 from datasets.fulltext.latex_source import plain, read_source
 from datasets.fulltext.readers import SourceFile, find_files, read
-from datasets.fulltext.records import Paper, Record, Reference
 
 TEXTS = Path(__file__).parent / "fulltexts"
 
 
-def records(path: Path) -> list[Record]:
+def records(path: Path) -> list[Document]:
     return [record for file in find_files(str(path)) for record in read(file, lambda done: None)]
 
 
 def test_tei() -> None:
     (record,) = records(TEXTS / "1911.00042.grobid.tei.xml")
-    assert record.paper == Paper(
+    assert record.metadata == Metadata(
         id="1911.00042",
         title="Speech into trees",
         abstract="Trees are built from speech.",
@@ -33,7 +33,7 @@ def test_tei() -> None:
     )
     assert record.full_text is not None
     text = record.full_text()
-    cited = [[(p.text[start:end], ref) for start, end, ref in p.cites] for p in text.paragraphs]
+    cited = [[(p.text[start:end], ref) for start, end, ref in p.citations] for p in text.paragraphs]
     first = [("Nivre and Scholz (2004)", "b0"), ("(Kim et al., 2017;", "b1"), ("Lee, 2018)", "b2")]
     assert cited == [
         [*first, ("(Nobody, 2001)", None)],
@@ -50,10 +50,10 @@ def test_tei() -> None:
 def test_latex_with_a_bib_file() -> None:
     (record,) = records(TEXTS / "2103.00017")
     # Found of itself, a file is called by its name; a folder of papers gives them the names of its folders.
-    assert record.paper.id == "main"
+    assert record.metadata.id == "main"
     assert SourceFile(TEXTS / "2103.00017" / "main.tex", "2103.00017") in find_files(str(TEXTS))
     (record,) = read(SourceFile(TEXTS / "2103.00017" / "main.tex", "2103.00017"), lambda done: None)
-    assert record.paper == Paper(
+    assert record.metadata == Metadata(
         "2103.00017",
         "Parsing Spoken Queries with Trees",
         "We parse queries from speech. Our parser, TreeTalk, reads lattices.",
@@ -74,7 +74,7 @@ def test_latex_with_a_bib_file() -> None:
         "Our parser reads lattices instead of strings, as in Section . Müller's lattice decoder [5] is the "
         "first of its kind. It is trained for two and a half epochs with 50 % dropout [5, 3]."
     )
-    assert [(introduction.text[start:end], ref) for start, end, ref in introduction.cites] == [
+    assert [(introduction.text[start:end], ref) for start, end, ref in introduction.citations] == [
         ("1", "nivre"), ("2", "kim17"), ("3", "lee-study"), ("2", "kim17"), ("4", "tan"), ("5", "mueller2015")
     ]  # fmt: skip
     assert text.references == {
@@ -88,7 +88,7 @@ def test_latex_with_a_bib_file() -> None:
 
 def test_latex_with_a_printed_bibliography() -> None:
     (record,) = records(TEXTS / "printed")
-    assert (record.paper.id, record.paper.year) == ("paper", 2019)
+    assert (record.metadata.id, record.metadata.year) == ("paper", 2019)
     assert record.full_text is not None
     references = record.full_text().references
     assert {key: reference.authors for key, reference in references.items()} == {

@@ -46,7 +46,7 @@ def contexts(folder: Path) -> int:
     found = 0
     for file in find_files(str(folder)):
         for record in read(file, lambda done: None):
-            assert record.paper.id and isinstance(record.paper.title, str)
+            assert record.metadata.id and isinstance(record.metadata.title, str)
             if record.full_text is not None:
                 text = record.full_text()
                 for citation in citations(text, 210, Counter()):
@@ -226,7 +226,7 @@ def test_annotations_that_overlap_are_not_as_many_copies(tmp_path: Path) -> None
     path = tmp_path / "file.jsonl"
     path.write_bytes(lines([{"corpusid": 1, "content": content}]))
     (record,) = read(find_files(str(path))[0], lambda done: None)
-    assert len(record.paper.abstract) == 5_000_000 and record.full_text is not None
+    assert len(record.metadata.abstract) == 5_000_000 and record.full_text is not None
     assert [len(paragraph.text) for paragraph in record.full_text().paragraphs] == [5_000_000]
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.fulltext.contexts import citations, cut, leak
+from datasets.fulltext.documents import CitationSpan, FullText, Paragraph, Reference
 from datasets.fulltext.markers import Bibliography, find_markers, has_numbers
-from datasets.fulltext.records import Cite, FullText, Paragraph, Reference
 from datasets.records import OTHER_MARKER, TARGET_MARKER
 
 REFERENCES = {
@@ -22,13 +22,13 @@ REFERENCES = {
 }
 
 
-def marked_up(text: str) -> tuple[str, list[Cite]]:
+def marked_up(text: str) -> tuple[str, list[CitationSpan]]:
     """Text and spans: {smith:[5]} is a span "[5]" that cites smith, {:[5]} one that cites nothing known."""
     plain, cites = "", []
     for piece in re.split(r"(\{\w*:[^{}]*\})", text):
         if piece.startswith("{"):
             ref, _, marker = piece[1:-1].partition(":")
-            cites.append(Cite(len(plain), len(plain) + len(marker), ref or None))
+            cites.append(CitationSpan(len(plain), len(plain) + len(marker), ref or None))
             plain += marker
         else:
             plain += piece
@@ -102,7 +102,12 @@ def test_forms_of_markers(text: str, expected: str | None) -> None:
 
 def test_spans_that_overlap_are_one_marker_of_all_they_cite() -> None:
     text = "as in [5-7], and so on"
-    cites = [Cite(6, 11, "smith"), Cite(7, 8, "lee"), Cite(9, 13, "smith"), Cite(6, 6, "lee")]
+    cites = [
+        CitationSpan(6, 11, "smith"),
+        CitationSpan(7, 8, "lee"),
+        CitationSpan(9, 13, "smith"),
+        CitationSpan(6, 6, "lee"),
+    ]
     (marker,) = find_markers(text, cites[:3], Bibliography(REFERENCES), True)
     assert (text[marker.start : marker.end], marker.refs) == ("5-7", ("smith", "lee"))
 
@@ -157,9 +162,9 @@ def test_words_beside_a_mask_are_parted_from_it_and_words_like_it_are_changed() 
 
 def test_windows_go_on_in_the_next_paragraph_but_not_in_the_next_section() -> None:
     paragraphs = [
-        Paragraph("The first one [1].", [Cite(15, 16, "smith")], "one"),
-        Paragraph("The second [2].", [Cite(12, 13, "lee")], "one"),
-        Paragraph("Of another section [1].", [Cite(20, 21, "smith")], "two"),
+        Paragraph("The first one [1].", [CitationSpan(15, 16, "smith")], "one"),
+        Paragraph("The second [2].", [CitationSpan(12, 13, "lee")], "one"),
+        Paragraph("Of another section [1].", [CitationSpan(20, 21, "smith")], "two"),
     ]
     found = citations(FullText(paragraphs, REFERENCES), 300, Counter())
     assert [cut(left, right, 200, "cut") for _, left, right in found] == [
@@ -171,8 +176,8 @@ def test_windows_go_on_in_the_next_paragraph_but_not_in_the_next_section() -> No
 
 def test_spans_that_cannot_be_used_are_counted() -> None:
     text = "One [1] and two [2]."
-    cites = [Cite(5, 6, "smith"), Cite(17, 18, "gone"), Cite(17, 18, None)]
-    cites += [Cite(start, end, "lee") for start, end in ((5, 99), (-3, 2), (7, 7), (8, 3))]
+    cites = [CitationSpan(5, 6, "smith"), CitationSpan(17, 18, "gone"), CitationSpan(17, 18, None)]
+    cites += [CitationSpan(start, end, "lee") for start, end in ((5, 99), (-3, 2), (7, 7), (8, 3))]
     counts: Counter[str] = Counter()
     found = list(citations(FullText([Paragraph(text, cites)], REFERENCES), 50, counts))
     assert [(ref, cut(left, right, 50, "cut")) for ref, left, right in found] == [
@@ -234,7 +239,9 @@ CITATION = st.sampled_from(sorted(FORMS)).flatmap(
 )
 PIECES = st.lists(st.one_of(WORDS, CITATION, OVERLOOKED), min_size=1, max_size=12)
 ODD_SPANS = st.lists(
-    st.builds(Cite, st.integers(-5, 120), st.integers(-5, 160), st.sampled_from([*REFERENCES, "gone", None])),
+    st.builds(
+        CitationSpan, st.integers(-5, 120), st.integers(-5, 160), st.sampled_from([*REFERENCES, "gone", None])
+    ),
     max_size=3,
 )
 AUTHOR_YEAR = re.compile(r"\b(?:Smith|Lee|Nobody|Peters)(?: et al\.| and Diaz)?,? \(?(?:19|20)\d\d")
@@ -243,12 +250,12 @@ AUTHOR_YEAR = re.compile(r"\b(?:Smith|Lee|Nobody|Peters)(?: et al\.| and Diaz)?,
 @settings(max_examples=50, deadline=None)
 @given(PIECES, ODD_SPANS, st.integers(1, 200), st.sampled_from(["cut", "whole"]))
 def test_whatever_the_text_a_context_has_one_mask_and_fits(
-    pieces: list[str | tuple[str, str]], odd: list[Cite], window: int, words: str
+    pieces: list[str | tuple[str, str]], odd: list[CitationSpan], window: int, words: str
 ) -> None:
     text, cites = "", list(odd)
     for piece in pieces:
         if isinstance(piece, tuple):
-            cites.append(Cite(len(text), len(text) + len(piece[1]), piece[0]))
+            cites.append(CitationSpan(len(text), len(text) + len(piece[1]), piece[0]))
         text += piece if isinstance(piece, str) else piece[1]
     found = citations(FullText([Paragraph(text, cites)], REFERENCES), window + len(OTHER_MARKER), Counter())
     for ref, left, right in found:
@@ -269,7 +276,7 @@ def test_no_author_and_year_is_left_of_any_citation(pieces: list[str | tuple[str
     for piece in pieces:
         text += " "
         if isinstance(piece, tuple):
-            cites.append(Cite(len(text), len(text) + len(piece[1]), piece[0]))
+            cites.append(CitationSpan(len(text), len(text) + len(piece[1]), piece[0]))
         text += piece if isinstance(piece, str) else piece[1]
     for _, left, right in citations(FullText([Paragraph(text, cites)], REFERENCES), 500, Counter()):
         assert not AUTHOR_YEAR.search(left + right)
@@ -283,7 +290,7 @@ def test_masks_as_a_plain_replacement_gives_them(parts: list[tuple[str, tuple[st
     text, cites = "", []
     for words, (ref, _) in parts:
         text += f" a{words}z ["
-        cites.append(Cite(len(text), len(text) + 1, ref))
+        cites.append(CitationSpan(len(text), len(text) + 1, ref))
         text += "5]"
     found = list(citations(FullText([Paragraph(text, cites)], REFERENCES), 10_000, Counter()))
     assert len(found) == len(parts)

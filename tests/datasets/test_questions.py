@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.citations.questions import Asked, Questions, YearShares, open_papers, open_questions
+from datasets.citations.queries import GraphQueries, QuerySet, YearShares, open_papers, open_queries
 from datasets.count import count_collection
 from datasets.errors import InputError
-from datasets.fulltext.contexts import RandomSplitting, YearSplitting
+from datasets.splitting import RandomSplitting, YearSplitting
 
 ROOT = Path(__file__).parents[2]
 YEARS = [2003, 2001, None, 2001, 2004, 2002, 2001, 2002, 2005, 2003, 2001]
@@ -59,20 +59,20 @@ def write(tmp_path: Path) -> Write:
 
 
 @pytest.fixture
-def ask(write: Write, tmp_path: Path) -> Callable[..., Questions]:
-    return lambda splitting=SHARES, **more: open_questions(
+def ask(write: Write, tmp_path: Path) -> Callable[..., GraphQueries]:
+    return lambda splitting=SHARES, **more: open_queries(
         write(), splitting, cache_dir=tmp_path / "cache", **more
     )
 
 
-def names(asked: dict[str, Asked]) -> dict[str, dict[int, list[int]]]:
+def names(asked: dict[str, QuerySet]) -> dict[str, dict[int, list[int]]]:
     return {
         split: {row: found.tolist() for row, found in zip(some.papers.tolist(), some.relevant, strict=True)}
         for split, some in asked.items()
     }
 
 
-def test_papers_ask_by_shares_of_the_years(ask: Callable[..., Questions]) -> None:
+def test_papers_ask_by_shares_of_the_years(ask: Callable[..., GraphQueries]) -> None:
     found = ask()
     assert found.papers.tolist() == [0, 1, 3, 4, 5, 6, 7, 8, 9, 10]  # 2 has no year
     # By year and then place: 1 3 6 10 5 7 | 0 9 | 4 8. Of those that cite nothing none asks.
@@ -81,14 +81,14 @@ def test_papers_ask_by_shares_of_the_years(ask: Callable[..., Questions]) -> Non
         "val": {0: [1], 9: [6]},
         "test": {4: [0, 5], 8: [0, 4]},
     }
-    assert names(found.asked) == names(found.may) == expected and not len(found.removed)
+    assert names(found.queries) == names(found.eligible) == expected and not len(found.removed)
 
 
-def test_what_is_found_may_be_of_the_training_years_alone(ask: Callable[..., Questions]) -> None:
-    assert names(ask(found="train").asked)["test"] == {4: [5]}
-    assert names(ask(min_cited=2).asked) == {"train": {}, "val": {}, "test": {4: [0, 5], 8: [0, 4]}}
+def test_what_is_found_may_be_of_the_training_years_alone(ask: Callable[..., GraphQueries]) -> None:
+    assert names(ask(found="train").queries)["test"] == {4: [5]}
+    assert names(ask(min_cited=2).queries) == {"train": {}, "val": {}, "test": {4: [0, 5], 8: [0, 4]}}
     years = YearSplitting([None, 2003], None, [2004, None])
-    assert names(ask(years, found="train", min_cited=2).asked)["test"] == {4: [0, 5]}
+    assert names(ask(years, found="train", min_cited=2).queries)["test"] == {4: [0, 5]}
     with pytest.raises(
         InputError, match=r"no paper cites 3 others that are in it, with a text and not later"
     ):
@@ -96,13 +96,13 @@ def test_what_is_found_may_be_of_the_training_years_alone(ask: Callable[..., Que
 
 
 def test_training_papers_like_held_out_ones_do_not_ask(
-    ask: Callable[..., Questions], write: Write, caplog: pytest.LogCaptureFixture
+    ask: Callable[..., GraphQueries], write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     plain, held = ask(), ask(near_duplicates=0.7)
     assert held.removed.tolist() == [6]  # like 8, which asks in test
-    assert names(held.asked)["train"] == {3: [6], 5: [1], 7: [3]}
-    assert names(held.may) == names(plain.may) and held.papers.tolist() == plain.papers.tolist()
+    assert names(held.queries)["train"] == {3: [6], 5: [1], 7: [3]}
+    assert names(held.eligible) == names(plain.eligible) and held.papers.tolist() == plain.papers.tolist()
     assert "1 of 4 training queries have nearly the title of a held-out paper" in caplog.text
     assert ask(near_duplicates=0.5).removed.tolist() == [6, 7]  # speech, sounds, on: and `of` in 4
     other = write("other.jsonl", ["speech on SOUNDS", "Pictures: of"], {})
@@ -112,20 +112,20 @@ def test_training_papers_like_held_out_ones_do_not_ask(
 
 
 def test_batches_of_titles_are_put_together(
-    ask: Callable[..., Questions], monkeypatch: pytest.MonkeyPatch
+    ask: Callable[..., GraphQueries], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datasets.citations.questions.TITLES", 2)
+    monkeypatch.setattr("datasets.citations.queries.TITLES", 2)
     assert ask(near_duplicates=0.5).removed.tolist() == [6, 7]
-    monkeypatch.setattr("datasets.citations.questions.TitleIndex", None)  # what was found is kept
+    monkeypatch.setattr("datasets.citations.queries.TitleIndex", None)  # what was found is kept
     assert ask(near_duplicates=0.5).removed.tolist() == [6, 7]
 
 
 def test_listed_queries_are_held_out_as_well(write: Write, tmp_path: Path) -> None:
     queries = tmp_path / "queries.json"
     queries.write_text(json.dumps({"test": ["p6"]}))
-    found = open_questions(write(), SHARES, queries, cache_dir=tmp_path, near_duplicates=0.7)
-    assert names(found.asked)["test"] == {6: [1]} and found.removed.tolist() == [8]
-    assert 2 in names(found.asked)["train"]  # a list places papers without a year
+    found = open_queries(write(), SHARES, queries, cache_dir=tmp_path, near_duplicates=0.7)
+    assert names(found.queries)["test"] == {6: [1]} and found.removed.tolist() == [8]
+    assert 2 in names(found.queries)["train"]  # a list places papers without a year
 
 
 def test_the_corpus_asks_what_was_found(write: Write, tmp_path: Path) -> None:
@@ -194,13 +194,13 @@ def test_a_splitting_that_is_none_is_refused(make: Callable[[], Any], said: str)
     ],
 )
 def test_options_that_cannot_be_used_are_named(
-    ask: Callable[..., Questions], options: dict[str, Any], said: str
+    ask: Callable[..., GraphQueries], options: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(InputError, match=said):
         ask(**options)
 
 
-def test_counts_are_those_of_the_questions(ask: Callable[..., Questions], tmp_path: Path) -> None:
+def test_counts_are_those_of_the_questions(ask: Callable[..., GraphQueries], tmp_path: Path) -> None:
     found = ask(YearShares(0.6, 0.2, 0.2, 1, 0), near_duplicates=0.0)  # any shared word
     table = count_collection(found, tmp_path / "out")
     counts = json.loads((tmp_path / "out" / "counts.json").read_text())
@@ -211,14 +211,14 @@ def test_counts_are_those_of_the_questions(ask: Callable[..., Questions], tmp_pa
     assert counts["splits"]["train"]["years"] == [2001, 2002]
     assert [counts["splits"]["test"][key] for key in ("queries", "pairs", "asked")] == [2, 4, 1]
     assert counts["near_duplicates"] == len(found.removed) > 0
-    assert "| queries, test (2004–2005) | 2 |" in table and "| queries that are asked, test | 1 |" in table
+    assert "| queries, test (2004–2005) | 2 |" in table and "| queries used, test | 1 |" in table
     queries = json.loads((tmp_path / "out" / "queries.json").read_text())
     held_out = read(tmp_path / "out" / "held_out.jsonl.gz")
     ids = sorted(queries["val"] + queries["test"])
     assert [paper["paper_id"] for paper in held_out] == ids and len(ids) == 2
     # The files are used as they are: the same queries, and what is held out of another collection.
     same = ask(queries=tmp_path / "out" / "queries.json")
-    assert names(same.asked)["test"] == names(found.asked)["test"]
+    assert names(same.queries)["test"] == names(found.queries)["test"]
     file = tmp_path / "out" / "held_out.jsonl.gz"
     like = ask(YearShares(1, 0, 0, None, 0), near_duplicates=0.9, held_out=file)
     same_title = {"p6", "p8"} if "p8" in ids else set()
@@ -229,11 +229,10 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
 
 
-def test_a_splitting_of_papers_alone_still_splits(ask: Callable[..., Questions]) -> None:
+def test_a_splitting_of_papers_alone_still_splits(ask: Callable[..., GraphQueries]) -> None:
     found = ask(RandomSplitting(0.0, 0.0, 1.0, seed=0), near_duplicates=0.7)
-    assert (
-        names(found.asked)["test"].keys() == {0, 2, 3, 4, 5, 6, 7, 8, 9} and not names(found.asked)["train"]
-    )
+    queries = names(found.queries)
+    assert queries["test"].keys() == {0, 2, 3, 4, 5, 6, 7, 8, 9} and not queries["train"]
 
 
 @pytest.mark.slow

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.fulltext.bibliography import Catalogue, arxiv_year, letters_of, resolve, surname
-from datasets.fulltext.records import Paper, Reference
+from datasets.fulltext.catalogue import Catalogue, arxiv_year, letters_of, surname
+from datasets.fulltext.documents import Metadata, Reference
 
 PAPERS = [
-    Paper("nivre", "Deterministic Dependency Parsing", "A.", 2004, ("Joakim Nivre", "Mario Scholz")),
-    Paper("deep", "Deep nets: a survey", "A.", 2010, ("Kai Lee",)),
-    Paper("deep2", "Deep Nets -- A Survey", "A.", 2014, ("Kai Lee", "Bo Diaz")),
-    Paper("twin1", "The same title of two papers", "A.", 2000, ("Ann Li",)),
-    Paper("twin2", "The same title of two papers", "A.", 2000, ("Ann Li",)),
-    Paper("short", "Parsing", "A.", 0, ()),
-    Paper("plain", "A title without authors and year", "A.", 0, ()),
-    Paper("accents", "Über Größe: l\u2019été", "A.", 1999, ("Jörg Müller",)),
-    Paper("bare", "A paper without abstract", "", 2004, ("Sue Tan",)),
+    Metadata("nivre", "Deterministic Dependency Parsing", "A.", 2004, ("Joakim Nivre", "Mario Scholz")),
+    Metadata("deep", "Deep nets: a survey", "A.", 2010, ("Kai Lee",)),
+    Metadata("deep2", "Deep Nets -- A Survey", "A.", 2014, ("Kai Lee", "Bo Diaz")),
+    Metadata("twin1", "The same title of two papers", "A.", 2000, ("Ann Li",)),
+    Metadata("twin2", "The same title of two papers", "A.", 2000, ("Ann Li",)),
+    Metadata("short", "Parsing", "A.", 0, ()),
+    Metadata("plain", "A title without authors and year", "A.", 0, ()),
+    Metadata("accents", "Über Größe: l\u2019été", "A.", 1999, ("Jörg Müller",)),
+    Metadata("bare", "A paper without abstract", "", 2004, ("Sue Tan",)),
 ]
 
 
@@ -82,12 +82,12 @@ NONE = "no paper has the title"
     ],
 )
 def test_references(catalogue: Catalogue, reference: Reference, paper: str | None, how: str) -> None:
-    row, told = resolve(reference, catalogue)
+    row, told = catalogue.resolve(reference)
     assert (None if row is None else catalogue.ids[row]) == paper
     assert how in told
 
 
-@pytest.mark.parametrize("module", ["author_names", "latex_text", "names", "windows"])
+@pytest.mark.parametrize("module", ["catalogue", "contexts", "latex_source", "markers"])
 def test_the_examples_in_docstrings(module: str) -> None:
     found = doctest.testmod(importlib.import_module(f"datasets.fulltext.{module}"))
     assert found.attempted and not found.failed
@@ -98,7 +98,7 @@ def test_the_examples_in_docstrings(module: str) -> None:
 def test_any_reference_means_one_paper_or_none(
     catalogue: Catalogue, text: str, title: str, author: str, year: int
 ) -> None:
-    row, _ = resolve(Reference("", title, (author,), year, text), catalogue)
+    row, _ = catalogue.resolve(Reference("", title, (author,), year, text))
     assert row is None or letters_of(PAPERS[row].title) in letters_of(title + text)
 
 
@@ -132,13 +132,11 @@ def test_surnames(name: str, expected: str) -> None:
 def test_a_title_is_found_among_many(tmp_path: Path) -> None:
     catalogue = Catalogue(tmp_path / "papers.sqlite", None)
     for number in range(25_000):  # more than are written at a time
-        catalogue.add(Paper(f"p{number}", f"Paper number {number} of a long list", "A."))
-        catalogue.add(Paper(f"p{number}", "A later record of the same paper", "B.", 2000))
+        catalogue.add(Metadata(f"p{number}", f"Paper number {number} of a long list", "A."))
+        catalogue.add(Metadata(f"p{number}", "A later record of the same paper", "B.", 2000))
     assert catalogue.finish() == {"read": 25_000, "written": 25_000}
     for number in (0, 9_999, 10_000, 24_999):
-        row, _ = resolve(Reference(title=f"Paper number {number} of a long list", year=2000), catalogue)
+        row, _ = catalogue.resolve(Reference(title=f"Paper number {number} of a long list", year=2000))
         assert row == number and catalogue.ids[row] == f"p{number}" and catalogue.years[row] == 2000
-    assert next(catalogue.papers())[1] == {
-        "title": "Paper number 0 of a long list", "abstract": "A.", "year": 2000, "authors": []
-    }  # fmt: skip
+    assert next(catalogue.papers()) == Metadata("p0", "Paper number 0 of a long list", "A.", 2000)
     catalogue.close()

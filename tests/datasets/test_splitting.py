@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from datasets.errors import InputError
-from datasets.fulltext.contexts import RandomSplitting, YearSplitting
+from datasets.splitting import RandomSplitting, YearSplitting
 
 
 def test_ranges_of_years_include_their_ends() -> None:

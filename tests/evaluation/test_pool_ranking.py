@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from datasets.citations.graph import open_graph
-from datasets.citations.questions import Asked, corpus_of
+from datasets.citations.queries import QuerySet, corpus_of
 from datasets.errors import InputError
 from evaluation.benchmarks.sampling import (
     Pool,
@@ -48,7 +48,7 @@ def ranked_alone(
 ) -> list[list[tuple[str, float]]]:
     """What a retriever finds in a corpus that has no other papers than the pool (and what asks)."""
     rows = np.union1d(pool.papers, pool.queries)
-    asked = Asked(np.sort(pool.queries), sampler.relevant.take(np.sort(pool.queries)))
+    asked = QuerySet(np.sort(pool.queries), sampler.relevant.take(np.sort(pool.queries)))
     corpus = corpus_of(sampler.graph, rows, {"test": asked}, "alone", folder)
     corpus.is_candidate = np.isin(rows, pool.papers)
     retriever = make()

@@ -1,0 +1,148 @@
+"""JSON lines, plain or gzipped, the check of a record against its layout (a msgspec type), and files
+written."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, TypeVar, cast
+
+import msgspec
+import orjson
+
+from datasets.bad_records import refuse
+from datasets.errors import InputError
+from datasets.files import BYTE_ORDER_MARK, open_bytes
+from datasets.json_stream import OnBytes, kind_of
+from datasets.records import parse_year, usable_id
+
+LONGEST = 1 << 25
+"""Bytes of the longest line that is read."""
+
+Object = dict[str, Any]
+OnBadRecord = Callable[[InputError], None]
+"""Called with the error of a record that cannot be used; reading continues when it returns."""
+T = TypeVar("T")
+
+
+def read_objects(
+    path: Path, on_bytes: OnBytes | None = None, on_bad: OnBadRecord = refuse
+) -> Iterator[tuple[str, Object]]:
+    """Each object of a file with its place ("FILE, line 3"); empty lines are skipped.
+
+    Raises InputError for a line that is longer than LONGEST; `on_bad` gets lines that are no JSON object.
+    """
+    with open_bytes(path) as (file, raw):
+        lines = io.BufferedReader(cast(io.RawIOBase, file), 1 << 20)
+        for number, line in enumerate(iter(lambda: lines.readline(LONGEST), b""), start=1):
+            where = f"{path}, line {number}"
+            if len(line) == LONGEST:
+                raise InputError(f"{where}: is longer than {LONGEST >> 20} MB; a record is one line")
+            if number == 1:
+                line = line.removeprefix(BYTE_ORDER_MARK)
+            if line.strip():
+                try:
+                    record = parse_object(line, where)
+                except InputError as error:
+                    on_bad(error)
+                else:
+                    yield where, record
+            if on_bytes is not None:
+                on_bytes(raw.tell())
+
+
+def parse_object(line: bytes, where: str) -> Object:
+    """The JSON object in a line; InputError for anything else."""
+    try:
+        record = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"{where}: malformed JSON: {error}") from None
+    if not isinstance(record, dict):
+        raise InputError(f"{where}: must be an object, not {kind_of(record)}; a record is one line")
+    return record
+
+
+class PaperId(str):
+    """A paper's id: a string without white space or control characters, or a whole number."""
+
+
+class CitedId(str):
+    """The same, or "" (null, absent) where it is unknown which paper is cited."""
+
+
+class Year(int):
+    """A whole number, also as a string; null and "" are 0."""
+
+
+class Offset(int):
+    """A whole number, also as a string of digits."""
+
+
+_KINDS = {"str": "a string", "int": "a number", "float": "a number", "bool": "a boolean", "array": "a list"}
+_KINDS |= {"object": "an object"}
+_WRONG_TYPE = re.compile(r"Expected `(.+)`, got `(\w+)`")
+_MISSING = re.compile(r"Object missing required field `(\w+)`")
+
+
+def checked(value: Any, layout: type[T], where: str, at: str = "") -> T:
+    """`value` as the msgspec type `layout`; InputError that names the field. at: the path of `value`."""
+    try:
+        return msgspec.convert(value, layout, dec_hook=_decode)
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).partition(" - at `$")
+    path = at + path.removesuffix("`")
+    if found := _WRONG_TYPE.fullmatch(reason):
+        wanted = dict.fromkeys(_KINDS[kind] for kind in found[1].split(" | ") if kind != "null")
+        reason = f"must be {' or '.join(wanted)}, not {_KINDS.get(found[2], 'null')}"
+    elif found := _MISSING.fullmatch(reason):
+        path, reason = f"{path}.{found[1]}", "is missing"
+    field = f", field {path.removeprefix('.')!r}" if path else ""
+    raise InputError(f"{where}{field}: {reason}")
+
+
+def _decode(kind: type, value: Any) -> Any:
+    """Called by msgspec for the types above; a ValueError becomes a ValidationError with the path."""
+    if kind is Year:
+        return Year(parse_year(value))
+    if isinstance(value, bool):
+        raise ValueError("must be an id or a whole number, not a boolean")
+    if kind is Offset:
+        if isinstance(value, int) or (isinstance(value, str) and value.isdecimal() and len(value) < 20):
+            return Offset(value)
+        raise ValueError(f"must be a whole number, not {kind_of(value)}")
+    if kind is CitedId and value in (None, ""):
+        return CitedId()
+    if not isinstance(value, str | int):
+        raise ValueError(f"must be an id (a string or a number), not {kind_of(value)}")
+    if not usable_id(str(value)):
+        raise ValueError("an id must not be empty or hold white space or control characters")
+    return kind(str(value))
+
+
+@contextmanager
+def gzipped(path: Path) -> Iterator[IO[bytes]]:
+    """A new gzip file without name and time in it, so that equal content makes equal files."""
+    with path.open("wb") as raw, gzip.GzipFile("", "wb", 5, raw, mtime=0) as file:
+        yield cast(IO[bytes], file)
+
+
+@contextmanager
+def json_writer(path: Path, keys: bool) -> Iterator[Callable[..., None]]:
+    """Gives add(record, key) for a file of one JSON object, add(record) for a list; gzipped if named .gz."""
+    start, end = (b"{\n", b"\n}\n") if keys else (b"[\n", b"\n]\n")
+    with gzipped(path) if path.suffix == ".gz" else path.open("wb") as file:
+        file.write(start)
+        before = b""
+
+        def add(record: Object, key: str | None = None) -> None:
+            nonlocal before
+            named = b"" if key is None else orjson.dumps(key) + b": "
+            file.write(before + named + orjson.dumps(record))
+            before = b",\n"
+
+        yield add
+        file.write(end)

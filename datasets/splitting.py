@@ -1,0 +1,141 @@
+"""Splits by citing paper: no paper cites in two of train, val and test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datasets.errors import InputError
+from datasets.records import SPLITS, TRAIN
+
+Rows = NDArray[np.int64]
+_Years = Sequence[int | None] | None
+
+
+class Splitting(Protocol):
+    """Chooses the split of a citing paper."""
+
+    settings: dict[str, Any]
+    """The arguments it was made with, for reports."""
+
+    def __call__(self, paper: str, year: int) -> str | None:
+        """The split of a paper with that id and year (0: unknown); None: its contexts are dropped."""
+
+
+class RandomSplitting:
+    """By a hash of seed and id, so that other papers in the collection change nothing.
+
+    train, val, test: shares of the citing papers; what is missing to 1 is dropped.
+    """
+
+    def __init__(self, train: float, val: float, test: float, seed: int) -> None:
+        self._shares = _checked_shares(train, val, test)
+        if sum(self._shares.values()) > 1 + 1e-9:
+            raise InputError(
+                f"splitting: the shares train, val and test add up to {sum(self._shares.values()):g}"
+            )
+        self._seed = seed
+        self.settings: dict[str, Any] = {**self._shares, "seed": seed}
+
+    def __call__(self, paper: str, year: int) -> str | None:
+        digest = blake2b(f"{self._seed} {paper}".encode(), digest_size=8).digest()
+        place = int.from_bytes(digest, "little") / 2**64
+        for split, share in self._shares.items():
+            place -= share
+            if place < 0:
+                return split
+        return None
+
+
+class YearSplitting:
+    """By ranges of years [first, last], both included: None for an open end, or for a split without papers.
+
+    Other and unknown years are dropped. Gu et al. 2022, section 3, split by date: the latest contexts are for
+    validation and test.
+    """
+
+    def __init__(self, train: _Years, val: _Years, test: _Years) -> None:
+        self.settings: dict[str, Any] = dict(zip(SPLITS, (train, val, test), strict=True))
+        self._ranges = {
+            name: _year_range(name, years) for name, years in self.settings.items() if years is not None
+        }
+        for name, (first, last) in self._ranges.items():
+            for other, (begin, end) in self._ranges.items():
+                if name < other and first <= end and begin <= last:
+                    raise InputError(f"splitting: the years of {name} and {other} overlap")
+
+    def __call__(self, paper: str, year: int) -> str | None:
+        containing = (split for split, (first, last) in self._ranges.items() if first <= year <= last)
+        return next(containing, None) if year else None
+
+
+class YearShares:
+    """The oldest papers for training, the next for validation, the latest for test; needs a whole collection.
+
+    Papers without a year are in no split.
+    train, val, test: shares of the papers that add up to 1. queries: at most so many are drawn from each
+    split except train; None: all. seed: of the draw.
+    """
+
+    def __init__(self, train: float, val: float, test: float, queries: int | None, seed: int) -> None:
+        shares = _checked_shares(train, val, test)
+        if abs(sum(shares.values()) - 1) > 1e-9:
+            raise InputError(
+                f"splitting: the shares train, val and test add up to {sum(shares.values()):g}, not 1"
+            )
+        if queries is not None and (type(queries) is not int or queries < 1):
+            raise InputError(f"splitting.queries: {queries!r} is no number of queries; null for all")
+        self._train, self._val_of_rest = train, val / (val + test) if val + test else 0.0
+        self._queries, self._seed = queries, seed
+        self.settings: dict[str, Any] = {**shares, "queries": queries, "seed": seed}
+
+    def __call__(self, paper: str, year: int) -> str | None:
+        """Raises InputError: one paper cannot be placed without the others."""
+        raise InputError("splitting=year_shares is for data=papers; here take splitting=year or random")
+
+    def split(self, years: NDArray[np.int32], papers: Rows) -> dict[str, Rows]:
+        """The rows of each split, ascending: some papers [P] among all, which have these years [N]."""
+        dated = papers[years[papers] != 0]
+        order = dated[np.argsort(years[dated], kind="stable")]
+        train = int(self._train * len(order))
+        val = int((len(order) - train) * self._val_of_rest)
+        parts = np.split(order, [train, train + val])
+        return {split: np.sort(part) for split, part in zip(SPLITS, parts, strict=True)}
+
+    def sampled(self, splits: Mapping[str, Rows]) -> dict[str, Rows]:
+        """At most `queries` rows of each split, ascending; all of train."""
+        drawn = {}
+        for number, (split, rows) in enumerate(splits.items()):
+            if split != TRAIN and self._queries is not None and len(rows) > self._queries:
+                rng = np.random.default_rng([self._seed, number])
+                rows = np.sort(rng.choice(rows, self._queries, replace=False))
+            drawn[split] = rows
+        return drawn
+
+
+def _checked_shares(*values: float) -> dict[str, float]:
+    shares = dict(zip(SPLITS, values, strict=True))
+    for name, share in shares.items():
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise InputError(f"splitting.{name}: {share!r} is no share between 0 and 1")
+    return shares
+
+
+def _year_range(name: str, years: Sequence[int | None]) -> tuple[float, float]:
+    if (
+        not isinstance(years, list | tuple)
+        or len(years) != 2
+        or not all(year is None or type(year) is int for year in years)
+    ):
+        raise InputError(
+            f"splitting.{name}: must be two years as [2019,2020], null for an open end; is {years!r}"
+        )
+    first = float("-inf") if years[0] is None else years[0]
+    last = float("inf") if years[1] is None else years[1]
+    if first > last:
+        raise InputError(f"splitting.{name}: {years[0]} is after {years[1]}")
+    return first, last
