@@ -27,8 +27,9 @@ from benchmarks import _arxiv_stages as stages
 from benchmarks._common import begin
 from datasets.columns import CHUNK
 from datasets.generate import generate_corpus
-from datasets.prepare import find_source, open_corpus
+from datasets.prepare import open_corpus
 from datasets.records import SPLITS
+from datasets.source_files import find_files
 from datasets.tokenize import WordTable, default_tokenize
 
 PAPERS, CONTEXTS = 1_661_201, 3_205_210
@@ -144,7 +145,7 @@ def look(args: argparse.Namespace) -> None:
 
 
 def source_files(args: argparse.Namespace) -> list[Path]:
-    return list(find_source(args.source, None, SPLITS).files().values())
+    return list(find_files(args.source, None, SPLITS).values())
 
 
 STAGES: dict[str, Callable[[argparse.Namespace], None]] = {

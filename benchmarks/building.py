@@ -22,8 +22,8 @@ from datasets.build import build_corpus
 from datasets.demo import write_demo
 from datasets.fulltext.catalogue import Catalogue
 from datasets.fulltext.documents import Metadata
-from datasets.prepare import find_source
-from datasets.records import OTHER_MARKER, SPLITS, TARGET_MARKER, read_contexts, read_papers
+from datasets.records import OTHER_MARKER, SPLITS, TARGET_MARKER
+from datasets.source_files import find_files, read_contexts, read_papers, strict
 from datasets.splitting import RandomSplitting
 
 
@@ -92,10 +92,10 @@ def main() -> None:
             folder = Path(scratch) / "demo"
             folder.mkdir()
             write_demo(folder, papers=2_000, contexts=8_000, seed=0)
-        source = find_source(folder, None, SPLITS)
-        contexts = islice(read_contexts(source.contexts), 20_000)
+        files = find_files(folder, None, SPLITS)
+        contexts = islice(strict(read_contexts(files["contexts"])), 20_000)
         texts = [text.text.replace(TARGET_MARKER, "it").replace(OTHER_MARKER, "that") for text in contexts]
-        read = enumerate(islice(read_papers(source.papers), 20_000))
+        read = enumerate(islice(strict(read_papers(files["papers"])), 20_000))
         kept = [(number, paper) for number, paper in read if paper.abstract]
         papers = [Metadata(p.id, p.title, p.abstract, p.year or 2000, authors(n)) for n, p in kept]
         lines = [orjson.dumps({**paper._asdict(), "identifiers": None}) for paper in papers]

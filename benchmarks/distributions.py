@@ -22,16 +22,8 @@ import orjson
 from numpy.typing import NDArray
 
 from benchmarks._common import REAL
-from datasets.prepare import find_source
-from datasets.records import (
-    OTHER_MARKER,
-    SPLITS,
-    TARGET_MARKER,
-    TRAIN,
-    read_contexts,
-    read_papers,
-    read_split,
-)
+from datasets.records import OTHER_MARKER, SPLITS, TARGET_MARKER, TRAIN
+from datasets.source_files import find_files, read_contexts, read_papers, read_queries, strict
 
 WORD = re.compile(r"[^\W_]+")
 RANKS = (1, 2, 5, 10, 50, 100, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
@@ -45,8 +37,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=REAL, help="source folder: contexts, citations, texts")
     parser.add_argument("--papers", type=Path, nargs="*", default=[], help="more texts, one paper a line")
     args = parser.parse_args()
-    source = find_source(args.data, None, SPLITS)
-    papers = list(read_papers(source.papers))
+    files = find_files(args.data, None, SPLITS)
+    papers = list(strict(read_papers(files["papers"])))
     more = []
     for path in args.papers:
         with gzip.open(path) as lines:
@@ -58,15 +50,15 @@ def main() -> None:
         lengths(f"{name}, characters", [len(text) for text in texts])
         print(f"  not ASCII {share(not text.isascii() for text in texts)}", end=", ")
         print(f"with a backslash {share(chr(92) in text for text in texts)}")
-    contexts(source.contexts)
-    citations(source.splits[TRAIN])
+    contexts(files["contexts"])
+    citations(files[f"split {TRAIN}"])
     frequencies([record["abstract"] for record in more] + [paper.abstract for paper in papers])
 
 
 def contexts(path: Path) -> None:
     citing: Counter[str] = Counter()
     sides, others, words = [], 0, 0
-    for context in read_contexts(path):
+    for context in strict(read_contexts(path)):
         citing[context.citing_id] += 1
         others += context.text.count(OTHER_MARKER)
         sides += [len(side.split()) for side in context.text.split(TARGET_MARKER)]
@@ -77,7 +69,7 @@ def contexts(path: Path) -> None:
 
 
 def citations(path: Path) -> None:
-    cited = Counter(paper for query in read_split(path) for paper in query.positive_ids)
+    cited = Counter(paper for query in strict(read_queries(path)) for paper in query.positive_ids)
     counts = np.sort(np.array(list(cited.values())))[::-1]
     at = "; ".join(f"{rank}: {counts[rank - 1]:,}" for rank in RANKS if rank <= len(counts))
     print(f"cited in train: {len(counts):,} papers, {counts.sum():,} times; by rank {at}")

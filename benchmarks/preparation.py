@@ -10,8 +10,9 @@ import orjson
 
 from benchmarks._common import REAL, arguments, begin, seconds
 from datasets.demo import write_demo
-from datasets.prepare import find_source, open_corpus
+from datasets.prepare import open_corpus
 from datasets.records import SPLITS
+from datasets.source_files import find_files
 
 
 def text(path: Path) -> bytes:
@@ -28,7 +29,7 @@ def main() -> None:
             folder = Path(scratch) / "demo"
             folder.mkdir()
             write_demo(folder, papers=20_000, contexts=80_000, seed=0)
-        files = list(find_source(folder, None, SPLITS).files().values())
+        files = list(find_files(folder, None, SPLITS).values())
         size = sum(len(text(path)) for path in files) / 1e6
         print(f"data: {folder.name}{'' if folder == REAL else ' (not the default)'}, {size:.0f} MB of JSON")
         unpacked = seconds(args, lambda: [text(path) for path in files])

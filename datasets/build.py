@@ -19,7 +19,6 @@ import hydra
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from datasets.bad_records import allowed_share
 from datasets.errors import InputError, failing_in_one_line, one_line_errors
 from datasets.files import written_folder
 from datasets.fulltext.catalogue import Catalogue
@@ -27,9 +26,9 @@ from datasets.fulltext.contexts import ContextRules, select
 from datasets.fulltext.documents import Document, FullText
 from datasets.fulltext.readers import SourceFile, find_files, read
 from datasets.json_lines import OnBadRecord, json_writer
-from datasets.json_stream import OnBytes
 from datasets.progress import reading
-from datasets.records import SPLITS
+from datasets.records import SPLITS, allowed_share
+from datasets.source_files import OnBytes
 from datasets.splitting import Splitting
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,8 @@ Rows of different lengths in two flat arrays.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,6 +91,8 @@ BATCH_ROWS = 8192
 BATCH_CHARACTERS = 1 << 23
 CHUNK = 1 << 20
 """Characters or numbers that are worked on at a time."""
+AHEAD = 16
+"""Chunks that may be tokenised elsewhere while this process reads on."""
 
 
 class TextWriter:
@@ -150,35 +153,47 @@ class NameWriter:
         save_array(self._folder, f"{self._stem}.offsets", offsets_of(np.frombuffer(self._lengths, np.int32)))
 
 
-class TokenWriter:
-    """Appends the words of texts, as numbers of `words`, to a raw file; `finish` makes a Ragged of it."""
+Tokenize = Callable[[list[str]], Callable[[], Ragged]]
+"""Takes texts, gives a function that waits for their tokens, as numbers of a WordTable."""
 
-    def __init__(self, folder: Path, stem: str, words: WordTable) -> None:
-        self._folder, self._stem, self._words = folder, stem, words
+
+def local_tokens(words: WordTable) -> Tokenize:
+    """Tokenises at once, in this process."""
+
+    def tokenize(texts: list[str]) -> Callable[[], Ragged]:
+        found = words.ids(texts)
+        return lambda: found
+
+    return tokenize
+
+
+class TokenWriter:
+    """Appends the tokens of texts, as numbers of a WordTable, to a raw file; `finish` makes it a Ragged."""
+
+    def __init__(self, folder: Path, stem: str, tokenize: Tokenize) -> None:
+        self._folder, self._stem, self._tokenize = folder, stem, tokenize
         self._raw = folder / f"{stem}.raw"
         self._file = self._raw.open("wb", buffering=CHUNK)
         self._lengths = array("i")
         self._texts: list[str] = []
         self._characters = 0
+        self._waiting: deque[Callable[[], Ragged]] = deque()
 
     def append(self, text: str) -> None:
         self._texts.append(text)
         self._characters += len(text)
         if self._characters >= CHUNK:
-            self._flush()
+            self._flush(ahead=AHEAD)
 
-    def extend(self, ids: NDArray[np.int32], lengths: NDArray[np.int32]) -> None:
-        """Rows of numbers of `words`, one behind the other, and the length of each."""
-        self._flush()
-        self._file.write(np.ascontiguousarray(ids, np.int32).data)
-        self._lengths.frombytes(np.ascontiguousarray(lengths, np.int32).tobytes())
-
-    def _flush(self) -> None:
+    def _flush(self, ahead: int = 0) -> None:
+        """Tokenise what is buffered, and write all but the last `ahead` chunks."""
         if self._texts:
-            found = self._words.ids(self._texts)
-            self._file.write(found.values.data)
-            self._lengths.frombytes(found.lengths.astype(np.int32).tobytes())
+            self._waiting.append(self._tokenize(self._texts))
         self._texts, self._characters = [], 0
+        while len(self._waiting) > ahead:
+            found = self._waiting.popleft()()
+            self._file.write(np.ascontiguousarray(found.values, np.int32).data)
+            self._lengths.frombytes(found.lengths.astype(np.int32).tobytes())
 
     def close(self) -> None:
         """Write the rest; again does nothing."""

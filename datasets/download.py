@@ -25,10 +25,10 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError, Unusable, one_line_errors
 from datasets.files import one_at_a_time, one_line_disk_errors
 from datasets.json_lines import read_objects
-from datasets.json_stream import read_records
-from datasets.prepare import check_split_names, open_corpus
-from datasets.records import SPLITS
+from datasets.prepare import open_corpus
+from datasets.records import SPLITS, check_split_names
 from datasets.releases import RELEASES, Release
+from datasets.source_files import read_records
 from datasets.transfer import (
     DAMAGED,
     choose,

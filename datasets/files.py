@@ -22,12 +22,11 @@ import re
 import shutil
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
-from datasets.corpus import STORE_VERSION
 from datasets.errors import InputError
 from datasets.progress import moving
 
@@ -159,14 +158,6 @@ def without_mark(start: bytes, path: Path) -> bytes:
 MEMO = "content-hashes.json"
 SETTLED = 5.0
 """Seconds that a file must be unchanged until its times are trusted to tell a further change."""
-
-
-def fingerprint(hashes: Mapping[str, str], settings: Mapping[str, Any]) -> str:
-    """Name of the store for inputs {role: content hash} and settings."""
-    text = json.dumps(
-        {"version": STORE_VERSION, "inputs": dict(hashes), "settings": dict(settings)}, sort_keys=True
-    )
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def content_hash(path: Path, memo_folder: Path) -> str:

@@ -14,11 +14,10 @@ from typing import IO, Any, TypeVar, cast
 import msgspec
 import orjson
 
-from datasets.bad_records import refuse
 from datasets.errors import InputError
 from datasets.files import BYTE_ORDER_MARK, open_bytes
-from datasets.json_stream import OnBytes, kind_of
-from datasets.records import parse_year, usable_id
+from datasets.records import kind_of, parse_year, refuse, usable_id
+from datasets.source_files import OnBytes
 
 LONGEST = 1 << 25
 """Bytes of the longest line that is read."""

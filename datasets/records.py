@@ -1,138 +1,202 @@
-"""The source format: `papers.json`, `contexts.json` and one `SPLIT.json` per split, plain or gzipped.
+"""The records a corpus is made of: papers, contexts and the queries of each split.
 
-papers.json     {paper_id: {"title": str, "abstract": str, "year": int}}
-contexts.json   {context_id: {"masked_text": str, "citing_id": paper_id, "refid": paper_id}}
-SPLIT.json      [{"context_id": context_id, "positive_ids": [paper_id, ...]}]
+A `Source` hands them to `datasets.prepare.open_records`, which makes the prepared store. The files
+papers.json, contexts.json and SPLIT.json are one source (`datasets.source_files`); a benchmark that has its
+papers in memory is another.
 
-A paper has a title or an abstract, a masked text has the target marker exactly once. `year`, `refid` and an
-empty title or abstract may be absent or null. A further key of papers, as "venue", may be named as the one
-that holds the paper's field or fields: a string or a list of strings, absent or null for none. The rest is
-ignored. The format is that of the published HAtten data sets.
-
-Names that the source files, the tokenisers and the models agree on.
+A record that breaks a rule is a `BadRecord`: the first one is an error, or all are dropped and counted
+(data.on_error=skip).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, NoReturn
 
-from datasets.bad_records import BadRecord, Kind, OnBad, refuse, shown
-from datasets.json_stream import Fields, Key, OnBytes, kind_of, read_records
+from datasets.errors import InputError
 
 TARGET_MARKER = "TARGETCIT"
-"""Stands in a context where the paper to be recommended is cited."""
-
+"""Stands in a context for the citation of the paper to recommend."""
 OTHER_MARKER = "OTHERCIT"
-"""Stands in a context where some other paper is cited."""
+"""Stands in a context for any other citation."""
 
 TARGET_WORD = TARGET_MARKER.lower()
 OTHER_WORD = OTHER_MARKER.lower()
 MARKER_WORDS = (TARGET_WORD, OTHER_WORD)
-"""What the markers are after lower-casing, in both tokenisers."""
+"""The markers as tokens: both tokenisers lower-case."""
 
 SPLITS = ("train", "val", "test")
-"""Splits that are looked for when none are named."""
-
+"""The splits to look for when none are named."""
 TRAIN = "train"
-"""The split that models are trained on and popularity is counted in."""
+"""The split that models train on and that popularity is counted in."""
+
+YEARS = range(-(2**31), 2**31)
+ON_ERROR = ("raise", "skip")
+EXAMPLES = 20
+"""Dropped records kept as examples, per file and kind."""
+SHOWN = 80
+"""Characters of a value shown in a message."""
+
+# White space separates the columns of run files; control characters are for terminals.
+_NOT_IN_IDS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
+
+Kind = Literal[
+    "missing field",
+    "field given twice",
+    "wrong type",
+    "wrong value",
+    "empty",
+    "wrong number of markers",
+    "unusable id",
+    "duplicate id",
+    "unknown paper",
+    "unknown context",
+    "in two splits",
+    "names a dropped record",
+]
+"""What is wrong with a record; the last follows from dropping another one."""
+
+
+class PaperRecord(NamedTuple):
+    """A paper, with a title or an abstract; year 0 is unknown."""
+
+    id: str
+    title: str
+    abstract: str
+    year: int = 0
+    fields: tuple[str, ...] = ()
+
+
+class ContextRecord(NamedTuple):
+    """A citation context: its text has TARGET_MARKER exactly once; `cited_id` may be unknown."""
+
+    id: str
+    text: str
+    citing_id: str
+    cited_id: str | None = None
+
+
+class QueryRecord(NamedTuple):
+    """A context of a split and the papers to be found for it."""
+
+    context_id: str
+    positive_ids: Sequence[str]
+
+
+class BadRecord(InputError):
+    """A record that cannot be used; the rest of its file can be read."""
+
+    def __init__(
+        self, kind: Kind, path: Path, record: str | int, reason: str, field: str | None = None
+    ) -> None:
+        at = f", field {field!r}" if field is not None else ""
+        super().__init__(f"{path}, record {shown(record)}{at}: {reason}")
+        self.kind, self.path, self.record, self.reason, self.field = kind, path, record, reason, field
+
+    def example(self) -> dict[str, Any]:
+        """A line of dropped.jsonl."""
+        record = self.record if isinstance(self.record, int) else self.record[: 4 * SHOWN]
+        place = {"file": self.path.name, "record": record, "field": self.field}
+        return {**place, "kind": self.kind, "reason": self.reason}
+
+
+OnBad = Callable[[BadRecord], None]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the records of a corpus come from; read only when no store of the same `identity` exists.
+
+    `identity` decides, with the settings, which store is opened: it must change whenever the records do, as
+    the hashes of the files they are made of. Each callable is called at most once: papers, contexts, then the
+    splits in their order. It gives an iterable, with a BadRecord in place of a record that cannot be read. A
+    generator function keeps records out of memory:
+
+        def papers():
+            for paper in read_texts(path):
+                yield PaperRecord(paper.id, paper.title, paper.abstract)
+
+        corpus = open_records(Source(
+            name="mdcr-val",
+            identity={"papers": content_hash(path, cache), "queries": digest},
+            papers=papers,
+            contexts=lambda: [ContextRecord("q1", "TARGETCIT A query's text.", citing_id="p7")],
+            splits={"test": lambda: [QueryRecord("q1", ["p1", "p2"])]},
+        ), candidates="all", cache_dir=cache_dir)
+    """
+
+    name: str
+    identity: Mapping[str, str]
+    papers: Callable[[], Iterable[PaperRecord | BadRecord]]
+    contexts: Callable[[], Iterable[ContextRecord | BadRecord]]
+    splits: Mapping[str, Callable[[], Iterable[QueryRecord | BadRecord]]]
+    files: Mapping[str, Path] = field(default_factory=dict)
+    """The files that are read, by part: `papers`, `contexts`, `split NAME`."""
+    field: str | None = None
+    """The key of the papers file that holds papers' fields, if a file has them."""
+
+    def place(self, part: str) -> Path:
+        """What messages name as the origin of a part's records."""
+        return self.files.get(part) or Path(self.name) / part
 
 
 def split_group(split: str) -> str:
-    """The part of a split's name up to the first underscore: `val` for `val_sentences`.
+    """The part of a split's name before the first underscore: `val` for `val_sentences`.
 
     Splits of one group may share citing papers, splits of two groups may not.
     """
     return split.split("_", 1)[0]
 
 
-YEARS = range(-(2**31), 2**31)
-
-# White space parts the columns of run files; control characters are for terminals.
-_NOT_IN_IDS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
-
-Part = TypeVar("Part")
-
-
-class Paper(NamedTuple):
-    """One record of papers.json; year 0 is unknown."""
-
-    id: str
-    title: str
-    abstract: str
-    year: int
-    fields: tuple[str, ...]
+def check_split_names(splits: object) -> None:
+    """InputError unless it is a list of names that splits may have."""
+    if isinstance(splits, str) or not isinstance(splits, Iterable) or not (names := list(splits)):
+        raise InputError(f"data.splits: must be a list of names, as [train,val,test], not {splits!r}")
+    for split in names:
+        usable = isinstance(split, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", split)
+        if not usable or split in ("papers", "contexts"):
+            raise InputError(
+                f"data.splits: {shown(split)} is no name of a split (letters, digits, '_' and '-')"
+            )
 
 
-class Context(NamedTuple):
-    """One record of contexts.json; `cited_id` is its `refid`, None where absent."""
-
-    id: str
-    text: str
-    citing_id: str
-    cited_id: str | None
-
-
-class Query(NamedTuple):
-    """One record of a split file."""
-
-    record: int
-    context_id: str
-    positive_ids: list[str]
+def check_paper(paper: PaperRecord, path: Path) -> None:
+    """Raises BadRecord."""
+    _check_id(paper.id, path)
+    if not paper.title.strip() and not paper.abstract.strip():
+        raise BadRecord(
+            "empty", path, paper.id, "title and abstract are both empty; a paper needs one of them"
+        )
 
 
-@dataclass(frozen=True)
-class Source:
-    """The files of a corpus; `splits` by name, in the order in which they are to be checked."""
-
-    folder: Path
-    papers: Path
-    contexts: Path
-    splits: dict[str, Path]
-
-    def files(self) -> dict[str, Path]:
-        """All files by their part in the corpus."""
-        return {"papers": self.papers, "contexts": self.contexts} | {
-            f"split {k}": v for k, v in self.splits.items()
-        }
+def check_context(context: ContextRecord, path: Path) -> None:
+    """Raises BadRecord."""
+    _check_id(context.id, path)
+    if not context.text.replace(TARGET_MARKER, "").strip():
+        raise BadRecord("empty", path, context.id, "the context is empty", "masked_text")
+    if (markers := context.text.count(TARGET_MARKER)) != 1:
+        reason = f"{TARGET_MARKER} must be there exactly once, it is there {markers} times"
+        raise BadRecord("wrong number of markers", path, context.id, reason, "masked_text")
 
 
-def source_file(folder: Path, stem: str) -> Path | None:
-    """`stem`.json or `stem`.json.gz in the folder, the plain one if both are there; None if neither is."""
-    for suffix in (".json", ".json.gz"):
-        path = folder / (stem + suffix)
-        if path.exists():
-            return path
-    return None
+def check_query(query: QueryRecord, path: Path, number: int) -> None:
+    """Raises BadRecord; number: its place among the queries."""
+    if not query.positive_ids:
+        raise BadRecord(
+            "empty", path, number, "is empty; a query needs at least one cited paper", "positive_ids"
+        )
+    if len(set(query.positive_ids)) != len(query.positive_ids):
+        raise BadRecord("wrong value", path, number, "a paper is there twice", "positive_ids")
 
 
-def read_papers(
-    path: Path, on_bytes: OnBytes | None = None, field: str | None = None, on_bad: OnBad = refuse
-) -> Iterator[Paper]:
-    """Papers in the order of the file. Raises InputError if it cannot be read.
-
-    field: the key that holds a paper's fields; None: papers have none. `on_bytes` is told how many bytes of
-    the file were read, `on_bad` of the bad records, which are left out if it returns.
-    """
-    keys = frozenset(("title", "abstract", "year", *([field] if field else [])))
-    records = read_records(path, keys, dict, on_bytes, on_bad)
-    return _usable(records, partial(_paper, path, field), on_bad)
-
-
-def read_contexts(path: Path, on_bytes: OnBytes | None = None, on_bad: OnBad = refuse) -> Iterator[Context]:
-    """Contexts in the order of the file; the rest as for read_papers."""
-    keys = frozenset(("masked_text", "context_id", "citing_id", "refid"))
-    return _usable(read_records(path, keys, dict, on_bytes, on_bad), partial(_context, path), on_bad)
-
-
-def read_split(path: Path, on_bytes: OnBytes | None = None, on_bad: OnBad = refuse) -> Iterator[Query]:
-    """Queries in the order of the file, with their place in it (from 0); the rest as for read_papers."""
-    keys = frozenset(("context_id", "positive_ids"))
-    return _usable(read_records(path, keys, list, on_bytes, on_bad), partial(_query, path), on_bad)
+def _check_id(key: str, path: Path) -> None:
+    if not usable_id(key):
+        reason = "an id must not be empty or hold white space or control characters"
+        raise BadRecord("unusable id", path, key, reason)
 
 
 def usable_id(value: str) -> bool:
@@ -159,98 +223,93 @@ def parse_year(value: Any) -> int:
     return value
 
 
-def _usable(
-    records: Iterator[tuple[Key, Fields]], read: Callable[[Key, Fields], Part], on_bad: OnBad
-) -> Iterator[Part]:
-    for key, record in records:
-        try:
-            part = read(key, record)
-        except BadRecord as error:
-            on_bad(error)
-        else:
-            yield part
+def kind_of(value: Any) -> str:
+    """The JSON type of a value, for messages."""
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", type(None): "null"}
+    return (names | {list: "a list", dict: "an object"})[type(value)]
 
 
-def _paper(path: Path, field: str | None, key: Key, record: Fields) -> Paper:
-    paper = _id(path, key)
-    title = _text(path, key, record, "title")
-    abstract = _text(path, key, record, "abstract")
-    if not title.strip() and not abstract.strip():
-        raise BadRecord("empty", path, key, "title and abstract are both empty; a paper needs one of them")
-    try:
-        year = parse_year(record.get("year"))
-    except ValueError as error:
-        raise BadRecord("wrong value", path, key, str(error), "year") from None
-    return Paper(paper, title, abstract, year, _names(path, key, record, field) if field else ())
+def shown(value: object) -> str:
+    """A value in a message: on one line, cut if it is long."""
+    text = repr(value[: SHOWN + 1]) if isinstance(value, str) else repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
-def _context(path: Path, key: Key, record: Fields) -> Context:
-    context = _id(path, key)
-    text = _string(path, key, record, "masked_text")
-    markers = text.count(TARGET_MARKER)
-    if not text.replace(TARGET_MARKER, "").strip():
-        raise BadRecord("empty", path, key, "the context is empty", "masked_text")
-    if markers != 1:
-        reason = f"{TARGET_MARKER} must be there exactly once, it is there {markers} times"
-        raise BadRecord("wrong number of markers", path, key, reason, "masked_text")
-    if "context_id" in record and (other := _string(path, key, record, "context_id")) != key:
-        raise BadRecord(
-            "unusable id", path, key, f"{shown(other)} differs from the record's key", "context_id"
+def refuse(error: InputError) -> NoReturn:
+    """The first bad record is an error."""
+    raise error
+
+
+def allowed_share(on_error: Any, max_bad_share: Any, group: str = "") -> float | None:
+    """The share of records that may be dropped, None for on_error=raise. InputError for other values.
+
+    group: the prefix of the two options in messages, as `data.`.
+    """
+    if on_error not in ON_ERROR:
+        raise InputError(f"{group}on_error: {on_error!r} is not one of {', '.join(ON_ERROR)}")
+    number = isinstance(max_bad_share, int | float) and not isinstance(max_bad_share, bool)
+    if not number or not 0 <= max_bad_share <= 1:
+        raise InputError(f"{group}max_bad_share: must be a share of 0 to 1, not {max_bad_share!r}")
+    return float(max_bad_share) if on_error == "skip" else None
+
+
+@dataclass
+class Dropped:
+    """The bad records of one file; with `max_share` None the first one is raised."""
+
+    path: Path
+    max_share: float | None
+    kinds: Counter[str] = field(default_factory=Counter)
+    ids: set[str] = field(default_factory=set)
+    examples: list[dict[str, Any]] = field(default_factory=list)
+    records: int = 0
+    """All records of the file, once it has been read."""
+
+    def add(self, bad: BadRecord) -> None:
+        if self.max_share is None:
+            raise bad
+        self.kinds[bad.kind] += 1
+        if isinstance(bad.record, str):
+            self.ids.add(bad.record)
+        if self.kinds[bad.kind] <= EXAMPLES:
+            self.examples.append(bad.example())
+
+    def finish(self, kept: int) -> None:
+        """Call at the end of the file. Raises InputError if too large a share was dropped."""
+        self.records = kept + self.kinds.total()
+        if self.max_share is not None:
+            refuse_too_many(str(self.path), self.records, self.kinds, self.max_share)
+
+    def counts(self) -> dict[str, Any]:
+        """For the store's manifest."""
+        return {"file": self.path.name, "records": self.records, "kinds": dict(self.kinds.most_common())}
+
+
+def refuse_too_many(file: str, records: int, kinds: Mapping[str, int], max_share: float) -> None:
+    """Raises InputError if more than that share of a file's records was dropped; kinds: {kind: count}."""
+    dropped = sum(kinds.values())
+    if dropped and dropped > max_share * records:
+        kind, most = max(kinds.items(), key=lambda item: item[1])
+        raise InputError(
+            f"{file}: {dropped:,} of {records:,} records ({dropped / records:.2%}) are bad, more than "
+            f"data.max_bad_share={max_share:g} allows; the commonest kind is {kind!r} ({most:,})"
         )
-    cited = _string(path, key, record, "refid") if record.get("refid") is not None else None
-    return Context(context, text, _string(path, key, record, "citing_id"), cited)
 
 
-def _query(path: Path, key: Key, record: Fields) -> Query:
-    context = _string(path, key, record, "context_id")
-    positives = _value(path, key, record, "positive_ids")
-
-    def bad(kind: Kind, reason: str) -> BadRecord:
-        return BadRecord(kind, path, key, reason, "positive_ids")
-
-    if not isinstance(positives, list):
-        raise bad("wrong type", f"must be a list of paper ids, not {kind_of(positives)}")
-    if not positives:
-        raise bad("empty", "is empty; a query needs at least one cited paper")
-    for positive in positives:
-        if not isinstance(positive, str):
-            raise bad("wrong type", f"must hold paper ids (strings), not {kind_of(positive)}")
-    if len(set(positives)) != len(positives):
-        raise bad("wrong value", "a paper is there twice")
-    return Query(int(key), context, positives)
+def dropped_table(files: Mapping[str, Mapping[str, Any]]) -> str:
+    """Dropped records by file and kind, a line each; files: the manifest's counts of each file."""
+    rows = [("file", "dropped because", "records", "share")]
+    for counts in files.values():
+        for kind, count in counts["kinds"].items():
+            rows.append((counts["file"], kind, f"{count:,}", f"{count / counts['records']:.2%}"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        f"  {file:{widths[0]}}  {kind:{widths[1]}}  {count:>{widths[2]}}  {share:>{widths[3]}}"
+        for file, kind, count, share in rows
+    )
 
 
-def _id(path: Path, key: Key) -> str:
-    if not usable_id(str(key)):
-        reason = "an id must not be empty or hold white space or control characters"
-        raise BadRecord("unusable id", path, key, reason)
-    return str(key)
-
-
-def _value(path: Path, key: Key, record: Fields, field: str) -> Any:
-    if field not in record:
-        raise BadRecord("missing field", path, key, "is missing", field)
-    return record[field]
-
-
-def _string(path: Path, key: Key, record: Fields, field: str) -> str:
-    value = _value(path, key, record, field)
-    if not isinstance(value, str):
-        raise BadRecord("wrong type", path, key, f"must be a string, not {kind_of(value)}", field)
-    return value
-
-
-def _text(path: Path, key: Key, record: Fields, field: str) -> str:
-    """A string that may be absent or null: then it is empty."""
-    return "" if record.get(field) is None else _string(path, key, record, field)
-
-
-def _names(path: Path, key: Key, record: Fields, field: str) -> tuple[str, ...]:
-    """A string or a list of strings, each once; absent, null and empty strings are none."""
-    value = record.get(field)
-    names = value if isinstance(value, list) else [] if value is None else [value]
-    for name in names:
-        if not isinstance(name, str):
-            must = f"must be a string or a list of strings, as data.field={field} says"
-            raise BadRecord("wrong type", path, key, f"{must}, not {kind_of(name)}", field)
-    return tuple(dict.fromkeys(name for name in names if name))
+def dropped_summary(files: Mapping[str, Mapping[str, Any]]) -> str:
+    """dropped_table in one line, without the kinds."""
+    found = ((sum(counts["kinds"].values()), counts) for counts in files.values())
+    return ", ".join(f"{dropped:,} of {c['records']:,} in {c['file']}" for dropped, c in found if dropped)

@@ -21,13 +21,12 @@ from hydra.utils import instantiate
 from numpy.typing import NDArray
 from omegaconf import DictConfig
 
-from datasets.bad_records import shown
 from datasets.columns import Ragged
 from datasets.corpus import Corpus
 from datasets.download import obtain, present
 from datasets.errors import InputError
 from datasets.files import one_at_a_time, written_whole
-from datasets.records import MARKER_WORDS
+from datasets.records import MARKER_WORDS, shown
 from datasets.releases import RELEASES
 from hatten.documents import PAD_WORD, Vocabulary, first_repeated
 from hatten.pickles import load_array, load_word_list

@@ -20,7 +20,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from datasets import ray_prepare as ray_cluster
+from datasets import over_ray as ray_cluster
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.records import TRAIN

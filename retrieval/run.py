@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from datasets.bad_records import shown
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import written_whole
+from datasets.records import shown
 from retrieval.base import Ranking, Retriever, nothing, ordered
 
 NAMES = pa.dictionary(pa.int32(), pa.string())

@@ -18,7 +18,6 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from datasets.bad_records import shown
 from datasets.citations.graph import CitationGraph, PaperLine, open_graph, read_paper_lines
 from datasets.columns import Ragged, offsets_of
 from datasets.corpus import Corpus
@@ -26,9 +25,9 @@ from datasets.errors import InputError
 from datasets.files import whole_file, written_folder, written_whole
 from datasets.json_lines import json_writer
 from datasets.near_duplicates import TitleIndex, check_threshold
-from datasets.prepare import check_split_names, open_corpus
+from datasets.prepare import open_corpus
 from datasets.progress import reading
-from datasets.records import SPLITS, TARGET_MARKER, TRAIN
+from datasets.records import SPLITS, TARGET_MARKER, TRAIN, check_split_names, shown
 from datasets.splitting import Splitting, YearShares
 
 log = logging.getLogger(__name__)

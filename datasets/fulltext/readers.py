@@ -29,7 +29,6 @@ from typing import Any, NamedTuple
 import msgspec
 import orjson
 
-from datasets.bad_records import SHOWN, refuse, shown
 from datasets.errors import InputError
 from datasets.fulltext.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
 from datasets.fulltext.latex import read_latex
@@ -45,7 +44,8 @@ from datasets.json_lines import (
     checked,
     read_objects,
 )
-from datasets.json_stream import OnBytes
+from datasets.records import SHOWN, refuse, shown
+from datasets.source_files import OnBytes
 
 IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".tex")
 """Suffixes of the files that are read when `source` is a folder."""

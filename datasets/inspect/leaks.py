@@ -14,8 +14,8 @@ from datasets.corpus import Corpus
 from datasets.fulltext.catalogue import fold, surname
 from datasets.fulltext.contexts import any_named, years_beside
 from datasets.inspect.tables import CorpusView, Table
-from datasets.json_stream import read_records
 from datasets.progress import counting, reading
+from datasets.source_files import read_records
 
 CONTEXTS = 1000
 """Between two progress reports."""

@@ -23,10 +23,10 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import content_hash, whole_file, written_folder
 from datasets.json_lines import Object, read_objects
-from datasets.json_stream import read_records
 from datasets.prepare import open_corpus
 from datasets.progress import counting, reading
 from datasets.records import TARGET_MARKER
+from datasets.source_files import read_records
 from retrieval.base import Retriever
 from retrieval.filters import Filters
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.bad_records import BadRecord
 from datasets.demo import generate
 from datasets.errors import InputError
-from datasets.json_stream import read_records
 from datasets.prepare import open_corpus
+from datasets.records import BadRecord
+from datasets.source_files import read_records
 from tests.datasets.fuzzing import PIECES, REAL, damaged, fuzzed, is_object, packed, plain, strictly
 
 FIELDS = {

@@ -7,14 +7,17 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.prepare import open_corpus
+from datasets.prepare import open_corpus, open_records
+from datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
+from tests.conftest import CONTEXTS, PAPERS
 
 ROOT = Path(__file__).parents[2]
 Open = Callable[..., Corpus]
@@ -170,7 +173,9 @@ def test_processes_that_start_at_once_prepare_once(tiny_source: Path, tmp_path: 
 FULL_DISK = """
 import resource, sys
 from datasets.errors import one_line_errors
-from datasets.prepare import open_corpus
+from datasets.prepare import open_corpus, open_records
+from datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
+from tests.conftest import CONTEXTS, PAPERS
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
 one_line_errors(lambda: open_corpus(sys.argv[1], cache_dir=sys.argv[2]))()
 """
@@ -200,3 +205,34 @@ def test_files_that_change_while_they_are_read(
     with pytest.raises(InputError, match="changed while they were read"):
         reopen()
     assert [path for path in (tmp_path / "cache" / "corpora").iterdir() if path.is_dir()] == []
+
+
+def test_records_need_no_files(reopen: Open, tiny_source: Path, tmp_path: Path) -> None:
+    """The same store as of files, prepared once for each identity."""
+    calls: list[str] = []
+
+    def papers() -> Iterator[PaperRecord]:
+        calls.append("papers")
+        for number, (key, paper) in enumerate(PAPERS.items()):
+            yield PaperRecord(key, paper["title"], paper["abstract"], 2000 + number)
+
+    def queries(split: str) -> list[QueryRecord]:
+        return [QueryRecord(key, [cited]) for key, (of, _, cited, _) in CONTEXTS.items() if of == split]
+
+    contexts = [ContextRecord(key, text, citing, cited) for key, (_, citing, cited, text) in CONTEXTS.items()]
+    splits = {split: partial(queries, split) for split in ("train", "val", "test")}
+
+    def opened(identity: str, contexts: list[ContextRecord] = contexts) -> Corpus:
+        source = Source("tiny", {"records": identity}, papers, lambda: contexts, splits)
+        return open_records(source, cache_dir=tmp_path / "cache")
+
+    corpus, files = opened("1"), reopen()
+    for file in sorted(files.path.iterdir()):
+        if file.name != "store.json":
+            assert (corpus.path / file.name).read_bytes() == file.read_bytes(), file.name
+    assert opened("1").path == corpus.path != opened("2").path and calls == ["papers"] * 2
+    bad = contexts[0]._replace(text="no marker")
+    with pytest.raises(
+        InputError, match=r"^tiny/contexts, record 'c1', field 'masked_text': TARGETCIT"
+    ):
+        opened("3", [bad, *contexts[1:]])
