@@ -232,7 +232,5 @@ def test_records_need_no_files(reopen: Open, tiny_source: Path, tmp_path: Path) 
             assert (corpus.path / file.name).read_bytes() == file.read_bytes(), file.name
     assert opened("1").path == corpus.path != opened("2").path and calls == ["papers"] * 2
     bad = contexts[0]._replace(text="no marker")
-    with pytest.raises(
-        InputError, match=r"^tiny/contexts, record 'c1', field 'masked_text': TARGETCIT"
-    ):
+    with pytest.raises(InputError, match=r"^tiny/contexts, record 'c1', field 'masked_text': TARGETCIT"):
         opened("3", [bad, *contexts[1:]])
