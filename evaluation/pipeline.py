@@ -28,7 +28,7 @@ from evaluation.benchmark import (
     protocols_in,
 )
 from evaluation.measures import CUTOFFS
-from evaluation.plots import reranking_plot
+from evaluation.plots import curve_plot, reranking_plot
 from evaluation.prefetch import Prefetch
 from evaluation.protocol import GROUPS, TRANSDUCTIVE, Protocol, key_of, protocols
 from evaluation.published import published
@@ -422,10 +422,12 @@ class Pipeline(CorpusBenchmark):
     @classmethod
     def page_curves(cls, results: Mapping[str, Metrics], plot: Path, title: str) -> list[str]:
         """A table and a plot by the number of reranked candidates."""
-        curves = {name: depths_of(metrics) for name, metrics in results.items()}
-        bases = {name: float(metrics[f"{BASE}recall@10"]) for name, metrics in results.items()}
+        curves = {
+            name: {depth: of["recall@10"] for depth, of in depths_of(metrics).items()}
+            for name, metrics in results.items()
+        }
         plot = plot.with_stem(f"{plot.stem}-reranked")
-        reranking_plot(plot, curves, title, bases)
+        curve_plot(plot, curves, title, "reranked candidates", "R@10")
         table = comparison(results, depth_columns(results, "recall@10"))
         return [
             "### R@10 by the number of reranked candidates",

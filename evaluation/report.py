@@ -206,9 +206,10 @@ class SweepJob:
     metrics: dict[str, Any] = field(default_factory=dict)
     failure: str = ""
 
-    def label(self, keys: Sequence[str]) -> str:
-        """The values of these keys, or the name of the folder."""
-        given = [f"{key}={self.overrides[key]}" for key in keys if key in self.overrides]
+    def label(self, keys: Sequence[str], short: bool = False) -> str:
+        """The values of these keys, or the name of the folder; short: keys without their groups."""
+        names = {key: key.rpartition(".")[2] if short else key for key in keys}
+        given = [f"{names[key]}={self.overrides[key]}" for key in keys if key in self.overrides]
         return " ".join(given) or self.folder.name
 
 

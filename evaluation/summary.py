@@ -100,7 +100,7 @@ class Summary(Callback):
         text = _markdown(sweep, jobs, labels, rows)
         write_text(sweep / "summary.md", "\n\n".join([text, *map(str, sections)]) + "\n")
         write_text(sweep / "summary.csv", _csv(jobs, keys))
-        plot = _plot(sweep / "recall.png", jobs, labels)
+        plot = _plot(sweep / "recall.png", jobs, varied)
         show(rows, f"{len(jobs)} jobs")
         for section in sections:
             say(str(section))
@@ -194,10 +194,10 @@ def _csv(jobs: list[SweepJob], keys: list[str]) -> str:
     return text.getvalue()
 
 
-def _plot(path: Path, jobs: list[SweepJob], labels: list[str]) -> Path | None:
+def _plot(path: Path, jobs: list[SweepJob], varied: Sequence[str]) -> Path | None:
     from evaluation.plots import recall_plot, recalls
 
-    curves = {label: of for job, label in zip(jobs, labels, strict=True) if (of := recalls(job.metrics))}
+    curves = {job.label(varied, short=True): of for job in jobs if (of := recalls(job.metrics))}
     if len(curves) < 2:
         return None
     recall_plot(path, curves, f"recall of {len(curves)} jobs")

@@ -1,7 +1,7 @@
-"""Training runs side by side: `python -m evaluation.training docs/hatten-curves RUN_FOLDER ...`.
+"""Trainings side by side: `python -m evaluation.training outputs/curves RUN_FOLDER ...`.
 
-Reads each folder's history.csv and prints a Markdown table of the best rounds by validation recall@10.
-The table goes to NAME.md, the curves of recall against training time to NAME.png.
+Reads each folder's history.csv and prints a Markdown table of the best rounds by validation recall@10, which
+goes to NAME.md; the curves of recall over the time of training go to NAME.png.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from datasets.errors import InputError, fail
-from datasets.files import written_whole
+from datasets.errors import InputError, one_line_errors
+from evaluation.plots import coloured, draw, label_ends, panels, save
 from evaluation.report import markdown_table, write_text
 
 MEASURES = ("mrr", "recall@10", "recall@100", "recall@2000")
@@ -21,7 +21,7 @@ MONITOR = "val/recall@10"
 
 @dataclass
 class Course:
-    """The rounds of one run; `minutes` after each, with validation and mining, from the first step on."""
+    """The rounds of one training; minutes: until the end of each, with validation and mining."""
 
     name: str
     rounds: list[dict[str, float]]
@@ -33,7 +33,7 @@ class Course:
 
 
 def read(folder: Path) -> Course:
-    """The course of the run in a folder; InputError when it has none that was validated."""
+    """The course of the training in a folder; InputError when it has none that was validated."""
     path = folder / "history.csv"
     try:
         with path.open(newline="") as file:
@@ -52,50 +52,45 @@ def read(folder: Path) -> Course:
 
 
 def table(courses: list[Course]) -> str:
-    """One row a run: its best round, the minutes until then and in all."""
-    lines = []
+    """One row a training: its best round, the minutes until then and in all."""
+    head = ["run", "best round", "minutes until then", "minutes in all", *MEASURES]
+    rows = []
     for course in courses:
-        row, place = course.rounds[course.best], course.best
-        lines.append(
-            [
-                course.name,
-                f"{row['round']:.0f} of {course.rounds[-1]['round']:.0f}",
-                f"{course.minutes[place]:.1f}",
-                f"{course.minutes[-1]:.1f}",
-                *(f"{row[f'val/{measure}']:.3f}" for measure in MEASURES),
-            ]
-        )
-    return markdown_table(["run", "best round", "minutes until then", "minutes in all", *MEASURES], lines)
+        row, best = course.rounds[course.best], course.best
+        times = (f"{course.minutes[place]:.1f}" for place in (best, -1))
+        values = (f"{row[f'val/{name}']:.3f}" if f"val/{name}" in row else "" for name in MEASURES)
+        rows.append([course.name, f"{row['round']:.0f} of {course.rounds[-1]['round']:.0f}", *times, *values])
+    return markdown_table(head, rows)
 
 
 def plot(courses: list[Course], path: Path) -> None:
-    from matplotlib.figure import Figure
+    """Two panels: validation recall@10 and recall@100 over minutes."""
+    figure, axes = panels("validation recall over minutes of training, mining and validation", (1, 1))
+    colours: dict[str, str] = {}
+    for axis, measure in zip(axes, ("recall@10", "recall@100"), strict=True):
+        curves = {
+            course.name: {
+                minutes: row[f"val/{measure}"]
+                for minutes, row in zip(course.minutes, course.rounds, strict=True)
+                if f"val/{measure}" in row
+            }
+            for course in courses
+        }
+        colours = colours or coloured(curves)  # the same in both panels
+        draw(axis, curves, colours)
+        axis.set(xlabel="minutes", ylim=(0, None))
+        axis.set_title(measure, fontsize=9.5, loc="left")
+    label_ends(axes[-1], curves, colours)
+    save(figure, path)
 
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    for axis, measure in zip(figure.subplots(1, 2), ("recall@10", "recall@100"), strict=True):
-        for course in courses:
-            values = [row[f"val/{measure}"] for row in course.rounds]
-            axis.plot(course.minutes, values, marker="o", markersize=3, label=course.name)
-        axis.set(
-            xlabel="minutes of training, mining and validation",
-            ylabel=f"validation {measure}",
-            ylim=(0, None),
-        )
-        axis.grid(alpha=0.3)
-    figure.axes[0].legend(fontsize=8)
-    with written_whole(path) as unfinished:
-        figure.savefig(unfinished, format="png", dpi=120)
 
-
+@one_line_errors
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("output", type=Path, help="name of the files to write, without ending")
     parser.add_argument("runs", type=Path, nargs="+", help="folders of training runs")
     arguments = parser.parse_args()
-    try:
-        courses = [read(folder) for folder in arguments.runs]
-    except InputError as error:
-        fail(str(error))
+    courses = [read(folder) for folder in arguments.runs]
     text = table(courses)
     write_text(arguments.output.with_suffix(".md"), text + "\n")
     plot(courses, arguments.output.with_suffix(".png"))
