@@ -7,7 +7,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-import hatten.settings  # noqa: F401  (schemas of the configuration)
+import rerank.settings  # noqa: F401  (schemas of the configuration)
 from datasets.errors import one_line_errors
 
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from datasets.corpus import Corpus
 from datasets.records import TARGET_MARKER
 from rerank.cross_encoder import CrossEncoder
-from rerank.pairs import CIT, SEP, PairConfig
+from rerank.pairs import CIT, SEP
+from rerank.settings import PairSettings
 
 PEER = """
 import json, sys, time
@@ -37,7 +38,7 @@ for line in sys.stdin:
 SMALL = 2.0**-10
 
 
-def texts(opened: Corpus, context: int, paper: int, config: PairConfig) -> tuple[str, str]:
+def texts(opened: Corpus, context: int, paper: int, config: PairSettings) -> tuple[str, str]:
     """A pair as the reference writes it."""
     citing = int(opened.citing[context])
     words = f"{opened.titles[citing]} {opened.abstracts[citing]}".split()[: config.citing_words]
@@ -49,7 +50,7 @@ class Peer:
     """CrossEncoder of another environment, which stays there and answers."""
 
     def __init__(
-        self, args: argparse.Namespace, model: CrossEncoder, config: PairConfig, folder: str
+        self, args: argparse.Namespace, model: CrossEncoder, config: PairSettings, folder: str
     ) -> None:
         save_classifier(model, folder)
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -21,18 +21,19 @@ from benchmarks._cross_encoder import Peer, texts
 from datasets.corpus import Corpus, Split
 from datasets.progress import counting
 from rerank.cross_encoder import CrossEncoder
-from rerank.pairs import CIT, PairConfig, PairReader
-from rerank.reranker import Reranker, ScoringConfig
+from rerank.pairs import CIT, PairReader
+from rerank.reranker import Reranker
+from rerank.settings import PairSettings, ScoringSettings
 from retrieval.bm25 import BM25
 from retrieval.encoder import ArticleConfig
 
 PEER_NAME = "sentence-transformers, float32"
 WAYS = {
-    "torch, float32": ScoringConfig("torch", "float32"),
-    "torch, bfloat16": ScoringConfig("torch", "bfloat16"),
-    "torch, bfloat16, compiled": ScoringConfig("torch", "bfloat16", compile=True),
-    "OpenVINO, bfloat16": ScoringConfig("openvino", "bfloat16"),
-    "OpenVINO, int8": ScoringConfig("openvino", "int8"),
+    "torch, float32": ScoringSettings("torch", "float32"),
+    "torch, bfloat16": ScoringSettings("torch", "bfloat16"),
+    "torch, bfloat16, compiled": ScoringSettings("torch", "bfloat16", compile=True),
+    "OpenVINO, bfloat16": ScoringSettings("openvino", "bfloat16"),
+    "OpenVINO, int8": ScoringSettings("openvino", "int8"),
 }
 """Those of the command line, and all but the compiled one by default, which takes minutes to begin with."""
 
@@ -50,10 +51,10 @@ def opened_model(folder: Path | None) -> CrossEncoder:
     """A trained model, or MiniLM with a random head, which takes as long."""
     if folder is not None:
         return CrossEncoder.load(folder)
-    return CrossEncoder.pretrained(ArticleConfig("minilm"), PairConfig(), "linear").eval()
+    return CrossEncoder.pretrained(ArticleConfig("minilm"), PairSettings(), "linear").eval()
 
 
-def rerankers(args: argparse.Namespace, config: PairConfig | None = None) -> dict[str, Reranker]:
+def rerankers(args: argparse.Namespace, config: PairSettings | None = None) -> dict[str, Reranker]:
     found = {}
     for name, scoring in WAYS.items():
         if name in args.ways:
@@ -77,7 +78,7 @@ def asked(
     return chosen, retriever.search(chosen.contexts, depth).papers
 
 
-def drawn(args: argparse.Namespace, opened: Corpus, model: CrossEncoder, config: PairConfig) -> list[Rows]:
+def drawn(args: argparse.Namespace, opened: Corpus, model: CrossEncoder, config: PairSettings) -> list[Rows]:
     """For each round, the first of which warms up, contexts and papers of so many pairs.
 
     Those from which the peer's truncation takes the mark are left out, because ours keeps it.
@@ -98,7 +99,7 @@ def drawn(args: argparse.Namespace, opened: Corpus, model: CrossEncoder, config:
 
 
 def speed(args: argparse.Namespace, opened: Corpus) -> None:
-    config = replace(PairConfig.reference(), citing_words=CITING)
+    config = replace(PairSettings.reference(), citing_words=CITING)
     ways, model = rerankers(args, config), opened_model(args.reranker)
     reader = PairReader(opened, model.tokenizer, config)
     rounds = drawn(args, opened, model, config)

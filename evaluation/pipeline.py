@@ -50,8 +50,9 @@ from evaluation.report import (
 )
 from evaluation.significance import paired
 from rerank.fusing import METHODS, fused_scores, tuned_weight
-from rerank.reranker import Reranker, ScoringConfig
+from rerank.reranker import Reranker
 from rerank.scores import CHUNK, PairScores, Processes, Scored, candidate_scores, head_of, reranked
+from rerank.settings import ScoringSettings
 from retrieval.base import Ranking, Retriever, nothing
 from retrieval.filters import Filters
 from retrieval.tuning import VALIDATION, recall_cutoff, sampled
@@ -204,7 +205,7 @@ class Pipeline(CorpusBenchmark):
     """How well a reranker orders what a retriever finds.
 
     reranker: a folder that training wrote. candidates: papers of each query that are reranked, or `all`;
-    the others keep their order behind them. scoring: options of rerank.reranker.ScoringConfig.
+    the others keep their order behind them. scoring: options of rerank.settings.ScoringSettings.
     fuse, weight, measure, validation_queries: as in Fuse.
     depths: smaller numbers of candidates that are reported too: their scores are known anyway.
     scores_dir: where scores of pairs are kept, for all evaluations; chunk: pairs that are scored together
@@ -256,7 +257,7 @@ class Pipeline(CorpusBenchmark):
                 f"candidates={candidates}, benchmark.depths={list(depths)}, benchmark.chunk={chunk}: must be "
                 f"whole numbers from 1 on (candidates: or {ALL})"
             )
-        self.reranker, self.scoring = reranker, read_settings(ScoringConfig, scoring or {}, "scoring")
+        self.reranker, self.scoring = reranker, read_settings(ScoringSettings, scoring or {})
         self.candidates, self.depths = candidates, list(depths)
         self.scores_dir, self.chunk = scores_dir, chunk
         self.fuse = Fuse(fuse, weight, measure, validation_queries, seed)

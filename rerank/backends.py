@@ -1,7 +1,7 @@
-"""Scoring by OpenVINO on CPUs, with whole numbers of 8 bits where that is wished (the extra `int8`).
+"""What computes the scores of pairs: torch, or OpenVINO on CPUs, in 8-bit integers if wanted (the extra
+`int8`).
 
-Pairs in batches of about equal length and of equally many tokens.
-What computes the scores of pairs.
+Pairs come in batches of about equal length and equally many tokens.
 """
 
 from __future__ import annotations
@@ -29,11 +29,25 @@ from datasets.errors import InputError
 from datasets.files import written_folder
 from datasets.records import TRAIN
 from rerank.cross_encoder import CrossEncoder
-from rerank.pairs import PairReader, Pairs
+from rerank.pairs import PairReader, TokenPairs
+from rerank.settings import ScoringSettings
 from retrieval.vectors import chunks, precision
 
+if TYPE_CHECKING:
+    import openvino
 
-def batches(lengths: NDArray[np.int64], tokens: int) -> Iterator[NDArray[np.int64]]:
+log = logging.getLogger(__name__)
+
+CALIBRATION = 128
+"""Pairs that find the ranges of activations for int8."""
+
+MODEL = "model.xml"
+
+Rows = NDArray[np.int64]
+Scores = NDArray[np.float32]
+
+
+def batches(lengths: NDArray[np.int64], tokens: int) -> Iterator[Rows]:
     """Rows of lengths [N] in batches of at most `tokens` tokens after padding, the longest rows first.
 
     >>> [batch.tolist() for batch in batches(np.array([8, 30, 7, 31]), 64)]
@@ -42,15 +56,6 @@ def batches(lengths: NDArray[np.int64], tokens: int) -> Iterator[NDArray[np.int6
     order = np.argsort(-lengths, kind="stable")
     for part in chunks(lengths[order], tokens):
         yield order[part]
-
-
-if TYPE_CHECKING:
-    from rerank.reranker import ScoringConfig
-
-BACKENDS = ("torch", "openvino")
-
-Rows = NDArray[np.int64]
-Scores = NDArray[np.float32]
 
 
 class Backend(Protocol):
@@ -62,8 +67,18 @@ class Backend(Protocol):
     def prepare(self, reader: PairReader) -> None:
         """Get ready for the pairs of a reader, which may take a minute."""
 
-    def scores(self, pairs: Pairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
-        """The scores [B] of each part, rows [B] of the pairs that make a batch; they come in any order."""
+    def scores(self, pairs: TokenPairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
+        """The scores [B] of each part, rows [B] of the pairs that make a batch; in any order."""
+
+
+def open_backend(model: CrossEncoder, scoring: ScoringSettings, identity: str) -> Backend:
+    """The back end that the settings name; InputError if it cannot be had.
+
+    identity: a hash of the model, for what a back end keeps in the cache.
+    """
+    if scoring.backend == "openvino" or (scoring.backend == "auto" and scoring.precision == "int8"):
+        return OpenVinoBackend(model, scoring.precision, scoring.threads, identity)
+    return TorchBackend(model, scoring.precision, scoring.compile, scoring.threads)
 
 
 class TorchBackend:
@@ -87,7 +102,7 @@ class TorchBackend:
     def prepare(self, reader: PairReader) -> None:
         """Nothing to do."""
 
-    def scores(self, pairs: Pairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
+    def scores(self, pairs: TokenPairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
         """One part after the other, with all threads."""
         for rows in parts:
             with torch.inference_mode():
@@ -95,50 +110,14 @@ class TorchBackend:
             yield rows, found.cpu().numpy()
 
 
-def open_backend(model: CrossEncoder, scoring: ScoringConfig, identity: str) -> Backend:
-    """The back end that a configuration names; InputError if it cannot be had.
-
-    identity: a hash of the model, for what a back end keeps in the cache.
-    """
-    int8 = scoring.precision == "int8"
-    if scoring.backend == "openvino" or (scoring.backend == "auto" and int8):
-        pass
-
-        return OpenVinoBackend(model, scoring.precision, scoring.threads, identity)
-    if int8:
-        raise InputError("scoring.precision=int8 needs scoring.backend=openvino")
-    return TorchBackend(model, scoring.precision, scoring.compile, scoring.threads)
-
-
-if TYPE_CHECKING:
-    import openvino
-
-log = logging.getLogger(__name__)
-
-CALIBRATION = 128
-"""Pairs by which the ranges of activations are found."""
-MODEL = "model.xml"
-
-
-class _FirstHidden(nn.Module):
-    """The net but for its head, which stays in torch: scores differ by less than bfloat16 can tell."""
-
-    def __init__(self, model: CrossEncoder) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids: Tensor, types: Tensor, there: Tensor) -> Tensor:
-        return self.model.first_hidden(ids, types, there)
-
-
 class OpenVinoBackend:
-    """The net compiled by OpenVINO; batches run beside each other, each on one thread."""
+    """The net compiled by OpenVINO; batches run in parallel, each on one thread."""
 
     def __init__(self, model: CrossEncoder, arithmetic: str, threads: int, identity: str) -> None:
         """arithmetic: auto, float32, bfloat16 or int8: linear maps of the layers in 8 bits, the rest as auto.
 
-        threads: 0 for as many as torch uses. identity: a hash of the model. Raises InputError where OpenVINO
-        is not installed; `prepare`, where the model cannot be converted.
+        threads: 0 for as many as torch uses. identity: a hash of the model. InputError where OpenVINO is not
+        installed, and from `prepare` where the model cannot be converted.
         """
         self._int8 = arithmetic == "int8"
         self._openvino = _installed(self._int8)
@@ -150,7 +129,7 @@ class OpenVinoBackend:
         self._compiled: openvino.CompiledModel | None = None
 
     def prepare(self, reader: PairReader) -> None:
-        """Convert the net, and for int8 calibrate it on pairs of the reader's corpus."""
+        """Convert the net; for int8, calibrate it on the reader's corpus, once for a model and corpus."""
         if self._compiled is not None and not self._int8:
             return
         core = self._openvino.Core()
@@ -171,20 +150,21 @@ class OpenVinoBackend:
         }
         self._compiled = core.compile_model(net, "CPU", settings)
 
-    def scores(self, pairs: Pairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
+    def scores(self, pairs: TokenPairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
         """Each part in its turn, as it is done."""
         assert self._compiled is not None, "prepare first"
         # Twice as many as there are streams, so that none waits for the next part. No callbacks: the thread
         # that drops one wants Python's lock, which whoever drops the net holds while waiting for that thread.
         free = [self._compiled.create_infer_request() for _ in range(2 * self._threads)]
-        under_way: deque[tuple[Rows, openvino.InferRequest]] = deque()
+        running: deque[tuple[Rows, openvino.InferRequest]] = deque()
 
         def oldest() -> tuple[Rows, Scores]:
-            rows, request = under_way.popleft()
+            rows, request = running.popleft()
             request.wait()
-            first = request.get_output_tensor(0).data.copy()
+            first = torch.from_numpy(request.get_output_tensor(0).data.copy())
             free.append(request)
-            return self._headed(rows, first)
+            with torch.inference_mode():
+                return rows, self._model.scores(self._model.logits(first)).numpy()
 
         try:
             for rows in parts:
@@ -192,16 +172,12 @@ class OpenVinoBackend:
                     yield oldest()
                 request = free.pop()
                 request.start_async([part.numpy() for part in pairs.padded(rows)])
-                under_way.append((rows, request))
-            while under_way:
+                running.append((rows, request))
+            while running:
                 yield oldest()
         finally:
-            for _, request in under_way:
+            for _, request in running:
                 request.wait()
-
-    def _headed(self, rows: Rows, first: NDArray[np.float32]) -> tuple[Rows, Scores]:
-        with torch.inference_mode():
-            return rows, self._model.scores(self._model.logits(torch.from_numpy(first))).numpy()
 
     def _converted(self, reader: PairReader) -> openvino.Model:
         example = _sample(reader, 2).padded()
@@ -226,9 +202,7 @@ class OpenVinoBackend:
     def _quantised(self, net: openvino.Model, reader: PairReader) -> openvino.Model:
         import nncf
 
-        log.info(
-            f"int8: calibrating on {CALIBRATION} pairs, about half a minute, once for a model and corpus"
-        )
+        log.info(f"int8: calibrating on {CALIBRATION} pairs, half a minute, once for a model and corpus")
         pairs = _sample(reader, CALIBRATION)
         inputs = [tuple(part.numpy() for part in pairs.padded(np.array([row]))) for row in range(len(pairs))]
         # The products of attention gain no speed but lose quality; those of the last layer are of one token.
@@ -250,6 +224,17 @@ class OpenVinoBackend:
             )
 
 
+class _FirstHidden(nn.Module):
+    """The net without its head, which stays in torch: scores differ by less than bfloat16 can tell."""
+
+    def __init__(self, model: CrossEncoder) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, types: Tensor, there: Tensor) -> Tensor:
+        return self.model.first_hidden(ids, types, there)
+
+
 def _installed(int8: bool) -> Any:
     """The module `openvino`; InputError where it, or what int8 needs, is not there."""
     for name in ("openvino", "nncf") if int8 else ("openvino",):
@@ -261,7 +246,7 @@ def _installed(int8: bool) -> Any:
     return importlib.import_module("openvino")
 
 
-def _sample(reader: PairReader, count: int) -> Pairs:
+def _sample(reader: PairReader, count: int) -> TokenPairs:
     """Pairs of training contexts, each with its cited paper and a random one; the same at every call."""
     corpus = reader.corpus
     split = corpus.splits.get(TRAIN) or next(iter(corpus.splits.values()))

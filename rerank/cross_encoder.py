@@ -1,6 +1,6 @@
 """The reranker's net: a transformer that reads query and candidate together (Gu et al. 2022, section 4.2).
 
-BERT as far as the hidden state of its first token, which is all that a cross-encoder's head looks at.
+Of BERT only what the first token needs is computed: its hidden state is all that the head looks at.
 """
 
 from __future__ import annotations
@@ -17,91 +17,23 @@ from torch.nn import functional as F
 
 from datasets.errors import InputError
 from datasets.files import written_folder
-from rerank.pairs import CIT, EOS, SEP, PairConfig, Subwords
+from rerank.pairs import CIT, EOS, SEP, Subwords
+from rerank.settings import PairSettings
 from retrieval.encoder import ArticleConfig, load_pretrained, positions
 
 if TYPE_CHECKING:
-    from transformers import BertModel
-
-
-def is_bert(model: nn.Module) -> TypeGuard[BertModel]:
-    """Whether `first_hidden` can be had of a model."""
-    from transformers import BertModel
-
-    return isinstance(model, BertModel) and not model.config.is_decoder
-
-
-def first_hidden(model: BertModel, ids: Tensor, types: Tensor, there: Tensor | None) -> Tensor:
-    """`model(...).last_hidden_state[:, 0]` [B, D], nearly without the last layer: of six, a sixth less.
-
-    ids, types: [B, L] int64; there: [B, L] bool, None where nothing is padded.
-    """
-    hidden = model.embeddings(input_ids=ids, token_type_ids=types)
-    mask = None if there is None else there[:, None, None, :]
-    plain = model.training and model.config._attn_implementation == "eager"
-    layers: list[Any] = list(model.encoder.layer)
-    for layer in layers[:-1]:
-        attention = layer.attention.self
-        query, key, value = (
-            part(hidden).unflatten(-1, (-1, attention.attention_head_size)).transpose(1, 2)
-            for part in (attention.query, attention.key, attention.value)
-        )
-        dropout = attention.dropout.p if attention.training else 0.0
-        attend = _plain_attention if plain else F.scaled_dot_product_attention
-        found = attend(query, key, value, mask, dropout_p=dropout)
-        found = layer.attention.output(found.transpose(1, 2).flatten(2), hidden)
-        hidden = layer.output(layer.intermediate(found), found)
-    last = layers[-1]
-    found = last.attention.output(_first_attends(last.attention.self, hidden, there), hidden[:, 0])
-    first: Tensor = last.output(last.intermediate(found), found)
-    return first
-
-
-def _plain_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float
-) -> Tensor:
-    """What torch's fused one computes; on a CPU, its way back is the faster one for short texts."""
-    logits = (query @ key.transpose(-1, -2)) * query.shape[-1] ** -0.5
-    if mask is not None:
-        logits = logits.masked_fill(~mask, float("-inf"))
-    return F.dropout(logits.softmax(-1), dropout_p).to(value.dtype) @ value
-
-
-def _first_attends(attention: Any, hidden: Tensor, there: Tensor | None) -> Tensor:
-    """What attention gives the first token, before the output map: [B, L, D] -> [B, D].
-
-    With one query q a head, q · (W h + b) = (q W) · h + q · b, and a mean of values W h + b is W (mean of h)
-    + b: keys and values of the L tokens need not be computed. Softmax does not see q · b, but training on
-    several processes waits for a gradient of each weight.
-    """
-    heads, size = attention.num_attention_heads, attention.attention_head_size
-    query = attention.query(hidden[:, 0]).unflatten(-1, (heads, size)).transpose(0, 1)
-    key, value = (part.weight.unflatten(0, (heads, size)) for part in (attention.key, attention.value))
-    asked = (query @ key).transpose(0, 1)  # [B, heads, D]
-    constant = (
-        (query * attention.key.bias.unflatten(0, (heads, 1, size))).sum(-1).T[..., None]
-    )  # [B, heads, 1]
-    logits = (asked @ hidden.transpose(1, 2) + constant).float() * attention.scaling
-    if there is not None:
-        logits = logits.masked_fill(~there[:, None, :], float("-inf"))
-    weights = attention.dropout(logits.softmax(-1)).to(hidden.dtype)
-    mean = (weights @ hidden).transpose(0, 1)  # [heads, B, D]
-    biases = attention.value.bias.unflatten(0, (heads, size))[:, None] * weights.sum(-1).T[..., None]
-    found: Tensor = mean @ value.transpose(1, 2) + biases
-    return found.transpose(0, 1).flatten(1)
-
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+    from transformers import BertModel, PreTrainedModel, PreTrainedTokenizerFast
 
 SETTINGS, ABOUT, HEAD = "reranker.json", "about.json", "head.safetensors"
+"""The files that a saved reranker has beside those of Hugging Face."""
+
 HEADS = ("sigmoid", "linear")
 
 
 class CrossEncoder(nn.Module):
     """Pairs to relevance scores.
 
-    head: sigmoid, sigmoid(linear(relu(CLS))), as the reference; or linear, the plain linear(CLS).
+    head: sigmoid, sigmoid(linear(relu(CLS))), as the reference; or linear, linear(CLS).
     `precision` is that of the matrix products; weights of another precision are converted as they are used.
     """
 
@@ -109,10 +41,10 @@ class CrossEncoder(nn.Module):
         self,
         model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerFast,
-        config: PairConfig,
+        config: PairSettings,
         head: str = "sigmoid",
     ) -> None:
-        """tokenizer: with the added tokens. Raises InputError if model, tokeniser and pairs do not fit."""
+        """tokenizer: with the added tokens. InputError if model, tokeniser and pairs do not fit."""
         super().__init__()
         if head not in HEADS:
             raise InputError(f"head={head}: choose one of {', '.join(HEADS)}")
@@ -125,27 +57,29 @@ class CrossEncoder(nn.Module):
         self.model, self.tokenizer, self.config, self.head = model, tokenizer, config, head
         self.score = nn.Linear(model.config.hidden_size, 1)
         self.precision = torch.float32
-        types = getattr(model.config, "type_vocab_size", 0) or 0
-        self._typed = types > 1
+        self._typed = (getattr(model.config, "type_vocab_size", 0) or 0) > 1
 
     @classmethod
     def pretrained(
-        cls, encoder: ArticleConfig, pairs: PairConfig, head: str = "sigmoid", seed: int = 0
+        cls, encoder: ArticleConfig, pairs: PairSettings, head: str = "sigmoid", seed: int = 0
     ) -> CrossEncoder:
         """A pretrained transformer (retrieval.encoder) with the added tokens and a random head, for training.
 
-        `<cit>` begins as the model's mask token, `<sep>` and `<eos>` as its separator: what it knows that is
-        nearest. A reranker that `save` wrote (encoder=local encoder.path=FOLDER) is taken whole, with its
-        head. Raises InputError if the encoder cannot be had.
+        `<cit>` starts as the model's mask token, `<sep>` and `<eos>` as its separator, the nearest that it
+        knows. A saved reranker (encoder=local encoder.path=FOLDER) is taken whole, with its head. InputError
+        if the encoder cannot be had.
         """
         if encoder.path is not None and (Path(encoder.path) / SETTINGS).is_file():
-            return cls._trained_on(cls.load(encoder.path), pairs, head)
-        # How many tokens article encoders are to read says nothing about pairs.
+            saved = cls.load(encoder.path)
+            if saved.head != head:
+                raise InputError(f"model.head={head}: the reranker to start from has {saved.head}")
+            found = cls(saved.model, saved.tokenizer, pairs, head)
+            found.score = saved.score
+            return found
+        # How many tokens article encoders read says nothing about pairs.
         model, tokenizer = load_pretrained(replace(encoder, max_tokens=8, markers="drop"))
         alike = {CIT: tokenizer.mask_token_id, SEP: tokenizer.sep_token_id, EOS: tokenizer.sep_token_id}
-        tokenizer.add_special_tokens(
-            {"additional_special_tokens": [CIT, SEP, EOS]}, replace_extra_special_tokens=False
-        )
+        add_tokens(tokenizer)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             if len(tokenizer) > len(vectors_of(model)):
@@ -157,16 +91,6 @@ class CrossEncoder(nn.Module):
         for token, like in alike.items():
             row = tokenizer.get_vocab()[token]
             vectors[row] = vectors[like] if like is not None else vectors[:row].mean(0)
-        return found
-
-    @classmethod
-    def _trained_on(cls, saved: CrossEncoder, pairs: PairConfig, head: str) -> CrossEncoder:
-        if saved.head != head:
-            raise InputError(
-                f"model.head={head}: the reranker that this training begins from has {saved.head}"
-            )
-        found = cls(saved.model, saved.tokenizer, pairs, head)
-        found.score = saved.score
         return found
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -198,24 +122,23 @@ class CrossEncoder(nn.Module):
         return torch.sigmoid(logits) if self.head == "sigmoid" else logits
 
     def save(self, folder: str | Path, about: Mapping[str, Any] | None = None) -> None:
-        """Write the transformer and tokeniser in the format of Hugging Face, the head beside them.
+        """Write transformer and tokeniser in the format of Hugging Face, the head beside them, whole or not
+        at all.
 
-        The folder is whole or what it was before. about: plain values that say how the model came to be.
-        Raises InputError if the folder holds something else than such a model.
+        about: plain values on how the model was trained. InputError if the folder holds anything but such a
+        model.
         """
         from safetensors.torch import save_file
 
         folder = Path(folder)
         if folder.exists() and not (folder / SETTINGS).is_file() and any(folder.iterdir()):
             raise InputError(f"{folder}: there is something else than a reranker; name another folder")
-        settings = {"head": self.head, "pairs": self.config.asdict()}
+        head = {name: value.detach().cpu().contiguous() for name, value in self.score.state_dict().items()}
         with written_folder(folder) as part:
             self.model.save_pretrained(part)
             self.tokenizer.save_pretrained(part)
-            save_file(
-                {name: value.detach().cpu().contiguous() for name, value in self.score.state_dict().items()},
-                part / HEAD,
-            )
+            save_file(head, part / HEAD)
+            settings = {"head": self.head, "pairs": self.config.plain()}
             for name, values in ((SETTINGS, settings), (ABOUT, about)):
                 if values is not None:
                     (part / name).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
@@ -231,7 +154,7 @@ class CrossEncoder(nn.Module):
             raise InputError(f"{folder}: there is no such folder of a reranker")
         try:
             settings = json.loads((folder / SETTINGS).read_text("utf-8"))
-            config, head = PairConfig(**settings["pairs"]), settings["head"]
+            config, head = PairSettings.read(dict(settings["pairs"])), settings["head"]
         except FileNotFoundError:
             raise InputError(f"{folder}: no reranker that was trained here (no {SETTINGS} in it)") from None
         except (OSError, ValueError, TypeError, KeyError, InputError) as error:
@@ -249,6 +172,13 @@ class CrossEncoder(nn.Module):
         return found.eval()
 
 
+def add_tokens(tokenizer: PreTrainedTokenizerFast) -> None:
+    """Add the tokens of rerank.pairs behind a model's own."""
+    tokenizer.add_special_tokens(
+        {"additional_special_tokens": [CIT, SEP, EOS]}, replace_extra_special_tokens=False
+    )
+
+
 def vectors_of(model: PreTrainedModel) -> Tensor:
     """The vectors of a model's subwords [V, D]."""
     weight = model.get_input_embeddings().weight
@@ -257,7 +187,74 @@ def vectors_of(model: PreTrainedModel) -> Tensor:
 
 
 def check_finite(model: nn.Module, where: str | Path) -> None:
-    """InputError that names the first weight that is infinite or not a number."""
+    """InputError that names the first weight that is infinite or NaN."""
     for name, value in model.named_parameters():
         if not torch.isfinite(value).all():
             raise InputError(f"{where}: the weights {name} are not all finite numbers; the training failed")
+
+
+def is_bert(model: nn.Module) -> TypeGuard[BertModel]:
+    """Whether `first_hidden` can compute a model."""
+    from transformers import BertModel
+
+    return isinstance(model, BertModel) and not model.config.is_decoder
+
+
+def first_hidden(model: BertModel, ids: Tensor, types: Tensor, there: Tensor | None) -> Tensor:
+    """`model(...).last_hidden_state[:, 0]` [B, D], with almost none of the last layer: of six, a sixth less
+    work.
+
+    ids, types: [B, L] int64; there: [B, L] bool, None where nothing is padded.
+    """
+    hidden = model.embeddings(input_ids=ids, token_type_ids=types)
+    mask = None if there is None else there[:, None, None, :]
+    plain = model.training and model.config._attn_implementation == "eager"
+    layers: list[Any] = list(model.encoder.layer)
+    for layer in layers[:-1]:
+        attention = layer.attention.self
+        query, key, value = (
+            part(hidden).unflatten(-1, (-1, attention.attention_head_size)).transpose(1, 2)
+            for part in (attention.query, attention.key, attention.value)
+        )
+        dropout = attention.dropout.p if attention.training else 0.0
+        attend = _plain_attention if plain else F.scaled_dot_product_attention
+        found = attend(query, key, value, mask, dropout_p=dropout)
+        found = layer.attention.output(found.transpose(1, 2).flatten(2), hidden)
+        hidden = layer.output(layer.intermediate(found), found)
+    last = layers[-1]
+    found = last.attention.output(_first_attends(last.attention.self, hidden, there), hidden[:, 0])
+    first: Tensor = last.output(last.intermediate(found), found)
+    return first
+
+
+def _plain_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float
+) -> Tensor:
+    """What torch's fused attention computes; on a CPU, its backward pass is faster for short texts."""
+    logits = (query @ key.transpose(-1, -2)) * query.shape[-1] ** -0.5
+    if mask is not None:
+        logits = logits.masked_fill(~mask, float("-inf"))
+    return F.dropout(logits.softmax(-1), dropout_p).to(value.dtype) @ value
+
+
+def _first_attends(attention: Any, hidden: Tensor, there: Tensor | None) -> Tensor:
+    """What attention gives the first token, before the output map: [B, L, D] -> [B, D].
+
+    With one query q a head, q · (W h + b) = (q W) · h + q · b, and a mean of values W h + b is W (mean of h)
+    + b: keys and values of the L tokens need not be computed. Softmax does not see q · b, but training on
+    several processes waits for a gradient of each weight.
+    """
+    heads, size = attention.num_attention_heads, attention.attention_head_size
+    query = attention.query(hidden[:, 0]).unflatten(-1, (heads, size)).transpose(0, 1)
+    key, value = (part.weight.unflatten(0, (heads, size)) for part in (attention.key, attention.value))
+    asked = (query @ key).transpose(0, 1)  # [B, heads, D]
+    key_bias = attention.key.bias.unflatten(0, (heads, 1, size))
+    constant = (query * key_bias).sum(-1).T[..., None]  # [B, heads, 1]
+    logits = (asked @ hidden.transpose(1, 2) + constant).float() * attention.scaling
+    if there is not None:
+        logits = logits.masked_fill(~there[:, None, :], float("-inf"))
+    weights = attention.dropout(logits.softmax(-1)).to(hidden.dtype)
+    mean = (weights @ hidden).transpose(0, 1)  # [heads, B, D]
+    biases = attention.value.bias.unflatten(0, (heads, size))[:, None] * weights.sum(-1).T[..., None]
+    found: Tensor = mean @ value.transpose(1, 2) + biases
+    return found.transpose(0, 1).flatten(1)

@@ -1,18 +1,13 @@
 """Distilling a cross-encoder into a prefetcher: `python train.py model=distil retriever=hatten ...`.
 
-Batches, loop, validation and what is saved are those of hatten.train; the mined papers of a query are
-those that the teacher has scored for it, and the loss has the teacher's part.
-
-What a student learns of a teacher's scores: their differences, or their softmax over a list.
-What a cross-encoder says of the papers that a student finds for training queries.
-A trained prefetcher as what is trained on: the weights of retriever=hatten or biencoder.
+Batches, loop, validation and checkpoints are those of hatten.train; the mined papers of a query are those
+that the teacher has scored for it, and the loss has a part of the teacher's.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -29,9 +24,9 @@ import hatten.train
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.records import TRAIN
-from datasets.settings import read_own_settings, read_settings
+from datasets.settings import read_settings
 from hatten.batches import Batch, Batches, TrainingData
-from hatten.biencoder import BiEncoder, BiEncoderRetriever, FineTuning
+from hatten.biencoder import BiEncoder, FineTuning
 from hatten.checkpoint import Model, save_model
 from hatten.documents import DocumentReader
 from hatten.encoder import HAttenEncoder
@@ -40,105 +35,36 @@ from hatten.losses import CITED
 from hatten.mining import Pool, padded
 from hatten.module import EncoderModule
 from hatten.recipe import Encoder, Parts, Recipe
-from hatten.retriever import HAttenRetriever
 from hatten.settings import EncoderBatchSettings
-from rerank.data import NegativesConfig, Prefetcher
-from rerank.reranker import Reranker, ScoringConfig
-from rerank.scores import CHUNK, PairScores, candidate_scores
+from rerank.data import Prefetcher, draw_negatives
+from rerank.losses import distil_loss
+from rerank.reranker import Reranker
+from rerank.scores import PairScores, candidate_scores
+from rerank.settings import (
+    DistilLossSettings,
+    DistilSettings,
+    NegativesSettings,
+    ScoringSettings,
+    TeacherSettings,
+)
+from rerank.train import CANDIDATES
 from retrieval.article import ArticleEncoder
 from retrieval.base import Retriever
 from retrieval.encoder import ArticleReader
 from retrieval.vectors import Reader, precision, weights_hash
-from training.settings import FineTuningSettings, at_least_1
-
-
-def margin_mse(student: Tensor, teacher: Tensor, cited: Tensor) -> Tensor:
-    """Mean over (query, cited paper, other paper) of ((s+ - s-) - (t+ - t-))^2: Hofstätter et al. 2020.
-
-    student, teacher: scores [Q, N], those of the teacher NaN for pairs that it was not asked for, which take
-    no part. cited: bool [Q, N]. 0 where there is nothing to compare.
-    """
-    known = ~torch.isnan(teacher)
-    query, positive = (cited & known).nonzero(as_tuple=True)
-    others = (known & ~cited)[query]  # [cited, N]
-    gaps = (student - torch.nan_to_num(teacher))[query]
-    gaps = gaps.gather(1, positive[:, None]) - gaps
-    return gaps.square().masked_fill(~others, 0.0).sum() / others.sum().clamp(min=1)
-
-
-def listwise_kl(
-    student: Tensor, teacher: Tensor, temperature: float = 1.0, teacher_temperature: float = 1.0
-) -> Tensor:
-    """Mean over queries of the Kullback-Leibler divergence of the softmax of the student's scores from that
-    of the teacher's, over the papers that the teacher was asked for: Hinton et al. 2015, Cao et al. 2007.
-
-    student, teacher: as for `margin_mse`. 0 where a query has no paper of the teacher's.
-    """
-    known = ~torch.isnan(teacher)
-    some = known.any(1)
-    known, student, teacher = known[some], student[some], teacher[some]
-    if not len(known):
-        return student.sum() * 0.0
-    wanted = (teacher / teacher_temperature).masked_fill(~known, -torch.inf).log_softmax(1)
-    given = (student / temperature).masked_fill(~known, -torch.inf).log_softmax(1)
-    terms = wanted.exp() * (wanted.masked_fill(~known, 0.0) - given.masked_fill(~known, 0.0))
-    return terms.sum(1).mean()
-
-
-@dataclass(frozen=True)
-class DistilConfig:
-    """How the student's cosines are to follow the teacher's logits."""
-
-    name: str = "kl"
-    """kl (listwise) | margin_mse"""
-    weight: float = 0.5
-    """of the distillation; the rest is that of the student's own loss (model.loss)"""
-    temperature: float = 0.05
-    """the student's cosines are divided by it"""
-    teacher_temperature: float = 1.0
-    """the teacher's logits are divided by it"""
-
-    def __post_init__(self) -> None:
-        if self.name not in ("kl", "margin_mse"):
-            raise InputError(f"model.distil.name={self.name}: choose kl or margin_mse")
-        if not 0 < self.weight <= 1:
-            raise InputError(f"model.distil.weight={self.weight}: must be above 0, at most 1")
-        for name in ("temperature", "teacher_temperature"):
-            if getattr(self, name) <= 0:
-                raise InputError(f"model.distil.{name}={getattr(self, name)}: must be above 0")
-
-    def __call__(self, similarity: Tensor, teacher: Tensor, cited: Tensor) -> Tensor:
-        """Cosines and the teacher's logits [Q, N] (NaN: not asked for), which papers are cited -> scalar"""
-        if self.name == "margin_mse":
-            return margin_mse(similarity / self.temperature, teacher / self.teacher_temperature, cited)
-        return listwise_kl(similarity, teacher, self.temperature, self.teacher_temperature)
-
 
 log = logging.getLogger(__name__)
 
-CHOSEN = 14
+SAMPLE = 14
 """Keeps these random numbers apart from others of the same seed."""
-
-
-@dataclass(frozen=True)
-class TeacherConfig:
-    """Which training queries the teacher is asked for."""
-
-    queries: int = 10_000
-    """a sample where there are more; the student is trained with these alone"""
-    chunk: int = CHUNK
-    """pairs that are scored together"""
-
-    def __post_init__(self) -> None:
-        at_least_1(self, "model.teacher", "queries", "chunk")
 
 
 @dataclass(frozen=True)
 class ScoredLists:
     """Training queries, and the papers that the teacher has scored for each of them.
 
-    split: Q queries. papers: int32 [Q, n], the cited and those that were drawn, -1: none. logits: float32
-    [Q, n], NaN where there is no paper. key: a hash of all of it.
+    split: Q queries. papers: int32 [Q, n], the cited and the drawn ones, -1: none. logits: float32 [Q, n],
+    NaN where there is no paper. key: a hash of all of it.
     """
 
     split: Split
@@ -153,8 +79,7 @@ class ScoredLists:
         return digest.hexdigest()
 
     def of(self, queries: NDArray[np.int64], papers: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The teacher's logits of queries, rows [B] of the split, and distinct papers [N]: [B, N], NaN where
-        it was not asked."""
+        """The teacher's logits [B, N] of rows [B] of the split and distinct papers [N]; NaN: not scored."""
         out = np.full((len(queries), len(papers)), np.nan, np.float32)
         order = np.argsort(papers)
         listed = self.papers[queries]
@@ -168,35 +93,36 @@ class ScoredLists:
 
 def scored_lists(
     teacher: str | Path,
-    scoring: ScoringConfig,
+    scoring: ScoringSettings,
     prefetcher: Prefetcher,
     corpus: Corpus,
-    config: TeacherConfig,
-    drawn: NegativesConfig,
+    config: TeacherSettings,
+    negatives: NegativesSettings,
     seed: int,
     scores_dir: str | Path,
 ) -> ScoredLists:
-    """Prefetch, draw and score. What was scored before, by whomever, is not scored again (PairScores).
+    """Prefetch, draw and score. Pairs that were ever scored before are not scored again (PairScores).
 
-    drawn: which of the prefetched papers, beside the cited ones.
+    negatives: which of the prefetched papers, beside the cited ones.
     """
     split = corpus.split(TRAIN)
     if len(split) == 0:
         raise InputError(f"corpus {corpus.name}: its train split is empty, there is nothing to train on")
     scorer = Reranker.open(teacher, scoring)
-    rows = np.random.default_rng((seed, CHOSEN)).permutation(len(split))[: config.queries]
-    rows = np.sort(rows)
+    rows = np.sort(np.random.default_rng((seed, SAMPLE)).permutation(len(split))[: config.queries])
     split = Split(split.name, split.contexts[rows], split.positives.take(rows))
-    found = prefetcher(split.contexts, drawn.depth, "training queries")
+    found = prefetcher(split.contexts, negatives.depth, "training queries")
     cited = padded(split.positives, corpus.citing[split.contexts])  # and the citing paper
-    papers = np.full((len(split), cited.shape[1] - 1 + drawn.count), -1, np.int32)
-    papers[:, : cited.shape[1] - 1] = cited[:, :-1]
+    most = cited.shape[1] - 1
+    papers = np.full((len(split), most + negatives.count), -1, np.int32)
+    papers[:, :most] = cited[:, :-1]
     for query, row in enumerate(rows.tolist()):
-        chosen = drawn.draw(found[query], cited[query], seed, 0, row)
-        papers[query, cited.shape[1] - 1 :][: len(chosen)] = chosen
+        drawn = draw_negatives(negatives, found[query], cited[query], seed, 0, row)
+        papers[query, most : most + len(drawn)] = drawn
     log.info(
-        f"{scorer.name} scores {np.count_nonzero(papers >= 0):,} pairs: {len(split):,} training queries, "
-        f"up to {drawn.count} of the best {drawn.depth} papers of {prefetcher.retriever.name}, and the cited"
+        f"{scorer.name} scores {np.count_nonzero(papers >= 0):,} pairs: {len(split):,} training queries, up "
+        f"to {negatives.count} of the best {negatives.depth} papers of {prefetcher.retriever.name}, "
+        "and the cited"
     )
     pairs = PairScores(scores_dir, scorer, corpus, config.chunk)
     scores, scored = candidate_scores(pairs, split.contexts, papers)
@@ -209,7 +135,7 @@ def scored_lists(
 
 
 def logits_of(scores: NDArray[np.float32], head: str) -> NDArray[np.float32]:
-    """What scores were before the sigmoid, of a head that has one; 0 and 1 as far as float32 tells."""
+    """What scores were before the sigmoid of a head that has one; 0 and 1 as far as float32 can tell."""
     if head != "sigmoid":
         return scores
     least = np.finfo(np.float32).eps
@@ -222,18 +148,15 @@ class HAttenStudent(Recipe):
 
     file, groups = HAtten.file, ()
 
-    def __init__(self, model: Mapping[str, Any], trained: Model) -> None:
-        self.model, self.precision = trained, precision(model["precision"])
-        self.word_dropout = float(model["word_dropout"])
-        if not 0 <= self.word_dropout < 1:
-            raise InputError(f"model.word_dropout={self.word_dropout}: must be in 0..1, below 1")
-        self.mean_path = trained.encoder.mean is not None
+    def __init__(self, settings: DistilSettings, retriever: Any, checkpoint: str | Path) -> None:
+        self.settings, self.model = settings, retriever.model
+        self.mean_path = self.model.encoder.mean is not None
 
     def build(self, corpus: Corpus, config: DictConfig) -> Parts:
         encoder, vocabulary = self.model.encoder, self.model.vocabulary
-        encoder.precision = self.precision
+        encoder.precision = precision(self.settings.precision)
         if encoder.mean is not None:
-            encoder.mean.dropout = self.word_dropout
+            encoder.mean.dropout = self.settings.word_dropout
         about = {"start": weights_hash(encoder)}
 
         def save(trained: Encoder, about: dict[str, Any], path: Path) -> None:
@@ -249,35 +172,23 @@ class BiEncoderStudent(Recipe):
 
     file, groups = FineTuning.file, ()
 
-    def __init__(self, model: Mapping[str, Any], folder: str | Path) -> None:
-        self.config, self.folder = read_own_settings(FineTuningSettings, model), folder
+    def __init__(self, settings: DistilSettings, retriever: Any, checkpoint: str | Path) -> None:
+        self.settings, self.folder = settings, checkpoint
 
     def build(self, corpus: Corpus, config: DictConfig) -> Parts:
         article = ArticleEncoder.load(self.folder)  # the retriever's own is in the precision of its search
         about = {"encoder": article.config.name, "start": weights_hash(article)}
         reader = ArticleReader(corpus, article.tokenizer, article.config)
-        return Parts(BiEncoder(article, self.config), reader, FineTuning.save, about)
+        return Parts(BiEncoder(article, self.settings), reader, FineTuning.save, about)
 
 
-def student_of(retriever: Retriever, model: Mapping[str, Any], checkpoint: str | Path) -> Recipe:
-    """InputError for a retriever without weights that can be trained on."""
-    if isinstance(retriever, HAttenRetriever):
-        return HAttenStudent(model, retriever.model)
-    if isinstance(retriever, BiEncoderRetriever):
-        return BiEncoderStudent(model, checkpoint)
-    raise InputError(
-        f"retriever={retriever.name}: has no weights to distil into; choose hatten or biencoder, with "
-        "checkpoint=FILE"
-    )
-
-
-CANDIDATES = "candidates"
-"""The folder of what was prefetched, in that of a run."""
+STUDENTS = {"hatten": HAttenStudent, "biencoder": BiEncoderStudent}
+"""By the name of the retriever whose weights are trained on."""
 
 
 @dataclass(frozen=True)
 class DistilBatch(Batch):
-    """A batch, and the teacher's logits [Q, N] of its pairs, NaN where it was not asked."""
+    """A batch, and the teacher's logits [Q, N] of its pairs, NaN: not scored."""
 
     teacher: NDArray[np.float32]
 
@@ -299,7 +210,7 @@ class DistilBatches(Batches):
 
 
 class DistilData(TrainingData):
-    """Batches of the queries that the teacher was asked for."""
+    """Batches of the queries that the teacher has scored papers for."""
 
     def __init__(
         self, lists: ScoredLists, reader: Reader, batch: EncoderBatchSettings, seed: int, workers: int = 0
@@ -322,7 +233,7 @@ class DistilData(TrainingData):
 class DistilModule(EncoderModule):
     """Trains the student with its own loss and the teacher's part."""
 
-    def __init__(self, distil: DistilConfig, *given: Any, **named: Any) -> None:
+    def __init__(self, distil: DistilLossSettings, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.distil = distil
 
@@ -330,33 +241,40 @@ class DistilModule(EncoderModule):
         assert isinstance(batch, DistilBatch)
         teacher = torch.from_numpy(batch.teacher).to(similarity.device)
         cited = torch.from_numpy(batch.levels == CITED).to(similarity.device)
-        loss = self.distil.weight * self.distil(similarity, teacher, cited)
+        loss = self.distil.weight * distil_loss(self.distil, similarity, teacher, cited)
         if self.distil.weight < 1:
             loss = loss + (1 - self.distil.weight) * super().loss_of(batch, similarity)
         return loss
 
 
 def train(config: DictConfig) -> Path:
-    """Train by `config` (conf/train.yaml) in its output_dir; gives the file or folder of the best weights."""
-    plain = OmegaConf.to_container(config, resolve=True)
-    assert isinstance(plain, dict)
-    model = plain["model"]
-    # What is wrong with the options should be said before anything is prepared.
-    distil = read_settings(DistilConfig, model["distil"], "model.distil")
-    teacher = read_settings(TeacherConfig, model["teacher"], "model.teacher")
-    drawn = read_settings(NegativesConfig, model["negatives"], "model.negatives")
-    scoring = read_settings(ScoringConfig, plain["scoring"], "scoring")
+    """Train by `config` (conf/train.yaml) in its output_dir; returns where the best weights are."""
+    plain: Any = OmegaConf.to_container(config, resolve=True)
+    settings = read_settings(DistilSettings, plain["model"])  # wrong options before anything is prepared
+    scoring = read_settings(ScoringSettings, plain["scoring"])
     if config.teacher is None:
         raise InputError("model=distil needs teacher=FOLDER: what train.py model=scibert_reranker has saved")
     retriever: Retriever = instantiate(config.retriever)
-    student = student_of(retriever, model, config.checkpoint)
+    if retriever.name not in STUDENTS:
+        raise InputError(
+            f"retriever={retriever.name}: has no weights to distil into; choose {' or '.join(STUDENTS)}, "
+            "with checkpoint=FILE"
+        )
+    student = STUDENTS[retriever.name](settings, retriever, config.checkpoint)
 
     def data(reader: Reader, batch: EncoderBatchSettings, seed: int, workers: int) -> DistilData:
         folder = Path(config.candidates_dir or Path(config.output_dir) / CANDIDATES)
         prefetcher = Prefetcher(retriever, reader.corpus, folder, config.index_dir)
         lists = scored_lists(
-            config.teacher, scoring, prefetcher, reader.corpus, teacher, drawn, seed, config.scores_dir
+            config.teacher,
+            scoring,
+            prefetcher,
+            reader.corpus,
+            settings.teacher,
+            settings.negatives,
+            seed,
+            config.scores_dir,
         )
         return DistilData(lists, reader, batch, seed, workers)
 
-    return hatten.train.train(config, student, data, partial(DistilModule, distil))
+    return hatten.train.train(config, student, data, partial(DistilModule, settings.distil))

@@ -1,154 +1,52 @@
-"""The Lightning module that trains a reranker, and what of a transformer is trained.
-
-What a reranker is trained to minimise: for each query a list of papers.
-"""
+"""The Lightning module that trains a reranker."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from datasets.errors import InputError
 from rerank.cross_encoder import CrossEncoder
-from rerank.data import Lists
+from rerank.data import ListBatch
+from rerank.losses import list_loss
+from rerank.settings import ListLossSettings
 from retrieval.vectors import precision
-from training.settings import RateSettings
-
-
-def hinge_loss(scores: Tensor, there: Tensor, margin: float = 0.1) -> Tensor:
-    """Mean over queries of the mean over negatives of max(0, s(q, n) - s(q, p) + margin).
-
-    Gu et al. 2022, equation 3, with one cited paper a query (section 4.3).
-
-    scores: [Q, 1 + n] of the cited paper (first) and its negatives, after the sigmoid; there: bool, which of
-    them are there; a query without negatives counts 0.
-    """
-    negatives = there[:, 1:]
-    hinges = F.relu(scores[:, 1:] - scores[:, :1] + margin).masked_fill(~negatives, 0.0)
-    return (hinges.sum(1) / negatives.sum(1).clamp(min=1)).mean()
-
-
-def pointwise_loss(logits: Tensor, there: Tensor, relevant: Tensor) -> Tensor:
-    """Mean over queries of the mean cross-entropy of its pairs, each by itself: Nogueira et al. 2020, eq. 1.
-
-    logits: [Q, n], before the sigmoid; there, relevant: bool [Q, n], which pairs are there, and are of a
-    cited paper.
-    """
-    labels = relevant.to(logits.dtype)
-    entropy = F.binary_cross_entropy_with_logits(logits, labels, reduction="none").masked_fill(~there, 0.0)
-    return (entropy.sum(1) / there.sum(1)).mean()
-
-
-def listwise_loss(logits: Tensor, there: Tensor, temperature: float = 1.0) -> Tensor:
-    """Mean over queries of the cross-entropy of the cited paper among its list (a softmax over the list).
-
-    ListNet's top-one probability with a single relevant paper: Cao et al. 2007.
-
-    logits: [Q, 1 + n], before the sigmoid; there: as for `hinge_loss`.
-    """
-    scaled = (logits / temperature).masked_fill(~there, -torch.inf)
-    return (torch.logsumexp(scaled, 1) - scaled[:, 0]).mean()
-
-
-@dataclass(frozen=True)
-class LossConfig:
-    """Which of them, on a reranker's logits."""
-
-    name: str = "hinge"
-    """hinge (of sigmoid scores; Gu et al. 2022) | pointwise (Nogueira et al. 2020) | listwise"""
-    margin: float = 0.1
-    """of hinge"""
-    temperature: float = 1.0
-    """of listwise"""
-
-    def __post_init__(self) -> None:
-        if self.name not in ("hinge", "pointwise", "listwise"):
-            raise InputError(f"model.loss.name={self.name}: choose hinge, pointwise or listwise")
-        if self.temperature <= 0:
-            raise InputError(f"model.loss.temperature={self.temperature}: must be above 0")
-
-    def __call__(self, logits: Tensor, there: Tensor, relevant: Tensor) -> Tensor:
-        """logits [Q, n] of lists, `there` and `relevant` bool, as the loss wants them -> scalar"""
-        if self.name == "hinge":
-            return hinge_loss(torch.sigmoid(logits), there, self.margin)
-        if self.name == "pointwise":
-            return pointwise_loss(logits, there, relevant)
-        return listwise_loss(logits, there, self.temperature)
-
+from training.settings import FineTuningSettings, RateSettings
 
 SHORT = 256
-"""Tokens of a pair up to which plain attention is faster in training on a CPU than torch's fused one: by a
-quarter at 128, because that is slow on the way back. Its memory grows with the square of the length."""
+"""Tokens of a pair up to which plain attention trains faster on a CPU than torch's fused one (by a quarter at
+128), whose backward pass is slow there. Its memory grows with the square of the length."""
 
 Optimizer = Callable[[Iterable[dict[str, Any]]], torch.optim.Optimizer]
 
 
-@dataclass(frozen=True)
-class FineTuningConfig:
-    """How the transformer is trained."""
-
-    precision: str = "auto"
-    """of matrix products: auto, float32 or bfloat16; weights are float32"""
-    dropout: float = 0.1
-    """in place of what it was pretrained with; on a CPU, to draw it takes time"""
-    gradient_checkpointing: bool = False
-    """compute the layers again on the way back: less memory for more time"""
-    freeze_embeddings: bool = False
-    """leave the subwords' vectors as they were pretrained"""
-    freeze_layers: int = 0
-    """the lowest layers that are left as they were pretrained, the embeddings with them"""
-
-    def __post_init__(self) -> None:
-        precision(self.precision)
-        if self.dropout >= 1:
-            raise InputError(f"model.dropout={self.dropout}: must be in 0..1, below 1")
-
-    def apply(self, encoder: CrossEncoder) -> None:
-        """Make an encoder ready to be trained so; InputError if it has fewer layers than are to be frozen."""
-        encoder.train()  # a pretrained one comes in evaluation mode
-        encoder.precision = precision(self.precision)
-        for part in encoder.modules():
-            if isinstance(part, nn.Dropout):
-                part.p = self.dropout
-        if not torch.cuda.is_available() and encoder.config.max_tokens <= SHORT:
-            encoder.model.set_attn_implementation("eager")
-        if self.gradient_checkpointing:
-            encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
-        if (pooler := getattr(encoder.model, "pooler", None)) is not None:
-            pooler.requires_grad_(False)  # the head takes its place
-        if self.freeze_embeddings or self.freeze_layers:
-            model = encoder.model
-            getattr(model, "embeddings", model.get_input_embeddings()).requires_grad_(False)
-        for layer in layers(encoder.model, self.freeze_layers):
-            layer.requires_grad_(False)
-
-
-def layers(model: nn.Module, count: int) -> list[nn.Module]:
-    """The lowest layers of a transformer; InputError if it has fewer, or none that can be told."""
-    depth = getattr(getattr(model, "config", None), "num_hidden_layers", 0)
-    stacks = [part for part in model.modules() if isinstance(part, nn.ModuleList) and len(part) == depth]
-    if count > depth or (count and not stacks):
-        raise InputError(
-            f"model.freeze_layers={count}: the transformer has {depth if stacks else 'no'} layers"
-        )
-    return list(stacks[0])[:count] if count else []
+def prepare_for_training(encoder: CrossEncoder, config: FineTuningSettings) -> None:
+    """Set an encoder's precision, dropout and attention to those of a training."""
+    encoder.train()  # a pretrained one comes in evaluation mode
+    encoder.precision = precision(config.precision)
+    for part in encoder.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = config.dropout
+    if not torch.cuda.is_available() and encoder.config.max_tokens <= SHORT:
+        encoder.model.set_attn_implementation("eager")
+    if config.gradient_checkpointing:
+        encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
+    if (pooler := getattr(encoder.model, "pooler", None)) is not None:
+        pooler.requires_grad_(False)  # the head takes its place
 
 
 class RerankModule(pl.LightningModule):
-    """Trains `encoder`; `best_encoder`, of averaged weights if so wished, is validated and saved."""
+    """Trains `encoder`; `best_encoder`, of averaged weights if wanted, is validated and saved."""
 
     def __init__(
         self,
         encoder: CrossEncoder,
         optimizer: Optimizer,
-        loss: LossConfig,
+        loss: ListLossSettings,
         schedule: RateSettings,
         ema: float,
         seed: int,
@@ -156,8 +54,6 @@ class RerankModule(pl.LightningModule):
     ) -> None:
         """ema: decay of the moving average at each step; 0: the weights themselves."""
         super().__init__()
-        if not 0 <= ema < 1:
-            raise InputError(f"model.ema={ema}: must be in 0..1, below 1")
         self.encoder, self.loss, self.schedule, self.seed = encoder, loss, schedule, seed
         self.average: AveragedModel | None = None
         if ema:
@@ -174,19 +70,19 @@ class RerankModule(pl.LightningModule):
         return found
 
     def on_train_epoch_start(self) -> None:
-        # A resumed round draws the dropout that an uninterrupted one draws, each process its own.
+        # A resumed round draws the dropout of an uninterrupted one, each process its own.
         torch.manual_seed((self.seed * 1_000_003 + self.current_epoch) * 1_009 + self.global_rank)
         self._averaged = self.global_step
 
-    def training_step(self, batch: Lists, step: int) -> Tensor:
+    def training_step(self, batch: ListBatch, step: int) -> Tensor:
         logits = torch.cat([self.encoder(*chunk) for chunk in batch.chunks])
         flat = logits.new_zeros(batch.there.numel()).index_copy(0, batch.place, logits)
-        loss = self.loss(flat.view(batch.there.shape), batch.there, batch.relevant)
+        loss = list_loss(self.loss, flat.view(batch.there.shape), batch.there, batch.relevant)
         self.log("train/loss", loss.detach(), batch_size=len(batch.there))
         return loss
 
-    def on_train_batch_end(self, outputs: object, batch: Lists, batch_idx: int) -> None:
-        if self.average is not None and self.global_step > self._averaged:  # a step is whole
+    def on_train_batch_end(self, outputs: object, batch: ListBatch, batch_idx: int) -> None:
+        if self.average is not None and self.global_step > self._averaged:  # an optimiser step was made
             self.average.update_parameters(self.encoder)
             self._averaged = self.global_step
 

@@ -1,20 +1,18 @@
 """Pairs of a query and a candidate as a cross-encoder reads them (Gu et al. 2022, section 4.2).
 
-[CLS] citing title and abstract <sep> context with <cit> [SEP] candidate's title and abstract [SEP]
+    [CLS] citing title and abstract <sep> context with <cit> [SEP] candidate's title and abstract [SEP]
 
-Where papers ask, not contexts (Nogueira et al. 2020, section 3): query=paper, and a budget of each side.
+With pairs.query=paper (Nogueira et al. 2020, section 3) the citing paper itself is the query:
 
-[CLS] citing title and abstract [SEP] candidate's title and abstract [SEP]
-
-The subwords of queries and candidates, found once, and how many of them a pair takes.
+    [CLS] citing title and abstract [SEP] candidate's title and abstract [SEP]
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -25,24 +23,25 @@ from datasets.columns import Ragged
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.records import OTHER_MARKER, TARGET_MARKER
+from rerank.settings import PairSettings
 from retrieval.vectors import rounded
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 CIT, SEP, EOS = "<cit>", "<sep>", "<eos>"
-"""Tokens added to a model's own, in the reference's order: the citation that is asked for; between the citing
-paper's text and the context; the third is in no text, but counts in the reference's weights."""
+"""Tokens added to a model's own, in the reference's order: the citation asked for; the border between citing
+text and context; the third is in no text, but has a row in the reference's weights."""
 
 BLOCK = 4096
-"""Texts that are tokenised together."""
+"""Texts tokenised together."""
 
 
 class Subwords:
     """A tokeniser without the truncation and padding that a model's files may ask for."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
-        """Raises InputError for a tokeniser without the added tokens, or that puts nothing before a pair."""
+        """InputError for a tokeniser without the added tokens, or that puts no token before a pair."""
         self._backend = copy.deepcopy(tokenizer.backend_tokenizer)
         self._backend.no_truncation()
         self._backend.no_padding()
@@ -58,7 +57,7 @@ class Subwords:
         return row
 
     def _frame(self) -> tuple[list[int], list[int], list[int], int]:
-        """What stands before, between and after two texts, and the type of the tokens from the second on."""
+        """Special tokens before, between and after two texts, and the token type of the second text."""
         bare = self._backend.encode("a", add_special_tokens=False).ids
         probe = self._backend.encode("a", "a")
         ids = probe.ids
@@ -70,18 +69,17 @@ class Subwords:
         return ids[:first], between, after, int(probe.type_ids[second])
 
     def __call__(self, texts: Sequence[str]) -> list[list[int]]:
-        """Subwords of texts, no special ones among them."""
-        found = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [encoding.ids for encoding in found]
+        """Subwords of texts, without special tokens."""
+        return [found.ids for found in self._backend.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     @property
     def special(self) -> int:
-        """Tokens of a pair that stand for no text: those of the model, and SEP."""
+        """Tokens of a pair that stand for no text: the model's own, and SEP."""
         return len(self.before) + len(self.between) + len(self.after) + 1
 
 
 class TokenTable:
-    """Token ids of the rows of a column, found when they are first asked for and kept as int32."""
+    """Token ids of the rows of a column, tokenised when first asked for and kept as int32."""
 
     def __init__(self, rows: int, read: Callable[[list[int]], list[list[int]]]) -> None:
         """read: rows -> their token ids."""
@@ -118,15 +116,23 @@ class TokenTable:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Tokens of N pairs: of pair i, those of `values` [starts[i] : starts[i] + lengths[i]]."""
+class Spans:
+    """Tokens of one part of N pairs: of pair i, `values[starts[i] : starts[i] + lengths[i]]`."""
 
     values: NDArray[np.int32]
     starts: NDArray[np.int64]
     lengths: NDArray[np.int64]
 
+    @classmethod
+    def repeated(cls, tokens: list[int], count: int) -> Spans:
+        zeros = np.zeros(count, np.int64)
+        return cls(np.asarray(tokens, np.int32), zeros, zeros + len(tokens))
+
+    def take(self, rows: NDArray[np.int64]) -> Spans:
+        return Spans(self.values, self.starts[rows], self.lengths[rows])
+
     def put(self, grid: NDArray[np.int64], at: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Write the tokens into rows of the grid [N, L] from columns `at` [N] on; the columns after them."""
+        """Write the tokens into rows of the grid [N, L] from columns `at` [N] on -> columns after them."""
         first = np.cumsum(self.lengths) - self.lengths
         row = np.repeat(np.arange(len(self.lengths)), self.lengths)
         within = np.arange(len(row)) - first[row]
@@ -141,121 +147,35 @@ def divided(
     share: float,
     least: tuple[int, int] = (0, 0),
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Lengths [N] that two texts of lengths [N] may keep in a common room [N].
+    """Lengths [N] that two texts of lengths [N] keep of a common room [N].
 
-    Of a room that is short the first has a claim to `share`, both of them to at least `least` tokens; what
-    one does not need is the other's. With equal shares this is to cut the longer one first, to the token as
-    the tokenisers of Hugging Face do it.
+    When room is short the first may claim `share` of it, and each at least `least` tokens; what one does not
+    need goes to the other. Equal shares cut the longer text first, to the token as Hugging Face tokenisers
+    do.
 
     >>> kept, others = divided(np.array([9, 9, 2]), np.array([3, 9, 9]), np.array([7, 7, 7]), 0.5)
     >>> kept.tolist(), others.tolist()
     ([4, 3, 2], [3, 4, 5])
     """
     claim, other = np.floor(share * room).astype(np.int64), np.floor((1 - share) * room).astype(np.int64)
-    claim = np.where(first > second, room - other, claim)  # a token that is left over goes to the longer
+    claim = np.where(first > second, room - other, claim)  # an odd token goes to the longer text
     claim = np.minimum(np.maximum(np.minimum(claim, room - least[1]), least[0]), room)
     kept = np.minimum(first, np.maximum(claim, room - second))
     return kept, np.minimum(second, room - kept)
 
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
-
-LEAST = 16
-"""Tokens of a pair, at the least."""
-
-LEAST_SIDE = 8
-"""Tokens of a side that has a budget of its own, at the least."""
-
-LATER = ("query", "query_tokens")
-"""Options that came later than the first saved rerankers: they stand nowhere while they change nothing."""
-
-
 @dataclass(frozen=True)
-class PairConfig:
-    """What a pair is made of, and who gives way when it is too long.
+class TokenPairs:
+    """N tokenised and truncated pairs.
 
-    The shares are relative to each other. Query and candidate divide the tokens first, then citing text and
-    context divide those of the query; what one does not need is the other's. The target marker is kept.
+    border: the tokens between citing text and context. lengths: [N], special tokens included.
     """
-
-    max_tokens: int = 512
-    """tokens of a pair, special ones included"""
-    citing: float = 1.0
-    """share of the citing paper's title and abstract"""
-    context: float = 1.0
-    """share of the context; 0: it gives way first, as in the reference, but for its target marker"""
-    candidate: float = 2.0
-    """share of the candidate's title and abstract"""
-    citing_words: int | None = 179
-    """words read of the citing title and abstract (the reference: 0.35 of 512); null: all"""
-    citing_abstract: bool = True
-    """read the citing paper's abstract after its title"""
-    candidate_words: int | None = None
-    """words read of the candidate's title and abstract; null: all"""
-    cut: str = "both"
-    """the ends of a context that give way: both, around the target marker | end (as the reference), the last
-    tokens first"""
-    others: str = "keep"
-    """the marks of other citations in a context: keep (as the reference) | drop"""
-    query: str = "context"
-    """what asks: context, behind the citing text | paper, the citing text alone"""
-    query_tokens: int | None = None
-    """tokens of the query at most, [CLS] and its [SEP] among them; the candidate has the other ones of
-    `max_tokens`, and neither lends to the other; null: they divide `max_tokens` by their shares"""
-
-    def __post_init__(self) -> None:
-        """Raises InputError for a value that cannot be."""
-        if type(self.max_tokens) is not int or self.max_tokens < LEAST:
-            raise InputError(f"pairs.max_tokens={self.max_tokens}: must be a whole number from {LEAST} on")
-        for name in ("citing", "context", "candidate"):
-            value = getattr(self, name)
-            if type(value) not in (int, float) or not 0 <= value < np.inf:
-                raise InputError(f"pairs.{name}={value}: must be a number, 0 or more")
-        if self.citing + self.context == 0 or self.candidate == 0:
-            raise InputError("pairs: the candidate, and citing text or context, must have a share above 0")
-        for name in ("citing_words", "candidate_words"):
-            value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < 0):
-                raise InputError(f"pairs.{name}={value}: must be null or a whole number, 0 or more")
-        if self.candidate_words == 0:
-            raise InputError("pairs.candidate_words=0: of a candidate there must be a word at least")
-        choices = {"cut": ("both", "end"), "others": ("keep", "drop"), "query": ("context", "paper")}
-        for name, options in choices.items():
-            if getattr(self, name) not in options:
-                raise InputError(f"pairs.{name}={getattr(self, name)}: choose one of {', '.join(options)}")
-        if self.query == "paper" and (self.citing == 0 or self.citing_words == 0):
-            raise InputError("pairs.query=paper: the citing text is the query: it needs a share and words")
-        tokens = self.query_tokens
-        sides = range(LEAST_SIDE, self.max_tokens - LEAST_SIDE + 1)
-        if tokens is not None and (type(tokens) is not int or tokens not in sides):
-            raise InputError(
-                f"pairs.query_tokens={tokens}: must be null or a whole number that leaves query and candidate"
-                f" at least {LEAST_SIDE} of max_tokens={self.max_tokens}"
-            )
-
-    def asdict(self) -> dict[str, Any]:
-        """As plain values: what a saved reranker has, and what the name of its pairs' scores is made of."""
-        plain = {field.name: field.default for field in fields(self) if field.name in LATER}
-        return {key: value for key, value in asdict(self).items() if key not in LATER or value != plain[key]}
-
-    @classmethod
-    def reference(cls, max_tokens: int = 512) -> PairConfig:
-        """As the published code reads pairs, but that it may cut the target marker away with the context."""
-        words = int(0.35 * max_tokens)
-        return cls(max_tokens, citing=1.0, context=0.0, candidate=1.0, citing_words=words, cut="end")
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """N pairs: where their tokens are. `lengths` [N] counts the special tokens too; border: the tokens that
-    stand between citing text and context."""
 
     subwords: Subwords
     border: list[int]
-    citing: Piece
-    context: Piece
-    candidate: Piece
+    citing: Spans
+    context: Spans
+    candidate: Spans
     lengths: NDArray[np.int64]
     max_tokens: int
 
@@ -268,39 +188,32 @@ class Pairs:
         L is the longest length, rounded up to a multiple of 8 unless all are equally long.
         """
         chosen = np.arange(len(self))[slice(None) if rows is None else rows]
-        lengths = self.lengths[chosen]
+        lengths, frame = self.lengths[chosen], self.subwords
         width = int(lengths.max(initial=0))
         if (lengths != width).any():
             width = min(rounded(width), self.max_tokens)
-        ids = np.full((len(chosen), width), self.subwords.pad, np.int64)
-        at = self._constant(self.subwords.before, len(chosen)).put(ids, np.zeros(len(chosen), np.int64))
-        at = _taken(self.citing, chosen).put(ids, at)
-        at = self._constant(self.border, len(chosen)).put(ids, at)
-        at = _taken(self.context, chosen).put(ids, at)
-        second = self._constant(self.subwords.between, len(chosen)).put(ids, at)
-        at = _taken(self.candidate, chosen).put(ids, second)
-        at = self._constant(self.subwords.after, len(chosen)).put(ids, at)
+        ids = np.full((len(chosen), width), frame.pad, np.int64)
+        at = second = np.zeros(len(chosen), np.int64)
+        for tokens, part in (
+            (frame.before, self.citing),
+            (self.border, self.context),
+            (frame.between, self.candidate),
+        ):
+            second = Spans.repeated(tokens, len(chosen)).put(ids, at)
+            at = part.take(chosen).put(ids, second)
+        at = Spans.repeated(frame.after, len(chosen)).put(ids, at)
         assert (at == lengths).all()
         column = np.arange(width)
         there = column < lengths[:, None]
-        types = np.where((column >= second[:, None]) & there, self.subwords.second_type, 0)
+        types = np.where((column >= second[:, None]) & there, frame.second_type, 0)
         return torch.from_numpy(ids), torch.from_numpy(types), torch.from_numpy(there.astype(np.int64))
-
-    @staticmethod
-    def _constant(tokens: list[int], count: int) -> Piece:
-        zeros = np.zeros(count, np.int64)
-        return Piece(np.asarray(tokens, np.int32), zeros, zeros + len(tokens))
-
-
-def _taken(piece: Piece, rows: NDArray[np.int64]) -> Piece:
-    return Piece(piece.values, piece.starts[rows], piece.lengths[rows])
 
 
 class PairReader:
-    """Makes pairs of the rows of a corpus; each text is tokenised once, when it is first met."""
+    """Makes pairs of rows of a corpus; each text is tokenised once, when first met."""
 
-    def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerFast, config: PairConfig) -> None:
-        """Raises InputError for a tokeniser that cannot read pairs (Subwords)."""
+    def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerFast, config: PairSettings) -> None:
+        """InputError for a tokeniser that cannot read pairs (Subwords)."""
         self.corpus, self.config = corpus, config
         self.subwords = Subwords(tokenizer)
         self._border = [self.subwords.sep] if config.query == "context" else []
@@ -312,35 +225,32 @@ class PairReader:
         papers, contexts = len(corpus.paper_ids), len(corpus.context_ids)
         self._marks = np.zeros(contexts, np.int32)
         self._citing = TokenTable(papers, self._citing_tokens)
-        self._candidates = TokenTable(papers, self._candidate_tokens)
+        self._candidates = TokenTable(papers, lambda rows: self.subwords(self._papers(rows)))
         self._contexts = TokenTable(contexts, self._context_tokens)
 
-    def pairs(self, contexts: NDArray[np.integer], papers: NDArray[np.integer]) -> Pairs:
+    def pairs(self, contexts: NDArray[np.integer], papers: NDArray[np.integer]) -> TokenPairs:
         """Rows [N] of contexts and rows [N] of candidates -> N pairs."""
-        citing = self.corpus.citing[contexts]
+        config, citing = self.config, self.corpus.citing[contexts]
         of_citing, of_candidate = self._citing.lengths(citing), self._candidates.lengths(papers)
         nothing = np.zeros(len(citing), np.int64)
         of_context = self._contexts.lengths(contexts) if self._border else nothing
-        # A token of the query is the separator: it takes part in the division, as in the reference.
-        asked = of_citing + len(self._border) + of_context
-        query, candidate = self._sides(asked, of_candidate)
+        # The separator is a token of the query: it takes part in the division, as in the reference.
+        query, candidate = self._sides(of_citing + len(self._border) + of_context, of_candidate)
         kept, context, start = query, nothing, nothing
         if self._border:
-            shares = self.config
-            context, kept = divided(
-                of_context, of_citing, query - 1, shares.context / (shares.citing + shares.context), (1, 0)
-            )
+            share = config.context / (config.citing + config.context)
+            context, kept = divided(of_context, of_citing, query - 1, share, (1, 0))
             marks = self._marks[contexts].astype(np.int64)
-            before = context // 2 if shares.cut == "both" else context - 1
+            before = context // 2 if config.cut == "both" else context - 1
             start = self._contexts.starts(contexts) + np.clip(marks - before, 0, of_context - context)
-        return Pairs(
+        return TokenPairs(
             self.subwords,
             self._border,
-            Piece(self._citing.values, self._citing.starts(citing), kept),
-            Piece(self._contexts.values, start, context),
-            Piece(self._candidates.values, self._candidates.starts(papers), candidate),
-            query + candidate + self.config.max_tokens - self._room,
-            self.config.max_tokens,
+            Spans(self._citing.values, self._citing.starts(citing), kept),
+            Spans(self._contexts.values, start, context),
+            Spans(self._candidates.values, self._candidates.starts(papers), candidate),
+            query + candidate + config.max_tokens - self._room,
+            config.max_tokens,
         )
 
     def _sides(
@@ -349,27 +259,20 @@ class PairReader:
         """How many tokens queries and candidates of such lengths [N] keep."""
         if self._query_room is not None:
             return np.minimum(query, self._query_room), np.minimum(candidate, self._room - self._query_room)
-        shares = self.config
-        asking = shares.citing + (shares.context if self._border else 0)
+        config = self.config
+        share = config.citing + (config.context if self._border else 0)
         least = (2, 1) if self._border else (1, 1)
         room = np.full(len(query), self._room)
-        return divided(query, candidate, room, asking / (asking + shares.candidate), least)
+        return divided(query, candidate, room, share / (share + config.candidate), least)
+
+    def _papers(self, rows: list[int], abstracts: bool = True) -> list[str]:
+        corpus = self.corpus
+        return [f"{corpus.titles[row]} {corpus.abstracts[row] if abstracts else ''}" for row in rows]
 
     def _citing_tokens(self, rows: list[int]) -> list[list[int]]:
-        abstracts = self.corpus.abstracts if self.config.citing_abstract else None
-        return self._paper_tokens(rows, abstracts, self.config.citing_words)
-
-    def _candidate_tokens(self, rows: list[int]) -> list[list[int]]:
-        return self._paper_tokens(rows, self.corpus.abstracts, self.config.candidate_words)
-
-    def _paper_tokens(
-        self, rows: list[int], abstracts: Sequence[str] | None, words: int | None
-    ) -> list[list[int]]:
-        texts = [
-            f"{self.corpus.titles[row]} {abstracts[row] if abstracts is not None else ''}" for row in rows
-        ]
-        if words is not None:
-            texts = [" ".join(text.split()[:words]) for text in texts]
+        texts = self._papers(rows, self.config.citing_abstract)
+        if self.config.citing_words is not None:
+            texts = [" ".join(text.split()[: self.config.citing_words]) for text in texts]
         return self.subwords(texts)
 
     def _context_tokens(self, rows: list[int]) -> list[list[int]]:

@@ -1,9 +1,8 @@
-"""The rerankers that Gu et al. 2022 published: SciBERT, fine-tuned; files of the authors' own code."""
+"""The rerankers that Gu et al. 2022 published: fine-tuned SciBERT, in files of the authors' own code."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +11,8 @@ from torch import Tensor
 from datasets.download import obtain
 from datasets.errors import InputError
 from datasets.releases import RELEASES
-from rerank.cross_encoder import CrossEncoder, check_finite
-from rerank.pairs import CIT, EOS, SEP, PairConfig
+from rerank.cross_encoder import CrossEncoder, add_tokens, check_finite
+from rerank.settings import PairSettings
 from retrieval.encoder import ArticleConfig, downloaded, find_folder, positions
 from training.checkpoint import read_torch
 
@@ -26,13 +25,13 @@ PUBLISHED = "scibert-acl200"
 SCIBERT = ArticleConfig("scibert", hub="allenai/scibert_scivocab_uncased")
 
 UNUSED = ("pooler.", "embeddings.position_ids")
-"""Begin the names of weights of the transformer that no score depends on."""
+"""Prefixes of weights that no score depends on."""
 
 
 def open_reference(checkpoint: str | Path, encoder: str | Path | None = None) -> CrossEncoder:
     """The model of a file, or, by the name PUBLISHED, of the file that is downloaded once into the cache.
 
-    encoder: as for `load_reference`. Raises InputError if it cannot be had.
+    encoder: as for `load_reference`. InputError if it cannot be had.
     """
     if str(checkpoint) == PUBLISHED and not Path(checkpoint).exists():
         (file,) = RELEASES[PUBLISHED].files
@@ -43,18 +42,22 @@ def open_reference(checkpoint: str | Path, encoder: str | Path | None = None) ->
 def load_reference(checkpoint: str | Path, encoder: str | Path | None = None) -> CrossEncoder:
     """The model of {current_batch, scorer, optimizer}, a torch file; in evaluation mode in float32.
 
-    scorer: a state dict, `bert_model.*` and `ln_score.*`. encoder: a folder with configuration and tokeniser
-    of the transformer that was fine-tuned; None: SciBERT, from the cache or downloaded. Nothing is unpickled
-    but tensors and plain values. Raises InputError if file and encoder are not what they should be.
+    scorer: a state dict of `bert_model.*` and `ln_score.*`. encoder: a folder with configuration and
+    tokeniser of the transformer that was fine-tuned; None: SciBERT, from the cache or downloaded. Only
+    tensors and plain values are unpickled. InputError if file and encoder are not what they should be.
     """
     from transformers import AutoModel
 
-    state = _scorer(checkpoint)
+    scorer = read_torch(checkpoint).get("scorer")
+    if not isinstance(scorer, dict) or not all(isinstance(value, Tensor) for value in scorer.values()):
+        raise InputError(
+            f"{checkpoint}: no weights under 'scorer'; expected a checkpoint of the published reranker"
+        )
+    # Trained on several GPUs, the net was the `module` of another one.
+    state = {str(name).removeprefix("module."): value for name, value in scorer.items()}
     folder = Path(encoder) if encoder is not None else find_folder(SCIBERT) or downloaded(SCIBERT)
     config, tokenizer = _configured(folder)
-    tokenizer.add_special_tokens(
-        {"additional_special_tokens": [CIT, SEP, EOS]}, replace_extra_special_tokens=False
-    )
+    add_tokens(tokenizer)
     table = state.get("bert_model.embeddings.word_embeddings.weight")
     if table is None or len(table) != len(tokenizer):
         known = "none" if table is None else len(table)
@@ -66,7 +69,7 @@ def load_reference(checkpoint: str | Path, encoder: str | Path | None = None) ->
     model = AutoModel.from_config(config)
     if getattr(model, "pooler", None) is not None:
         model.pooler = None
-    pairs = PairConfig.reference(min(512, positions(model) or 512))
+    pairs = PairSettings.reference(min(512, positions(model) or 512))
     found = CrossEncoder(model, tokenizer, pairs, head="sigmoid")
     try:
         model.load_state_dict(_part(state, "bert_model."))
@@ -78,17 +81,7 @@ def load_reference(checkpoint: str | Path, encoder: str | Path | None = None) ->
     return found.eval()
 
 
-def _scorer(checkpoint: str | Path) -> dict[str, Tensor]:
-    state = read_torch(checkpoint).get("scorer")
-    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise InputError(
-            f"{checkpoint}: no weights under 'scorer'; expected a checkpoint of the published reranker"
-        )
-    # Trained on several GPUs, the net was another one's `module`.
-    return {str(name).removeprefix("module."): value for name, value in state.items()}
-
-
-def _part(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _part(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     inner = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
     return {name: value.float() for name, value in inner.items() if not name.startswith(UNUSED)}
 

@@ -1,7 +1,7 @@
-"""The second stage: a ranking's first candidates in the order of a reranker (Gu et al. 2022, section 3).
+"""Scores of pairs, kept on disk: none is computed twice, and an interrupted scoring resumes.
 
-Scoring on several processes, as `torchrun --nproc-per-node N evaluate.py ...` starts them.
-Scores of pairs on the disk: none is computed twice, and what is cut off goes on where it was.
+Several processes share the work, as `torchrun --nproc-per-node N evaluate.py ...` starts them. And a
+ranking's first candidates in the order of their scores (Gu et al. 2022, section 3).
 """
 
 from __future__ import annotations
@@ -33,6 +33,17 @@ from datasets.progress import counting
 from retrieval.base import Ranking
 from retrieval.vectors import SAY_EVERY
 
+log = logging.getLogger(__name__)
+
+FORMAT = 1
+CHUNK = 512
+"""Pairs passed to the scorer together.
+
+Batches are made within a chunk, and the last bits of a score depend on the batch: with chunks of one size a
+resumed run gets the very scores of an uninterrupted one."""
+
+Floats = NDArray[np.float32]
+
 _DONE = -1
 _PATIENCE = timedelta(days=30)
 """How long the others may wait for pairs: the first one may have to index and search millions of papers."""
@@ -47,7 +58,7 @@ class Processes:
 
     @classmethod
     def of_torchrun(cls) -> Processes:
-        """Those that torchrun has started together; this one alone where it was not torchrun."""
+        """Those that torchrun started together; this one alone without torchrun."""
         found = cls(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
         if found.count > 1:
             if torch.cuda.is_available():
@@ -57,7 +68,7 @@ class Processes:
         return found
 
     def announce(self, keys: NDArray[np.int64] | None) -> None:
-        """By the first, to all others: pairs to be scored [N]; None: there will be no more."""
+        """By the first, to all others: pairs to score [N]; None: there will be no more."""
         if self.count > 1 and not self._failed:
             dist.broadcast(torch.tensor([_DONE if keys is None else len(keys)]), 0)
             if keys is not None:
@@ -75,26 +86,14 @@ class Processes:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Waits at the end until all are there; after an error nobody is waited for, nor told anything."""
+        """Ends for all at once; after an error nobody waits, and torchrun ends the others."""
         try:
             yield
         except BaseException:
-            self._failed = True  # torchrun ends the others, which wait for this one
+            self._failed = True
             raise
         if self.count > 1:
             dist.barrier()
-
-
-log = logging.getLogger(__name__)
-
-FORMAT = 1
-CHUNK = 512
-"""Pairs that are handed to the scorer together.
-
-Batches are made within a chunk, and the last bits of a score depend on the batch: chunks of one size give a
-resumed run the very scores of an uninterrupted one."""
-
-Floats = NDArray[np.float32]
 
 
 class Scorer(Protocol):
@@ -117,7 +116,7 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores [N], the seconds that they took whenever they were computed, and how many were computed now."""
+    """Scores [N], the seconds they took whenever they were computed, and how many were computed now."""
 
     scores: Floats
     seconds: float
@@ -130,10 +129,10 @@ class Scored:
 
 
 class PairScores:
-    """Scores of pairs of one corpus by one scorer, from the folder of that name below `root` or computed.
+    """Scores of pairs of one corpus by one scorer, read from a folder of their own below `root` or computed.
 
     chunk: pairs scored at a time; write_every: seconds of work after which they are written.
-    processes: those that share the work, alone without.
+    processes: those that share the work; None: this one alone.
     """
 
     def __init__(
@@ -153,9 +152,9 @@ class PairScores:
         self._papers = len(corpus.paper_ids)
 
     def of(self, contexts: NDArray[np.integer], papers: NDArray[np.integer]) -> Scored:
-        """The scores of pairs [N]; a pair may stand there many times.
+        """The scores of pairs [N], which may repeat.
 
-        Raises InputError if a score is not a finite number, or a shard is damaged.
+        InputError if a score is not a finite number, or a shard is damaged.
         """
         pairs, place = np.unique(contexts.astype(np.int64) * self._papers + papers, return_inverse=True)
         scores, seconds = self._read(pairs)
@@ -164,11 +163,11 @@ class PairScores:
             self.processes.announce(missing)
             self.compute(missing)
             scores, seconds = self._read(pairs)
-        # Of pairs that stand there twice each counts, so that speed is that of all.
+        # A repeated pair counts each time, so that the speed is that of all.
         return Scored(scores[place], float(seconds[place].sum()), len(missing))
 
     def _read(self, wanted: NDArray[np.int64]) -> tuple[Floats, NDArray[np.float64]]:
-        """Scores, NaN where there is none yet, and seconds of ascending keys [N]."""
+        """Scores (NaN: none yet) and seconds of ascending keys [N]."""
         scores, seconds = np.full(len(wanted), np.nan, np.float32), np.zeros(len(wanted))
         for path in sorted(self.folder.glob("*.safetensors")):
             try:
@@ -190,39 +189,46 @@ class PairScores:
         return scores, seconds
 
     def compute(self, keys: NDArray[np.int64]) -> None:
-        """Score this process's share of ascending keys [N], and write it; all processes end together."""
+        """Score this process's share of ascending keys [N] and write it; all processes end together."""
         chunks = [keys[start : start + self.chunk] for start in range(0, len(keys), self.chunk)]
         chunks = chunks[self.processes.rank :: self.processes.count]
-        done: list[tuple[NDArray[np.int64], Floats]] = []
-        total, seconds = sum(map(len, chunks)), 0.0
-        with self.processes.together(), counting(f"{self.scorer.name}: scoring", total) as advance:
+        unwritten: list[tuple[NDArray[np.int64], Floats]] = []
+        name, total, done, seconds = self.scorer.name, sum(map(len, chunks)), 0, 0.0
+        with self.processes.together(), counting(f"{name}: scoring", total) as advance:
             if chunks:
-                self.scorer.prepare(self.corpus)  # of pairs per second, the time that this takes is no part
-            report = _Progress(self.scorer.name, total)
+                self.scorer.prepare(self.corpus)  # its time is no part of the pairs per second
+            begin = said = time.monotonic()
             try:
                 for chunk in chunks:
                     started = time.perf_counter()
                     scores = self._scored(chunk, advance)
                     seconds += time.perf_counter() - started
-                    done.append((chunk, scores))
+                    unwritten.append((chunk, scores))
                     if seconds >= self.write_every:
-                        self._write(done, seconds)
-                        done, seconds = [], 0.0
-                    report(len(chunk))
-            finally:  # an interrupt loses the chunk that it came in
-                if done:
-                    self._write(done, seconds)
+                        self._write(unwritten, seconds)
+                        unwritten, seconds = [], 0.0
+                    done += len(chunk)
+                    if (now := time.monotonic()) - said >= SAY_EVERY:
+                        said, rate = now, done / (now - begin)
+                        log.info(
+                            f"{name}: scored {done:,} of {total:,} pairs, {rate:,.1f}/s, about "
+                            f"{(total - done) / rate / 60:.1f} min left"
+                        )
+            finally:  # an interrupt loses only the chunk that it came in
+                if unwritten:
+                    self._write(unwritten, seconds)
 
     def _scored(self, keys: NDArray[np.int64], advance: Callable[[int], None]) -> Floats:
         contexts, papers = np.divmod(keys, self._papers)
         scores = self.scorer.score(self.corpus, contexts, papers, advance)
         wrong = ~np.isfinite(scores)
         if wrong.any():
-            context, paper = (int(rows[np.argmax(wrong)]) for rows in (contexts, papers))
+            first = int(np.argmax(wrong))
+            query = self.corpus.context_ids[int(contexts[first])]
+            paper = self.corpus.paper_ids[int(papers[first])]
             raise InputError(
-                f"{self.scorer.name}: the score of query {self.corpus.context_ids[context]!r} and paper "
-                f"{self.corpus.paper_ids[paper]!r} is {scores[np.argmax(wrong)]}; the model is damaged, or "
-                "its precision too low for it (scoring.precision)"
+                f"{self.scorer.name}: the score of query {query!r} and paper {paper!r} is {scores[first]}; "
+                "the model is damaged, or its precision too low for it (scoring.precision)"
             )
         return scores
 
@@ -242,34 +248,10 @@ class PairScores:
             save_file({"keys": keys, "scores": scores}, part, about)
 
 
-class _Progress:
-    """A line on how far the scoring is, every few seconds."""
-
-    def __init__(self, name: str, total: int) -> None:
-        self.name, self.total, self.done = name, total, 0
-        self._started = self._said = time.monotonic()
-
-    def __call__(self, more: int) -> None:
-        self.done += more
-        now = time.monotonic()
-        if now - self._said < SAY_EVERY:
-            return
-        self._said, rate = now, self.done / (now - self._started)
-        log.info(
-            f"{self.name}: scored {self.done:,} of {self.total:,} pairs, {rate:,.1f}/s, about "
-            f"{(self.total - self.done) / rate / 60:.1f} min left"
-        )
-
-
-def head_of(ranking: Ranking, k: int) -> Ranking:
-    """The first k papers of each query, or all where there are fewer."""
-    return Ranking(ranking.papers[:, :k], ranking.scores[:, :k])
-
-
 def candidate_scores(
     scores: PairScores, contexts: NDArray[np.int64], papers: NDArray[np.int32]
 ) -> tuple[NDArray[np.float32], Scored]:
-    """Scores [Q, K] of each query's candidates, and how they came to be.
+    """Scores [Q, K] of each query's candidates, and what they took.
 
     contexts: [Q], papers: [Q, K], -1 (a score of -inf) where there are fewer than K.
     """
@@ -280,12 +262,17 @@ def candidate_scores(
     return found, scored
 
 
+def head_of(ranking: Ranking, k: int) -> Ranking:
+    """The first k papers of each query, or all where there are fewer."""
+    return Ranking(ranking.papers[:, :k], ranking.scores[:, :k])
+
+
 def reranked(ranking: Ranking, scores: NDArray[np.floating]) -> Ranking:
     """The first K papers of each query by their scores [Q, K], the others behind them in their order.
 
-    scores: -inf where `ranking` has no paper. Papers of equal score keep the order of `ranking`. So that
-    every tool sees this order, scores of the result are all different: an equal one is lowered by the last
-    bit, and below the first K each is 1 less than the one before.
+    scores: -inf where `ranking` has no paper. Papers of equal score keep the order of `ranking`. Every tool
+    sees this order, because no two scores of the result are equal: an equal one is lowered by the last bit,
+    and below the first K each is 1 less than the one before.
     """
     queries, k = scores.shape
     order = np.argsort(-scores, axis=1, kind="stable")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import requests
 
-import hatten.settings  # noqa: F401  (schemas of the configuration)
+import rerank.settings  # noqa: F401  (schemas of the configuration)
 from datasets.corpus import Corpus
 from datasets.demo import open_demo
 from datasets.prepare import open_corpus
@@ -225,10 +225,10 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_reranker(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cross-encoder that was never trained, saved as training saves it."""
     from rerank.cross_encoder import CrossEncoder
-    from rerank.pairs import PairConfig
+    from rerank.settings import PairSettings
     from retrieval.encoder import ArticleConfig
 
     folder = tmp_path_factory.mktemp("rerankers") / "tiny-reranker"
     encoder = ArticleConfig("tiny", path=str(tiny_bert))
-    CrossEncoder.pretrained(encoder, PairConfig(max_tokens=64), head="linear").save(folder)
+    CrossEncoder.pretrained(encoder, PairSettings(max_tokens=64), head="linear").save(folder)
     return folder

@@ -10,6 +10,10 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
+from rerank.cross_encoder import CrossEncoder
+from rerank.settings import PairSettings
+from retrieval.encoder import ArticleConfig
+
 CONF = Path(__file__).parents[2] / "conf"
 
 TINY: dict[str, Any] = {
@@ -56,3 +60,14 @@ def tiny_training(tiny_options: Callable[..., list[str]]) -> Callable[..., DictC
             return compose("train", tiny_options(**more))
 
     return composed
+
+
+@pytest.fixture(scope="session")
+def make_encoder(tiny_bert: Path) -> Callable[..., CrossEncoder]:
+    """A new cross-encoder on `tiny_bert`; pairs: settings of pairs."""
+
+    def make(head: str = "sigmoid", seed: int = 0, **pairs: Any) -> CrossEncoder:
+        config = PairSettings(**{"max_tokens": 64, **pairs})
+        return CrossEncoder.pretrained(ArticleConfig("tiny", path=str(tiny_bert)), config, head, seed).eval()
+
+    return make

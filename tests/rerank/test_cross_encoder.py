@@ -12,37 +12,31 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, DistilBertConfig, DistilBertModel
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from rerank.cross_encoder import CrossEncoder, vectors_of
-from rerank.pairs import CIT, EOS, SEP, PairConfig, PairReader
+from rerank.cross_encoder import CrossEncoder, first_hidden, is_bert, vectors_of
+from rerank.pairs import CIT, EOS, SEP, PairReader
+from rerank.settings import PairSettings
 from retrieval.encoder import ArticleConfig
 
-Given = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+Given = tuple[Tensor, Tensor, Tensor]
 
 
 @pytest.fixture
-def encoder(tiny_bert: Path) -> Callable[..., CrossEncoder]:
-    def make(head: str = "sigmoid", seed: int = 0, **pairs: Any) -> CrossEncoder:
-        config = PairConfig(**{"max_tokens": 64, **pairs})
-        return CrossEncoder.pretrained(ArticleConfig("tiny", path=str(tiny_bert)), config, head, seed).eval()
-
-    return make
-
-
-@pytest.fixture
-def given(encoder: Callable[..., CrossEncoder], tiny_corpus: Corpus) -> Given:
-    made = encoder()
+def given(make_encoder: Callable[..., CrossEncoder], tiny_corpus: Corpus) -> Given:
+    made = make_encoder()
     pairs = PairReader(tiny_corpus, made.tokenizer, made.config).pairs(np.arange(12), np.arange(12)[::-1])
     return pairs.padded()
 
 
 @pytest.mark.parametrize("head", ["sigmoid", "linear"])
 def test_scores_are_those_of_the_head_on_the_first_token(
-    encoder: Callable[..., CrossEncoder], given: Given, head: str
+    make_encoder: Callable[..., CrossEncoder], given: Given, head: str
 ) -> None:
-    made = encoder(head)
+    made = make_encoder(head)
     torch.nn.init.normal_(made.score.weight)
     ids, types, there = given
     with torch.no_grad():
@@ -58,9 +52,9 @@ def test_scores_are_those_of_the_head_on_the_first_token(
 
 
 def test_bfloat16_is_near_whether_weights_are_converted_or_not(
-    encoder: Callable[..., CrossEncoder], given: Given
+    make_encoder: Callable[..., CrossEncoder], given: Given
 ) -> None:
-    made = encoder("linear")
+    made = make_encoder("linear")
     torch.nn.init.normal_(made.score.weight)
     with torch.no_grad():
         exact = made(*given)
@@ -76,13 +70,11 @@ def test_bfloat16_is_near_whether_weights_are_converted_or_not(
 def test_another_transformer_than_bert_is_read_by_its_own_forward(
     tiny_bert: Path, tmp_path: Path, given: Given
 ) -> None:
-    from transformers import AutoTokenizer, DistilBertConfig, DistilBertModel
-
     tokenizer = AutoTokenizer.from_pretrained(tiny_bert)
     config = DistilBertConfig(vocab_size=len(tokenizer), dim=16, n_heads=2, n_layers=1, hidden_dim=16)
     DistilBertModel(config).save_pretrained(tmp_path / "distil")
     tokenizer.save_pretrained(tmp_path / "distil")
-    made = CrossEncoder.pretrained(ArticleConfig("distil", path=str(tmp_path / "distil")), PairConfig())
+    made = CrossEncoder.pretrained(ArticleConfig("distil", path=str(tmp_path / "distil")), PairSettings())
     made.eval()
     ids, _, there = given
     with torch.no_grad():
@@ -90,8 +82,10 @@ def test_another_transformer_than_bert_is_read_by_its_own_forward(
         assert torch.equal(made.first_hidden(*given), hidden)
 
 
-def test_it_begins_with_what_the_model_knows(encoder: Callable[..., CrossEncoder], tiny_bert: Path) -> None:
-    made = encoder()
+def test_it_begins_with_what_the_model_knows(
+    make_encoder: Callable[..., CrossEncoder], tiny_bert: Path
+) -> None:
+    made = make_encoder()
     row: Callable[[str], Any] = made.tokenizer.convert_tokens_to_ids
     vectors = vectors_of(made.model)
     before = load_file(tiny_bert / "model.safetensors")["embeddings.word_embeddings.weight"]
@@ -102,31 +96,31 @@ def test_it_begins_with_what_the_model_knows(encoder: Callable[..., CrossEncoder
     assert torch.equal(vectors[row(EOS)], before[row("[SEP]")])
 
 
-def test_a_reranker_is_trained_on_as_it_is(encoder: Callable[..., CrossEncoder], tmp_path: Path) -> None:
-    before = encoder("linear", 3)
+def test_a_reranker_is_trained_on_as_it_is(make_encoder: Callable[..., CrossEncoder], tmp_path: Path) -> None:
+    before = make_encoder("linear", 3)
     before.save(tmp_path / "before")
     start = ArticleConfig("local", path=str(tmp_path / "before"))
-    after = CrossEncoder.pretrained(start, PairConfig(max_tokens=40), "linear", seed=9)
+    after = CrossEncoder.pretrained(start, PairSettings(max_tokens=40), "linear", seed=9)
     assert after.config.max_tokens == 40
     wanted, found = before.state_dict(), after.state_dict()
     assert wanted.keys() == found.keys()
     assert all(torch.equal(wanted[name], found[name]) for name in wanted)
     with pytest.raises(InputError, match="linear"):
-        CrossEncoder.pretrained(start, PairConfig(max_tokens=40), "sigmoid")
+        CrossEncoder.pretrained(start, PairSettings(max_tokens=40), "sigmoid")
 
 
-def test_the_head_is_drawn_from_the_seed_alone(encoder: Callable[..., CrossEncoder]) -> None:
-    one = encoder(seed=5).score.weight
+def test_the_head_is_drawn_from_the_seed_alone(make_encoder: Callable[..., CrossEncoder]) -> None:
+    one = make_encoder(seed=5).score.weight
     torch.randn(7)
-    assert torch.equal(one, encoder(seed=5).score.weight)
-    assert not torch.equal(one, encoder(seed=6).score.weight)
+    assert torch.equal(one, make_encoder(seed=5).score.weight)
+    assert not torch.equal(one, make_encoder(seed=6).score.weight)
 
 
 @pytest.mark.parametrize("head", ["sigmoid", "linear"])
 def test_what_is_saved_is_loaded(
-    encoder: Callable[..., CrossEncoder], given: Given, tmp_path: Path, head: str
+    make_encoder: Callable[..., CrossEncoder], given: Given, tmp_path: Path, head: str
 ) -> None:
-    made = encoder(head, context=3.0, others="drop")
+    made = make_encoder(head, context=3.0, others="drop")
     made.save(tmp_path / "model", {"seed": 1})
     again = CrossEncoder.load(tmp_path / "model")
     assert (again.head, again.config, again.training) == (head, made.config, False)
@@ -137,11 +131,9 @@ def test_what_is_saved_is_loaded(
 
 
 def test_the_folder_is_one_of_hugging_face(
-    encoder: Callable[..., CrossEncoder], given: Given, tmp_path: Path
+    make_encoder: Callable[..., CrossEncoder], given: Given, tmp_path: Path
 ) -> None:
-    from transformers import AutoModel, AutoTokenizer
-
-    made = encoder()
+    made = make_encoder()
     made.save(tmp_path / "model")
     assert not list((tmp_path / "model").glob("*.bin"))
     model = AutoModel.from_pretrained(tmp_path / "model").eval()
@@ -154,9 +146,9 @@ def test_the_folder_is_one_of_hugging_face(
 
 
 def test_what_is_there_is_replaced_if_it_is_a_model_and_kept_if_not(
-    encoder: Callable[..., CrossEncoder], tmp_path: Path
+    make_encoder: Callable[..., CrossEncoder], tmp_path: Path
 ) -> None:
-    made = encoder()
+    made = make_encoder()
     made.save(tmp_path / "model", {"seed": 1})
     made.save(tmp_path / "model", {"seed": 2})
     assert json.loads((tmp_path / "model" / "about.json").read_text()) == {"seed": 2}
@@ -213,7 +205,7 @@ def cut(file: str) -> Callable[[Path], None]:
         (cut("head.safetensors"), "not the head of this reranker"),
         (cut("reranker.json"), "reranker.json: damaged"),
         (settings(pairs={"max_tokens": 129}), "max_tokens=129: the model reads at most 128"),
-        (settings(pairs={"max_tokens": 4}), "reranker.json: damaged .*must be a whole number from 16 on"),
+        (settings(pairs={"max_tokens": 4}), "reranker.json: damaged .*must be at least 16"),
         (settings(pairs={"colour": 1}), "reranker.json: damaged"),
         (settings(head="sharp"), "head=sharp: choose one of sigmoid, linear"),
     ],
@@ -235,7 +227,131 @@ def test_other_places_are_one_line(tiny_bert: Path, tmp_path: Path) -> None:
         CrossEncoder.load(tiny_bert)
 
 
-def test_pairs_longer_than_the_model_are_refused(encoder: Callable[..., CrossEncoder]) -> None:
-    assert encoder(max_tokens=128).config.max_tokens == 128
+def test_pairs_longer_than_the_model_are_refused(make_encoder: Callable[..., CrossEncoder]) -> None:
+    assert make_encoder(max_tokens=128).config.max_tokens == 128
     with pytest.raises(InputError, match=r"pairs\.max_tokens=129: the model reads at most 128"):
-        encoder(max_tokens=129)
+        make_encoder(max_tokens=129)
+
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 90,
+    "hidden_size": 24,
+    "num_attention_heads": 3,
+    "intermediate_size": 40,
+    "max_position_embeddings": 32,
+    "initializer_range": 0.3,
+}
+
+
+def bert(layers: int = 3, attention: str = "sdpa", dropout: float = 0.0, **more: Any) -> Any:
+    config = BertConfig(
+        num_hidden_layers=layers,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+        **{**SIZES, "attn_implementation": attention, **more},
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = BertModel(config, add_pooling_layer=False)
+        with torch.no_grad():  # biases begin as zeros, and would hide that one is left out
+            for weight in model.parameters():
+                if weight.ndim == 1:
+                    weight.add_(0.3 * torch.randn_like(weight))
+    return model.eval()
+
+
+def texts(lengths: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+    """Padded ids of random texts, of two types each, and where they are."""
+    random = torch.Generator().manual_seed(1)
+    width = max(lengths)
+    ids = torch.randint(1, SIZES["vocab_size"], (len(lengths), width), generator=random)
+    there = torch.arange(width) < torch.tensor(lengths)[:, None]
+    types = (torch.arange(width) >= torch.tensor(lengths)[:, None] // 2) & there
+    return ids * there, types.long(), there
+
+
+def theirs(model: Any, ids: Tensor, types: Tensor, there: Tensor) -> Tensor:
+    hidden: Tensor = model(input_ids=ids, token_type_ids=types, attention_mask=there.long()).last_hidden_state
+    return hidden[:, 0]
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("lengths", [[7], [9, 9, 9], [12, 1, 30, 2]])
+def test_it_is_what_transformers_computes(layers: int, lengths: list[int]) -> None:
+    model, given = bert(layers), texts(lengths)
+    with torch.no_grad():
+        torch.testing.assert_close(first_hidden(model, *given), theirs(model, *given), atol=1e-5, rtol=1e-5)
+        if len(set(lengths)) == 1:  # nothing is padded
+            found = first_hidden(model, *given[:2], None)
+            torch.testing.assert_close(found, theirs(model, *given), atol=1e-5, rtol=1e-5)
+
+
+def test_types_and_padding_count() -> None:
+    """Without them it would be another vector: the test above can fail."""
+    model, (ids, types, there) = bert(), texts([12, 5])
+    with torch.no_grad():
+        whole = first_hidden(model, ids, types, there)
+        untyped = first_hidden(model, ids, torch.zeros_like(types), there)
+        unmasked = first_hidden(model, ids, types, None)
+    assert (whole - untyped).abs().amax(1).min() > 1e-2
+    assert torch.allclose(whole[0], unmasked[0], atol=1e-5)
+    assert (whole[1] - unmasked[1]).abs().max() > 1e-2
+
+
+def test_bfloat16_is_near() -> None:
+    model, given = bert(), texts([12, 5, 30])
+    with torch.no_grad():
+        exact = theirs(model, *given)
+        model.to(torch.bfloat16)
+        found = first_hidden(model, *given)
+    assert found.dtype == torch.bfloat16
+    cosine = torch.nn.functional.cosine_similarity(found.float(), exact)
+    assert cosine.min() > 0.998
+    assert (found.float() - exact).abs().max() < 0.25
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])  # eager: how short pairs are trained
+def test_gradients_are_those_of_transformers_and_no_weight_lacks_one(attention: str) -> None:
+    model, given = bert(attention=attention).train(), texts([12, 5, 30])
+    direction = torch.randn(3, SIZES["hidden_size"], generator=torch.Generator().manual_seed(2))
+    gradients = []
+    for compute in (first_hidden, theirs):
+        model.zero_grad()
+        (compute(model, *given) * direction).sum().backward()
+        gradients.append({name: weight.grad.clone() for name, weight in model.named_parameters()})
+    ours, others = gradients
+    for name, gradient in ours.items():
+        # The softmax does not see a bias of the keys: what they both have there is noise.
+        torch.testing.assert_close(gradient, others[name], atol=2e-4, rtol=1e-4, msg=name)
+        assert gradient.any() or name.endswith("key.bias"), name
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_dropout_is_drawn_in_training_alone(attention: str) -> None:
+    model, given = bert(attention=attention, dropout=0.5), texts([12, 5])
+    with torch.no_grad():
+        assert torch.equal(first_hidden(model, *given), first_hidden(model, *given))
+        model.train()
+        assert not torch.equal(first_hidden(model, *given), first_hidden(model, *given))
+
+
+def test_dropout_of_attention_keeps_the_mean() -> None:
+    """In a layer made linear, the mean of many draws is what is computed without dropout."""
+    model, given = bert(1), texts([12])
+    layer = model.encoder.layer[0]
+    layer.attention.output.LayerNorm = layer.output.LayerNorm = torch.nn.Identity()
+    layer.output.dense.weight.data.zero_()
+    with torch.no_grad():
+        exact = first_hidden(model, *given)
+        model.train()
+        layer.attention.self.dropout.p = 0.2
+        draws = torch.stack([first_hidden(model, *given) for _ in range(400)])
+    assert draws.std(0).min() > 1e-3
+    assert ((draws.mean(0) - exact).abs() < 5 * draws.std(0) / 400**0.5).all()
+
+
+def test_what_is_no_bert_encoder_is_told() -> None:
+    assert is_bert(bert())
+    small: dict[str, Any] = {**SIZES, "num_hidden_layers": 1}
+    assert not is_bert(BertModel(BertConfig(**small, is_decoder=True)))
+    assert not is_bert(DistilBertModel(DistilBertConfig(vocab_size=20, dim=8, n_heads=2, n_layers=1)))

@@ -16,18 +16,9 @@ from datasets.columns import Ragged
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from rerank.cross_encoder import CrossEncoder
-from rerank.data import (
-    BatchConfig,
-    Listing,
-    Lists,
-    NegativesConfig,
-    Prefetched,
-    Queries,
-    RerankData,
-    TopPapers,
-    TrainingLists,
-)
-from rerank.pairs import PairConfig, PairReader
+from rerank.data import ListBatch, Listing, Prefetched, QueryOrder, RerankData, TopPapers, TrainingLists
+from rerank.pairs import PairReader
+from rerank.settings import NegativesSettings, PairSettings, StepSettings
 from retrieval.encoder import ArticleConfig
 
 
@@ -36,20 +27,20 @@ def test_an_epoch_has_different_queries_and_none_comes_again_before_all_were_the
     size: int, per_epoch: int, epochs: int, seed: int
 ) -> None:
     rows = np.arange(100, 100 + size)
-    queries = Queries.sample(rows, per_epoch, epochs, seed)
+    queries = QueryOrder.sample(rows, per_epoch, epochs, seed)
     length = min(per_epoch, size)
     assert len(queries.rows) == length * epochs
     np.testing.assert_array_equal(queries.epochs, np.repeat(np.arange(epochs), length))
     for first in range(0, len(queries.rows), size):
         one_pass = queries.rows[first : first + size]
         assert len(set(one_pass)) == len(one_pass) and set(one_pass) <= set(rows)
-    again = Queries.sample(rows, per_epoch, epochs + 1, seed)
+    again = QueryOrder.sample(rows, per_epoch, epochs + 1, seed)
     np.testing.assert_array_equal(again.rows[: len(queries.rows)], queries.rows)
 
 
 @pytest.fixture(scope="module")
 def reader(demo_corpus: Corpus, tiny_bert: Path) -> PairReader:
-    encoder = CrossEncoder.pretrained(ArticleConfig("tiny", path=str(tiny_bert)), PairConfig(max_tokens=64))
+    encoder = CrossEncoder.pretrained(ArticleConfig("tiny", path=str(tiny_bert)), PairSettings(max_tokens=64))
     return PairReader(demo_corpus, encoder.tokenizer, encoder.config)
 
 
@@ -58,17 +49,17 @@ Make = Callable[..., TrainingLists]
 
 @pytest.fixture
 def lists(demo_corpus: Corpus, reader: PairReader, tmp_path: Path) -> Make:
-    """Lists over a split, every query with other prefetched papers (all of 8 a query by default)."""
+    """ListBatch over a split, every query with other prefetched papers (all of 8 a query by default)."""
 
     def make(
-        batch: BatchConfig | None = None,
+        batch: StepSettings | None = None,
         negatives: Listing | None = None,
         split: Split | None = None,
         found: NDArray[np.int32] | None = None,
         per_epoch: int = 21,
     ) -> TrainingLists:
         split = split or demo_corpus.split("train")
-        queries = Queries.sample(np.arange(len(split)), per_epoch, 2, 0)
+        queries = QueryOrder.sample(np.arange(len(split)), per_epoch, 2, 0)
         rows = np.unique(queries.rows)
         if found is None:
             found = np.stack([np.random.default_rng(row).permutation(120)[:8] for row in rows]).astype(
@@ -80,15 +71,15 @@ def lists(demo_corpus: Corpus, reader: PairReader, tmp_path: Path) -> Make:
             split,
             queries,
             Prefetched([tmp_path / "found.npy"], len(found)),
-            batch or BatchConfig(4, tokens=150),
-            negatives or NegativesConfig(3, 8),
+            batch or StepSettings(4, tokens=150),
+            negatives or NegativesSettings(3, 8),
             seed=0,
         )
 
     return make
 
 
-def content(lists: Lists) -> list[list[tuple[int, ...]]]:
+def content(lists: ListBatch) -> list[list[tuple[int, ...]]]:
     """The subwords of each query's pairs, the cited paper's first."""
     pairs: dict[int, tuple[int, ...]] = {}
     rows = [(ids[mask == 1]) for chunk in lists.chunks for ids, mask in zip(chunk[0], chunk[2], strict=True)]
@@ -105,7 +96,7 @@ def content(lists: Lists) -> list[list[tuple[int, ...]]]:
 def test_lists_hold_the_cited_paper_and_what_is_drawn(
     lists: Make, reader: PairReader, demo_corpus: Corpus
 ) -> None:
-    made, split, negatives = lists(), demo_corpus.split("train"), NegativesConfig(3, 8)
+    made, split, negatives = lists(), demo_corpus.split("train"), NegativesSettings(3, 8)
     assert len(made) == 42 // 4
     found = content(made[5])  # its queries are of the end of one epoch and the start of the next
     rows, epochs = made.queries.rows[20:24], made.queries.epochs[20:24]
@@ -130,10 +121,10 @@ def test_an_item_is_the_same_whatever_was_read_before(lists: Make) -> None:
 
 
 def test_chunks_have_few_tokens_and_pairs_of_about_equal_length(lists: Make) -> None:
-    chunks = lists(BatchConfig(4, tokens=150))[2].chunks
+    chunks = lists(StepSettings(4, tokens=150))[2].chunks
     assert len(chunks) > 2
     assert all(ids.numel() <= 150 or len(ids) == 1 for ids, _, _ in chunks)
-    assert len(lists(BatchConfig(4, tokens=10_000))[2].chunks) == 1
+    assert len(lists(StepSettings(4, tokens=10_000))[2].chunks) == 1
 
 
 def test_processes_share_the_queries_of_a_step(lists: Make) -> None:
@@ -144,9 +135,9 @@ def test_processes_share_the_queries_of_a_step(lists: Make) -> None:
         made.rank, made.processes = rank, 2
         shares.append(content(made[1]))
     assert [shares[query % 2][query // 2] for query in range(4)] == whole
-    assert BatchConfig(4).share(2) == 2
+    assert StepSettings(4).share(2) == 2
     with pytest.raises(InputError, match=r"queries=4: cannot be divided among 3 processes; .* multiple of 3"):
-        BatchConfig(4).share(3)
+        StepSettings(4).share(3)
 
 
 def test_no_cited_and_no_citing_paper_is_a_negative(lists: Make, demo_corpus: Corpus) -> None:
@@ -154,7 +145,7 @@ def test_no_cited_and_no_citing_paper_is_a_negative(lists: Make, demo_corpus: Co
     cited = Ragged.from_rows([[one[0], (one[0] + 1) % 120] for one in given.positives])
     split = Split("train", given.contexts, cited)
     found = np.arange(60, dtype=np.int32)[None].repeat(len(split), 0)
-    made = lists(negatives=NegativesConfig(60, 60), split=split, found=found, per_epoch=len(split))
+    made = lists(negatives=NegativesSettings(60, 60), split=split, found=found, per_epoch=len(split))
     for item in range(0, len(made), 9):
         sizes = made[item].there.sum(1)
         for row, size in zip(
@@ -174,7 +165,7 @@ def test_the_first_papers_are_listed_as_they_were_found(
     found[found == 119] = 118
     found[5, 4:] = found[7] = -1
     split = Split("train", given.contexts, Ragged.from_rows(cited))
-    made = lists(BatchConfig(4), TopPapers(6), split, found.astype(np.int32), len(given))
+    made = lists(StepSettings(4), TopPapers(6), split, found.astype(np.int32), len(given))
     rows = made.queries.rows
     assert 7 not in rows and {0, 5} <= set(rows.tolist())
     shown = 0
@@ -210,18 +201,18 @@ def test_queries_with_nothing_to_draw_are_left_out_with_a_warning(
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
-        (BatchConfig(30, 2), r"42 training queries are fewer than a step takes \(60\)"),
-        (BatchConfig(2), "model.workers=1000: this machine has"),
+        (StepSettings(30, 2), r"42 training queries are fewer than a step takes \(60\)"),
+        (StepSettings(2), "model.workers=1000: this machine has"),
     ],
 )
-def test_what_cannot_be_is_refused(lists: Make, batch: BatchConfig, message: str) -> None:
+def test_what_cannot_be_is_refused(lists: Make, batch: StepSettings, message: str) -> None:
     with pytest.raises(InputError, match=message):
         RerankData(lists(batch), every=4, seed=0, workers=1000)
 
 
 def test_rounds_cover_the_steps(lists: Make) -> None:
-    data = RerankData(lists(BatchConfig(2, 3)), every=3, seed=0)
+    data = RerankData(lists(StepSettings(2, 3)), every=3, seed=0)
     assert (data.steps, data.rounds) == (7, 3)
     assert len(data.train_dataloader()) == 9  # backward passes
-    data = RerankData(lists(BatchConfig(2, 3)), every=100, seed=0)
+    data = RerankData(lists(StepSettings(2, 3)), every=100, seed=0)
     assert (data.every, data.rounds) == (7, 1)

@@ -23,19 +23,19 @@ import rerank.distil
 from datasets.corpus import Corpus
 from datasets.demo import open_demo
 from datasets.errors import InputError
+from hatten.batches import StepSettings
 from hatten.biencoder import BiEncoderRetriever
 from hatten.checkpoint import Model, load_model, save_model
 from hatten.documents import DocumentReader
-from hatten.encoder import build_encoder
+from hatten.encoder import EncoderConfig, build_encoder
 from hatten.losses import CITED
 from hatten.retriever import HAttenRetriever
-from hatten.settings import EncoderBatchSettings, EncoderConfig
 from hatten.words import WordVectors, inverse_document_frequency
 from rerank.cross_encoder import CrossEncoder
-from rerank.data import NegativesConfig, Prefetcher
-from rerank.distil import DistilBatch, DistilData, ScoredLists, TeacherConfig, logits_of, scored_lists, train
-from rerank.pairs import PairConfig
-from rerank.reranker import Reranker, ScoringConfig
+from rerank.data import Prefetcher
+from rerank.distil import DistilBatch, DistilData, ScoredLists, logits_of, scored_lists, train
+from rerank.reranker import Reranker
+from rerank.settings import NegativesSettings, PairSettings, ScoringSettings, TeacherSettings
 from retrieval.article import ArticleEncoder
 from retrieval.encoder import ArticleConfig
 
@@ -62,7 +62,7 @@ SMALL: dict[str, Any] = {
     "model.optimizer.lr": 0.003,
     "trainer.log_every_n_steps": 1,
 }
-SCORING = ScoringConfig(precision="float32")
+SCORING = ScoringSettings(precision="float32")
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def corpus(cache: Path) -> Corpus:
 def teacher(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("teacher") / "teacher"
     encoder = ArticleConfig("tiny", path=str(tiny_bert))
-    CrossEncoder.pretrained(encoder, PairConfig(max_tokens=128), head="sigmoid").save(folder)
+    CrossEncoder.pretrained(encoder, PairSettings(max_tokens=128), head="sigmoid").save(folder)
     return folder
 
 
@@ -111,7 +111,7 @@ def composed(cache: Path, teacher: Path, start: Path, tmp_path: Path) -> Callabl
 
 def lists_of(corpus: Corpus, start: Path, teacher: Path, folder: Path) -> ScoredLists:
     prefetcher = Prefetcher(HAttenRetriever(start, arithmetic="float32"), corpus, folder / "found")
-    config, drawn = TeacherConfig(queries=60), NegativesConfig(5, 10)
+    config, drawn = TeacherSettings(queries=60), NegativesSettings(5, 10)
     return scored_lists(teacher, SCORING, prefetcher, corpus, config, drawn, 0, folder / "scores")
 
 
@@ -131,7 +131,7 @@ def test_the_student_is_shown_what_the_teacher_says_of_the_very_pair(
     found = retriever.search(lists.split.contexts, 10).papers
     model = load_model(start)
     reader = DocumentReader(corpus, model.vocabulary, 64)
-    data = DistilData(lists, reader, EncoderBatchSettings(10, mined=4, random=1, steps_per_round=0), 0)
+    data = DistilData(lists, reader, StepSettings(10, mined=4, random=1, steps_per_round=0), 0)
     known = others = 0
     for step in range(6):
         batches = data._batches(1)

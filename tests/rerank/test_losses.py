@@ -1,52 +1,59 @@
-"""Losses of rerankers against loops and against torch's own."""
+"""Losses against plain Python and against torch's own."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 from torch.nn import functional as F
 
-from datasets.errors import InputError
-from rerank.module import LossConfig, hinge_loss, listwise_loss, pointwise_loss
+from rerank.losses import (
+    distil_loss,
+    hinge_loss,
+    list_loss,
+    listwise_kl,
+    listwise_loss,
+    margin_mse,
+    pointwise_loss,
+)
+from rerank.settings import DistilLossSettings, ListLossSettings
 
 LISTS = st.lists(
     st.lists(st.tuples(st.floats(-8, 8), st.booleans()), min_size=4, max_size=4), min_size=1, max_size=4
 )
 
 
-def tensors(lists: list[list[tuple[float, bool]]]) -> tuple[torch.Tensor, torch.Tensor]:
+def tensors(lists: list[list[tuple[float, bool]]]) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits, which are there, and that the first of each list is the cited paper."""
     logits = torch.tensor([[value for value, _ in row] for row in lists], dtype=torch.float64)
     there = torch.tensor([[here for _, here in row] for row in lists])
     there[:, 0] = True
-    return logits, there
-
-
-def first(there: torch.Tensor) -> torch.Tensor:
-    """The first of each list is the cited one."""
-    return torch.arange(there.shape[1]).expand(there.shape) == 0
+    return logits, there, torch.arange(4).expand(there.shape) == 0
 
 
 @settings(deadline=None)
-@given(LISTS)
-def test_losses_are_what_loops_compute(lists: list[list[tuple[float, bool]]]) -> None:
-    logits, there = tensors(lists)
+@given(LISTS, st.lists(st.booleans(), min_size=16, max_size=16))
+def test_losses_are_what_loops_compute(lists: list[list[tuple[float, bool]]], cited: list[bool]) -> None:
+    logits, there, _ = tensors(lists)
+    relevant = torch.tensor(cited).view(4, 4)[: len(lists)] & there  # of pointwise lists, any number is cited
     hinge, pointwise, listwise = [], [], []
-    for row, here in zip(logits.tolist(), there.tolist(), strict=True):
+    for row, here, labels in zip(logits.tolist(), there.tolist(), relevant.tolist(), strict=True):
         scores = [1 / (1 + math.exp(-value)) for value in row]
         negatives = [place for place in range(1, len(row)) if here[place]]
         hinges = [max(0.0, scores[place] - scores[0] + 0.3) for place in negatives]
         hinge.append(sum(hinges) / len(hinges) if hinges else 0.0)
-        losses = [-math.log(scores[0]), *(-math.log(1 - scores[place]) for place in negatives)]
+        losses = [-math.log(scores[i] if labels[i] else 1 - scores[i]) for i in [0, *negatives]]
         pointwise.append(sum(losses) / len(losses))
         total = sum(math.exp(row[place] / 2) for place in [0, *negatives])
         listwise.append(-math.log(math.exp(row[0] / 2) / total))
     for found, expected in (
         (hinge_loss(torch.sigmoid(logits), there, 0.3), hinge),
-        (pointwise_loss(logits, there, first(there)), pointwise),
+        (pointwise_loss(logits, there, relevant), pointwise),
         (listwise_loss(logits, there, 2.0), listwise),
     ):
         assert found.item() == pytest.approx(sum(expected) / len(expected), abs=1e-9)
@@ -55,33 +62,14 @@ def test_losses_are_what_loops_compute(lists: list[list[tuple[float, bool]]]) ->
 @settings(deadline=None)
 @given(LISTS, st.sampled_from(["hinge", "pointwise", "listwise"]))
 def test_absent_pairs_have_no_part(lists: list[list[tuple[float, bool]]], name: str) -> None:
-    logits, there = tensors(lists)
+    logits, there, first = tensors(lists)
     other = torch.where(there, logits, logits.flip(1) + 3.0).requires_grad_()
-    loss = LossConfig(name)(other, there, first(there))
-    given = LossConfig(name)(logits, there, first(there))
+    loss = list_loss(ListLossSettings(name), other, there, first)
+    given = list_loss(ListLossSettings(name), logits, there, first)
     assert loss.item() == pytest.approx(given.item(), abs=1e-12)
     loss.backward()
     assert other.grad is not None and torch.isfinite(other.grad).all()
     assert (other.grad[~there] == 0).all()
-
-
-@settings(deadline=None)
-@given(LISTS, st.lists(st.booleans(), min_size=16, max_size=16))
-def test_pointwise_lists_may_have_any_number_of_cited_papers(
-    lists: list[list[tuple[float, bool]]], cited: list[bool]
-) -> None:
-    logits, there = tensors(lists)
-    relevant = torch.tensor(cited).view(4, 4)[: len(lists)] & there
-    expected = []
-    for row, here, labels in zip(logits.tolist(), there.tolist(), relevant.tolist(), strict=True):
-        losses = [
-            -math.log(1 / (1 + math.exp(-value if label else value)))
-            for value, there_too, label in zip(row, here, labels, strict=True)
-            if there_too
-        ]
-        expected.append(sum(losses) / len(losses))
-    found = pointwise_loss(logits, there, relevant).item()
-    assert found == pytest.approx(sum(expected) / len(expected), abs=1e-9)
 
 
 def test_torch_agrees_on_whole_lists() -> None:
@@ -101,10 +89,42 @@ def test_a_pair_beyond_the_margin_teaches_the_hinge_nothing() -> None:
     assert far == 0 and cited < 0 < near
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [({"name": "triplet"}, "model.loss.name=triplet: choose hinge"), ({"temperature": 0.0}, "above 0")],
-)
-def test_options_that_do_not_work_are_named(given: dict, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        LossConfig(**given)
+def teacher_case(queries: int, papers: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """A student's scores, a teacher's with gaps, and which papers are cited."""
+    rng = np.random.default_rng(seed)
+    student, teacher = (torch.from_numpy(rng.normal(size=(queries, papers))) for _ in range(2))
+    teacher[torch.from_numpy(rng.random((queries, papers)) < 0.4)] = torch.nan
+    return student.requires_grad_(), teacher, torch.from_numpy(rng.random((queries, papers)) < 0.3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 6), st.integers(0, 10_000), st.sampled_from([0.05, 1.0, 3.0]))
+def test_distillation_is_what_loops_compute(queries: int, papers: int, seed: int, temperature: float) -> None:
+    student, teacher, cited = teacher_case(queries, papers, seed)
+    errors, divergences = [], []
+    for s, t, c in zip(student.tolist(), teacher.tolist(), cited.tolist(), strict=True):
+        known = [place for place in range(papers) if not math.isnan(t[place])]
+        for high in (place for place in known if c[place]):
+            errors += [((s[high] - s[low]) - (t[high] - t[low])) ** 2 for low in known if not c[low]]
+        if known:
+            p = [math.exp(t[place] / 2) for place in known]
+            q = [math.exp(s[place] / temperature) for place in known]
+            p, q = ([value / sum(part) for value in part] for part in (p, q))
+            divergences.append(sum(a * math.log(a / b) for a, b in zip(p, q, strict=True)))
+    for loss, expected in (
+        (margin_mse(student, teacher, cited), errors),
+        (listwise_kl(student, teacher, temperature, 2.0), divergences),
+    ):
+        assert loss.item() == pytest.approx(sum(expected) / max(len(expected), 1), abs=1e-9)
+        student.grad = None
+        loss.backward()
+        assert student.grad is not None and torch.isfinite(student.grad).all()
+
+
+@pytest.mark.parametrize("name", ["kl", "margin_mse"])
+def test_a_student_that_agrees_has_nothing_to_learn(name: str) -> None:
+    _, teacher, cited = teacher_case(5, 7, 1)
+    same = torch.nan_to_num(teacher, nan=3.0) * 0.1 + 4.0  # of other papers it may say anything
+    config = DistilLossSettings(name, temperature=0.1)
+    assert float(distil_loss(config, same, teacher, cited)) == pytest.approx(0, abs=1e-12)
+    assert float(distil_loss(config, -same, teacher, cited)) > 0.1

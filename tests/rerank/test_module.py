@@ -13,11 +13,12 @@ import torch
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from rerank.cross_encoder import CrossEncoder
-from rerank.data import BatchConfig, NegativesConfig, Prefetched, Queries, TrainingLists
-from rerank.module import FineTuningConfig, LossConfig, RerankModule
-from rerank.pairs import PairConfig, PairReader
+from rerank.data import Prefetched, QueryOrder, TrainingLists
+from rerank.module import RerankModule
+from rerank.pairs import PairReader
+from rerank.settings import ListLossSettings, NegativesSettings, PairSettings, StepSettings
 from retrieval.encoder import ArticleConfig
-from training.settings import RateSettings
+from training.settings import FineTuningSettings, RateSettings
 
 Gradients = dict[str, torch.Tensor | None]
 
@@ -26,9 +27,9 @@ Gradients = dict[str, torch.Tensor | None]
 def encoder(tiny_bert: Path) -> Callable[..., CrossEncoder]:
     def make(**options: Any) -> CrossEncoder:
         made = CrossEncoder.pretrained(
-            ArticleConfig("tiny", path=str(tiny_bert)), PairConfig(max_tokens=64), "sigmoid", 0
+            ArticleConfig("tiny", path=str(tiny_bert)), PairSettings(max_tokens=64), "sigmoid", 0
         )
-        FineTuningConfig(**{"precision": "float32", "dropout": 0.0, **options}).apply(made)
+        FineTuningSettings(**{"precision": "float32", "dropout": 0.0, **options}).apply(made)
         return made
 
     return make
@@ -43,12 +44,12 @@ def gradients(demo_corpus: Corpus, tmp_path: Path) -> Callable[..., Gradients]:
     )
     np.save(tmp_path / "found.npy", found[:, :6])
 
-    def compute(encoder: CrossEncoder, batch: BatchConfig, loss: str = "listwise") -> Gradients:
+    def compute(encoder: CrossEncoder, batch: StepSettings, loss: str = "listwise") -> Gradients:
         reader = PairReader(demo_corpus, encoder.tokenizer, encoder.config)
-        queries = Queries(np.arange(4), np.zeros(4, np.int64))
+        queries = QueryOrder(np.arange(4), np.zeros(4, np.int64))
         prefetched = Prefetched([tmp_path / "found.npy"], len(split))
-        lists = TrainingLists(reader, split, queries, prefetched, batch, NegativesConfig(3, 6), 0)
-        module = RerankModule(encoder, torch.optim.SGD, LossConfig(loss), RateSettings(), 0.0, 0, 1)
+        lists = TrainingLists(reader, split, queries, prefetched, batch, NegativesSettings(3, 6), 0)
+        module = RerankModule(encoder, torch.optim.SGD, ListLossSettings(loss), RateSettings(), 0.0, 0, 1)
         module.log = lambda *_, **__: None  # type: ignore[method-assign]  # there is no trainer
         assert len(lists) == batch.accumulate
         for item in range(len(lists)):
@@ -67,9 +68,9 @@ def assert_same(one: Gradients, other: Gradients) -> None:
 def test_chunks_and_accumulation_do_not_change_the_gradient(
     encoder: Callable[..., CrossEncoder], gradients: Callable[..., Gradients], loss: str
 ) -> None:
-    whole = gradients(encoder(), BatchConfig(4, 1, 100_000), loss)
+    whole = gradients(encoder(), StepSettings(4, 1, 100_000), loss)
     assert sum(gradient is not None and bool(gradient.any()) for gradient in whole.values()) > 20
-    for batch in (BatchConfig(4, 1, 70), BatchConfig(2, 2, 100_000), BatchConfig(1, 4, 130)):
+    for batch in (StepSettings(4, 1, 70), StepSettings(2, 2, 100_000), StepSettings(1, 4, 130)):
         assert_same(whole, gradients(encoder(), batch, loss))
 
 
@@ -78,7 +79,7 @@ def test_less_memory_is_the_same_gradient(
 ) -> None:
     saving = encoder(gradient_checkpointing=True)
     assert saving.model.is_gradient_checkpointing
-    assert_same(gradients(encoder(), BatchConfig(4)), gradients(saving, BatchConfig(4)))
+    assert_same(gradients(encoder(), StepSettings(4)), gradients(saving, StepSettings(4)))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_what_is_frozen_gets_no_gradient_and_the_rest_the_same(
     options: dict[str, Any],
     frozen: tuple[str, ...],
 ) -> None:
-    whole, some = gradients(encoder(), BatchConfig(4)), gradients(encoder(**options), BatchConfig(4))
+    whole, some = gradients(encoder(), StepSettings(4)), gradients(encoder(**options), StepSettings(4))
     assert {name for name, gradient in some.items() if gradient is None} == {
         name for name in whole if frozen and name.startswith(frozen)
     }

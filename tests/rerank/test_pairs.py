@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,21 +12,26 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+import rerank.pairs
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from datasets.records import OTHER_MARKER, TARGET_MARKER
-from rerank.pairs import CIT, EOS, LEAST, SEP, PairConfig, PairReader, Pairs
+from rerank.cross_encoder import add_tokens
+from rerank.pairs import CIT, EOS, SEP, PairReader, Spans, Subwords, TokenTable, divided
+from rerank.settings import LEAST_TOKENS, PairSettings
 
-ALL_WORDS = PairConfig(citing_words=None)
+ALL_WORDS = PairSettings(citing_words=None)
+LENGTHS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(0, 30)), min_size=1)
 
 
 @pytest.fixture(scope="session")
 def tokenizer(tiny_bert: Path) -> Any:
     found = AutoTokenizer.from_pretrained(tiny_bert)
-    found.add_special_tokens({"additional_special_tokens": [CIT, SEP, EOS]})
+    add_tokens(found)
     return found
 
 
@@ -41,35 +47,30 @@ def ragged(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     papers = {}
     for i in range(40):
         most = 4 if i < 10 else 40
-        papers[f"p{i}"] = {
-            "title": " ".join(text(1, most)),
-            "abstract": " ".join(text(0, most)) * (i % 5 > 0),
-        }
-    contexts = {}
+        title, abstract = " ".join(text(1, most)), " ".join(text(0, most)) * (i % 5 > 0)
+        papers[f"p{i}"] = {"title": title, "abstract": abstract}
+    contexts, queries = {}, []
     for i in range(80):
         words_of = text(2)
         words_of.insert(int(random.integers(len(words_of) + 1)), TARGET_MARKER)
         if i % 3 == 0:
             words_of.insert(int(random.integers(1, len(words_of) + 1)), OTHER_MARKER)
-        contexts[f"c{i}"] = {
-            "masked_text": " ".join(words_of),
-            "context_id": f"c{i}",
-            "citing_id": f"p{i % 20}",
-            "refid": f"p{20 + i % 20}",
-        }
+        ids = {"context_id": f"c{i}", "citing_id": f"p{i % 20}", "refid": f"p{20 + i % 20}"}
+        contexts[f"c{i}"] = {"masked_text": " ".join(words_of), **ids}
+        queries.append({"context_id": f"c{i}", "positive_ids": [ids["refid"]]})
     folder = tmp_path_factory.mktemp("ragged")
-    queries = [{"context_id": key, "positive_ids": [value["refid"]]} for key, value in contexts.items()]
     for name, value in (("papers", papers), ("contexts", contexts), ("train", queries)):
         (folder / f"{name}.json").write_text(json.dumps(value))
     return open_corpus(folder, cache_dir=folder / "cache")
 
 
-def texts_of(corpus: Corpus, context: int, paper: int) -> tuple[str, str]:
-    """Query and candidate as the reference writes them."""
+def texts_of(corpus: Corpus, context: int, paper: int, query: str = "context") -> tuple[str, str]:
+    """Query and candidate as the reference, or Nogueira et al. 2020 (section 3), write them."""
     citing = int(corpus.citing[context])
-    passage = corpus.context_texts[context].replace(TARGET_MARKER, CIT)
-    query = f"{corpus.titles[citing]} {corpus.abstracts[citing]} {SEP} {passage}"
-    return query, f"{corpus.titles[paper]} {corpus.abstracts[paper]}"
+    asked = f"{corpus.titles[citing]} {corpus.abstracts[citing]}"
+    if query == "context":
+        asked += f" {SEP} {corpus.context_texts[context].replace(TARGET_MARKER, CIT)}"
+    return asked, f"{corpus.titles[paper]} {corpus.abstracts[paper]}"
 
 
 def grid(corpus: Corpus, contexts: int = 80) -> tuple[np.ndarray, np.ndarray]:
@@ -77,11 +78,113 @@ def grid(corpus: Corpus, contexts: int = 80) -> tuple[np.ndarray, np.ndarray]:
     return rows // 5, (rows * 7) % len(corpus.paper_ids)
 
 
-def test_whole_pairs_are_what_the_tokeniser_makes_of_the_two_texts(ragged: Corpus, tokenizer: Any) -> None:
+@given(LENGTHS, st.floats(0, 1), st.tuples(st.integers(0, 2), st.integers(0, 2)))
+def test_a_room_is_divided_by_shares_and_none_of_it_wasted(
+    rows: list[tuple[int, int, int]], share: float, least: tuple[int, int]
+) -> None:
+    first, second, room = np.array(rows).T
+    kept, others = divided(first, second, room, share, least)
+    assert (kept >= 0).all() and (others >= 0).all() and (kept <= first).all() and (others <= second).all()
+    assert (kept + others == np.minimum(first + second, room)).all()
+    assert (kept >= np.minimum(np.minimum(first, least[0]), room)).all()
+    assert (others >= np.minimum(np.minimum(second, least[1]), np.maximum(room - least[0], 0))).all()
+    # The text that is cut has its share, to a token, but for what the other must have at the least.
+    assert ((kept == first) | (kept >= np.minimum(np.floor(share * room), room - least[1]))).all()
+    assert ((others == second) | (others >= np.floor((1 - share) * room) - least[0])).all()
+
+
+@given(LENGTHS)
+def test_with_equal_shares_the_longer_one_is_cut_first(rows: list[tuple[int, int, int]]) -> None:
+    """Against taking tokens away one at a time."""
+    first, second, room = np.array(rows).T
+    kept, others = divided(first, second, room, 0.5)
+    for row, (a, b, most) in enumerate(rows):
+        longer = a > b
+        while a + b > most:
+            a, b = (a - 1, b) if a > b or (a == b and not longer) else (a, b - 1)
+        assert (kept[row], others[row]) == (a, b)
+
+
+def test_rows_are_read_once_when_they_are_first_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rerank.pairs, "BLOCK", 7)
+    asked: list[int] = []
+
+    def read(rows: list[int]) -> list[list[int]]:
+        assert len(rows) <= 7
+        asked.extend(rows)
+        return [list(range(row * 100, row * 100 + row)) for row in rows]
+
+    table = TokenTable(300, read)
+    for rows in ([5, 3, 5], [3], [], list(range(299, 100, -1)), [0, 3, 250]):
+        wanted = np.array(rows, np.int64)
+        starts, lengths = table.starts(wanted), table.lengths(wanted)
+        for row, start, length in zip(rows, starts.tolist(), lengths.tolist(), strict=True):
+            assert table.values[start : start + length].tolist() == list(range(row * 100, row * 100 + row))
+    assert sorted(asked) == [0, 3, 5, *range(101, 300)]
+
+
+def test_spans_are_put_where_they_belong() -> None:
+    spans = Spans(np.arange(10, 20, dtype=np.int32), np.array([2, 0, 9]), np.array([3, 0, 1]))
+    into = np.zeros((3, 6), np.int64)
+    assert spans.put(into, np.array([1, 4, 5])).tolist() == [4, 4, 6]
+    assert into.tolist() == [[0, 12, 13, 14, 0, 0], [0] * 6, [0, 0, 0, 0, 0, 19]]
+
+
+def test_special_tokens_in_a_text_are_text_and_the_tokenisers_own_truncation_is_off(tiny_bert: Path) -> None:
+    tokenizer: Any = AutoTokenizer.from_pretrained(tiny_bert)
+    add_tokens(tokenizer)
+    tokenizer.backend_tokenizer.enable_truncation(4)
+    tokenizer.backend_tokenizer.enable_padding(length=16)
+    found = Subwords(tokenizer)(
+        ["graph [SEP] networks", "Messages pass along the edges of a graph", "Parsing"]
+    )
+    special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    assert not special & {token for tokens in found for token in tokens}
+    assert [len(tokens) for tokens in found[1:]] == [8, 1]
+    assert tokenizer.backend_tokenizer.truncation["max_length"] == 4  # the tokeniser itself is unchanged
+
+
+@pytest.fixture
+def framed() -> Callable[[str, str], Any]:
+    """A tokeniser with another frame of pairs."""
+
+    def make(single: str, pair: str) -> Any:
+        words = ["<s>", "</s>", "<unk>", "<pad>", "a", CIT, SEP, EOS]
+        tokenizer = Tokenizer(models.WordLevel({word: row for row, word in enumerate(words)}, "<unk>"))
+        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        ends = [("<s>", 0), ("</s>", 1)]
+        tokenizer.post_processor = processors.TemplateProcessing(single, pair, special_tokens=ends)
+        given = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
+        return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **given)
+
+    return make
+
+
+def test_the_frame_of_a_pair_is_the_models(
+    tokenizer: Any, framed: Callable[[str, str], Any], tiny_bert: Path
+) -> None:
+    bert, ids = Subwords(tokenizer), tokenizer.convert_tokens_to_ids
+    assert (bert.before, bert.between, bert.after) == ([ids("[CLS]")], [ids("[SEP]")], [ids("[SEP]")])
+    assert (bert.second_type, bert.pad, bert.special) == (1, ids("[PAD]"), 4)
+    assert (bert.cit, bert.sep) == (ids(CIT), ids(SEP))
+    roberta = Subwords(framed("<s> $A </s>", "<s> $A </s> </s> $B </s>"))
+    assert (roberta.before, roberta.between, roberta.after) == ([0], [1, 1], [1])
+    assert (roberta.second_type, roberta.pad) == (0, 3)
+    with pytest.raises(InputError, match="puts no token before a pair of texts: no model for reranking"):
+        Subwords(framed("$A </s>", "$A </s> $B </s>"))
+    with pytest.raises(InputError, match="the tokeniser lacks the token <cit> that rerankers read"):
+        Subwords(AutoTokenizer.from_pretrained(tiny_bert))
+
+
+@pytest.mark.parametrize("query", ["context", "paper"])
+def test_whole_pairs_are_what_the_tokeniser_makes_of_the_two_texts(
+    ragged: Corpus, tokenizer: Any, query: str
+) -> None:
     contexts, papers = grid(ragged)
-    pairs = PairReader(ragged, tokenizer, ALL_WORDS).pairs(contexts, papers)
+    pairs = PairReader(ragged, tokenizer, replace(ALL_WORDS, query=query)).pairs(contexts, papers)
     ids, types, there = pairs.padded()
-    queries, candidates = zip(*map(texts_of, [ragged] * 400, contexts.tolist(), papers.tolist()), strict=True)
+    rows = zip(contexts.tolist(), papers.tolist(), strict=True)
+    queries, candidates = zip(*(texts_of(ragged, *row, query) for row in rows), strict=True)
     expected = tokenizer(
         list(queries), list(candidates), padding="longest", return_tensors="pt", return_token_type_ids=True
     )
@@ -92,38 +195,39 @@ def test_whole_pairs_are_what_the_tokeniser_makes_of_the_two_texts(ragged: Corpu
     assert pairs.lengths.tolist() == expected["attention_mask"].sum(1).tolist()
 
 
-@pytest.mark.parametrize("max_tokens", [LEAST, 17, 24, 37, 64, 96])
+@pytest.mark.parametrize("max_tokens", [LEAST_TOKENS, 17, 37, 96])
 def test_long_pairs_are_cut_as_by_the_tokeniser(ragged: Corpus, tokenizer: Any, max_tokens: int) -> None:
     """With the reference's shares, wherever the mark survives its truncation too."""
-    config = replace(PairConfig.reference(), max_tokens=max_tokens, citing_words=None)
+    config = replace(PairSettings.reference(), max_tokens=max_tokens, citing_words=None)
     contexts, papers = grid(ragged)
     ids, types, there = PairReader(ragged, tokenizer, config).pairs(contexts, papers).padded()
+    rows = zip(contexts.tolist(), papers.tolist(), strict=True)
+    queries, candidates = zip(*(texts_of(ragged, *row) for row in rows), strict=True)
+    cut = tokenizer(
+        list(queries),
+        list(candidates),
+        truncation="longest_first",
+        max_length=max_tokens,
+        return_token_type_ids=True,
+    )
     compared = 0
-    for row, (context, paper) in enumerate(zip(contexts.tolist(), papers.tolist(), strict=True)):
-        expected = tokenizer(
-            *texts_of(ragged, context, paper),
-            truncation="longest_first",
-            max_length=max_tokens,
-            return_token_type_ids=True,
-        )
-        if tokenizer.convert_tokens_to_ids(CIT) not in expected["input_ids"]:
+    for row, (expected, kinds) in enumerate(zip(cut["input_ids"], cut["token_type_ids"], strict=True)):
+        if tokenizer.convert_tokens_to_ids(CIT) not in expected:
             continue  # ours keeps it
         compared += 1
         kept = there[row].bool()
-        assert ids[row][kept].tolist() == expected["input_ids"]
-        assert types[row][kept].tolist() == expected["token_type_ids"]
-    assert compared > (5 if max_tokens == LEAST else 20)
+        assert ids[row][kept].tolist() == expected and types[row][kept].tolist() == kinds
+    assert compared > (5 if max_tokens == LEAST_TOKENS else 20)
 
 
 CONFIGS = st.builds(
-    PairConfig,
-    max_tokens=st.integers(LEAST, 120),
+    PairSettings,
+    max_tokens=st.integers(LEAST_TOKENS, 120),
     citing=st.sampled_from([0.0, 0.2, 1.0, 3.0]),
     context=st.sampled_from([0.01, 1.0, 2.0]),
     candidate=st.sampled_from([0.01, 1.0, 4.0]),
     citing_words=st.sampled_from([None, 0, 7]),
     citing_abstract=st.booleans(),
-    candidate_words=st.sampled_from([None, 3]),
     cut=st.sampled_from(["both", "end"]),
     others=st.sampled_from(["keep", "drop"]),
 )
@@ -131,13 +235,16 @@ CONFIGS = st.builds(
 
 @settings(deadline=None, max_examples=25)
 @given(config=CONFIGS)
-def test_no_truncation_takes_the_mark_or_a_whole_side(
-    ragged: Corpus, tokenizer: Any, config: PairConfig
+def test_no_truncation_takes_the_mark_or_a_whole_side_or_leaves_room_unused(
+    ragged: Corpus, tokenizer: Any, config: PairSettings
 ) -> None:
-    pairs = PairReader(ragged, tokenizer, config).pairs(*grid(ragged))
+    contexts, papers = grid(ragged)
+    pairs = PairReader(ragged, tokenizer, config).pairs(contexts, papers)
+    whole = PairReader(ragged, tokenizer, replace(config, max_tokens=1000)).pairs(contexts, papers)
+    assert (pairs.lengths == np.minimum(whole.lengths, config.max_tokens)).all()
     ids, types, there = (part.numpy() for part in pairs.padded())
     cit, sep, end = (tokenizer.convert_tokens_to_ids(token) for token in (CIT, SEP, "[SEP]"))
-    assert (pairs.lengths == there.sum(1)).all() and pairs.lengths.max() <= config.max_tokens
+    assert (pairs.lengths == there.sum(1)).all()
     assert ((ids == cit).sum(1) == 1).all() and ((ids == sep).sum(1) == 1).all()
     assert ((ids == end).sum(1) == 2).all()
     assert (pairs.candidate.lengths >= 1).all()
@@ -148,38 +255,29 @@ def test_no_truncation_takes_the_mark_or_a_whole_side(
     assert (np.diff(types * there, axis=1) > 0).sum() == len(ids)
 
 
-@settings(deadline=None, max_examples=25)
-@given(config=CONFIGS.filter(lambda config: config.candidate_words is None))
-def test_no_token_is_left_out_while_there_is_room(ragged: Corpus, tokenizer: Any, config: PairConfig) -> None:
-    contexts, papers = grid(ragged)
-    whole = PairReader(ragged, tokenizer, replace(config, max_tokens=1000)).pairs(contexts, papers)
-    cut = PairReader(ragged, tokenizer, config).pairs(contexts, papers)
-    assert (cut.lengths == np.minimum(whole.lengths, config.max_tokens)).all()
-
-
-def test_shares_say_who_gives_way(ragged: Corpus, tokenizer: Any) -> None:
+def test_shares_say_who_is_cut(ragged: Corpus, tokenizer: Any) -> None:
     contexts, papers = grid(ragged)
     whole = PairReader(ragged, tokenizer, ALL_WORDS).pairs(contexts, papers)
     long = (whole.citing.lengths > 14) & (whole.context.lengths > 14) & (whole.candidate.lengths > 14)
     assert long.sum() > 20
 
     def lengths(**shares: Any) -> list[list[int]]:
-        config = PairConfig(max_tokens=28 + 4, citing_words=None, **shares)
+        config = PairSettings(max_tokens=28 + 4, citing_words=None, **shares)
         pairs = PairReader(ragged, tokenizer, config).pairs(contexts[long], papers[long])
         parts = [part.lengths for part in (pairs.citing, pairs.context, pairs.candidate)]
         assert (np.sum(parts, axis=0) == 28).all()
         return np.unique(np.stack(parts, 1), axis=0).tolist()
 
     # One token of the query's share is SEP; what does not come out even goes to the longer one.
-    assert all(abs(np.array(x) - [7, 7, 14]).max() <= 1 for x in lengths(citing=1, context=1, candidate=2))
-    assert all(
-        abs(np.array(x) - [3, 14, 11]).max() <= 1 for x in lengths(citing=0.5, context=2, candidate=1.5)
-    )
+    for shares, expected in (((1, 1, 2), [7, 7, 14]), ((0.5, 2, 1.5), [3, 14, 11])):
+        citing, context, candidate = shares
+        found = lengths(citing=citing, context=context, candidate=candidate)
+        assert all(abs(np.array(x) - expected).max() <= 1 for x in found)
     assert all(context == 1 for _, context, _ in lengths(citing=1, context=0, candidate=1))  # the mark alone
 
 
 def test_a_context_is_cut_around_its_mark(ragged: Corpus, tokenizer: Any) -> None:
-    config = PairConfig(max_tokens=36, citing=0.0, citing_words=None)
+    config = PairSettings(max_tokens=36, citing=0.0, citing_words=None)
     contexts = np.arange(80)
     pairs = PairReader(ragged, tokenizer, config).pairs(contexts, np.zeros(80, np.int64))
     cit, cut = tokenizer.convert_tokens_to_ids(CIT), 0
@@ -198,47 +296,29 @@ def test_a_context_is_cut_around_its_mark(ragged: Corpus, tokenizer: Any) -> Non
 
 
 def test_words_and_marks_that_are_not_to_be_read(ragged: Corpus, tokenizer: Any) -> None:
-    config = PairConfig(citing_words=3, citing_abstract=False, candidate_words=2, others="drop")
+    config = PairSettings(citing_words=3, citing_abstract=False, others="drop")
     context, paper = 21, 7  # a context with the mark of another citation, a paper with an abstract
     pairs = PairReader(ragged, tokenizer, config).pairs(np.array([context]), np.array([paper]))
-    citing = ragged.titles[int(ragged.citing[context])].split()[:3]
-    passage = ragged.context_texts[context].replace(TARGET_MARKER, CIT).replace(OTHER_MARKER, "")
-    candidate = f"{ragged.titles[paper]} {ragged.abstracts[paper]}".split()[:2]
+    citing = " ".join(ragged.titles[int(ragged.citing[context])].split()[:3])
     assert OTHER_MARKER in ragged.context_texts[context]
-    expected = tokenizer(f"{' '.join(citing)} {SEP} {passage}", " ".join(candidate))["input_ids"]
+    passage = ragged.context_texts[context].replace(TARGET_MARKER, CIT).replace(OTHER_MARKER, "")
+    expected = tokenizer(f"{citing} {SEP} {passage}", texts_of(ragged, context, paper)[1])["input_ids"]
     assert pairs.padded()[0][0].tolist() == expected
 
 
 def test_rows_of_pairs_alone_are_what_they_are_among_others(ragged: Corpus, tokenizer: Any) -> None:
-    pairs = PairReader(ragged, tokenizer, PairConfig(max_tokens=40)).pairs(*grid(ragged))
+    pairs = PairReader(ragged, tokenizer, PairSettings(max_tokens=45)).pairs(*grid(ragged))
     whole = pairs.padded()
     for rows in (np.array([3]), np.array([399, 0, 17]), slice(5, 9)):
         for found, among in zip(pairs.padded(rows), whole, strict=True):
             width = found.shape[1]
             assert np.array_equal(found, among[rows][:, :width])
             assert width == whole[0].shape[1] or not whole[2][rows][:, width:].any()
-
-
-def test_the_length_of_batches_takes_few_values(ragged: Corpus, tokenizer: Any) -> None:
-    pairs: Pairs = PairReader(ragged, tokenizer, PairConfig(max_tokens=45)).pairs(*grid(ragged))
+    # Few widths: of one pair its length, of several a multiple of 8.
     alone = {pairs.padded(np.array([row]))[0].shape[1] for row in range(len(pairs))}
     both = {pairs.padded(np.array([row, row + 1]))[0].shape[1] for row in range(len(pairs) - 1)}
     assert alone == set(pairs.lengths.tolist())
     assert all(width % 8 == 0 or width == 45 or width in alone for width in both)
-
-
-def test_papers_that_ask_are_the_first_sequence_alone(ragged: Corpus, tokenizer: Any) -> None:
-    """Nogueira et al. 2020, section 3: query and candidate, each its title and abstract, no other mark."""
-    contexts, papers = grid(ragged)
-    pairs = PairReader(ragged, tokenizer, replace(ALL_WORDS, query="paper")).pairs(contexts, papers)
-    ids, types, there = pairs.padded()
-    for row, (context, paper) in enumerate(zip(contexts.tolist(), papers.tolist(), strict=True)):
-        citing = int(ragged.citing[context])
-        texts = (f"{ragged.titles[one]} {ragged.abstracts[one]}" for one in (citing, paper))
-        expected = tokenizer(*texts, return_token_type_ids=True)
-        kept = there[row].bool()
-        assert ids[row][kept].tolist() == expected["input_ids"]
-        assert types[row][kept].tolist() == expected["token_type_ids"]
 
 
 @settings(deadline=None, max_examples=25)
@@ -259,51 +339,5 @@ def test_each_side_has_a_budget_and_lends_nothing(
     long = whole.padded()[0].numpy()
     for row in range(0, 400, 7):  # beginnings of both sides, as far as the mark is in them
         assert query == "context" or (ids[row, : sides[0][row] - 1] == long[row, : sides[0][row] - 1]).all()
-        start, first = asked[row], sides[0][row]
-        kept = sides[1][row] - 1
+        start, first, kept = asked[row], sides[0][row], sides[1][row] - 1
         assert (ids[row, first : first + kept] == long[row, start : start + kept]).all()
-
-
-def test_options_that_came_later_change_no_name_of_what_was_there() -> None:
-    """A saved reranker of before, and the scores of pairs on the disk, go by these values."""
-    before = {
-        "max_tokens": 512,
-        "citing": 1.0,
-        "context": 1.0,
-        "candidate": 2.0,
-        "citing_words": 179,
-        "citing_abstract": True,
-        "candidate_words": None,
-        "cut": "both",
-        "others": "keep",
-    }
-    assert list(PairConfig().asdict().items()) == list(before.items())
-    assert PairConfig(**before).asdict() == before  # type: ignore[arg-type]
-    later = PairConfig(query="paper", query_tokens=256)
-    assert later.asdict() == {**before, "query": "paper", "query_tokens": 256}
-    assert PairConfig(**later.asdict()) == later
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"max_tokens": 8}, r"pairs\.max_tokens=8: must be a whole number from 16 on"),
-        ({"max_tokens": 64.0}, r"pairs\.max_tokens=64\.0: must be a whole number"),
-        ({"citing": -1}, r"pairs\.citing=-1: must be a number, 0 or more"),
-        ({"context": float("nan")}, r"pairs\.context=nan: must be a number"),
-        ({"candidate": 0}, r"the candidate, and citing text or context, must have a share above 0"),
-        ({"citing": 0, "context": 0}, r"must have a share above 0"),
-        ({"citing_words": -3}, r"pairs\.citing_words=-3: must be null or a whole number"),
-        ({"candidate_words": 0}, r"of a candidate there must be a word at least"),
-        ({"cut": "start"}, r"pairs\.cut=start: choose one of both, end"),
-        ({"others": "mask"}, r"pairs\.others=mask: choose one of keep, drop"),
-        ({"query": "title"}, r"pairs\.query=title: choose one of context, paper"),
-        ({"query": "paper", "citing_words": 0}, r"pairs\.query=paper: the citing text is the query"),
-        ({"query_tokens": 7}, r"pairs\.query_tokens=7: must be null or a whole number that leaves"),
-        ({"query_tokens": 505}, r"candidate at least 8 of max_tokens=512"),
-        ({"query_tokens": 64.0}, r"pairs\.query_tokens=64\.0: must be null or a whole number"),
-    ],
-)
-def test_what_cannot_be_is_named(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        PairConfig(**given)

@@ -1,7 +1,8 @@
-"""Scores do not depend on what is scored beside them, and fingerprints on nothing else than scores do."""
+"""Scores do not depend on what is scored with them, and hardly on the back end; fingerprints name what counts."""
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,71 +11,188 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
+from rerank.backends import MODEL, batches
 from rerank.cross_encoder import CrossEncoder
 from rerank.pairs import PairReader
-from rerank.reranker import Reranker, ScoringConfig
+from rerank.reranker import Reranker
+from rerank.settings import ScoringSettings
 
-EXACT = ScoringConfig(precision="float32")
+EXACT = ScoringSettings("torch", "float32")
+needs_openvino = pytest.mark.skipif(
+    importlib.util.find_spec("openvino") is None or importlib.util.find_spec("nncf") is None,
+    reason="the extra int8 is not installed",
+)
 
 
-@pytest.fixture
-def all_pairs(tiny_corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "int8-cache"))
+    return tmp_path / "int8-cache"
+
+
+@pytest.fixture(scope="module")
+def all_pairs() -> tuple[np.ndarray, np.ndarray]:
     contexts, papers = np.divmod(np.arange(144), 12)
     return np.random.default_rng(0).permutation(contexts), papers
 
 
+@pytest.fixture
+def exact(tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    return Reranker.open(tiny_reranker, EXACT).score(tiny_corpus, *all_pairs)
+
+
+@given(st.lists(st.integers(1, 512), max_size=200), st.integers(1, 5000))
+def test_each_pair_is_once_in_batches_of_at_most_so_many_tokens(lengths: list[int], tokens: int) -> None:
+    given, found = np.array(lengths, np.int64), list(batches(np.array(lengths, np.int64), tokens))
+    assert sorted(row for rows in found for row in rows.tolist()) == list(range(len(lengths)))
+    longest = [int(given[rows].max()) for rows in found]
+    assert longest == sorted(longest, reverse=True)
+    padded = [-(-most // 8) * 8 for most in longest]
+    assert all(most * len(rows) <= tokens or len(rows) == 1 for most, rows in zip(padded, found, strict=True))
+    # One more pair would have been too many, but for the last batch.
+    assert all(most * (len(rows) + 1) > tokens for most, rows in zip(padded[:-1], found[:-1], strict=True))
+
+
+def test_sorted_batches_have_less_padding_than_batches_as_they_come() -> None:
+    lengths = np.random.default_rng(0).integers(20, 512, 400)
+    padded = sum(int(lengths[rows].max()) * len(rows) for rows in batches(lengths, 4096))
+    plain = sum(int(lengths[first : first + 16].max()) * 16 for first in range(0, 400, 16))
+    assert padded < 1.06 * lengths.sum() < plain / 1.5
+
+
 def test_scores_are_the_net_s_on_one_pair_at_a_time(
-    tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: tuple[np.ndarray, np.ndarray]
+    exact: np.ndarray, tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: tuple[np.ndarray, np.ndarray]
 ) -> None:
-    found = Reranker.open(tiny_reranker, EXACT).score(tiny_corpus, *all_pairs)
     model = CrossEncoder.load(tiny_reranker)
     pairs = PairReader(tiny_corpus, model.tokenizer, model.config).pairs(*all_pairs)
     with torch.no_grad():
         expected = [float(model.scores(model(*pairs.padded(np.array([row]))))[0]) for row in range(144)]
-    assert found.dtype == np.float32 and np.std(expected) > 0.01
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert exact.dtype == np.float32 and np.std(expected) > 0.01
+    np.testing.assert_allclose(exact, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("tokens", [1, 100, 1000, 100_000])
 def test_scores_do_not_depend_on_the_batch(
-    tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: tuple[np.ndarray, np.ndarray], tokens: int
+    exact: np.ndarray,
+    tiny_reranker: Path,
+    tiny_corpus: Corpus,
+    all_pairs: tuple[np.ndarray, np.ndarray],
+    tokens: int,
 ) -> None:
-    whole = Reranker.open(tiny_reranker, EXACT).score(tiny_corpus, *all_pairs)
     other = Reranker.open(tiny_reranker, replace(EXACT, tokens=tokens))
     order = np.random.default_rng(1).permutation(144)
     done: list[int] = []
     found = other.score(tiny_corpus, all_pairs[0][order], all_pairs[1][order], done.append)
-    np.testing.assert_allclose(found, whole[order], atol=1e-5)
+    np.testing.assert_allclose(found, exact[order], atol=1e-5)
     assert sum(done) == 144 and (tokens > 1000) == (len(done) == 1)
     few = other.score(tiny_corpus, all_pairs[0][:5], all_pairs[1][:5])
-    np.testing.assert_allclose(few, whole[:5], atol=1e-5)
+    np.testing.assert_allclose(few, exact[:5], atol=1e-5)
 
 
-def test_no_pairs_have_no_scores(tiny_reranker: Path, tiny_corpus: Corpus) -> None:
-    none = np.zeros(0, np.int64)
-    assert Reranker.open(tiny_reranker).score(tiny_corpus, none, none).shape == (0,)
-
-
-def test_another_corpus_is_read_anew(tiny_reranker: Path, tiny_corpus: Corpus, demo_corpus: Corpus) -> None:
-    rows = np.arange(5)
-    reranker = Reranker.open(tiny_reranker, EXACT)
+def test_no_pairs_and_another_corpus(tiny_reranker: Path, tiny_corpus: Corpus, demo_corpus: Corpus) -> None:
+    rows, reranker = np.arange(5), Reranker.open(tiny_reranker, EXACT)
+    assert reranker.score(tiny_corpus, rows[:0], rows[:0]).shape == (0,)
     one, other = reranker.score(tiny_corpus, rows, rows), reranker.score(demo_corpus, rows, rows)
     assert not np.allclose(one, other)
     assert np.array_equal(reranker.score(tiny_corpus, rows, rows), one)
 
 
-@pytest.fixture
-def saved(tiny_reranker: Path, tmp_path: Path) -> Callable[[Callable[[CrossEncoder], Any]], Path]:
-    def changed(change: Callable[[CrossEncoder], Any]) -> Path:
-        model = CrossEncoder.load(tiny_reranker)
-        change(model)
-        model.save(tmp_path / "changed")
-        return tmp_path / "changed"
+@pytest.mark.parametrize("backend", ["torch", pytest.param("openvino", marks=needs_openvino)])
+def test_bfloat16_is_near(
+    exact: np.ndarray,
+    tiny_reranker: Path,
+    tiny_corpus: Corpus,
+    all_pairs: tuple[np.ndarray, np.ndarray],
+    backend: str,
+) -> None:
+    scoring = ScoringSettings(backend, "bfloat16")
+    found = Reranker.open(tiny_reranker, scoring).score(tiny_corpus, *all_pairs)
+    assert np.corrcoef(exact, found)[0, 1] > 0.99
+    assert np.abs(exact - found).max() < 0.3 * exact.std()
 
-    return changed
+
+@pytest.mark.parametrize("compiler", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_compiled_is_the_same(
+    exact: np.ndarray,
+    tiny_reranker: Path,
+    tiny_corpus: Corpus,
+    all_pairs: tuple[np.ndarray, np.ndarray],
+    compiler: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """aot_eager: without half a minute of C++, the graph is the same."""
+    compile_, asked = torch.compile, []
+
+    def watched(model: Any, **given: Any) -> Any:
+        asked.append(given)
+        return compile_(
+            model, **(given if compiler == "inductor" else {"dynamic": True, "backend": compiler})
+        )
+
+    monkeypatch.setattr(torch, "compile", watched)
+    reranker = Reranker.open(tiny_reranker, replace(EXACT, compile=True))
+    np.testing.assert_allclose(reranker.score(tiny_corpus, *all_pairs), exact, atol=1e-5)
+    assert asked == [{"dynamic": True, "options": {"freezing": not torch.cuda.is_available()}}]
+
+
+def test_threads_are_set(tiny_reranker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", asked.append)
+    Reranker.open(tiny_reranker, ScoringSettings(threads=3))
+    Reranker.open(tiny_reranker)
+    assert asked == [3]
+
+
+@needs_openvino
+def test_openvino_computes_the_same_and_a_batch_that_fails_ends_the_scoring(
+    exact: np.ndarray, tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: tuple[np.ndarray, np.ndarray]
+) -> None:
+    reranker = Reranker.open(tiny_reranker, ScoringSettings("openvino", "float32", threads=2))
+    for tokens in (4096, 90):  # all in few batches; many batches in parallel
+        reranker.scoring = replace(reranker.scoring, tokens=tokens)
+        np.testing.assert_allclose(reranker.score(tiny_corpus, *all_pairs), exact, atol=2e-5)
+    pairs = reranker.prepare(tiny_corpus).pairs(*all_pairs)
+
+    def parts() -> Any:
+        yield np.arange(3)
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):  # what was started is waited for
+        list(reranker.backend.scores(pairs, parts()))
+
+
+@pytest.mark.slow
+@needs_openvino
+def test_int8_is_near_and_calibrated_once(
+    exact: np.ndarray,
+    tiny_reranker: Path,
+    tiny_corpus: Corpus,
+    all_pairs: tuple[np.ndarray, np.ndarray],
+    cache: Path,
+) -> None:
+    int8 = ScoringSettings(precision="int8")
+    found = Reranker.open(tiny_reranker, int8).score(tiny_corpus, *all_pairs)
+    assert not np.allclose(found, exact, atol=1e-4)
+    assert np.corrcoef(exact, found)[0, 1] > 0.9  # of a random net, where errors are not averaged
+    (model,) = cache.glob(f"int8/*/{MODEL}")
+    assert 'element_type="i8"' in model.read_text()
+    written = model.stat().st_mtime_ns
+    again = Reranker.open(tiny_reranker, int8).score(tiny_corpus, *(rows[100:] for rows in all_pairs))
+    # The ranges of activations are fixed: a score does not depend on the batch.
+    np.testing.assert_allclose(again, found[100:], atol=0.02 * float(exact.std()))
+    assert model.stat().st_mtime_ns == written
+
+
+def test_what_is_not_installed_is_named(tiny_reranker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "openvino" else found(name))
+    with pytest.raises(InputError, match="needs the package openvino: install the extra int8"):
+        Reranker.open(tiny_reranker, ScoringSettings(precision="int8"))
 
 
 def configure(**changes: Any) -> Callable[[CrossEncoder], None]:
@@ -93,47 +211,25 @@ def sharpen(model: CrossEncoder) -> None:
     model.head = "sigmoid"
 
 
-@pytest.mark.parametrize(
-    "change", [configure(max_tokens=63), configure(others="drop"), nudge, sharpen], ids=lambda c: c.__name__
-)
-def test_all_that_scores_depend_on_is_in_the_fingerprint(
-    tiny_reranker: Path,
-    saved: Callable[[Callable[[CrossEncoder], Any]], Path],
-    change: Callable[[CrossEncoder], Any],
+def test_the_fingerprint_is_of_all_that_scores_depend_on_and_of_nothing_else(
+    tiny_reranker: Path, tmp_path: Path
 ) -> None:
-    assert Reranker.open(saved(change), EXACT).fingerprint != Reranker.open(tiny_reranker, EXACT).fingerprint
+    def saved(name: str, change: Callable[[CrossEncoder], None]) -> Path:
+        model = CrossEncoder.load(tiny_reranker)
+        change(model)
+        model.save(tmp_path / name)
+        return tmp_path / name
 
-
-def test_what_scores_do_not_depend_on_is_not_in_the_fingerprint(
-    tiny_reranker: Path, saved: Callable[[Callable[[CrossEncoder], Any]], Path]
-) -> None:
-    one = Reranker.open(tiny_reranker, EXACT)
-    copy = saved(lambda model: None)
-    assert Reranker.open(copy, replace(EXACT, tokens=17)).fingerprint == one.fingerprint
-    assert Reranker.open(copy).name == "changed"
-    rounded = Reranker.open(tiny_reranker, ScoringConfig(precision="bfloat16"))
-    assert rounded.fingerprint != one.fingerprint
-
-
-def test_the_model_is_frozen(tiny_reranker: Path) -> None:
-    reranker = Reranker.open(tiny_reranker)
-    assert not reranker.model.training
-    assert not any(weight.requires_grad for weight in reranker.model.parameters())
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"backend": "onnx"}, r"scoring\.backend=onnx: choose one of auto, torch, openvino"),
-        ({"precision": "int4"}, r"scoring\.precision=int4: choose one of auto, float32, bfloat16, int8"),
-        ({"tokens": 0}, r"scoring\.tokens=0: must be a whole number from 1 on"),
-        ({"threads": -1}, r"scoring\.threads=-1: must be a whole number, 0 or more"),
-        ({"compile": True, "precision": "int8"}, r"scoring\.compile=true: only with scoring\.backend=torch"),
-    ],
-)
-def test_options_that_cannot_be_are_named(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        ScoringConfig(**given)
+    changes = [configure(max_tokens=63), configure(others="drop"), nudge, sharpen]
+    others = [Reranker.open(saved(f"m{i}", change), EXACT) for i, change in enumerate(changes)]
+    kinds = [EXACT, ScoringSettings("torch", "bfloat16")]
+    if importlib.util.find_spec("openvino") and importlib.util.find_spec("nncf"):
+        kinds += [ScoringSettings("openvino", name) for name in ("float32", "bfloat16", "int8")]
+    opened = [Reranker.open(tiny_reranker, kind) for kind in kinds]
+    assert len({one.fingerprint for one in others + opened}) == len(others) + len(kinds)
+    copy = Reranker.open(saved("copy", lambda model: None), replace(EXACT, tokens=17))
+    assert copy.fingerprint == opened[0].fingerprint and copy.name == "copy"
+    assert not copy.model.training and not any(one.requires_grad for one in copy.model.parameters())
 
 
 def test_a_path_that_is_nothing_is_one_line(tmp_path: Path) -> None:

@@ -14,20 +14,21 @@ from datasets.columns import Ragged
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from rerank.cross_encoder import CrossEncoder
-from rerank.pairs import PairConfig, PairReader
-from rerank.train import Validation, ValidationConfig, sampled
+from rerank.pairs import PairReader
+from rerank.settings import PairSettings, RerankingValidationSettings
+from rerank.train import RerankingValidation, validation_rows
 from retrieval.encoder import ArticleConfig
 
 
 @pytest.fixture(scope="module")
 def encoder(tiny_bert: Path) -> CrossEncoder:
     return CrossEncoder.pretrained(
-        ArticleConfig("tiny", path=str(tiny_bert)), PairConfig(max_tokens=64), "linear", 0
+        ArticleConfig("tiny", path=str(tiny_bert)), PairSettings(max_tokens=64), "linear", 0
     )
 
 
 @pytest.fixture(scope="module")
-def validation(demo_corpus: Corpus) -> Validation:
+def validation(demo_corpus: Corpus) -> RerankingValidation:
     """Of 12 queries, one with two cited papers; 15 candidates each, fewer for one; some are missed."""
     given, rng = demo_corpus.split("val"), np.random.default_rng(0)
     cited = [list(one) for one in given.positives]
@@ -39,10 +40,12 @@ def validation(demo_corpus: Corpus) -> Validation:
         if cited[row][0] not in papers[row]:
             papers[row, row] = cited[row][0]
     papers[4, 9:] = -1
-    return Validation(demo_corpus, split, rows, papers)
+    return RerankingValidation(demo_corpus, split, rows, papers)
 
 
-def test_it_is_what_loops_measure(validation: Validation, encoder: CrossEncoder, demo_corpus: Corpus) -> None:
+def test_it_is_what_loops_measure(
+    validation: RerankingValidation, encoder: CrossEncoder, demo_corpus: Corpus
+) -> None:
     reader = PairReader(demo_corpus, encoder.tokenizer, encoder.config)
     found = validation.measure(encoder, reader, 300)
     encoder.eval()
@@ -71,7 +74,7 @@ def test_it_is_what_loops_measure(validation: Validation, encoder: CrossEncoder,
 
 
 def test_several_processes_score_each_pair_once_and_measure_the_same(
-    validation: Validation, encoder: CrossEncoder, demo_corpus: Corpus
+    validation: RerankingValidation, encoder: CrossEncoder, demo_corpus: Corpus
 ) -> None:
     reader = PairReader(demo_corpus, encoder.tokenizer, encoder.config)
     whole = validation.measure(encoder, reader, 300)
@@ -92,7 +95,7 @@ def test_several_processes_score_each_pair_once_and_measure_the_same(
 
 
 def test_a_reranker_that_diverged_is_one_clear_line(
-    validation: Validation, encoder: CrossEncoder, demo_corpus: Corpus
+    validation: RerankingValidation, encoder: CrossEncoder, demo_corpus: Corpus
 ) -> None:
     reader = PairReader(demo_corpus, encoder.tokenizer, encoder.config)
     with pytest.raises(InputError, match=r"no numbers any more: lower model\.optimizer\.lr"):
@@ -103,11 +106,11 @@ def test_a_reranker_that_diverged_is_one_clear_line(
 
 def test_a_sample_is_of_the_seed_alone(demo_corpus: Corpus) -> None:
     split = demo_corpus.split("val")
-    rows = sampled(split, 7, 0)
+    rows = validation_rows(split, 7, 0)
     assert len(rows) == 7 and (np.diff(rows) > 0).all()
-    np.testing.assert_array_equal(rows, sampled(split, 7, 0))
-    assert not np.array_equal(rows, sampled(split, 7, 1))
-    np.testing.assert_array_equal(sampled(split, 10_000, 0), np.arange(len(split)))
+    np.testing.assert_array_equal(rows, validation_rows(split, 7, 0))
+    assert not np.array_equal(rows, validation_rows(split, 7, 1))
+    np.testing.assert_array_equal(validation_rows(split, 10_000, 0), np.arange(len(split)))
 
 
 @pytest.mark.parametrize(
@@ -124,4 +127,4 @@ def test_a_sample_is_of_the_seed_alone(demo_corpus: Corpus) -> None:
 )
 def test_options_that_do_not_work_are_named(given: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        ValidationConfig(**given)
+        RerankingValidationSettings(**given)

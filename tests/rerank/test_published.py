@@ -16,7 +16,8 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from rerank.cross_encoder import CrossEncoder
 from rerank.published import load_reference, open_reference
-from rerank.reranker import Reranker, ScoringConfig
+from rerank.reranker import Reranker
+from rerank.settings import ScoringSettings
 
 HEADS, EPSILON = 2, 1e-12
 
@@ -129,7 +130,7 @@ def test_scores_are_the_reference_s(
     assert (kept & full).sum() > 40 if length == 32 else kept.all() and not full.any()
     exact = reference_score({k: v.double().numpy() for k, v in scorer.items()}, ids, types, there)
     assert exact.std() > 0.01
-    scoring = ScoringConfig(precision="float32", encoder=str(transformer))
+    scoring = ScoringSettings(precision="float32", encoder=str(transformer))
     found = Reranker.open(tmp_path / "scorer.pt", scoring).score(tiny_corpus, contexts, papers)
     np.testing.assert_allclose(found[kept], exact[kept], atol=2e-5)
 
