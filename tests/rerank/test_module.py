@@ -1,4 +1,4 @@
-"""What of a transformer is trained, and that memory is saved without another gradient."""
+"""One step's gradient however it is divided, and what validation measures, against loops."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from datasets.corpus import Corpus
+from datasets.columns import Ragged
+from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from rerank.cross_encoder import CrossEncoder
-from rerank.data import Prefetched, QueryOrder, TrainingLists
-from rerank.module import RerankModule
+from rerank.data import CitedAndNegatives, Prefetched, QueryOrder, TrainingLists
+from rerank.module import RerankModule, prepare_for_training
 from rerank.pairs import PairReader
-from rerank.settings import ListLossSettings, NegativesSettings, PairSettings, StepSettings
-from retrieval.encoder import ArticleConfig
+from rerank.settings import ListLossSettings, NegativesSettings, StepSettings
+from rerank.train import RerankingValidation, validation_rows
 from training.settings import FineTuningSettings, RateSettings
 
-Gradients = dict[str, torch.Tensor | None]
+Gradients = dict[str, Tensor]
 
 
 @pytest.fixture
-def encoder(tiny_bert: Path) -> Callable[..., CrossEncoder]:
+def prepared(make_encoder: Callable[..., CrossEncoder]) -> Callable[..., CrossEncoder]:
     def make(**options: Any) -> CrossEncoder:
-        made = CrossEncoder.pretrained(
-            ArticleConfig("tiny", path=str(tiny_bert)), PairSettings(max_tokens=64), "sigmoid", 0
-        )
-        FineTuningSettings(**{"precision": "float32", "dropout": 0.0, **options}).apply(made)
+        made = make_encoder()
+        prepare_for_training(made, FineTuningSettings(**{"precision": "float32", **options}))
         return made
 
     return make
@@ -38,23 +38,24 @@ def encoder(tiny_bert: Path) -> Callable[..., CrossEncoder]:
 @pytest.fixture
 def gradients(demo_corpus: Corpus, tmp_path: Path) -> Callable[..., Gradients]:
     """Of one step of 4 queries with 3 negatives each, divided and chunked as a batch says."""
-    split = demo_corpus.split("train")
-    found = np.random.default_rng(0).permuted(
-        np.tile(np.arange(120, dtype=np.int32), (len(split), 1)), axis=1
-    )
+    split, rng = demo_corpus.split("train"), np.random.default_rng(0)
+    found = rng.permuted(np.tile(np.arange(120, dtype=np.int32), (len(split), 1)), axis=1)
     np.save(tmp_path / "found.npy", found[:, :6])
 
     def compute(encoder: CrossEncoder, batch: StepSettings, loss: str = "listwise") -> Gradients:
         reader = PairReader(demo_corpus, encoder.tokenizer, encoder.config)
         queries = QueryOrder(np.arange(4), np.zeros(4, np.int64))
-        prefetched = Prefetched([tmp_path / "found.npy"], len(split))
-        lists = TrainingLists(reader, split, queries, prefetched, batch, NegativesSettings(3, 6), 0)
+        prefetched = Prefetched([tmp_path / "found.npy"])
+        listing = CitedAndNegatives(NegativesSettings(3, 6))
+        lists = TrainingLists(reader, split, queries, prefetched, batch, listing, 0)
         module = RerankModule(encoder, torch.optim.SGD, ListLossSettings(loss), RateSettings(), 0.0, 0, 1)
         module.log = lambda *_, **__: None  # type: ignore[method-assign]  # there is no trainer
         assert len(lists) == batch.accumulate
         for item in range(len(lists)):
             (module.training_step(lists[item], item) / batch.accumulate).backward()
-        return {name: weight.grad for name, weight in encoder.named_parameters()}
+        found = {name: weight.grad for name, weight in encoder.named_parameters()}
+        assert all(gradient is not None for gradient in found.values())
+        return found  # type: ignore[return-value]
 
     return compute
 
@@ -66,59 +67,115 @@ def assert_same(one: Gradients, other: Gradients) -> None:
 
 @pytest.mark.parametrize("loss", ["hinge", "pointwise", "listwise"])
 def test_chunks_and_accumulation_do_not_change_the_gradient(
-    encoder: Callable[..., CrossEncoder], gradients: Callable[..., Gradients], loss: str
+    prepared: Callable[..., CrossEncoder], gradients: Callable[..., Gradients], loss: str
 ) -> None:
-    whole = gradients(encoder(), StepSettings(4, 1, 100_000), loss)
-    assert sum(gradient is not None and bool(gradient.any()) for gradient in whole.values()) > 20
+    whole = gradients(prepared(), StepSettings(4, 1, 100_000), loss)
+    assert sum(bool(gradient.any()) for gradient in whole.values()) > 20
     for batch in (StepSettings(4, 1, 70), StepSettings(2, 2, 100_000), StepSettings(1, 4, 130)):
-        assert_same(whole, gradients(encoder(), batch, loss))
+        assert_same(whole, gradients(prepared(), batch, loss))
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_less_memory_is_the_same_gradient(
-    encoder: Callable[..., CrossEncoder], gradients: Callable[..., Gradients]
+    prepared: Callable[..., CrossEncoder], gradients: Callable[..., Gradients]
 ) -> None:
-    saving = encoder(gradient_checkpointing=True)
+    saving = prepared(gradient_checkpointing=True)
     assert saving.model.is_gradient_checkpointing
-    assert_same(gradients(encoder(), StepSettings(4)), gradients(saving, StepSettings(4)))
+    assert_same(gradients(prepared(), StepSettings(4)), gradients(saving, StepSettings(4)))
 
 
-@pytest.mark.parametrize(
-    ("options", "frozen"),
-    [
-        ({}, ()),
-        ({"freeze_embeddings": True}, ("model.embeddings.",)),
-        ({"freeze_layers": 1}, ("model.embeddings.", "model.encoder.layer.0.")),
-    ],
-)
-def test_what_is_frozen_gets_no_gradient_and_the_rest_the_same(
-    encoder: Callable[..., CrossEncoder],
-    gradients: Callable[..., Gradients],
-    options: dict[str, Any],
-    frozen: tuple[str, ...],
-) -> None:
-    whole, some = gradients(encoder(), StepSettings(4)), gradients(encoder(**options), StepSettings(4))
-    assert {name for name, gradient in some.items() if gradient is None} == {
-        name for name in whole if frozen and name.startswith(frozen)
-    }
-    assert_same({name: gradient for name, gradient in some.items() if gradient is not None}, whole)
-
-
-def test_dropout_is_that_of_the_configuration(encoder: Callable[..., CrossEncoder]) -> None:
-    made = encoder(dropout=0.3)
+def test_dropout_is_that_of_the_settings(prepared: Callable[..., CrossEncoder]) -> None:
+    made = prepared(dropout=0.3)
     drops = [part for part in made.modules() if isinstance(part, torch.nn.Dropout)]
     assert made.training and len(drops) > 3 and {part.p for part in drops} == {0.3}
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"dropout": 1.0}, r"model\.dropout=1\.0: must be in 0\.\.1, below 1"),
-        ({"precision": "half"}, "precision half: choose one of auto, float32, bfloat16"),
-        ({"freeze_layers": 3}, r"model\.freeze_layers=3: the transformer has 2 layers"),
-    ],
-)
-def test_options_that_do_not_work_are_named(
-    given: dict[str, Any], message: str, encoder: Callable[..., CrossEncoder]
+@pytest.fixture
+def encoder(make_encoder: Callable[..., CrossEncoder]) -> CrossEncoder:
+    return make_encoder("linear")
+
+
+@pytest.fixture(scope="module")
+def validation(demo_corpus: Corpus) -> RerankingValidation:
+    """Of 12 queries, one with two cited papers; 20 candidates each, fewer for one; some are missed."""
+    given, rng = demo_corpus.split("val"), np.random.default_rng(0)
+    cited = [list(one) for one in given.positives]
+    cited[2] = [5, 9]
+    split = Split("val", given.contexts, Ragged.from_rows(cited))
+    rows = np.arange(12)
+    papers = np.stack([rng.permutation(120)[:20] for _ in rows]).astype(np.int32)
+    for row in range(0, 12, 2):
+        if cited[row][0] not in papers[row]:
+            papers[row, row] = cited[row][0]
+    papers[4, 9:] = -1
+    return RerankingValidation(demo_corpus, split, rows, papers)
+
+
+def test_validation_is_what_loops_measure(
+    validation: RerankingValidation, encoder: CrossEncoder, demo_corpus: Corpus
 ) -> None:
-    with pytest.raises(InputError, match=message):
-        encoder(**given)
+    reader = PairReader(demo_corpus, encoder.tokenizer, encoder.config)
+    found = validation.measure(encoder, reader, 300)
+    ranked, base = [], []
+    for context, papers in zip(validation.contexts, validation.papers, strict=True):
+        papers = papers[papers >= 0]
+        with torch.inference_mode():
+            logits = encoder(*reader.pairs(np.repeat(context, len(papers)), papers).padded())
+        ranked.append(papers[torch.argsort(logits, descending=True)].tolist())
+        base.append(papers.tolist())
+    cited = [set(row[row >= 0].tolist()) for row in validation._positives]
+    for lists, prefix in ((ranked, ""), (base, "base/")):
+        places = [
+            [place for place, one in enumerate(line) if one in of]
+            for line, of in zip(lists, cited, strict=True)
+        ]
+        within = [sum(place < 10 for place in of) for of in places]
+        expected = {
+            "mrr": [1 / (1 + of[0]) if of else 0.0 for of in places],
+            "recall@10": [hits / len(of) for hits, of in zip(within, cited, strict=True)],
+            "f1@20": [2 * len(hits) / (20 + len(of)) for hits, of in zip(places, cited, strict=True)],
+        }
+        for name, values in expected.items():
+            assert found[f"{prefix}{name}"] == pytest.approx(np.mean(values)), name
+    assert found["mrr"] != found["base/mrr"]
+    within_reach = [len(of & set(line)) / len(of) for of, line in zip(cited, base, strict=True)]
+    assert found["ceiling"] == pytest.approx(np.mean(within_reach)) and 0.4 < found["ceiling"] < 1
+
+
+def test_several_processes_score_each_pair_once_and_measure_the_same(
+    validation: RerankingValidation, encoder: CrossEncoder, demo_corpus: Corpus
+) -> None:
+    reader = PairReader(demo_corpus, encoder.tokenizer, encoder.config)
+    whole = validation.measure(encoder, reader, 300)
+    parts: list[Tensor] = []
+    for rank in range(3):
+
+        def keep(own: Tensor) -> Tensor:
+            parts.append(own)
+            raise StopIteration
+
+        with pytest.raises(StopIteration):
+            validation.measure(encoder, reader, 300, rank, 3, keep)
+    times = torch.stack(parts)[:, 1]
+    assert (times.sum(0) <= 1).all() and all(of.sum() > 0 for of in times)
+    assert validation.measure(encoder, reader, 300, 0, 3, lambda _: torch.stack(parts).sum(0)) == whole
+    with pytest.raises(AssertionError, match="every pair is scored by one process"):
+        validation.measure(encoder, reader, 300, 0, 3)
+
+
+def test_a_reranker_that_diverged_is_one_clear_line(
+    validation: RerankingValidation, encoder: CrossEncoder, demo_corpus: Corpus
+) -> None:
+    reader = PairReader(demo_corpus, encoder.tokenizer, encoder.config)
+    infinite = torch.tensor([torch.inf, 1.0])[:, None, None]
+    with pytest.raises(InputError, match=r"no numbers any more: lower model\.optimizer\.lr"):
+        validation.measure(encoder, reader, 300, summed=lambda own: own * infinite)
+
+
+def test_a_sample_is_of_the_seed_alone(demo_corpus: Corpus) -> None:
+    split = demo_corpus.split("val")
+    rows = validation_rows(split, 7, 0)
+    assert len(rows) == 7 and (np.diff(rows) > 0).all()
+    np.testing.assert_array_equal(rows, validation_rows(split, 7, 0))
+    assert not np.array_equal(rows, validation_rows(split, 7, 1))
+    np.testing.assert_array_equal(validation_rows(split, 10_000, 0), np.arange(len(split)))

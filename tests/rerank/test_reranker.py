@@ -1,4 +1,4 @@
-"""Scores do not depend on what is scored with them, and hardly on the back end; fingerprints name what counts."""
+"""Scores do not depend on the pairs beside them, hardly on the back end; fingerprints name what counts."""
 
 from __future__ import annotations
 
