@@ -10,6 +10,7 @@ import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,17 +23,25 @@ from datasets.citations.graph import CitationGraph, PaperLine, open_graph, read_
 from datasets.columns import Ragged, offsets_of
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.files import whole_file, written_folder, written_whole
-from datasets.json_lines import json_writer
+from datasets.files import whole_file, written_whole
 from datasets.near_duplicates import TitleIndex, check_threshold
-from datasets.prepare import open_corpus
+from datasets.prepare import open_records
 from datasets.progress import reading
-from datasets.records import SPLITS, TARGET_MARKER, TRAIN, check_split_names, shown
+from datasets.records import (
+    SPLITS,
+    TARGET_MARKER,
+    TRAIN,
+    ContextRecord,
+    PaperRecord,
+    QueryRecord,
+    Source,
+    check_split_names,
+    shown,
+)
 from datasets.splitting import Splitting, YearShares
 
 log = logging.getLogger(__name__)
 
-FIELDS = "fields"
 LARGEST = 1 << 28
 """Bytes of the largest file of query lists that is read."""
 TITLES = 1 << 16
@@ -322,39 +331,28 @@ def corpus_of(
     arrays: list[NDArray[Any]] = [papers]
     for split in queries.values():
         arrays += (split.papers, split.relevant.values, split.relevant.offsets)
-    digest = _digest(f"{graph.fingerprint} {list(queries)}", *arrays)
-    folder = Path(cache_dir).expanduser() / "questions" / digest
-    if not folder.is_dir():
-        with written_folder(folder) as part:
-            _write(part, graph, papers, queries)
-    return open_corpus(
-        folder,
-        tokenizer=tokenizer,
-        cache_dir=cache_dir,
-        candidates="all",
-        splits=list(queries),
-        name=name,
-        field=FIELDS if graph.fields.lengths[papers].any() else None,
+    of_queries = np.unique(
+        np.concatenate([np.empty(0, np.int64), *(split.papers for split in queries.values())])
     )
 
+    def records() -> Iterator[PaperRecord]:
+        for _, paper in read_rows(graph, papers):
+            yield PaperRecord(paper.id, paper.title, paper.abstract, paper.year, paper.fields)
 
-def _write(folder: Path, graph: CitationGraph, papers: Rows, queries: Mapping[str, QuerySet]) -> None:
-    """The source files of the corpus (datasets.records)."""
-    is_query = np.zeros(len(graph), np.bool_)
-    for split in queries.values():
-        is_query[split.papers] = True
-    with (
-        json_writer(folder / "papers.json", True) as add_paper,
-        json_writer(folder / "contexts.json", True) as add_context,
-    ):
-        for row, paper in read_rows(graph, papers):
-            record = {"title": paper.title, "abstract": paper.abstract, "year": paper.year or None}
-            add_paper(record | ({FIELDS: list(paper.fields)} if paper.fields else {}), paper.id)
-            if is_query[row]:
-                body = f"{TARGET_MARKER} {paper.abstract or paper.title}"
-                add_context({"masked_text": body, "citing_id": paper.id}, paper.id)
-    for name, (rows, relevant) in queries.items():
-        with json_writer(folder / f"{name}.json", False) as add_query:
-            for row, found in zip(rows.tolist(), relevant, strict=True):
-                cited = [graph.ids[one] for one in found.tolist()]
-                add_query({"context_id": graph.ids[row], "positive_ids": cited})
+    def contexts() -> Iterator[ContextRecord]:
+        for _, paper in read_rows(graph, of_queries):
+            yield ContextRecord(paper.id, f"{TARGET_MARKER} {paper.abstract or paper.title}", paper.id)
+
+    def split_records(split: QuerySet) -> Iterator[QueryRecord]:
+        for row, relevant in zip(split.papers.tolist(), split.relevant, strict=True):
+            yield QueryRecord(graph.ids[row], [graph.ids[one] for one in relevant.tolist()])
+
+    source = Source(
+        name,
+        {"graph": graph.fingerprint, "queries": _digest(f"{list(queries)}", *arrays)},
+        records,
+        contexts,
+        {name: partial(split_records, split) for name, split in queries.items()},
+        field="fields" if graph.fields.lengths[papers].any() else None,
+    )
+    return open_records(source, tokenizer, cache_dir, candidates="all")
