@@ -1,8 +1,8 @@
-"""A corpus of any size: python -m datasets.generate papers=N contexts=N output=DIR (docs/scale.md).
+"""A corpus of any size with realistic lengths and frequencies: python -m datasets.generate (docs/scale.md).
 
-Words of a vocabulary without end, with the frequencies of those of abstracts.
-The records of a generated corpus, block by block; a block is the same whatever was made before it.
-Writes a generated corpus block by block, with any number of processes to the same bytes.
+The vocabulary has no end, and its words the frequencies of those in abstracts. A corpus is made in blocks of
+papers or contexts; a block depends on nothing but the plan and its number, so that any number of processes
+write the same bytes.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from datasets.records import OTHER_MARKER, SPLITS, TARGET_MARKER
 
 SHIFT, HEAD = 0.7, 0.95
 CORE, TAIL = 2500, 1.9
+"""Frequencies fall as (rank + SHIFT) ** -HEAD up to rank CORE, then as rank ** -TAIL."""
 CORE_SHARE = 0.86
-"""Of running words, how many are of rank CORE at most."""
-LAST = 2.0**40
-"""No rank is beyond it."""
+"""Of running words, up to rank CORE."""
+MAX_RANK = 2.0**40
 
 _COMMON = """
     the of and a to in we is for that on with this by are as an our model which from be can data models
@@ -45,28 +45,28 @@ _COMMON = """
     tasks space first high algorithm information image where when however network non while framework
 """
 COMMON = _COMMON.split()
-"""The words of the first ranks, for people who read the texts; all others are made of syllables."""
+"""The words of the first ranks; all others are made of syllables."""
 
 _ONSETS = "b d f k l m n p r s t v gr st pr th"
 SYLLABLES = [onset + vowel for onset in _ONSETS.split() for vowel in "aeio"]
 ENDINGS = ["", "s", "n", "ng", "l", "r", "nt", "x"] * 64
 ENDINGS[100] = "\\u00e9s"
 ENDINGS[200:203] = ["^{\\\\ast}", "^{\\\\prime}", "_{\\\\min}"]
-"""The ends of words as they stand in JSON: of 512 one is not ASCII, three have a backslash."""
+"""Word endings as they stand in JSON: of 512 one is not ASCII, three have a backslash."""
 TWO_SYLLABLES = 3000
-"""Added to a rank: only the first thousand have two syllables, since words of low rank are long."""
+"""Added to a rank: only the first thousand words have two syllables."""
 
 TABLE = 1 << 17
-"""Ranks whose words are kept; one word in 200 is beyond them."""
+"""Ranks whose words are kept in memory; one running word in 200 is beyond."""
 
 SEPARATORS = [" ", ", ", ". ", "-", " (", ") "]
 SEPARATOR_SHARES = [0.875, 0.043, 0.043, 0.025, 0.007, 0.007]
-"""What stands behind a word, as measured by `benchmarks.distributions`."""
-STOP = 2
+"""What follows a word, as measured by `benchmarks.distributions`."""
+FULL_STOP = 2
 
 
 def word(rank: int) -> str:
-    """The word of a rank from 1, as it stands in JSON; no two ranks share one.
+    """The word of a rank (from 1), as it stands in JSON; no two ranks share one.
 
     >>> word(1), word(200), word(5000)
     ('the', 'tolo', 'begreso')
@@ -93,15 +93,15 @@ class Words:
         self._bounds = np.cumsum(SEPARATOR_SHARES)[:-1]
 
     def share(self, rank: int) -> float:
-        """How many running words have a rank up to this one, which is at most CORE."""
+        """Share of running words up to this rank, at most CORE."""
         return float(self._core[rank - 1])
 
     def ranks(self, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Numbers of [0, 1) -> ranks from 1, by the inverse of their distribution: the higher, the rarer."""
+        """Numbers in [0, 1) -> ranks, by the inverse of their distribution: the higher, the rarer."""
         ranks = np.searchsorted(self._core, uniform, side="right") + 1
         rare = np.flatnonzero(uniform >= CORE_SHARE)
         left = (1 - uniform[rare]) / (1 - CORE_SHARE)
-        ranks[rare] = 1 + np.minimum(CORE * left ** (1 / (1 - TAIL)), LAST).astype(np.int64)
+        ranks[rare] = 1 + np.minimum(CORE * left ** (1 / (1 - TAIL)), MAX_RANK).astype(np.int64)
         return ranks
 
     def texts(
@@ -111,15 +111,15 @@ class Words:
         rng: np.random.Generator,
         ends: bool = True,
     ) -> pa.StringArray:
-        """Texts as they stand in JSON: so many words each [rows], at least one, by their ranks [words].
+        """Texts of `lengths` [rows] words each, at least one, by their ranks [words], as they stand in JSON.
 
-        Rank 0 is the marker of another citation.
-        ends: a text begins with a capital letter and ends with a full stop; else it ends with a space.
+        Rank 0 is the marker of another citation. ends: with a capital letter and a full stop, else with a
+        space at the end.
         """
         behind = np.searchsorted(self._bounds, rng.random(len(ranks)), side="right")
         last = np.cumsum(lengths) - 1
         behind[last] = len(SEPARATORS) if ends else 0
-        starts = np.roll(behind == STOP, 1)
+        starts = np.roll(behind == FULL_STOP, 1)
         starts[last[:-1] + 1] = ends
         starts[:1] = ends
         place = ranks + TABLE * starts
@@ -131,7 +131,7 @@ class Words:
             self._separators.take(pa.array(behind)),
             "",
         )
-        # The bytes of the tokens lie one behind the other: a text is from its first token to its last.
+        # The bytes of the tokens are contiguous: a text reaches from its first token to its last.
         offsets = np.frombuffer(tokens.buffers()[1], np.int32)[: len(ranks) + 1]
         rows = np.concatenate([offsets[:1], offsets[last + 1]])
         return pa.StringArray.from_buffers(len(lengths), pa.py_buffer(rows), tokens.buffers()[2])
@@ -146,53 +146,54 @@ ABSTRACT_WORDS = (120.0, 59.0)
 SIDE_WORDS = (28.0, 2.5)
 """Of one side of a context: mean and standard deviation of a normal distribution."""
 CUT_SIDES = 0.12
-"""Sides that the end of a section makes shorter, evenly down to nothing."""
+"""Share of sides that the end of a section shortens, evenly down to nothing."""
 OTHER_CITATIONS = 0.04
-"""Words of a context that are the marker of another citation."""
-
+"""Share of a context's words that are the marker of another citation."""
 CONTEXTS_PER_PAPER = 20
-"""Of a citing paper; 35 in NeurIPS 2025, 4 in the ACL data. For arXiv it is not known to us."""
+"""Of a citing paper; 35 in NeurIPS 2025, 4 in the ACL data, unknown for arXiv."""
 CITED_SHIFT, CITED_POWER = 5.0, 0.75
 SPLIT_SHARES = {"train": 2_988_030, "val": 112_779, "test": 104_401}
 """As arXiv is split; by citing paper, in the order of years."""
 FIRST_YEAR, YEARS = 1991, 29
 FIELDS = ["cs", "math", "cond-mat", "astro-ph", "physics", "hep-ph", "quant-ph", "hep-th", "stat", "gr-qc"]
-
-THEME = 8
-"""Words in a paper's theme."""
+THEME_WORDS = 8
+"""In a paper's theme, all rarer than THEME_RANK."""
 THEME_RANK = 200
-"""They are rarer than this rank."""
 IN_PAPER, IN_CONTEXT = 0.25, 0.15
-"""Of its words as rare as that, how many are of its theme, or of the cited paper's."""
+"""Share of such rare words that are from the theme of the paper, or of the cited paper."""
+MIN_RECORDS, MAX_CONTEXTS = 100, 500
+"""Papers and contexts at least; contexts per paper at most."""
 
 CLOSING = {"papers": b"\n}\n", "contexts": b"\n}\n"} | dict.fromkeys(SPLITS, b"\n]\n")
 """The end of each file."""
+COMPRESSION = 1
+QUEUED = 4
+"""Blocks per process that may wait to be written."""
 
 Ints = NDArray[np.int64]
 Pieces = dict[str, bytes]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A corpus of so many papers and contexts. InputError for numbers that make no three splits."""
+class GenerationPlan:
+    """The size and the seed of a corpus. InputError for numbers that cannot make three splits."""
 
     papers: int
     contexts: int
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.papers < 100 or self.contexts < 100:
+        given = f"papers={self.papers} contexts={self.contexts} seed={self.seed}"
+        if min(self.papers, self.contexts) < MIN_RECORDS or self.contexts > MAX_CONTEXTS * self.papers:
             raise InputError(
-                f"papers={self.papers} contexts={self.contexts}: at least 100 of each are needed"
+                f"{given}: at least {MIN_RECORDS} of each needed, {MAX_CONTEXTS} contexts a paper at most"
             )
-        if self.contexts > 500 * self.papers:
-            raise InputError(f"contexts={self.contexts}: at most 500 times as many as papers={self.papers}")
         if not 0 <= self.seed < 2**63:
-            raise InputError(f"seed={self.seed}: must be from 0 to 2**63 - 1")
+            raise InputError(f"{given}: the seed must be from 0 to 2**63 - 1")
 
     @property
     def blocks(self) -> list[tuple[str, int]]:
-        """Kind and number of all blocks, in the order of the files."""
+        """Kind and number of all blocks in order."""
         return [
             (kind, number)
             for kind, size in (("papers", self.papers), ("contexts", self.contexts))
@@ -201,35 +202,35 @@ class Plan:
 
     @property
     def citing(self) -> int:
-        """Papers that cite, the last ones."""
+        """Number of papers that cite, the last ones."""
         return max(3, min(self.contexts // CONTEXTS_PER_PAPER, self.papers // 2))
 
     @cached_property
     def splits(self) -> dict[str, range]:
-        """Citing papers, counted from the first of them, of each split."""
+        """Citing papers of each split, counted from the first citing one."""
         shares = np.cumsum([0, *SPLIT_SHARES.values()]) / sum(SPLIT_SHARES.values())
         bounds = [round(share * self.citing) for share in shares.tolist()]
         bounds[1], bounds[2] = min(bounds[1], self.citing - 2), min(bounds[2], self.citing - 1)
         return {split: range(*ends) for split, ends in zip(SPLITS, pairwise(bounds), strict=True)}
 
     def themes(self, papers: Ints, number: Ints) -> NDArray[np.float64]:
-        """Where in [0, 1) a paper's theme has its words, by their number."""
+        """The place in [0, 1) of a word of a paper's theme, by its number there."""
         start = np.uint64(self.seed * 0x9E3779B97F4A7C15 % 2**64)
-        x = (papers * THEME + number).astype(np.uint64) + start
+        x = (papers * THEME_WORDS + number).astype(np.uint64) + start
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # SplitMix64
             x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
         return (x ^ (x >> np.uint64(31))) / 2.0**64
 
 
 class Generator:
-    """Makes the blocks of a plan."""
+    """Makes the blocks of a plan: pieces of the files by stem."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: GenerationPlan) -> None:
         self.plan, self.words = plan, Words()
         self._common = self.words.share(THEME_RANK)
 
     def block(self, kind: str, number: int) -> Pieces:
-        """Pieces of the files by their stems. All blocks of a kind in order, and CLOSING, make a file."""
+        """All blocks of a kind in order, and CLOSING, make a file."""
         rng = np.random.default_rng((self.plan.seed, kind == "contexts", number))
         first, count = number * BLOCK, getattr(self.plan, kind)
         rows = np.arange(first, min(first + BLOCK, count))
@@ -246,10 +247,11 @@ class Generator:
         field = pa.array(FIELDS).take(pa.array((len(FIELDS) * rng.random(len(rows)) ** 2).astype(np.int64)))
         title, abstract = texts
         records = joined(
+            "{" if rows[0] == 0 else None,
             ',\n"', paper_ids(rows), '": {"title": "', title, '", "abstract": "', abstract,
             '", "year": ', pc.cast(pa.array(year), pa.string()), ', "field": "', field, '"}',
         )  # fmt: skip
-        return {"papers": opened(records, "{" if rows[0] == 0 else None)}
+        return {"papers": records}
 
     def _contexts(self, rows: Ints, rng: np.random.Generator) -> Pieces:
         plan, n = self.plan, len(rows)
@@ -271,37 +273,38 @@ class Generator:
             paper_ids(citing), paper_ids(cited), pc.cast(pa.array(rows), pa.string()), "_"
         )
         records = joined(
+            "{" if rows[0] == 0 else None,
             ',\n"', ids, '": {"masked_text": "', left, f"({TARGET_MARKER}) ", pc.utf8_rtrim(right, " "),
             '", "context_id": "', ids, '", "citing_id": "', paper_ids(citing),
             '", "refid": "', paper_ids(cited), '"}',
         )  # fmt: skip
-        pieces = {"contexts": opened(records, "{" if rows[0] == 0 else None)}
+        pieces = {"contexts": records}
         for split, members in plan.splits.items():
             here = pa.array((owner >= members.start) & (owner < members.stop))
             if pc.any(here).as_py():
-                records = joined(
+                pieces[split] = joined(
+                    "[" if first <= members.start else None,
                     ',\n{"context_id": "', ids.filter(here),
                     '", "positive_ids": ["', paper_ids(cited).filter(here), '"]}',
                 )  # fmt: skip
-                pieces[split] = opened(records, "[" if first <= members.start else None)
         return pieces
 
     def _ranks(self, papers: Ints, share: float, rng: np.random.Generator) -> Ints:
-        """Ranks of running words; of the rarer ones a share is of the theme of the paper of each word."""
+        """Ranks of running words; `share` of the rare ones are from the theme of each word's paper."""
         uniform = rng.random(len(papers))
         own = np.flatnonzero((uniform >= self._common) & (rng.random(len(papers)) < share))
-        place = self.plan.themes(papers[own], rng.integers(THEME, size=len(own)))
-        # Themes are drawn by the same law, so that words keep their frequencies over all.
+        place = self.plan.themes(papers[own], rng.integers(THEME_WORDS, size=len(own)))
+        # Themes are drawn from the same distribution, so that words keep their frequencies.
         uniform[own] = self._common + (1 - self._common) * place
         return self.words.ranks(uniform)
 
     def _cited(self, citing: Ints, rng: np.random.Generator) -> Ints:
-        """A paper before each of these, by popularity."""
+        """An earlier paper for each of these, by popularity."""
         papers, power = self.plan.papers, 1 - CITED_POWER
         ends = (CITED_SHIFT + 1) ** power, (CITED_SHIFT + papers) ** power
         drawn = (ends[0] + (ends[1] - ends[0]) * rng.random(len(citing))) ** (1 / power) - CITED_SHIFT
         rank = np.clip(drawn.astype(np.int64), 1, papers)
-        # Popular papers are spread over all years; one that is too late stands for one of the first.
+        # Popular papers are spread over all years; the modulus maps one that is too late to an early one.
         step = round(papers * 0.618)
         while np.gcd(step, papers) != 1:
             step += 1
@@ -317,36 +320,24 @@ def paper_ids(rows: Ints) -> pa.StringArray:
     return pc.binary_join_element_wise("x", numbers, "")
 
 
-def joined(*parts: str | pa.StringArray) -> bytes:
-    """Records of constant and of changing parts, one behind the other, as bytes."""
+def joined(bracket: str | None, *parts: str | pa.StringArray) -> bytes:
+    """Records of constant and changing parts as bytes; in a new file `bracket` replaces the first comma."""
     records = pc.binary_join_element_wise(*parts, "")
     start, end = (int(np.frombuffer(records.buffers()[1], np.int32)[row]) for row in (0, len(records)))
-    return records.buffers()[2].slice(start, end - start).to_pybytes()
-
-
-def opened(records: bytes, bracket: str | None) -> bytes:
-    """With the opening bracket of the file in place of the first comma, if they are its first records."""
-    return records if bracket is None else bracket.encode() + records[1:]
-
-
-LEVEL = 1
-"""Of compression: the quickest."""
-AHEAD = 4
-"""Blocks for each process that may wait to be written."""
+    found = records.buffers()[2].slice(start, end - start).to_pybytes()
+    return found if bracket is None else bracket.encode() + found[1:]
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was written."""
+    """What was written; `bytes` is the size of each file."""
 
     folder: Path
     papers: int
     contexts: int
     bytes: dict[str, int]
-    """size of each file"""
 
     def summary(self) -> str:
-        """One line."""
         size = sum(self.bytes.values()) / 1e6
         return f"{self.folder}: {self.papers:,} papers, {self.contexts:,} contexts, {size:,.0f} MB"
 
@@ -359,16 +350,15 @@ def generate_corpus(
     compressed: bool = False,
     workers: int | None = None,
 ) -> Report:
-    """Write papers, contexts and splits into a new folder, whole or not at all.
+    """Write papers, contexts and splits into a new folder, all or none.
 
-    compressed: write `.json.gz`. workers: processes, as many as there are cores by default; the files do not
-    depend on it. Raises InputError for a folder that is there already, for numbers that make no corpus and
-    for a full disk.
+    compressed: write `.json.gz`. workers: processes, by default one per core; the files do not depend on it.
+    Raises InputError for an existing folder, for numbers that make no corpus and for a full disk.
     """
-    plan, folder = Plan(papers, contexts, seed), Path(output).expanduser()
+    plan, folder = GenerationPlan(papers, contexts, seed), Path(output).expanduser()
     workers = workers or os.cpu_count() or 1
     if folder.exists():
-        raise InputError(f"output={output}: is there already; name a new folder")
+        raise InputError(f"output={output}: already exists; name a new folder")
     suffix = ".json.gz" if compressed else ".json"
     with one_line_disk_errors(folder, "the generated corpus", "output"), written_folder(folder) as unfinished:
         with ExitStack() as stack, counting("generating blocks", len(plan.blocks)) as advance:
@@ -383,15 +373,15 @@ def generate_corpus(
     return Report(folder, papers, contexts, sizes)
 
 
-def _blocks(plan: Plan, compressed: bool, workers: int) -> Iterator[Pieces]:
-    """The pieces of all blocks in order; few of them are in memory at a time."""
+def _blocks(plan: GenerationPlan, compressed: bool, workers: int) -> Iterator[Pieces]:
+    """The pieces of all blocks in order, a few in memory at a time."""
     if workers == 1:
         _begin(plan, compressed)
         yield from map(_block, plan.blocks)
         return
     with multiprocessing.get_context("spawn").Pool(workers, _begin, (plan, compressed)) as pool:
-        waiting = deque(pool.apply_async(_block, (block,)) for block in plan.blocks[: AHEAD * workers])
-        for block in [*plan.blocks[AHEAD * workers :], *([None] * len(waiting))]:
+        waiting = deque(pool.apply_async(_block, (block,)) for block in plan.blocks[: QUEUED * workers])
+        for block in [*plan.blocks[QUEUED * workers :], *([None] * len(waiting))]:
             yield waiting.popleft().get()
             if block is not None:
                 waiting.append(pool.apply_async(_block, (block,)))
@@ -401,7 +391,7 @@ _generator: Generator
 _compressed: bool
 
 
-def _begin(plan: Plan, compressed: bool) -> None:
+def _begin(plan: GenerationPlan, compressed: bool) -> None:
     global _generator, _compressed
     _generator, _compressed = Generator(plan), compressed
 
@@ -412,14 +402,13 @@ def _block(block: tuple[str, int]) -> Pieces:
 
 
 def _pack(piece: bytes) -> bytes:
-    """A member of a gzip file: members one behind the other are a gzip file too."""
-    return gzip.compress(piece, LEVEL, mtime=0)
+    """A gzip member: concatenated members are a gzip file."""
+    return gzip.compress(piece, COMPRESSION, mtime=0)
 
 
 @one_line_errors
 @hydra.main(version_base="1.3", config_path=str(Path(__file__).parents[1] / "conf"), config_name="generate")
 def main(config: DictConfig) -> None:
-    """Compose, generate, say what came of it."""
     with failing_in_one_line():
         print(instantiate(config).summary())
 

@@ -21,12 +21,12 @@ from datasets.errors import InputError
 from datasets.generate import (
     COMMON,
     CORE,
-    LAST,
+    MAX_RANK,
     SEPARATORS,
     TABLE,
     TAIL,
+    GenerationPlan,
     Generator,
-    Plan,
     Words,
     generate_corpus,
     word,
@@ -65,7 +65,7 @@ def test_ranks_are_the_inverse_of_their_distribution(words: Words, numbers: list
     for number, rank in zip(uniform.tolist(), ranks.tolist(), strict=True):
         if rank <= CORE:
             assert (words.share(rank - 1) if rank > 1 else 0) <= number < words.share(rank)
-        elif rank < LAST:  # of the words beyond CORE, (CORE / rank) ** (TAIL - 1) are beyond this rank
+        elif rank < MAX_RANK:  # of the words beyond CORE, (CORE / rank) ** (TAIL - 1) are beyond this rank
             left = (1 - number) / (1 - words.share(CORE))
             assert (CORE / rank) ** (TAIL - 1) <= left * (1 + 1e-9)
             assert (CORE / (rank - 1)) ** (TAIL - 1) >= left * (1 - 1e-9)
@@ -136,7 +136,7 @@ def test_what_is_asked_for_is_there(small_blocks: None, tmp_path: Path, papers: 
 
 
 def test_lengths_and_citations_are_those_measured() -> None:
-    plan = Plan(200_000, 400_000)
+    plan = GenerationPlan(200_000, 400_000)
     generator = Generator(plan)
     papers = json.loads(generator.block("papers", 0)["papers"] + b"}")
     title, abstract = (
@@ -172,10 +172,10 @@ def test_a_cited_paper_can_be_found_by_its_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "line"),
     [
-        ({"papers": 99}, "at least 100 of each"),
-        ({"contexts": 0}, "at least 100 of each"),
-        ({"contexts": 50_001}, "at most 500 times"),
-        ({"seed": -1}, "seed=-1"),
+        ({"papers": 99}, "papers=99 .*at least 100 of each"),
+        ({"contexts": 0}, "contexts=0 .*at least 100 of each"),
+        ({"contexts": 50_001}, "500 contexts a paper at most"),
+        ({"seed": -1}, "seed=-1: the seed must be"),
     ],
 )
 def test_impossible_numbers_are_one_line(tmp_path: Path, settings: dict[str, int], line: str) -> None:
@@ -194,5 +194,5 @@ def test_command_line(tmp_path: Path) -> None:
         for _ in range(2)
     ]  # fmt: skip
     assert done[0].returncode == 0 and "100 papers, 100 contexts" in done[0].stdout, done[0].stderr
-    assert done[1].returncode == 2 and "is there already" in done[1].stderr
+    assert done[1].returncode == 2 and "already exists" in done[1].stderr
     assert "Traceback" not in done[1].stderr
