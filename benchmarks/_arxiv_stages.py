@@ -23,7 +23,8 @@ from hatten.encoder import build_encoder
 from hatten.mining import WordSets, mine
 from hatten.settings import EncoderBatchSettings, EncoderConfig, MiningSettings
 from retrieval.bm25 import BM25
-from retrieval.index import IndexConfig, build_index
+from retrieval.index import build_index
+from retrieval.settings import IndexConfig
 from retrieval.vectors import encode, encode_queries, precision
 
 BATCHES = 40

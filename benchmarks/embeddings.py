@@ -23,7 +23,9 @@ from numpy.typing import NDArray
 
 from benchmarks._common import arguments, begin, seconds
 from retrieval.embeddings import SHARD, EmbeddingFolder, Layout
-from retrieval.index import BLOCK, Halves, IndexConfig, PaperIndex, build_index, faiss, rounded
+from retrieval.index import PaperIndex, build_index, faiss
+from retrieval.settings import IndexConfig
+from retrieval.vectors import BLOCK, VectorTable, as_dtype
 
 COPIED = 8
 """Of so many shards one is also written plainly."""
@@ -113,7 +115,7 @@ def written(args: argparse.Namespace, place: Path) -> EmbeddingFolder:
     for number, part in enumerate(folder.parts()):
         vectors = shard_of(args, number, part.stop - part.start)
         if number % COPIED == 0:
-            content = rounded(vectors, "float16").tobytes()
+            content = as_dtype(vectors, "float16").tobytes()
             started = time.perf_counter()
             with (place / "plain").open("wb") as file:
                 file.write(content)
@@ -133,7 +135,7 @@ def written(args: argparse.Namespace, place: Path) -> EmbeddingFolder:
     return folder
 
 
-def searched(args: argparse.Namespace, papers: Halves, index: PaperIndex, share: float) -> None:
+def searched(args: argparse.Namespace, papers: VectorTable, index: PaperIndex, share: float) -> None:
     """Queries in a pool of this share of the papers, against the product; prints the ratio."""
     rng = np.random.default_rng(0)
     allowed = rng.random(len(index)) < share if share < 1 else np.ones(len(index), np.bool_)

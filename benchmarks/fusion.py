@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks._common import arguments, begin, median_seconds
 from datasets.columns import Ragged
 from retrieval.base import Ranking, ordered
-from retrieval.tuning import convex, normalised, recalls, reciprocal_rank, simplex
+from retrieval.fusion import convex, normalised, recall_by_weights, reciprocal_rank, simplex
 
 
 def drawn(rng: np.random.Generator, queries: int, depth: int, papers: int) -> Ranking:
@@ -64,7 +64,9 @@ def main() -> None:
             "plain convex": lambda: [plain_convex(parts, weights, args.depth) for parts in few],
             "rrf": lambda: reciprocal_rank(rankings, args.depth),
             "plain rrf": lambda: [plain_reciprocal(parts, args.depth) for parts in few],
-            "tuning": lambda: recalls(rankings, [normalised(r) for r in rankings], wanted, grid, (10, 100)),
+            "tuning": lambda: recall_by_weights(
+                rankings, [normalised(r) for r in rankings], wanted, grid, (10, 100)
+            ),
         },
         args.repeats,
     )

@@ -23,7 +23,8 @@ from benchmarks._common import arguments, begin, corpus, median_seconds, seconds
 from datasets.corpus import Corpus
 from hatten.retriever import HAttenRetriever
 from retrieval.base import folder_bytes
-from retrieval.index import FEW, IndexConfig, PaperIndex, build_index, faiss, load_index, search_exact
+from retrieval.index import FEW, PaperIndex, build_index, faiss, load_index, search_exact
+from retrieval.settings import IndexConfig
 
 INDEXES = (
     "half ivf ivf:probes=20 ivf:probes=256 hnsw hnsw:ef_search=512 pq pq:subvectors=50 "

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.citations.graph import read_paper_lines
-from retrieval.encoder import ArticleConfig, load_pretrained
-from retrieval.vectors import chunks, rounded
+from retrieval.encoder import load_pretrained
+from retrieval.settings import ArticleConfig
+from retrieval.vectors import chunks, padded_length
 
 
 def main() -> None:
@@ -51,7 +52,7 @@ def multiplied(lengths: NDArray[np.int64], chunk_tokens: int, max_tokens: int) -
     for part in chunks(falling, chunk_tokens):
         some = falling[part]
         width = int(some[0])
-        total += len(some) * (width if some[-1] == width else min(rounded(width), max_tokens))
+        total += len(some) * (width if some[-1] == width else min(padded_length(width), max_tokens))
     return total
 
 

@@ -25,7 +25,7 @@ from rerank.pairs import CIT, PairReader
 from rerank.reranker import Reranker
 from rerank.settings import PairSettings, ScoringSettings
 from retrieval.bm25 import BM25
-from retrieval.encoder import ArticleConfig
+from retrieval.settings import ArticleConfig
 
 PEER_NAME = "sentence-transformers, float32"
 WAYS = {

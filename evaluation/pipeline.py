@@ -49,13 +49,13 @@ from evaluation.report import (
     write_results,
 )
 from evaluation.significance import paired
-from rerank.fusing import METHODS, fused_scores, tuned_weight
 from rerank.reranker import Reranker
 from rerank.scores import CHUNK, PairScores, Processes, Scored, candidate_scores, head_of, reranked
 from rerank.settings import ScoringSettings
 from retrieval.base import Ranking, Retriever, nothing
 from retrieval.filters import Filters
-from retrieval.tuning import VALIDATION, recall_cutoff, sampled
+from retrieval.fusion import SCORE_FUSIONS, VALIDATION, fused_scores, sample_queries, tuned_weight
+from retrieval.settings import recall_cutoff
 
 PLOT = "reranking.png"
 BASE, GAIN, DEPTH = "base/", "gain/", "depth/"
@@ -147,7 +147,7 @@ class Stages:
 
 @dataclass(frozen=True)
 class Fuse:
-    """method: of rerank.fusing.METHODS. weight: of the reranker, or `tuned`: what is best for `measure`
+    """method: of SCORE_FUSIONS. weight: of the reranker, or `tuned`: what is best for `measure`
     (recall@k, or the mean of several) on `queries` of the validation split, drawn by `seed`."""
 
     method: str
@@ -158,8 +158,8 @@ class Fuse:
 
     def __post_init__(self) -> None:
         """Raises InputError for a value that is not one of those above."""
-        if self.method not in METHODS:
-            raise InputError(f"benchmark.fuse={self.method}: choose one of {', '.join(METHODS)}")
+        if self.method not in SCORE_FUSIONS:
+            raise InputError(f"benchmark.fuse={self.method}: choose one of {', '.join(SCORE_FUSIONS)}")
         is_number = type(self.weight) in (int, float)
         if self.weight != TUNED and not (is_number and 0 <= float(self.weight) <= 1):
             raise InputError(f"benchmark.weight={self.weight}: choose {TUNED}, or a number from 0 to 1")
@@ -190,7 +190,7 @@ class Fuse:
             return lambda depth: 1.0
         if self.weight != TUNED:
             return lambda depth: float(self.weight)
-        contexts, wanted = sampled(corpus, VALIDATION, self.queries, self.seed)
+        contexts, wanted = sample_queries(corpus, VALIDATION, self.queries, self.seed)
         candidates = found(Split(VALIDATION, contexts, wanted))
 
         @cache

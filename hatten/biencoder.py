@@ -17,10 +17,10 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from hatten.recipe import Encoder, Parts, Recipe
 from hatten.settings import BiEncoderSettings
-from retrieval.article import ArticleEncoder, ArticleRetriever
-from retrieval.dense import ProfileConfig
-from retrieval.encoder import ArticleConfig, ArticleReader, Texts
-from retrieval.index import IndexConfig
+from retrieval.article import ArticleRetriever
+from retrieval.article_text import ArticleReader, Texts
+from retrieval.encoder import ArticleEncoder
+from retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
 from retrieval.vectors import precision
 from training.settings import FineTuningSettings
 

@@ -16,7 +16,7 @@ from hatten.documents import Documents, Vocabulary, from_padded
 from hatten.layers import MeanPath, MultiHeadPooling, TransformerLayer, dropout, sinusoids
 from hatten.recipe import Encoder
 from hatten.settings import EncoderConfig
-from retrieval.vectors import chunks, rounded
+from retrieval.vectors import chunks, padded_length
 
 
 class Level(nn.Module):
@@ -157,7 +157,7 @@ class HAttenEncoder(Encoder):
     def _grid(self, paragraphs: Ragged) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Word ids of paragraphs [n, L] and which places are empty [n, L]."""
         lengths = paragraphs.lengths
-        place = np.arange(min(rounded(int(lengths.max())), self.config.max_tokens))
+        place = np.arange(min(padded_length(int(lengths.max())), self.config.max_tokens))
         absent = place >= lengths[:, None]
         ids = np.zeros(absent.shape, np.int64)
         ids[~absent] = paragraphs.values

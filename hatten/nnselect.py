@@ -27,8 +27,7 @@ from hatten.recipe import Encoder, Parts, Recipe
 from hatten.retriever import WordsRetriever
 from hatten.settings import NNSelectSettings
 from hatten.words import WordVectors, inverse_document_frequency, starting_words, words_and_vectors
-from retrieval.dense import ProfileConfig
-from retrieval.index import IndexConfig
+from retrieval.settings import IndexConfig, ProfileConfig
 from training.checkpoint import read_torch, save_torch
 
 

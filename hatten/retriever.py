@@ -16,8 +16,8 @@ from datasets.errors import InputError
 from hatten.checkpoint import PUBLISHED, open_model
 from hatten.documents import DocumentReader, Vocabulary
 from hatten.recipe import Encoder
-from retrieval.dense import DenseRetriever, ProfileConfig
-from retrieval.index import IndexConfig
+from retrieval.dense import DenseRetriever
+from retrieval.settings import IndexConfig, ProfileConfig
 from retrieval.vectors import encode, encode_queries, precision, weights_hash
 
 

@@ -19,7 +19,8 @@ from datasets.errors import InputError
 from datasets.files import written_folder
 from rerank.pairs import CIT, EOS, SEP, Subwords
 from rerank.settings import PairSettings
-from retrieval.encoder import ArticleConfig, load_pretrained, positions
+from retrieval.encoder import load_pretrained, positions
+from retrieval.settings import ArticleConfig
 
 if TYPE_CHECKING:
     from transformers import BertModel, PreTrainedModel, PreTrainedTokenizerFast

@@ -48,9 +48,9 @@ from rerank.settings import (
     TeacherSettings,
 )
 from rerank.train import CANDIDATES
-from retrieval.article import ArticleEncoder
+from retrieval.article_text import ArticleReader
 from retrieval.base import Retriever
-from retrieval.encoder import ArticleReader
+from retrieval.encoder import ArticleEncoder
 from retrieval.vectors import Reader, precision, weights_hash
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.records import OTHER_MARKER, TARGET_MARKER
 from rerank.settings import PairSettings
-from retrieval.vectors import rounded
+from retrieval.vectors import padded_length
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -191,7 +191,7 @@ class TokenPairs:
         lengths, frame = self.lengths[chosen], self.subwords
         width = int(lengths.max(initial=0))
         if (lengths != width).any():
-            width = min(rounded(width), self.max_tokens)
+            width = min(padded_length(width), self.max_tokens)
         ids = np.full((len(chosen), width), frame.pad, np.int64)
         at = second = np.zeros(len(chosen), np.int64)
         for tokens, part in (

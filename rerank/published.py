@@ -13,7 +13,8 @@ from datasets.errors import InputError
 from datasets.releases import RELEASES
 from rerank.cross_encoder import CrossEncoder, add_tokens, check_finite
 from rerank.settings import PairSettings
-from retrieval.encoder import ArticleConfig, downloaded, find_folder, positions
+from retrieval.encoder import downloaded, find_folder, positions
+from retrieval.settings import ArticleConfig
 from training.checkpoint import read_torch
 
 if TYPE_CHECKING:

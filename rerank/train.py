@@ -34,7 +34,7 @@ from rerank.module import RerankModule, prepare_for_training
 from rerank.pairs import PairReader
 from rerank.settings import F1_AT, RerankerSettings, RerankingValidationSettings
 from retrieval.base import ordered
-from retrieval.encoder import ArticleConfig
+from retrieval.settings import ArticleConfig
 from retrieval.vectors import evaluating
 from training.loop import HISTORY, LAST, History, Progress, WholeFiles, fit, resume_point, saver, start_anew
 

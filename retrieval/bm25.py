@@ -31,18 +31,7 @@ from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER, TRAIN
 from retrieval.base import Ranking, Retriever, nothing
-
-QUERY_FIELDS = ("context", "title", "abstract")
-
-
-def check_fields(fields: Sequence[str], known: Sequence[str] = QUERY_FIELDS) -> tuple[str, ...]:
-    """The fields as a tuple; InputError for none at all and for one that is not known."""
-    if isinstance(fields, str):
-        fields = [fields]
-    for field in fields or [""]:
-        if field not in known:
-            raise InputError(f"retriever.query: {field!r} is not one of {', '.join(known)}")
-    return tuple(fields)
+from retrieval.settings import QUERY_FIELDS, check_fields
 
 
 def without_markers(text: str) -> str:

@@ -15,19 +15,19 @@ from datasets.corpus import Corpus
 from datasets.errors import failing_in_one_line, one_line_errors
 from retrieval.article import article_retriever
 from retrieval.embeddings import SHARD, Embeddings
-from retrieval.encoder import ArticleConfig
+from retrieval.settings import ArticleConfig
 
 
 @dataclass(frozen=True)
 class Embedded:
-    """What came of it."""
+    """The result of `embed`."""
 
     folder: Path
     papers: int
     embeddings: Embeddings
 
     def summary(self) -> str:
-        """For people."""
+        """One line about it."""
         found = self.embeddings
         rows, dim = found.vectors.shape
         sentences = f" ({rows:,} sentences)" if rows != self.papers else ""
@@ -50,10 +50,9 @@ def embed(
     shard: int = SHARD,
     seed: int = 0,
 ) -> Embedded:
-    """Write the vectors of all candidates of a corpus to a folder, or what is missing of them.
+    """Write the vectors of all candidates of a corpus to a folder, or those that are missing there.
 
-    seed: for the data, whose configuration names it.
-
+    seed: of the data, whose configuration refers to it.
     Raises InputError for data, an encoder or a folder that cannot be used (retrieval.embeddings).
     """
     retriever = article_retriever(encoder, arithmetic, embeddings_dir=output, shard=shard)
@@ -67,7 +66,7 @@ def embed(
 @one_line_errors
 @hydra.main(version_base="1.3", config_path=str(Path(__file__).parents[1] / "conf"), config_name="embed")
 def main(config: DictConfig) -> None:
-    """Compose, encode, say what came of it."""
+    """Compose, encode, print a summary."""
     with failing_in_one_line():
         print(instantiate(config).summary())
 

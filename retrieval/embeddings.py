@@ -1,6 +1,6 @@
-"""Encoding papers into embeddings (retrieval.embeddings): what is there already is not made again.
+"""Embeddings: vectors of papers on disk, encoded shard by shard and searched where they lie.
 
-Vectors of papers on the disk: shards that are written one by one and searched as they lie there.
+`embeddings_of` reads what exists and encodes what is missing, so that interrupted work is resumed.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,35 +23,69 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import written_whole
 from datasets.progress import counting
-from retrieval.index import Halves, not_finite, rounded
-from retrieval.vectors import Pace
+from retrieval.vectors import Pace, VectorTable, as_dtype, first_not_finite
+
+log = logging.getLogger(__name__)
 
 FORMAT = 1
 MANIFEST, TEXTS = "embeddings.json", "texts.npy"
 SHARD = 4096
-"""Papers of a shard: they are encoded in order of length. On arXiv abstracts of at most 512 subwords 2.9 % of
-what is multiplied is padding then, where it is 4.7 % with 1,024 papers and 2.1 % with 8,192; but the fewer
-they are, the less is lost by a kill."""
+"""Papers per shard, which are encoded in order of length. With arXiv abstracts of at most 512 subwords, 2.9 %
+of what is multiplied is padding (4.7 % with 1,024 papers, 2.1 % with 8,192), but a kill loses one."""
+_AGAIN = "and it is made again"
+
+Advance = Callable[[float], None]
+"""Is told the share of some work that has been done; the shares sum to 1."""
+Vectors = tuple[NDArray[np.float32], NDArray[np.int32] | None]
+"""Vectors of papers and, where they are of sentences, how many each paper has."""
+
+
+@dataclass(frozen=True)
+class EmbeddingJob:
+    """What is to be encoded, and how."""
+
+    corpus: Corpus
+    rows: NDArray[np.int64]
+    model: Mapping[str, Any]
+    """what vectors depend on besides the texts, as plain values: a hash of the weights, settings"""
+    dim: int
+    encode: Callable[[NDArray[np.int64], Advance], Vectors]
+    """rows of papers [n] to vectors"""
+    sentences: bool = False
+    """whether a paper has several vectors, one per sentence"""
+    dtype: str = "float16"
+    spread: Callable[[Mapping[int, slice]], Iterable[tuple[int, NDArray[np.float32]]]] | None = None
+    """shards by number to the vectors of each, in any order: by other processes, in place of `encode`"""
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """The vectors of N papers, which begin and end at `offsets` [N + 1]."""
+
+    vectors: VectorTable
+    offsets: NDArray[np.int64]
+    encoded: int
+    """papers that had to be encoded"""
+    seconds: float
+    """that it took"""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What a folder of embeddings holds."""
+    """What a folder of embeddings holds; fields as in EmbeddingJob."""
 
     model: Mapping[str, Any]
-    """what the vectors depend on beside the texts, as plain values: a hash of the weights, settings"""
     corpus: str
-    """the papers that they were made of (`papers_of`)"""
+    """a hash of the papers that they were made of"""
     papers: int
     dim: int
     dtype: str = "float16"
     shard: int = SHARD
     sentences: bool = False
-    """whether a paper has several vectors, one a sentence; else one"""
 
     def __post_init__(self) -> None:
         """Raises InputError for a shard of no papers."""
-        object.__setattr__(self, "model", json.loads(json.dumps(dict(self.model))))  # tuples are lists there
+        object.__setattr__(self, "model", _plain(self.model))
         if type(self.shard) is not int or self.shard < 1:
             raise InputError(f"shard={self.shard}: give the papers of a shard, 1 or more")
 
@@ -63,13 +97,13 @@ class EmbeddingFolder:
         self.folder, self.layout = folder, layout
 
     @classmethod
-    def begin(cls, folder: Path, layout: Layout, keys: NDArray[np.uint64] | None = None) -> Self:
+    def begin(cls, folder: Path, layout: Layout, keys: NDArray[np.uint64] | None = None) -> EmbeddingFolder:
         """A folder to be filled; keys: of the papers' texts (`text_keys`), for use with other corpora.
 
         Raises InputError if there is something in it.
         """
         if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-            raise InputError(f"{folder}: there is something else than embeddings; name another folder")
+            raise InputError(f"{folder}: holds something else than embeddings; name another folder")
         if keys is not None:
             _write(folder / TEXTS, keys)
         with written_whole(folder / MANIFEST) as part:
@@ -77,7 +111,7 @@ class EmbeddingFolder:
         return cls(folder, layout)
 
     @classmethod
-    def find(cls, folder: Path) -> Self | None:
+    def find(cls, folder: Path) -> EmbeddingFolder | None:
         """The folder if embeddings were begun there, else None; InputError if its manifest is damaged."""
         path = folder / MANIFEST
         try:
@@ -85,19 +119,17 @@ class EmbeddingFolder:
             if (version := content.pop("format")) != FORMAT:
                 raise InputError(f"{path}: embeddings of format {version!r}; this version reads {FORMAT}")
             layout = Layout(**content)
-            good = layout.dtype in ("float16", "float32") and layout.dim >= 1
-            good = good and all(type(n) is int and n >= 0 for n in (layout.papers, layout.dim))
+            if layout.dtype not in ("float16", "float32") or layout.dim < 1 or layout.papers < 0:
+                raise ValueError("sizes that cannot be")
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{path}: damaged ({error}); make the embeddings in another folder") from None
-        if not good:
-            raise InputError(f"{path}: damaged; make the embeddings in another folder")
         return cls(folder, layout)
 
     def check_model(self, model: Mapping[str, Any]) -> None:
         """InputError that says what differs, if the vectors are of another model or other settings."""
-        here, there = json.loads(json.dumps(dict(model))), self.layout.model
+        here, there = _plain(model), self.layout.model
         for key in [*here, *there]:
             if here.get(key) != there.get(key):
                 raise InputError(
@@ -115,27 +147,27 @@ class EmbeddingFolder:
         return [number for number in range(len(self.parts())) if not self._file(number).is_file()]
 
     def write(self, number: int, vectors: NDArray[Any], counts: NDArray[np.int32] | None = None) -> None:
-        """A shard's vectors [n, D] and, with sentences, how many of them each paper has; then it is there.
+        """A shard's vectors [n, D] and, with sentences, how many of them each paper has.
 
-        Raises InputError for vectors that are not finite in the numbers that are kept.
+        Raises InputError for vectors that are not finite in the stored precision.
         """
         assert (counts is not None) == self.layout.sentences
-        kept = finite_rounded(vectors, self.layout.dtype, str(self._file(number)))
+        kept = _stored(vectors, self.layout.dtype, str(self._file(number)))
         if counts is not None:
             _write(self._file(number, ".counts"), counts.astype(np.int32))
         _write(self._file(number), kept)
 
     def keys(self) -> NDArray[np.uint64]:
-        """Of the papers' texts [N]; InputError if the file is not there or damaged."""
+        """Of the papers' texts [N]; InputError if the file is missing or damaged."""
         found = _read(self.folder / TEXTS)
         if found.shape != (self.layout.papers,) or found.dtype != np.uint64:
             raise InputError(f"{self.folder / TEXTS}: damaged; make the embeddings in another folder")
         return np.asarray(found)
 
-    def open(self) -> tuple[Halves, NDArray[np.int64]]:
+    def open(self) -> tuple[VectorTable, NDArray[np.int64]]:
         """The vectors, mapped, and where those of each paper begin and end [N + 1].
 
-        Raises InputError that names the first shard that is not there, cut short, or not finite.
+        Raises InputError naming the first shard that is missing, cut short, or not finite.
         """
         layout, arrays, counts = self.layout, [], []
         for number, part in enumerate(self.parts()):
@@ -150,35 +182,103 @@ class EmbeddingFolder:
                 raise InputError(
                     f"{path}: {array.dtype} {array.shape} is no shard of these; remove it, {_AGAIN}"
                 )
-            if (bad := not_finite(array)) is not None:
+            if (bad := first_not_finite(array)) is not None:
                 raise InputError(f"{path}: vector {bad} is not finite; remove this file, {_AGAIN}")
             arrays.append(array)
             counts.append(of)
         empty = np.empty((0, layout.dim), layout.dtype)
-        return Halves(arrays or [empty]), offsets_of(np.concatenate([np.empty(0, np.int32), *counts]))
+        return VectorTable(arrays or [empty]), offsets_of(np.concatenate([np.empty(0, np.int32), *counts]))
+
+    def completed(self, job: EmbeddingJob) -> Embeddings:
+        """Everything in the folder, after its missing shards were encoded."""
+        parts = self.parts()
+        missing = {number: parts[number] for number in self.missing()}
+        left = sum(part.stop - part.start for part in missing.values())
+        seconds = 0.0
+        if missing:
+            with counting("encoding papers", len(job.rows)) as bar:
+                pace = Pace("papers", len(job.rows), len(job.rows) - left, bar)
+                for number, vectors, counts in _encoded(job, missing, pace):
+                    self.write(number, vectors, counts)
+            seconds = pace.seconds
+            log.info(f"encoded {left:,} papers in {seconds:,.1f} s, {pace.rate:,.1f} papers/s")
+        return Embeddings(*self.open(), left, seconds)
 
     def _file(self, number: int, kind: str = "") -> Path:
         return self.folder / f"{number:05}{kind}.npy"
 
 
-_AGAIN = "and it is made again"
+def embeddings_of(job: EmbeddingJob, folder: str | Path | None = None, shard: int = SHARD) -> Embeddings:
+    """The vectors of a job's papers, read where they exist and encoded where they do not.
+
+    folder: where they are kept. It may also hold those of another corpus, if that has all of these texts.
+    Without one they stay in the cache until they are complete, so that interrupted work is resumed.
+    shard: papers per shard of a new folder.
+    Raises InputError for a folder with something else, of another model or other texts, or damaged.
+    """
+    digest = hashlib.blake2b(job.corpus.fingerprint.encode(), digest_size=12)
+    digest.update(np.ascontiguousarray(job.rows, np.int64).data)
+    papers = digest.hexdigest()
+    layout = Layout(job.model, papers, len(job.rows), job.dim, job.dtype, shard, job.sentences)
+    if folder is not None:
+        return _kept(job, layout, Path(folder))
+    if len(job.rows) <= shard and job.spread is None:
+        vectors, counts = job.encode(job.rows, lambda share: None)
+        array = _stored(vectors, job.dtype, "papers")
+        offsets = np.arange(len(array) + 1) if counts is None else offsets_of(counts)
+        return Embeddings(VectorTable([array]), offsets, len(job.rows), 0.0)
+    about = json.dumps([layout.model, layout.corpus, layout.shard, layout.dtype], sort_keys=True)
+    name = hashlib.blake2b(about.encode(), digest_size=12).hexdigest()
+    cache = Path(os.environ.get("CITATION_CACHE", ".cache")) / "encoding" / name
+    found = (EmbeddingFolder.find(cache) or EmbeddingFolder.begin(cache, layout)).completed(job)
+    shutil.rmtree(cache, ignore_errors=True)  # what is mapped stays until nobody has it
+    return found
 
 
-def finite_rounded(vectors: NDArray[np.float32], dtype: str, what: str) -> NDArray[np.floating]:
-    """Vectors [n, D] in the numbers that are kept; InputError if one is not finite in them."""
-    kept = rounded(vectors, dtype)
-    if (bad := not_finite(kept)) is not None:
+def _kept(job: EmbeddingJob, layout: Layout, folder: Path) -> Embeddings:
+    there = EmbeddingFolder.find(folder)
+    if there is None:
+        there = EmbeddingFolder.begin(folder, layout, text_keys(job.corpus, job.rows))
+    there.check_model(layout.model)
+    if there.layout.corpus == layout.corpus:
+        return there.completed(job)
+    keys, known = text_keys(job.corpus, job.rows), there.keys()
+    if np.array_equal(keys, known):
+        return there.completed(job)
+    places = _places(keys, known)
+    if (places < 0).any():
+        paper = job.corpus.paper_ids[int(job.rows[np.argmax(places < 0)])]
         raise InputError(
-            f"{what}: vector {bad} is not finite as {dtype}; the encoder is damaged, or diverged in training"
+            f"{folder}: no vector of paper {paper!r} with its title and abstract; {(places < 0).sum():,} of "
+            f"{len(keys):,} papers have none: embed this corpus into another folder"
         )
-    return kept
+    if missing := there.missing():
+        raise InputError(
+            f"{folder}: {len(missing):,} of {len(there.parts()):,} shards are missing; run again what makes "
+            "these embeddings, with its own papers"
+        )
+    vectors, offsets = there.open()
+    rows, bounds = ranges(offsets[places], offsets[places + 1])
+    return Embeddings(vectors.take(rows), bounds, 0, 0.0)
 
 
-def papers_of(corpus: Corpus, rows: NDArray[np.int64]) -> str:
-    """A name for these papers of this corpus."""
-    digest = hashlib.blake2b(corpus.fingerprint.encode(), digest_size=12)
-    digest.update(np.ascontiguousarray(rows, np.int64).data)
-    return digest.hexdigest()
+def _encoded(
+    job: EmbeddingJob, parts: Mapping[int, slice], pace: Pace
+) -> Iterable[tuple[int, NDArray[np.float32], NDArray[np.int32] | None]]:
+    """Number, vectors and counts of each shard."""
+    if job.spread is not None:
+        for number, vectors in job.spread(parts):
+            yield number, vectors, None
+            pace.advance(len(vectors))
+        return
+    for number, part in parts.items():
+        before, papers = pace.done, part.stop - part.start
+
+        def advance(share: float, papers: int = papers) -> None:
+            pace.advance(share * papers)
+
+        yield number, *job.encode(job.rows[part], advance)
+        pace.advance(before + papers - pace.done)  # those without a text, and what rounding lost
 
 
 def text_keys(corpus: Corpus, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -191,24 +291,32 @@ def text_keys(corpus: Corpus, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
     return keys
 
 
-def places_of(
-    keys: NDArray[np.uint64], known: NDArray[np.uint64], names: Sequence[str], folder: Path
-) -> NDArray[np.int64]:
-    """Where keys [n] are among the known ones; InputError that names the first that is not (names [n])."""
+def _places(keys: NDArray[np.uint64], known: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Where keys [n] are among the known ones, -1 for those that are not."""
     order = np.argsort(known, kind="stable")
     places = np.searchsorted(known, keys, sorter=order)
-    found = order[np.minimum(places, len(known) - 1)] if len(known) else np.zeros(len(keys), np.int64)
-    absent = known[found] != keys if len(known) else np.ones(len(keys), np.bool_)
-    if absent.any():
+    found = np.append(order, -1)[places]
+    return np.where((found >= 0) & (np.append(known, np.uint64(0))[found] == keys), found, -1)
+
+
+def _stored(vectors: NDArray[np.float32], dtype: str, what: str) -> NDArray[np.floating]:
+    """Vectors [n, D] in the precision that is stored; InputError if one is not finite in it."""
+    kept = as_dtype(vectors, dtype)
+    if (bad := first_not_finite(kept)) is not None:
         raise InputError(
-            f"{folder}: no vector of paper {names[int(np.argmax(absent))]!r} with its title and abstract; "
-            f"{int(absent.sum()):,} of {len(keys):,} papers have none: embed this corpus into another folder"
+            f"{what}: vector {bad} is not finite as {dtype}; the encoder is damaged, or diverged in training"
         )
+    return kept
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """As they are after a JSON file: tuples are lists there."""
+    found: dict[str, Any] = json.loads(json.dumps(dict(values)))
     return found
 
 
 def _write(path: Path, array: NDArray[Any]) -> None:
-    """A file that is whole, also after the machine went down."""
+    """A file that is whole, even after a power failure."""
     with written_whole(path) as part, part.open("wb") as stream:
         np.save(stream, array)
         stream.flush()
@@ -224,154 +332,3 @@ def _read(path: Path) -> NDArray[Any]:
     except (OSError, ValueError, EOFError) as error:
         reason = " ".join(str(error).split())[:120]
         raise InputError(f"{path}: cut short or damaged ({reason}); remove this file, {_AGAIN}") from None
-
-
-log = logging.getLogger(__name__)
-
-Advance = Callable[[float], None]
-"""Is told a share of some work that is done, all shares of it being 1."""
-Vectors = tuple[NDArray[np.float32], NDArray[np.int32] | None]
-"""Vectors of papers, and how many each paper has where they are of sentences."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where embeddings are kept, None: nowhere; and the papers of a shard."""
-
-    folder: str | Path | None = None
-    shard: int = SHARD
-
-
-@dataclass(frozen=True)
-class Work:
-    """What is to be encoded, and how."""
-
-    corpus: Corpus
-    rows: NDArray[np.int64]
-    model: Mapping[str, Any]
-    """what vectors depend on beside the texts"""
-    dim: int
-    encode: Callable[[NDArray[np.int64], Advance], Vectors]
-    """rows of papers [n] to vectors"""
-    sentences: bool = False
-    dtype: str = "float16"
-    spread: Callable[[Mapping[int, slice]], Iterable[tuple[int, NDArray[np.float32]]]] | None = None
-    """shards, by number, to vectors of each, in any order: by other processes, in place of `encode`"""
-
-
-@dataclass(frozen=True)
-class Embeddings:
-    """The vectors of N papers, which begin and end at `offsets` [N + 1]."""
-
-    vectors: Halves
-    offsets: NDArray[np.int64]
-    encoded: int
-    """papers that had to be encoded"""
-    seconds: float
-    """that it took"""
-
-
-def embedded(work: Work, place: Place) -> Embeddings:
-    """The vectors of some papers, read where they are and made where they are not.
-
-    In a folder that is named they are kept. There they may also be those of another corpus, if it has all of
-    these texts. In the cache they are kept only until they are whole, for a run that is cut off to go on.
-    Raises InputError for a folder with something else, or of another model or other texts, or damaged.
-    """
-    layout = Layout(
-        model=work.model,
-        corpus=papers_of(work.corpus, work.rows),
-        papers=len(work.rows),
-        dim=work.dim,
-        dtype=work.dtype,
-        shard=place.shard,
-        sentences=work.sentences,
-    )
-    if place.folder is not None:
-        return _kept(work, layout, Path(place.folder))
-    if len(work.rows) <= place.shard and work.spread is None:
-        vectors, counts = work.encode(work.rows, lambda share: None)
-        array = finite_rounded(vectors, work.dtype, "papers")
-        offsets = np.arange(len(array) + 1) if counts is None else offsets_of(counts)
-        return Embeddings(Halves([array]), offsets, len(work.rows), 0.0)
-    folder = _unfinished(layout)
-    found = _filled(EmbeddingFolder.find(folder) or EmbeddingFolder.begin(folder, layout), work)
-    shutil.rmtree(folder, ignore_errors=True)  # what is mapped stays until nobody has it
-    return found
-
-
-def _kept(work: Work, layout: Layout, folder: Path) -> Embeddings:
-    there = EmbeddingFolder.find(folder)
-    if there is None:
-        there = EmbeddingFolder.begin(folder, layout, text_keys(work.corpus, work.rows))
-    there.check_model(layout.model)
-    if there.layout.corpus == layout.corpus:
-        return _filled(there, work)
-    keys, known = text_keys(work.corpus, work.rows), there.keys()
-    if np.array_equal(keys, known):
-        return _filled(there, work)
-    places = places_of(keys, known, _Ids(work), folder)
-    if missing := there.missing():
-        raise InputError(
-            f"{folder}: {len(missing):,} of {len(there.parts()):,} shards are missing; run again what makes "
-            "these embeddings, with its own papers"
-        )
-    vectors, offsets = there.open()
-    if not work.sentences:
-        return Embeddings(vectors.take(places), np.arange(len(places) + 1), 0, 0.0)
-    rows, bounds = ranges(offsets[places], offsets[places + 1])
-    return Embeddings(vectors.take(rows), bounds, 0, 0.0)
-
-
-class _Ids(Sequence[str]):
-    """Ids of the papers of some work."""
-
-    def __init__(self, work: Work) -> None:
-        self._work = work
-
-    def __len__(self) -> int:
-        return len(self._work.rows)
-
-    def __getitem__(self, place: Any) -> Any:
-        return self._work.corpus.paper_ids[int(self._work.rows[place])]
-
-
-def _filled(folder: EmbeddingFolder, work: Work) -> Embeddings:
-    """All of a folder, its missing shards made."""
-    parts = folder.parts()
-    missing = {number: parts[number] for number in folder.missing()}
-    left = sum(part.stop - part.start for part in missing.values())
-    seconds = 0.0
-    if missing:
-        with counting("encoding papers", len(work.rows)) as bar:
-            pace = Pace("papers", len(work.rows), len(work.rows) - left, bar)
-            for number, vectors, counts in _made(work, missing, pace):
-                folder.write(number, vectors, counts)
-        seconds = pace.seconds
-        log.info(f"encoded {left:,} papers in {seconds:,.1f} s, {pace.rate:,.1f} papers/s")
-    return Embeddings(*folder.open(), left, seconds)
-
-
-def _made(
-    work: Work, parts: Mapping[int, slice], pace: Pace
-) -> Iterable[tuple[int, NDArray[np.float32], NDArray[np.int32] | None]]:
-    if work.spread is not None:
-        for number, vectors in work.spread(parts):
-            yield number, vectors, None
-            pace.advance(len(vectors))
-        return
-    for number, part in parts.items():
-        before, papers = pace.done, part.stop - part.start
-
-        def advance(share: float, papers: int = papers) -> None:
-            pace.advance(share * papers)
-
-        yield number, *work.encode(work.rows[part], advance)
-        pace.advance(before + papers - pace.done)  # those without a text, and what rounding lost
-
-
-def _unfinished(layout: Layout) -> Path:
-    """Where in the cache what is done of an encoding is kept."""
-    about = [layout.model, layout.corpus, layout.shard, layout.dtype]
-    digest = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=12).hexdigest()
-    return Path(os.environ.get("CITATION_CACHE", ".cache")) / "encoding" / digest

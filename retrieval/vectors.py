@@ -1,12 +1,18 @@
-"""Encoding many documents: vectors of unit length, with progress, in bounded memory."""
+"""Making vectors and holding them: what all encoders share, whether of words or of subwords.
+
+An *encoder* is a net that turns documents into vectors; a *reader* makes the documents of a corpus's rows.
+`encode` makes vectors of many rows; a `VectorTable` holds those that lie in files.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,12 +28,14 @@ log = logging.getLogger(__name__)
 
 BATCH = 1024
 """Documents that are read, and sorted by length, together."""
+BLOCK = 1 << 24
+"""Numbers of vectors that are gathered, decoded or compared at a time: 64 MiB."""
 SAY_EVERY = 20.0
 """Seconds between two lines on the progress of long work."""
 
 
 class Reader(Protocol):
-    """Makes of rows of a corpus what an encoder takes."""
+    """Makes what an encoder takes of rows of a corpus."""
 
     corpus: Corpus
 
@@ -39,7 +47,7 @@ class Reader(Protocol):
 
 
 class Pace:
-    """Says in the log every SAY_EVERY seconds how far a long encoding is, and how long it will take."""
+    """Logs every SAY_EVERY seconds how far a long encoding is, and how long it will take."""
 
     def __init__(
         self, what: str, total: int, done: int = 0, bar: Callable[[int], None] | None = None
@@ -58,19 +66,20 @@ class Pace:
             self._shown = round(self.done)
         if time.monotonic() - self._said > SAY_EVERY and self.done > self.found:
             self._said = time.monotonic()
+            left = (self.total - self.done) / self.rate
             log.info(
                 f"encoded {self.done:,.0f} of {self.total:,} {self.what}, {self.rate:,.0f}/s, "
-                f"{(self.total - self.done) / self.rate:.0f} s left"
+                f"{left:.0f} s left"
             )
 
     @property
     def seconds(self) -> float:
-        """That it has taken until now."""
+        """Elapsed so far."""
         return time.monotonic() - self._start
 
     @property
     def rate(self) -> float:
-        """Documents a second."""
+        """Documents per second."""
         return (self.done - self.found) / max(self.seconds, 1e-9)
 
 
@@ -84,8 +93,7 @@ def encode(
 ) -> NDArray[np.float32]:
     """Rows of a corpus to vectors [len(rows), dim] of unit length (zeros for documents without a known word).
 
-    read: `papers` or `queries` of a reader. forward: what it gives -> [B, dim]. batch: documents that are
-    read together.
+    read: `papers` or `queries` of a reader. forward: documents -> [B, dim]. batch: documents read at once.
     """
     out = np.empty((len(rows), dim), np.float32)
     pace = Pace(what, len(rows))
@@ -112,13 +120,13 @@ def encode_queries(
     return out
 
 
-class Remembered:
-    """Vectors of queries that are asked more than once, as in one pool after the other."""
+class QueryCache:
+    """Vectors of queries that are searched more than once, as in one pool after the other."""
 
     def __init__(self) -> None:
         self._known: dict[int, NDArray[np.float32]] = {}
 
-    def of(
+    def get(
         self,
         contexts: NDArray[np.int64],
         make: Callable[[NDArray[np.int64]], Iterable[NDArray[np.float32]]],
@@ -130,8 +138,106 @@ class Remembered:
         return [self._known[row] for row in contexts.tolist()]
 
 
-def rounded(length: int) -> int:
-    """Padded length: few different shapes, because the matrix library sets up a kernel for each it meets."""
+class VectorTable:
+    """Vectors [N, D] of 16 (or 32) bits per number in one or several arrays, perhaps mapped, read as float32.
+
+    Nothing is held in memory: what is asked for is read from the arrays.
+    """
+
+    def __init__(
+        self, arrays: Sequence[NDArray[np.floating]], order: NDArray[np.int64] | None = None
+    ) -> None:
+        """arrays: [n, D] each, one after the other. order: which of all rows are meant, in which order."""
+        self._arrays = list(arrays)
+        self._starts = np.cumsum([0] + [len(array) for array in arrays])
+        self._order = order
+        self.shape = (int(self._starts[-1]) if order is None else len(order), arrays[0].shape[1])
+        self.dtype = arrays[0].dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def nbytes(self) -> int:
+        """Of the vectors, wherever they are."""
+        return len(self) * self.shape[1] * self.dtype.itemsize
+
+    def take(self, rows: NDArray[np.int64]) -> VectorTable:
+        """These rows alone, in this order."""
+        return VectorTable(self._arrays, rows if self._order is None else self._order[rows])
+
+    def __getitem__(self, rows: slice | NDArray[np.integer]) -> NDArray[np.float32]:
+        """Vectors of some rows [n, D]."""
+        wanted = (
+            np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else np.asarray(rows, np.int64)
+        )
+        if self._order is not None:
+            wanted = self._order[wanted]
+        step = np.diff(wanted)
+        contiguous = bool((step == 1).all())
+        order = None if (step >= 0).all() else np.argsort(wanted, kind="stable")
+        ascending = wanted if order is None else wanted[order]
+        # torch converts several times as fast as numpy.
+        out = torch.empty((len(wanted), self.shape[1]))
+        for number, (first, last) in enumerate(pairwise(np.searchsorted(ascending, self._starts))):
+            if first == last:
+                continue
+            own = ascending[first:last] - self._starts[number]
+            part = self._arrays[number][own[0] : own[-1] + 1] if contiguous else self._arrays[number][own]
+            if order is None:
+                out[first:last] = torch.from_numpy(part)
+            else:
+                out[torch.from_numpy(order[first:last])] = torch.from_numpy(part).float()
+        return out.numpy()
+
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> NDArray[np.float32]:
+        """All of them, in memory."""
+        return self[:]
+
+    def blocks(self) -> Iterator[NDArray[np.float32]]:
+        """All vectors, some at a time."""
+        step = max(1, BLOCK // max(1, self.shape[1]))
+        for start in range(0, len(self), step):
+            yield self[start : start + step]
+
+    def save(self, path: Path) -> None:
+        """Write the vectors as one array of NumPy's format, block by block."""
+        with path.open("wb") as file:
+            header = {"descr": self.dtype.str, "fortran_order": False, "shape": self.shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            for block in self.blocks():
+                file.write(np.ascontiguousarray(as_dtype(block, self.dtype)).data)
+
+
+def as_dtype(vectors: NDArray[np.floating], dtype: np.dtype[Any] | str) -> NDArray[np.floating]:
+    """Vectors in float16 or float32; infinite where they are too large for it."""
+    kind = {"float16": torch.float16, "float32": torch.float32}[str(dtype)]
+    found: NDArray[np.floating] = torch.from_numpy(np.ascontiguousarray(vectors)).to(kind).numpy()
+    return found
+
+
+_INFINITE = {np.dtype(np.float16): (np.uint16, 0x7C00), np.dtype(np.float32): (np.uint32, 0x7F800000)}
+"""Numbers as integers: without their signs, finite ones are smaller than this."""
+
+
+def first_not_finite(vectors: NDArray[np.floating]) -> int | None:
+    """The first row of vectors [n, D] that is not finite, None if all are."""
+    kind, infinite = _INFINITE[vectors.dtype]
+    step = max(1, BLOCK // max(1, vectors.shape[1]))
+    for start in range(0, len(vectors), step):
+        bits = vectors[start : start + step].view(kind) & kind(infinite | (infinite - 1))
+        if bits.max(initial=0) >= infinite:
+            return start + int(np.argmax((bits >= infinite).any(axis=1)))
+    return None
+
+
+def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Vectors [n, D] of unit length; zeros stay zeros."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
+def padded_length(length: int) -> int:
+    """Few different lengths, because the matrix library sets up a kernel for each shape it meets."""
     return -(-length // 8) * 8
 
 
@@ -139,14 +245,14 @@ def chunks(lengths: NDArray[np.int64], tokens: int) -> Iterator[slice]:
     """Cut rows of falling lengths into runs of at most `tokens` tokens after padding (one row at least)."""
     start = 0
     while start < len(lengths):
-        size = max(1, tokens // rounded(int(lengths[start])))
+        size = max(1, tokens // padded_length(int(lengths[start])))
         yield slice(start, start + size)
         start += size
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout; afterwards the model is in the mode that it was in."""
+    """Evaluation mode (no dropout) inside, the earlier mode afterwards."""
     training = model.training
     model.eval()
     try:

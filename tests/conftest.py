@@ -226,7 +226,7 @@ def tiny_reranker(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     """A cross-encoder that was never trained, saved as training saves it."""
     from rerank.cross_encoder import CrossEncoder
     from rerank.settings import PairSettings
-    from retrieval.encoder import ArticleConfig
+    from retrieval.settings import ArticleConfig
 
     folder = tmp_path_factory.mktemp("rerankers") / "tiny-reranker"
     encoder = ArticleConfig("tiny", path=str(tiny_bert))

@@ -28,10 +28,11 @@ from evaluation.benchmarks.mdcr import (
     type_table,
 )
 from evaluation.report import Provenance
-from retrieval.article import ArticleEncoder, ArticleRetriever
+from retrieval.article import ArticleRetriever
 from retrieval.base import Retriever
 from retrieval.bm25 import BM25
-from retrieval.encoder import ArticleConfig
+from retrieval.encoder import ArticleEncoder
+from retrieval.settings import ArticleConfig
 
 ROOT = Path(__file__).parents[2]
 Files = Callable[[dict[str, Any], Any], tuple[Path, Path]]

@@ -21,11 +21,12 @@ from evaluation.benchmarks.sampling import (
     means,
     tune,
 )
-from retrieval.article import ArticleEncoder, ArticleRetriever
+from retrieval.article import ArticleRetriever
 from retrieval.base import Retriever
 from retrieval.bm25 import BM25
-from retrieval.encoder import ArticleConfig
+from retrieval.encoder import ArticleEncoder
 from retrieval.run import Run
+from retrieval.settings import ArticleConfig
 
 RULES = Rules(year=2005, min_citations=0)
 Make = Callable[[], Retriever]

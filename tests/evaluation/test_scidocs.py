@@ -20,10 +20,11 @@ from datasets.releases import RELEASES
 from evaluation.benchmarks.scidocs import METADATA, TASKS, SciDocs, read_embeddings, read_pools, read_run
 from evaluation.measures import PerQuery
 from evaluation.report import Provenance
-from retrieval.article import ArticleEncoder, ArticleRetriever
+from retrieval.article import ArticleRetriever
 from retrieval.base import Retriever
 from retrieval.bm25 import BM25
-from retrieval.encoder import ArticleConfig
+from retrieval.encoder import ArticleEncoder
+from retrieval.settings import ArticleConfig
 
 ROOT = Path(__file__).parents[2]
 PAPERS = [f"{number:02d}ab" for number in range(40)]

@@ -19,8 +19,9 @@ import hatten.train
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from hatten.biencoder import BiEncoder, BiEncoderRetriever
-from retrieval.article import ArticleEncoder
-from retrieval.encoder import ArticleConfig, ArticleReader
+from retrieval.article_text import ArticleReader
+from retrieval.encoder import ArticleEncoder
+from retrieval.settings import ArticleConfig
 from training.settings import FineTuningSettings
 
 SMALL: dict[str, Any] = {

@@ -23,7 +23,7 @@ from hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents, V
 from hatten.encoder import HAttenEncoder, build_encoder
 from hatten.layers import MultiHeadPooling, TransformerLayer
 from hatten.settings import EncoderConfig
-from retrieval.vectors import chunks, rounded
+from retrieval.vectors import chunks, padded_length
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 needs_golden = pytest.mark.skipif(
@@ -326,4 +326,4 @@ def test_chunks_cover_the_rows_and_keep_to_their_size(lengths: NDArray[np.int64]
     assert np.concatenate([lengths[rows] for rows in cut] or [lengths]).tolist() == lengths.tolist()
     for rows in cut:
         size = len(lengths[rows])
-        assert size == 1 or size * rounded(int(lengths[rows].max())) <= tokens
+        assert size == 1 or size * padded_length(int(lengths[rows].max())) <= tokens

@@ -16,7 +16,7 @@ from hatten.documents import Vocabulary
 from hatten.encoder import build_encoder
 from hatten.retriever import HAttenRetriever
 from hatten.settings import EncoderConfig
-from retrieval import dense as over_ray
+from retrieval import dense
 from retrieval.vectors import BATCH
 
 
@@ -40,11 +40,11 @@ def test_a_run_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.Monk
             asked.append(part.start)
             yield number, retriever.encode_papers(rows[part])
 
-    monkeypatch.setattr(over_ray, "encoded", actors)
+    monkeypatch.setattr(dense, "ray_shards", actors)
     with pytest.raises(KeyboardInterrupt):
-        over_ray.encode_papers(retriever, corpus, rows)
+        dense.encode_over_ray(retriever, corpus, rows)
     last = len(rows)
-    found = over_ray.encode_papers(retriever, corpus, rows)
+    found = dense.encode_over_ray(retriever, corpus, rows)
     np.testing.assert_array_equal(found, retriever.encode_papers(rows))
     assert asked == [0, BATCH, 2 * BATCH]
     assert not list((tmp_path / "parts").rglob("*.npy"))

@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from rerank.cross_encoder import CrossEncoder
 from rerank.settings import PairSettings
-from retrieval.encoder import ArticleConfig
+from retrieval.settings import ArticleConfig
 
 CONF = Path(__file__).parents[2] / "conf"
 

@@ -20,7 +20,7 @@ from datasets.errors import InputError
 from rerank.cross_encoder import CrossEncoder, first_hidden, is_bert, vectors_of
 from rerank.pairs import CIT, EOS, SEP, PairReader
 from rerank.settings import PairSettings
-from retrieval.encoder import ArticleConfig
+from retrieval.settings import ArticleConfig
 
 Given = tuple[Tensor, Tensor, Tensor]
 

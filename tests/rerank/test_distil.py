@@ -36,8 +36,8 @@ from rerank.data import Prefetcher
 from rerank.distil import DistilBatch, DistilData, ScoredLists, logits_of, scored_lists, train
 from rerank.reranker import Reranker
 from rerank.settings import NegativesSettings, PairSettings, ScoringSettings, TeacherSettings
-from retrieval.article import ArticleEncoder
-from retrieval.encoder import ArticleConfig
+from retrieval.encoder import ArticleEncoder
+from retrieval.settings import ArticleConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 CONF = Path(__file__).parents[2] / "conf"

@@ -19,8 +19,9 @@ from torch.nn import functional as F
 from transformers import BertModel, DistilBertConfig, DistilBertModel
 
 from datasets.errors import InputError
-from retrieval.article import ArticleEncoder
-from retrieval.encoder import ArticleConfig, add_adapter, is_adapted, load_pretrained
+from retrieval.adapters import add_adapter, is_adapted
+from retrieval.encoder import ArticleEncoder, load_pretrained
+from retrieval.settings import ArticleConfig
 from retrieval.vectors import weights_hash
 
 GOLDEN = Path(__file__).parent / "golden" / "adapter"

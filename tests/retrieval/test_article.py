@@ -16,8 +16,10 @@ from torch.nn import functional as F
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from retrieval.article import ArticleEncoder, ArticleRetriever
-from retrieval.encoder import ArticleConfig, ArticleReader
+from retrieval.article import ArticleRetriever
+from retrieval.article_text import ArticleReader
+from retrieval.encoder import ArticleEncoder
+from retrieval.settings import ArticleConfig
 
 
 @pytest.fixture

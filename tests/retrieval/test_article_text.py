@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from datasets.corpus import Corpus
-from retrieval.encoder import ArticleConfig, ArticleReader, Field, Texts, sentence_starts
+from retrieval.article_text import ArticleReader, Field, Texts, sentence_starts
+from retrieval.settings import ArticleConfig
 
 CONFIG = ArticleConfig("tiny", max_tokens=64)
 

@@ -16,7 +16,8 @@ from datasets.prepare import open_corpus
 from retrieval import dense
 from retrieval.dense import DenseRetriever
 from retrieval.filters import Filters
-from retrieval.index import IndexConfig, search_exact
+from retrieval.index import search_exact
+from retrieval.settings import IndexConfig
 
 INDEXES = {
     "exact": IndexConfig(device="cpu"),

@@ -22,8 +22,8 @@ from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from retrieval.article import article_retriever
 from retrieval.embed import embed
-from retrieval.embeddings import Advance, Embeddings, Place, Vectors, Work, embedded
-from retrieval.encoder import ArticleConfig
+from retrieval.embeddings import Advance, EmbeddingJob, Embeddings, Vectors, embeddings_of
+from retrieval.settings import ArticleConfig
 
 ROOT = Path(__file__).parents[2]
 MODEL: dict[str, Any] = {"weights": "abc", "query": ("title",)}
@@ -55,9 +55,9 @@ class Encoder:
         vectors = np.concatenate(drawn).astype(np.float32)
         return vectors, np.array(counts, np.int32) if self.sentences else None
 
-    def work(self, rows: NDArray[np.int64] | None = None, **more: Any) -> Work:
+    def work(self, rows: NDArray[np.int64] | None = None, **more: Any) -> EmbeddingJob:
         some = np.arange(len(self.corpus.paper_ids)) if rows is None else rows
-        return Work(self.corpus, some, MODEL, 6, self, sentences=self.sentences, **more)
+        return EmbeddingJob(self.corpus, some, MODEL, 6, self, sentences=self.sentences, **more)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -74,16 +74,16 @@ def test_what_is_read_is_what_was_encoded_in_half_precision(
     tiny_corpus: Corpus, tmp_path: Path, sentences: bool
 ) -> None:
     encoder = Encoder(tiny_corpus, sentences)
-    place = Place(tmp_path / "e", 5)
-    found = embedded(encoder.work(), place)
+    place = (tmp_path / "e", 5)
+    found = embeddings_of(encoder.work(), *place)
     assert encoder.asked == [5, 5, 2] and found.encoded == 12
     expected = [encoder(np.array([row]), lambda share: None)[0] for row in range(12)]
     halves = np.concatenate(expected).astype(np.float16)
     np.testing.assert_array_equal(found.vectors[:], halves)
     assert np.diff(found.offsets).tolist() == [len(vectors) for vectors in expected]
-    again = embedded(Encoder(tiny_corpus, sentences).work(), place)
+    again = embeddings_of(Encoder(tiny_corpus, sentences).work(), *place)
     assert again.encoded == 0 and of(again) == of(found)
-    assert of(embedded(encoder.work(), Place())) == of(found)  # in memory
+    assert of(embeddings_of(encoder.work())) == of(found)  # in memory
     manifest = json.loads((tmp_path / "e" / "embeddings.json").read_text())
     assert (
         manifest["model"]["weights"] == "abc" and manifest["papers"] == 12 and manifest["dtype"] == "float16"
@@ -93,27 +93,27 @@ def test_what_is_read_is_what_was_encoded_in_half_precision(
 
 
 def test_a_run_that_was_cut_off_goes_on_to_the_same_bytes(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    embedded(Encoder(tiny_corpus).work(), Place(tmp_path / "whole", 3))
+    embeddings_of(Encoder(tiny_corpus).work(), tmp_path / "whole", 3)
     encoder = Encoder(tiny_corpus)
     for stop in (1, 3):
         encoder.stop = stop
         with pytest.raises(KeyboardInterrupt):
-            embedded(encoder.work(), Place(tmp_path / "e", 3))
+            embeddings_of(encoder.work(), tmp_path / "e", 3)
     encoder.stop = -1
-    found = embedded(encoder.work(), Place(tmp_path / "e", 100))  # the folder's own shards
+    found = embeddings_of(encoder.work(), tmp_path / "e", 100)  # the folder's own shards
     assert encoder.asked == [3, 3, 3, 3] and found.encoded == 3
     assert files(tmp_path / "e") == files(tmp_path / "whole")
 
 
 def test_shards_may_come_from_elsewhere_in_any_order(tiny_corpus: Corpus, tmp_path: Path) -> None:
     encoder = Encoder(tiny_corpus)
-    embedded(encoder.work(), Place(tmp_path / "whole", 5))
+    embeddings_of(encoder.work(), tmp_path / "whole", 5)
 
     def spread(parts: Any) -> Any:
         for number in reversed(list(parts)):
             yield number, encoder(np.arange(12)[parts[number]], lambda share: None)[0]
 
-    embedded(encoder.work(spread=spread), Place(tmp_path / "e", 5))
+    embeddings_of(encoder.work(spread=spread), tmp_path / "e", 5)
     assert files(tmp_path / "e") == files(tmp_path / "whole")
 
 
@@ -122,9 +122,9 @@ def test_vectors_serve_every_corpus_of_the_same_texts(
     tiny_corpus: Corpus, tiny_source: Path, tmp_path: Path, sentences: bool
 ) -> None:
     encoder = Encoder(tiny_corpus, sentences)
-    whole = embedded(encoder.work(), Place(tmp_path / "e", 5))
+    whole = embeddings_of(encoder.work(), tmp_path / "e", 5)
     some = np.array([7, 2, 11])
-    found = embedded(encoder.work(some), Place(tmp_path / "e"))
+    found = embeddings_of(encoder.work(some), tmp_path / "e")
     assert found.encoded == 0 and of(found) == [of(whole)[row] for row in some]
     papers = json.loads((tiny_source / "papers.json").read_text())
     other = {f"other-{key}": papers[key] for key in reversed(papers)}
@@ -143,13 +143,13 @@ def test_vectors_serve_every_corpus_of_the_same_texts(
         (moved / f"{split}.json").write_text(json.dumps(queries))
     corpus = open_corpus(moved, cache_dir=tmp_path / "cache")
     again = Encoder(corpus, sentences)
-    found = embedded(again.work(), Place(tmp_path / "e"))
+    found = embeddings_of(again.work(), tmp_path / "e")
     assert again.asked == [] and of(found) == of(whole)[::-1]
     other["other-graph"]["abstract"] = "Another text."
     (moved / "papers.json").write_text(json.dumps(other))
     corpus = open_corpus(moved, cache_dir=tmp_path / "cache")
     with pytest.raises(InputError, match=r"no vector of paper 'other-graph' .* 1 of 12 papers have none"):
-        embedded(Encoder(corpus, sentences).work(), Place(tmp_path / "e"))
+        embeddings_of(Encoder(corpus, sentences).work(), tmp_path / "e")
 
 
 def damaged(folder: Path, how: str) -> None:
@@ -190,34 +190,34 @@ def damaged(folder: Path, how: str) -> None:
 def test_what_is_damaged_is_one_clear_line_and_made_again(
     tiny_corpus: Corpus, tmp_path: Path, how: str, message: str
 ) -> None:
-    place, encoder = Place(tmp_path / "e", 5), Encoder(tiny_corpus)
-    embedded(encoder.work(), place)
+    place, encoder = (tmp_path / "e", 5), Encoder(tiny_corpus)
+    embeddings_of(encoder.work(), *place)
     good = files(tmp_path / "e")
     damaged(tmp_path / "e", how)
     with pytest.raises(InputError, match=message) as error:
-        embedded(encoder.work(), place)
+        embeddings_of(encoder.work(), *place)
     assert "\n" not in str(error.value)
     if how not in ("manifest", "format"):
         (tmp_path / "e" / "00001.npy").unlink()
-        assert embedded(encoder.work(), place).encoded == 5
+        assert embeddings_of(encoder.work(), *place).encoded == 5
         assert files(tmp_path / "e") == good
 
 
 def test_what_does_not_fit_is_one_clear_line(tiny_corpus: Corpus, tmp_path: Path) -> None:
     encoder = Encoder(tiny_corpus)
-    place = Place(tmp_path / "e", 5)
-    embedded(encoder.work(), place)
+    place = (tmp_path / "e", 5)
+    embeddings_of(encoder.work(), *place)
     with pytest.raises(InputError, match=r"embeddings of another model: weights is abc there and new here"):
-        embedded(replace(encoder.work(), model=MODEL | {"weights": "new"}), place)
+        embeddings_of(replace(encoder.work(), model=MODEL | {"weights": "new"}), *place)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("Dear reader")
-    with pytest.raises(InputError, match="there is something else than embeddings; name another folder"):
-        embedded(encoder.work(), Place(tmp_path / "full"))
+    with pytest.raises(InputError, match="holds something else than embeddings; name another folder"):
+        embeddings_of(encoder.work(), tmp_path / "full")
     (tmp_path / "e" / "00000.npy").unlink()
     with pytest.raises(InputError, match="1 of 3 shards are missing; run again what makes"):
-        embedded(encoder.work(np.array([3, 4])), place)
+        embeddings_of(encoder.work(np.array([3, 4])), *place)
     with pytest.raises(InputError, match=r"shard=0: give the papers of a shard, 1 or more"):
-        embedded(encoder.work(), Place(tmp_path / "new", 0))
+        embeddings_of(encoder.work(), tmp_path / "new", 0)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e6])  # the last is infinite in 16 bits
@@ -229,9 +229,9 @@ def test_vectors_that_are_not_finite_are_not_kept(tiny_corpus: Corpus, tmp_path:
         vectors[1, 2] = value
         return vectors, counts
 
-    for place in (Place(tmp_path / "e", 5), Place()):
+    for place in ((tmp_path / "e", 5), ()):
         with pytest.raises(InputError, match=r"vector 1 .*is not finite as float16; the encoder is damaged"):
-            embedded(replace(encoder.work(), encode=diverged), place)
+            embeddings_of(replace(encoder.work(), encode=diverged), *place)
     assert not list((tmp_path / "e").glob("0*"))
 
 

@@ -11,16 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from retrieval.index import (
-    Halves,
-    IndexConfig,
-    MappedIndex,
-    build_index,
-    load_index,
-    not_finite,
-    rounded,
-    search_exact,
-)
+from retrieval.index import FlatIndex, build_index, load_index, search_exact
+from retrieval.settings import IndexConfig
+from retrieval.vectors import VectorTable, as_dtype, first_not_finite
 
 
 def table(sizes: list[int], dim: int, seed: int = 0) -> list[NDArray[np.float16]]:
@@ -33,7 +26,7 @@ def table(sizes: list[int], dim: int, seed: int = 0) -> list[NDArray[np.float16]
 def test_rows_are_those_of_the_arrays_one_after_the_other(sizes: list[int], data: st.DataObject) -> None:
     arrays = table(sizes, 3)
     whole = np.concatenate(arrays).astype(np.float32)
-    halves = Halves(arrays)
+    halves = VectorTable(arrays)
     assert halves.shape == whole.shape and halves.nbytes == whole.nbytes // 2
     np.testing.assert_array_equal(np.asarray(halves), whole)
     start, stop = data.draw(st.integers(0, 40)), data.draw(st.integers(0, 40))
@@ -55,15 +48,15 @@ def test_the_first_vector_that_is_not_finite_is_named(row: int, place: int, valu
     dtype: Any = np.float16 if half else np.float32
     vectors: Any = np.random.default_rng(0).standard_normal((12, 4)).astype(dtype)
     vectors[3, 1], vectors[4, 1] = 0, -0.0
-    assert not_finite(vectors) is None
+    assert first_not_finite(vectors) is None
     vectors[row:, place] = value
-    assert not_finite(vectors) == row
+    assert first_not_finite(vectors) == row
     largest = np.full((1, 4), np.finfo(dtype).max, dtype)
-    assert not_finite(largest) is None and not_finite(-largest) is None
+    assert first_not_finite(largest) is None and first_not_finite(-largest) is None
 
 
 def test_what_is_too_large_for_16_bits_becomes_infinite() -> None:
-    assert rounded(np.array([[65504.0, 7e4, 0.1]], np.float32), "float16").tolist() == [
+    assert as_dtype(np.array([[65504.0, 7e4, 0.1]], np.float32), "float16").tolist() == [
         [65504.0, np.inf, float(np.float16(0.1))]
     ]
 
@@ -73,8 +66,8 @@ def test_a_mapped_index_finds_what_exact_search_finds(tmp_path: Path, allowed: f
     arrays = table([300, 1, 0, 199], 8)
     queries = np.random.default_rng(1).standard_normal((40, 8)).astype(np.float32)
     may = None if allowed is None else np.random.default_rng(2).random(500) < allowed
-    index = build_index(IndexConfig(device="cpu"), Halves(arrays))
-    assert isinstance(index, MappedIndex) and index.nbytes == 500 * 8 * 2 and len(index) == 500
+    index = build_index(IndexConfig(device="cpu"), VectorTable(arrays))
+    assert isinstance(index, FlatIndex) and index.nbytes == 500 * 8 * 2 and len(index) == 500
     found = index.search(queries, 17, may)
     whole = np.concatenate(arrays).astype(np.float32)
     expected = search_exact(queries, whole, 17, candidates=may)
@@ -89,12 +82,12 @@ def test_a_mapped_index_finds_what_exact_search_finds(tmp_path: Path, allowed: f
 
 def test_a_last_number_is_kept_as_it_is(tmp_path: Path) -> None:
     arrays, last = table([30, 20], 4), np.random.default_rng(3).standard_normal(50).astype(np.float32)
-    index = MappedIndex(Halves(arrays), last)
+    index = FlatIndex(VectorTable(arrays), last)
     queries = np.random.default_rng(4).standard_normal((6, 5)).astype(np.float32)
     whole = np.concatenate([np.concatenate(arrays).astype(np.float32), last[:, None]], axis=1)
     expected = search_exact(queries, whole, 9)
     index.save(tmp_path)
-    for one in (index, MappedIndex.load(tmp_path)):
+    for one in (index, FlatIndex.load(tmp_path)):
         assert one.search(queries, 9).papers.tolist() == expected.papers.tolist()
         np.testing.assert_array_equal(np.concatenate(list(one.blocks())), whole)
 
@@ -106,5 +99,5 @@ def test_other_indexes_are_built_of_mapped_vectors_as_of_others(config: IndexCon
     arrays = table([200, 220], 8)
     queries = np.random.default_rng(1).standard_normal((5, 8)).astype(np.float32)
     whole = np.concatenate(arrays).astype(np.float32)
-    found, expected = (build_index(config, vectors) for vectors in (Halves(arrays), whole))
+    found, expected = (build_index(config, vectors) for vectors in (VectorTable(arrays), whole))
     assert found.search(queries, 6).papers.tolist() == expected.search(queries, 6).papers.tolist()

@@ -19,9 +19,8 @@ from retrieval import index as index_gpu
 from retrieval import index as paper_index
 from retrieval.index import (
     CHUNK,
-    ExactIndex,
     FaissGPUIndex,
-    IndexConfig,
+    FlatIndex,
     PaperIndex,
     TorchIndex,
     build_index,
@@ -29,6 +28,7 @@ from retrieval.index import (
     load_index,
     search_exact,
 )
+from retrieval.settings import IndexConfig
 
 N, DIM = 600, 12
 CONFIGS = {
@@ -280,7 +280,7 @@ def test_torch_finds_what_the_cpu_finds(kind: str, seed: int, k: int, passing: i
     allowed[np.random.default_rng(seed).permutation(N)[:passing]] = True
     host: Any = built(kind)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_gpu, "SCORES", block * CHUNK)
+        patch.setattr(index_gpu, "GPU_SCORES", block * CHUNK)
         index = TorchIndex(host, torch.device("cpu"))
         found = index.search(queries(5, seed), k, allowed)
     expected = search_exact(queries(5, seed), held(kind), k, candidates=allowed)
@@ -330,7 +330,7 @@ def test_a_gpu_is_used_where_there_is_one_and_missed_where_there_is_none(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
     index = build_index(IndexConfig("exact"), papers())
-    assert type(index) is ExactIndex
+    assert type(index) is FlatIndex
     index.save(tmp_path)
     gpu = IndexConfig("exact", device="gpu")
     for make in (lambda: build_index(gpu, papers()), lambda: load_index(gpu, tmp_path)):

@@ -15,7 +15,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, BertConfig, BertModel, RobertaConfig, RobertaModel
 
 from datasets.errors import InputError
-from retrieval.encoder import ArticleConfig, find_folder, load_pretrained, positions
+from retrieval.encoder import find_folder, load_pretrained, positions
+from retrieval.settings import ArticleConfig
 from retrieval.vectors import weights_hash
 
 

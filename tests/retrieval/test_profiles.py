@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from retrieval.dense import WEIGHTS, ProfileConfig, combined, profiles, tuned_weight, with_profiles
+from retrieval.profiles import WEIGHTS, best_weight, combined, profiles, with_profiles
+from retrieval.settings import ProfileConfig
 
 DIM = 16
 
@@ -102,7 +103,7 @@ def test_the_tuned_weight_has_the_best_recall_of_all(demo_corpus: Corpus) -> Non
 
     recalls = {weight: recall(weight) for weight in WEIGHTS}
     assert len(set(recalls.values())) > 1
-    chosen = tuned_weight(vectors, means, demo_corpus, candidates, encode, config)
+    chosen = best_weight(vectors, means, demo_corpus, candidates, encode, config)
     assert recalls[chosen] == max(recalls.values())
 
 

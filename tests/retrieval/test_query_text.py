@@ -3,7 +3,8 @@ import pytest
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from retrieval.bm25 import check_fields, query_texts
+from retrieval.bm25 import query_texts
+from retrieval.settings import check_fields
 
 CONTEXT = "Early transition systems   built trees greedily  ."
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from retrieval import article as module
-from retrieval.article import ArticleEncoder, ArticleRetriever, SentenceRetriever, article_retriever
-from retrieval.dense import ProfileConfig
-from retrieval.encoder import ArticleConfig, ArticleReader
+from retrieval.article import ArticleRetriever, SentenceRetriever, article_retriever
+from retrieval.article_text import ArticleReader
+from retrieval.encoder import ArticleEncoder
 from retrieval.filters import Filters
-from retrieval.index import IndexConfig
+from retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
 
 
 @pytest.fixture(scope="session")

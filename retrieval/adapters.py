@@ -1,0 +1,172 @@
+"""Bottleneck adapters in AdapterHub's format, such as SPECTER2's: small nets within the layers of a BERT."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from datasets.errors import InputError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+SETTINGS = "adapter_config.json"
+WEIGHTS = ("adapter.safetensors", "pytorch_adapter.bin")
+
+PFEIFFER: dict[str, Any] = {
+    "output_adapter": True,
+    "mh_adapter": False,
+    "cross_adapter": False,
+    "is_parallel": False,
+    "non_linearity": "relu",
+    "original_ln_before": True,
+    "original_ln_after": True,
+    "ln_before": False,
+    "ln_after": False,
+    "residual_before_ln": True,
+    "scaling": 1.0,
+    "use_gating": False,
+    "phm_layer": False,
+    "inv_adapter": None,
+    "leave_out": [],
+}
+"""What an adapter's settings must be, and are where a file does not name them."""
+
+_PUBLISHED = re.compile(
+    r"(?:\w+\.)?encoder\.layer\.(\d+)\.output\.adapters\.(?P<name>.+)"
+    r"\.adapter_(?:(?P<down>down)\.0|up)\.(?P<kind>weight|bias)"
+)
+_OWN = re.compile(r"encoder\.layer\.\d+\.output\.adapter_(?:down|up)\.(?:weight|bias)")
+
+
+class AdaptedOutput(nn.Module):
+    """The end of a layer with an adapter. The layer's own weights keep their names."""
+
+    dense: nn.Module
+    dropout: nn.Module
+    LayerNorm: nn.Module
+
+    def __init__(self, output: Any, dim: int, width: int) -> None:
+        """output: the model's own module, of a dense net, dropout and LayerNorm. width: of the bottleneck."""
+        super().__init__()
+        self.dense, self.dropout, self.LayerNorm = output.dense, output.dropout, output.LayerNorm
+        self.adapter_down, self.adapter_up = nn.Linear(dim, width), nn.Linear(width, dim)
+
+    def forward(self, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
+        """[..., 4 D], [..., D] -> [..., D]"""
+        hidden = self.dropout(self.dense(hidden_states))
+        low = self.adapter_down(self.LayerNorm(hidden + input_tensor))
+        found: Tensor = self.LayerNorm(self.adapter_up(torch.relu(low)) + hidden + input_tensor)
+        return found
+
+
+def is_adapted(model: nn.Module) -> bool:
+    """Whether the model has an adapter."""
+    return any(isinstance(part, AdaptedOutput) for part in model.modules())
+
+
+def check_adapter(folder: Path) -> None:
+    """InputError naming what an adapter's folder lacks."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: there is no such folder of an adapter")
+    for what, names in (("configuration", (SETTINGS,)), ("weights", WEIGHTS)):
+        if not any((folder / name).is_file() for name in names):
+            raise InputError(f"{folder}: the adapter has no {what}; expected {' or '.join(names)} there")
+
+
+def add_adapter(model: PreTrainedModel, folder: Path) -> None:
+    """Give a model the adapter in a folder of AdapterHub's format, in place of any that it has.
+
+    Raises InputError if the files are damaged, or of another kind of adapter or for another model.
+    """
+    check_adapter(folder)
+    _check_settings(folder / SETTINGS, model.config.hidden_size)
+    path = next(folder / name for name in WEIGHTS if (folder / name).is_file())
+    weights: dict[str, Tensor] = {}
+    names = set()
+    for key, value in _read(path).items():
+        if (found := _PUBLISHED.fullmatch(key)) is None:
+            raise InputError(
+                f"{path}: {key} is no weight of an adapter after the feed-forward net of a layer"
+            )
+        names.add(found["name"])
+        side = "down" if found["down"] else "up"
+        weights[f"encoder.layer.{found[1]}.output.adapter_{side}.{found['kind']}"] = value
+    if len(names) > 1:
+        raise InputError(f"{path}: weights of {len(names)} adapters, {', '.join(sorted(names))}; give one")
+    _attach(model, weights, path)
+
+
+def add_own_adapter(model: PreTrainedModel, unexpected: list[str], folder: Path) -> None:
+    """Give a model the adapter that it was saved with, if any, from its own weights in a folder.
+
+    unexpected: names of the weights there that the model without an adapter has no place for.
+    """
+    if any(_OWN.fullmatch(key) for key in unexpected):
+        path = folder / "model.safetensors"
+        weights = {key: value for key, value in _read(path).items() if _OWN.fullmatch(key)}
+        _attach(model, weights, path)
+
+
+def _attach(model: PreTrainedModel, weights: Mapping[str, Tensor], path: Path) -> None:
+    layers: list[Any] = list(getattr(getattr(model, "encoder", None), "layer", None) or ())
+    outputs: list[Any] = [getattr(layer, "output", None) for layer in layers]
+    if not outputs or not all(hasattr(output, "LayerNorm") for output in outputs):
+        raise InputError(f"{path}: adapters are for models like BERT, not {type(model).__name__}")
+    dim, shapes = int(model.config.hidden_size), {key: tuple(value.shape) for key, value in weights.items()}
+    width = next((shape[0] for key, shape in shapes.items() if key.endswith("adapter_down.weight")), 0)
+    sides = {"down.weight": (width, dim), "down.bias": (width,), "up.weight": (dim, width), "up.bias": (dim,)}
+    wanted = {
+        f"encoder.layer.{layer}.output.adapter_{end}": shape
+        for layer in range(len(outputs))
+        for end, shape in sides.items()
+    }
+    for key in [*wanted, *shapes]:
+        if wanted.get(key) != shapes.get(key):
+            raise InputError(
+                f"{path}: {key} has shape {shapes.get(key, 'none')}, and the model wants "
+                f"{wanted.get(key, 'none')}; the adapter is for another model"
+            )
+    for layer, output in zip(layers, outputs, strict=True):
+        layer.output = AdaptedOutput(output, dim, width).train(output.training)
+    model.load_state_dict(weights, strict=False)
+
+
+def _check_settings(path: Path, dim: int) -> None:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+        settings, size = found["config"], found.get("hidden_size", dim)
+        settings = {} if settings in ("pfeiffer", "seq_bn") else dict(settings)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: not the settings of an adapter ({error})") from None
+    if size != dim:
+        raise InputError(f"{path}: an adapter for a model of hidden size {size}, and this one has {dim}")
+    for key, wanted in PFEIFFER.items():
+        value = settings.get(key, wanted)
+        if value != wanted or isinstance(value, bool) != isinstance(wanted, bool):
+            raise InputError(
+                f"{path}: {key} is {json.dumps(value)}; only adapters of the configuration pfeiffer (seq_bn) "
+                f"can be used, where it is {json.dumps(wanted)}"
+            )
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    """Tensors by name; nothing in the file is executed. InputError if it is damaged."""
+    from safetensors.torch import load_file
+
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        found = torch.load(path, map_location="cpu", weights_only=True)
+        if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+            raise ValueError("no tensors by name")
+    except Exception as error:  # damaged files raise nearly anything
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(f"{path}: the weights cannot be read ({reason})") from None
+    return found

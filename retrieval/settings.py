@@ -1,0 +1,176 @@
+"""Settings of retrievers: the index of vectors, context profiles, article encoders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from datasets.errors import InputError
+
+_LEARNED = ("sample", "seed")
+SHAPING = {
+    "exact": (),
+    "half": (),
+    "ivf": ("lists", *_LEARNED),
+    "hnsw": ("links", "ef_construction"),
+    "pq": ("subvectors", *_LEARNED),
+    "ivfpq": ("lists", "subvectors", *_LEARNED),
+}
+"""Kinds of indexes, and the settings that a finished index depends on."""
+SEARCHING = {
+    "exact": ("device",),
+    "half": ("device",),
+    "ivf": ("probes",),
+    "hnsw": ("ef_search",),
+    "pq": (),
+    "ivfpq": ("probes",),
+}
+"""Settings of the search alone: a saved index takes any."""
+
+
+@dataclass(frozen=True)
+class IndexConfig:
+    """Which index (retrieval.index), and its settings; null: it follows from the number N of vectors."""
+
+    kind: str = "exact"
+    """exact; half (exact, 16 bits per number); ivf (inverted file: vectors in lists around the centres of
+    k-means); hnsw (a graph of neighbours: Malkov and Yashunin 2020); pq (product quantisation: Jegou et al.
+    2011); ivfpq (both)"""
+    device: str = "auto"
+    """of exact and half: auto (a GPU where there is one) | cpu | gpu"""
+    lists: int | None = None
+    """lists of ivf; null: 4 sqrt(N)"""
+    probes: int | None = None
+    """lists that are searched, at least; null: 2 sqrt(lists)"""
+    links: int = 16
+    """neighbours of a vector in hnsw, twice as many at the bottom"""
+    ef_construction: int = 80
+    """candidates kept while the graph is built"""
+    ef_search: int = 128
+    """candidates kept, at least, while it is searched: more is slower and better"""
+    subvectors: int | None = None
+    """bytes per vector of pq, a divisor of its dimensions; null: one for 2 dimensions"""
+    sample: int | None = None
+    """vectors that k-means learns from; null: 64 per list or 256 per code, if there are so many"""
+    seed: int = 0
+    """of the sample and of k-means"""
+
+    def __post_init__(self) -> None:
+        """Raises InputError for an unknown kind, a setting that it does not have, and values out of range."""
+        if self.kind not in SHAPING:
+            raise InputError(f"index.kind={self.kind}: choose one of {', '.join(SHAPING)}")
+        known = {"kind", *SHAPING[self.kind], *SEARCHING[self.kind]}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name not in known and value != field.default:
+                raise InputError(f"index.{field.name}={value}: index={self.kind} has no such setting")
+            if field.name in ("kind", "device") or value is None is field.default:
+                continue
+            least = {"links": 2, "seed": 0}.get(field.name, 1)
+            if type(value) is not int or value < least:
+                raise InputError(f"index.{field.name}={value}: give a whole number, {least} or more")
+        if self.device not in ("auto", "cpu", "gpu"):
+            raise InputError(f"index.device={self.device}: choose one of auto, cpu, gpu")
+
+    def asdict(self) -> dict[str, object]:
+        """The kind and what an index of it depends on, as plain values."""
+        return {name: asdict(self)[name] for name in ("kind", *SHAPING[self.kind])}
+
+
+def recall_cutoff(measure: str, option: str) -> int:
+    """The k of `recall@k`; InputError naming the option for any other text."""
+    kind, _, k = measure.partition("@")
+    if kind != "recall" or not k.isdecimal() or int(k) < 1:
+        raise InputError(f"{option}={measure}: choose recall@K, as recall@10")
+    return int(k)
+
+
+@dataclass(frozen=True)
+class ProfileConfig:
+    """How much the training contexts that cite a paper count in its vector (retrieval.profiles)."""
+
+    weight: float | str = 0.0
+    """0 (no profiles) to 1 (contexts alone), or `auto`: what is best on the validation split"""
+    split: str = "val"
+    """the split that `auto` looks at"""
+    queries: int = 2000
+    """its queries that `auto` looks at, a sample where there are more"""
+    measure: str = "recall@10"
+    """what `auto` maximises: recall@k"""
+    seed: int = 0
+    """of the sample"""
+
+    def __post_init__(self) -> None:
+        number = isinstance(self.weight, int | float) and not isinstance(self.weight, bool)
+        if not (self.weight == "auto" or (number and 0 <= float(self.weight) <= 1)):
+            raise InputError(f"profile.weight={self.weight}: choose auto, or a number from 0 to 1")
+        if self.queries < 1:
+            raise InputError(f"profile.queries={self.queries}: must be at least 1")
+        self.cutoff()
+
+    def cutoff(self) -> int:
+        """The k of recall@k."""
+        return recall_cutoff(self.measure, "profile.measure")
+
+
+QUERY_FIELDS = ("context", "title", "abstract")
+
+
+def check_fields(fields: Sequence[str], known: Sequence[str] = QUERY_FIELDS) -> tuple[str, ...]:
+    """The fields of a query as a tuple; InputError for none at all and for an unknown one."""
+    if isinstance(fields, str):
+        fields = [fields]
+    for field in fields or [""]:
+        if field not in known:
+            raise InputError(f"retriever.query: {field!r} is not one of {', '.join(known)}")
+    return tuple(fields)
+
+
+PLACES = ("name", "hub", "path", "adapter")
+"""Settings of an article encoder that say where it is, not how it reads."""
+
+
+@dataclass(frozen=True)
+class ArticleConfig:
+    """A transformer that turns the texts of papers and contexts into vectors (retrieval.encoder)."""
+
+    name: str
+    """what the model is called here; also its folder in the cache"""
+    hub: str | None = None
+    """its id on huggingface.co"""
+    path: str | None = None
+    """a folder with the model, in place of looking for it"""
+    adapter: str | None = None
+    """an adapter for it (retrieval.adapters): its id on huggingface.co, or a folder; a model that was trained
+    and saved here has its own"""
+    pooling: str = "mean"
+    """mean (of a text's tokens) | cls (the first token) | aspire (a mean for each sentence)"""
+    layers: str = "last"
+    """hidden states that are pooled: last | all (their mean)"""
+    max_tokens: int = 256
+    """subwords read of a text, special ones included"""
+    layout: str = "sentence"
+    """between the fields of a text: sentence (a full stop) | sep (the model's separating token)"""
+    query: Sequence[str] = ("title", "context")
+    """fields of a query in their order: context; title and abstract of the citing paper"""
+    markers: str = "drop"
+    """the marker of the query's citation: drop | mask (the model's mask token stands for it)"""
+
+    def __post_init__(self) -> None:
+        """Raises InputError for a value that is not one of those above."""
+        object.__setattr__(self, "query", check_fields(self.query))
+        for key, options in (
+            ("pooling", ("mean", "cls", "aspire")),
+            ("layers", ("last", "all")),
+            ("layout", ("sentence", "sep")),
+            ("markers", ("drop", "mask")),
+        ):
+            if getattr(self, key) not in options:
+                raise InputError(f"encoder.{key}={getattr(self, key)}: choose one of {', '.join(options)}")
+        if type(self.max_tokens) is not int or self.max_tokens < 8:
+            raise InputError(f"encoder.max_tokens={self.max_tokens}: must be a whole number from 8 on")
+
+    def reading(self) -> dict[str, Any]:
+        """Everything that decides how texts become vectors, and not where the model is."""
+        return {key: value for key, value in asdict(self).items() if key not in PLACES}

@@ -1,0 +1,392 @@
+"""Fusion against plain dictionaries, its tuning against rankings fused one by one, and the retriever."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from datasets.columns import Ragged
+from datasets.corpus import Corpus
+from datasets.errors import InputError
+from datasets.prepare import open_corpus
+from rerank.scores import reranked
+from retrieval.base import Ranking, Retriever, ordered
+from retrieval.bm25 import BM25
+from retrieval.filters import Filters
+from retrieval.fusion import (
+    NORMALISATIONS,
+    Fusion,
+    best_weights,
+    convex,
+    fused_scores,
+    normalised,
+    recall_by_weights,
+    reciprocal_rank,
+    sample_queries,
+    simplex,
+    tuned_weight,
+)
+from retrieval.popularity import Popularity
+from retrieval.settings import recall_cutoff
+
+PAPERS = 9
+SEEDS = st.integers(0, 2**32 - 1)
+ALL = np.arange(12)
+
+
+def same(found: Ranking, expected: Ranking) -> None:
+    np.testing.assert_array_equal(found.papers, expected.papers)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+
+
+def drawn(seed: int, parts: int | None = None) -> tuple[list[Ranking], np.ndarray]:
+    """Rankings of one to four parts for the same queries, with ties, and weights for each query, some 0."""
+    rng = np.random.default_rng(seed)
+    queries, parts = int(rng.integers(1, 5)), parts or int(rng.integers(1, 5))
+    shape = (queries, PAPERS)
+    rankings = []
+    for _ in range(parts):
+        papers = rng.permuted(np.tile(np.arange(PAPERS), (queries, 1)), axis=1)
+        drop = rng.random(shape) < rng.choice([0, 0.5, 0.9])
+        depth = int(rng.integers(1, PAPERS + 1))
+        rankings.append(ordered(papers, rng.integers(-4, 5, shape) / 3, depth, drop))
+    return rankings, rng.choice([0, 0, 0.25, 0.5, 1], (queries, parts))
+
+
+def as_dictionary(ranking: Ranking, query: int) -> dict[int, float]:
+    pairs = zip(ranking.papers[query].tolist(), ranking.scores[query].tolist(), strict=True)
+    return {paper: score for paper, score in pairs if paper >= 0}
+
+
+def textbook(found: Mapping[int, float], how: str) -> dict[int, float]:
+    """Normalised scores less that of the last paper, by the textbook's formulas."""
+    scores = list(found.values())
+    if len(set(scores)) <= 1:
+        return dict.fromkeys(found, 1.0)
+    least, most, mean = min(scores), max(scores), float(np.mean(scores))
+    formula = {
+        "minmax": lambda s: (s - least) / (most - least),
+        "zscore": lambda s: (s - mean) / float(np.std(scores)),
+        "none": lambda s: s,
+    }[how]
+    return {paper: formula(score) - formula(least) for paper, score in found.items()}
+
+
+def check(fused: Ranking, query: int, parts: list[dict[int, float]], weights: list[float], k: int) -> None:
+    """A row holds the k papers of the highest weighted sums of the parts' gains."""
+    expected: dict[int, float] = {}
+    for part, weight in zip(parts, weights, strict=True):
+        for paper, gain in part.items() if weight > 0 else ():
+            expected[paper] = expected.get(paper, 0) + weight * gain
+    row = as_dictionary(fused, query)
+    assert len(row) == min(k, len(expected)) and fused.papers.shape[1] == k
+    assert (fused.papers[query, len(row) :] == -1).all()
+    assert np.isneginf(fused.scores[query, len(row) :]).all()
+    for paper, score in row.items():
+        assert score == pytest.approx(expected[paper], abs=1e-5)
+    assert list(row.values()) == pytest.approx(sorted(expected.values(), reverse=True)[:k], abs=1e-5)
+    pairs = [(-score, paper) for paper, score in row.items()]
+    assert pairs == sorted(pairs)  # equal scores by paper
+
+
+@settings(max_examples=80, deadline=None)
+@given(seed=SEEDS, k=st.integers(1, 20), how=st.sampled_from(NORMALISATIONS))
+def test_a_convex_combination_is_the_sum_of_normalised_scores(seed: int, k: int, how: str) -> None:
+    rankings, weights = drawn(seed)
+    fused = convex(rankings, weights, k, how)
+    for query in range(len(weights)):
+        parts = [textbook(as_dictionary(ranking, query), how) for ranking in rankings]
+        check(fused, query, parts, weights[query].tolist(), k)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS, k=st.integers(1, 20), constant=st.sampled_from([0, 1, 60]))
+def test_reciprocal_rank_fusion_is_its_definition(seed: int, k: int, constant: int) -> None:
+    rankings, weights = drawn(seed)
+    for given_weights, fused in (
+        (np.ones_like(weights), reciprocal_rank(rankings, k, constant)),
+        (weights, reciprocal_rank(rankings, k, constant, weights)),
+    ):
+        for query in range(len(weights)):
+            found = [list(as_dictionary(ranking, query)) for ranking in rankings]
+            parts = [{p: 1 / (constant + rank) for rank, p in enumerate(papers, 1)} for papers in found]
+            check(fused, query, parts, given_weights[query].tolist(), k)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS, how=st.sampled_from(NORMALISATIONS))
+def test_the_order_of_the_parts_does_not_matter_and_all_weight_on_one_gives_its_order(
+    seed: int, how: str
+) -> None:
+    rankings, weights = drawn(seed, parts=3)
+    places = np.random.default_rng(seed).permutation(3)
+    turned = convex([rankings[i] for i in places], weights[:, places], 12, how)
+    same(convex(rankings, weights, 12, how), turned)
+    for part, ranking in enumerate(rankings):
+        alone = np.eye(3)[[part]]
+        widened = np.pad(ranking.papers, ((0, 0), (0, PAPERS - ranking.k)), constant_values=-1)
+        np.testing.assert_array_equal(convex(rankings, alone, PAPERS, how).papers, widened)
+        np.testing.assert_array_equal(reciprocal_rank(rankings, PAPERS, 60, alone).papers, widened)
+
+
+@pytest.mark.parametrize("how", NORMALISATIONS)
+def test_scores_without_a_difference(how: str) -> None:
+    papers = np.array([[4, 7, -1], [3, -1, -1], [-1, -1, -1]], np.int32)
+    scores = np.where(papers >= 0, 0.3, -np.inf).astype(np.float32)
+    np.testing.assert_array_equal(normalised(Ranking(papers, scores), how), [[1, 1, 0], [1, 0, 0], [0, 0, 0]])
+    with pytest.raises(ValueError, match="choose one of zscore"):
+        normalised(Ranking(papers, scores), "softmax")
+
+
+# Tuning.
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=SEEDS, parts=st.integers(1, 3))
+def test_recalls_are_those_of_the_fused_rankings(seed: int, parts: int) -> None:
+    rng, queries = np.random.default_rng(seed), 5
+    papers = [rng.permuted(np.tile(np.arange(12), (queries, 1)), axis=1) for _ in range(parts)]
+    shape = (queries, 12)
+    rankings = [
+        ordered(rows, rng.integers(0, 4, shape) / 2, int(rng.integers(1, 12)), rng.random(shape) < 0.5)
+        for rows in papers
+    ]
+    wanted = Ragged.from_rows([rng.choice(12, rng.integers(1, 4), replace=False) for _ in range(queries)])
+    grid, cutoffs = rng.permutation(simplex(parts))[:6], (1, 4)
+    gains = [normalised(ranking) for ranking in rankings]
+    found = recall_by_weights(rankings, gains, wanted, grid, cutoffs)
+    assert found.shape == (len(grid), queries)
+    for weights, values in zip(grid, found, strict=True):
+        fused = convex(rankings, weights[None], 12).papers
+        for row, cited, value in zip(fused, wanted, values, strict=True):
+            assert value == pytest.approx(np.mean([np.isin(cited, row[:k]).mean() for k in cutoffs]))
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 4, 5])
+def test_the_grid_holds_every_mixture_once(parts: int) -> None:
+    grid = simplex(parts)
+    assert np.allclose(grid.sum(axis=1), 1) and (grid >= 0).all() and grid.shape[1] == parts
+    assert len(np.unique(grid, axis=0)) == len(grid) <= 250
+    for corner in np.eye(parts):  # each part alone
+        assert (grid == corner).all(axis=1).any()
+    steps = round(1 / grid[grid > 0].min())
+    np.testing.assert_allclose(grid * steps, (grid * steps).round(), atol=1e-9)
+
+
+def test_the_best_weights_and_of_equals_the_most_even() -> None:
+    grid = simplex(2)
+    values = np.zeros((len(grid), 3))
+    values[[2, 9, 12]] = [0.5, 0.5, 1]
+    np.testing.assert_array_equal(best_weights(values, grid), grid[9])
+    values[2, 0] = 0.6
+    np.testing.assert_array_equal(best_weights(values, grid), grid[2])
+    np.testing.assert_array_equal(best_weights(np.zeros_like(values), grid), [0.5, 0.5])
+    values[:] = 0  # 0.6000000000000001 and 0.6 are equal
+    values[3], values[10] = [0.1, 0.2, 0.3], [0.3, 0.2, 0.1]
+    np.testing.assert_array_equal(best_weights(values, grid), grid[10])
+
+
+def test_a_sample_is_drawn_by_its_seed(tiny_corpus: Corpus) -> None:
+    contexts, wanted = sample_queries(tiny_corpus, "train", 100, 0)
+    np.testing.assert_array_equal(contexts, tiny_corpus.split("train").contexts)
+    samples = [sample_queries(tiny_corpus, "train", 3, seed) for seed in (0, 0, 1)]
+    assert [len(rows) for rows, _ in samples] == [3, 3, 3]
+    np.testing.assert_array_equal(samples[0][0], samples[1][0])
+    assert samples[0][0].tolist() != samples[2][0].tolist()
+    cited = dict(zip(contexts.tolist(), [row.tolist() for row in wanted], strict=True))
+    assert [row.tolist() for row in samples[2][1]] == [cited[context] for context in samples[2][0].tolist()]
+    with pytest.raises(InputError, match="no split 'dev'"):
+        sample_queries(tiny_corpus, "dev", 3, 0)
+
+
+@pytest.mark.parametrize("measure", ["mrr", "recall", "recall@", "recall@0", "recall@-1", "recall@ten", ""])
+def test_only_recall_is_tuned_for(measure: str) -> None:
+    assert recall_cutoff("recall@20", "x") == 20
+    with pytest.raises(InputError, match=r"x=.*: choose recall@K"):
+        recall_cutoff(measure, "x")
+
+
+# A reranker and its prefetcher.
+
+FOUND = np.array([[4, 3, 2, 1], [7, 6, -np.inf, -np.inf], [-np.inf] * 4], np.float32)
+SCORES = np.array([[0.1, 0.9, 0.2, 0.9], [0.3, 0.4, -np.inf, -np.inf], [-np.inf] * 4], np.float32)
+CANDIDATES = Ranking(np.array([[5, 3, 9, 1], [2, 8, -1, -1], [-1, -1, -1, -1]], np.int32), FOUND)
+
+
+def order(scores: NDArray[np.floating]) -> list[list[int]]:
+    return [row[row >= 0].tolist() for row in reranked(CANDIDATES, scores).papers]
+
+
+@pytest.mark.parametrize("method", ["none", "score", "rank"])
+def test_at_its_ends_a_weight_is_the_reranker_or_the_prefetcher_alone(method: str) -> None:
+    scores = fused_scores(CANDIDATES, SCORES, method, 1.0)
+    assert (scores == SCORES).all() and order(scores) == [[3, 1, 9, 5], [8, 2], []]
+    if method != "none":
+        assert order(fused_scores(CANDIDATES, SCORES, method, 0.0)) == [[5, 3, 9, 1], [2, 8], []]
+
+
+def test_in_between_scores_are_sums_of_z_scores_or_of_reciprocal_ranks() -> None:
+    found = fused_scores(CANDIDATES, SCORES, "score", 0.3)
+    first = (FOUND[0] - FOUND[0].min()) / FOUND[0].std()
+    second = (SCORES[0] - SCORES[0].min()) / SCORES[0].std()
+    assert np.allclose(found[0], 0.7 * first + 0.3 * second, atol=1e-5)
+    assert np.isneginf(found[1, 2:]).all() and np.isneginf(found[2]).all()
+    # By score the papers are 3, 1, 9, 5: 3 was prefetched before 1.
+    ranks = [(1, 4), (2, 1), (3, 3), (4, 2)]
+    expected = [0.75 / (60 + first) + 0.25 / (60 + second) for first, second in ranks]
+    assert np.allclose(fused_scores(CANDIDATES, SCORES, "rank", 0.25)[0], expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("method", ["score", "rank"])
+def test_the_tuned_weight_is_the_best_of_all(method: str) -> None:
+    rng = np.random.default_rng(1)
+    queries, k = 60, 12
+    papers = np.stack([rng.permutation(40)[:k] for _ in range(queries)]).astype(np.int32)
+    target = rng.integers(k, size=queries)
+    relevant = np.arange(k) == target[:, None]
+    noise = rng.normal(size=(2, queries, k))
+    found = np.sort(noise[0] + relevant, axis=1)[:, ::-1]
+    place = np.argsort(-(noise[0] + relevant), axis=1, kind="stable")
+    candidates = Ranking(np.take_along_axis(papers, place, 1), found.astype(np.float32))
+    scores = np.take_along_axis((noise[1] + 1.5 * relevant).astype(np.float32), place, 1)
+    wanted = Ragged.from_rows([[row[at]] for row, at in zip(papers, target, strict=True)])
+
+    def recall(weight: float) -> float:
+        final = reranked(candidates, fused_scores(candidates, scores, method, weight))
+        return float((final.papers[:, :3] == papers[np.arange(queries), target][:, None]).any(1).mean())
+
+    weight = tuned_weight(candidates, scores, wanted, method, [3])
+    values = {step / 20: recall(step / 20) for step in range(21)}
+    assert recall(weight) == max(values.values()) > max(values[0], values[1]) and weight in values
+
+
+def test_a_reranker_that_is_always_right_gets_all_the_weight_it_needs() -> None:
+    wanted = Ragged.from_rows([[1], [8], [7]])
+    assert tuned_weight(CANDIDATES, SCORES, wanted, "score", [1]) > 0.5
+    assert tuned_weight(CANDIDATES, -SCORES, wanted, "score", [4]) == 0.5  # all are equal: the most even
+
+
+# The retriever: BM25 and popularity on the tiny corpus.
+
+
+def parts() -> dict[str, Retriever]:
+    return {"words": BM25(), "fame": Popularity()}
+
+
+def indexed(corpus: Corpus, **options: Any) -> Fusion:
+    fusion = Fusion(parts(), **options)
+    fusion.index(corpus)
+    return fusion
+
+
+@pytest.mark.parametrize(
+    "filters", [None, Filters(exclude=["parsing"]), Filters(unseen=True), Filters(year="citing")]
+)
+@pytest.mark.parametrize("method", ["convex", "rrf"])
+def test_it_fuses_what_its_parts_find(tiny_corpus: Corpus, method: str, filters: Filters | None) -> None:
+    fusion = indexed(tiny_corpus, method=method, weights={"words": 3, "fame": 1}, rank_constant=5)
+    rankings = [part.search(ALL, 2000, filters) for part in fusion.parts.values()]
+    weights = np.array([[0.75, 0.25]])
+    found = fusion.search(ALL, 11, filters)
+    expected = (
+        convex(rankings, weights, 11) if method == "convex" else reciprocal_rank(rankings, 11, 5, weights)
+    )
+    same(found, expected)
+    assert not (found.papers == tiny_corpus.citing[ALL][:, None]).any()
+    assert (found.papers[:, 0] >= 0).any()
+
+
+def test_the_first_papers_do_not_depend_on_k_and_depth_bounds_them(tiny_corpus: Corpus) -> None:
+    fusion = indexed(tiny_corpus, depth=2, weights="equal")
+    many = fusion.search(ALL, 11)
+    for k in (1, 2, 3):
+        same(fusion.search(ALL, k), Ranking(many.papers[:, :k], many.scores[:, :k]))
+    assert 2 <= (many.papers >= 0).sum(axis=1).max() <= 4
+
+
+def test_weights_come_from_validation_and_never_from_test(tiny_source: Path, tmp_path: Path) -> None:
+    def changed(split: str, context: str) -> Corpus:
+        """The corpus with another target, the most popular paper, and another text in one context."""
+        contexts = json.loads((tiny_source / "contexts.json").read_text())
+        text = "Nothing that anyone else in the world would ever say TARGETCIT."
+        contexts[context] |= {"masked_text": text, "refid": "parsing"}
+        queries = json.loads((tiny_source / f"{split}.json").read_text())
+        for query in queries:
+            if query["context_id"] == context:
+                query["positive_ids"] = ["parsing"]
+        (tiny_source / "contexts.json").write_text(json.dumps(contexts))
+        (tiny_source / f"{split}.json").write_text(json.dumps(queries))
+        return open_corpus(tiny_source, cache_dir=tmp_path / "cache")
+
+    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
+    before = indexed(corpus, measure="recall@1").tuned
+    assert indexed(changed("test", "c9"), measure="recall@1").tuned == before
+    changed("val", "c7")
+    after = indexed(changed("val", "c8"), measure="recall@1").tuned
+    assert after["weights"]["fame"] > before["weights"]["fame"]
+
+
+@pytest.mark.parametrize("options", [{}, {"method": "rrf", "weights": "equal"}])
+def test_a_loaded_fusion_finds_what_the_saved_one_does(
+    tiny_corpus: Corpus, tmp_path: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fusion = indexed(tiny_corpus, **options)
+    fusion.save(tmp_path / "index")
+    monkeypatch.setattr(Fusion, "_index", None)  # nothing is indexed or tuned again
+    loaded = Fusion(parts(), **options)
+    loaded.load(tmp_path / "index", tiny_corpus)
+    assert loaded.tuned == fusion.tuned
+    assert loaded.index_bytes == fusion.index_bytes == sum(part.index_bytes for part in fusion.parts.values())
+    same(loaded.search(ALL, 5), fusion.search(ALL, 5))
+
+
+def test_an_index_of_other_settings_is_refused(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    indexed(tiny_corpus).save(tmp_path / "index")
+    others: list[dict[str, Any]] = [
+        {"depth": 7},
+        {"normalise": "minmax"},
+        {"weights": "equal"},
+        {"seed": 1},
+        {"parts": {"words": BM25(k1=0.5), "fame": Popularity()}},
+    ]
+    for options in others:
+        with pytest.raises(InputError, match="an index of another"):
+            Fusion(**{"parts": parts(), **options}).load(tmp_path / "index", tiny_corpus)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"parts": {}}, "retriever.parts: there is none"),
+        ({"method": "sum"}, "retriever.method: 'sum' is not one of convex, rrf"),
+        ({"normalise": "sum"}, "retriever.normalise: 'sum' is not one of zscore, minmax, none"),
+        ({"depth": 0}, "retriever.depth: 0 is no whole number from 1 on"),
+        ({"depth": True}, "retriever.depth: True is no whole number"),
+        ({"rank_constant": -1}, "retriever.rank_constant: -1 is no number"),
+        ({"rank_constant": np.nan}, "retriever.rank_constant: nan is no number"),
+        ({"measure": ["recall@10", "mrr"]}, "retriever.measure=mrr: choose recall@K"),
+        ({"measure": []}, "retriever.measure"),
+        ({"weights": "best"}, "neither tuned nor equal nor a weight for each of words, fame"),
+        ({"weights": {"words": 1}}, "a weight for each of words, fame"),
+        ({"weights": {"words": 1, "fame": -1}}, "retriever.weights.fame: -1 is no number"),
+        ({"weights": {"words": 0, "fame": 0}}, "one of them must be above 0"),
+    ],
+)
+def test_bad_options_are_one_line(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Fusion(**{"parts": parts(), **options})
+
+
+def test_without_a_validation_split_weights_must_be_given(tiny_source: Path, tmp_path: Path) -> None:
+    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache", splits=["train", "test"])
+    with pytest.raises(InputError, match=r"set retriever\.weights to equal"):
+        indexed(corpus)
+    assert (indexed(corpus, weights="equal").search(ALL[8:], 3).papers >= 0).any()
