@@ -1,13 +1,14 @@
-"""Writers of a store's files, all by plain writes: a full disk is then an OSError, not a bus error.
+"""Columns of a store: Ragged rows in two flat arrays, and the writers of its files.
 
-Rows of different lengths in two flat arrays.
+Files are written by plain writes: a full disk is then an OSError, not a bus error.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from datasets.tokenize import WordTable
 
 Ints = NDArray[np.integer]
 
@@ -84,13 +88,10 @@ def ranges(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[
     return numbers, offsets
 
 
-if TYPE_CHECKING:
-    from datasets.tokenize import WordTable
-
 BATCH_ROWS = 8192
 BATCH_CHARACTERS = 1 << 23
 CHUNK = 1 << 20
-"""Characters or numbers that are worked on at a time."""
+"""Characters or numbers processed at a time."""
 AHEAD = 16
 """Chunks that may be tokenised elsewhere while this process reads on."""
 
@@ -126,8 +127,14 @@ class TextWriter:
             self._writer.close()
 
 
+def write_strings(path: Path, column: str, values: Iterable[str]) -> None:
+    with closing(TextWriter(path, (column,))) as writer:
+        for value in values:
+            writer.append(value)
+
+
 class NameWriter:
-    """Appends rows of names of which there are few: STEM.arrow has each once, a Ragged their codes."""
+    """Appends rows of a few different names: STEM.arrow has each once, a Ragged their codes."""
 
     def __init__(self, folder: Path, stem: str) -> None:
         self._folder, self._stem = folder, stem
@@ -143,12 +150,7 @@ class NameWriter:
         return len(self._codes)
 
     def finish(self) -> None:
-        column = TextWriter(self._folder / f"{self._stem}.arrow", ("name",))
-        try:
-            for name in self._codes:
-                column.append(name)
-        finally:
-            column.close()
+        write_strings(self._folder / f"{self._stem}.arrow", "name", self._codes)
         save_array(self._folder, f"{self._stem}.values", np.frombuffer(self._values, np.int32))
         save_array(self._folder, f"{self._stem}.offsets", offsets_of(np.frombuffer(self._lengths, np.int32)))
 
@@ -203,7 +205,7 @@ class TokenWriter:
             self._flush()
 
     def chunks(self, rows: NDArray[np.bool_] | None = None) -> Iterator[NDArray[np.int32]]:
-        """The numbers in pieces, of all rows or of those that are set in `rows` [rows]."""
+        """The numbers chunk by chunk, of all rows or of those set in `rows` [rows]."""
         offsets = self._offsets()
         first = 0
         with self._raw.open("rb") as file:
@@ -232,12 +234,9 @@ class TokenWriter:
 
 def save_array(folder: Path, stem: str, values: NDArray[Any]) -> None:
     """Write STEM.npy."""
+    descr = np.lib.format.dtype_to_descr(values.dtype)
     with (folder / f"{stem}.npy").open("wb") as file:
-        header = {
-            "descr": np.lib.format.dtype_to_descr(values.dtype),
-            "fortran_order": False,
-            "shape": values.shape,
-        }
+        header = {"descr": descr, "fortran_order": False, "shape": values.shape}
         np.lib.format.write_array_header_1_0(file, header)
         # ndarray.tofile hides the reason of a failed write
         file.write(np.ascontiguousarray(values).data)
@@ -246,9 +245,9 @@ def save_array(folder: Path, stem: str, values: NDArray[Any]) -> None:
 def write_words(
     folder: Path, table: WordTable, tokens: Sequence[tuple[TokenWriter, NDArray[np.bool_] | None]]
 ) -> None:
-    """Count the words, write them by count, and finish the token writers with ids of that order.
+    """Write the words, most frequent first, with their counts, and finish the token writers with these ids.
 
-    tokens: with each the rows [rows] that count; None: all.
+    tokens: each writer with the rows [rows] that count, None for all.
     """
     words = table.words()
     counts = np.zeros(len(words), np.int64)
@@ -261,11 +260,7 @@ def write_words(
     final[order] = np.arange(len(words), dtype=np.int32)
     for writer, _ in tokens:
         writer.finish(final)
-    column = TextWriter(folder / "words.arrow", ("word",))
-    try:
-        for first in range(0, len(order), BATCH_ROWS):
-            for word in words.take(pa.array(order[first : first + BATCH_ROWS])).to_pylist():
-                column.append(word)
-    finally:
-        column.close()
+    batches = (order[first : first + BATCH_ROWS] for first in range(0, len(order), BATCH_ROWS))
+    ordered = (word for rows in batches for word in words.take(pa.array(rows)).to_pylist())
+    write_strings(folder / "words.arrow", "word", ordered)
     save_array(folder, "word_counts", counts[order])

@@ -1,8 +1,7 @@
 """The prepared store: a corpus as memory-mapped columns, opened in milliseconds and shared by processes.
 
-A store is a folder. Texts are Arrow IPC files, numbers are .npy files; `store.json`, written last, names
-every file with its size, so that a store that is not whole is not taken for one. `datasets.prepare` makes
-it.
+A store is a folder, made by `datasets.prepare`. Texts are Arrow IPC files, numbers .npy files; `store.json`,
+written last, lists every file with its size, so that an incomplete store is never opened.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from datasets.columns import Ragged
 from datasets.errors import InputError
 
 STORE_VERSION = 2
-"""Part of a store's fingerprint: raise it when the files or a tokeniser change."""
+"""Part of a store's fingerprint: raise it when its files or a tokeniser change."""
 
 MANIFEST = "store.json"
 
@@ -58,7 +57,7 @@ class TextColumn(Sequence[str]):
 
 @dataclass(frozen=True)
 class Split:
-    """Queries: `contexts` [Q] int64 rows of contexts, `positives` [Q] rows of the papers to be found."""
+    """Queries: `contexts` [Q], rows of contexts, and `positives` [Q], rows of the papers to find."""
 
     name: str
     contexts: NDArray[np.int64]
@@ -71,18 +70,16 @@ class Split:
 class Corpus:
     """Papers [P], contexts [C] and splits of a prepared store.
 
-    Token ids are rows of `words`, codes of `fields` are rows of `field_names`; `seen` [P] are the papers
-    that training contexts cite.
-
-    Pickles as its path, so that a worker process opens the same files instead of receiving them.
+    Token ids are rows of `words`, codes of `fields` rows of `field_names`; `seen` [P] marks the papers that
+    training contexts cite. Pickles as its path: a worker process maps the same files.
     """
 
     def __init__(
         self, path: str | Path, name: str | None = None, papers_file: str | Path | None = None
     ) -> None:
-        """papers_file: what the papers were read from, for what the store does not keep, as authors.
+        """papers_file: the source of the papers, for what the store does not keep, as authors.
 
-        Raises InputError if the folder is not a whole store of this version.
+        Raises InputError if the folder is not a complete store of this version.
         """
         self.path = Path(path)
         self.papers_file = Path(papers_file) if papers_file else None
@@ -96,7 +93,7 @@ class Corpus:
         self.fingerprint: str = manifest["fingerprint"]
         self.settings: dict[str, Any] = manifest["settings"]
         self.dropped: dict[str, dict[str, Any]] = manifest.get("dropped", {})
-        """Records left out by part of the source, as `papers`: {file, records, kinds: {kind: count}}."""
+        """Records left out of each part, as `papers`: {file, records, kinds: {kind: count}}."""
         papers = self._texts("papers")
         self.paper_ids, self.titles, self.abstracts = papers["id"], papers["title"], papers["abstract"]
         contexts = self._texts("contexts")
@@ -124,7 +121,7 @@ class Corpus:
 
     @cached_property
     def words(self) -> list[str]:
-        """[V] word types, most frequent first (by `word_counts`), equals in alphabetical order."""
+        """[V] by descending `word_counts`, then alphabetically."""
         return list(self._texts("words")["word"])
 
     @cached_property
@@ -132,7 +129,7 @@ class Corpus:
         return {paper: row for row, paper in enumerate(self.paper_ids)}
 
     def paper_row(self, paper_id: str) -> int:
-        """Row of a paper; KeyError if there is none of that id."""
+        """Row of a paper; KeyError for an unknown id."""
         return self._paper_rows[paper_id]
 
     def has_paper(self, paper_id: str) -> bool:
@@ -162,7 +159,7 @@ class Corpus:
         return found
 
     def split(self, name: str) -> Split:
-        """A split by name; InputError that names those there are."""
+        """A split by name; the InputError for an unknown one lists them."""
         if name not in self.splits:
             raise InputError(f"corpus {self.name}: no split {name!r}; there are: {', '.join(self.splits)}")
         return self.splits[name]
@@ -182,7 +179,7 @@ class Corpus:
 
 
 def read_manifest(path: Path) -> dict[str, Any] | None:
-    """The manifest of a whole store of this version, else None."""
+    """The manifest of a complete store of this version, else None."""
     try:
         manifest = json.loads((path / MANIFEST).read_text("utf-8"))
         if manifest["version"] != STORE_VERSION:

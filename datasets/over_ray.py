@@ -21,9 +21,9 @@ ROOT = Path(__file__).parents[1]
 
 @contextmanager
 def connected(processes: int | None = None) -> Iterator[None]:
-    """Inside, Ray can be used: the one that is connected already, else one that is left at the end.
+    """Ray can be used inside: the one that is connected already, else one that is left at the end.
 
-    processes: of a Ray that is started on this machine; None: as many as there are cores.
+    processes: of a Ray that is started on this machine, by default one a core.
     Raises InputError if Ray is not installed or the cluster cannot be reached.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -34,45 +34,35 @@ def connected(processes: int | None = None) -> Iterator[None]:
         raise InputError(
             f"Ray is not installed ({error}): make install EXTRAS='dev ray', or choose local"
         ) from None
-    quiet(ray.data.DataContext.get_current())
+    context: Any = ray.data.DataContext.get_current()
+    context.execution_options.preserve_order = True
+    context.enable_progress_bars = context.print_on_execution_start = False
+    logging.getLogger("ray.data").setLevel(logging.WARNING)
     if ray.is_initialized():
         yield
         return
     # Workers find our packages, and our `datasets` before any other, as this process does.
     options: dict[str, Any] = {"runtime_env": {"env_vars": {"PYTHONPATH": str(ROOT)}}}
-    if not os.environ.get("RAY_ADDRESS"):
-        # Ray's own default, 15, starves workers on a machine on which anything else runs.
-        options |= {
-            "include_dashboard": False,
-            "_system_config": {"worker_niceness": 0},
-            "num_cpus": processes,
-        }
+    address = os.environ.get("RAY_ADDRESS", "")
+    if not address:
+        # Ray's own niceness, 15, starves workers on a machine on which anything else runs.
+        system = {"worker_niceness": 0}
+        options |= {"include_dashboard": False, "_system_config": system, "num_cpus": processes}
     try:
         ray.init(logging_level=logging.WARNING, **options)
-    except Exception as error:  # where one cannot be started, Ray raises nothing more special
-        where, reason = os.environ.get("RAY_ADDRESS", ""), " ".join(str(error).split())[:300]
-        raise InputError(
-            f"RAY_ADDRESS={where}: Ray cannot be {'joined' if where else 'started'}: {reason}"
-        ) from None
+    except Exception as error:  # Ray raises nothing more special
+        done, reason = "joined" if address else "started", " ".join(str(error).split())[:300]
+        raise InputError(f"RAY_ADDRESS={address}: Ray cannot be {done}: {reason}") from None
     try:
         yield
     finally:
         ray.shutdown()
 
 
-def quiet(context: Any) -> None:
-    """Ray Data without bars and reports of its own; results come in the order of what they are made of."""
-    context.execution_options.preserve_order = True
-    context.enable_progress_bars = False
-    context.print_on_execution_start = False
-    logging.getLogger("ray.data").setLevel(logging.WARNING)
-
-
 def each(items: list[dict[str, Any]], work: Callable[..., Any], **options: Any) -> Iterator[Any]:
-    """What `work` makes of each item, an Arrow table of a row, in their order; few are held at a time.
+    """What `work` makes of each item, an Arrow table of one row, in their order; call it inside `connected`.
 
-    work: takes a batch of one item {key: [value]}. options: of `ray.data.Dataset.map_batches`. Inside
-    `connected`.
+    work: takes a batch of one item, {key: [value]}. options: of `ray.data.Dataset.map_batches`.
     """
     import ray.data
 
@@ -85,7 +75,7 @@ def each(items: list[dict[str, Any]], work: Callable[..., Any], **options: Any) 
 
 
 def remote_tokens(words: WordTable, tokenizer: str) -> Tokenize:
-    """Tokenises in tasks of Ray. Words are numbered as they come back, and sorted in the end."""
+    """Tokenises in tasks of Ray; words are numbered in the order in which the chunks were given."""
     import ray
 
     task = ray.remote(_tokenize)

@@ -1,9 +1,8 @@
-"""The words of many texts as numbers, compiled: no Python object for a word, however many there are.
+"""The two tokenisers, and a compiled table of words for whole corpora.
 
-`datasets.tokenize` says how texts are cut. Texts of ASCII characters alone, nearly all in English, are
-cut here by the same rules, several times as fast; any other is cut there, and its words are looked up here.
-
-Two ways to cut a text into lower-case words.
+A WordTable gives the tokens of many texts as numbers, without a Python object for each. It splits ASCII
+texts, nearly all in English, by compiled rules, several times as fast as the tokeniser; of other texts it only
+looks up the tokens.
 """
 
 from __future__ import annotations
@@ -23,8 +22,12 @@ from datasets.records import OTHER_MARKER, TARGET_MARKER
 
 Tokenizer = Callable[[str], list[str]]
 
-# In this order: decimal numbers, words, the clitics that GloVe's own tokeniser cuts off ("model's" becomes
-# model 's), any other single sign.
+SPACE, DIGIT, LETTER, SIGN, APOSTROPHE, UNDERLINE = range(6)
+FREE = -1
+"""An empty slot of the table."""
+
+# In this order: decimal numbers, words, the clitics that GloVe's tokeniser splits off ("model's" becomes
+# model 's), any other single character.
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)+(?![^\W_])|[^\W_]+|'(?:s|re|ll|ve|d|m|t)\b|[^\w\s]|_")
 
 
@@ -38,19 +41,19 @@ def reference_tokenize(text: str) -> list[str]:
 
 
 def default_tokenize(text: str) -> list[str]:
-    """Lower-case, part words from punctuation and keep both; a citation marker is always one token.
+    """Lower-case and split words, also hyphenated ones, from punctuation; a citation marker is one token.
 
-    Hyphenated words are parted too. Ligatures and mathematical letters become plain letters (NFKC).
+    Ligatures and mathematical letters become plain letters (NFKC).
 
     >>> default_tokenize("State-of-the-art nets (TARGETCIT) reach 0.95.")
     ['state', '-', 'of', '-', 'the', '-', 'art', 'nets', '(', 'targetcit', ')', 'reach', '0.95', '.']
     """
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).replace("\u2019", "'").replace("\u00ad", "")
-    return _TOKEN.findall(lowered(text))
+    return _TOKEN.findall(_lowered(text))
 
 
-def lowered(text: str) -> str:
+def _lowered(text: str) -> str:
     """In lower case, with spaces around the markers."""
     if TARGET_MARKER in text:
         text = text.replace(TARGET_MARKER, f" {TARGET_MARKER} ")
@@ -60,16 +63,11 @@ def lowered(text: str) -> str:
 
 
 TOKENIZERS: dict[str, Tokenizer] = {"default": default_tokenize, "reference": reference_tokenize}
-"""By the name that the configuration uses (`data.tokenizer`)."""
-
-
-SPACE, DIGIT, LETTER, SIGN, APOSTROPHE, UNDERLINE = range(6)
-FREE = -1
-"""A slot of the table without a word."""
+"""By their names in `data.tokenizer`."""
 
 
 def _kinds() -> NDArray[np.uint8]:
-    """[256] of bytes; those beyond ASCII count as letters, they are met only where words are cut already."""
+    """[256], by byte; bytes beyond ASCII occur only in tokens that are split already: letters."""
     kinds = np.full(256, LETTER, np.uint8)
     for byte, sign in enumerate(map(chr, range(128))):
         if not sign.isalpha():
@@ -79,7 +77,7 @@ def _kinds() -> NDArray[np.uint8]:
 
 
 class WordTable:
-    """Gives every word a number, in the order in which they come. Texts must not have lone surrogates."""
+    """Numbers words in the order in which they come. Texts must not have lone surrogates."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         if tokenizer not in (default_tokenize, reference_tokenize):
@@ -100,13 +98,13 @@ class WordTable:
         signs = self._tokenize is default_tokenize
         plain = np.fromiter((text.isascii() for text in texts), np.bool_, len(texts))
         pieces = [
-            (lowered(text) if signs else text.lower()) if ascii else " ".join(self._tokenize(text))
+            (_lowered(text) if signs else text.lower()) if ascii else " ".join(self._tokenize(text))
             for text, ascii in zip(texts, plain.tolist(), strict=True)
         ]
         return self._look_up([piece.encode() for piece in pieces], plain & signs)
 
     def of_words(self, words: pa.LargeStringArray) -> NDArray[np.int32]:
-        """Numbers of words that are cut already [words]."""
+        """Numbers of tokens that are split already [words]."""
         found = self._look_up(words.cast(pa.large_binary()).to_pylist(), np.zeros(len(words), np.bool_))
         return found.values
 
@@ -117,10 +115,10 @@ class WordTable:
         return pa.LargeStringArray.from_buffers(self._count, ends, letters)
 
     def _look_up(self, pieces: list[bytes], signs: NDArray[np.bool_]) -> Ragged:
-        """signs [rows]: whether to cut at signs too, or at spaces alone."""
+        """signs [rows]: whether to split by the rules of default_tokenize, or at spaces alone."""
         text = np.frombuffer(b"".join(pieces), np.uint8)
         ends = offsets_of(np.fromiter(map(len, pieces), np.int64, len(pieces)))[1:]
-        # Memory for the most words and letters there may be; what is not written to is never taken.
+        # Room for the most words and letters there may be; pages that are not written to take no memory.
         ids, offsets = np.empty(len(text), np.int32), np.zeros(len(pieces) + 1, np.int64)
         self._letters = _enlarged(self._letters, int(self._ends[self._count]) + len(text))
         row = at = done = 0
@@ -169,10 +167,10 @@ def _look_up(
     ids: NDArray[np.int32],
     offsets: NDArray[np.int64],
 ) -> tuple[int, int, int, int]:
-    """Cut texts from row `row`, byte `at` on; words go to `ids` from `done` on, ends of rows to `offsets`.
+    """Split texts from row `row`, byte `at` on; words go to `ids` from `done` on, ends of rows to `offsets`.
 
-    Gives the new number of words in the table and where it stopped: behind the last row, or before a word for
-    which the table, half full, has no place.
+    Returns the number of words in the table and where it stopped: behind the last row, or before a new word
+    when the table is half full.
     """
     mask = np.uint64(len(slots) - 1)
     while row < len(row_ends):
@@ -181,7 +179,7 @@ def _look_up(
             if kinds[text[at]] == SPACE:
                 at += 1
                 continue
-            stop = _token_end(text, at, end, kinds) if signs[row] else _space(text, at, end, kinds)
+            stop = _token_end(text, at, end, kinds) if signs[row] else _run(text, at, end, kinds, UNDERLINE)
             code = np.uint64(0xCBF29CE484222325)  # FNV-1a
             for i in range(at, stop):
                 code = (code ^ np.uint64(text[i])) * np.uint64(0x100000001B3)
@@ -232,45 +230,29 @@ def _same(
 
 
 @_compiled
-def _space(text: NDArray[np.uint8], at: int, end: int, kinds: NDArray[np.uint8]) -> int:
-    """Where the next space is."""
-    while at < end and kinds[text[at]] != SPACE:
-        at += 1
-    return at
-
-
-@_compiled
-def _digits(text: NDArray[np.uint8], at: int, end: int, kinds: NDArray[np.uint8]) -> int:
-    """Where a run of digits ends."""
-    while at < end and kinds[text[at]] == DIGIT:
-        at += 1
-    return at
-
-
-@_compiled
-def _alphanumeric(text: NDArray[np.uint8], at: int, end: int, kinds: NDArray[np.uint8]) -> int:
-    """Where a run of letters and digits ends."""
-    while at < end and (kinds[text[at]] == DIGIT or kinds[text[at]] == LETTER):
+def _run(text: NDArray[np.uint8], at: int, end: int, kinds: NDArray[np.uint8], last: int) -> int:
+    """The end of a run of bytes of the kinds DIGIT to `last`."""
+    while at < end and DIGIT <= kinds[text[at]] <= last:
         at += 1
     return at
 
 
 @_compiled
 def _token_end(text: NDArray[np.uint8], at: int, end: int, kinds: NDArray[np.uint8]) -> int:
-    """Where the token ends that begins here: the alternatives of `tokenization._TOKEN`, in their order."""
+    """Where the token that begins here ends: the alternatives of _TOKEN, in their order."""
     kind = kinds[text[at]]
     if kind == DIGIT:
-        number, here = -1, _digits(text, at, end, kinds)
+        number, here = -1, _run(text, at, end, kinds, DIGIT)
         while here + 1 < end and (text[here] == 44 or text[here] == 46) and kinds[text[here + 1]] == DIGIT:
-            here = _digits(text, here + 1, end, kinds)  # past a comma or point
+            here = _run(text, here + 1, end, kinds, DIGIT)  # past a comma or point
             if here == end or kinds[text[here]] != LETTER:
                 number = here
         if number >= 0:
             return number
     if kind in (DIGIT, LETTER):
-        return _alphanumeric(text, at, end, kinds)
+        return _run(text, at, end, kinds, LETTER)
     if kind == APOSTROPHE:
-        stop = _alphanumeric(text, at + 1, end, kinds)
+        stop = _run(text, at + 1, end, kinds, LETTER)
         if (stop == end or kinds[text[stop]] != UNDERLINE) and _is_clitic(text, at + 1, stop):
             return stop
     return at + 1
