@@ -1,7 +1,7 @@
 """The two tokenisers, and a compiled table of words for whole corpora.
 
 A WordTable gives the tokens of many texts as numbers, without a Python object for each. It splits ASCII
-texts, nearly all in English, by compiled rules, several times as fast as the tokeniser; of other texts it only
+texts, nearly all in English, by compiled rules, several times as fast as the tokeniser. Of other texts it only
 looks up the tokens.
 """
 
