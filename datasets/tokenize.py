@@ -1,8 +1,8 @@
 """The two tokenisers, and a compiled table of words for whole corpora.
 
 A WordTable gives the tokens of many texts as numbers, without a Python object for each. It splits ASCII
-texts, nearly all in English, by compiled rules, several times as fast as the tokeniser. Of other texts it only
-looks up the tokens.
+texts, nearly all in English, by compiled rules, several times as fast as the tokeniser. Of other texts it
+only looks up the tokens.
 """
 
 from __future__ import annotations
