@@ -1,14 +1,349 @@
-"""A benchmark like MDCR: python -m evaluation.build_mdcr papers=FILE models={NAME:DIR,...} output=DIR."""
+"""A benchmark like MDCR: python -m evaluation.build_mdcr papers=FILE models={NAME:DIR,...} output=DIR.
+
+From any citation graph with fields (Medić and Šnajder 2022, section 4.1). The pool of a query has papers that
+it cites, and others of six types: ranked high by one of three models, graph neighbours, most cited, random.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import hydra
+import numpy as np
+import orjson
 from hydra.utils import instantiate
+from numpy.typing import NDArray
 from omegaconf import DictConfig
 
-from datasets.errors import failing_in_one_line, one_line_errors
+from datasets.citations.graph import CitationGraph, open_graph
+from datasets.citations.queries import read_rows
+from datasets.columns import Ragged, offsets_of
+from datasets.errors import InputError, failing_in_one_line, one_line_errors
+from datasets.files import written_folder
+from datasets.progress import counting
+from evaluation.benchmarks.mdcr import TRUE
+from evaluation.benchmarks.pools import check_count, first_few, read_json
+from evaluation.benchmarks.sampled import SAMPLE
+from evaluation.benchmarks.sampling import Rows, Sampler, SamplingRules
+from evaluation.report import REPORT, RUN, markdown_table
+from retrieval.run import Run
+
+FILE, TEXTS = "mdcr.json", "mdcr_data.jsonl"
+GRAPH, MOST_CITED, RANDOM = "graph", "most_cited", "random"
+
+Lists = dict[tuple[str, str], list[int]]
+"""{(field, query): rows of papers, best first}"""
+Types = dict[str, list[int]]
+"""The candidates of a query by type, rows of papers."""
+
+
+def neighbourhoods(graph: CitationGraph, papers: NDArray[np.integer]) -> Ragged:
+    """OC ∪ IC of each paper [n]: rows that it cites or that cite it, ascending, each once."""
+    owners, found = [], []
+    for links in (graph.cites, graph.cited_by):
+        taken = links.take(papers)
+        owners.append(np.repeat(np.arange(len(papers), dtype=np.int64), taken.lengths))
+        found.append(taken.values.astype(np.int64))
+    keys = np.unique(np.concatenate(owners) << 32 | np.concatenate(found))
+    counts = np.bincount(keys >> 32, minlength=len(papers))
+    return Ragged((keys & 0xFFFF_FFFF).astype(np.int32), offsets_of(counts))
+
+
+def overlaps(cited: NDArray[np.integer], around: Ragged) -> NDArray[np.float64]:
+    """O(q, c) = |OC_q ∩ (OC_c ∪ IC_c)| / |OC_q| for each paper c that q cites [n].
+
+    cited: OC_q, rows [n]; around: their neighbourhoods.
+    """
+    owner = np.repeat(np.arange(len(cited)), around.lengths)
+    inside = np.isin(around.values, cited)
+    return np.bincount(owner[inside], minlength=len(cited)) / len(cited)
+
+
+def graph_candidates(
+    graph: CitationGraph, query: int, may: NDArray[np.bool_], number: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Up to `number` neighbours of a query out of those that `may` be taken [P].
+
+    The neighbourhood of the cited paper of the highest overlap comes first, then that of the next; ties go to
+    the lower row. Of the last neighbourhood that is needed, a random part.
+    """
+    cited = graph.cites[query]
+    around = neighbourhoods(graph, cited)
+    found: list[int] = []
+    taken: set[int] = {query}
+    for place in np.argsort(-overlaps(cited, around), kind="stable").tolist():
+        rows = around[place]
+        fresh = [row for row in rows[may[rows]].tolist() if row not in taken]
+        fresh = fresh if len(found) + len(fresh) <= number else rng.permutation(fresh).tolist()
+        found += fresh[: number - len(found)]
+        taken.update(found)
+        if len(found) == number:
+            break
+    return np.array(found, np.int64)
+
+
+@dataclass(frozen=True)
+class FieldSample:
+    """The queries of field-level evaluations by field, their rules, and each model's rankings of them."""
+
+    queries: dict[str, list[str]]
+    rules: SamplingRules
+    lists: dict[str, Lists]
+
+    @classmethod
+    def read(cls, models: Mapping[str, str | Path], graph: CitationGraph, depth: int) -> FieldSample:
+        """The first `depth` papers of each query by each model {name: output of benchmark=field_level}.
+
+        Raises InputError for folders of other papers or queries than the first one's, and unranked queries.
+        """
+        first: dict[str, Any] | None = None
+        lists: dict[str, Lists] = {}
+        for model, name in models.items():
+            folder = Path(name).expanduser()
+            for file in (SAMPLE, RUN):
+                if not (folder / file).is_file():
+                    raise InputError(
+                        f"models.{model}: {folder} has no {file}; name an output of benchmark=field_level"
+                    )
+            sample = read_json(folder / SAMPLE)
+            first = sample if first is None else first
+            if sample["graph"] != graph.fingerprint:
+                raise InputError(
+                    f"models.{model}: {folder} is of other files of papers or citations than those given"
+                )
+            for key in ("rules", "queries"):
+                if sample[key] != first[key]:
+                    one, other = (
+                        text if len(text := json.dumps(of[key])) <= 80 else f"{text[:77]}..."
+                        for of in (sample, first)
+                    )
+                    raise InputError(
+                        f"models.{model}: {folder} has other {key} than {next(iter(models.values()))}: "
+                        f"{one} and {other}"
+                    )
+            lists[model] = _read_lists(folder / RUN, sample["queries"], graph, depth)
+        if first is None:
+            raise InputError("models: name at least one, as models={bm25:outputs/bm25,minilm:outputs/minilm}")
+        return cls(first["queries"], SamplingRules(**first["rules"]), lists)
+
+
+def _read_lists(path: Path, queries: Mapping[str, list[str]], graph: CitationGraph, depth: int) -> Lists:
+    run = Run.read(path)
+    place = {name: row for row, name in enumerate(run.query_ids)}
+    names = {(field, query): f"{field}/{query}" for field, ids in queries.items() for query in ids}
+    if missing := [name for name in names.values() if name not in place]:
+        raise InputError(f"{path}: nothing is ranked for {len(missing):,} queries: {first_few(missing)}")
+    if lost := [paper for paper in run.paper_ids if paper not in graph.rows]:
+        raise InputError(f"{path}: {len(lost):,} papers are in no file: {first_few(lost)}")
+    rows = np.array([graph.rows[paper] for paper in run.paper_ids], np.int64)
+    papers = run.ranking.papers[:, :depth]
+    return {key: rows[papers[place[name]][papers[place[name]] >= 0]].tolist() for key, name in names.items()}
+
+
+def average_jaccard(lists: Mapping[str, Lists]) -> dict[str, float]:
+    """Of each model the mean Jaccard index of its lists and those of each other, over queries and models.
+
+    A query for which neither of two models has anything is left out there; 0 where there is one model alone.
+    """
+    pairs: dict[str, list[float]] = {model: [] for model in lists}
+    for a, b in combinations(lists, 2):
+        found = []
+        for query in lists[a]:
+            one, other = set(lists[a][query]), set(lists[b][query])
+            if one or other:
+                found.append(len(one & other) / len(one | other))
+        index = float(np.mean(found)) if found else 0.0
+        pairs[a].append(index)
+        pairs[b].append(index)
+    return {model: float(np.mean(found)) if found else 0.0 for model, found in pairs.items()}
+
+
+def chosen_models(index: Mapping[str, float], number: int) -> list[str]:
+    """The models of the lowest average index, in the order in which they are named; ties go to the first."""
+    lowest = sorted(index, key=lambda model: index[model])[:number]
+    return [model for model in index if model in lowest]
+
+
+class PoolMaker:
+    """Makes the pool of each query; cited, negatives and top are those of build_mdcr."""
+
+    def __init__(
+        self, sampler: Sampler, lists: Mapping[str, Lists], cited: int, negatives: int, top: int
+    ) -> None:
+        """lists: what the chosen models rank high, without what the query cites."""
+        self.sampler, self.lists = sampler, lists
+        self.cited, self.negatives, self.top = cited, negatives, top
+        self.candidates: Rows = np.flatnonzero(sampler.candidates)
+
+    def most_cited(self, field: str) -> Rows:
+        """The candidates of a field that are cited most; ties go to the lower row."""
+        there = np.flatnonzero(self.sampler.candidates & self.sampler.graph.in_field(field))
+        often = np.argsort(-self.sampler.graph.citations[there], kind="stable")
+        return there[often[: self.top]]
+
+    def pool(self, field: str, query: str, most_cited: Rows) -> Types | None:
+        """Candidates by type, all different; None where the query cites too few candidates."""
+        graph, sampler = self.sampler.graph, self.sampler
+        row = graph.rows[query]
+        relevant = sampler.relevant[row]
+        if len(relevant) < self.cited:
+            return None
+        may = sampler.candidates & (graph.years <= graph.years[row])
+        may[graph.cites[row]] = False
+        may[row] = False
+        types: Types = {}
+
+        def take(kind: str, rows: NDArray[np.integer]) -> None:
+            types[kind] = rows.tolist()
+            may[rows] = False
+
+        def draw(kind: str, rows: Rows) -> None:
+            take(kind, self._rng(kind, field, query).permutation(rows[may[rows]])[: self.negatives])
+
+        for model, lists in self.lists.items():
+            draw(model, np.array(lists[field, query], np.int64))
+        take(GRAPH, graph_candidates(graph, row, may, self.negatives, self._rng(GRAPH, field, query)))
+        draw(MOST_CITED, most_cited)
+        take(RANDOM, self._random(may, self._rng(RANDOM, field, query)))
+        true = self._rng(TRUE, field, query).permutation(relevant)[: self.cited]
+        return types | {TRUE: true.tolist()}
+
+    def _random(self, may: NDArray[np.bool_], rng: np.random.Generator) -> Rows:
+        """Without listing all that may be drawn: there are millions, and few are ruled out."""
+        number, most = 4 * self.negatives, len(self.candidates)
+        while True:
+            drawn = self.candidates[rng.choice(most, min(number, most), replace=False)]
+            found = drawn[may[drawn]]
+            if len(found) >= self.negatives or number >= most:
+                return found[: self.negatives]
+            number *= 4
+
+    def _rng(self, *purpose: str) -> np.random.Generator:
+        return self.sampler.rng("mdcr", *purpose)
+
+
+@dataclass
+class BuiltPools:
+    """The benchmark in rows of the graph, the models it is made of, and what was short."""
+
+    jaccard: dict[str, float]
+    chosen: list[str]
+    fields: dict[str, dict[str, Types]] = field(default_factory=dict)
+    short: dict[str, int] = field(default_factory=dict)
+    """queries with fewer candidates than wanted, by type"""
+    left_out: list[str] = field(default_factory=list)
+    """queries that cite too few candidates, as FIELD/PAPER"""
+
+
+def build_pools(
+    sampler: Sampler, sample: FieldSample, choose: int, cited: int, negatives: int, top: int
+) -> BuiltPools:
+    """The pools of all queries of a sample."""
+    rows, cites = sampler.graph.rows, sampler.graph.cites
+    known = {
+        query: {rows[query], *cites[rows[query]].tolist()} for ids in sample.queries.values() for query in ids
+    }
+    lists: dict[str, Lists] = {
+        model: {key: [row for row in found if row not in known[key[1]]] for key, found in of.items()}
+        for model, of in sample.lists.items()
+    }
+    jaccard = average_jaccard(lists)
+    built = BuiltPools(jaccard, chosen_models(jaccard, choose))
+    maker = PoolMaker(sampler, {model: lists[model] for model in built.chosen}, cited, negatives, top)
+    with counting("making pools", sum(map(len, sample.queries.values()))) as advance:
+        for name, queries in sample.queries.items():
+            most_cited = maker.most_cited(name)
+            for query in queries:
+                pool = maker.pool(name, query, most_cited)
+                advance(1)
+                if pool is None:
+                    built.left_out.append(f"{name}/{query}")
+                    continue
+                built.fields.setdefault(name, {})[query] = pool
+                for kind, found in pool.items():
+                    if kind != TRUE and len(found) < negatives:
+                        built.short[kind] = built.short.get(kind, 0) + 1
+    return built
+
+
+def build_mdcr(
+    papers: str | Path | Sequence[str | Path],
+    models: Mapping[str, str | Path],
+    output: str | Path,
+    citations: str | Path | None = None,
+    choose: int = 3,
+    cited: int = 5,
+    negatives: int = 10,
+    top: int = 200,
+    seed: int = 0,
+    cache_dir: str | Path = ".cache",
+) -> str:
+    """Write mdcr.json, mdcr_data.jsonl (texts) and report.md into the new folder `output`; return the report.
+
+    papers, citations: those of the evaluations. models: {name: output folder of benchmark=field_level}.
+    choose: models whose lists have the least in common. cited: relevant papers of a query. negatives: papers
+    of each type. top: ranks that models' candidates are drawn from, and papers of a field cited most.
+    Raises InputError for what cannot be used, and where no query is left.
+    """
+    for key, number in (("choose", choose), ("cited", cited), ("negatives", negatives), ("top", top)):
+        check_count(key, number)
+    if own := {GRAPH, MOST_CITED, RANDOM, TRUE} & set(models):
+        raise InputError(f"models: {min(own)} is the name of another type of candidates; use another name")
+    folder = Path(output).expanduser()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"output: {folder} exists already; remove it or name a new folder")
+    graph = open_graph(papers, citations, cache_dir=cache_dir)
+    sample = FieldSample.read(models, graph, top)
+    built = build_pools(Sampler(graph, sample.rules, seed), sample, choose, cited, negatives, top)
+    if not built.fields:
+        raise InputError(f"no query cites {cited} candidates or more; name fewer: cited=N")
+    used: set[int] = set()
+    named: dict[str, dict[str, dict[str, list[str]]]] = {}
+    for name, pools in built.fields.items():
+        named[name] = {}
+        for query, pool in pools.items():
+            used.update([graph.rows[query]], *pool.values())
+            named[name][query] = {kind: [graph.ids[row] for row in rows] for kind, rows in pool.items()}
+    report = _report(built, list(sample.queries), cited, negatives)
+    with written_folder(folder) as part:
+        (part / FILE).write_text(json.dumps(named) + "\n", encoding="utf-8")
+        with (part / TEXTS).open("wb") as file:
+            for _, paper in read_rows(graph, np.array(sorted(used), np.int64)):
+                record = {"paper_id": paper.id, "title": paper.title, "abstract": paper.abstract}
+                file.write(orjson.dumps(record) + b"\n")
+        (part / REPORT).write_text(report, encoding="utf-8")
+    return report
+
+
+def _report(built: BuiltPools, fields: Sequence[str], cited: int, negatives: int) -> str:
+    """What was built, from which models, and what is short."""
+    models = [
+        [model, f"{index:.4f}", "yes" if model in built.chosen else "no"]
+        for model, index in built.jaccard.items()
+    ]
+    counts = {name: len(pools) for name, pools in built.fields.items()}
+    lines = [
+        "# A benchmark like MDCR",
+        f"{sum(counts.values()):,} queries of {len(counts)} fields, each with {cited} papers that it cites "
+        f"and up to {negatives} of each other type.",
+        markdown_table(["model", "average Jaccard index", "chosen"], models),
+    ]
+    for kind, number in built.short.items():
+        lines.append(f"{number:,} queries have fewer than {negatives} candidates of the type {kind}.")
+    if built.left_out:
+        lines.append(
+            f"{len(built.left_out):,} queries cite fewer than {cited} candidates and are left out: "
+            f"{first_few(built.left_out)}."
+        )
+    if lost := [name for name in fields if name not in counts]:
+        lines.append(f"{len(lost)} fields have no query left and are left out: {first_few(lost, 20)}.")
+    rows = [[name, f"{number:,}"] for name, number in counts.items()]
+    return "\n\n".join([*lines, markdown_table(["field", "queries"], rows)]) + "\n"
 
 
 @one_line_errors

@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from datasets.errors import InputError
-from evaluation.benchmarks.mdcr_building import FILE
+from evaluation.build_mdcr import FILE
 from evaluation.plan import Building, Job, Training
 from evaluation.report import METRICS, write_text
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from datasets.errors import InputError, one_line_errors
 from evaluation.benchmarks.pools import Table
-from evaluation.benchmarks.sampled import read_curves
-from evaluation.benchmarks.sampling import MEASURES
+from evaluation.benchmarks.sampled import MEASURES, read_curves
 from evaluation.plots import size_plot
 from evaluation.report import markdown_table, show, write_text
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from datasets.citations.graph import open_graph
 from datasets.citations.queries import read_query_lists
 from datasets.errors import InputError
-from evaluation.benchmarks.csfcube import FACETS, CsfCube
-from evaluation.benchmarks.mdcr import Mdcr, read_scores
+from evaluation.benchmarks.csfcube import FACETS, CSFCubePools
+from evaluation.benchmarks.mdcr import MDCRPools, read_scores
 from evaluation.benchmarks.pools import read_texts
 from evaluation.benchmarks.scidocs import distances, read_embeddings, read_pools, read_run
 from evaluation.protocol import Qrels
@@ -55,7 +55,7 @@ def lines(records: list[Any]) -> bytes:
 
 
 def mdcr(folder: Path) -> Any:
-    return read_scores(folder / "scores.json", Mdcr.read(folder / "mdcr.json"))
+    return read_scores(folder / "scores.json", MDCRPools.read(folder / "mdcr.json"))
 
 
 def scidocs(folder: Path) -> Any:
@@ -97,7 +97,7 @@ KINDS: dict[str, tuple[dict[str, bytes], Callable[[Path], Any]]] = {
     "CSFCube": (
         {f"test-pid2anns-csfcube-{facet}.json": json.dumps(GRADES).encode() for facet in FACETS}
         | {"evaluation_splits.json": json.dumps(FOLDS).encode()},
-        CsfCube.read,
+        CSFCubePools.read,
     ),
     "SciDocs": (
         {

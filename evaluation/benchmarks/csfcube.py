@@ -1,15 +1,10 @@
 """CSFCube: papers that are alike in background, method or result (Mysore et al. 2021).
 
-Equal to the collection's own evaluation script.
-
-CSFCube's files: graded pools by facet, folds of queries, and ranked pools (Mysore et al. 2021).
-What CSFCube's evaluation script computes (Mysore et al. 2021): its own DCG, precision and averaging.
-Ranking CSFCube's pools by a retriever, in the official format (Mysore et al. 2021).
+Equal to the collection's own evaluation script, with its own DCG, precision and averaging.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,83 +17,98 @@ from numpy.typing import NDArray
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import written_whole
-from evaluation.benchmark import Benchmark, Data, Output, RetrieverMaker
+from evaluation.benchmark import Output, RetrieverMaker
 from evaluation.benchmarks.pools import (
-    ABOUT,
-    Question,
+    Findings,
+    PoolBenchmark,
+    QueryPaper,
     Table,
     Text,
-    ids,
+    first_few,
+    id_list,
     is_number,
+    json_object,
     open_texts,
     pool_scores,
     read_json,
     read_texts,
-    some,
-    table,
 )
 from evaluation.measures import PerQuery
-from evaluation.report import (
-    PER_QUERY,
-    Column,
-    Metrics,
-    Provenance,
-    comparison,
-    markdown_table,
-    show,
-    write_results,
-)
-from retrieval.base import Retriever
+from evaluation.report import Column, comparison, markdown_table
 
 FACETS = ("background", "method", "result")
 ALL = "all"
+LABELS = {
+    "background": ("background_label", "objective_label"),
+    "method": ("method_label",),
+    "result": ("result_label",),
+}
+"""The sentences of a facet; a paper's objective belongs to its background (annotation guidelines)."""
+WHOLE, FACET = "whole", "facet"
+RANKED = "ranked"
+"""The folder of rankings by a retriever."""
 GRADES = range(4)
 RELEVANT = 2
-"""The least grade that binary measures take for relevant."""
+"""The least grade that counts as relevant for binary measures."""
 SPLITS = {"dev": ("fold1_dev",), "test": ("fold1_test", "fold2_test")}
 """The folds of each split: the development part of one, and the test parts of both (datasheet)."""
+CUT = 20
+"""The rank of precision, recall and F1."""
+MEANS = {"av_precision": "mean_av_precision", "reciprocal_rank": "mean_reciprocal_rank"}
+"""The script's names of means, where they differ from those of single queries."""
+COLUMNS = {
+    "r_precision": "R-Precision",
+    "precision": f"Precision@{CUT}",
+    "recall": f"Recall@{CUT}",
+    "ndcg": "NDCG",
+    "ndcg@20": "NDCG@20",
+    "ndcg%20": "NDCG%20",
+    "mean_av_precision": "MAP",
+    "mean_reciprocal_rank": "MRR",
+}
+"""Those of the official table, and the two that papers report in addition."""
+HEADLINE = ("mean_av_precision", "ndcg%20")
 
-Ranking = list[tuple[str, float]]
-"""Candidates with their distances to the query, best first."""
+GradedPools = dict[str, dict[str, int]]
+"""{query: {candidate: grade}}"""
+Rankings = dict[str, list[tuple[str, float]]]
+"""{query: candidates with their distances to it, best first}"""
 
 
 @dataclass(frozen=True)
-class CsfCube:
+class CSFCubePools:
     """pools: {facet: {query: {candidate: grade}}}, without the query itself; folds: {facet: {fold: queries}}.
 
-    A query of a facet is called QUERY_FACET in the folds. selves: queries that stood in their own pool.
+    A query of a facet is called QUERY_FACET in the folds. own: queries that stood in their own pool.
     """
 
     folder: Path
-    pools: dict[str, dict[str, dict[str, int]]]
+    pools: dict[str, GradedPools]
     folds: dict[str, dict[str, list[str]]]
-    selves: list[str]
+    own: list[str]
 
     @classmethod
-    def read(cls, folder: str | Path, facets: tuple[str, ...] = FACETS) -> CsfCube:
+    def read(cls, folder: str | Path, facets: tuple[str, ...] = FACETS) -> CSFCubePools:
         """Read test-pid2anns-csfcube-FACET.json and evaluation_splits.json.
 
-        Raises InputError that names file, query and what is wrong: as queries without a relevant candidate.
+        Raises InputError that names file, query and what is wrong, as queries without a relevant candidate.
         """
         folder = Path(folder)
-        pools: dict[str, dict[str, dict[str, int]]] = {}
-        selves = []
-        for facet in facets:
-            pools[facet] = _pools(folder / f"test-pid2anns-csfcube-{facet}.json")
-            for query, pool in pools[facet].items():
-                if pool.pop(query, None) is not None:  # it would be found first, and was rated by nobody
-                    selves.append(f"{query}_{facet}")
-        return cls(folder, pools, _folds(folder / "evaluation_splits.json", pools), selves)
+        pools = {facet: _read_pools(folder / f"test-pid2anns-csfcube-{facet}.json") for facet in facets}
+        own = []
+        for facet, queries in pools.items():
+            for query, pool in queries.items():
+                if pool.pop(query, None) is not None:  # it would be found first, and nobody rated it
+                    own.append(f"{query}_{facet}")
+        return cls(folder, pools, _read_folds(folder / "evaluation_splits.json", pools), own)
 
 
-def _pools(path: Path) -> dict[str, dict[str, int]]:
-    pools: dict[str, dict[str, int]] = {}
-    vain = []
+def _read_pools(path: Path) -> GradedPools:
+    pools: GradedPools = {}
     for query, value in read_json(path).items():
         where = f"{path}, query {query!r}"
-        record = table(value, where)
-        candidates = ids(record.get("cands"), f"{where}, cands")
-        grades = record.get("relevance_adju")
+        record = json_object(value, where)
+        candidates, grades = id_list(record.get("cands"), f"{where}, cands"), record.get("relevance_adju")
         if not isinstance(grades, list) or any(
             type(grade) is not int or grade not in GRADES for grade in grades
         ):
@@ -108,29 +118,30 @@ def _pools(path: Path) -> dict[str, dict[str, int]]:
         pools[query] = dict(zip(candidates, grades, strict=True))
         if len(pools[query]) < len(candidates):
             raise InputError(f"{where}: a candidate is there twice")
-        if not any(grade >= RELEVANT for paper, grade in pools[query].items() if paper != query):
-            vain.append(query)
+    vain = [query for query, pool in pools.items() if all(pool[p] < RELEVANT for p in pool if p != query)]
     if vain:
         raise InputError(
             f"{path}: {len(vain):,} queries have no relevant candidate (none of grade {RELEVANT} or more): "
-            f"{some(vain)}"
+            f"{first_few(vain)}"
         )
     return pools
 
 
-def _folds(path: Path, pools: dict[str, dict[str, dict[str, int]]]) -> dict[str, dict[str, list[str]]]:
+def _read_folds(path: Path, pools: dict[str, GradedPools]) -> dict[str, dict[str, list[str]]]:
     known = {f"{query}_{facet}" for facet, queries in pools.items() for query in queries}
-    found = read_json(path)
+    content = read_json(path)
     folds: dict[str, dict[str, list[str]]] = {}
     for facet in [*pools, *([ALL] if len(pools) == len(FACETS) else [])]:
-        here = table(found.get(facet), f"{path}, facet {facet!r}")
+        of_facet = json_object(content.get(facet), f"{path}, facet {facet!r}")
         names = [fold for split in SPLITS.values() for fold in split]
-        folds[facet] = {fold: ids(here.get(fold), f"{path}, {facet}, {fold}") for fold in names}
+        folds[facet] = {fold: id_list(of_facet.get(fold), f"{path}, {facet}, {fold}") for fold in names}
         for fold, queries in folds[facet].items():
             if not queries:
                 raise InputError(f"{path}: {facet}, {fold} has no queries")
-            if lacking := [query for query in queries if query not in known]:
-                raise InputError(f"{path}: {facet}, {fold} has queries without annotations: {some(lacking)}")
+            if unknown := [query for query in queries if query not in known]:
+                raise InputError(
+                    f"{path}: {facet}, {fold} has queries without annotations: {first_few(unknown)}"
+                )
     return folds
 
 
@@ -139,20 +150,18 @@ def ranked_file(experiment: str, facet: str) -> str:
     return f"test-pid2pool-csfcube-{experiment}-{facet}-ranked.json"
 
 
-def read_ranked(path: Path, pools: dict[str, dict[str, int]]) -> tuple[dict[str, Ranking], list[str]]:
-    """Ranked pools {query: [[candidate, distance], ...]} of a facet, in the order of the file.
+def read_ranked(path: Path, pools: GradedPools) -> Rankings:
+    """Ranked pools {query: [[candidate, distance], ...]} of a facet, in order, each without its query.
 
-    Gives them without the queries themselves, and the pairs QUERY_CANDIDATE that were not ranked. Raises
-    InputError that names candidates which are in no pool or ranked twice, queries that are not ranked, and
-    distances that are no numbers.
+    Raises InputError that names candidates which are in no pool or ranked twice, queries that are not ranked
+    or have fewer than 20 candidates ranked, and distances that are not numbers.
     """
     given = read_json(path)
     if unknown := [query for query in given if query not in pools]:
-        raise InputError(f"{path}: {len(unknown):,} queries without annotations: {some(unknown)}")
-    if lacking := [query for query in pools if query not in given]:
-        raise InputError(f"{path}: {len(lacking):,} queries are not ranked: {some(lacking)}")
-    rankings: dict[str, Ranking] = {}
-    unranked = []
+        raise InputError(f"{path}: {len(unknown):,} queries without annotations: {first_few(unknown)}")
+    if missing := [query for query in pools if query not in given]:
+        raise InputError(f"{path}: {len(missing):,} queries are not ranked: {first_few(missing)}")
+    rankings: Rankings = {}
     for query, value in given.items():
         where = f"{path}, query {query!r}"
         if not isinstance(value, list) or not all(
@@ -161,21 +170,24 @@ def read_ranked(path: Path, pools: dict[str, dict[str, int]]) -> tuple[dict[str,
             raise InputError(f"{where}: must be a list of [candidate, distance]")
         pairs = [(paper, distance) for paper, distance in value if paper != query]
         if wrong := [paper for paper, distance in pairs if not is_number(distance)]:
-            raise InputError(f"{where}: distances that are NaN or no number at all, of {some(wrong)}")
-        ranked = {paper for paper, _ in pairs}
+            raise InputError(f"{where}: distances that are NaN or no number at all, of {first_few(wrong)}")
         if foreign := [paper for paper, _ in pairs if paper not in pools[query]]:
-            raise InputError(f"{where}: {len(foreign):,} candidates are not in its pool: {some(foreign)}")
-        if len(ranked) < len(pairs):
+            raise InputError(
+                f"{where}: {len(foreign):,} candidates are not in its pool: {first_few(foreign)}"
+            )
+        if len(dict(pairs)) < len(pairs):
             raise InputError(f"{where}: a candidate is ranked twice")
         rankings[query] = pairs
-        unranked += [f"{query}_{paper}" for paper in pools[query] if paper not in ranked]
-    return rankings, unranked
+    check_lengths(rankings, str(path))
+    return rankings
 
 
-CUT = 20
-"""The rank of precision, recall and F1."""
-MEANS = {"av_precision": "mean_av_precision", "reciprocal_rank": "mean_reciprocal_rank"}
-"""The script's names for means, where they differ from those of single queries."""
+def check_lengths(rankings: Rankings, where: str) -> None:
+    """InputError that names queries of fewer than 20 ranked candidates."""
+    if short := [query for query, ranking in rankings.items() if len(ranking) < CUT]:
+        raise InputError(
+            f"{where}: {len(short)} queries have fewer than {CUT} candidates ranked: {first_few(short)}"
+        )
 
 
 def query_measures(grades: Sequence[int]) -> dict[str, float]:
@@ -187,7 +199,7 @@ def query_measures(grades: Sequence[int]) -> dict[str, float]:
     gains = np.asarray(grades, np.float64)
     n, relevant = len(gains), gains >= RELEVANT
     if n < CUT:
-        raise ValueError(f"{n} candidates, where precision at {CUT} is asked for")
+        raise ValueError(f"{n} candidates, but precision at {CUT} needs more")
     ranks = np.flatnonzero(relevant) + 1
     precisions = np.arange(1, len(ranks) + 1) / ranks
     found = np.count_nonzero(relevant[:CUT])
@@ -220,118 +232,36 @@ def dcg(gains: NDArray[np.float64], k: int) -> float:
     return float((gains[:k] / np.maximum(np.log2(np.arange(1, len(gains[:k]) + 1)), 1)).sum())
 
 
-def split_means(
-    values: Mapping[str, Mapping[str, float]], folds: Mapping[str, Sequence[str]], split: str
-) -> dict[str, float]:
-    """Means over the queries of each fold of a split, and then over the folds, in percent.
+def facet_table(
+    folds: Mapping[str, Mapping[str, Sequence[str]]], values: Mapping[str, Mapping[str, float]]
+) -> Table:
+    """Percent by facet: of the split test under the facet's name, of dev under dev/FACET.
 
-    values: {query: measures}; folds: {fold: queries}.
+    folds: {facet: {fold: queries}}; values: {query: measures}. The mean over the queries of each fold of a
+    split, then over the folds.
     """
     names = next(iter(values.values()))
-    means = {
-        name: np.mean([np.mean([values[query][name] for query in folds[fold]]) for fold in SPLITS[split]])
-        for name in names
+    return {
+        key_of(facet, split): {
+            MEANS.get(name, name): 100
+            * float(np.mean([np.mean([values[q][name] for q in queries[fold]]) for fold in SPLITS[split]]))
+            for name in names
+        }
+        for split in ("test", "dev")
+        for facet, queries in folds.items()
     }
-    return {MEANS.get(name, name): 100 * float(mean) for name, mean in means.items()}
 
 
-LABELS = {
-    "background": ("background_label", "objective_label"),
-    "method": ("method_label",),
-    "result": ("result_label",),
-}
-"""The sentences of a facet; what a paper is for belongs to its background (annotation guidelines)."""
-WHOLE, FACET = "whole", "facet"
+def key_of(facet: str, split: str) -> str:
+    """The name of a facet's measures in metrics.json."""
+    return facet if split == "test" else f"{split}/{facet}"
 
 
-def find_texts(folder: Path) -> Path:
-    """The file of abstracts in the collection's folder; InputError if there is none."""
-    found = sorted(folder.glob("abstracts-csfcube-preds*.jsonl*"))
-    if not found:
-        raise InputError(f"{folder}: no abstracts-csfcube-preds.jsonl, whose texts are to be ranked")
-    return found[0]
+class CSFCube(PoolBenchmark):
+    """Measures ranked pools, from files or by a retriever."""
 
-
-def context_of(name: str, facet: str, query: str) -> str:
-    """The context that stands for a query of a facet: by its whole abstract, or by the facet's sentences."""
-    return f"{name}_{facet}_{query}"
-
-
-def open_cube(cube: CsfCube, texts: Path, cache_dir: str | Path) -> Corpus:
-    """The collection as a corpus, with two contexts for each query of a facet: whole, and its sentences.
-
-    The latter are left out where there are none. Raises InputError that names papers without a text.
-    """
-    asking = {name for pools in cube.pools.values() for name in pools}
-    asked = {text.id: text for text in read_texts(texts) if text.id in asking}
-    questions, candidates = {}, set[str]()
-    for facet, pools in cube.pools.items():
-        for name, pool in pools.items():
-            candidates |= set(pool)
-            relevant = tuple(paper for paper, grade in pool.items() if grade >= RELEVANT)
-            questions[context_of(name, facet, WHOLE)] = Question(name, relevant)
-            if words := sentences(asked[name], facet) if name in asked else "":
-                questions[context_of(name, facet, FACET)] = Question(name, relevant, words)
-    return open_texts("CSFCube", texts, questions, candidates, cache_dir)
-
-
-def sentences(text: Text, facet: str) -> str:
-    """What an abstract says of a facet, by the labels of its sentences."""
-    labelled = zip(text.labels, text.sentences, strict=False)  # there may be no labels at all
-    return " ".join(sentence for label, sentence in labelled if label in LABELS[facet])
-
-
-def write_ranked(
-    cube: CsfCube, corpus: Corpus, retriever: Retriever, query: str, folder: Path, experiment: str
-) -> None:
-    """Rank all pools, and write test-pid2pool-csfcube-EXPERIMENT-FACET-ranked.json into the folder.
-
-    The retriever has indexed the corpus. query: what it is asked by, whole or facet. A distance is minus its
-    score; candidates of equal distance are ordered by id. Raises InputError that names queries without a
-    sentence of their facet.
-    """
-    contexts = set(corpus.context_ids)
-    for facet, pools in cube.pools.items():
-        asked = {name: context_of(name, facet, query) for name in pools}
-        if mute := [name for name, context in asked.items() if context not in contexts]:
-            raise InputError(
-                f"{facet}: no sentence (pred_labels) of {some(mute)}; ask by benchmark.query=whole"
-            )
-        scores = pool_scores(retriever, corpus, {asked[name]: pool for name, pool in pools.items()})
-        ranked = {}
-        for name, context in asked.items():
-            distances = [(-score, paper) for paper, score in scores[context].items()]
-            ranked[name] = [(paper, distance) for distance, paper in sorted(distances)]
-        folder.mkdir(parents=True, exist_ok=True)
-        with written_whole(folder / ranked_file(experiment, facet)) as part:
-            part.write_bytes(orjson.dumps(ranked))
-
-
-log = logging.getLogger(__name__)
-
-RANKED = "ranked"
-"""The folder of rankings by a retriever."""
-COLUMNS = {
-    "r_precision": "R-Precision",
-    "precision": f"Precision@{CUT}",
-    "recall": f"Recall@{CUT}",
-    "ndcg": "NDCG",
-    "ndcg@20": "NDCG@20",
-    "ndcg%20": "NDCG%20",
-    "mean_av_precision": "MAP",
-    "mean_reciprocal_rank": "MRR",
-}
-"""The official table's, and the two that papers report beside them."""
-
-
-class CSFCube(Benchmark):
-    """Measures ranked pools, or those that a retriever ranks."""
-
-    columns = tuple(
-        f"{facet}/{measure}" for facet in (ALL, *FACETS) for measure in ("mean_av_precision", "ndcg%20")
-    )
+    columns = tuple(f"{facet}/{measure}" for facet in (ALL, *FACETS) for measure in HEADLINE)
     compared: ClassVar = {"av_precision": "MAP"}
-    about = ABOUT
 
     def __init__(
         self,
@@ -347,9 +277,9 @@ class CSFCube(Benchmark):
         """dir: folder of the collection. ranked_dir: of test-pid2pool-csfcube-NAME-FACET-ranked.json; None: a
         retriever ranks, and writes such files. experiment_name: NAME; None: that of the retriever, then.
 
-        query: what a retriever is asked by, the `whole` abstract or its sentences of the `facet`. texts: the
-        file of abstracts, None: that of the collection. index_dir: for the retriever's index.
-        facets: of background, method and result; with all three, they are also measured together as `all`.
+        query: a retriever's query, the `whole` abstract or its sentences of the `facet`. texts: the file of
+        abstracts, None: that of the collection. index_dir: for the retriever's index.
+        facets: of background, method and result; all three are also measured together as `all`.
         Raises InputError for what is missing or unknown.
         """
         if dir is None:
@@ -361,48 +291,47 @@ class CSFCube(Benchmark):
         if query not in (WHOLE, FACET):
             raise InputError(f"benchmark.query={query}: choose one of {WHOLE}, {FACET}")
         if not facets or isinstance(facets, str) or not set(facets) <= set(FACETS):
-            raise InputError(f"benchmark.facets: {facets!s} is no list of {', '.join(FACETS)}")
+            raise InputError(f"benchmark.facets: {facets!s} is not a list of {', '.join(FACETS)}")
         self.dir, self.ranked_dir, self.experiment = Path(dir), ranked_dir, experiment_name
         self.query, self.texts, self.cache_dir, self.index_dir = query, texts, cache_dir, index_dir
         self.facets = tuple(facet for facet in FACETS if facet in facets)
 
-    def run(
-        self, folder: Path, provenance: Provenance, retriever: RetrieverMaker, data: Data | None = None
-    ) -> Metrics:
-        """By facet and split (metrics.json), and by query."""
-        cube = CsfCube.read(self.dir, self.facets)
-        if self.ranked_dir is not None and self.experiment is not None:
-            place, name = Path(self.ranked_dir), self.experiment
+    def measure(self, folder: Path, retriever: RetrieverMaker) -> Findings:
+        """By facet and split, and by query."""
+        cube = CSFCubePools.read(self.dir, self.facets)
+        if self.ranked_dir is not None:
+            name = str(self.experiment)
+            ranked = {facet: self._read(cube, Path(self.ranked_dir), name, facet) for facet in self.facets}
         else:
-            place, name = self._rank(cube, folder / RANKED, retriever)
-        ranked = {facet: read_facet(cube, place, name, facet) for facet in self.facets}
-        remarks = skipped(cube, {facet: unranked for facet, (_, unranked) in ranked.items()})
-        for remark in remarks:
-            log.warning("%s", remark)
-        values = query_values(cube, {facet: rankings for facet, (rankings, _) in ranked.items()})
-        metrics = facet_table(cube, values)
+            name, ranked = self._rank(cube, folder / RANKED, retriever)
+        grades = {
+            f"{query}_{facet}": [cube.pools[facet][query][paper] for paper, _ in ranking]
+            for facet, rankings in ranked.items()
+            for query, ranking in rankings.items()
+        }
+        values = {query: query_measures(of) for query, of in grades.items()}
+        metrics = facet_table(cube.folds, values)
         head = ["facet", "split", *COLUMNS.values()]
         rows = [
             [facet, split, *(f"{metrics[key_of(facet, split)][name]:.2f}" for name in COLUMNS)]
             for facet in cube.folds
             for split in SPLITS
         ]
-        show([head, *rows], f"CSFCube, {name}, percent")
-        columns = {
-            name: np.array([row[name] for row in values.values()]) for name in next(iter(values.values()))
-        }
-        PerQuery(list(values), [query.rpartition("_")[0] for query in values], columns).write(
-            folder / PER_QUERY
+        remarks = _remarks(cube, ranked)
+        columns = {m: np.array([row[m] for row in values.values()]) for m in next(iter(values.values()))}
+        return Findings(
+            f"CSFCube: {name}",
+            metrics,
+            PerQuery(list(values), [query.rpartition("_")[0] for query in values], columns),
+            [
+                f"{len(values)} queries. Percent, as CSFCube's own evaluation script computes it: dev is the "
+                "first fold's development part; test is the mean of the two folds' test parts.",
+                *remarks,
+                markdown_table(head, rows),
+            ],
+            {f"CSFCube, {name}, percent": [head, *rows]},
+            remarks,
         )
-        report = [
-            f"# CSFCube: {name}",
-            f"{len(values)} queries. Percent, as CSFCube's own evaluation script computes it: dev is the "
-            "first fold's development part; test is the mean of the two folds' test parts.",
-            *remarks,
-            markdown_table(head, rows),
-        ]
-        write_results(folder, metrics, report, provenance)
-        return metrics
 
     @classmethod
     def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
@@ -412,69 +341,94 @@ class CSFCube(Benchmark):
         facets = [
             Column(f"{facet}/{key}", f"{facet} {COLUMNS[key]}", places=2, best=True)
             for facet in FACETS
-            for key in ("mean_av_precision", "ndcg%20")
+            for key in HEADLINE
         ]
         return [comparison(results, whole, "all facets"), comparison(results, facets)]
 
-    def _rank(self, cube: CsfCube, folder: Path, make: RetrieverMaker) -> tuple[Path, str]:
-        texts = Path(self.texts) if self.texts is not None else find_texts(self.dir)
-        corpus = open_cube(cube, texts, self.cache_dir)
+    def _read(self, cube: CSFCubePools, folder: Path, name: str, facet: str) -> Rankings:
+        """The rankings of a facet; InputError that names the experiments which are there instead."""
+        path = folder / ranked_file(name, facet)
+        if not path.is_file():
+            before, after = ranked_file("\0", facet).split("\0")
+            there = sorted(file.name[len(before) : -len(after)] for file in folder.glob(f"{before}*{after}"))
+            names = f"experiment_name={'|'.join(there)}" if there else "no rankings of this facet"
+            raise InputError(f"{path}: no such file; in {folder} there is {names}")
+        return read_ranked(path, cube.pools[facet])
+
+    def _rank(
+        self, cube: CSFCubePools, folder: Path, make: RetrieverMaker
+    ) -> tuple[str, dict[str, Rankings]]:
+        """The experiment's name, and rankings by a retriever, also written in the official format.
+
+        A distance is minus the score; candidates of equal distance are ordered by id.
+        """
+        corpus = self._corpus(cube)
         retriever = make()
         retriever.open(corpus, self.index_dir)
-        name = self.experiment or f"{retriever.name}-{self.query}"
-        write_ranked(cube, corpus, retriever, self.query, folder, name)
-        return folder, name
+        name, contexts = self.experiment or f"{retriever.name}-{self.query}", set(corpus.context_ids)
+        ranked: dict[str, Rankings] = {}
+        for facet, pools in cube.pools.items():
+            asked = {query: context_of(self.query, facet, query) for query in pools}
+            if mute := [query for query, context in asked.items() if context not in contexts]:
+                raise InputError(
+                    f"{facet}: no sentence (pred_labels) of {first_few(mute)}; set benchmark.query=whole"
+                )
+            scores = pool_scores(retriever, corpus, {asked[query]: pool for query, pool in pools.items()})
+            ranked[facet] = {}
+            for query, context in asked.items():
+                distances = sorted((-score, paper) for paper, score in scores[context].items())
+                ranked[facet][query] = [(paper, distance) for distance, paper in distances]
+            check_lengths(ranked[facet], f"{self.dir}, {facet}")
+            with written_whole(folder / ranked_file(name, facet)) as part:
+                part.write_bytes(orjson.dumps(ranked[facet]))
+        return name, ranked
+
+    def _corpus(self, cube: CSFCubePools) -> Corpus:
+        """The collection as a corpus with two contexts for each query of a facet: whole, and its sentences.
+
+        The latter are left out where there are none. Raises InputError that names papers without a text.
+        """
+        found = sorted(self.dir.glob("abstracts-csfcube-preds*.jsonl*"))
+        if self.texts is None and not found:
+            raise InputError(f"{self.dir}: no abstracts-csfcube-preds.jsonl, the texts to rank")
+        path = found[0] if self.texts is None else Path(self.texts)
+        names = {query for pools in cube.pools.values() for query in pools}
+        texts = {text.id: text for text in read_texts(path) if text.id in names}
+        queries, candidates = {}, set[str]()
+        for facet, pools in cube.pools.items():
+            for query, pool in pools.items():
+                candidates |= set(pool)
+                relevant = tuple(paper for paper, grade in pool.items() if grade >= RELEVANT)
+                queries[context_of(WHOLE, facet, query)] = QueryPaper(query, relevant)
+                if query in texts and (body := sentences(texts[query], facet)):
+                    queries[context_of(FACET, facet, query)] = QueryPaper(query, relevant, body)
+        return open_texts("CSFCube", path, queries, candidates, self.cache_dir)
 
 
-def read_facet(cube: CsfCube, folder: Path, name: str, facet: str) -> tuple[dict[str, Ranking], list[str]]:
-    """The rankings of a facet, and the pairs that were not ranked (see read_ranked).
+def context_of(form: str, facet: str, query: str) -> str:
+    """The context of a query of a facet in one form, `whole` or `facet`."""
+    return f"{form}_{facet}_{query}"
 
-    Raises InputError that names the rankings which are there, or queries of fewer than 20 candidates.
-    """
-    path = folder / ranked_file(name, facet)
-    if not path.is_file():
-        before, after = ranked_file("\0", facet).split("\0")
-        there = sorted(file.name[len(before) : -len(after)] for file in folder.glob(f"{before}*{after}"))
-        names = f"experiment_name={'|'.join(there)}" if there else "no rankings of this facet"
-        raise InputError(f"{path}: no such file; in {folder} there is {names}")
-    rankings, unranked = read_ranked(path, cube.pools[facet])
-    if short := [query for query, ranking in rankings.items() if len(ranking) < CUT]:
-        raise InputError(
-            f"{path}: {len(short)} queries have fewer than {CUT} candidates ranked: {some(short)}"
+
+def sentences(text: Text, facet: str) -> str:
+    """What an abstract says of a facet, by the labels of its sentences."""
+    labelled = zip(text.labels, text.sentences, strict=False)  # there may be no labels at all
+    return " ".join(sentence for label, sentence in labelled if label in LABELS[facet])
+
+
+def _remarks(cube: CSFCubePools, ranked: Mapping[str, Rankings]) -> list[str]:
+    """What is not measured, in sentences."""
+    remarks = []
+    if cube.own:
+        remarks.append(
+            f"{len(cube.own)} queries are in their own pools and not scored: {first_few(cube.own)}."
         )
-    return rankings, unranked
-
-
-def skipped(cube: CsfCube, unranked: dict[str, list[str]]) -> list[str]:
-    """What is not measured, in words; unranked: {facet: pairs}."""
-    own = f"{len(cube.selves)} queries are in their own pools and not scored: {some(cube.selves)}."
-    left = [
-        f"{facet}: {len(pairs):,} candidates are not ranked, and left out of the measures, as the official "
-        f"script does: {some(pairs)}."
-        for facet, pairs in unranked.items()
-        if pairs
-    ]
-    return [own, *left] if cube.selves else left
-
-
-def query_values(cube: CsfCube, ranked: dict[str, dict[str, Ranking]]) -> dict[str, dict[str, float]]:
-    """{QUERY_FACET: measures} of ranked pools {facet: {query: ranking}}, candidates in the order given."""
-    return {
-        f"{query}_{facet}": query_measures([cube.pools[facet][query][paper] for paper, _ in ranking])
-        for facet, rankings in ranked.items()
-        for query, ranking in rankings.items()
-    }
-
-
-def facet_table(cube: CsfCube, values: dict[str, dict[str, float]]) -> Table:
-    """Percent by facet: of the split test under the facet's name, of dev under dev/FACET."""
-    return {
-        key_of(facet, split): split_means(values, folds, split)
-        for split in ("test", "dev")
-        for facet, folds in cube.folds.items()
-    }
-
-
-def key_of(facet: str, split: str) -> str:
-    """The name of a facet's measures in metrics.json."""
-    return facet if split == "test" else f"{split}/{facet}"
+    for facet, rankings in ranked.items():
+        ranks = {query: dict(ranking) for query, ranking in rankings.items()}
+        left = [f"{q}_{paper}" for q in ranks for paper in cube.pools[facet][q] if paper not in ranks[q]]
+        if left:
+            remarks.append(
+                f"{facet}: {len(left):,} candidates are not ranked, and left out of the measures, as the "
+                f"official script does: {first_few(left)}."
+            )
+    return remarks

@@ -2,195 +2,170 @@
 
 Equal to the benchmark's own evaluation script: means over the queries of a field, in percent of four places,
 and the mean of these over the fields.
-
-MDCR's files: pools of candidates by field, query and type, scores of pairs (Medić and Šnajder 2022).
-What MDCR's evaluation script computes, and the same by type of candidates (Medić and Šnajder 2022).
 """
 
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import ir_measures
 import numpy as np
 from ir_measures import AP, R, nDCG
-from numpy.typing import NDArray
 
 from datasets.download import obtain, present
 from datasets.errors import InputError
-from evaluation.benchmark import Benchmark, Data, Output, RetrieverMaker
+from evaluation.benchmark import Output, RetrieverMaker
 from evaluation.benchmarks.pools import (
-    ABOUT,
-    Question,
+    Findings,
+    JudgedPools,
+    PoolBenchmark,
+    QueryPaper,
+    Scores,
     Table,
-    ids,
+    first_few,
+    id_list,
     is_number,
+    json_object,
+    measure_pools,
     open_texts,
     pool_scores,
     read_json,
-    some,
-    table,
 )
-from evaluation.measures import PerQuery
-from evaluation.report import (
-    PER_QUERY,
-    REPORT,
-    Column,
-    Metrics,
-    Provenance,
-    by_group,
-    comparison,
-    flat,
-    markdown_table,
-    show,
-    write_results,
-    write_text,
-)
+from evaluation.measures import PerQuery, Values
+from evaluation.report import AVERAGE, REPORT, Column, by_group, comparison, flat, markdown_table, write_text
 
+SPLITS = ("val", "test")
+TYPES, SCORES = "candidate_types.json", "scores.json"
 TRUE = "true"
 """The type of the candidates that the query cites."""
-
-Scores = dict[str, dict[str, dict[str, float]]]
-"""{field: {query: {candidate: score}}}, higher is better."""
+MEASURES = {"map": AP, "ndcg": nDCG, "recall_5": R @ 5}
+"""By the names of trec_eval, in the order of the official table."""
 
 
 @dataclass(frozen=True)
-class Query:
-    """The pool of one query: what it cites, and other candidates by type."""
+class TypedPool:
+    """The pool of one query: the papers it cites, and other candidates by type."""
 
     cited: frozenset[str]
     others: dict[str, list[str]]
 
-    def pool(self, kind: str | None = None) -> dict[str, int]:
+    def judged(self, kind: str | None = None) -> dict[str, int]:
         """{candidate: whether it is cited}: of all types, or of one and the cited (section 4.4).
 
-        A candidate that several types name is there once, and cited if one of them is `true`.
+        A candidate of several types appears once, as cited if one of them is `true`.
         """
-        named = [self.others[kind]] if kind is not None else self.others.values()
-        others = {paper: 0 for papers in named for paper in papers}
-        return others | dict.fromkeys(sorted(self.cited), 1)
+        named = self.others.values() if kind is None else [self.others[kind]]
+        return {paper: 0 for papers in named for paper in papers} | dict.fromkeys(sorted(self.cited), 1)
 
 
 @dataclass(frozen=True)
-class Mdcr:
-    """A file of the benchmark: queries by field, in alphabetical order, as the official table has them."""
+class MDCRPools:
+    """A file of the benchmark: {field: {query: pool}}, fields by name as in the official table."""
 
     path: Path
-    fields: dict[str, dict[str, Query]]
+    fields: dict[str, dict[str, TypedPool]]
 
     def __len__(self) -> int:
-        """How many queries there are."""
+        """The number of queries."""
         return sum(map(len, self.fields.values()))
 
     @property
     def types(self) -> list[str]:
         """Types of candidates that are not cited, in the order of the file."""
-        query = next(iter(next(iter(self.fields.values())).values()))
-        return list(query.others)
+        return list(next(iter(next(iter(self.fields.values())).values())).others)
 
     def pairs(self) -> Iterator[tuple[str, str, str]]:
         """Field, query and candidate of each pair that needs a score."""
         for field, queries in self.fields.items():
-            for name, query in queries.items():
-                for paper in query.pool():
-                    yield field, name, paper
+            for query, pool in queries.items():
+                for paper in pool.judged():
+                    yield field, query, paper
 
     @classmethod
-    def read(cls, path: str | Path) -> Mdcr:
+    def read(cls, path: str | Path) -> MDCRPools:
         """Read mdcr_val.json, mdcr_test.json or another file of that format.
 
         Raises InputError that names fields without queries, queries that cite none of their candidates, and
         queries that lack a type which others have.
         """
         path = Path(path)
-        fields: dict[str, dict[str, Query]] = {}
+        fields: dict[str, dict[str, TypedPool]] = {}
         types: dict[str, None] | None = None
         for field, queries in sorted(read_json(path).items()):
             fields[field] = {}
-            for name, pool in table(queries, f"{path}, field {field!r}").items():
-                where = f"{path}, field {field!r}, query {name!r}"
-                lists = {kind: ids(papers, f"{where}, {kind}") for kind, papers in table(pool, where).items()}
+            for query, pool in json_object(queries, f"{path}, field {field!r}").items():
+                where = f"{path}, field {field!r}, query {query!r}"
+                lists = {
+                    kind: id_list(ids, f"{where}, {kind}") for kind, ids in json_object(pool, where).items()
+                }
                 types = dict.fromkeys(lists) if types is None else types
-                if {TRUE, *types} ^ set(lists):
-                    one = min({TRUE, *types} ^ set(lists))
+                if odd := {TRUE, *types} ^ set(lists):
+                    one = min(odd)
                     has = f"has candidates of the type {one!r}" if one in lists else f"has no {one!r}"
                     raise InputError(f"{where}: {has}; each query must have the same types, and {TRUE!r}")
-                cited = frozenset(lists.pop(TRUE))
-                fields[field][name] = Query(cited, {kind: lists[kind] for kind in types if kind != TRUE})
+                others = {kind: lists[kind] for kind in types if kind != TRUE}
+                fields[field][query] = TypedPool(frozenset(lists[TRUE]), others)
         if not fields:
             raise InputError(f"{path}: there are no fields in it")
         if empty := [field for field, found in fields.items() if not found]:
-            raise InputError(f"{path}: {len(empty)} fields have no queries: {some(empty)}; leave them out")
-        vain = [f"{field}/{name}" for field in fields for name, q in fields[field].items() if not q.cited]
+            raise InputError(
+                f"{path}: {len(empty)} fields have no queries: {first_few(empty)}; leave them out"
+            )
+        vain = [f"{field}/{query}" for field in fields for query, p in fields[field].items() if not p.cited]
         if vain:
             raise InputError(
                 f"{path}: {len(vain):,} queries have no relevant candidate ({TRUE!r} is empty): "
-                f"{some(vain)}; leave them out"
+                f"{first_few(vain)}; leave them out"
             )
         return cls(path, fields)
 
 
-def read_scores(path: str | Path, benchmark: Mdcr) -> tuple[Scores, list[str]]:
-    """Scores `{"QUERY_CANDIDATE": number}` of all pairs of a benchmark, and the keys that are of no pair.
+def read_scores(path: str | Path, pools: MDCRPools) -> tuple[Scores, list[str]]:
+    """Scores `{"QUERY_CANDIDATE": number}` of all pairs of the pools, and the keys that belong to no pair.
 
-    Raises InputError that names pairs without a score, and scores that are no numbers.
+    Raises InputError that names pairs without a score, and scores that are not numbers.
     """
     path = Path(path)
     given = read_json(path)
     if wrong := [key for key, value in given.items() if not is_number(value)]:
         raise InputError(
-            f"{path}: {len(wrong):,} scores are NaN or no number at all: {some(wrong)}; give each a number"
+            f"{path}: {len(wrong):,} scores are NaN or not numbers: {first_few(wrong)}; give each a number"
         )
     scores: Scores = {}
     missing: list[str] = []
     used: set[str] = set()
-    for field, query, paper in benchmark.pairs():
+    for field, query, paper in pools.pairs():
         key = f"{query}_{paper}"
-        if key not in given:
+        if key in given:
+            used.add(key)
+            scores.setdefault(query, {})[paper] = float(given[key])
+        else:
             missing.append(f"{key} ({field})")
-            continue
-        used.add(key)
-        scores.setdefault(field, {}).setdefault(query, {})[paper] = float(given[key])
     if missing:
         raise InputError(
-            f"{path}: no score for {len(missing):,} pairs of {benchmark.path}: {some(missing)}; keys are "
+            f"{path}: no score for {len(missing):,} pairs of {pools.path}: {first_few(missing)}; keys are "
             "QUERY_CANDIDATE"
         )
     return scores, [key for key in given if key not in used]
 
 
-MEASURES = {"map": AP, "ndcg": nDCG, "recall_5": R @ 5}
-"""By the names of trec_eval, in the order of the official table."""
-AVERAGE = "AVG"
-
-Values = dict[str, dict[str, NDArray[np.float64]]]
-"""{field: {measure: values of its queries [q]}}"""
-
-
-def query_values(benchmark: Mdcr, scores: Scores, kind: str | None = None) -> Values:
-    """Measures of each query by trec_eval, which orders candidates of equal score by id.
+def field_values(pools: MDCRPools, scores: Scores, kind: str | None = None) -> dict[str, Values]:
+    """{field: {measure: values of its queries [Q]}}, candidates of equal score ordered by id as in trec_eval.
 
     kind: of the cited and this type of candidates alone, and only for queries that have any of it.
     """
-    names = {measure: name for name, measure in MEASURES.items()}
-    values: Values = {}
-    for field, queries in benchmark.fields.items():
-        pools = {name: q.pool(kind) for name, q in queries.items() if kind is None or q.others[kind]}
-        if not pools:
-            continue
-        run = {name: {paper: scores[field][name][paper] for paper in pool} for name, pool in pools.items()}
-        rows = {name: row for row, name in enumerate(pools)}
-        values[field] = {name: np.zeros(len(pools)) for name in MEASURES}
-        for found in ir_measures.pytrec_eval.iter_calc(list(names), pools, run):
-            values[field][names[found.measure]][rows[found.query_id]] = found.value
+    values = {}
+    for field, queries in pools.fields.items():
+        judged = {query: p.judged(kind) for query, p in queries.items() if kind is None or p.others[kind]}
+        if judged:
+            found = {query: {paper: scores[query][paper] for paper in pool} for query, pool in judged.items()}
+            values[field] = measure_pools(judged, found, MEASURES)
     return values
 
 
-def field_table(values: Values) -> Table:
+def field_table(values: Mapping[str, Values]) -> Table:
     """Percent of each field and, under AVG, the mean over the fields: as published, of rounded numbers."""
     fields = {
         field: {name: _rounded(100 * found[name].mean()) for name in MEASURES}
@@ -200,15 +175,21 @@ def field_table(values: Values) -> Table:
     return fields | {AVERAGE: average}
 
 
-def type_table(benchmark: Mdcr, scores: Scores) -> tuple[Table, dict[str, int]]:
-    """Percent by type of candidates (table 4), means over the fields; and of how many queries that is."""
+def type_table(pools: MDCRPools, scores: Scores) -> tuple[Table, dict[str, int]]:
+    """Percent by type of candidates (table 4), means over the fields; and the number of queries of each."""
     table, queries = {}, {}
-    for kind in benchmark.types:
-        values = query_values(benchmark, scores, kind)
+    for kind in pools.types:
+        values = field_values(pools, scores, kind)
         queries[kind] = sum(len(found["map"]) for found in values.values())
         if values:
             table[kind] = field_table(values)[AVERAGE]
     return table, queries
+
+
+def official_lines(metrics: Table) -> list[str]:
+    """The results as MDCR's evaluation script prints them."""
+    lines = ["\t".join([name, *(f"{m}: {v}" for m, v in row.items())]) for name, row in metrics.items()]
+    return [*lines[:-1], "", lines[-1]]
 
 
 def _rounded(value: np.floating) -> float:
@@ -216,17 +197,10 @@ def _rounded(value: np.floating) -> float:
     return float(np.round(value, 4))
 
 
-log = logging.getLogger(__name__)
+class MDCR(PoolBenchmark):
+    """Measures scores of the benchmark's pairs, from a file or by a retriever."""
 
-SPLITS = ("val", "test")
-TYPES, SCORES = "candidate_types.json", "scores.json"
-
-
-class MDCR(Benchmark):
-    """Measures anyone's scores of the benchmark's pairs, or those of a retriever."""
-
-    columns = ("AVG/map", "AVG/ndcg", "AVG/recall_5")
-    about = ABOUT
+    columns = tuple(f"{AVERAGE}/{measure}" for measure in MEASURES)
 
     def __init__(
         self,
@@ -248,41 +222,47 @@ class MDCR(Benchmark):
         self.file, self.texts, self.name = file, texts, f"mdcr_{split}"
         self.scores_file, self.cache_dir, self.index_dir = scores_file, cache_dir, index_dir
 
-    def run(
-        self, folder: Path, provenance: Provenance, retriever: RetrieverMaker, data: Data | None = None
-    ) -> Metrics:
-        """By field (metrics.json), by type of candidates (candidate_types.json), and by query."""
-        benchmark = Mdcr.read(self.file or published(f"{self.name}.json", self.cache_dir))
-        scores_file = self.scores_file or self._score(benchmark, folder / SCORES, retriever)
-        scores, unused = read_scores(scores_file, benchmark)
-        values = query_values(benchmark, scores)
+    def measure(self, folder: Path, retriever: RetrieverMaker) -> Findings:
+        """By field, by type of candidates (candidate_types.json), and by query."""
+        pools = MDCRPools.read(self.file or self._download(f"{self.name}.json"))
+        if self.scores_file:
+            scores, unused = read_scores(self.scores_file, pools)
+        else:
+            scores, unused = self._scores(pools, folder / SCORES, retriever), []
+        values = field_values(pools, scores)
         metrics = field_table(values)
-        types, asked = type_table(benchmark, scores)
+        types, asked = type_table(pools, scores)
         remarks = [
-            f"{len(benchmark) - number:,} queries have no candidates of the type {kind}: left out there."
+            f"{len(pools) - number:,} queries have no candidates of the type {kind}: left out there."
             for kind, number in asked.items()
-            if number < len(benchmark)
+            if number < len(pools)
         ]
         if unused:
-            remarks.append(f"{len(unused):,} scores are of no pair of the benchmark: {some(unused)}.")
-        for remark in remarks:
-            log.warning("%s", remark)
-        print("\n".join(official_lines(metrics)))
-        show([["type", *MEASURES], *_rows(types)], "by type of candidates")
-        _per_query(benchmark, values).write(folder / PER_QUERY)
+            remarks.append(f"{len(unused):,} scores belong to no pair of the benchmark: {first_few(unused)}.")
         write_text(folder / TYPES, json.dumps(types, indent=1) + "\n")
-        report = [
-            f"# MDCR: {scores_file} on {benchmark.path}",
-            f"{len(benchmark):,} queries of {len(benchmark.fields)} fields. Measures of trec_eval, percent, "
-            f"means over the queries of a field; {AVERAGE} is the mean of these over the fields.",
-            *remarks,
-            markdown_table(["field", *MEASURES], _rows(metrics)),
-            "The cited candidates and those of one type alone, mean over the fields (Medić and Šnajder 2022, "
-            "section 4.4):",
-            markdown_table(["type", *MEASURES], _rows(types)),
-        ]
-        write_results(folder, metrics, report, provenance)
-        return metrics
+        table, by_type = (
+            [[head, *MEASURES], *([name, *(f"{v:.4f}" for v in row.values())] for name, row in rows.items())]
+            for head, rows in (("field", metrics), ("type", types))
+        )
+        pairs = [(field, query) for field, queries in pools.fields.items() for query in queries]
+        columns = {name: np.concatenate([found[name] for found in values.values()]) for name in MEASURES}
+        return Findings(
+            f"MDCR: {self.scores_file or folder / SCORES} on {pools.path}",
+            metrics,
+            PerQuery([f"{field}/{query}" for field, query in pairs], [query for _, query in pairs], columns),
+            [
+                f"{len(pools):,} queries of {len(pools.fields)} fields. Measures by trec_eval, percent: mean "
+                f"over the queries of a field; {AVERAGE} is their mean over the fields.",
+                *remarks,
+                markdown_table(table[0], table[1:]),
+                "The cited candidates and those of one type alone, mean over the fields (Medić and Šnajder "
+                "2022, section 4.4):",
+                markdown_table(by_type[0], by_type[1:]),
+            ],
+            {"by type of candidates": by_type},
+            remarks,
+            "\n".join(official_lines(metrics)),
+        )
 
     @classmethod
     def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
@@ -311,58 +291,41 @@ class MDCR(Benchmark):
             "\n".join([head_and_rows, comparison({"mean": mean}, columns).splitlines()[-1]]),
         ]
 
-    def _score(self, benchmark: Mdcr, path: Path, make: RetrieverMaker) -> Path:
-        """Scores of a retriever, written to a file in the benchmark's format."""
-        pools: dict[str, dict[str, int]] = {}
-        for queries in benchmark.fields.values():
-            for name, query in queries.items():
-                pools[name] = pools.get(name, {}) | query.pool()
-        questions = {
-            name: Question(name, tuple(paper for paper, cited in pool.items() if cited))
-            for name, pool in pools.items()
+    def _scores(self, pools: MDCRPools, path: Path, make: RetrieverMaker) -> Scores:
+        """Scores of a retriever, also written to a file in the benchmark's format."""
+        judged: JudgedPools = {}
+        for queries in pools.fields.values():
+            for query, pool in queries.items():
+                judged[query] = judged.get(query, {}) | pool.judged()
+        papers = {
+            query: QueryPaper(query, tuple(paper for paper, cited in pool.items() if cited))
+            for query, pool in judged.items()
         }
-        candidates = {paper for pool in pools.values() for paper in pool}
-        corpus = open_texts("MDCR", self._texts(), questions, candidates, self.cache_dir)
+        candidates = {paper for pool in judged.values() for paper in pool}
+        corpus = open_texts("MDCR", self._texts(), papers, candidates, self.cache_dir)
         retriever = make()
         retriever.open(corpus, self.index_dir)
-        found = pool_scores(retriever, corpus, pools)
-        scores = {f"{query}_{paper}": s for query, of_pool in found.items() for paper, s in of_pool.items()}
-        write_text(path, json.dumps(scores))
-        return path
+        scores = pool_scores(retriever, corpus, judged)
+        pairs = {f"{query}_{paper}": s for query, pool in scores.items() for paper, s in pool.items()}
+        write_text(path, json.dumps(pairs))
+        return scores
 
     def _texts(self) -> Path:
         if self.texts is not None:
             return Path(self.texts)
         if self.file is None:
-            return published(f"{self.name}_data.jsonl", self.cache_dir)
+            return self._download(f"{self.name}_data.jsonl")
         file = Path(self.file)
         beside = present(file.parent, f"{file.name.removesuffix('.gz').removesuffix('.json')}_data.jsonl")
         if beside is None:
             raise InputError(
-                f"{file}: to score its pairs takes their texts, benchmark.texts=FILE of paper_id, title and "
+                f"{file}: scoring its pairs needs their texts, benchmark.texts=FILE of paper_id, title and "
                 "abstract in JSON lines; or give scores: scores_file=FILE"
             )
         return beside
 
-
-def published(file: str, cache_dir: str | Path) -> Path:
-    """One of MDCR's own files, downloaded on first use; InputError where it cannot be had."""
-    path = present(obtain("mdcr", cache_dir, files=[file]), file)
-    assert path is not None
-    return path
-
-
-def official_lines(metrics: Table) -> list[str]:
-    """The results as MDCR's evaluation script prints them."""
-    lines = ["\t".join([name, *(f"{m}: {v}" for m, v in row.items())]) for name, row in metrics.items()]
-    return [*lines[:-1], "", lines[-1]]
-
-
-def _rows(table: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
-    return [[name, *(f"{value:.4f}" for value in row.values())] for name, row in table.items()]
-
-
-def _per_query(benchmark: Mdcr, values: Values) -> PerQuery:
-    pairs = [(field, query) for field, queries in benchmark.fields.items() for query in queries]
-    columns = {name: np.concatenate([found[name] for found in values.values()]) for name in MEASURES}
-    return PerQuery([f"{field}/{query}" for field, query in pairs], [query for _, query in pairs], columns)
+    def _download(self, file: str) -> Path:
+        """One of MDCR's own files, downloaded on first use; InputError if that fails."""
+        path = present(obtain("mdcr", self.cache_dir, files=[file]), file)
+        assert path is not None
+        return path

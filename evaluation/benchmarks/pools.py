@@ -1,8 +1,4 @@
-"""Scores of given pairs by a retriever.
-
-What benchmarks have in common that bring their own queries, each with a pool of candidates.
-The papers and queries of a benchmark as a corpus, so that any retriever can rank them.
-"""
+"""Benchmarks that come with a pool of candidates for each query: their files, texts, scores and measures."""
 
 from __future__ import annotations
 
@@ -10,28 +6,35 @@ import hashlib
 import json
 import logging
 import math
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from abc import abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import ir_measures
 import numpy as np
 import orjson
-from numpy.typing import NDArray
+from ir_measures import Measure
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.files import content_hash, whole_file, written_folder
+from datasets.files import content_hash, whole_file
 from datasets.json_lines import Object, read_objects
-from datasets.prepare import open_corpus
+from datasets.prepare import open_records, store_folder
 from datasets.progress import counting, reading
-from datasets.records import TARGET_MARKER
+from datasets.records import TARGET_MARKER, ContextRecord, PaperRecord, QueryRecord, Source
 from datasets.source_files import read_records
+from evaluation.benchmark import Benchmark, Data, RetrieverMaker
+from evaluation.measures import PerQuery, Values
+from evaluation.report import PER_QUERY, Metrics, Provenance, show, write_results
 from retrieval.base import Retriever
-from retrieval.filters import Filters
+
+log = logging.getLogger(__name__)
 
 LARGEST = 1 << 28
-"""Bytes of a file at most."""
+"""Bytes of a JSON file at most."""
+SPLIT = "test"
 
 ABOUT = """\
 - A query is a paper, by its title and abstract; relevant are the papers that it cites, or that are like it.
@@ -42,85 +45,139 @@ ABOUT = """\
 """What a page of results says of benchmarks whose queries are papers."""
 
 Table = dict[str, dict[str, float]]
-"""{field or facet: {measure: percent}}, measures by the names of the official script."""
+"""{group of queries: {measure: percent}}, measures by the names of the official script."""
+JudgedPools = dict[str, dict[str, int]]
+"""{query: {candidate: relevance}}"""
+Scores = dict[str, dict[str, float]]
+"""{query: {candidate: score}}, higher is better."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a benchmark measured.
+
+    metrics: metrics.json. sections: paragraphs of report.md. tables: {title: head and rows}, printed
+    after `printed`. remarks: sentences about what was left out.
+    """
+
+    title: str
+    metrics: Table
+    per_query: PerQuery
+    sections: Sequence[str]
+    tables: Mapping[str, list[list[str]]]
+    remarks: Sequence[str] = ()
+    printed: str = ""
+
+
+class PoolBenchmark(Benchmark):
+    """A benchmark with its own queries and candidates, which scores from a file or a retriever rank."""
+
+    about = ABOUT
+
+    @abstractmethod
+    def measure(self, folder: Path, retriever: RetrieverMaker) -> Findings:
+        """Measure the scores of a file, or those of the retriever, which are also written to `folder`.
+
+        Raises InputError for files that do not fit each other.
+        """
+
+    def run(
+        self, folder: Path, provenance: Provenance, retriever: RetrieverMaker, data: Data | None = None
+    ) -> Metrics:
+        found = self.measure(folder, retriever)
+        for remark in found.remarks:
+            log.warning("%s", remark)
+        if found.printed:
+            print(found.printed)
+        for title, rows in found.tables.items():
+            show(rows, title)
+        found.per_query.write(folder / PER_QUERY)
+        write_results(folder, found.metrics, [f"# {found.title}", *found.sections], provenance)
+        return found.metrics
+
+
+def measure_pools(pools: JudgedPools, scores: Scores, measures: Mapping[str, Measure]) -> Values:
+    """The measures of each query [Q] by trec_eval, which orders candidates of equal score by id."""
+    rows = {query: row for row, query in enumerate(pools)}
+    names = {measure: name for name, measure in measures.items()}
+    values = {name: np.zeros(len(pools)) for name in measures}
+    for found in ir_measures.pytrec_eval.iter_calc(list(names), pools, scores):
+        values[names[found.measure]][rows[found.query_id]] = found.value
+    return values
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object that a JSON file holds, plain or gzipped; NaN and Infinity are read as Python writes them.
+    """The object in a JSON file, plain or gzipped; NaN and Infinity are read as Python writes them.
 
-    Raises InputError for a file that is not there or holds something else.
+    Raises InputError for a file that is missing or holds something else.
     """
     try:
         found = json.loads(whole_file(path, LARGEST).decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: malformed JSON: {error}") from None
-    return table(found, str(path))
+    return json_object(found, str(path))
 
 
-def table(value: object, where: str) -> dict[str, Any]:
-    """The value, which must be an object; InputError that says where it stands."""
+def json_object(value: object, where: str) -> dict[str, Any]:
+    """The value if it is an object; else InputError that says where it stands."""
     if not isinstance(value, dict):
         raise InputError(f"{where}: must be an object, not {json.dumps(value)[:40]}")
     return value
 
 
-def ids(value: object, where: str) -> list[str]:
-    """The value, which must be a list of paper ids; InputError that says where it stands."""
+def id_list(value: object, where: str) -> list[str]:
+    """The value if it is a list of paper ids; else InputError that says where it stands."""
     if not isinstance(value, list) or not all(isinstance(paper, str) for paper in value):
         raise InputError(f"{where}: must be a list of paper ids (strings), not {json.dumps(value)[:60]}")
     return value
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a number that others can be compared with, and that a float can hold."""
+    """Whether it is a number that compares with others and that a float can hold."""
     if type(value) is int:
         return abs(value) < 1e308
     return isinstance(value, float) and not math.isnan(value)
 
 
-def some(names: Collection[str], most: int = 5) -> str:
+def check_count(option: str, value: object, least: int = 1) -> None:
+    """InputError unless the option is a whole number of at least `least`."""
+    if type(value) is not int or value < least:
+        raise InputError(f"{option}: must be a whole number of at least {least}, not {value!r}")
+
+
+def first_few(names: Collection[str], most: int = 5) -> str:
     """The first names, and how many more there are.
 
-    >>> some(["a", "b", "c"], 2)
+    >>> first_few(["a", "b", "c"], 2)
     'a, b and 1 more'
     """
     shown = ", ".join(list(names)[:most])
     return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown
 
 
-SPLIT = "test"
-
-
-@dataclass(frozen=True)
-class Question:
-    """A paper that is asked for others, by its abstract or the text given; relevant: what is to be found."""
-
-    paper: str
-    relevant: tuple[str, ...]
-    text: str | None = None
-
-
 @dataclass(frozen=True)
 class Text:
-    """A line of a file of papers; what is null or absent there is empty."""
+    """A paper of a file of texts; sentences: of its abstract, or all as one; labels: of each, or none."""
 
     id: str
     title: str
     sentences: list[str]
-    """of the abstract; one where it is not cut"""
     labels: list[str]
-    """pred_labels, one for each sentence, or none"""
 
     @property
     def abstract(self) -> str:
         return " ".join(self.sentences)
 
+    def __bool__(self) -> bool:
+        """Whether there is anything to read."""
+        return bool(self.title.strip() or self.abstract.strip())
+
 
 def read_texts(path: Path) -> Iterator[Text]:
     """Papers of a file of JSON lines, plain or gzipped: `paper_id`, `title`, `abstract` (text or sentences).
 
-    A file that is called .json is one object, {paper_id: {"title", "abstract"}}. Raises InputError that names
-    file, line (or paper) and field.
+    A file called .json is one object, {paper_id: {"title", "abstract"}}. Raises InputError that names file,
+    line (or paper) and field.
     """
     with reading(path, path.name) as advance:
         if path.name.removesuffix(".gz").endswith(".json"):
@@ -134,8 +191,12 @@ def read_texts(path: Path) -> Iterator[Text]:
 def _text(record: Object, where: str) -> Text:
     if not isinstance(record.get("paper_id"), str | int):
         raise InputError(f"{where}: must be an object with a paper_id")
-    title, abstract, labels = (record.get(key) or default for key, default in _FIELDS.items())
-    sentences = [abstract] if isinstance(abstract, str) else abstract
+    title, abstract, labels = (
+        (record.get("title") or ""),
+        record.get("abstract") or "",
+        record.get("pred_labels"),
+    )
+    sentences, labels = [abstract] if isinstance(abstract, str) else abstract, labels or []
     for key, value in (("abstract", sentences), ("pred_labels", labels), ("title", [title])):
         if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
             raise InputError(f"{where}, field {key!r}: must be text")
@@ -144,121 +205,91 @@ def _text(record: Object, where: str) -> Text:
     return Text(str(record["paper_id"]), title, sentences, labels)
 
 
-_FIELDS: dict[str, Any] = {"title": "", "abstract": "", "pred_labels": []}
+@dataclass(frozen=True)
+class QueryPaper:
+    """A paper that is the query, by its abstract or the given text, and the papers it should find."""
+
+    paper: str
+    relevant: tuple[str, ...]
+    text: str | None = None
 
 
 def open_texts(
     name: str,
     path: Path,
-    questions: Mapping[str, Question],
+    queries: Mapping[str, QueryPaper],
     candidates: Collection[str],
     cache_dir: str | Path,
 ) -> Corpus:
-    """The papers of a file that are asked or candidates, as a corpus with a context for each question.
+    """The query papers and candidates of a file of texts as a corpus, with a context for each query.
 
     Candidates with neither title nor abstract are left out. Raises InputError that names papers which the
-    file lacks, and papers without a text that are asked.
+    file lacks, and query papers without a text.
     """
-    stores = Path(cache_dir).expanduser() / "corpora"
-    stores.mkdir(parents=True, exist_ok=True)
-    asked = {key: asdict(question) for key, question in questions.items()}
-    key = orjson.dumps([content_hash(path, stores), asked, sorted(candidates)])
-    folder = stores.with_name("questions") / hashlib.blake2b(key, digest_size=8).hexdigest()
-    if not folder.is_dir():
-        with written_folder(folder) as part:
-            _write(part, path, questions, candidates)
-    return open_corpus(folder, cache_dir=cache_dir, candidates="all", splits=[SPLIT], name=name)
+    asking = {query.paper for query in queries.values()}
+    wanted, asked, readable = asking | set(candidates), dict[str, Text](), set[str]()
 
-
-def _write(folder: Path, path: Path, questions: Mapping[str, Question], candidates: Collection[str]) -> None:
-    """The source files of the corpus (datasets.records)."""
-    asking = {question.paper for question in questions.values()}
-    wanted, asked = asking | set(candidates), dict[str, Text]()
-    found, written = set[str](), set[str]()
-    with (folder / "papers.json").open("wb") as file:
+    def papers() -> Iterator[PaperRecord]:
+        found = set[str]()
         for text in read_texts(path):
             if text.id not in wanted or text.id in found:
                 continue
             found.add(text.id)
-            if not text.title.strip() and not text.abstract.strip():
-                continue
-            record = orjson.dumps({text.id: {"title": text.title, "abstract": text.abstract}})
-            file.write((b",\n" if written else b"{") + record[1:-1])
-            written.add(text.id)
-            if text.id in asking:
-                asked[text.id] = text
-        file.write(b"}" if written else b"{}")
-    if lacking := sorted(wanted - found):
-        raise InputError(f"{path}: {len(lacking):,} papers of the benchmark are not in it: {some(lacking)}")
-    if mute := sorted(asking - written):
-        raise InputError(f"{path}: {len(mute):,} queries have neither title nor abstract: {some(mute)}")
-    relevant = {key: [paper for paper in q.relevant if paper in written] for key, q in questions.items()}
-    if vain := [key for key, papers in relevant.items() if not papers]:
-        raise InputError(f"{path}: {len(vain):,} queries whose relevant papers have no text: {some(vain)}")
-    contexts = {}
-    for key, question in questions.items():
-        text = asked[question.paper]
-        body = text.abstract if question.text is None else question.text
-        body = body if body.strip() else text.title  # which asks alone then
-        contexts[key] = {"masked_text": f"{TARGET_MARKER} {body}", "citing_id": question.paper}
-    queries = [{"context_id": key, "positive_ids": papers} for key, papers in relevant.items()]
-    (folder / "contexts.json").write_bytes(orjson.dumps(contexts))
-    (folder / f"{SPLIT}.json").write_bytes(orjson.dumps(queries))
+            if text:
+                readable.add(text.id)
+                if text.id in asking:
+                    asked[text.id] = text
+                yield PaperRecord(text.id, text.title, text.abstract)
+        vain = [key for key, query in queries.items() if readable.isdisjoint(query.relevant)]
+        for ids, wrong in (
+            (sorted(wanted - found), "papers of the benchmark are not in it"),
+            (sorted(asking - readable), "queries have neither title nor abstract"),
+            (vain, "queries whose relevant papers have no text"),
+        ):
+            if ids:
+                raise InputError(f"{path}: {len(ids):,} {wrong}: {first_few(ids)}")
+
+    def contexts() -> Iterator[ContextRecord]:
+        for key, query in queries.items():
+            text = asked[query.paper]
+            body = text.abstract if query.text is None else query.text
+            body = body if body.strip() else text.title  # the title is the query then
+            yield ContextRecord(key, f"{TARGET_MARKER} {body}", query.paper)
+
+    def split() -> Iterator[QueryRecord]:
+        for key, query in queries.items():
+            yield QueryRecord(key, [paper for paper in query.relevant if paper in readable])
+
+    described = orjson.dumps([{key: asdict(query) for key, query in queries.items()}, sorted(candidates)])
+    with store_folder(Path(cache_dir).expanduser()) as stores:
+        identity = {"texts": content_hash(path, stores)}
+    identity["queries"] = hashlib.blake2b(described, digest_size=8).hexdigest()
+    source = Source(name, identity, papers, contexts, {SPLIT: split})
+    return open_records(source, cache_dir=cache_dir, candidates="all")
 
 
-log = logging.getLogger(__name__)
-
-BATCH = 64
-"""Queries between two steps of the progress bar."""
-
-
-@dataclass(frozen=True)
-class Pools(Filters):
-    """Each query may get the papers of its own pool. rows: {context: papers}, rows of the corpus."""
-
-    rows: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return True
-
-    def groups(
-        self, corpus: Corpus, contexts: NDArray[np.int64]
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
-        """One query after the other."""
-        for place, context in enumerate(contexts.tolist()):
-            allowed = np.zeros(len(corpus.paper_ids), np.bool_)
-            allowed[self.rows[context]] = True
-            yield np.array([place]), allowed & corpus.is_candidate
-
-
-def pool_scores(
-    retriever: Retriever, corpus: Corpus, pools: Mapping[str, Collection[str]]
-) -> dict[str, dict[str, float]]:
-    """{query: {candidate: score}}, higher is better, of pools {query: candidates}.
+def pool_scores(retriever: Retriever, corpus: Corpus, pools: Mapping[str, Collection[str]]) -> Scores:
+    """The retriever's scores of pools {query: candidates}.
 
     The retriever has indexed the corpus, whose contexts are the queries. What it does not find for a query
-    (BM25: papers without a word of it; papers without a text) gets a score below all others.
+    (BM25: papers that share no word with it; papers without a text) scores below everything else.
     """
     textless = sorted({paper for pool in pools.values() for paper in pool if not corpus.has_paper(paper)})
     if textless:
-        log.warning("%s candidates without title and abstract come last: %s", len(textless), some(textless))
-    row = {query: number for number, query in enumerate(corpus.context_ids)}
-    rows = {
-        row[query]: np.array([corpus.paper_row(paper) for paper in pool if corpus.has_paper(paper)], np.int64)
-        for query, pool in pools.items()
-    }
-    filters, contexts = Pools(rows=rows), np.array(list(rows), np.int64)
-    most = max(1, *(len(pool) for pool in rows.values()))
-    found: dict[str, dict[str, float]] = {}
-    with counting(f"{retriever.name}: scoring pools", len(contexts)) as advance:
-        for start in range(0, len(contexts), BATCH):
-            part = contexts[start : start + BATCH]
-            ranking = retriever.search(part, most, filters)
-            for context, papers, scores in zip(part.tolist(), ranking.papers, ranking.scores, strict=True):
-                there = papers >= 0
-                names = [corpus.paper_ids[paper] for paper in papers[there].tolist()]
-                found[corpus.context_ids[context]] = dict(zip(names, scores[there].tolist(), strict=True))
-            advance(len(part))
+        log.warning(
+            "%s candidates without title and abstract come last: %s", len(textless), first_few(textless)
+        )
+    contexts = {query: row for row, query in enumerate(corpus.context_ids)}
+    found: Scores = {}
+    with counting(f"{retriever.name}: scoring pools", len(pools)) as advance:
+        for query, pool in pools.items():
+            allowed = np.zeros(len(corpus.paper_ids), np.bool_)
+            allowed[[corpus.paper_row(paper) for paper in pool if corpus.has_paper(paper)]] = True
+            ranking = retriever.search_allowed(np.array([contexts[query]]), max(1, len(pool)), allowed)
+            there = ranking.papers[0] >= 0
+            names = [corpus.paper_ids[paper] for paper in ranking.papers[0][there].tolist()]
+            found[query] = dict(zip(names, ranking.scores[0][there].tolist(), strict=True))
+            advance(1)
     lowest = min((score for scored in found.values() for score in scored.values()), default=0.0) - 1
     return {
         query: {paper: found[query].get(paper, lowest) for paper in pool} for query, pool in pools.items()

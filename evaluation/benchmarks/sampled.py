@@ -1,84 +1,237 @@
-"""Field-level evaluation: queries and pools of single fields (Medić and Šnajder 2022, section 3.2).
-
-What the dataset-level and the field-level evaluation have in common: the run from files to a report.
-Dataset-level evaluation: random queries, pools of growing sizes (Medić and Šnajder 2022, section 3.1).
-"""
+"""Dataset-level and field-level evaluation: random queries and pools (Medić and Šnajder 2022, section 3)."""
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import json
 import logging
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ir_measures import AP, R, nDCG
+from numpy.typing import NDArray
 
-from datasets.citations.graph import CitationGraph, open_graph
+from datasets.citations.graph import open_graph
+from datasets.citations.queries import QuerySet, corpus_of
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from evaluation.benchmark import Benchmark, Data, Output, RetrieverMaker
-from evaluation.benchmarks.pools import ABOUT, Table, read_json, some
+from datasets.progress import counting
+from evaluation.benchmark import Output, RetrieverMaker
+from evaluation.benchmarks.pools import Findings, PoolBenchmark, Table, check_count, first_few, read_json
 from evaluation.benchmarks.sampling import (
-    MEASURES,
-    Group,
-    Pool,
-    PoolRanker,
-    Results,
+    TEST,
+    VALIDATION,
     Rows,
-    Rules,
+    SampledPool,
     Sampler,
-    Tuned,
-    Tuning,
+    SamplingRules,
     dataset_pools,
     field_pools,
-    group_table,
-    tune,
 )
-from evaluation.measures import PerQuery
+from evaluation.measures import PerQuery, Values, per_query
 from evaluation.plots import size_plot
 from evaluation.protocol import Qrels
-from evaluation.report import (
-    METRICS,
-    PER_QUERY,
-    QRELS,
-    RUN,
-    Metrics,
-    Provenance,
-    by_group,
-    markdown_table,
-    show,
-    write_results,
-    write_text,
-)
-from retrieval.base import Ranking, Retriever
+from evaluation.report import AVERAGE, METRICS, QRELS, RUN, by_group, markdown_table, write_text
+from retrieval.base import Ranking, Retriever, nothing
 from retrieval.run import Run
 
 log = logging.getLogger(__name__)
 
-SAMPLE = "sample.json"
-TABLES = {"map": "MAP", "ndcg": "nDCG", "recall_30": "R@30"}
-"""Measures that a page of results has a table of."""
+SAMPLE, PLOT = "sample.json", "map.png"
+MEASURES = {"map": AP, "ndcg": nDCG, "recall_30": R @ 30}
+"""By the names of trec_eval; of what was retrieved, at most `depth` papers."""
+LABELS = {"map": "MAP", "ndcg": "nDCG", "recall_30": "R@30"}
+BATCH = 1024
+"""Queries of a search."""
 
 
-class SampledBenchmark(Benchmark):
-    """Queries and pools are drawn out of files of papers, and a retriever is measured on them.
+class PoolRanker:
+    """Ranks sampled pools by a retriever; corpus: the papers of all pools, and the queries."""
 
-    Subclasses say which pools there are (`pools`) and what stands in the report.
+    def __init__(
+        self,
+        sampler: Sampler,
+        tests: Sequence[SampledPool],
+        validations: Sequence[SampledPool],
+        name: str,
+        cache_dir: str | Path,
+        depth: int,
+    ) -> None:
+        self.sampler, self.depth = sampler, depth
+        asking = {split: _queries_of(pools) for split, pools in ((TEST, tests), (VALIDATION, validations))}
+        papers = [*asking.values(), *(pool.papers for pool in [*tests, *validations])]
+        self.papers: Rows = np.unique(np.concatenate(papers))
+        self.queries: Rows = np.union1d(*asking.values())
+        splits = {split: QuerySet(q, sampler.relevant.take(q)) for split, q in asking.items() if len(q)}
+        self.corpus = corpus_of(sampler.graph, self.papers, splits, name, cache_dir)
+
+    def ranked(
+        self, retriever: Retriever, pools: Sequence[SampledPool], index_dir: Path | None
+    ) -> Iterator[Run]:
+        """The first papers of each pool, queries named GROUP/PAPER. index_dir: keeps the indexes."""
+        if not retriever.per_pool:
+            retriever.open(self.corpus, index_dir)
+            retriever.remember_queries()  # each is searched in every pool
+        with counting(f"{retriever.name}: searching", sum(len(pool.queries) for pool in pools)) as advance:
+            for pool in pools:
+                allowed = np.isin(self.papers, pool.papers, assume_unique=True)
+                if retriever.per_pool:
+                    view = pool_view(self.corpus, allowed)
+                    retriever.open(view, None if index_dir is None else index_dir / view.fingerprint)
+                contexts = np.searchsorted(self.queries, pool.queries)
+                papers, scores = nothing(len(contexts), self.depth)
+                for start in range(0, len(contexts), BATCH):
+                    for places, may in self._by_year(contexts[start : start + BATCH], allowed):
+                        # An index of the pool itself needs a mask for the years alone.
+                        mask = None if retriever.per_pool and may is allowed else may
+                        found = retriever.search_allowed(contexts[start + places], self.depth, mask)
+                        papers[start + places], scores[start + places] = found.papers, found.scores
+                        advance(len(places))
+                yield Run(self.names(pool), self.corpus.paper_ids, Ranking(papers, scores), retriever.name)
+
+    def _by_year(
+        self, contexts: Rows, allowed: NDArray[np.bool_]
+    ) -> Iterator[tuple[Rows, NDArray[np.bool_]]]:
+        """Places in `contexts` and the papers [P] that may be found: without `rules.year` none later."""
+        if self.sampler.rules.year is not None:
+            yield np.arange(len(contexts)), allowed
+            return
+        years, free = self.corpus.years, self.sampler.graph.is_distractor[self.papers]
+        of_queries = years[self.corpus.citing[contexts]]
+        for year in np.unique(of_queries):
+            yield np.flatnonzero(of_queries == year), allowed & ((years <= year) | free)
+
+    def ids(self, rows: Rows) -> list[str]:
+        """Ids of papers."""
+        return [self.sampler.graph.ids[row] for row in rows.tolist()]
+
+    def names(self, pool: SampledPool) -> list[str]:
+        """Names of the queries of a pool, GROUP/PAPER."""
+        return [f"{pool.group}/{paper}" for paper in self.ids(pool.queries)]
+
+    def qrels(self, pool: SampledPool) -> Qrels:
+        """The relevant papers of the queries of a pool."""
+        relevant = self.sampler.relevant.take(pool.queries)
+        found = (dict.fromkeys(self.ids(rows.astype(np.int64)), 1) for rows in relevant)
+        return Qrels(dict(zip(self.names(pool), found, strict=True)))
+
+    def values(self, run: Run, pool: SampledPool) -> Values:
+        """Measures of the queries of a pool, by trec_eval."""
+        return per_query(run, self.qrels(pool), dict(MEASURES))
+
+
+def pool_view(corpus: Corpus, papers: NDArray[np.bool_]) -> Corpus:
+    """The corpus with these candidates [P] alone, under a fingerprint of its own."""
+    corpus.words  # noqa: B018 (read once, shared by the views)
+    view = copy.copy(corpus)
+    view.is_candidate = papers
+    digest = hashlib.blake2b(np.packbits(papers).tobytes(), digest_size=6).hexdigest()
+    view.fingerprint = f"{corpus.fingerprint}-{digest}"
+    return view
+
+
+def _queries_of(pools: Sequence[SampledPool]) -> Rows:
+    return np.unique(np.concatenate([np.empty(0, np.int64), *(pool.queries for pool in pools)]))
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The grid of BM25's parameters, and the validation sample that chooses from it by MAP."""
+
+    k1: Sequence[float] = (0.9, 1.2, 1.6, 2.0, 3.0)
+    b: Sequence[float] = (0.3, 0.5, 0.75, 0.9)
+    queries: int = 200
+    """validation queries, of each field if there are fields"""
+    size: int | None = None
+    """papers of a validation pool; None: as the smallest test pool, or more where the queries cite more"""
+
+    def __post_init__(self) -> None:
+        """Raises InputError for values that are not lists or whole numbers."""
+        for name, values in (("k1", self.k1), ("b", self.b)):
+            if isinstance(values, str | int | float) or not values:
+                raise InputError(f"benchmark.tune.{name}: {values!r} is not a list of values to try")
+        check_count("benchmark.tune.queries", self.queries)
+        check_count("benchmark.tune.size", 1 if self.size is None else self.size)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The best parameters, the first of several, and the validation MAP of every pair, in percent."""
+
+    k1: float
+    b: float
+    tried: dict[tuple[float, float], float]
+
+    def __str__(self) -> str:
+        best = self.tried[self.k1, self.b]
+        return (
+            f"k1 = {self.k1:g}, b = {self.b:g}: MAP {best:.2f} on validation, the best of "
+            f"{len(self.tried)} pairs ({min(self.tried.values()):.2f} to {max(self.tried.values()):.2f})"
+        )
+
+
+def tune(tuning: Tuning, ranker: PoolRanker, pools: Sequence[SampledPool], retriever: Retriever) -> Tuned:
+    """Try all pairs on the pools (MAP: the mean over the groups), and leave the best in the retriever."""
+    if not pools or not all(len(pool.queries) for pool in pools):
+        raise InputError(
+            "benchmark.tune: no queries are left for validation; sample fewer (queries=N) or set it to null"
+        )
+    tried: dict[tuple[float, float], float] = {}
+    for k1, b in product(tuning.k1, tuning.b):
+        retriever.set_parameters(k1=k1, b=b)
+        runs = zip(ranker.ranked(retriever, pools, None), pools, strict=True)
+        tried[k1, b] = 100 * float(np.mean([ranker.values(run, pool)["map"].mean() for run, pool in runs]))
+    k1, b = max(tried, key=lambda pair: tried[pair])
+    retriever.set_parameters(k1=k1, b=b)
+    tuned = Tuned(k1, b, tried)
+    log.info("%s: %s", retriever.name, tuned)
+    return tuned
+
+
+@dataclass(frozen=True)
+class Group:
+    """A pool size or a field: how many queries and candidates, and the values of each sampling's queries."""
+
+    name: str
+    queries: int
+    candidates: int
+    samplings: list[Values]
+
+    def mean(self, measure: str) -> float:
+        """Percent, the mean over the samplings."""
+        return float(np.mean(self._of_samplings(measure)))
+
+    def deviation(self, measure: str) -> float:
+        """The standard deviation of the samplings' means, in percent (n - 1); 0 for one sampling."""
+        return float(np.std(self._of_samplings(measure), ddof=1)) if len(self.samplings) > 1 else 0.0
+
+    def _of_samplings(self, measure: str) -> list[float]:
+        return [100 * float(values[measure].mean()) for values in self.samplings]
+
+
+class SampledBenchmark(PoolBenchmark):
+    """Draws queries and pools from files of papers, and measures a retriever on them.
+
+    Subclasses draw the pools and write the part of the report that follows the table.
     """
 
     title: str
     column: str
-    """what groups are"""
+    """what the groups are"""
     averaged: bool
-    """whether the mean over the groups is told"""
-    about = ABOUT
+    """whether the mean over the groups is reported"""
 
     def __init__(
         self,
         papers: str | Path | Sequence[str | Path] | None,
-        rules: Rules,
+        rules: SamplingRules,
         queries: int | None,
         samplings: int = 3,
         depth: int = 500,
@@ -90,169 +243,203 @@ class SampledBenchmark(Benchmark):
         cache_dir: str | Path = ".cache",
         index_dir: str | Path | None = None,
     ) -> None:
-        """papers, citations, distractors: as for datasets.citations.graph.open_graph. rules: who may ask.
+        """papers, citations, distractors: as for datasets.citations.graph.open_graph.
 
         queries: how many are drawn; None: all. samplings: of pools. depth: papers retrieved for a query.
         run_depth: papers of each query of the first sampling in run.trec; None: all; 0: no such file.
-        tune: what BM25's parameters are chosen from; None: they are the retriever's.
-        Raises InputError for what is no whole number.
+        tune: how a tunable retriever's parameters are chosen; None: they are used as set.
+        Raises InputError for values that are not whole numbers.
         """
-        numbers = {"samplings": samplings, "depth": depth, "queries": 1 if queries is None else queries}
-        for name, number in numbers.items():
-            if type(number) is not int or number < 1:
-                raise InputError(f"benchmark.{name}: {number!r} is no whole number from 1 on")
-        if run_depth is not None and (type(run_depth) is not int or run_depth < 0):
-            raise InputError(f"benchmark.run_depth: {run_depth!r} is no whole number from 0 on, nor null")
+        for name, number in (
+            ("samplings", samplings),
+            ("depth", depth),
+            ("queries", 1 if queries is None else queries),
+        ):
+            check_count(f"benchmark.{name}", number)
+        if run_depth is not None:
+            check_count("benchmark.run_depth", run_depth, 0)
         self.files, self.rules, self.number, self.samplings = papers, rules, queries, samplings
         self.depth, self.run_depth, self.tuning, self.seed = depth, run_depth, tune, seed
-        self.citations, self.distractors = citations, distractors
-        self.cache_dir = cache_dir
+        self.citations, self.distractors, self.cache_dir = citations, distractors, cache_dir
         self.index_dir = None if index_dir is None else Path(index_dir)
-        self.remarks: list[str] = []
 
     @abstractmethod
-    def pools(self, sampler: Sampler, validation: Tuning | None) -> tuple[list[Pool], list[Pool]]:
-        """Pools for test, and for validation where there is something to tune. Adds to `remarks`."""
+    def pools(
+        self, sampler: Sampler, tuning: Tuning | None
+    ) -> tuple[list[SampledPool], list[SampledPool], list[str]]:
+        """Pools for test, for validation where there is something to tune, and remarks."""
 
-    @abstractmethod
-    def report(self, results: Results, folder: Path) -> list[str]:
-        """Paragraphs about the results; draws the plots."""
+    def plot(self, path: Path, groups: Sequence[Group], retriever: str, data: str) -> list[str]:
+        """Draw the groups, if they make a curve; the report's paragraphs about it."""
+        return []
 
     def sampler(self) -> Sampler:
-        """What draws, on the files' graph."""
+        """The sampler of the files' citation graph."""
         graph = open_graph(self.files or [], self.citations, self.distractors, self.cache_dir)
         return Sampler(graph, self.rules, self.seed)
 
-    def run(
-        self, folder: Path, provenance: Provenance, retriever: RetrieverMaker, data: Data | None = None
-    ) -> Metrics:
-        """Draw, rank and measure; metrics.json is written last, after what stands beside it."""
-        ranks = retriever()
-        sampler, self.remarks = self.sampler(), []
+    def measure(self, folder: Path, retriever: RetrieverMaker) -> Findings:
+        """Draw, rank and measure; writes sample.json, and run.trec and qrels.trec if they are wanted."""
+        ranks, sampler = retriever(), self.sampler()
         tuning = self.tuning if ranks.tunable else None
-        tests, validations = self.pools(sampler, tuning)
-        folder.mkdir(parents=True, exist_ok=True)
-        name = self.name_of(sampler.graph)
+        tests, validations, remarks = self.pools(sampler, tuning)
+        name = Path(sampler.graph.files[0]).resolve().parent.name
         ranker = PoolRanker(sampler, tests, validations, name, self.cache_dir, self.depth)
-        tuned: Tuned | None = None
-        if tuning is not None:
-            tuned = tune(tuning, ranker, validations, ranks)
-        elif ranks.tunable:
+        tuned = None if tuning is None else tune(tuning, ranker, validations, ranks)
+        if ranks.tunable and tuned is None:
             log.info("%s: its parameters are as set, not tuned", ranks.name)
         started = time.perf_counter()
-        groups = self._measured(ranker, ranks, tests, folder)
-        results = Results(
-            ranks.name, name, groups, tuned, [*sampler.facts(), *self.remarks], time.perf_counter() - started
-        )
-        for line in results.remarks:
-            log.info("%s", line)
-        paragraphs = self.report(results, folder)
-        show(group_table(groups, self.column, self.averaged), results.title)
-        sample = self._sample(sampler, tests) | {"remarks": results.remarks, "tuned": tuned and str(tuned)}
+        groups, values = self._measure(ranker, ranks, tests, folder)
+        seconds = time.perf_counter() - started
+        remarks = [*sampler.facts(), *remarks]
+        for remark in remarks:
+            log.info("%s", remark)
+        first = [pool for pool in tests if pool.sampling == 0]
+        names = ("year", "min_abstract", "min_citations", "min_cited")
+        sample = {
+            "graph": sampler.graph.fingerprint,
+            "rules": {name: getattr(self.rules, name) for name in names},
+            "seed": self.seed,
+            "queries": {pool.group: ranker.ids(pool.queries) for pool in first},
+            "remarks": remarks,
+            "tuned": tuned and str(tuned),
+        }
         write_text(folder / SAMPLE, json.dumps(sample, indent=1) + "\n")
-        metrics = results.metrics(self.averaged)
-        write_results(folder, metrics, [f"# {self.title}: {results.title}", *paragraphs], provenance)
-        return metrics
+        title, table = f"{ranks.name} on {name}", self._table(groups)
+        asked = sum(group.queries * len(group.samplings) for group in groups)
+        sections = [
+            *self._protocol(),
+            " ".join(remarks),
+            *([f"BM25: {tuned}."] if tuned else []),
+            markdown_table(table[0], table[1:]),
+            *self.plot(folder / PLOT, groups, ranks.name, name),
+            f"Indexing, search and measures: {seconds:.1f} s for {asked:,} queries in all pools.",
+        ]
+        return Findings(f"{self.title}: {title}", self._metrics(groups), values, sections, {title: table})
 
-    def _measured(
-        self, ranker: PoolRanker, retriever: Retriever, pools: Sequence[Pool], folder: Path
-    ) -> list[Group]:
-        """Measure all pools; write run.trec, qrels.trec and per_query.csv."""
+    def _measure(
+        self, ranker: PoolRanker, retriever: Retriever, pools: Sequence[SampledPool], folder: Path
+    ) -> tuple[list[Group], PerQuery]:
+        """The values of all pools; writes the first sampling's run.trec and qrels.trec."""
         groups: dict[str, Group] = {}
         ids: list[str] = []
         papers: list[str] = []
-        values: dict[str, list[Any]] = {name: [] for name in MEASURES}
         first: list[Run] = []
         qrels: dict[str, dict[str, int]] = {}
+        found: list[Values] = []
         for pool, run in zip(pools, ranker.ranked(retriever, pools, self.index_dir), strict=True):
-            found = ranker.values(run, pool)
+            found.append(ranker.values(run, pool))
             group = groups.setdefault(pool.group, Group(pool.group, len(pool.queries), len(pool.papers), []))
-            group.samplings.append(found)
+            group.samplings.append(found[-1])
             ids += [f"{pool.group}/{pool.sampling}/{paper}" for paper in ranker.ids(pool.queries)]
             papers += ranker.ids(pool.queries)
-            for name in MEASURES:
-                values[name].append(found[name])
             if pool.sampling == 0 and self.run_depth != 0:
-                first.append(_cut(run, self.run_depth))
+                first.append(run)
                 qrels |= ranker.qrels(pool).judgements
         for name in (RUN, QRELS):
             (folder / name).unlink(missing_ok=True)
         if first:
             ranking = Ranking.concat([run.ranking for run in first])
+            head = Ranking(ranking.papers[:, : self.run_depth], ranking.scores[:, : self.run_depth])
             names = [name for run in first for name in run.query_ids]
-            Run(names, ranker.corpus.paper_ids, ranking, retriever.name).write(folder / RUN)
+            Run(names, ranker.corpus.paper_ids, head, retriever.name).write(folder / RUN)
             Qrels(qrels).write(folder / QRELS)
-        columns = {name: np.concatenate(parts) for name, parts in values.items()}
-        PerQuery(ids, papers, columns).write(folder / PER_QUERY)
-        return list(groups.values())
+        columns = {name: np.concatenate([values[name] for values in found]) for name in MEASURES}
+        return list(groups.values()), PerQuery(ids, papers, columns)
 
-    def _sample(self, sampler: Sampler, pools: Sequence[Pool]) -> dict[str, Any]:
-        """What was drawn, so that others can ask the same."""
-        ids = sampler.graph.ids
-        queries = {
-            pool.group: [ids[row] for row in pool.queries.tolist()] for pool in pools if pool.sampling == 0
-        }
-        rules = {
-            name: getattr(self.rules, name) for name in ("year", "min_abstract", "min_citations", "min_cited")
-        }
-        return {"graph": sampler.graph.fingerprint, "rules": rules, "seed": self.seed, "queries": queries}
+    def _metrics(self, groups: Sequence[Group]) -> Table:
+        """{group: {measure: percent, measure_sd: its deviation, queries, candidates, samplings}}."""
+        table: Table = {}
+        for group in groups:
+            row: dict[str, float] = {}
+            for name in MEASURES:
+                row |= {name: round(group.mean(name), 4), f"{name}_sd": round(group.deviation(name), 4)}
+            counts = {"queries": group.queries, "candidates": group.candidates}
+            table[group.name] = row | counts | {"samplings": len(group.samplings)}
+        if self.averaged:
+            table[AVERAGE] = {name: round(value, 4) for name, value in averages(groups).items()}
+        return table
 
-    @staticmethod
-    def name_of(graph: CitationGraph) -> str:
-        """What the collection is called: the folder of its first file."""
-        return Path(graph.files[0]).resolve().parent.name
+    def _table(self, groups: Sequence[Group]) -> list[list[str]]:
+        """Head and rows: a group each, with deviations where there are several samplings."""
+        rows = [[self.column, *MEASURES, "queries", "candidates", "samplings"]]
+        for group in groups:
+            several = len(group.samplings) > 1
+            cells = [
+                f"{group.mean(name):.2f}" + (f" ± {group.deviation(name):.2f}" if several else "")
+                for name in MEASURES
+            ]
+            counts = (group.queries, group.candidates, len(group.samplings))
+            rows.append([group.name, *cells, *(f"{count:,}" for count in counts)])
+        if self.averaged:
+            rows.append([AVERAGE, *(f"{value:.2f}" for value in averages(groups).values()), "", "", ""])
+        return rows
+
+    def _protocol(self) -> list[str]:
+        """What was measured, in paragraphs."""
+        rules = self.rules
+        when = "not later than the query" if rules.year is None else f"of {rules.year} or earlier"
+        of_year = "" if rules.year is None else f" of {rules.year}"
+        often = f"cited {rules.min_citations} times or more" if rules.min_citations else "cited or not"
+        return [
+            f"A query is a paper{of_year}, by its title and abstract; relevant are the candidates it cites. "
+            f"These are papers with a title, a year and an abstract of {rules.min_abstract} characters or "
+            f"more, {often}, {when}. Each pool holds all that its queries cite, and random others.",
+            f"Measures by trec_eval, percent, of the first {self.depth} papers: mean over queries, then over "
+            "samplings of pools, ± the standard deviation of the samplings.",
+        ]
 
 
-def _cut(run: Run, depth: int | None) -> Run:
-    ranking = Ranking(run.ranking.papers[:, :depth], run.ranking.scores[:, :depth])
-    return Run(run.query_ids, run.paper_ids, ranking, run.name)
-
-
-PLOT = "map.png"
+def averages(groups: Sequence[Group]) -> dict[str, float]:
+    """The mean of each measure over the groups, in percent."""
+    return {name: float(np.mean([group.mean(name) for group in groups])) for name in MEASURES}
 
 
 class DatasetLevel(SampledBenchmark):
-    """Queries of the whole collection, asked in pools of several sizes."""
+    """Queries of the whole collection, searched in pools of several sizes (section 3.1)."""
 
     title, column, averaged = "Dataset-level evaluation", "pool size", False
-    columns = ("[0-9]*/map", "[0-9]*/ndcg", "[0-9]*/recall_30")
+    columns = tuple(f"[0-9]*/{measure}" for measure in MEASURES)
 
     def __init__(
         self,
         papers: str | Path | Sequence[str | Path] | None,
-        rules: Rules,
+        rules: SamplingRules,
         sizes: Sequence[int],
         **more: Any,
-    ):
+    ) -> None:
         """sizes: papers of a pool. more: settings of all such benchmarks (SampledBenchmark).
 
-        Raises InputError for sizes that are none.
+        Raises InputError for sizes that are not whole numbers.
         """
         super().__init__(papers, rules, **more)
-        if isinstance(sizes, str | int) or not sizes or not all(type(n) is int and n >= 1 for n in sizes):
-            raise InputError(
-                f"benchmark.sizes: {sizes!s} is no list of whole numbers from 1 on, as [10000,20000]"
-            )
+        if isinstance(sizes, str | int) or not sizes:
+            raise InputError(f"benchmark.sizes: {sizes!s} is not a list of sizes, as [10000,20000]")
+        for size in sizes:
+            check_count("benchmark.sizes", size)
         self.sizes = sorted(set(sizes))
 
-    def pools(self, sampler: Sampler, validation: Tuning | None) -> tuple[list[Pool], list[Pool]]:
-        test, val = sampler.queries(self.number, validation.queries if validation else 0)
-        self._note(test, sampler)
+    def pools(
+        self, sampler: Sampler, tuning: Tuning | None
+    ) -> tuple[list[SampledPool], list[SampledPool], list[str]]:
+        test, val = sampler.queries(self.number, tuning.queries if tuning else 0)
+        if not len(test):
+            raise InputError(
+                f"{self.rules.queries_file}: none of its test queries{sampler.of_year} passes the filters "
+                "and cites a candidate"
+            )
+        few = self.number is not None and len(test) < self.number
+        remarks = [f"There are only {len(test):,} queries instead of {self.number:,}."] if few else []
         tests = dataset_pools(sampler, test, self.sizes, self.samplings)
-        if validation is None or not len(val):
-            return tests, []
-        size = validation.size or max(self.sizes[0], len(sampler.cited(val)))
-        return tests, dataset_pools(sampler, val, [size], 1, "validation pool")
+        if tuning is None or not len(val):
+            return tests, [], remarks
+        size = tuning.size or max(self.sizes[0], len(sampler.cited(val)))
+        return tests, dataset_pools(sampler, val, [size], 1, "validation pool"), remarks
 
-    def report(self, results: Results, folder: Path) -> list[str]:
-        curve = {group.candidates: group.mean("map") for group in results.groups}
-        size_plot(folder / PLOT, {results.retriever: curve}, f"{results.title}: MAP by the size of the pool")
-        return [
-            *opening(results, self.rules, self.depth),
-            markdown_table(*head_and_rows(group_table(results.groups, self.column, False))),
-            f"![MAP by the size of the pool]({PLOT})",
-            cost(results),
-        ]
+    def plot(self, path: Path, groups: Sequence[Group], retriever: str, data: str) -> list[str]:
+        curve = {group.candidates: group.mean("map") for group in groups}
+        size_plot(path, {retriever: curve}, f"{retriever} on {data}: MAP by the size of the pool")
+        return [f"![MAP by the size of the pool]({path.name})"]
 
     @classmethod
     def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
@@ -264,104 +451,64 @@ class DatasetLevel(SampledBenchmark):
         ordered = {name: {size: of[size] for size in sizes if size in of} for name, of in tables.items()}
         return [
             f"{int(asked['queries']):,} queries. {drawn(outputs)}",
-            *by_group(ordered, TABLES, lambda size: f"{int(size):,}"),
+            *by_group(ordered, LABELS, lambda size: f"{int(size):,}"),
             f"![MAP by the size of the pool]({plot.name})",
         ]
 
-    def _note(self, queries: Rows, sampler: Sampler) -> None:
-        if not len(queries):
-            raise InputError(
-                f"{self.rules.queries_file}: none of its test queries{sampler.of_year} passes the filters "
-                "and cites a candidate"
-            )
-        if self.number is not None and len(queries) < self.number:
-            self.remarks.append(f"There are {len(queries):,} queries, where {self.number:,} were asked for.")
-
-
-def drawn(outputs: Mapping[str, Output]) -> str:
-    """What was drawn and left out, and what was tuned."""
-    samples = {name: read_json(output.folder / SAMPLE) for name, output in outputs.items()}
-    remarks = next(iter(samples.values())).get("remarks", [])
-    tuned = [f"{name}: {sample['tuned']}." for name, sample in samples.items() if sample.get("tuned")]
-    return " ".join([*remarks, *tuned])
-
-
-def opening(results: Results, rules: Rules, depth: int) -> list[str]:
-    """What was asked and measured, in paragraphs."""
-    when = "not later than itself" if rules.year is None else f"of {rules.year} or earlier"
-    papers = f"with a title, a year and an abstract of {rules.min_abstract} characters or more, cited "
-    papers += f"{rules.min_citations} times or more" if rules.min_citations else "or not"
-    asks = "A query" if rules.year is None else f"A query is of {rules.year}; it"
-    return [
-        f"{asks} asks by its title and abstract; the candidates that it cites are to be found. Candidates "
-        f"are papers {papers}, {when}. Each pool holds all that its queries cite, and others at random.",
-        f"Measures of trec_eval in percent, of the first {depth} papers: mean over queries, then over "
-        "samplings of pools, ± the standard deviation of the samplings.",
-        " ".join(results.remarks),
-        *([f"BM25: {results.tuned}."] if results.tuned else []),
-    ]
-
-
-def cost(results: Results) -> str:
-    """How long it took."""
-    asked = sum(group.queries * len(group.samplings) for group in results.groups)
-    return f"Indexing, search and measures: {results.seconds:.1f} s for {asked:,} queries in all pools."
-
-
-def head_and_rows(table: list[list[str]]) -> tuple[list[str], list[list[str]]]:
-    """A table as markdown_table takes it."""
-    return table[0], table[1:]
-
 
 class FieldLevel(SampledBenchmark):
-    """Queries of each field, asked among papers that papers of the field cite."""
+    """Queries of each field, searched among papers that papers of the field cite (section 3.2)."""
 
     title, column, averaged = "Field-level evaluation", "field", True
-    columns = ("AVG/map", "AVG/ndcg", "AVG/recall_30")
+    columns = tuple(f"{AVERAGE}/{measure}" for measure in MEASURES)
 
     def __init__(
         self,
         papers: str | Path | Sequence[str | Path] | None,
-        rules: Rules,
+        rules: SamplingRules,
         size: int,
         fields: Sequence[str] | None = None,
         min_queries: int = 1,
         **more: Any,
     ) -> None:
-        """size: papers of a pool. fields: which are asked; None: all that have `min_queries` queries or more.
+        """size: papers of a pool. fields: None: those with `min_queries` queries or more.
 
-        more: settings of all such benchmarks (SampledBenchmark). Raises InputError for values that are none.
+        more: settings of all such benchmarks (SampledBenchmark). Raises InputError for other values.
         """
         super().__init__(papers, rules, **more)
-        for name, number in (("size", size), ("min_queries", min_queries)):
-            if type(number) is not int or number < 1:
-                raise InputError(f"benchmark.{name}: {number!r} is no whole number from 1 on")
+        check_count("benchmark.size", size)
+        check_count("benchmark.min_queries", min_queries)
         if fields is not None and (isinstance(fields, str) or not fields):
-            raise InputError(f"benchmark.fields: {fields!r} is no list of fields")
+            raise InputError(f"benchmark.fields: {fields!r} is not a list of fields")
         self.size, self.min_queries = size, min_queries
         self.fields = None if fields is None else [str(name) for name in fields]
 
-    def pools(self, sampler: Sampler, validation: Tuning | None) -> tuple[list[Pool], list[Pool]]:
-        tests, vals = self.drawn(sampler, validation.queries if validation else 0)
+    def pools(
+        self, sampler: Sampler, tuning: Tuning | None
+    ) -> tuple[list[SampledPool], list[SampledPool], list[str]]:
+        tests, vals, remarks = self.queries_by_field(sampler, tuning.queries if tuning else 0)
         pools = field_pools(sampler, tests, self.size, self.samplings)
-        whole = {pool.group for pool in pools if pool.sampling == 0 and len(pool.papers) < self.size}
-        if whole:
-            self.remarks.append(
-                f"{len(whole)} fields have fewer than {self.size:,} candidates, all of which are there, in "
-                f"one sampling: {some(sorted(whole), 20)}."
+        small = {pool.group for pool in pools if pool.sampling == 0 and len(pool.papers) < self.size}
+        if small:
+            remarks.append(
+                f"{len(small)} fields have fewer than {self.size:,} candidates: one sampling has them all "
+                f"({first_few(sorted(small), 20)})."
             )
-        if validation is None or not (there := {field: rows for field, rows in vals.items() if len(rows)}):
-            return pools, []
-        return pools, field_pools(sampler, there, validation.size or self.size, 1, "validation pool")
+        vals = {field: rows for field, rows in vals.items() if len(rows)}
+        if tuning is None or not vals:
+            return pools, [], remarks
+        return pools, field_pools(sampler, vals, tuning.size or self.size, 1, "validation pool"), remarks
 
-    def drawn(self, sampler: Sampler, validation: int = 0) -> tuple[dict[str, Rows], dict[str, Rows]]:
-        """Queries for test and validation by field. Raises InputError that names fields without queries."""
+    def queries_by_field(
+        self, sampler: Sampler, validation: int = 0
+    ) -> tuple[Mapping[str, Rows], Mapping[str, Rows], list[str]]:
+        """Test and validation queries by field, and remarks; InputError that names fields without queries."""
         graph = sampler.graph
         if not graph.field_names:
             raise InputError(f"{graph.files[0]}: its papers have no fields")
         tests: dict[str, Rows] = {}
         vals: dict[str, Rows] = {}
-        lacking, few = [], []
+        lacking, few, remarks = [], [], []
         for field in sorted(graph.field_names) if self.fields is None else self.fields:
             test, val = sampler.queries(self.number, validation, graph.in_field(field), field)
             if len(test) < self.min_queries:
@@ -373,25 +520,17 @@ class FieldLevel(SampledBenchmark):
         if lacking and (self.fields is not None or not tests):
             raise InputError(
                 f"{graph.files[0]}: {len(lacking)} fields have fewer than {self.min_queries} "
-                f"queries{sampler.of_year}: {some(lacking, 20)}; leave them out of benchmark.fields"
+                f"queries{sampler.of_year}: {first_few(lacking, 20)}; leave them out of benchmark.fields"
             )
         if lacking:
-            self.remarks.append(
+            remarks.append(
                 f"{len(lacking)} fields have fewer than {self.min_queries} queries and are left out: "
-                f"{some(lacking, 20)}."
+                f"{first_few(lacking, 20)}."
             )
         if few:
-            self.remarks.append(f"{len(few)} fields have fewer than {self.number} queries: {some(few, 20)}.")
-        asked = np.concatenate(list(tests.values()))  # a paper of two fields may be for test in the other
-        return tests, {field: rows[~np.isin(rows, asked)] for field, rows in vals.items()}
-
-    def report(self, results: Results, folder: Path) -> list[str]:
-        return [
-            *opening(results, self.rules, self.depth),
-            "Of each field, the others are drawn from the papers that papers of the field cite.",
-            markdown_table(*head_and_rows(group_table(results.groups, self.column, True))),
-            cost(results),
-        ]
+            remarks.append(f"{len(few)} fields have fewer than {self.number} queries: {first_few(few, 20)}.")
+        asked = np.concatenate(list(tests.values()))  # a paper of two fields may be a test query of the other
+        return tests, {field: rows[~np.isin(rows, asked)] for field, rows in vals.items()}, remarks
 
     @classmethod
     def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
@@ -401,9 +540,17 @@ class FieldLevel(SampledBenchmark):
         rows = [[str(name), f"{int(q):,}", f"{int(c):,}"] for name, q, c in counts if q and c]
         return [
             drawn(outputs),
-            *by_group(tables, TABLES),
+            *by_group(tables, LABELS),
             markdown_table(["field", "queries", "candidates"], rows),
         ]
+
+
+def drawn(outputs: Mapping[str, Output]) -> str:
+    """What was drawn and left out, and what was tuned."""
+    samples = {name: read_json(output.folder / SAMPLE) for name, output in outputs.items()}
+    remarks = next(iter(samples.values())).get("remarks", [])
+    tuned = [f"{name}: {sample['tuned']}." for name, sample in samples.items() if sample.get("tuned")]
+    return " ".join([*remarks, *tuned])
 
 
 def read_curves(folders: Mapping[str, str | Path]) -> dict[str, Table]:

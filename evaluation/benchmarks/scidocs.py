@@ -2,9 +2,6 @@
 
 Equal to the official script (allenai/scidocs) for these four of its tasks: MAP and nDCG of trec_eval, means
 over queries, in percent of two places.
-
-SciDocs' files: judged pools by task, embeddings, and runs (Cohan et al. 2020).
-SciDocs' papers as a corpus, and what a retriever makes of them: embeddings, or scores of pairs.
 """
 
 from __future__ import annotations
@@ -15,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import ir_measures
 import numpy as np
 import orjson
 import pyarrow as pa
@@ -29,39 +25,38 @@ from datasets.files import written_whole
 from datasets.json_lines import read_objects
 from datasets.progress import reading
 from datasets.releases import RELEASES
-from evaluation.benchmark import Benchmark, Data, Output, RetrieverMaker
+from evaluation.benchmark import Output, RetrieverMaker
 from evaluation.benchmarks.pools import (
-    ABOUT,
-    Question,
+    Findings,
+    JudgedPools,
+    PoolBenchmark,
+    QueryPaper,
+    Scores,
+    first_few,
+    measure_pools,
     open_texts,
     pool_scores,
     read_texts,
-    some,
 )
 from evaluation.measures import PerQuery, Values
 from evaluation.published import published
-from evaluation.report import (
-    PER_QUERY,
-    Column,
-    Metrics,
-    Provenance,
-    comparison,
-    markdown_table,
-    show,
-    write_results,
-)
+from evaluation.report import Column, comparison, markdown_table
 from retrieval.base import Retriever
 from retrieval.run import NAMES, escaped, read_fields, unescaped
+
+log = logging.getLogger(__name__)
 
 TASKS = {"co-view": "coview", "co-read": "coread", "cite": "cite", "co-cite": "cocite"}
 """Folders of the tasks, in the order of the official script."""
 METADATA = "paper_metadata_view_cite_read.json"
 """Titles and abstracts of the papers of all four."""
+SPLITS = ("val", "test")
+MEASURES = {"map": AP, "ndcg": nDCG}
+RUNS, EMBEDDINGS = "runs", "embeddings.jsonl"
+"""The folder of runs by a retriever, and the file of vectors by an article encoder."""
+DOWNLOAD = "download"
+"""The folder's name for what is downloaded."""
 
-Pools = dict[str, dict[str, int]]
-"""{query: {candidate: relevance}}"""
-Scores = dict[str, dict[str, float]]
-"""{query: {candidate: score}}, higher is better; what is not there was not scored."""
 Vector = NDArray[np.float32] | NDArray[np.float64]
 
 
@@ -75,7 +70,7 @@ def run_file(task: str) -> str:
     return f"{TASKS[task]}.run"
 
 
-def read_pools(path: Path) -> Pools:
+def read_pools(path: Path) -> JudgedPools:
     """Lines `query 0 paper relevance`.
 
     Raises InputError that names file and line, papers that are there twice, and queries without a relevant
@@ -83,7 +78,7 @@ def read_pools(path: Path) -> Pools:
     """
     columns = ("query", "iteration", "paper", "relevance")
     table = read_fields(path, columns, {"query": NAMES, "paper": NAMES, "relevance": pa.int64()})
-    pools: Pools = {}
+    pools: JudgedPools = {}
     for query, paper, relevance in _rows(table):
         pool = pools.setdefault(query, {})
         if paper in pool:
@@ -91,18 +86,18 @@ def read_pools(path: Path) -> Pools:
         pool[paper] = relevance
     if vain := [query for query, pool in pools.items() if not any(grade > 0 for grade in pool.values())]:
         raise InputError(
-            f"{path}: {len(vain):,} queries have no relevant candidate: {some(vain)}; leave them out"
+            f"{path}: {len(vain):,} queries have no relevant candidate: {first_few(vain)}; leave them out"
         )
     return pools
 
 
-def read_run(path: Path, pools: Pools) -> Scores:
-    """Lines `query Q0 paper rank score name` about a task's pools; the ranks do not count.
+def read_run(path: Path, pools: JudgedPools) -> Scores:
+    """Lines `query Q0 paper rank score name` about a task's pools; the ranks are ignored.
 
     Raises InputError that names file and line, papers ranked twice or in no pool, and scores that are NaN.
     """
     if not path.is_file():
-        raise InputError(f"{path}: no such file; ranked_dir is to hold {', '.join(map(run_file, TASKS))}")
+        raise InputError(f"{path}: no such file; ranked_dir needs {', '.join(map(run_file, TASKS))}")
     columns = ("query", "Q0", "paper", "rank", "score", "name")
     table = read_fields(path, columns, {"query": NAMES, "paper": NAMES, "score": pa.float64()})
     scores: Scores = {}
@@ -118,10 +113,10 @@ def read_run(path: Path, pools: Pools) -> Scores:
             scores[query][paper] = score
     if foreign:
         raise InputError(
-            f"{path}: {len(foreign):,} papers are not in the pool of their query: {some(foreign)}"
+            f"{path}: {len(foreign):,} papers are not in the pool of their query: {first_few(foreign)}"
         )
     if wrong:
-        raise InputError(f"{path}: {len(wrong):,} scores are NaN: {some(wrong)}; give each a number")
+        raise InputError(f"{path}: {len(wrong):,} scores are NaN: {first_few(wrong)}; give each a number")
     return scores
 
 
@@ -134,12 +129,19 @@ def write_run(path: Path, scores: Scores, name: str) -> None:
                 file.write(f"{query} Q0 {paper} {rank} {score!r} {escaped([name])[0]}\n")
 
 
+def _rows(table: pa.Table) -> list[tuple[str, str, Any]]:
+    columns = [table[name].to_pylist() for name in table.column_names]
+    return [(unescaped(query), unescaped(paper), value) for query, paper, value in zip(*columns, strict=True)]
+
+
 def read_embeddings(path: Path, wanted: Collection[str]) -> dict[str, Vector]:
     """Vectors of wanted papers from JSON lines {"paper_id": ID, "embedding": [numbers]}, plain or gzipped.
 
-    A paper that is there twice has its last vector; an empty one stays empty. They are kept in half the room
-    where nothing is lost by it. Raises InputError that names file, line and paper.
+    The last vector of a paper counts; an empty one stays empty. They are kept as float32 where that is exact.
+    Raises InputError that names file, line and paper.
     """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; name JSON lines of paper_id and embedding")
     found: dict[str, Vector] = {}
     dim = 0
     with reading(path, path.name) as advance:
@@ -170,119 +172,69 @@ def _vector(numbers: list[Any], where: str) -> Vector:
     return small if (small == vector).all() else vector
 
 
-def distances(pools: Pools, embeddings: Mapping[str, Vector]) -> Scores:
+def distances(pools: JudgedPools, embeddings: Mapping[str, Vector]) -> Scores:
     """Minus the Euclidean distance of query and candidate, to five places, as the official script takes it.
 
-    Queries without a vector and candidates without one are left out; a candidate of an empty one comes last.
+    Queries and candidates without a vector are left out; a candidate of an empty one comes last.
     """
     scores: Scores = {}
     for query, pool in pools.items():
         if not len(embeddings.get(query, ())):
             continue
-        asked = embeddings[query].astype(np.float64)
+        anchor = embeddings[query].astype(np.float64)
         there = {paper: embeddings[paper] for paper in pool if paper in embeddings}
         scores[query] = {
-            paper: float(np.round(-np.linalg.norm(asked - vector), 5)) if len(vector) else float("-inf")
+            paper: float(np.round(-np.linalg.norm(anchor - vector), 5)) if len(vector) else float("-inf")
             for paper, vector in there.items()
         }
     return scores
 
 
-def _rows(table: pa.Table) -> list[tuple[str, str, Any]]:
-    columns = [table[name].to_pylist() for name in table.column_names]
-    return [(unescaped(query), unescaped(paper), value) for query, paper, value in zip(*columns, strict=True)]
+def open_pools(
+    tasks: Mapping[str, JudgedPools], texts: Path, cache_dir: str | Path
+) -> tuple[Corpus, dict[str, list[str]]]:
+    """The papers of all tasks as a corpus, and of each query the candidates of all tasks that have a record.
 
-
-log = logging.getLogger(__name__)
-
-EMBEDDINGS = "embeddings.jsonl"
-
-
-@dataclass(frozen=True)
-class Papers:
-    """The benchmark's papers as a corpus, whose contexts are the queries that have a text.
-
-    pools: {query: candidates} of all tasks together, those that the file of texts has.
+    Papers that the file of texts lacks are left out, as the official script leaves out those without an
+    embedding; queries without a text have no context. Raises InputError where no query has a text.
     """
-
-    corpus: Corpus
-    pools: dict[str, list[str]]
-
-
-def open_papers(pools: dict[str, Pools], texts: Path, cache_dir: str | Path) -> Papers:
-    """The papers of all tasks, read from a file of texts.
-
-    Papers that the file lacks are left out, as the official script leaves out those without an embedding.
-    Raises InputError where no query has a text.
-    """
-    together: dict[str, dict[str, int]] = {}
-    for of in pools.values():
-        for query, pool in of.items():
+    together: JudgedPools = {}
+    for pools in tasks.values():
+        for query, pool in pools.items():
             own = together.setdefault(query, {})
             for paper, relevance in pool.items():
                 own[paper] = max(relevance, own.get(paper, 0))
     wanted = set(together) | {paper for pool in together.values() for paper in pool}
-    there, readable = set[str](), set[str]()
-    for text in read_texts(texts):
-        if text.id in wanted:
-            there.add(text.id)
-            if text.title.strip() or text.abstract.strip():
-                readable.add(text.id)
-    if lacking := sorted(wanted - there):
-        log.warning("%s lacks %s papers of the benchmark: %s", texts, f"{len(lacking):,}", some(lacking))
-    questions = {}
+    readable = {text.id: bool(text) for text in read_texts(texts) if text.id in wanted}
+    if missing := sorted(wanted - readable.keys()):
+        log.warning("%s lacks %s papers of the benchmark: %s", texts, f"{len(missing):,}", first_few(missing))
+    queries = {}
     for query, pool in together.items():
-        relevant = tuple(paper for paper, relevance in pool.items() if relevance > 0 and paper in readable)
-        if query in readable and relevant:
-            questions[query] = Question(query, relevant)
-    if not questions:
+        relevant = tuple(paper for paper, relevance in pool.items() if relevance > 0 and readable.get(paper))
+        if readable.get(query) and relevant:
+            queries[query] = QueryPaper(query, relevant)
+    if not queries:
         raise InputError(
-            f"{texts}: none of the {len(together):,} queries has a text, as {some(list(together))}"
+            f"{texts}: none of the {len(together):,} queries has a text, as {first_few(list(together))}"
         )
-    asked = {query: [paper for paper in together[query] if paper in there] for query in questions}
-    candidates = {paper for pool in asked.values() for paper in pool}
-    return Papers(open_texts("SciDocs", texts, questions, candidates, cache_dir), asked)
+    pools = {query: [paper for paper in together[query] if paper in readable] for query in queries}
+    candidates = {paper for pool in pools.values() for paper in pool}
+    return open_texts("SciDocs", texts, queries, candidates, cache_dir), pools
 
 
-def score(
-    retriever: Retriever, papers: Papers, pools: dict[str, Pools], index_dir: str | Path | None
-) -> dict[str, Scores]:
-    """{task: {query: {candidate: score}}} by a retriever; papers without a text come last."""
-    retriever.open(papers.corpus, index_dir)
-    found = pool_scores(retriever, papers.corpus, papers.pools)
-    return {
-        task: {
-            query: {paper: found[query][paper] for paper in pool if paper in found[query]}
-            for query, pool in of.items()
-            if query in found
-        }
-        for task, of in pools.items()
-    }
-
-
-def write_embeddings(path: Path, retriever: Retriever, papers: Papers) -> None:
-    """The encoder's vectors of all papers, not normalised, in the official format."""
-    corpus = papers.corpus
+def write_embeddings(path: Path, retriever: Retriever, corpus: Corpus) -> None:
+    """The retriever's vectors of all papers, not normalised, in the official format."""
     rows = np.arange(len(corpus.paper_ids), dtype=np.int64)
     vectors = retriever.raw_vectors(corpus, rows)
-    path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as unfinished, unfinished.open("wb") as file:
         for row in rows.tolist():
             line = {"paper_id": corpus.paper_ids[row], "embedding": vectors[row : row + 1][0]}
             file.write(orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
 
 
-SPLITS = ("val", "test")
-MEASURES = {"map": AP, "ndcg": nDCG}
-RUNS = "runs"
-"""The folder of runs by a retriever."""
-DOWNLOAD = "download"
-"""The folder's name for what is downloaded."""
-
-
 @dataclass(frozen=True)
-class Measured:
-    """The values of a task's queries [q], in the order of `queries`, and what was not measured, in words."""
+class TaskValues:
+    """The values of a task's scored queries [Q], and sentences about what was not measured."""
 
     queries: list[str]
     values: Values
@@ -294,11 +246,34 @@ class Measured:
         return {name: float(np.round(100 * np.mean(found), 2)) for name, found in self.values.items()}
 
 
-class SciDocs(Benchmark):
-    """Measures anyone's embeddings or runs, or what a retriever makes of the papers."""
+def measure_task(task: str, pools: JudgedPools, scores: Scores) -> TaskValues:
+    """The measures of the queries that have scores.
+
+    As in the official script, a query without any score is left out of the means, and a candidate without
+    one of the ranking, but not of the relevant ones. Raises InputError where no query is scored.
+    """
+    scored = {query: pool for query, pool in pools.items() if scores.get(query)}
+    if not scored:
+        raise InputError(f"{task}: none of its {len(pools):,} queries is scored, as {first_few(list(pools))}")
+    remarks = []
+    if skipped := [query for query in pools if query not in scored]:
+        remarks.append(
+            f"{task}: {len(skipped):,} queries are not scored and left out of the means, as by the official "
+            f"script: {first_few(skipped)}."
+        )
+    if unranked := [f"{q}_{paper}" for q, pool in scored.items() for paper in pool if paper not in scores[q]]:
+        remarks.append(
+            f"{task}: {len(unranked):,} candidates are not scored and not ranked, as by the official script: "
+            f"{first_few(unranked)}."
+        )
+    values = measure_pools(scored, {query: scores[query] for query in scored}, MEASURES)
+    return TaskValues(list(scored), values, remarks)
+
+
+class SciDocs(PoolBenchmark):
+    """Measures embeddings or runs, from files or by a retriever."""
 
     columns = tuple(f"{task}/{key}" for task in ("cite", "co-cite", "co-view", "co-read") for key in MEASURES)
-    about = ABOUT
 
     def __init__(
         self,
@@ -313,9 +288,9 @@ class SciDocs(Benchmark):
         """dir: folder of the data (cite/test.qrel and so on); None or `download`: downloaded on first use.
 
         embeddings_file: JSON lines of paper_id and embedding, compared by Euclidean distance. ranked_dir: of
-        runs cite.run, cocite.run, coview.run, coread.run. With neither, a retriever scores: of an article
-        encoder the vectors are measured as embeddings, of others the scores as runs. texts: titles and
-        abstracts for it; None: those of the folder. index_dir: for the retriever's index.
+        runs cite.run, cocite.run, coview.run, coread.run. With neither, a retriever scores: an article
+        encoder's vectors are measured as embeddings, others' scores as runs. texts: titles and abstracts for
+        it; None: those of the folder. index_dir: for the retriever's index.
         Raises InputError for another split, and where both embeddings and runs are given.
         """
         if split not in SPLITS:
@@ -326,40 +301,35 @@ class SciDocs(Benchmark):
         self.embeddings_file, self.ranked_dir, self.texts = embeddings_file, ranked_dir, texts
         self.split, self.cache_dir, self.index_dir = split, cache_dir, index_dir
 
-    def run(
-        self, folder: Path, provenance: Provenance, retriever: RetrieverMaker, data: Data | None = None
-    ) -> Metrics:
-        """By task (metrics.json), and by query."""
-        pools = {task: read_pools(self._file(qrel_file(task, self.split))) for task in TASKS}
-        name, scores = self._scores(pools, folder, retriever)
-        found = {task: measured(task, pool, scores[task]) for task, pool in pools.items()}
-        remarks = [remark for task in found.values() for remark in task.remarks]
-        for remark in remarks:
-            log.warning("%s", remark)
+    def measure(self, folder: Path, retriever: RetrieverMaker) -> Findings:
+        """By task and by query."""
+        tasks = {task: read_pools(self._file(qrel_file(task, self.split))) for task in TASKS}
+        name, scores = self._scores(tasks, folder, retriever)
+        found = {task: measure_task(task, pools, scores[task]) for task, pools in tasks.items()}
         metrics = {task: of.means for task, of in found.items()}
-        print(metrics)
         head = ["task", *MEASURES, "queries"]
         rows = [
             [task, *(f"{value:.2f}" for value in metrics[task].values()), f"{len(of.queries):,}"]
             for task, of in found.items()
         ]
-        show([head, *rows], f"SciDocs, {name}, percent")
-        columns = {
-            measure: np.concatenate([of.values[measure] for of in found.values()]) for measure in MEASURES
-        }
+        remarks = [remark for of in found.values() for remark in of.remarks]
         asked = [(task, query) for task, of in found.items() for query in of.queries]
-        ids = [f"{task}/{query}" for task, query in asked]
-        PerQuery(ids, [query for _, query in asked], columns).write(folder / PER_QUERY)
-        report = [
-            f"# SciDocs: {name}, split {self.split}",
-            "MAP and nDCG of trec_eval in percent, means over queries, as SciDocs' own script computes them.",
-            *remarks,
-            markdown_table(head, rows),
-            "## As published",
-            *published("scidocs"),
-        ]
-        write_results(folder, metrics, report, provenance)
-        return metrics
+        columns = {m: np.concatenate([of.values[m] for of in found.values()]) for m in MEASURES}
+        return Findings(
+            f"SciDocs: {name}, split {self.split}",
+            metrics,
+            PerQuery([f"{task}/{query}" for task, query in asked], [query for _, query in asked], columns),
+            [
+                "MAP and nDCG by trec_eval, percent, means over queries, as by SciDocs' own script.",
+                *remarks,
+                markdown_table(head, rows),
+                "## As published",
+                *published("scidocs"),
+            ],
+            {f"SciDocs, {name}, percent": [head, *rows]},
+            remarks,
+            str(metrics),
+        )
 
     @classmethod
     def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
@@ -373,78 +343,51 @@ class SciDocs(Benchmark):
         return [comparison(results, columns)]
 
     def _scores(
-        self, pools: dict[str, Pools], folder: Path, make: RetrieverMaker
+        self, tasks: dict[str, JudgedPools], folder: Path, make: RetrieverMaker
     ) -> tuple[str, dict[str, Scores]]:
         """What is measured, and its scores by task."""
         if self.ranked_dir is not None:
             runs = Path(self.ranked_dir)
-            return str(runs), {task: read_run(runs / run_file(task), pool) for task, pool in pools.items()}
+            return str(runs), {task: read_run(runs / run_file(task), pools) for task, pools in tasks.items()}
         name, file = str(self.embeddings_file), self.embeddings_file
         if file is None:
             texts = Path(self.texts) if self.texts is not None else self._file(METADATA)
-            papers = open_papers(pools, texts, self.cache_dir)
+            corpus, together = open_pools(tasks, texts, self.cache_dir)
             retriever = make()
             name = retriever.name
             if not retriever.gives_vectors:
-                scores = score(retriever, papers, pools, self.index_dir)
-                return name, self._written(scores, pools, folder / RUNS, name)
+                retriever.open(corpus, self.index_dir)
+                found = pool_scores(retriever, corpus, together)
+                scores = {
+                    task: {
+                        query: {paper: found[query][paper] for paper in pool if paper in found[query]}
+                        for query, pool in pools.items()
+                        if query in found
+                    }
+                    for task, pools in tasks.items()
+                }
+                for task, of_task in scores.items():
+                    write_run(folder / RUNS / run_file(task), of_task, name)
+                return name, scores
+            # Measured as read from the file: by the digits that the official script would read, too.
             file = folder / EMBEDDINGS
-            write_embeddings(file, retriever, papers)
-        if not Path(file).is_file():
-            raise InputError(f"{file}: no such file; name JSON lines of paper_id and embedding")
-        wanted = {paper for of in pools.values() for query, pool in of.items() for paper in [query, *pool]}
+            write_embeddings(file, retriever, corpus)
+        wanted = {
+            paper for pools in tasks.values() for query, pool in pools.items() for paper in [query, *pool]
+        }
         vectors = read_embeddings(Path(file), wanted)
-        return name, {task: distances(pool, vectors) for task, pool in pools.items()}
-
-    def _written(
-        self, scores: dict[str, Scores], pools: dict[str, Pools], folder: Path, name: str
-    ) -> dict[str, Scores]:
-        """The scores, after they were written as runs."""
-        folder.mkdir(parents=True, exist_ok=True)
-        for task, of in scores.items():
-            write_run(folder / run_file(task), of, name)
-        return {task: read_run(folder / run_file(task), pools[task]) for task in scores}
+        return name, {task: distances(pools, vectors) for task, pools in tasks.items()}
 
     def _file(self, name: str) -> Path:
-        """One of the benchmark's own files; InputError that says what to put where if it cannot be had."""
-        if self.dir is None:
+        """One of the benchmark's own files; InputError that says what to put where if it is missing."""
+        folder = self.dir
+        if folder is None:
             needed = [*(qrel_file(task, self.split) for task in TASKS), *([name] if name == METADATA else [])]
-            path = present(obtain("scidocs", self.cache_dir, files=needed), name)
-            assert path is not None
-            return path
-        path = present(self.dir, name)
+            folder = obtain("scidocs", self.cache_dir, files=needed)
+        path = present(folder, name)
         if path is None:
             raise InputError(
-                f"{self.dir}: no {name} in it; SciDocs' files are at {RELEASES['scidocs'].addresses[0]}, and "
-                "data.dir=download fetches what is needed of them"
+                f"{folder}: no {name} in it; SciDocs' files are at {RELEASES['scidocs'].addresses[0]}, and "
+                "data.dir=download fetches those it needs"
             )
         return path
-
-
-def measured(task: str, pools: Pools, scores: Scores) -> Measured:
-    """Measures of the queries that are scored, by trec_eval, which orders equal scores by id.
-
-    As in the official script, a query without any score is left out of the means, and a candidate without
-    one of the ranking, but not of what is to be found. Raises InputError where no query is scored.
-    """
-    queries = [query for query in pools if scores.get(query)]
-    if not queries:
-        raise InputError(f"{task}: none of its {len(pools):,} queries is scored, as {some(list(pools))}")
-    values = {name: np.zeros(len(queries)) for name in MEASURES}
-    rows, names = {query: row for row, query in enumerate(queries)}, {m: name for name, m in MEASURES.items()}
-    asked, run = {query: pools[query] for query in queries}, {query: scores[query] for query in queries}
-    for found in ir_measures.pytrec_eval.iter_calc(list(names), asked, run):
-        values[names[found.measure]][rows[found.query_id]] = found.value
-    remarks = []
-    if skipped := [query for query in pools if query not in rows]:
-        remarks.append(
-            f"{task}: {len(skipped):,} queries are not scored and left out of the means, as by the official "
-            f"script: {some(skipped)}."
-        )
-    lacking = [f"{query}_{paper}" for query in queries for paper in pools[query] if paper not in run[query]]
-    if lacking:
-        remarks.append(
-            f"{task}: {len(lacking):,} candidates are not scored and not ranked, as by the official script: "
-            f"{some(lacking)}."
-        )
-    return Measured(queries, values, remarks)

@@ -1,14 +1,20 @@
-"""A small world of papers that cite papers."""
+"""A small world of papers that cite papers, and evaluate.py in this process."""
 
 from __future__ import annotations
 
 import json
+import logging
+import runpy
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
+from retrieval.base import Retriever
+
+ROOT = Path(__file__).parents[2]
 TOPICS = {
     "Art": ["painting", "colour", "brush", "canvas", "portrait", "museum", "fresco", "sculpture", "marble"],
     "Law": ["court", "statute", "judge", "contract", "tort", "appeal", "verdict", "treaty", "clause"],
@@ -58,13 +64,53 @@ def world_file(tmp_path: Path) -> Path:
 def distractors_file(tmp_path: Path) -> Path:
     """Papers of a later year that nothing cites."""
     rng = np.random.default_rng(7)
+
+    def words(number: int) -> str:
+        return " ".join(rng.choice(WORDS, number).tolist())
+
     papers = [
-        {
-            "paper_id": f"x{number}",
-            "title": " ".join(rng.choice(WORDS, 4).tolist()),
-            "abstract": f"{' '.join(rng.choice(WORDS, 10).tolist())} besides",
-            "year": 2018,
-        }
-        for number in range(60)
+        {"paper_id": f"x{i}", "title": words(4), "abstract": f"{words(10)} besides", "year": 2018}
+        for i in range(60)
     ]
     return write_lines(tmp_path / "distractors.jsonl", papers)
+
+
+def no_retriever() -> Retriever:
+    """Where scores are given."""
+    raise AssertionError("no retriever is needed")
+
+
+def metrics_of(folder: Path) -> dict[str, Any]:
+    """metrics.json of an output."""
+    found: dict[str, Any] = json.loads((folder / "metrics.json").read_text())
+    return found
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def evaluate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., Done]]:
+    """`python evaluate.py ARGUMENTS` in the folder of the test, but in this process."""
+
+    def run(*arguments: str) -> Done:
+        monkeypatch.setattr("sys.argv", ["evaluate.py", *arguments])
+        capsys.readouterr()
+        try:
+            runpy.run_path(str(ROOT / "evaluate.py"), run_name="__main__")
+            code = 0
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return Done(code, *capsys.readouterr())
+
+    monkeypatch.chdir(tmp_path)
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level  # Hydra sets its own
+    yield run
+    root.handlers[:] = handlers
+    root.setLevel(level)

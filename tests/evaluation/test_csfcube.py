@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets.errors import InputError
-from evaluation.benchmarks.csfcube import CSFCube, CsfCube, query_measures, ranked_file, read_ranked
+from evaluation.benchmarks.csfcube import CSFCube, CSFCubePools, query_measures, ranked_file, read_ranked
 from evaluation.report import Provenance
-from retrieval.base import Retriever
 from retrieval.bm25 import BM25
+from tests.evaluation.conftest import ROOT, Done, metrics_of, no_retriever
 
-ROOT = Path(__file__).parents[2]
 FOLDER = ROOT.parent / "shared" / "data" / "csfcube"
 FACETS = ("background", "method", "result")
 FOLDS = ("fold1_dev", "fold2_dev", "fold1_test", "fold2_test")
@@ -57,14 +54,18 @@ def cube(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def unasked() -> Retriever:
-    raise AssertionError("there are rankings: no retriever is needed")
-
-
 def change(path: Path, **values: Any) -> None:
     """Replace values of the object in a file; None removes them."""
     content = json.loads(path.read_text()) | values
     write(path, {key: value for key, value in content.items() if value is not None})
+
+
+def run(folder: Path, *settings: Any, **more: Any) -> dict[str, dict[str, float]]:
+    """The metrics of the collection's rankings by `mine`, or others."""
+    CSFCube(folder, folder, *(settings or ["mine"]), **more).run(
+        folder / "out", Provenance("the command"), no_retriever
+    )
+    return metrics_of(folder / "out")
 
 
 def plain_measures(grades: list[int]) -> dict[str, float]:
@@ -98,18 +99,14 @@ def plain_measures(grades: list[int]) -> dict[str, float]:
 @given(st.lists(st.integers(0, 3), min_size=20, max_size=60))
 def test_measures_are_as_described(grades: list[int]) -> None:
     assert query_measures(grades) == pytest.approx(plain_measures(grades))
-
-
-def test_fewer_candidates_than_precision_asks_for_are_refused() -> None:
     with pytest.raises(ValueError, match="19 candidates"):
-        query_measures([3] * 19)
+        query_measures(grades[:19])
 
 
 def test_means_are_over_folds_and_the_query_itself_is_not_scored(
     cube: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    CSFCube(cube, cube, "mine").run(cube / "out", Provenance("the command", "a: 1"), unasked)
-    metrics = json.loads((cube / "out" / "metrics.json").read_text())
+    metrics = run(cube)
     assert list(metrics) == [*FACETS, "all", *(f"dev/{facet}" for facet in [*FACETS, "all"])]
     first = plain_measures([3, 1, 2] + [0, 3, 1, 2] * 5 + [0])
     second = plain_measures([2] + [0] * 24)
@@ -121,22 +118,19 @@ def test_means_are_over_folds_and_the_query_itself_is_not_scored(
     assert "the command" in (cube / "out" / "report.md").read_text()
     rows = (cube / "out" / "per_query.csv").read_text().splitlines()
     assert len(rows) == 7 and rows[1].startswith("q1_background,q1,")
+    (cube / ranked_file("mine", "result")).unlink()
+    assert list(run(cube, "mine", ["method", "background"])) == [
+        *("background", "method"),
+        *("dev/background", "dev/method"),
+    ]
 
 
 def test_the_order_is_that_of_the_file_and_the_query_may_stand_in_it(cube: Path) -> None:
     path = cube / ranked_file("mine", "method")
     before = json.loads(path.read_text())["q1"]
     change(path, q1=[["q1", 0.0], *([paper, 1.0] for paper, _ in reversed(before))])
-    rankings, unranked = read_ranked(path, CsfCube.read(cube).pools["method"])
+    rankings = read_ranked(path, CSFCubePools.read(cube).pools["method"])
     assert [paper for paper, _ in rankings["q1"]] == [paper for paper, _ in reversed(before)]
-    assert unranked == []
-
-
-def test_a_facet_may_be_measured_alone(cube: Path) -> None:
-    (cube / ranked_file("mine", "result")).unlink()
-    CSFCube(cube, cube, "mine", ["method", "background"]).run(cube / "out", Provenance(), unasked)
-    metrics = json.loads((cube / "out" / "metrics.json").read_text())
-    assert list(metrics) == ["background", "method", "dev/background", "dev/method"]
 
 
 def test_candidates_that_were_not_ranked_are_counted_as_the_script_skips_them(
@@ -144,46 +138,40 @@ def test_candidates_that_were_not_ranked_are_counted_as_the_script_skips_them(
 ) -> None:
     path = cube / ranked_file("mine", "method")
     change(path, q1=json.loads(path.read_text())["q1"][:-2])
-    CSFCube(cube, cube, "mine").run(cube / "out", Provenance(), unasked)
+    found = run(cube)["dev/method"]
     assert "method: 2 candidates are not ranked" in caplog.text and "q1_p23, q1_p24" in caplog.text
-    found = json.loads((cube / "out" / "metrics.json").read_text())["dev/method"]
-    grades = [3, 1, 2] + [0, 3, 1, 2] * 5
-    assert found["ndcg"] == pytest.approx(100 * plain_measures(grades[:22])["ndcg"])
+    grades = ([3, 1, 2] + [0, 3, 1, 2] * 5)[:22]
+    assert found["ndcg"] == pytest.approx(100 * plain_measures(grades)["ndcg"])
 
 
 POOL = [[f"p{i}", 0.5] for i in range(1, 25)]
 
 
 @pytest.mark.parametrize(
-    ("q1", "line"),
+    ("changed", "line"),
     [
-        (None, r"1 queries are not ranked: q1"),
-        ([*POOL[:-1], ["p24", float("nan")]], r"query 'q1': distances that are NaN .* of p24"),
-        ([*POOL[:-1], ["p24", "0.1"]], r"query 'q1': distances that are .* of p24"),
-        ([*POOL, ["other", 1.0]], r"query 'q1': 1 candidates are not in its pool: other"),
-        ([*POOL, ["p1", 1.0]], r"query 'q1': a candidate is ranked twice"),
-        (["p1", "p2"], r"query 'q1': must be a list of \[candidate, distance\]"),
-        (POOL[:19], r"1 queries have fewer than 20 candidates ranked: q1"),
+        ({"q1": None}, r"1 queries are not ranked: q1"),
+        ({"q1": [*POOL[:-1], ["p24", float("nan")]]}, r"query 'q1': distances that are NaN .* of p24"),
+        ({"q1": [*POOL[:-1], ["p24", "0.1"]]}, r"query 'q1': distances that are .* of p24"),
+        ({"q1": [*POOL, ["other", 1.0]]}, r"query 'q1': 1 candidates are not in its pool: other"),
+        ({"q1": [*POOL, ["p1", 1.0]]}, r"query 'q1': a candidate is ranked twice"),
+        ({"q1": ["p1", "p2"]}, r"query 'q1': must be a list of \[candidate, distance\]"),
+        ({"q1": POOL[:19]}, r"1 queries have fewer than 20 candidates ranked: q1"),
+        ({"q7": POOL}, r"1 queries without annotations: q7"),
     ],
 )
-def test_rankings_that_cannot_be_used_are_named(cube: Path, q1: Any, line: str) -> None:
+def test_rankings_that_cannot_be_used_are_named(cube: Path, changed: dict[str, Any], line: str) -> None:
     path = cube / ranked_file("mine", "method")
-    change(path, q1=q1)
+    change(path, **changed)
     with pytest.raises(InputError, match=line) as error:
-        CSFCube(cube, cube, "mine").run(cube / "out", Provenance(), unasked)
+        run(cube)
     assert path.name in str(error.value) and "\n" not in str(error.value)
     assert not (cube / "out").exists()
 
 
-def test_a_query_without_annotations_is_named(cube: Path) -> None:
-    change(cube / ranked_file("mine", "method"), q7=POOL)
-    with pytest.raises(InputError, match=r"1 queries without annotations: q7"):
-        CSFCube(cube, cube, "mine").run(cube / "out", Provenance(), unasked)
-
-
-def test_missing_rankings_name_those_that_are_there(cube: Path) -> None:
+def test_settings_that_cannot_be_used_are_named(cube: Path) -> None:
     with pytest.raises(InputError, match=r"no such file; in .* there is experiment_name=mine"):
-        CSFCube(cube, cube, "others").run(cube / "out", Provenance(), unasked)
+        run(cube, "others")
     with pytest.raises(InputError, match=r"ranked_dir needs experiment_name=NAME"):
         CSFCube(cube, cube)
     with pytest.raises(InputError, match=r"needs data\.dir=FOLDER"):
@@ -213,14 +201,14 @@ CANDIDATES = [f"p{i}" for i in range(25)]
 def test_annotations_that_cannot_be_used_are_named(cube: Path, q1: Any, line: str) -> None:
     change(cube / "test-pid2anns-csfcube-method.json", q1=q1)
     with pytest.raises(InputError, match=line):
-        CsfCube.read(cube)
+        CSFCubePools.read(cube)
 
 
 def test_folds_without_queries_are_named(cube: Path) -> None:
     splits = json.loads((cube / "evaluation_splits.json").read_text())
     change(cube / "evaluation_splits.json", method=splits["method"] | {"fold2_test": []})
     with pytest.raises(InputError, match=r"evaluation_splits\.json: method, fold2_test has no queries"):
-        CsfCube.read(cube)
+        CSFCubePools.read(cube)
 
 
 @pytest.fixture
@@ -250,50 +238,46 @@ def test_a_retriever_ranks_by_the_whole_abstract_or_the_sentences_of_the_facet(
     cube: Path, abstracts: Path, query: str, first: str
 ) -> None:
     bm25 = CSFCube(cube, facets=["method"], query=query, cache_dir=cube / "cache")
-    bm25.run(cube / "out", Provenance(), BM25)
-    path = cube / "out" / "ranked" / ranked_file(f"bm25-{query}", "method")
+    bm25.run(cube / "bm25", Provenance(), BM25)
+    path = cube / "bm25" / "ranked" / ranked_file(f"bm25-{query}", "method")
     ranked = json.loads(path.read_text())
     assert ranked["q1"][0][0] == first and len(ranked["q1"]) == 24  # without q1 itself
     for ranking in ranked.values():
         assert ranking == sorted(ranking, key=lambda pair: (pair[1], pair[0]))
-    CSFCube(cube, path.parent, f"bm25-{query}", ["method"]).run(cube / "again", Provenance(), unasked)
-    metrics = [(cube / name / "metrics.json").read_text() for name in ("out", "again")]
-    assert metrics[0] == metrics[1]
+    again = CSFCube(cube, path.parent, f"bm25-{query}", ["method"])
+    again.run(cube / "again", Provenance(), no_retriever)
+    assert metrics_of(cube / "bm25") == metrics_of(cube / "again")
 
 
-def test_queries_without_a_sentence_of_their_facet_are_named(cube: Path, abstracts: Path) -> None:
+def test_queries_that_have_nothing_to_search_by_are_named(cube: Path, abstracts: Path) -> None:
     facet = CSFCube(cube, facets=["result"], query="facet", cache_dir=cube / "cache")
     with pytest.raises(InputError, match=r"result: no sentence \(pred_labels\) of q1, q2"):
         facet.run(cube / "out", Provenance(), BM25)
+    short = {"cands": ["p1", "p2"], "relevance_adju": [3, 0]}
+    change(cube / "test-pid2anns-csfcube-method.json", q1=short)
+    whole = CSFCube(cube, facets=["method"], cache_dir=cube / "cache")
+    with pytest.raises(InputError, match=r"method: 1 queries have fewer than 20 candidates ranked: q1"):
+        whole.run(cube / "out", Provenance(), BM25)
     abstracts.unlink()
     with pytest.raises(InputError, match=r"no abstracts-csfcube-preds\.jsonl"):
-        facet.run(cube / "out", Provenance(), unasked)
+        facet.run(cube / "out", Provenance(), no_retriever)
 
 
-def evaluate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "evaluate.py"), "benchmark=csfcube", "data.dir=.", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
-
-
-def test_the_command_prints_the_official_table(cube: Path) -> None:
-    arguments = ["ranked_dir=.", "experiment_name=mine", "output_dir=out"]
-    done = evaluate(cube, *arguments)
-    assert done.returncode == 0, done.stderr
-    metrics = json.loads((cube / "out" / "metrics.json").read_text())
-    row = next(line for line in done.stdout.splitlines() if "method" in line and "test" in line)
+def test_the_command_prints_the_official_table(cube: Path, evaluate: Callable[..., Done]) -> None:
+    options = ["benchmark=csfcube", "data.dir=.", "ranked_dir=.", "experiment_name=mine"]
+    done = evaluate(*options, "output_dir=out")
+    assert done.code == 0, done.err
+    metrics = metrics_of(cube / "out")
+    row = next(line for line in done.out.splitlines() if "method" in line and "test" in line)
     cells = [cell.strip() for cell in row.strip("│ ").split("│")]
     named = ["r_precision", "precision", "recall", "ndcg", "ndcg@20", "ndcg%20"]
     assert cells[2:8] == [f"{metrics['method'][name]:.2f}" for name in named]
-    shutil.rmtree(cube / "out")
-    change(cube / ranked_file("mine", "result"), q2=None)
-    done = evaluate(cube, *arguments)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "not ranked: q2" in done.stderr
 
 
 @pytest.mark.skipif(not FOLDER.is_dir(), reason="the collection is not there")
 def test_equal_to_what_the_script_gives_for_its_sample_rankings(tmp_path: Path) -> None:
-    CSFCube(FOLDER, FOLDER / "sample_ranked_pools", "specter").run(tmp_path, Provenance(), unasked)
-    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    CSFCube(FOLDER, FOLDER / "sample_ranked_pools", "specter").run(tmp_path, Provenance(), no_retriever)
+    metrics = metrics_of(tmp_path)
     golden = json.loads((FOLDER / "golden_metrics.json").read_text())["specter"]
     for facet, splits in golden["aggregate"].items():
         for split, expected in splits.items():

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,23 +17,22 @@ from datasets.errors import InputError
 from datasets.releases import RELEASES
 from evaluation.benchmarks.mdcr import (
     MDCR,
-    Mdcr,
-    Query,
+    MDCRPools,
+    TypedPool,
     field_table,
+    field_values,
     official_lines,
-    query_values,
     read_scores,
     type_table,
 )
 from evaluation.report import Provenance
 from retrieval.article import ArticleRetriever
-from retrieval.base import Retriever
 from retrieval.bm25 import BM25
 from retrieval.encoder import ArticleEncoder
 from retrieval.settings import ArticleConfig
+from tests.evaluation.conftest import Done, metrics_of, no_retriever
 
-ROOT = Path(__file__).parents[2]
-Files = Callable[[dict[str, Any], Any], tuple[Path, Path]]
+Files = Callable[[Any, Any], tuple[Path, Path]]
 
 
 def pool(number: int, **types: Any) -> dict[str, list[str]]:
@@ -45,10 +42,6 @@ def pool(number: int, **types: Any) -> dict[str, list[str]]:
 
 
 BENCHMARK = {"Physics": {"q2": pool(2), "q3": pool(3)}, "Art": {"q1": pool(1)}}
-
-
-def unasked() -> Retriever:
-    raise AssertionError("there are scores: no retriever is needed")
 
 
 def scores_of(benchmark: dict[str, Any]) -> dict[str, float]:
@@ -65,7 +58,7 @@ def scores_of(benchmark: dict[str, Any]) -> dict[str, float]:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
-    def write(benchmark: dict[str, Any], scores: Any) -> tuple[Path, Path]:
+    def write(benchmark: Any, scores: Any) -> tuple[Path, Path]:
         paths = tmp_path / "mdcr.json", tmp_path / "scores.json"
         for path, content in zip(paths, (benchmark, scores), strict=True):
             path.write_text(content if isinstance(content, str) else json.dumps(content))
@@ -75,7 +68,7 @@ def files(tmp_path: Path) -> Files:
 
 
 def plain_measures(types: dict[str, list[str]], scores: dict[str, float]) -> dict[str, float]:
-    """Average precision, nDCG and recall at 5 by their definitions; equals in falling order of their ids."""
+    """Average precision, nDCG and recall at 5 by their definitions; ties in descending order of their ids."""
     cited = set(types["true"])
     candidates = {paper for papers in types.values() for paper in papers}
     ranked = sorted(sorted(candidates, reverse=True), key=lambda paper: -scores[paper])
@@ -96,35 +89,32 @@ NAMES = st.lists(st.sampled_from([f"p{i}" for i in range(12)]), max_size=6, uniq
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_measures_are_their_definitions_with_ties_and_shared_candidates(data: st.DataObject) -> None:
-    types = {kind: data.draw(NAMES) for kind in ("bm25", "random")}
-    types["true"] = data.draw(NAMES.filter(bool))
+    types = {kind: data.draw(NAMES) for kind in ("bm25", "random")} | {"true": data.draw(NAMES.filter(bool))}
     scores = {f"p{i}": data.draw(st.sampled_from([-1.0, 0.0, 0.5, 2.0])) for i in range(12)}
-    query = Query(frozenset(types["true"]), {kind: types[kind] for kind in ("bm25", "random")})
-    benchmark = Mdcr(Path("b.json"), {"Art": {"q": query}})
-    found = query_values(benchmark, {"Art": {"q": scores}})["Art"]
-    for name, expected in plain_measures(types, scores).items():
-        assert found[name].tolist() == pytest.approx([expected])
+    query = TypedPool(frozenset(types["true"]), {kind: types[kind] for kind in ("bm25", "random")})
+    pools = MDCRPools(Path("b.json"), {"Art": {"q": query}})
+    found = field_values(pools, {"q": scores})["Art"]
+    assert {name: values.tolist() for name, values in found.items()} == {
+        name: pytest.approx([value]) for name, value in plain_measures(types, scores).items()
+    }
     for kind in ("bm25", "random"):
-        alone = query_values(benchmark, {"Art": {"q": scores}}, kind)
+        alone = field_values(pools, {"q": scores}, kind)
         assert bool(alone) == bool(types[kind])
         if alone:
-            expected_map = plain_measures({kind: types[kind], "true": types["true"]}, scores)["map"]
-            assert alone["Art"]["map"].tolist() == pytest.approx([expected_map])
+            expected = plain_measures({kind: types[kind], "true": types["true"]}, scores)
+            assert alone["Art"]["map"].tolist() == pytest.approx([expected["map"]])
 
 
 def test_fields_are_means_of_queries_and_the_average_is_of_rounded_fields(files: Files) -> None:
     file, scores_file = files(BENCHMARK, scores_of(BENCHMARK))
-    benchmark = Mdcr.read(file)
-    assert list(benchmark.fields) == ["Art", "Physics"] and benchmark.types == ["bm25", "random"]
-    scores, unused = read_scores(scores_file, benchmark)
-    table = field_table(query_values(benchmark, scores))
-    plain = {
-        field: [plain_measures(types, scores[field][query]) for query, types in queries.items()]
-        for field, queries in BENCHMARK.items()
-    }
-    for field, rows in plain.items():
-        for name in ("map", "ndcg", "recall_5"):
-            assert table[field][name] == np.round(100 * np.mean([row[name] for row in rows]), 4)
+    pools = MDCRPools.read(file)
+    assert list(pools.fields) == ["Art", "Physics"] and pools.types == ["bm25", "random"]
+    scores, unused = read_scores(scores_file, pools)
+    table = field_table(field_values(pools, scores))
+    for field, queries in BENCHMARK.items():
+        plain = [plain_measures(types, scores[query]) for query, types in queries.items()]
+        for name, value in table[field].items():
+            assert value == np.round(100 * np.mean([row[name] for row in plain]), 4)
     assert table["AVG"]["map"] == np.round((table["Art"]["map"] + table["Physics"]["map"]) / 2, 4)
     assert unused == [] and official_lines(table)[2:] == [
         "",
@@ -134,92 +124,75 @@ def test_fields_are_means_of_queries_and_the_average_is_of_rounded_fields(files:
 
 def test_a_type_without_candidates_is_left_out_and_counted(files: Files) -> None:
     benchmark = {"Art": {"q1": pool(1, random=[]), "q2": pool(2)}, "Law": {"q3": pool(3, random=[])}}
-    read = Mdcr.read(files(benchmark, scores_of(benchmark))[0])
-    scores, _ = read_scores(files(benchmark, scores_of(benchmark))[1], read)
-    table, queries = type_table(read, scores)
+    file, scores_file = files(benchmark, scores_of(benchmark))
+    pools = MDCRPools.read(file)
+    scores, _ = read_scores(scores_file, pools)
+    table, queries = type_table(pools, scores)
     assert queries == {"bm25": 3, "random": 1}
-    only = plain_measures({"random": ["2r0", "2r1"], "true": ["2t0", "2t1"]}, scores["Art"]["q2"])
+    only = plain_measures({"random": ["2r0", "2r1"], "true": ["2t0", "2t1"]}, scores["q2"])
     assert table["random"]["map"] == pytest.approx(100 * only["map"], abs=1e-4)
 
 
-BAD_BENCHMARKS: list[tuple[Any, str]] = [
-    ({"Art": {"q1": pool(1, true=[])}}, r"1 queries have no relevant candidate .*Art/q1"),
-    ({"Art": {"q1": pool(1)}, "Law": {}}, r"1 fields have no queries: Law"),
-    ({}, r"there are no fields"),
-    ({"Art": {"q1": {"bm25": ["a"]}}}, r"field 'Art', query 'q1': has no 'true'"),
-    ({"Art": {"q1": pool(1), "q2": {"true": ["a"]}}}, r"query 'q2': has no 'bm25'"),
-    ({"Art": {"q1": pool(1), "q2": pool(2, graph=["a"])}}, r"query 'q2': has candidates of .* 'graph'"),
-    ({"Art": {"q1": pool(1, bm25=[1])}}, r"query 'q1', bm25: must be a list of paper ids"),
-    ({"Art": {"q1": ["a"]}}, r"query 'q1': must be an object"),
-    ({"Art": []}, r"field 'Art': must be an object"),
-    ("[]", r"mdcr\.json: must be an object"),
-    ('{"Art": ', r"mdcr\.json: malformed JSON"),
-]
-
-
-@pytest.mark.parametrize(("content", "line"), BAD_BENCHMARKS)
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ({"Art": {"q1": pool(1, true=[])}}, r"1 queries have no relevant candidate .*Art/q1"),
+        ({"Art": {"q1": pool(1)}, "Law": {}}, r"1 fields have no queries: Law"),
+        ({}, r"there are no fields"),
+        ({"Art": {"q1": {"bm25": ["a"]}}}, r"field 'Art', query 'q1': has no 'true'"),
+        ({"Art": {"q1": pool(1), "q2": {"true": ["a"]}}}, r"query 'q2': has no 'bm25'"),
+        ({"Art": {"q1": pool(1), "q2": pool(2, graph=["a"])}}, r"query 'q2': has candidates of .* 'graph'"),
+        ({"Art": {"q1": pool(1, bm25=[1])}}, r"query 'q1', bm25: must be a list of paper ids"),
+        ({"Art": {"q1": ["a"]}}, r"query 'q1': must be an object"),
+        ({"Art": []}, r"field 'Art': must be an object"),
+        ("[]", r"mdcr\.json: must be an object"),
+        ('{"Art": ', r"mdcr\.json: malformed JSON"),
+    ],
+)
 def test_a_benchmark_that_cannot_be_used_is_named(files: Files, content: Any, line: str) -> None:
     with pytest.raises(InputError, match=line) as error:
-        Mdcr.read(files(content, {})[0])
+        MDCRPools.read(files(content, {})[0])
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ({"q1_1t0": None}, r"1 scores are NaN or no number at all: q1_1t0"),
-        ({"q1_1t0": float("nan"), "q2_2b0": "0.5"}, r"2 scores are NaN or no number at all: q2_2b0, q1_1t0"),
-        ({"q3_3r1": True, "q1_1t0": 10**400}, r"2 scores .* no number at all: q3_3r1, q1_1t0"),
+        ({"q1_1t0": None}, r"1 scores are NaN or not numbers: q1_1t0"),
+        ({"q1_1t0": float("nan"), "q2_2b0": "0.5"}, r"2 scores are NaN or not numbers: q2_2b0, q1_1t0"),
+        ({"q3_3r1": True, "q1_1t0": 10**400}, r"2 scores .* not numbers: q3_3r1, q1_1t0"),
+        ({"q1_1t0": ..., "q3_3b1": ...}, r"no score for 2 pairs .*: q1_1t0 \(Art\), q3_3b1 \(Physics\)"),
     ],
 )
-def test_scores_that_are_no_numbers_are_named(files: Files, change: dict[str, Any], line: str) -> None:
-    file, scores_file = files(BENCHMARK, scores_of(BENCHMARK) | change)
-    with pytest.raises(InputError, match=line):
-        read_scores(scores_file, Mdcr.read(file))
-
-
-def test_pairs_without_a_score_are_named_and_scores_without_a_pair_are_told(files: Files) -> None:
-    scores = scores_of(BENCHMARK) | {"q9_x": 1.0}
+def test_scores_that_cannot_be_used_are_named(files: Files, change: dict[str, Any], line: str) -> None:
+    scores = {key: value for key, value in (scores_of(BENCHMARK) | change).items() if value is not ...}
     file, scores_file = files(BENCHMARK, scores)
-    assert read_scores(scores_file, Mdcr.read(file))[1] == ["q9_x"]
-    del scores["q1_1t0"], scores["q3_3b1"]
-    with pytest.raises(InputError, match=r"no score for 2 pairs .*: q1_1t0 \(Art\), q3_3b1 \(Physics\)"):
-        read_scores(files(BENCHMARK, scores)[1], Mdcr.read(file))
+    with pytest.raises(InputError, match=line):
+        read_scores(scores_file, MDCRPools.read(file))
 
 
-def test_the_split_is_downloaded_where_no_file_is_given(
+def test_the_files_of_the_split_are_downloaded(
     server: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: Files
 ) -> None:
     assert RELEASES["mdcr"].addresses == ("https://takelab.fer.hr/data/mdcr/",)
-    release = replace(RELEASES["mdcr"], addresses=(f"{server.url}/mdcr/",))
-    monkeypatch.setitem(RELEASES, "mdcr", release)
-    _, scores_file = files(BENCHMARK, scores_of(BENCHMARK))
+    monkeypatch.setitem(RELEASES, "mdcr", replace(RELEASES["mdcr"], addresses=(f"{server.url}/mdcr/",)))
+    papers = {pair.split("_")[side] for pair in scores_of(BENCHMARK) for side in (0, 1)}
+    texts = "\n".join(f'{{"paper_id": "{paper}", "title": "x {paper}"}}' for paper in papers)
     server.put("mdcr/mdcr_val.json", json.dumps(BENCHMARK))
+    server.put("mdcr/mdcr_val_data.jsonl", texts)
     server.put("mdcr/mdcr_test.json", json.dumps([1]))
-    MDCR(scores_file=scores_file, split="val", cache_dir=tmp_path).run(
-        tmp_path / "out", Provenance(), unasked
-    )
-    assert set(json.loads((tmp_path / "out" / "metrics.json").read_text())) == {"Art", "Physics", "AVG"}
+    _, scores_file = files(BENCHMARK, scores_of(BENCHMARK))
+    given = MDCR(scores_file=scores_file, split="val", cache_dir=tmp_path)
+    given.run(tmp_path / "out", Provenance(), no_retriever)
+    assert set(metrics_of(tmp_path / "out")) == {"Art", "Physics", "AVG"}
     assert [path for path, _ in server.asked] == ["/mdcr/mdcr_val.json"]
+    MDCR(split="val", cache_dir=tmp_path).run(tmp_path / "bm25", Provenance(), BM25)
+    assert set(json.loads((tmp_path / "bm25" / "scores.json").read_text())) == set(scores_of(BENCHMARK))
+    assert [path for path, _ in server.asked][1:] == ["/mdcr/mdcr_val_data.jsonl"]
     with pytest.raises(InputError, match=r"mdcr_test\.json: the file must hold an object"):
-        MDCR(scores_file=scores_file, cache_dir=tmp_path).run(tmp_path / "out", Provenance(), unasked)
+        MDCR(scores_file=scores_file, cache_dir=tmp_path).run(tmp_path / "out", Provenance(), no_retriever)
     with pytest.raises(InputError, match=r"benchmark\.split=train: MDCR has val and test"):
         MDCR(scores_file=scores_file, split="train")
-
-
-def test_the_texts_of_the_split_are_downloaded_for_a_retriever(
-    server: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    release = replace(RELEASES["mdcr"], addresses=(f"{server.url}/mdcr/",))
-    monkeypatch.setitem(RELEASES, "mdcr", release)
-    papers = {pair.split("_")[side] for pair in scores_of(BENCHMARK) for side in (0, 1)}
-    server.put("mdcr/mdcr_test.json", json.dumps(BENCHMARK))
-    server.put(
-        "mdcr/mdcr_test_data.jsonl", "\n".join(f'{{"paper_id": "{p}", "title": "x {p}"}}' for p in papers)
-    )
-    MDCR(cache_dir=tmp_path).run(tmp_path / "out", Provenance(), BM25)
-    assert set(json.loads((tmp_path / "out" / "scores.json").read_text())) == set(scores_of(BENCHMARK))
-    assert [path for path, _ in server.asked] == ["/mdcr/mdcr_test.json", "/mdcr/mdcr_test_data.jsonl"]
 
 
 TITLES = {"q": "Parsing trees", "a": "Parsers of trees", "b": "Speech and vision", "c": "Graphs of speech"}
@@ -229,12 +202,10 @@ TITLES = {"q": "Parsing trees", "a": "Parsers of trees", "b": "Speech and vision
 def texts(files: Files, tmp_path: Path) -> Path:
     """A benchmark of one query, and the texts of its papers and of another."""
     files({"Art": {"q": {"random": ["b", "none"], "bm25": ["c"], "true": ["a"]}}}, {})
-    papers: list[dict[str, Any]] = [
-        {"paper_id": key, "title": title, "abstract": f"{title}."} for key, title in TITLES.items()
-    ]
-    papers += [{"paper_id": "other", "title": "Parsing trees"}, {"paper_id": "none", "title": None}]
+    papers = [{"paper_id": key, "title": title, "abstract": f"{title}."} for key, title in TITLES.items()]
+    lines = [*map(json.dumps, papers), '{"paper_id": "other", "title": "Parsing trees"}']
     path = tmp_path / "mdcr_data.jsonl"
-    path.write_text("\n".join(map(json.dumps, papers)) + "\n\n")
+    path.write_text("\n".join([*lines, '{"paper_id": "none", "title": null}']) + "\n\n")
     return path
 
 
@@ -247,15 +218,16 @@ def test_a_retriever_scores_the_pairs_of_the_pools(
     scores = json.loads((out / "scores.json").read_text())
     assert set(scores) == {"q_a", "q_b", "q_c", "q_none"}
     assert scores["q_a"] > 0 > scores["q_b"] == scores["q_c"] == scores["q_none"] == scores["q_a"] - 1
-    metrics = json.loads((out / "metrics.json").read_text())
-    assert metrics["AVG"]["map"] == 100.0
+    assert metrics_of(out)["AVG"]["map"] == 100.0
+    again = MDCR(texts.with_name("mdcr.json"), out / "scores.json")
+    again.run(tmp_path / "again", Provenance(), no_retriever)
+    assert metrics_of(tmp_path / "again") == metrics_of(out)
 
 
 def test_an_encoder_reads_queries_as_it_reads_papers(texts: Path, tmp_path: Path, tiny_bert: Path) -> None:
     config = ArticleConfig("tiny", path=str(tiny_bert), max_tokens=32, query=("title", "context"))
-    papers = [json.loads(line) for line in texts.read_text().splitlines()[:-1]]
     twin = {"paper_id": "a", "title": TITLES["q"], "abstract": f"{TITLES['q']}."}
-    texts.write_text("\n".join(json.dumps(twin if paper["paper_id"] == "a" else paper) for paper in papers))
+    texts.write_text(json.dumps(twin) + "\n" + texts.read_text())  # the first record of a paper counts
     retriever = ArticleRetriever(ArticleEncoder.pretrained(config), "float32")
     benchmark = MDCR(texts.with_name("mdcr.json"), cache_dir=tmp_path, index_dir=tmp_path / "index")
     benchmark.run(tmp_path / "out", Provenance(), lambda: retriever)
@@ -274,78 +246,58 @@ def test_an_encoder_reads_queries_as_it_reads_papers(texts: Path, tmp_path: Path
         ("[]", r"line 1: must be an object, not a list"),
         ('{"paper_id": "a", "title": 3}', r"line 1, field 'title': must be text"),
         ('{"paper_id": "a", "abstract": ["x"], "pred_labels": ["y", "z"]}', r"1 sentences and 2 labels"),
+        ('{"paper_id": "q", "title": " "}', "1 queries have neither title nor abstract: q"),
+        (None, r"benchmark\.texts=FILE .* or give scores: scores_file=FILE"),
     ],
 )
-def test_texts_that_cannot_be_used_are_named(texts: Path, tmp_path: Path, line: str, said: str) -> None:
-    texts.write_text(line)
+def test_texts_that_cannot_be_used_are_named(
+    texts: Path, tmp_path: Path, line: str | None, said: str
+) -> None:
+    others = [] if line is None or "neither" not in said else texts.read_text().splitlines()
+    texts.write_text("\n".join([line or "", *others]))
+    if line is None:
+        texts.unlink()
     with pytest.raises(InputError, match=said) as error:
-        MDCR(texts.with_name("mdcr.json"), cache_dir=tmp_path).run(tmp_path / "out", Provenance(), unasked)
+        MDCR(texts.with_name("mdcr.json"), cache_dir=tmp_path).run(
+            tmp_path / "out", Provenance(), no_retriever
+        )
     assert "\n" not in str(error.value)
 
 
-def test_a_query_without_text_and_missing_texts_are_named(texts: Path, tmp_path: Path) -> None:
-    benchmark = MDCR(texts.with_name("mdcr.json"), cache_dir=tmp_path)
-    texts.write_text(texts.read_text().replace(TITLES["q"], " ").replace('" ."', '""'))
-    with pytest.raises(InputError, match="1 queries have neither title nor abstract: q"):
-        benchmark.run(tmp_path / "out", Provenance(), unasked)
-    texts.unlink()
-    with pytest.raises(InputError, match=r"benchmark\.texts=FILE .* or give scores: scores_file=FILE"):
-        benchmark.run(tmp_path / "out", Provenance(), unasked)
-
-
-def evaluate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "evaluate.py"), *arguments, "benchmark=mdcr"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
-
-
-def test_the_command_prints_the_official_lines_and_writes_them(files: Files, tmp_path: Path) -> None:
+def test_the_command(files: Files, tmp_path: Path, evaluate: Callable[..., Done]) -> None:
     files(BENCHMARK, scores_of(BENCHMARK) | {"q9_x": 1.0})
-    done = evaluate(tmp_path, "benchmark.file=mdcr.json", "scores_file=scores.json", "output_dir=out")
-    assert done.returncode == 0, done.stderr
-    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
-    assert "\n".join(official_lines(metrics)) in done.stdout
-    assert "1 scores are of no pair of the benchmark: q9_x" in done.stdout
-    report = (tmp_path / "out" / "report.md").read_text()
+    options = ["benchmark=mdcr", "benchmark.file=mdcr.json", "output_dir=out"]
+    done = evaluate(*options, "scores_file=scores.json")
+    metrics, out = metrics_of(tmp_path / "out"), tmp_path / "out"
+    assert done.code == 0 and "\n".join(official_lines(metrics)) in done.out
+    assert "1 scores belong to no pair of the benchmark: q9_x" in done.out
+    report = (out / "report.md").read_text()
     assert "scores_file=scores.json" in report and "q9_x" in report
-    assert set(json.loads((tmp_path / "out" / "candidate_types.json").read_text())) == {"bm25", "random"}
-    rows = (tmp_path / "out" / "per_query.csv").read_text().splitlines()
+    assert set(json.loads((out / "candidate_types.json").read_text())) == {"bm25", "random"}
+    rows = (out / "per_query.csv").read_text().splitlines()
     assert rows[0] == "query_id,citing_id,map,ndcg,recall_5" and rows[1].startswith("Art/q1,q1,")
-
-
-def test_the_command_scores_by_bm25(texts: Path, tmp_path: Path) -> None:
-    done = evaluate(
-        tmp_path, "benchmark.file=mdcr.json", "retriever=bm25", "output_dir=out", "benchmark.cache_dir=cache"
-    )
-    assert done.returncode == 0, done.stderr
-    assert "AVG\tmap: 100.0\tndcg: 100.0\trecall_5: 100.0" in done.stdout
-
-
-def test_a_sweep_ends_with_a_table_of_averages(files: Files, tmp_path: Path) -> None:
-    files(BENCHMARK, scores_of(BENCHMARK))
-    (tmp_path / "other.json").write_text("{}")
-    done = evaluate(
-        tmp_path, "-m", "benchmark.file=mdcr.json", "scores_file=scores.json,other.json", "output_dir=out"
-    )
-    assert done.returncode == 2 and "1 of 2 jobs failed; scores_file=other.json: " in done.stderr
-    metrics = json.loads((tmp_path / "out" / "0" / "metrics.json").read_text())
-    table = (tmp_path / "out" / "summary.md").read_text()
+    (tmp_path / "nan.json").write_text(json.dumps(scores_of(BENCHMARK) | {"q1_1t0": float("nan")}))
+    done = evaluate(*options[:-1], "scores_file=nan.json", "output_dir=nan")
+    assert done.code == 2 and done.err.count("\n") == 1 and "q1_1t0" in done.err
+    assert not (tmp_path / "nan" / "metrics.json").exists()
+    done = evaluate("-m", *options, "scores_file=scores.json,nan.json")
+    assert done.code == 2 and "1 of 2 jobs failed; scores_file=nan.json: " in done.err
     values = " | ".join(f"{metrics['AVG'][name]:.4f}" for name in ("map", "ndcg", "recall_5"))
-    assert f"| scores.json | {values} |" in table
+    assert f"| scores.json | {values} |" in (out / "summary.md").read_text()
 
 
-def test_the_command_refuses_nan_in_one_line(files: Files, tmp_path: Path) -> None:
-    files(BENCHMARK, scores_of(BENCHMARK) | {"q1_1t0": float("nan")})
-    done = evaluate(tmp_path, "benchmark.file=mdcr.json", "scores_file=scores.json", "output_dir=out")
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "q1_1t0" in done.stderr
-    assert not (tmp_path / "out" / "metrics.json").exists()
+def test_the_command_scores_by_bm25(texts: Path, evaluate: Callable[..., Done]) -> None:
+    options = ["benchmark.file=mdcr.json", "benchmark.cache_dir=cache", "output_dir=out"]
+    done = evaluate("benchmark=mdcr", "retriever=bm25", *options)
+    assert done.code == 0 and "AVG\tmap: 100.0\tndcg: 100.0\trecall_5: 100.0" in done.out
 
 
-GOLDEN = ROOT.parent / "shared" / "golden"
+GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 
 
 @pytest.mark.skipif(not (GOLDEN / "mdcr_small.json").is_file(), reason="the golden files are not there")
 def test_equal_to_what_the_script_of_mdcr_printed() -> None:
-    benchmark = Mdcr.read(GOLDEN / "mdcr_small.json")
-    scores, unused = read_scores(GOLDEN / "mdcr_small_scores.json", benchmark)
-    lines = official_lines(field_table(query_values(benchmark, scores)))
+    pools = MDCRPools.read(GOLDEN / "mdcr_small.json")
+    scores, unused = read_scores(GOLDEN / "mdcr_small_scores.json", pools)
+    lines = official_lines(field_table(field_values(pools, scores)))
     assert lines == (GOLDEN / "mdcr_small_expected.txt").read_text().splitlines() and unused == []

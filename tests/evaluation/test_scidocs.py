@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,15 +23,11 @@ from retrieval.base import Retriever
 from retrieval.bm25 import BM25
 from retrieval.encoder import ArticleEncoder
 from retrieval.settings import ArticleConfig
+from tests.evaluation.conftest import Done, metrics_of, no_retriever
 
-ROOT = Path(__file__).parents[2]
 PAPERS = [f"{number:02d}ab" for number in range(40)]
 Vectors = dict[str, list[float]]
 Collection = tuple[Path, Vectors]
-
-
-def unasked() -> Retriever:
-    raise AssertionError("there are scores: no retriever is needed")
 
 
 def qrel_lines(seed: int, queries: int = 6) -> str:
@@ -96,10 +90,9 @@ def official(qrel: Path, vectors: Vectors) -> dict[str, float]:
 
 def run(folder: Path, **settings: Any) -> dict[str, dict[str, float]]:
     out = folder.parent / "out"
-    make: Callable[[], Retriever] = settings.pop("make", unasked)
+    make: Callable[[], Retriever] = settings.pop("make", no_retriever)
     SciDocs(folder, cache_dir=folder.parent / "cache", **settings).run(out, Provenance(), make)
-    found: dict[str, dict[str, float]] = json.loads((out / "metrics.json").read_text())
-    return found
+    return metrics_of(out)
 
 
 @pytest.mark.parametrize("split", ["test", "val"])
@@ -197,45 +190,46 @@ def test_papers_without_a_text_are_told(collection: Collection, caplog: pytest.L
         run(folder, make=BM25, texts=texts)
 
 
-BAD_QRELS = [
-    ("q 0 a 1\nq 0 a 0\n", r"test\.qrel: query 'q' has the paper 'a' twice"),
-    ("q 0 a 1\nr 0 b 0\ns 0 b 0\n", r"2 queries have no relevant candidate: r, s; leave them out"),
-    ("q 0 a 1\nq a 1\n", r"test\.qrel, line 2: 3 fields instead of 4"),
-    ("q 0 a yes\n", r"test\.qrel, line 1, field 'relevance': .* is not a number"),
-    ("", r"test\.qrel: the file is empty"),
-]
+POOL = {"q": {"a": 1, "b": 0}}
+READERS: dict[str, Callable[[Path], Any]] = {
+    "test.qrel": read_pools,
+    "cite.run": lambda path: read_run(path, POOL),
+    "v.jsonl": lambda path: read_embeddings(path, {"a", "b"}),
+}
 
 
-@pytest.mark.parametrize(("text", "line"), BAD_QRELS)
-def test_pools_that_cannot_be_used_are_named(tmp_path: Path, text: str, line: str) -> None:
-    (tmp_path / "test.qrel").write_text(text)
+@pytest.mark.parametrize(
+    ("file", "text", "line"),
+    [
+        ("test.qrel", "q 0 a 1\nq 0 a 0\n", r"query 'q' has the paper 'a' twice"),
+        ("test.qrel", "q 0 a 1\nr 0 b 0\ns 0 b 0\n", r"2 queries have no relevant candidate: r, s; leave"),
+        ("test.qrel", "q 0 a 1\nq a 1\n", r"line 2: 3 fields instead of 4"),
+        ("test.qrel", "q 0 a yes\n", r"line 1, field 'relevance': .* is not a number"),
+        ("test.qrel", "", r"the file is empty"),
+        ("cite.run", "q Q0 a 1 nan x\n", r"1 scores are NaN: q_a"),
+        ("cite.run", "q Q0 c 1 0.5 x\nr Q0 a 1 0.5 x\n", r"2 papers are not in the pool .*: q_c, r_a"),
+        ("cite.run", "q Q0 a 1 0.5 x\nq Q0 a 2 0.4 x\n", r"query 'q' has the paper 'a' twice"),
+        ("cite.run", "q Q0 a 1 much x\n", r"line 1, field 'score': .* is not a number"),
+        ("v.jsonl", '{"paper_id": "a", "embedding": [1, NaN]}', r"line 1: "),
+        ("v.jsonl", '{"paper_id": "a", "embedding": [1, null]}', r"line 1, paper 'a': .* finite numbers"),
+        ("v.jsonl", '{"paper_id": "a", "embedding": [[1, 2]]}', r"line 1, paper 'a': .* finite numbers"),
+        ("v.jsonl", '{"paper_id": "a", "embedding": [1, [2]]}', r"line 1, paper 'a': .* finite numbers"),
+        ("v.jsonl", '{"paper_id": "a", "embedding": ["x"]}', r"line 1, paper 'a': .* finite numbers"),
+        ("v.jsonl", '{"paper_id": "a"}', r"line 1: must be an object with a paper_id and an embedding"),
+        ("v.jsonl", '{"embedding": [1]}', r"line 1: must be an object with a paper_id and an embedding"),
+        ("v.jsonl", "[1]", r"line 1"),
+        (
+            "v.jsonl",
+            '{"paper_id": "a", "embedding": [1, 2]}\n{"paper_id": "b", "embedding": [1]}',
+            r"line 2, paper 'b': an embedding of 1 numbers, others have 2",
+        ),
+    ],
+)
+def test_files_that_cannot_be_used_are_named(tmp_path: Path, file: str, text: str, line: str) -> None:
+    (tmp_path / file).write_text(text)
     with pytest.raises(InputError, match=line) as error:
-        read_pools(tmp_path / "test.qrel")
-    assert "\n" not in str(error.value)
-
-
-BAD_VECTORS = [
-    ('{"paper_id": "a", "embedding": [1, NaN]}', r"v\.jsonl, line 1: "),
-    ('{"paper_id": "a", "embedding": [1, null]}', r"line 1, paper 'a': .* a list of finite numbers"),
-    ('{"paper_id": "a", "embedding": [[1, 2]]}', r"line 1, paper 'a': .* a list of finite numbers"),
-    ('{"paper_id": "a", "embedding": [1, [2]]}', r"line 1, paper 'a': .* a list of finite numbers"),
-    ('{"paper_id": "a", "embedding": ["x"]}', r"line 1, paper 'a': .* a list of finite numbers"),
-    ('{"paper_id": "a"}', r"line 1: must be an object with a paper_id and an embedding"),
-    ('{"embedding": [1]}', r"line 1: must be an object with a paper_id and an embedding"),
-    ("[1]", r"v\.jsonl, line 1"),
-    (
-        '{"paper_id": "a", "embedding": [1, 2]}\n{"paper_id": "b", "embedding": [1]}',
-        r"line 2, paper 'b': an embedding of 1 numbers, others have 2",
-    ),
-]
-
-
-@pytest.mark.parametrize(("text", "line"), BAD_VECTORS)
-def test_embeddings_that_cannot_be_used_are_named(tmp_path: Path, text: str, line: str) -> None:
-    (tmp_path / "v.jsonl").write_text(text + "\n")
-    with pytest.raises(InputError, match=line) as error:
-        read_embeddings(tmp_path / "v.jsonl", {"a", "b"})
-    assert "\n" not in str(error.value)
+        READERS[file](tmp_path / file)
+    assert file in str(error.value) and "\n" not in str(error.value)
 
 
 def test_embeddings_of_other_papers_are_passed_over_and_the_last_one_counts(tmp_path: Path) -> None:
@@ -247,21 +241,6 @@ def test_embeddings_of_other_papers_are_passed_over_and_the_last_one_counts(tmp_
     assert set(found) == {"a", "b"}
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("q Q0 a 1 nan x\n", r"cite\.run: 1 scores are NaN: q_a"),
-        ("q Q0 c 1 0.5 x\nr Q0 a 1 0.5 x\n", r"2 papers are not in the pool of their query: q_c, r_a"),
-        ("q Q0 a 1 0.5 x\nq Q0 a 2 0.4 x\n", r"query 'q' has the paper 'a' twice"),
-        ("q Q0 a 1 much x\n", r"line 1, field 'score': .* is not a number"),
-    ],
-)
-def test_runs_that_cannot_be_used_are_named(tmp_path: Path, text: str, line: str) -> None:
-    (tmp_path / "cite.run").write_text(text)
-    with pytest.raises(InputError, match=line):
-        read_run(tmp_path / "cite.run", {"q": {"a": 1, "b": 0}})
-
-
 def test_settings_that_cannot_be_used_are_named(collection: Collection, tmp_path: Path) -> None:
     folder, vectors = collection
     with pytest.raises(InputError, match="split=train: SciDocs has val and test"):
@@ -270,7 +249,7 @@ def test_settings_that_cannot_be_used_are_named(collection: Collection, tmp_path
         SciDocs(folder, embeddings_file="a", ranked_dir="b")
     with pytest.raises(InputError, match=r"none\.jsonl: no such file"):
         run(folder, embeddings_file=tmp_path / "none.jsonl")
-    with pytest.raises(InputError, match=r"coview\.run: no such file; ranked_dir is to hold coview\.run, "):
+    with pytest.raises(InputError, match=r"coview\.run: no such file; ranked_dir needs coview\.run, "):
         run(folder, ranked_dir=tmp_path)
     other = write_vectors(folder / "o.jsonl", {"elsewhere": [1.0]})
     with pytest.raises(InputError, match="co-view: none of its 6 queries is scored, as "):
@@ -290,12 +269,12 @@ def test_what_is_needed_is_downloaded(
     cache, out = tmp_path / "downloads", tmp_path / "out"
     benchmark = SciDocs("download", write_vectors(folder / "v.jsonl", vectors), cache_dir=cache)
     with pytest.raises(InputError, match=r"put coview/test\.qrel, .* into .*published/scidocs") as error:
-        benchmark.run(out, Provenance(), unasked)
+        benchmark.run(out, Provenance(), no_retriever)
     assert "\n" not in str(error.value)
     for file in RELEASES["scidocs"].files:
         server.put(f"s/{file}", (folder / file).read_text())
     server.asked.clear()
-    benchmark.run(out, Provenance(), unasked)
+    benchmark.run(out, Provenance(), no_retriever)
     expected = official(folder / "cite" / "test.qrel", vectors)
     assert json.loads((out / "metrics.json").read_text())["cite"] == expected
     assert {path for path, _ in server.asked} == {f"/s/{name}/test.qrel" for name in TASKS.values()}
@@ -311,15 +290,11 @@ def test_what_is_needed_is_downloaded(
     ]
 
 
-@pytest.mark.slow
-def test_the_command(collection: Collection, tmp_path: Path) -> None:
+def test_the_command(collection: Collection, evaluate: Callable[..., Done]) -> None:
     folder, vectors = collection
-    vectors[PAPERS[0]] = [0.5]
-    file = write_vectors(folder / "v.jsonl", vectors)
-    command = [sys.executable, "evaluate.py", "benchmark=scidocs", f"data.dir={folder}"]
-    command += [f"data.cache_dir={tmp_path / 'cache'}", f"output_dir={tmp_path / 'o'}"]
-    done = subprocess.run([*command, f"embeddings_file={file}"], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "an embedding of" in done.stderr
-    done = subprocess.run([*command, "retriever=bm25"], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0 and "{'co-view': {'map': " in done.stdout, done.stderr
+    options = ["benchmark=scidocs", "data.dir=scidocs", "data.cache_dir=cache", "output_dir=out"]
+    file = write_vectors(folder / "v.jsonl", vectors | {PAPERS[0]: [0.5]})
+    done = evaluate(*options, f"embeddings_file={file}")
+    assert done.code == 2 and done.err.count("\n") == 1 and "an embedding of" in done.err
+    done = evaluate(*options, "retriever=bm25")
+    assert done.code == 0 and "{'co-view': {'map': " in done.out, done.err

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from datasets.citations.graph import CitationGraph, open_graph
 from datasets.errors import InputError
-from evaluation.benchmarks.sampling import Rules, Sampler, dataset_pools, field_cited, field_pools
+from evaluation.benchmarks.sampling import SampledPool, Sampler, SamplingRules, dataset_pools, field_pools
 from tests.evaluation.conftest import world, write_lines
 
-ANY = Rules(min_citations=0)
+ANY = SamplingRules(min_citations=0)
 
 
 @pytest.fixture
@@ -24,7 +24,9 @@ def graph(world_file: Path, distractors_file: Path, tmp_path: Path) -> CitationG
     return open_graph(world_file, distractors=distractors_file, cache_dir=tmp_path / "cache")
 
 
-def plain_rules(papers: list[dict[str, Any]], rules: Rules) -> tuple[set[str], set[str], dict[str, set[str]]]:
+def plain_rules(
+    papers: list[dict[str, Any]], rules: SamplingRules
+) -> tuple[set[str], set[str], dict[str, set[str]]]:
     """Candidates, papers that may ask, and what each paper is to find, by the words of the paper."""
     by_id = {paper["paper_id"]: paper for paper in papers}
     counts = dict.fromkeys(by_id, 0)
@@ -55,72 +57,63 @@ def plain_rules(papers: list[dict[str, Any]], rules: Rules) -> tuple[set[str], s
 @settings(max_examples=20, deadline=None)
 @given(
     st.integers(0, 5),
-    st.sampled_from([None, 2002, 2005]),
-    st.integers(0, 3),
-    st.sampled_from([0, 30, 60]),
-    st.integers(1, 4),
+    st.builds(
+        SamplingRules,
+        year=st.sampled_from([None, 2002, 2005]),
+        min_citations=st.integers(0, 3),
+        min_abstract=st.sampled_from([0, 30, 60]),
+        min_cited=st.integers(1, 4),
+    ),
 )
-def test_candidates_queries_and_what_is_relevant_follow_the_rules(
-    seed: int, year: int | None, citations: int, abstract: int, cited: int
-) -> None:
+def test_candidates_queries_and_relevant_papers_follow_the_rules(seed: int, rules: SamplingRules) -> None:
     papers = world(60, seed)
-    rules = Rules(year=year, min_abstract=abstract, min_citations=citations, min_cited=cited)
-    candidates, asks, relevant = plain_rules(papers, rules)
+    candidates, queries, relevant = plain_rules(papers, rules)
     with tempfile.TemporaryDirectory() as folder:
         graph = open_graph(write_lines(Path(folder) / "papers.jsonl", papers), cache_dir=folder)
         sampler = Sampler(graph, rules, seed=0)
         assert {graph.ids[row] for row in np.flatnonzero(sampler.candidates)} == candidates
         for row, found in enumerate(sampler.relevant):
             assert {graph.ids[one] for one in found.tolist()} == relevant[graph.ids[row]]
-        if not asks:
+        if not queries:
             with pytest.raises(InputError, match=r"no paper.* passes the filters"):
                 sampler.queries(None, 0)
             return
-        assert {graph.ids[row] for row in np.flatnonzero(sampler.askable)} == asks
+        assert {graph.ids[row] for row in np.flatnonzero(sampler.may_query)} == queries
         test, val = sampler.queries(3, 4)
-        assert len(test) == min(3, len(asks)) and len(val) == min(4, len(asks) - len(test))
-        assert {graph.ids[row] for row in [*test, *val]} <= asks and not set(test) & set(val)
+        assert len(test) == min(3, len(queries)) and len(val) == min(4, len(queries) - len(test))
+        assert {graph.ids[row] for row in [*test, *val]} <= queries and not set(test) & set(val)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 1000), st.integers(1, 10), st.integers(1, 3))
-def test_pools_hold_all_that_is_cited_and_grow_within_each_other(
-    seed: int, number: int, samplings: int
+def test_pools_hold_all_that_is_cited_and_lie_within_each_other(
+    graph: CitationGraph, seed: int, number: int, samplings: int
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = write_lines(Path(folder) / "papers.jsonl", world())
-        far = [
-            {"paper_id": f"x{i}", "title": "T", "abstract": "far away " * 5, "year": 2020} for i in range(30)
-        ]
-        distractors = write_lines(Path(folder) / "far.jsonl", far)
-        graph = open_graph(path, distractors=distractors, cache_dir=folder)
-        sampler = Sampler(graph, Rules(year=2005, min_citations=0), seed)
-        queries, _ = sampler.queries(number, 0)
-        cited = set(sampler.cited(queries).tolist())
-        assert cited == {one for row in queries for one in sampler.relevant[row].tolist()}
-        all_there = int(np.count_nonzero(sampler.candidates))
-        sizes = [len(cited), len(cited) + 7, all_there, all_there + 12]
-        pools = dataset_pools(sampler, queries, sizes, samplings)
-        again = dataset_pools(
-            Sampler(graph, Rules(year=2005, min_citations=0), seed), queries, sizes, samplings
-        )
-        assert all(np.array_equal(a.papers, b.papers) for a, b in zip(pools, again, strict=True))
-        by_name = {(int(pool.group), pool.sampling): pool.papers for pool in pools}
-        # The smallest and the one of all candidates are the same in every sampling: they are there once.
-        assert [key for key in by_name if key[0] in (len(cited), all_there)] == [
-            (len(cited), 0),
-            (all_there, 0),
-        ] or (len(cited) + 7 == all_there)
-        for (size, sampling), papers in by_name.items():
-            there = set(papers.tolist())
-            assert len(papers) == size == len(there) and cited <= there
-            assert all(sampler.candidates[row] or graph.is_distractor[row] for row in there)
-            if size <= all_there:
-                assert not graph.is_distractor[papers].any() and (graph.years[papers] <= 2005).all()
-            else:
-                assert set(np.flatnonzero(sampler.candidates).tolist()) <= there
-            if (sizes[1], sampling) in by_name and size > sizes[1]:
-                assert set(by_name[sizes[1], sampling].tolist()) <= there
+    def pools() -> list[SampledPool]:
+        sampler = Sampler(graph, SamplingRules(year=2005, min_citations=0), seed)
+        return dataset_pools(sampler, sampler.queries(number, 0)[0], sizes, samplings)
+
+    sampler = Sampler(graph, SamplingRules(year=2005, min_citations=0), seed)
+    queries, _ = sampler.queries(number, 0)
+    cited = set(sampler.cited(queries).tolist())
+    assert cited == {one for row in queries for one in sampler.relevant[row].tolist()}
+    everything = int(np.count_nonzero(sampler.candidates))
+    sizes = [len(cited), len(cited) + 7, everything, everything + 12]
+    by_name = {(int(pool.group), pool.sampling): pool.papers for pool in pools()}
+    assert all(np.array_equal(by_name[int(p.group), p.sampling], p.papers) for p in pools())
+    # The smallest and the one of all candidates are the same in every sampling: they are there once.
+    once = [key for key in by_name if key[0] in (len(cited), everything)]
+    assert once == [(len(cited), 0), (everything, 0)] or len(cited) + 7 == everything
+    for (size, sampling), papers in by_name.items():
+        there = set(papers.tolist())
+        assert len(papers) == size == len(there) and cited <= there
+        assert all(sampler.candidates[row] or graph.is_distractor[row] for row in there)
+        if size <= everything:
+            assert not graph.is_distractor[papers].any() and (graph.years[papers] <= 2005).all()
+        else:
+            assert set(np.flatnonzero(sampler.candidates).tolist()) <= there
+        if (sizes[1], sampling) in by_name and size > sizes[1]:
+            assert set(by_name[sizes[1], sampling].tolist()) <= there
 
 
 def test_draws_depend_on_seed_and_purpose_alone(graph: CitationGraph) -> None:
@@ -137,25 +130,25 @@ def test_draws_depend_on_seed_and_purpose_alone(graph: CitationGraph) -> None:
 def test_papers_that_are_left_out_or_not_listed_do_not_ask(graph: CitationGraph, tmp_path: Path) -> None:
     may = Sampler(graph, ANY, 0).queries(None, 0)[0]
     names = [graph.ids[row] for row in may]
-    left = Sampler(graph, Rules(min_citations=0, leave_out=[*names[:3], "of another collection"]), 0)
+    left = Sampler(graph, SamplingRules(min_citations=0, leave_out=[*names[:3], "of another collection"]), 0)
     assert set(left.queries(None, 0)[0].tolist()) == set(may[3:].tolist())
     file = tmp_path / "left.txt"
     file.write_text("\n".join(names[1:]))
-    assert Sampler(graph, Rules(min_citations=0, leave_out=str(file)), 0).queries(None, 0)[0].tolist() == [
-        may[0]
-    ]
+    assert Sampler(graph, SamplingRules(min_citations=0, leave_out=str(file)), 0).queries(None, 0)[
+        0
+    ].tolist() == [may[0]]
     (tmp_path / "queries.json").write_text(f'{{"test": ["{names[4]}", "p0"], "val": ["{names[5]}"]}}')
-    listed = Sampler(graph, Rules(min_citations=0, queries_file=tmp_path / "queries.json"), 0)
+    listed = Sampler(graph, SamplingRules(min_citations=0, queries_file=tmp_path / "queries.json"), 0)
     assert [found.tolist() for found in listed.queries(None, 9)] == [[may[4]], [may[5]]]  # p0 cites nothing
-    assert "1 of the 2 papers listed for test may not ask." in listed.facts()
+    assert "1 of the 2 papers listed for test cannot be queries." in listed.facts()
 
 
 def test_a_pool_of_a_field_is_of_what_the_field_cites(graph: CitationGraph) -> None:
-    sampler = Sampler(graph, Rules(year=2005, min_citations=0), 0)
+    sampler = Sampler(graph, SamplingRules(year=2005, min_citations=0), 0)
     papers = [paper for paper in world() if "Law" in paper["fields"]]
     cited = {other for paper in papers for other in paper["references"]}
     candidates = {graph.ids[row] for row in np.flatnonzero(sampler.candidates)}
-    assert {graph.ids[row] for row in field_cited(sampler, "Law")} == cited & candidates
+    assert {graph.ids[row] for row in sampler.cited_in("Law")} == cited & candidates
     test, _ = sampler.queries(4, 0, graph.in_field("Law"), "Law")
     assert all("Law" in world()[row]["fields"] and world()[row]["year"] == 2005 for row in test)
     whole = field_pools(sampler, {"Law": test}, 10_000, 3)
@@ -180,18 +173,18 @@ def test_pools_that_cannot_be_had_are_refused(graph: CitationGraph) -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"min_cited": 0}, r"benchmark\.rules\.min_cited: 0 is no whole number from 1 on"),
+        ({"min_cited": 0}, r"benchmark\.rules\.min_cited: must be a whole number of at least 1, not 0"),
         ({"min_abstract": 1.5}, r"benchmark\.rules\.min_abstract"),
-        ({"year": "2019"}, r"benchmark\.rules\.year: '2019' is no year"),
+        ({"year": "2019"}, r"benchmark\.rules\.year: '2019' is not a year"),
     ],
 )
 def test_rules_that_are_none_are_refused(values: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        Rules(**values)
+        SamplingRules(**values)
 
 
 def test_a_year_without_queries_is_named(graph: CitationGraph) -> None:
     with pytest.raises(InputError, match=r"no paper of 1950 passes the filters and cites 1 or more"):
-        Sampler(graph, Rules(year=1950), 0).queries(None, 0)
+        Sampler(graph, SamplingRules(year=1950), 0).queries(None, 0)
     with pytest.raises(InputError, match=r"benchmark\.rules\.leave_out: nowhere\.txt: No such file"):
-        Sampler(graph, Rules(leave_out="nowhere.txt"), 0).queries(None, 0)
+        Sampler(graph, SamplingRules(leave_out="nowhere.txt"), 0).queries(None, 0)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from hypothesis import strategies as st
 
 from datasets.citations.graph import open_graph
 from datasets.errors import InputError
-from evaluation.benchmarks.mdcr import MDCR, Mdcr
-from evaluation.benchmarks.mdcr_building import (
+from evaluation.benchmarks.mdcr import MDCR, MDCRPools
+from evaluation.benchmarks.sampled import FieldLevel
+from evaluation.benchmarks.sampling import SamplingRules
+from evaluation.build_mdcr import (
     average_jaccard,
     build_mdcr,
     chosen_models,
@@ -26,15 +29,12 @@ from evaluation.benchmarks.mdcr_building import (
     neighbourhoods,
     overlaps,
 )
-from evaluation.benchmarks.sampled import FieldLevel
-from evaluation.benchmarks.sampling import Rules
 from evaluation.report import Provenance
 from retrieval.bm25 import BM25
 from retrieval.run import Run
-from tests.evaluation.conftest import world
+from tests.evaluation.conftest import ROOT, metrics_of, world
 
-ROOT = Path(__file__).parents[2]
-RULES = Rules(min_citations=0, min_cited=2)
+RULES = SamplingRules(min_citations=0, min_cited=2)
 NAMES = [f"p{number}" for number in range(9)]
 
 
@@ -97,59 +97,53 @@ def test_the_average_jaccard_index_chooses_the_models_that_differ_most() -> None
 @pytest.fixture
 def models(world_file: Path, tmp_path: Path) -> dict[str, Path]:
     """Field-level evaluations by three models; the lists of two of them are the same."""
-    made = {}
-    given: dict[str, Any] = {
-        "papers": world_file,
-        "rules": RULES,
-        "queries": 8,
-        "cache_dir": tmp_path / "cache",
-    }
-    for name, query in (
-        ("whole", ["context", "title"]),
-        ("again", ["context", "title"]),
-        ("title", ["title"]),
-    ):
-        made[name] = tmp_path / name
-        benchmark = FieldLevel(size=40, run_depth=20, samplings=1, **given)
-        benchmark.run(made[name], Provenance(), partial(BM25, query=query))
-    return made
+    fields = {"whole": ["context", "title"], "again": ["context", "title"], "title": ["title"]}
+    given: dict[str, Any] = {"queries": 8, "run_depth": 20, "samplings": 1, "cache_dir": tmp_path / "cache"}
+    for name, query in fields.items():
+        benchmark = FieldLevel(world_file, RULES, size=40, **given)
+        benchmark.run(tmp_path / name, Provenance(), partial(BM25, query=query))
+    return {name: tmp_path / name for name in fields}
+
+
+@pytest.fixture
+def build(world_file: Path, tmp_path: Path, models: dict[str, Path]) -> Callable[..., str]:
+    """build_mdcr of these models, whose options a test may change."""
+
+    def build(output: str = "out", **options: Any) -> str:
+        given: dict[str, Any] = {"papers": world_file, "models": models, "cache_dir": tmp_path / "cache"}
+        return build_mdcr(**{**given, "output": tmp_path / output, **options})
+
+    return build
 
 
 def test_pools_are_of_the_types_that_the_paper_has(
-    world_file: Path, tmp_path: Path, models: dict[str, Path]
+    build: Callable[..., str], tmp_path: Path, models: dict[str, Path]
 ) -> None:
-    options: dict[str, Any] = {
-        "choose": 2,
-        "cited": 2,
-        "negatives": 3,
-        "top": 12,
-        "cache_dir": tmp_path / "cache",
-    }
-    for name, seed in (("one", 0), ("two", 0), ("three", 1)):
-        report = build_mdcr(world_file, models, tmp_path / name, seed=seed, **options)
-    files = ("mdcr.json", "mdcr_data.jsonl")
+    options = {"choose": 2, "cited": 2, "negatives": 3, "top": 12}
+    reports = [build(name, seed=seed, **options) for name, seed in (("one", 0), ("two", 0), ("three", 1))]
     one, two, three = (
-        [(tmp_path / name / file).read_bytes() for file in files] for name in ("one", "two", "three")
+        [(tmp_path / name / file).read_bytes() for file in ("mdcr.json", "mdcr_data.jsonl")]
+        for name in ("one", "two", "three")
     )
     assert one == two and one[0] != three[0]
-    assert "| title |" in report and "yes |" in report
+    assert "| title |" in reports[0] and "yes |" in reports[0]
 
-    benchmark = Mdcr.read(tmp_path / "one" / "mdcr.json")
-    assert list(benchmark.fields) == ["Art", "Law", "Physics"] and len(benchmark) == 24
+    pools = MDCRPools.read(tmp_path / "one" / "mdcr.json")
+    assert list(pools.fields) == ["Art", "Law", "Physics"] and len(pools) == 24
     # `whole` and `again` have all in common: the third model, and the first of these two.
-    assert benchmark.types == ["whole", "title", "graph", "most_cited", "random"]
+    assert pools.types == ["whole", "title", "graph", "most_cited", "random"]
     papers = {paper["paper_id"]: paper for paper in world()}
     often = {name: sum(name in set(paper["references"]) for paper in papers.values()) for name in papers}
     passing = {name for name, p in papers.items() if p["year"] and p["title"] and len(p["abstract"]) >= 30}
     runs = {
         name: {
-            query: found
+            query: list(found)
             for batch in Run.read(folder / "run.trec").batches(50)
             for query, found in batch.items()
         }
         for name, folder in models.items()
     }
-    for field, queries in benchmark.fields.items():
+    for field, queries in pools.fields.items():
         in_field = sorted(
             (n for n in passing if field in papers[n]["fields"]), key=lambda n: (-often[n], int(n[1:]))
         )
@@ -164,50 +158,44 @@ def test_pools_are_of_the_types_that_the_paper_has(
             assert len(query.others["random"]) == 3
             assert set(query.others["most_cited"]) <= set(in_field[:12])
             for model in ("whole", "title"):
-                ranking = runs[model][f"{field}/{name}"]
-                assert set(query.others[model]) <= set(list(ranking)[:12])
+                assert set(query.others[model]) <= set(runs[model][f"{field}/{name}"][:12])
     texts = [json.loads(line) for line in (tmp_path / "one" / "mdcr_data.jsonl").read_text().splitlines()]
-    used = {paper for _, name, paper in benchmark.pairs()} | {name for _, name, _ in benchmark.pairs()}
-    assert {text["paper_id"] for text in texts} == used
+    assert {text["paper_id"] for text in texts} == {id for _, *pair in pools.pairs() for id in pair}
 
-    MDCR(tmp_path / "one" / "mdcr.json", cache_dir=tmp_path / "cache").run(
-        tmp_path / "scored", Provenance(), BM25
-    )
-    metrics = json.loads((tmp_path / "scored" / "metrics.json").read_text())
-    assert list(metrics) == ["Art", "Law", "Physics", "AVG"]
+    benchmark = MDCR(tmp_path / "one" / "mdcr.json", cache_dir=tmp_path / "cache")
+    benchmark.run(tmp_path / "scored", Provenance(), BM25)
+    assert list(metrics_of(tmp_path / "scored")) == ["Art", "Law", "Physics", "AVG"]
     types = json.loads((tmp_path / "scored" / "candidate_types.json").read_text())
-    assert list(types) == benchmark.types
+    assert list(types) == pools.types
 
 
-def test_what_is_short_is_counted_and_named(
-    world_file: Path, tmp_path: Path, models: dict[str, Path]
-) -> None:
-    given: dict[str, Any] = {"cache_dir": tmp_path / "cache"}
-    report = build_mdcr(world_file, models, tmp_path / "a", cited=5, negatives=10, top=12, **given)
+def test_what_is_short_is_counted_and_named(build: Callable[..., str], tmp_path: Path) -> None:
+    report = build("a", top=12)
     assert "queries cite fewer than 5 candidates and are left out: " in report
     assert "candidates of the type whole." in report
-    with pytest.raises(InputError, match=r"no query cites 50 candidates or more"):
-        build_mdcr(world_file, models, tmp_path / "b", cited=50, **given)
+    with pytest.raises(InputError, match=r"no query cites 50 candidates or more; name fewer: cited=N"):
+        build("b", cited=50)
     assert not (tmp_path / "b").exists()
+    with pytest.raises(InputError, match=r"output: .*a exists already; remove it or name a new folder"):
+        build("a", top=12)
 
 
 def test_models_that_cannot_be_used_are_named(
-    world_file: Path, tmp_path: Path, models: dict[str, Path]
+    build: Callable[..., str], world_file: Path, tmp_path: Path, models: dict[str, Path]
 ) -> None:
-    given: dict[str, Any] = {"output": tmp_path / "out", "cache_dir": tmp_path / "cache"}
     with pytest.raises(InputError, match=r"models: graph is the name of another type"):
-        build_mdcr(world_file, {"graph": models["title"]}, **given)
+        build(models={"graph": models["title"]})
     with pytest.raises(InputError, match=r"models\.x: .*cache has no sample\.json"):
-        build_mdcr(world_file, {"x": tmp_path / "cache"}, **given)
+        build(models={"x": tmp_path / "cache"})
     with pytest.raises(InputError, match=r"models: name at least one"):
-        build_mdcr(world_file, {}, **given)
-    with pytest.raises(InputError, match=r"negatives: 0 is no whole number"):
-        build_mdcr(world_file, models, negatives=0, **given)
+        build(models={})
+    with pytest.raises(InputError, match=r"negatives: must be a whole number of at least 1, not 0"):
+        build(negatives=0)
     sample = json.loads((models["title"] / "sample.json").read_text())
     sample["queries"]["Art"] = sample["queries"]["Art"][:3]
     (models["title"] / "sample.json").write_text(json.dumps(sample))
     with pytest.raises(InputError, match=r"models\.title: .* has other queries than"):
-        build_mdcr(world_file, models, **given)
+        build()
     run = (models["again"] / "run.trec").read_text().splitlines()
     first = run[0].split()[0]
     (models["again"] / "run.trec").write_text(
@@ -215,27 +203,16 @@ def test_models_that_cannot_be_used_are_named(
     )
     del models["title"]
     with pytest.raises(InputError, match=rf"run\.trec: nothing is ranked for 1 queries: {first}"):
-        build_mdcr(world_file, models, **given)
+        build()
     (tmp_path / "more.jsonl").write_text('{"paper_id": "z"}\n')
     with pytest.raises(InputError, match=r"models\.whole: .* is of other files of papers or citations"):
-        build_mdcr([world_file, tmp_path / "more.jsonl"], models, **given)
+        build(papers=[world_file, tmp_path / "more.jsonl"])
 
 
 @pytest.mark.slow
 def test_the_command(world_file: Path, tmp_path: Path, models: dict[str, Path]) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "evaluation.build_mdcr",
-        f"papers={world_file}",
-        f"output={tmp_path}/out",
-    ]
-    command += [
-        f"models={{a:{models['whole']},b:{models['title']}}}",
-        "cited=2",
-        f"cache_dir={tmp_path}/cache",
-    ]
+    command = [sys.executable, "-m", "evaluation.build_mdcr", f"papers={world_file}", "cited=2"]
+    command += [f"output={tmp_path}/out", f"cache_dir={tmp_path}/cache"]
+    command += [f"models={{a:{models['whole']},b:{models['title']}}}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0 and "24 queries of 3 fields" in done.stdout, done.stderr
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 2 and done.stderr.startswith("error: output:") and done.stderr.count("\n") == 1

@@ -1,0 +1,274 @@
+"""Dataset-level and field-level evaluation: what they rank, tune, write, report and refuse."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from omegaconf import OmegaConf
+
+from datasets.citations.graph import open_graph
+from datasets.citations.queries import QuerySet, corpus_of
+from datasets.errors import InputError
+from evaluation.benchmarks.sampled import DatasetLevel, FieldLevel, PoolRanker, SampledBenchmark, Tuning, tune
+from evaluation.benchmarks.sampling import SampledPool, Sampler, SamplingRules, dataset_pools
+from evaluation.compare import compare
+from evaluation.pool_curves import pool_curves
+from evaluation.report import Provenance
+from retrieval.article import ArticleRetriever
+from retrieval.base import Ranking, Retriever
+from retrieval.bm25 import BM25
+from retrieval.encoder import ArticleEncoder
+from retrieval.run import Run
+from retrieval.settings import ArticleConfig
+from tests.evaluation.conftest import ROOT, Done, metrics_of, world, write_lines
+
+RULES = SamplingRules(year=2005, min_citations=0)
+Make = Callable[[], Retriever]
+
+
+@pytest.fixture
+def sampler(world_file: Path, distractors_file: Path, tmp_path: Path) -> Sampler:
+    graph = open_graph(world_file, distractors=distractors_file, cache_dir=tmp_path / "cache")
+    return Sampler(graph, RULES, seed=0)
+
+
+@pytest.fixture
+def article(tiny_bert: Path) -> Make:
+    config = ArticleConfig("tiny", path=str(tiny_bert), max_tokens=32, query=("title", "context"))
+    return lambda: ArticleRetriever(ArticleEncoder.pretrained(config), "float32")
+
+
+def listed(ranking: Ranking, ids: Any) -> list[list[tuple[str, float]]]:
+    """The papers of each query with their scores."""
+    return [
+        [(ids[p], round(s, 4)) for p, s in zip(papers.tolist(), scores.tolist(), strict=True) if p >= 0]
+        for papers, scores in zip(ranking.papers, ranking.scores, strict=True)
+    ]
+
+
+def ranked_alone(
+    sampler: Sampler, pool: SampledPool, make: Make, depth: int, folder: Path
+) -> list[list[tuple[str, float]]]:
+    """What a retriever finds in a corpus of no other papers than the pool and its queries."""
+    rows = np.union1d(pool.papers, pool.queries)
+    asked = QuerySet(np.sort(pool.queries), sampler.relevant.take(np.sort(pool.queries)))
+    corpus = corpus_of(sampler.graph, rows, {"test": asked}, "alone", folder)
+    corpus.is_candidate = np.isin(rows, pool.papers)
+    retriever = make()
+    retriever.index(corpus)
+    place = {corpus.context_ids[row]: row for row in range(len(pool.queries))}
+    contexts = [place[sampler.graph.ids[row]] for row in pool.queries.tolist()]
+    return listed(retriever.search(np.array(contexts), depth), corpus.paper_ids)
+
+
+@pytest.mark.parametrize("kind", ["bm25", "threads", "article"])
+def test_a_pool_is_ranked_as_if_there_were_no_other_papers(
+    sampler: Sampler, tmp_path: Path, article: Make, kind: str
+) -> None:
+    make = {"bm25": BM25, "threads": lambda: BM25(threads=3), "article": article}[kind]
+    pools = dataset_pools(sampler, sampler.queries(7, 0)[0], [70, 140], 2)
+    ranker = PoolRanker(sampler, pools, [], "world", tmp_path / "cache", 25)
+    ids = ranker.corpus.paper_ids
+    first = []
+    for pool, run in zip(pools, ranker.ranked(make(), pools, tmp_path / "index"), strict=True):
+        own = [sampler.graph.ids[row] for row in pool.queries]
+        assert run.query_ids == [f"{pool.group}/{query}" for query in own]
+        found = listed(run.ranking, ids)
+        alone = ranked_alone(sampler, pool, article if kind == "article" else BM25, 25, tmp_path / "cache")
+        if kind == "article":  # sums in another order: the same papers where scores are not nearly equal
+            scores = [[score for _, score in query] for query in alone]
+            assert [[s for _, s in query] for query in found] == [
+                pytest.approx(of, abs=2e-4) for of in scores
+            ]
+        else:
+            assert found == alone
+        assert all(query not in dict(papers) for query, papers in zip(own, found, strict=True))
+        first.append(found)
+    for index_dir in (tmp_path / "index", None):  # from the disk, and made again
+        assert [listed(run.ranking, ids) for run in ranker.ranked(make(), pools, index_dir)] == first
+
+
+def test_without_a_year_no_query_finds_what_is_later(
+    world_file: Path, distractors_file: Path, tmp_path: Path
+) -> None:
+    graph = open_graph(world_file, distractors=distractors_file, cache_dir=tmp_path / "cache")
+    sampler = Sampler(graph, SamplingRules(min_citations=0), seed=0)
+    queries, _ = sampler.queries(20, 0)
+    pools = dataset_pools(sampler, queries, [150], 1)
+    ranker = PoolRanker(sampler, pools, [], "world", tmp_path / "cache", 150)
+    (run,) = ranker.ranked(BM25(), pools, None)
+    years = dict(zip(graph.ids, graph.years.tolist(), strict=True))
+    for row, found in zip(queries.tolist(), listed(run.ranking, run.paper_ids), strict=True):
+        names = [paper for paper, _ in found]
+        assert all(paper.startswith("x") or years[paper] <= graph.years[row] for paper in names)
+        assert any(paper.startswith("x") for paper in names)  # of 2018, later than all
+
+
+def plain_measures(found: list[str], relevant: set[str]) -> dict[str, float]:
+    """Average precision, nDCG and recall at 30 of a list, by their definitions."""
+    hits = [paper in relevant for paper in found]
+    precisions = [sum(hits[: i + 1]) / (i + 1) for i in range(len(hits)) if hits[i]]
+    gain = sum(1 / np.log2(i + 2) for i in range(len(hits)) if hits[i])
+    ideal = sum(1 / np.log2(i + 2) for i in range(len(relevant)))
+    values = (sum(precisions) / len(relevant), gain / ideal, sum(hits[:30]) / len(relevant))
+    return dict(zip(("map", "ndcg", "recall_30"), values, strict=True))
+
+
+def test_measures_are_their_definitions(sampler: Sampler, tmp_path: Path) -> None:
+    pools = dataset_pools(sampler, sampler.queries(9, 0)[0], [90], 1)
+    ranker = PoolRanker(sampler, pools, [], "world", tmp_path / "cache", 40)
+    (run,) = ranker.ranked(BM25(), pools, None)
+    values, batch = ranker.values(run, pools[0]), next(iter(run.batches(9)))
+    for place, row in enumerate(pools[0].queries.tolist()):
+        names = batch[f"90/{sampler.graph.ids[row]}"]
+        relevant = {sampler.graph.ids[one] for one in sampler.relevant[row].tolist()}
+        plain = plain_measures(sorted(sorted(names, reverse=True), key=lambda p: -names[p]), relevant)
+        assert {name: found[place] for name, found in values.items()} == pytest.approx(plain)
+
+
+def test_the_best_parameters_are_those_of_the_highest_validation_map(
+    sampler: Sampler, tmp_path: Path
+) -> None:
+    tests, vals = (dataset_pools(sampler, rows, [100], 1) for rows in sampler.queries(4, 6))
+    ranker = PoolRanker(sampler, tests, vals, "world", tmp_path / "cache", 100)
+    retriever = BM25()
+    tuned = tune(Tuning(k1=[0.0, 1.2, 8.0], b=[0.0, 1.0]), ranker, vals, retriever)
+    for (k1, b), value in tuned.tried.items():
+        (run,) = ranker.ranked(BM25(k1=k1, b=b), vals, None)
+        assert value == pytest.approx(100 * ranker.values(run, vals[0])["map"].mean())
+    assert tuned.tried[tuned.k1, tuned.b] == max(tuned.tried.values()) and len(tuned.tried) == 6
+    assert (retriever.settings()["k1"], retriever.settings()["b"]) == (tuned.k1, tuned.b)
+    with pytest.raises(InputError, match=r"benchmark\.tune: no queries are left for validation"):
+        tune(Tuning(), ranker, [], retriever)
+
+
+def settings_of(world_file: Path, tmp_path: Path, **more: Any) -> dict[str, Any]:
+    return {"papers": world_file, "rules": RULES, "queries": 6, "cache_dir": tmp_path / "cache"} | more
+
+
+def test_what_an_evaluation_writes(world_file: Path, distractors_file: Path, tmp_path: Path) -> None:
+    one, two, other = (tmp_path / name for name in ("one", "two", "other"))
+    given = settings_of(world_file, tmp_path, distractors=distractors_file, run_depth=5, depth=50)
+    benchmark = DatasetLevel(sizes=[150, 80], tune=Tuning(k1=[1.2, 2.0], b=[0.5], queries=3), **given)
+    for folder in (one, two):
+        benchmark.run(folder, Provenance("the command", "a: 1"), BM25)
+    files = ["map.png", "metrics.json", "per_query.csv", "qrels.trec", "report.md", "run.trec", "sample.json"]
+    assert sorted(path.name for path in one.iterdir()) == files
+    for name in ("metrics.json", "per_query.csv", "run.trec", "sample.json"):
+        assert (one / name).read_bytes() == (two / name).read_bytes()
+    metrics = metrics_of(one)
+    assert list(metrics) == ["80", "150"] and metrics["80"]["samplings"] == 3 and metrics["80"]["map"] > 0
+    rows = (one / "per_query.csv").read_text().splitlines()
+    assert rows[0] == "query_id,citing_id,map,ndcg,recall_30" and len(rows) == 1 + 6 * 2 * 3
+    found: dict[str, list[float]] = {}
+    for row in rows[1:]:
+        size, sampling, _ = row.split(",")[0].split("/")
+        found.setdefault(f"{size}/{sampling}", []).append(float(row.split(",")[2]))
+    of_80 = [100 * np.mean(found[f"80/{sampling}"]) for sampling in range(3)]
+    assert metrics["80"]["map"] == pytest.approx(np.mean(of_80), abs=1e-4)
+    assert metrics["80"]["map_sd"] == pytest.approx(np.std(of_80, ddof=1), abs=1e-4)
+    assert len((one / "run.trec").read_text().splitlines()) == 6 * 2 * 5
+    report = (one / "report.md").read_text()
+    assert "the command" in report and "60 distractors" in report
+    assert "on validation, the best of 2 pairs" in report
+
+    table = pool_curves({"BM25": one, "again": two}, tmp_path / "curves")
+    assert table[1][1:] == table[2][1:] and table[1][1].startswith(f"{metrics['80']['map']:.1f} ± ")
+    assert (tmp_path / "curves" / "map.png").stat().st_size > 5000
+    assert compare(one, two, ["map"])["map"].difference == 0
+    DatasetLevel(sizes=[80], **{**given, "queries": 5}).run(other, Provenance(), BM25)
+    with pytest.raises(InputError, match=r"not comparable: groups \{'80': 80, '150': 150\} in the first"):
+        compare(one, other, ["map"])
+    with pytest.raises(
+        InputError, match=r"other: has other queries, papers, rules or another seed than .*one"
+    ):
+        pool_curves({"a": one, "b": other}, tmp_path / "curves")
+
+
+def test_fields_are_measured_by_themselves(
+    world_file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    given = settings_of(world_file, tmp_path, run_depth=None, samplings=2, depth=20)
+    out = tmp_path / "out"
+    FieldLevel(size=30, **{**given, "queries": 3}).run(out, Provenance(), BM25)
+    metrics = metrics_of(out)
+    assert list(metrics) == ["Art", "Law", "Physics", "AVG"]
+    fields = [metrics[field] for field in ("Art", "Law", "Physics")]
+    assert all(row["queries"] == 3 and row["candidates"] <= 30 for row in fields)
+    assert metrics["AVG"]["map"] == pytest.approx(np.mean([row["map"] for row in fields]), abs=1e-4)
+    queries = json.loads((out / "sample.json").read_text())["queries"]
+    assert {field: len(ids) for field, ids in queries.items()} == {"Art": 3, "Law": 3, "Physics": 3}
+    names = {f"{field}/{paper}" for field, ids in queries.items() for paper in ids}
+    assert set(Run.read(out / "run.trec").query_ids) == names
+
+    def refused(**settings: Any) -> str:
+        with pytest.raises(InputError) as error:
+            FieldLevel(**{**given, **settings}).run(tmp_path / "no", Provenance(), BM25)
+        return str(error.value)
+
+    assert "no paper has the field 'Music'" in refused(size=30, fields=["Law", "Music"])
+    few = refused(size=60, fields=["Art", "Physics"], min_queries=7)
+    assert "2 fields have fewer than 7 queries of 2005: Art (" in few
+    strict = {**given, "size": 60, "rules": SamplingRules(year=2005, min_citations=0, min_cited=4)}
+    drawing = FieldLevel(**strict)
+    counts = [len(found) for found in drawing.queries_by_field(drawing.sampler())[0].values()]
+    assert min(counts) < max(counts)  # else nothing would be left out below
+    FieldLevel(min_queries=max(counts), **strict).run(tmp_path / "few", Provenance(), BM25)
+    assert f"fields have fewer than {max(counts)} queries and are left out" in caplog.text
+
+
+def test_a_test_query_of_one_field_is_no_validation_query_of_another(tmp_path: Path) -> None:
+    papers = [{**paper, "fields": ["Art", "Law"]} for paper in world()]
+    given = settings_of(write_lines(tmp_path / "papers.jsonl", papers), tmp_path, samplings=1, depth=20)
+    tuning = Tuning(k1=[1.2], b=[0.5], queries=20)
+    benchmark = FieldLevel(size=100, tune=tuning, **{**given, "queries": 5})
+    tests, vals, _ = benchmark.queries_by_field(benchmark.sampler(), 20)
+    assert set(tests["Art"]) != set(tests["Law"])
+    asked = {*tests["Art"].tolist(), *tests["Law"].tolist()}
+    assert all(len(rows) and not asked & set(rows.tolist()) for rows in vals.values())
+    benchmark.run(tmp_path / "out", Provenance(), BM25)
+    assert list(metrics_of(tmp_path / "out")) == ["Art", "Law", "AVG"]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"sizes": []}, r"benchmark\.sizes"),
+        ({"sizes": [0]}, r"benchmark\.sizes"),
+        ({"samplings": 0}, r"benchmark\.samplings: must be a whole number of at least 1, not 0"),
+        ({"queries": 0}, r"benchmark\.queries: must be a whole number of at least 1, not 0"),
+        ({"run_depth": -1}, r"benchmark\.run_depth"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_named(
+    world_file: Path, tmp_path: Path, values: Any, said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        DatasetLevel(**{**settings_of(world_file, tmp_path), "sizes": [50]} | values)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("dataset_level", DatasetLevel), ("field_level", FieldLevel)])
+def test_the_configuration_names_what_is_there(name: str, kind: type[SampledBenchmark]) -> None:
+    keys = set(OmegaConf.load(ROOT / "conf" / "benchmark" / f"{name}.yaml").benchmark) - {"_target_"}
+    known = {*inspect.signature(kind).parameters, *inspect.signature(SampledBenchmark).parameters} - {"more"}
+    assert keys <= known and {*known} - keys <= {"distractors"}
+    sampled: Any = kind
+    with pytest.raises(InputError, match=r"data\.papers: name a file of papers"):
+        sampled(None, RULES, [5] if kind is DatasetLevel else 5, queries=3).sampler()
+
+
+def test_the_command(world_file: Path, tmp_path: Path, evaluate: Callable[..., Done]) -> None:
+    options = ["benchmark=dataset_level", f"data.papers={world_file}", "data.cache_dir=cache", "queries=5"]
+    options += ["benchmark.rules.min_citations=0", "benchmark.tune.k1=[1.2]", "output_dir=out"]
+    done = evaluate(*options, "benchmark.sizes=[80,100]")
+    assert done.code == 0 and set(metrics_of(tmp_path / "out")) == {"80", "100"}
+    done = evaluate(*options, "benchmark.sizes=[80,5000]")
+    assert done.code == 2 and "a pool of 5,000 papers cannot be filled" in done.err
+    assert len([line for line in done.err.splitlines() if line.startswith("error:")]) == 1
