@@ -217,9 +217,9 @@ def open_pools(
         raise InputError(
             f"{texts}: none of the {len(together):,} queries has a text, as {first_few(list(together))}"
         )
-    pools = {query: [paper for paper in together[query] if paper in readable] for query in queries}
-    candidates = {paper for pool in pools.values() for paper in pool}
-    return open_texts("SciDocs", texts, queries, candidates, cache_dir), pools
+    known = {query: [paper for paper in together[query] if paper in readable] for query in queries}
+    candidates = {paper for pool in known.values() for paper in pool}
+    return open_texts("SciDocs", texts, queries, candidates, cache_dir), known
 
 
 def write_embeddings(path: Path, retriever: Retriever, corpus: Corpus) -> None:
