@@ -254,7 +254,8 @@ def open_published(
     found = {"papers": len(corpus.paper_ids)} | {key: len(split) for key, split in corpus.splits.items()}
     for what, expected in RELEASES[name].counts.items():
         if found.get(what, expected) != expected:
-            log.warning("%s: %s has %s, published are %s", name, what, f"{found[what]:,}", f"{expected:,}")
+            numbers = f"{found[what]:,} records, {expected:,} were published"
+            log.warning("%s: %s has %s", name, what, numbers)
     return corpus
 
 

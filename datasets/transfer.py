@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple, cast
 
@@ -57,14 +58,14 @@ def fetch(address: str, target: Path, size: int | None = None) -> None:
     failures, answered = 0, False
     with requests.Session() as session:
         while True:
-            version, before = _noted(note, address), _size(part)
+            before, version = _size(part), _noted(note, address)
             if version and not (version["tag"] or version["modified"]):
                 version = None
             try:
                 if not (version and before and before == version["total"]):
-                    with _response(session, address, before if version else 0) as response:
+                    with _answer(session, address, before if version else 0) as answer:
                         answered = True
-                        _receive(response, address, part, note, version, size)
+                        _receive(answer, address, part, note, version, size)
                 break
             except PERMANENT as error:
                 raise Unusable(reason(error)) from None
@@ -104,35 +105,30 @@ def _noted(note: Path, address: str) -> dict[str, Any] | None:
     return None
 
 
-def _response(session: requests.Session, address: str, start: int) -> requests.Response:
+def _answer(session: requests.Session, address: str, start: int) -> requests.Response:
     """The server's answer with the file from byte `start` on, or that it cannot give that part."""
     headers = {"Accept-Encoding": "identity"}  # ranges count the bytes that are sent
     if start:
         headers["Range"] = f"bytes={start}-"
-    if address.startswith(DRIVE) and not is_drive_folder(address):
-        response = _drive_response(session, address, headers)
-    else:
-        response = session.get(address, headers=headers, stream=True, timeout=TIMEOUT)
-    status = response.status_code
-    if status in (OK, PARTIAL) and _is_page(response):
-        with response:
-            page = next(response.iter_content(CHUNK), b"").decode("utf-8", "replace")
-        found = re.search("<title>([^<]{1,100})", page, re.IGNORECASE)
-        title = f" ({' '.join(found[1].split())})" if found else ""
-        raise Unusable(f"the server sends a web page in place of the file{title}")
-    if status not in (OK, PARTIAL, OUT_OF_RANGE):
-        response.close()
-        said = f"HTTP {status} ({response.reason})" if response.reason else f"HTTP {status}"
-        raise Cut(said) if status in TEMPORARY else Unusable(said)
-    return response
+    get = _from_drive if address.startswith(DRIVE) and not is_drive_folder(address) else _get
+    answer = get(session, address, headers)
+    if answer.status_code in (OK, PARTIAL, OUT_OF_RANGE):
+        return answer
+    answer.close()
+    said = f"HTTP {answer.status_code}{f' ({answer.reason})' if answer.reason else ''}"
+    raise Cut(said) if answer.status_code in TEMPORARY else Unusable(said)
 
 
-def _is_page(response: requests.Response) -> bool:
-    return response.headers.get("Content-Type", "").startswith("text/html")
+def _get(session: requests.Session, address: str, headers: dict[str, str]) -> requests.Response:
+    return session.get(address, headers=headers, stream=True, timeout=TIMEOUT)
+
+
+def _is_page(answer: requests.Response) -> bool:
+    return answer.headers.get("Content-Type", "").startswith("text/html")
 
 
 def _receive(
-    response: requests.Response,
+    answer: requests.Response,
     address: str,
     part: Path,
     note: Path,
@@ -140,15 +136,20 @@ def _receive(
     size: int | None,
 ) -> None:
     """Append the answer to the part if it is the rest of the `noted` version, else start over."""
-    version, have = _version(response, address), _size(part) if noted else 0
-    starts_there = response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
-    resumed = bool(have) and response.status_code == PARTIAL and version == noted and starts_there
-    if not resumed and response.status_code != OK:
+    version, have = _version(answer, address), _size(part) if noted else 0
+    starts_there = answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+    resumed = bool(have) and answer.status_code == PARTIAL and version == noted and starts_there
+    if not resumed and answer.status_code != OK:
         part.unlink(missing_ok=True)
         note.unlink(missing_ok=True)
         raise Cut("the file changed after its first part was downloaded")
-    have = have if resumed else 0
-    total: int | None = version["total"]
+    have, total = have if resumed else 0, version["total"]
+    chunks = answer.iter_content(CHUNK)
+    first = next(chunks, b"")
+    if _is_page(answer) or (not have and first.lstrip()[:14].lower().startswith(HTML)):
+        found = re.search("<title>([^<]{1,100})", first.decode("utf-8", "replace"), re.IGNORECASE)
+        title = f" ({' '.join(found[1].split())})" if found else ""
+        raise Unusable(f"the server sends a web page in place of the file{title}")
     if size is not None and total not in (None, size):
         raise Unusable(f"the server offers {total:,} bytes, the published file has {size:,}")
     need_space(part.parent, (total or 0) - have)
@@ -158,9 +159,7 @@ def _receive(
         part.unlink(missing_ok=True)
         note.write_text(json.dumps(version), "utf-8")
     with moving(f"downloading {part.stem}") as report, part.open("ab") as file:
-        for chunk in response.iter_content(CHUNK):
-            if have == 0 and chunk.lstrip()[:14].lower().startswith(HTML):
-                raise Unusable("the server sends a web page in place of the file")
+        for chunk in chain([first], chunks):
             file.write(chunk)
             have += len(chunk)
             report(have, total)
@@ -169,20 +168,18 @@ def _receive(
         raise Cut(f"the download ended after {have:,} of {expected:,} bytes")
 
 
-def _version(response: requests.Response, address: str) -> dict[str, Any]:
+def _version(answer: requests.Response, address: str) -> dict[str, Any]:
     """What the headers tell of the whole file (RFC 9110); nothing of one that is compressed in transit."""
-    headers = response.headers
+    headers, total = answer.headers, answer.headers.get("Content-Length", "")
     if headers.get("Content-Encoding", "identity") != "identity":
         return {"address": address, "tag": None, "modified": None, "total": None}
-    total = headers.get("Content-Length", "")
-    if response.status_code == PARTIAL:
+    if answer.status_code == PARTIAL:
         total = headers.get("Content-Range", "").rpartition("/")[2]
+    tag, modified = headers.get("ETag"), headers.get("Last-Modified")
     return {
-        "address": address,
-        "tag": headers.get("ETag"),
-        "modified": headers.get("Last-Modified"),
+        "address": address, "tag": tag, "modified": modified,
         "total": int(total) if total.isdecimal() else None,
-    }
+    }  # fmt: skip
 
 
 def need_space(folder: Path, size: int) -> None:
@@ -195,6 +192,13 @@ def need_space(folder: Path, size: int) -> None:
 
 
 PERMANENT = (TooManyRedirects, SSLError, ContentDecodingError, ValueError)
+REASONS = {
+    TooManyRedirects: "it redirects in circles",
+    SSLError: "no secure connection",
+    ProxyError: "the proxy refuses the connection",
+    ContentDecodingError: "the compressed data are damaged",
+    ValueError: "not a web address (http:// or https://)",
+}
 
 
 def reason(error: Exception) -> str:
@@ -202,15 +206,8 @@ def reason(error: Exception) -> str:
     text = str(error)
     if isinstance(error, Cut):
         return text
-    for kind, words in (
-        (TooManyRedirects, "it redirects in circles"),
-        (SSLError, "no secure connection"),
-        (ProxyError, "the proxy refuses the connection"),
-        (ContentDecodingError, "the compressed data are damaged"),
-        (ValueError, "not a web address (http:// or https://)"),
-    ):
-        if isinstance(error, kind):
-            return words
+    if known := next((words for kind, words in REASONS.items() if isinstance(error, kind)), None):
+        return known
     if "timed out" in text:
         return f"no answer within {TIMEOUT:g} s"
     found = re.findall(r"\[Errno -?\d+\] ([^\[\]'\")]+)", text)
@@ -256,7 +253,7 @@ def drive_listing(address: str) -> dict[str, str]:
     return files
 
 
-def _drive_response(session: requests.Session, address: str, headers: dict[str, str]) -> requests.Response:
+def _from_drive(session: requests.Session, address: str, headers: dict[str, str]) -> requests.Response:
     """Drive's answer with the file itself, past the pages that ask for a confirmation."""
     from gdown.download import get_url_from_gdrive_confirmation
     from gdown.parse_url import parse_url
@@ -267,16 +264,13 @@ def _drive_response(session: requests.Session, address: str, headers: dict[str, 
     whole = {key: value for key, value in headers.items() if key != "Range"}
     for _ in range(CONFIRMATIONS):
         # A range is requested only of the file: a page may be shorter than its start.
-        response = session.get(url, headers=whole, stream=True, timeout=TIMEOUT)
-        if not response.ok:
-            return response
-        if not _is_page(response):
-            if headers == whole:
-                return response
-            response.close()
-            return session.get(url, headers=headers, stream=True, timeout=TIMEOUT)
-        with response:
-            page = next(response.iter_content(1 << 20), b"").decode("utf-8", "replace")
+        answer = _get(session, url, whole)
+        if not answer.ok or (not _is_page(answer) and headers == whole):
+            return answer
+        with answer:
+            if not _is_page(answer):
+                return _get(session, url, headers)
+            page = next(answer.iter_content(1 << 20), b"").decode("utf-8", "replace")
         try:
             url = get_url_from_gdrive_confirmation(page)
         except Exception as error:  # as above
