@@ -46,7 +46,7 @@ class BiEncoder(Encoder):
 class FineTuning(Recipe):
     """Fine-tunes the encoder of the configuration."""
 
-    settings = BiEncoderSettings
+    schema = BiEncoderSettings
     file = "biencoder"
     groups = ("encoder",)
 

@@ -20,7 +20,7 @@ from retrieval.vectors import precision
 class HAtten(Recipe):
     """The encoder of Gu et al. 2022, section 4.1, with or without the path around it."""
 
-    settings = HAttenSettings
+    schema = HAttenSettings
     file = "hatten.ckpt"
     groups = ("embeddings",)
 

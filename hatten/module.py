@@ -1,21 +1,12 @@
-"""Stage 1: the hierarchical attention encoder (HAtten) that prefetches candidates, and its training.
-
-The Lightning module that trains an encoder.
-"""
+"""The Lightning module that trains an encoder: cosines of a batch, the loss, stale negatives."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
-import pytorch_lightning as pl
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from datasets.errors import InputError
 from hatten.batches import Batch
@@ -23,14 +14,13 @@ from hatten.encoder import HAttenEncoder
 from hatten.losses import encoder_loss
 from hatten.recipe import Encoder
 from hatten.settings import EncoderLossSettings, EncoderRateSettings
-
-log = logging.getLogger(__name__)
-
-Optimizer = Callable[[Iterable[dict[str, Any]]], torch.optim.Optimizer]
+from training.module import AveragedModule, Optimizer
 
 
-class EncoderModule(pl.LightningModule):
-    """Trains `encoder`; `average`, the moving average of its weights, is validated, mined with and saved."""
+class EncoderModule(AveragedModule[Encoder]):
+    """Trains an encoder on batches of queries and papers."""
+
+    schedule: EncoderRateSettings
 
     def __init__(
         self,
@@ -42,27 +32,16 @@ class EncoderModule(pl.LightningModule):
         seed: int,
         total_steps: int,
     ) -> None:
-        """ema: decay of the moving average at each step; 0: the weights themselves."""
-        super().__init__()
+        super().__init__(encoder, optimizer, schedule, ema, seed, total_steps)
         has_mean_path = isinstance(encoder, HAttenEncoder) and encoder.mean is not None
         if schedule.mean_only_rounds and not has_mean_path:
             raise InputError("model.schedule.mean_only_rounds needs model.encoder.residual=mean")
-        self.encoder, self.loss, self.schedule, self.seed = encoder, loss, schedule, seed
-        self.average = AveragedModel(encoder, multi_avg_fn=get_ema_multi_avg_fn(ema))
+        self.loss = loss
         self.stale: NDArray[np.float32] | None = None
-        """[P, D] what the two levels gave for each paper after the last round (EncoderBatchSettings.stale)"""
-        self._make_optimizer, self._total_steps = optimizer, total_steps
-
-    @property
-    def best_encoder(self) -> Encoder:
-        """The encoder of the averaged weights."""
-        averaged: nn.Module = self.average.module
-        assert isinstance(averaged, Encoder)
-        return averaged
+        """[P, D] what the two levels gave for each paper after the last round (model.batch.stale)"""
 
     def on_train_epoch_start(self) -> None:
-        # A resumed round draws the dropout that an uninterrupted one draws.
-        torch.manual_seed(self.seed * 1_000_003 + self.current_epoch)
+        super().on_train_epoch_start()
         if isinstance(self.encoder, HAttenEncoder):
             self.encoder.mean_only = self.current_epoch < self.schedule.mean_only_rounds
 
@@ -94,38 +73,11 @@ class EncoderModule(pl.LightningModule):
         levels = torch.from_numpy(self.stale[batch.other_rows]).to(self.device)
         return self.encoder.with_mean(batch.others, levels)
 
-    def on_train_batch_end(self, outputs: object, batch: Batch, batch_idx: int) -> None:
-        self.average.update_parameters(self.encoder)
-
-    def configure_optimizers(self) -> Any:
+    def parameter_groups(self) -> list[tuple[list[nn.Parameter], float]]:
+        """The slow weights, and those that the encoder calls fast."""
         slow: list[nn.Parameter] = []
         fast: list[nn.Parameter] = []
         for name, weight in self.encoder.named_parameters():
             if weight.requires_grad:
                 (fast if name.startswith(self.encoder.fast) else slow).append(weight)
-        optimizer = self._make_optimizer([{"params": slow}, {"params": fast}])
-        optimizer.param_groups[1]["lr"] *= self.schedule.vectors
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {
-                "scheduler": torch.optim.lr_scheduler.LambdaLR(optimizer, self._rate),
-                "interval": "step",
-            },
-        }
-
-    def _rate(self, step: int) -> float:
-        return self.schedule.rate(step, self._total_steps)
-
-
-if TYPE_CHECKING:
-    from hatten.checkpoint import load_reference_checkpoint
-
-__all__ = ["load_reference_checkpoint"]
-
-
-def __getattr__(name: str) -> object:
-    if name == "load_reference_checkpoint":  # on demand: torch is heavy, and configuration needs none of it
-        from hatten.checkpoint import load_reference_checkpoint
-
-        return load_reference_checkpoint
-    raise AttributeError(name)
+        return [(slow, 1.0), (fast, self.schedule.vectors)]

@@ -112,7 +112,7 @@ FORMAT = "nnselect-1"
 class NNSelect(Recipe):
     """Trains the magnitudes of words and the weights of fields."""
 
-    settings = NNSelectSettings
+    schema = NNSelectSettings
     file = "nnselect.ckpt"
     groups = ("embeddings",)
 

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from datasets.corpus import Corpus
-from hatten.settings import EncoderTraining
+from hatten.settings import MinedTraining
 from retrieval.vectors import Reader
 
 
@@ -46,7 +46,8 @@ class Parts:
 class Recipe(ABC):
     """A kind of encoder, as `model.recipe` names it."""
 
-    settings: type[EncoderTraining]
+    schema: type[MinedTraining]
+    """the settings that it is made from"""
     file: str
     """what is saved, in the folder of a run"""
     groups: tuple[str, ...]

@@ -123,12 +123,10 @@ class EncoderRateSettings(RateSettings):
 
 @dataclass(frozen=True)
 class EncoderTraining(Settings):
-    """What trainings of all encoders have in common."""
+    """What trainings of all encoders have in common; in batches, `mined` papers come from some pool."""
 
     where: ClassVar[str] = "model"
     train: str = "hatten.train.train"
-    recipe: str = ""
-    """the kind of encoder, a hatten.recipe.Recipe"""
     rounds: int = setting(5, least=1)
     ema: float = setting(0.99, below=1)
     """decay of the moving average of the weights, which is validated, mined with and saved; 0: the weights"""
@@ -136,10 +134,18 @@ class EncoderTraining(Settings):
     """processes that read batches ahead"""
     loss: EncoderLossSettings = field(default_factory=EncoderLossSettings)
     batch: EncoderBatchSettings = field(default_factory=EncoderBatchSettings)
-    mining: MiningSettings = field(default_factory=MiningSettings)
     validation: EncoderValidationSettings = field(default_factory=EncoderValidationSettings)
     schedule: EncoderRateSettings = field(default_factory=EncoderRateSettings)
     optimizer: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MinedTraining(EncoderTraining):
+    """A training that mines its pool itself."""
+
+    recipe: str = ""
+    """the kind of encoder, a hatten.recipe.Recipe"""
+    mining: MiningSettings = field(default_factory=MiningSettings)
 
 
 @dataclass(frozen=True)
@@ -156,7 +162,7 @@ class WordsSettings(Settings):
 
 
 @dataclass(frozen=True)
-class HAttenSettings(WordsSettings, EncoderTraining):
+class HAttenSettings(WordsSettings, MinedTraining):
     """model=hatten"""
 
     recipe: str = "hatten.hatten.HAtten"
@@ -166,7 +172,7 @@ class HAttenSettings(WordsSettings, EncoderTraining):
 
 
 @dataclass(frozen=True)
-class NNSelectSettings(WordsSettings, EncoderTraining):
+class NNSelectSettings(WordsSettings, MinedTraining):
     """model=nnselect"""
 
     recipe: str = "hatten.nnselect.NNSelect"
@@ -179,7 +185,7 @@ class NNSelectSettings(WordsSettings, EncoderTraining):
 
 
 @dataclass(frozen=True)
-class BiEncoderSettings(FineTuningSettings, EncoderTraining):
+class BiEncoderSettings(FineTuningSettings, MinedTraining):
     """model=biencoder"""
 
     recipe: str = "hatten.biencoder.FineTuning"

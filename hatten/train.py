@@ -1,12 +1,10 @@
-"""Training an encoder from a configuration: `python train.py model=hatten|nnselect|biencoder`.
+"""Training an encoder: `python train.py model=hatten|nnselect|biencoder`.
 
-What is measured on the validation split between rounds: recall and MRR.
-What happens between rounds: validate, mine, save.
+`train_encoder` is the whole of it; `EncoderRounds` is what happens between rounds: validate, mine, save.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,15 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
-import torch
-from hydra.utils import get_class, instantiate
+from hydra.utils import get_class
 from numpy.typing import NDArray
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from torch import Tensor
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.settings import read_own_settings, read_settings
+from datasets.settings import read_settings
 from hatten.batches import TrainingData, steps_per_round
 from hatten.documents import Documents
 from hatten.encoder import HAttenEncoder
@@ -32,25 +29,84 @@ from hatten.recipe import Encoder, Recipe
 from hatten.settings import EncoderBatchSettings, EncoderTraining, EncoderValidationSettings, MiningSettings
 from retrieval.index import search_exact
 from retrieval.vectors import Reader, encode, encode_queries, evaluating
-from training.loop import HISTORY, History, Progress, WholeFiles, fit, resume_point, saver, start_anew
-from training.settings import RECALL_AT
+from training.loop import Run, Training, resolved, run
+from training.module import optimizer_of
+from training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
+
+MINED = "mined"
+"""Where the pools are, in the folder of a run."""
+
+
+def train(config: DictConfig) -> Path:
+    """Train the encoder that `model.recipe` names; gives the file or folder of the best weights."""
+    kind: Any = get_class(config.model.recipe)
+    settings = read_settings(kind.schema, resolved(config)["model"])
+    return train_encoder(config, kind(settings), settings, settings.mining)
+
+
+def train_encoder(
+    config: DictConfig,
+    recipe: Recipe,
+    settings: EncoderTraining,
+    mining: MiningSettings | None,
+    data_of: Callable[[Reader, EncoderBatchSettings, int, int], TrainingData] = TrainingData,
+    module_of: Callable[..., EncoderModule] = EncoderModule,
+) -> Path:
+    """The training of an encoder of any kind.
+
+    mining: None where the data bring a pool of their own. data_of: (reader, batch, seed, workers) -> what is
+    read. module_of: takes what EncoderModule takes.
+    """
+    batch, schedule = settings.batch, settings.schedule
+    of_mean_path = {"batch.stale": batch.stale, "schedule.mean_only_rounds": schedule.mean_only_rounds}
+    for name, wanted in of_mean_path.items():
+        if wanted and not recipe.mean_path:
+            raise InputError(f"model.{name}={wanted}: needs model.encoder.residual=mean, of model=hatten")
+    optimizer = optimizer_of(config.model.optimizer)
+
+    def build(given: Run) -> Training:
+        parts = recipe.build(given.corpus, config)
+        data = data_of(parts.reader, batch, given.seed, settings.workers)
+        steps = steps_per_round(batch, len(data.split))
+        module = module_of(
+            parts.encoder,
+            optimizer,
+            settings.loss,
+            schedule,
+            ema=settings.ema,
+            seed=given.seed,
+            total_steps=settings.rounds * steps,
+        )
+        about = {**given.about, **parts.about, **data.about}
+        best = given.folder / recipe.file
+        return Training(
+            module,
+            data,
+            EncoderRounds(best, parts.save, mining, settings.validation, given.seed, about),
+            settings.rounds,
+            {**{name: given.settings[name] for name in recipe.groups}, **data.about},
+            f"{len(data.split):,} contexts, {settings.rounds} rounds of {steps} steps, "
+            f"{batch.queries} queries a step, in {parts.encoder.precision}",
+            files=[MINED],
+        )
+
+    return run(config, build)
 
 
 class Validation:
-    """The validation queries of a run and the papers that they are searched in: the same after each round."""
+    """The validation queries of a run and the papers searched for them: the same after each round."""
 
     def __init__(self, config: EncoderValidationSettings, corpus: Corpus, seed: int) -> None:
         self.config, self.corpus = config, corpus
         split = corpus.splits.get(config.split)
-        size = 0 if split is None else min(len(split), config.queries)
         self.contexts: NDArray[np.int64] = np.empty(0, np.int64)
         """[Q] rows of the contexts; none: nothing is measured"""
         self.candidates: NDArray[np.bool_] = np.zeros_like(corpus.is_candidate)
         """[P] papers that are searched"""
-        if split is None or size == 0:
+        if split is None or len(split) == 0 or config.queries == 0:
             return
-        rng = np.random.default_rng((seed, 2))
-        rows = np.sort(rng.permutation(len(split))[:size])
+        rng = np.random.default_rng((seed, VALIDATION_SEED))
+        rows = validation_sample(split, config.queries, rng)
         self.contexts, cited = split.contexts[rows], split.positives.take(rows)
         self._positives = padded(cited, corpus.citing[self.contexts])[:, :-1]
         if not 0 < config.papers < np.count_nonzero(corpus.is_candidate):
@@ -62,41 +118,19 @@ class Validation:
         self.candidates[rng.choice(others, min(more, len(others)), replace=False)] = True
 
     def measure(self, queries: NDArray[np.float32], papers: NDArray[np.float32]) -> dict[str, float]:
-        """Vectors of the contexts [Q, D] and of all papers [P, D]; the number of papers only for a sample."""
-        found = search_exact(
-            queries,
-            papers,
-            self.config.depth,
-            exclude=self.corpus.citing[self.contexts],
-            candidates=self.candidates,
-        )
-        measured = recalls(found.papers, self._positives)
+        """Vectors of the contexts [Q, D] and of all papers [P, D] -> measures, for a sample with its size."""
+        citing = self.corpus.citing[self.contexts]
+        found = search_exact(queries, papers, self.config.depth, exclude=citing, candidates=self.candidates)
+        measured = recall_and_mrr(found.papers, self._positives)
         if self.candidates is not self.corpus.is_candidate:
             measured["papers"] = float(np.count_nonzero(self.candidates))
         return measured
 
 
-def recalls(papers: NDArray[Any], positives: NDArray[Any]) -> dict[str, float]:
-    """Ranked papers [Q, k], cited ones [Q, most] (-1: none): MRR and share of the cited in the first k."""
-    hits = (papers[:, None, :] == positives[:, :, None]) & (positives[:, :, None] >= 0)  # [Q, most, k]
-    cited = (positives >= 0).sum(1)
-    any_hit = hits.any(1)
-    first = np.where(any_hit.any(1), any_hit.argmax(1), np.iinfo(np.int64).max - 1)
-    out = {"mrr": float((1.0 / (first + 1.0)).mean())}
-    for k in RECALL_AT:
-        if k <= papers.shape[1]:
-            out[f"recall@{k}"] = float((hits[:, :, :k].any(2).sum(1) / cited).mean())
-    return out
+class EncoderRounds(Rounds):
+    """Mines before the first round and after each but the last; validates after each.
 
-
-MINED = "mined"
-"""Where the pools are, in the folder of a run."""
-
-
-class Rounds(pl.Callback):
-    """Mines before the first round and after each but the last; validates after each; keeps the best weights.
-
-    What it needs to go on is in its state: the pool's file and hash, the history. The arrays are in the file.
+    The state names the pool's file and hash; the arrays are in the file.
     """
 
     def __init__(
@@ -108,24 +142,19 @@ class Rounds(pl.Callback):
         seed: int,
         about: dict[str, Any],
     ) -> None:
-        """best: where `save` puts the encoder of the best round, with what is known `about` it.
-
-        mining: None where the data come with a pool of their own, or without.
-        """
-        self.folder, self.best, self.save, self.about = best.parent, best, save, about
-        self.mining, self.validation, self.seed = mining, validation, seed
-        self.history = History(self.folder)
+        """mining: None where the data come with a pool of their own, or without; others: as for Rounds."""
+        super().__init__(best, save, about, validation.monitor)
+        self.folder, self.mining, self.validation, self.seed = best.parent, mining, validation, seed
         self._pool: dict[str, str] | None = None
         self._resumed = False
         self._words: WordSets | None = None
-        self._losses: list[float] = []
 
     def state_dict(self) -> dict[str, Any]:
-        return {"pool": self._pool, "history": self.history.rows}
+        return {"pool": self._pool, **super().state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._pool, self.history.rows = state_dict["pool"], list(state_dict["history"])
-        self._resumed = True
+        super().load_state_dict(state_dict)
+        self._pool, self._resumed = state_dict["pool"], True
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         self._data: TrainingData = trainer.datamodule  # type: ignore[attr-defined]
@@ -140,38 +169,14 @@ class Rounds(pl.Callback):
             candidates = self._data.corpus.is_candidate
             self._encode_papers(pl_module, int(self.history.rows[-1]["round"]), candidates)
         elif not self._resumed and self._data.batch.mined:
-            self._between(pl_module, 0, more=True)
+            self.keep(trainer, pl_module, 0, self.measure(trainer, pl_module, 0))
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._start, self._losses = time.monotonic(), []
-
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        self._losses.append(float(outputs["loss"]))
-
-    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        assert isinstance(pl_module, EncoderModule)
-        done = trainer.current_epoch + 1
-        seconds = time.monotonic() - self._start
-        trained = {
-            "train/loss": float(np.mean(self._losses)),
-            "train/seconds": seconds,
-            "train/steps_per_second": len(self._losses) / seconds,
-        }
-        self._between(pl_module, done, more=done < (trainer.max_epochs or 0), trained=trained)
-
-    def _between(
-        self,
-        module: EncoderModule,
-        done: int,
-        more: bool,
-        trained: dict[str, float] | None = None,
-    ) -> None:
+    def measure(self, trainer: pl.Trainer, module: EncoderModule, done: int) -> dict[str, float]:
         """Encode the candidates once; measure on validation and mine for the next round with them."""
-        data, start, row = self._data, time.monotonic(), dict(trained or {})
-        contexts = self._validation.contexts
-        wanted = self._validation.candidates.copy()
+        data, start = self._data, time.monotonic()
+        row: dict[str, float] = {}
+        contexts, wanted = self._validation.contexts, self._validation.candidates.copy()
+        more = done < (trainer.max_epochs or 0)
         mining = self.mining if more and data.batch.mined > 0 else None
         if mining is not None:
             rng = np.random.default_rng((self.seed, 3, done))
@@ -181,8 +186,7 @@ class Rounds(pl.Callback):
         if data.batch.stale:
             wanted = data.corpus.is_candidate
         if not wanted.any():
-            self._finish(module, done, row)
-            return
+            return row
         papers = self._encode_papers(module, done, wanted)
         if len(contexts):
             encoded = self._encode_queries(module, contexts, "validation queries")
@@ -193,7 +197,7 @@ class Rounds(pl.Callback):
             start = time.monotonic()
             self._mine(module, mining, done, queries, papers, searched)
             row["mining/seconds"] = time.monotonic() - start
-        self._finish(module, done, row)
+        return row
 
     def _searched(self, mining: MiningSettings, rng: np.random.Generator) -> NDArray[np.bool_]:
         """The papers to mine among [P]."""
@@ -261,101 +265,3 @@ class Rounds(pl.Callback):
         for old in (self.folder / MINED).glob("round-*.npz"):
             if str(old.relative_to(self.folder)) not in (file, previous):
                 old.unlink()
-
-    def _finish(self, module: EncoderModule, done: int, row: dict[str, float]) -> None:
-        """Log, keep the history, and save the weights when they are the best so far."""
-        if done:
-            module.log_dict(row)
-        best = self.history.add(done, row, f"val/{self.validation.monitor}")
-        if done and best:
-            # No times: the same run gives the same file.
-            measured = {name: value for name, value in row.items() if name.startswith("val/")}
-            measured.pop("val/seconds", None)
-            self.save(module.best_encoder, {**self.about, "round": done, **measured}, self.best)
-
-
-log = logging.getLogger(__name__)
-
-SETTINGS = ("data", "model", "seed")
-"""The parts of the configuration that the weights depend on, beside those that the recipe names."""
-
-
-def train(
-    config: DictConfig,
-    recipe: Recipe | None = None,
-    data_of: Callable[[Reader, EncoderBatchSettings, int, int], TrainingData] = TrainingData,
-    module_of: Callable[..., EncoderModule] = EncoderModule,
-) -> Path:
-    """Train by `config` (conf/train.yaml) in its output_dir; gives the file or folder of the best weights.
-
-    recipe: in place of the one that the configuration names. data_of: (reader, batch, seed, workers) -> what
-    is read. module_of: takes what EncoderModule takes.
-    """
-    model, folder, seed = config.model, Path(config.output_dir), config.seed
-    if type(seed) is not int or seed < 0:
-        raise InputError(f"seed={seed}: must be a whole number, not below 0")
-    plain = OmegaConf.to_container(config, resolve=True)
-    assert isinstance(plain, dict)
-    # What is wrong with the options should be said before anything is prepared.
-    if recipe is None:
-        kind = get_class(model.recipe)
-        settings = read_settings(kind.settings, plain["model"])
-        recipe = kind(settings)
-    else:
-        settings = read_own_settings(EncoderTraining, plain["model"])
-    mining = settings.mining if "mining" in plain["model"] else None
-    batch, schedule, validation = settings.batch, settings.schedule, settings.validation
-    assert recipe is not None
-    of_mean_path = {"batch.stale": batch.stale, "schedule.mean_only_rounds": schedule.mean_only_rounds}
-    for name, wanted in of_mean_path.items():
-        if wanted and not recipe.mean_path:
-            raise InputError(f"model.{name}={wanted}: needs model.encoder.residual=mean, of model=hatten")
-    pl.seed_everything(seed, verbose=False)
-    # Nothing here reads memory that is not filled.
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    corpus: Corpus = instantiate(config.data)
-    parts = recipe.build(corpus, config)
-    data = data_of(parts.reader, batch, seed, settings.workers)
-    rounds, steps = settings.rounds, steps_per_round(batch, len(data.split))
-    module = module_of(
-        parts.encoder,
-        instantiate(model.optimizer),
-        settings.loss,
-        schedule,
-        ema=settings.ema,
-        seed=seed,
-        total_steps=rounds * steps,
-    )
-    about = {
-        "data": corpus.name,
-        "corpus": corpus.fingerprint,
-        **parts.about,
-        **data.about,
-        "model": plain["model"],
-        "seed": seed,
-    }
-    best = folder / recipe.file
-    state = Rounds(best, parts.save, mining, validation, seed, about)
-    trainer: pl.Trainer = instantiate(
-        config.trainer,
-        max_epochs=rounds,
-        reload_dataloaders_every_n_epochs=1,
-        limit_val_batches=0,
-        num_sanity_val_steps=0,
-        logger=list(instantiate(config.logger).values()),
-        plugins=[WholeFiles()],
-        callbacks=[state, Progress(), saver(folder), *instantiate(config.callbacks or {}).values()],
-    )
-    same = {part: plain[part] for part in (*SETTINGS, *recipe.groups)}
-    same |= {"corpus": corpus.fingerprint, **data.about}
-    last = resume_point(folder, same) if config.resume else None
-    if last is None:
-        start_anew(folder, recipe.file, same, others=[MINED])
-    log.info(
-        f"training on {corpus.name}: {len(data.split):,} contexts, {rounds} rounds of {steps} steps, "
-        f"{batch.queries} queries a step, in {parts.encoder.precision}, {torch.get_num_threads()} threads; "
-        f"output in {folder}"
-    )
-    fit(trainer, module, data, last)
-    log.info(f"weights of the best round: {best}; history: {folder / HISTORY}")
-    return best

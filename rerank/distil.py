@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-import hatten.train
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.records import TRAIN
@@ -36,6 +35,7 @@ from hatten.mining import Pool, padded
 from hatten.module import EncoderModule
 from hatten.recipe import Encoder, Parts, Recipe
 from hatten.settings import EncoderBatchSettings
+from hatten.train import train_encoder
 from rerank.data import Prefetcher, draw_negatives
 from rerank.losses import distil_loss
 from rerank.reranker import Reranker
@@ -277,4 +277,4 @@ def train(config: DictConfig) -> Path:
         )
         return DistilData(lists, reader, batch, seed, workers)
 
-    return hatten.train.train(config, student, data, partial(DistilModule, settings.distil))
+    return train_encoder(config, student, settings, None, data, partial(DistilModule, settings.distil))

@@ -60,7 +60,7 @@ class RerankModule(pl.LightningModule):
             self.average = AveragedModel(encoder, multi_avg_fn=get_ema_multi_avg_fn(ema))
             self.average.requires_grad_(False)
         self._averaged = 0
-        self._make_optimizer, self._total_steps = optimizer, total_steps
+        self._make_optimizer, self.total_steps = optimizer, total_steps
 
     @property
     def best_encoder(self) -> CrossEncoder:
@@ -90,6 +90,6 @@ class RerankModule(pl.LightningModule):
         trained = [weight for weight in self.encoder.parameters() if weight.requires_grad]
         optimizer = self._make_optimizer([{"params": trained}])
         rate = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: self.schedule.rate(step, self._total_steps)
+            optimizer, lambda step: self.schedule.rate(step, self.total_steps)
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": rate, "interval": "step"}}

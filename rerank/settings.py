@@ -12,12 +12,7 @@ from typing import Any, ClassVar
 
 from datasets.errors import InputError
 from datasets.settings import Settings, read_settings, register, setting
-from hatten.settings import (
-    EncoderBatchSettings,
-    EncoderLossSettings,
-    EncoderRateSettings,
-    EncoderValidationSettings,
-)
+from hatten.settings import EncoderTraining
 from training.settings import FineTuningSettings, RateSettings, monitored
 
 LEAST_TOKENS, LEAST_SIDE = 16, 8
@@ -272,27 +267,17 @@ class DistilLossSettings(Settings):
 
 
 @dataclass(frozen=True)
-class DistilSettings(FineTuningSettings):
+class DistilSettings(FineTuningSettings, EncoderTraining):
     """model=distil: the settings of an encoder's training, without mining, and the teacher's."""
 
     train: str = "rerank.distil.train"
     rounds: int = setting(3, least=1)
-    ema: float = setting(0.99, below=1)
-    """decay of the moving average of the weights, which is validated and saved; 0: the weights"""
-    workers: int = 0
-    """processes that read batches ahead"""
     word_dropout: float = setting(0.3, below=1)
     """of words in HAtten's mean path"""
     teacher: TeacherSettings = field(default_factory=TeacherSettings)
     negatives: NegativesSettings = field(default_factory=lambda: NegativesSettings(15, 100))
     """which candidates the teacher scores, beside the cited papers"""
     distil: DistilLossSettings = field(default_factory=DistilLossSettings)
-    loss: EncoderLossSettings = field(default_factory=EncoderLossSettings)
-    batch: EncoderBatchSettings = field(default_factory=EncoderBatchSettings)
-    """mined: those that the teacher has scored"""
-    validation: EncoderValidationSettings = field(default_factory=EncoderValidationSettings)
-    schedule: EncoderRateSettings = field(default_factory=EncoderRateSettings)
-    optimizer: dict[str, Any] = field(default_factory=dict)
 
 
 register("scibert_reranker", RerankerSettings)

@@ -18,6 +18,7 @@ from hydra.utils import instantiate
 from lightning_utilities.core.rank_zero import rank_zero_only
 from numpy.typing import NDArray
 from omegaconf import DictConfig, OmegaConf
+from pytorch_lightning.callbacks import ModelCheckpoint
 from torch import Tensor
 
 from datasets.corpus import Corpus, Split
@@ -26,7 +27,6 @@ from datasets.progress import counting
 from datasets.records import TRAIN
 from datasets.settings import read_settings
 from hatten.mining import padded
-from hatten.train import recalls
 from rerank.backends import batches
 from rerank.cross_encoder import CrossEncoder
 from rerank.data import CitedAndNegatives, Prefetcher, QueryOrder, RerankData, TopPapers, TrainingLists
@@ -36,7 +36,8 @@ from rerank.settings import F1_AT, RerankerSettings, RerankingValidationSettings
 from retrieval.base import ordered
 from retrieval.settings import ArticleConfig
 from retrieval.vectors import evaluating
-from training.loop import HISTORY, LAST, History, Progress, WholeFiles, fit, resume_point, saver, start_anew
+from training.loop import EACH_ROUND, LAST, Progress, WholeFiles, fit, resume_point, start_anew
+from training.rounds import HISTORY, History, recall_and_mrr
 
 log = logging.getLogger(__name__)
 
@@ -98,8 +99,8 @@ def train(config: DictConfig) -> Path:
         plugins=[WholeFiles()],
         callbacks=[
             RerankingRounds(best, settings.validation, validation, reader, settings.batch.tokens, about),
-            Progress(data.steps),
-            saver(folder),
+            Progress(),
+            ModelCheckpoint(folder, LAST.removesuffix(".ckpt"), enable_version_counter=False, **EACH_ROUND),
             *instantiate(config.callbacks or {}).values(),
         ],
     )
@@ -193,7 +194,7 @@ class RerankingValidation:
 
     def _measured(self, ranked: NDArray[np.integer]) -> dict[str, float]:
         """MRR, recall and, of 20 candidates or more, F1 of ranked papers [Q, k]."""
-        measured = recalls(ranked, self._positives)
+        measured = recall_and_mrr(ranked, self._positives)
         if ranked.shape[1] >= F1_AT:  # Nogueira et al. 2020: precision is of 20 papers, F1 of one query
             cited = self._positives >= 0
             hits = (ranked[:, None, :F1_AT] == self._positives[:, :, None]) & cited[:, :, None]

@@ -1,41 +1,194 @@
-"""The folder of a training run: what it keeps to go on after an interrupt, and how it is run.
+"""The story of a training, the same for all models: train.py calls what `model.train` names.
 
-Lines that say how far a training run is.
-The course of a run: history.csv of all rounds, training.png with the curves, metrics.json of the best.
+A model's `train(config)` reads its settings, so that what is wrong with them is said first, and calls
+
+    run(config, build)
+
+where `build(run: Run) -> Training` makes of the prepared corpus what is trained:
+
+    module     an AveragedModule (training/module.py): the net, its loss, its optimiser
+    data       a LightningDataModule, read anew each round
+    rounds     a Rounds callback (training/rounds.py): what is measured after a round, how weights are saved
+    count      rounds of the training, which are Lightning's epochs
+    settings   what a resumed run must share beside `data`, `model` and `seed` of the configuration
+    summary    of the log line at the start
+    files      what the model writes into the folder beside what every training writes
+    trainer    more arguments of Lightning's Trainer
+    check      is told the Trainer before anything is written
+
+The output folder keeps config.yaml (settings), last.ckpt (the whole state after the last round), history.csv,
+training.png, metrics.json (the best round) and the best weights. `resume=true` goes on from last.ckpt and
+gives the weights of an uninterrupted run, on a CPU bit for bit; settings must be those of config.yaml.
 """
 
 from __future__ import annotations
 
-import csv
-import json
 import logging
 import shutil
 import sys
 import time
 import warnings
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytorch_lightning as pl
-from omegaconf import OmegaConf
+import torch
+from hydra.utils import instantiate
+from lightning_utilities.core.rank_zero import rank_zero_only
+from omegaconf import DictConfig, OmegaConf
+from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
+from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import written_whole
 from retrieval.vectors import SAY_EVERY
 from training.checkpoint import save_torch
+from training.module import AveragedModule
+from training.rounds import CURVES, HISTORY, METRICS, Rounds
 
 log = logging.getLogger(__name__)
 
+# Lightning's tips, and its warnings of what is meant to be so: files of the run are already in its folder.
+logging.getLogger("pytorch_lightning.utilities.rank_zero").setLevel(logging.WARNING)
+warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")
+warnings.filterwarnings("ignore", message=".*LeafSpec.* is deprecated", module="pytorch_lightning")
+
+LAST = "last.ckpt"
+"""The whole state of a run after its last round; resume=true goes on from it."""
+WRITTEN_SETTINGS = "config.yaml"
+"""The settings of the run in a folder; a resumed run must have the same."""
+SETTINGS = ("data", "model", "seed")
+"""The parts of the configuration that the weights of every model depend on."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a model is built from. settings: the whole configuration as plain values."""
+
+    config: DictConfig
+    settings: dict[str, Any]
+    folder: Path
+    seed: int
+    corpus: Corpus
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What every model saves with its weights."""
+        known = {"data": self.corpus.name, "corpus": self.corpus.fingerprint}
+        return {**known, "model": self.settings["model"], "seed": self.seed}
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a model brings to be trained; the module's docstring says what each part is."""
+
+    module: AveragedModule[Any]
+    data: pl.LightningDataModule
+    rounds: Rounds
+    count: int
+    settings: Mapping[str, Any]
+    summary: str
+    files: Sequence[str] = ()
+    trainer: Mapping[str, Any] = field(default_factory=dict)
+    check: Callable[[pl.Trainer], None] = lambda trainer: None
+
+
+def resolved(config: DictConfig) -> dict[str, Any]:
+    """The configuration as plain values."""
+    plain = OmegaConf.to_container(config, resolve=True)
+    assert isinstance(plain, dict)
+    return {str(name): value for name, value in plain.items()}
+
+
+def run(config: DictConfig, build: Callable[[Run], Training]) -> Path:
+    """Train by `config` (conf/train.yaml) in its output_dir; gives the file or folder of the best weights."""
+    folder, seed, first = Path(config.output_dir), config.seed, getattr(rank_zero_only, "rank", 0) == 0
+    if type(seed) is not int or seed < 0:
+        raise InputError(f"seed={seed}: must be a whole number, not below 0")
+    if not first:
+        logging.getLogger().setLevel(logging.WARNING)  # the first process speaks for all
+    pl.seed_everything(seed, verbose=False)
+    # Nothing here reads memory that is not filled.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    plain = resolved(config)
+    corpus: Corpus = instantiate(config.data)
+    training = build(Run(config, plain, folder, seed, corpus))
+    best = training.rounds.best
+    trainer: pl.Trainer = instantiate(
+        config.trainer,
+        max_epochs=training.count,
+        reload_dataloaders_every_n_epochs=1,
+        use_distributed_sampler=False,
+        limit_val_batches=0,
+        num_sanity_val_steps=0,
+        logger=list(instantiate(config.logger).values()),
+        plugins=[WholeFiles()],
+        callbacks=[
+            training.rounds,
+            Progress(),
+            ModelCheckpoint(folder, LAST.removesuffix(".ckpt"), enable_version_counter=False, **EACH_ROUND),
+            *instantiate(config.callbacks or {}).values(),
+        ],
+        **training.trainer,
+    )
+    training.check(trainer)
+    settings = {**{name: plain[name] for name in SETTINGS}, "corpus": corpus.fingerprint, **training.settings}
+    last: Path | None = folder / LAST
+    if first:
+        last = resume_point(folder, settings) if config.resume else None
+        if last is None:
+            start_anew(folder, best.name, settings, training.files)
+    elif not config.resume or not (folder / LAST).exists():
+        last = None
+    log.info(
+        f"training on {corpus.name}: {training.summary}, {torch.get_num_threads()} threads; "
+        f"output in {folder}"
+    )
+    fit(trainer, training.module, training.data, last)
+    log.info(f"weights of the best round: {best}; history: {folder / HISTORY}")
+    return best
+
+
+def fit(
+    trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningDataModule, last: Path | None
+) -> None:
+    """Train, from the state in `last` on where there is one. An interrupt is a KeyboardInterrupt."""
+    try:
+        trainer.fit(module, datamodule=data, ckpt_path=str(last) if last else None, weights_only=True)
+    except SystemExit:
+        if trainer.interrupted:  # Lightning makes an exit of an interrupt; the entry point wants to see it
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        wandb = sys.modules.get("wandb")  # there only with logger=wandb
+        if wandb is not None and wandb.run is not None:
+            wandb.finish()  # or the next job of a sweep would go on with this one's run
+
+
+EACH_ROUND: dict[str, Any] = {
+    "save_top_k": 1,
+    "monitor": None,
+    "every_n_epochs": 1,
+    "save_on_train_epoch_end": True,
+}
+"""How Lightning's ModelCheckpoint keeps the state after each round, and no other."""
+
+
+class WholeFiles(TorchCheckpointIO):
+    """Checkpoints whole or not at all: Lightning moves them out of /tmp, which may be another device."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        save_torch(checkpoint, Path(path))
+
 
 class Progress(pl.Callback):
-    """A line on how far the run is and how long it will take, every few seconds."""
+    """Logs every few seconds how far the run is and how long it will take."""
 
-    def __init__(self, steps: int | None = None) -> None:
-        """steps: of the whole run, where its rounds are not of the same length."""
-        self._steps = steps
+    def __init__(self) -> None:
         self._start: float | None = None
         self._said = 0.0
         self._ended: float | None = None
@@ -57,132 +210,19 @@ class Progress(pl.Callback):
         if now - self._said < SAY_EVERY or trainer.global_step == self._first:
             return
         self._said = now
-        rounds = trainer.max_epochs or 1
-        total = self._steps or int(trainer.num_training_batches) * rounds
+        rounds, total = trainer.max_epochs or 1, cast(AveragedModule[Any], pl_module).total_steps
         rate = (trainer.global_step - self._first) / (now - self._start)
         left = (total - trainer.global_step) / rate + (rounds - trainer.current_epoch) * (self._pause or 0.0)
         loss = float(outputs["loss"]) * trainer.accumulate_grad_batches  # by which Lightning has divided it
         what = "" if self._pause is not None else "of training "
         log.info(
-            f"round {trainer.current_epoch + 1} of {rounds}, "
-            f"step {trainer.global_step} of {total}, loss {loss:.4f}, "
-            f"{rate:.2f} steps/s, about {left / 60:.1f} min {what}left"
+            f"round {trainer.current_epoch + 1} of {rounds}, step {trainer.global_step} of {total}, "
+            f"loss {loss:.4f}, {rate:.2f} steps/s, about {left / 60:.1f} min {what}left"
         )
 
 
-HISTORY, CURVES = "history.csv", "training.png"
-
-METRICS = "metrics.json"
-"""As of an evaluation (evaluation.files): the table of a sweep reads it."""
-
-SHOWN = ("mrr", "recall@10", "recall@100", "recall@2000")
-
-
-class History:
-    """Rows of what was measured after each round; round 0 is before training."""
-
-    def __init__(self, folder: Path, shown: Sequence[str] = SHOWN) -> None:
-        """shown: measures of validation that are logged and drawn."""
-        self.folder, self.shown = folder, shown
-        self.rows: list[dict[str, float]] = []
-
-    def add(self, done: int, row: dict[str, float], monitor: str) -> bool:
-        """Log, keep and write a row; True when the round is the best so far, or can't be compared."""
-        earlier = [old[monitor] for old in self.rows if monitor in old and old["round"] > 0]
-        self.rows.append({"round": done, **row})
-        shown = [f"{name} {row[f'val/{name}']:.3f}" for name in self.shown if f"val/{name}" in row]
-        spent = [f"{name[:-8]} {row[name]:.0f} s" for name in row if name.endswith("/seconds")]
-        if "val/papers" in row:
-            shown.append(f"in a sample of {row['val/papers']:,.0f} papers")
-        loss = [f"loss {row['train/loss']:.4f}"] if "train/loss" in row else []
-        log.info(f"round {done} done: " + ", ".join(loss + shown + spent))
-        self._write()
-        best = monitor not in row or all(row[monitor] > value for value in earlier)
-        if best and done:
-            with written_whole(self.folder / METRICS) as path:
-                path.write_text(json.dumps(self.rows[-1], indent=1) + "\n", encoding="utf-8")
-        return best
-
-    def _write(self) -> None:
-        names = list(dict.fromkeys(name for row in self.rows for name in row))
-        with written_whole(self.folder / HISTORY) as path, path.open("w", newline="") as file:
-            table = csv.DictWriter(file, names)
-            table.writeheader()
-            table.writerows(self.rows)
-        self._plot()
-
-    def _plot(self) -> None:
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(9, 3.6), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        for axis, names in ((left, ["train/loss"]), (right, [f"val/{name}" for name in self.shown])):
-            for name in names:
-                points = [(row["round"], row[name]) for row in self.rows if name in row]
-                if points:
-                    axis.plot(*zip(*points, strict=True), marker="o", label=name)
-            axis.set_xlabel("rounds trained")
-            axis.grid(alpha=0.3)
-            if axis.has_data():
-                axis.legend()
-        left.set_ylabel("mean loss of the round")
-        right.set_ylim(0, 1)
-        with written_whole(self.folder / CURVES) as path:
-            figure.savefig(path, format="png", dpi=120)
-
-
-# Lightning's tips, and its warnings of what is meant to be so: files of the run are already in its folder.
-logging.getLogger("pytorch_lightning.utilities.rank_zero").setLevel(logging.WARNING)
-warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")
-warnings.filterwarnings("ignore", message=".*LeafSpec.* is deprecated", module="pytorch_lightning")
-
-LAST = "last.ckpt"
-"""The whole state of a run after its last round; what resume=true goes on from."""
-
-WRITTEN_SETTINGS = "config.yaml"
-"""The settings of the run in a folder; a resumed run must have the same."""
-
-
-def fit(
-    trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningDataModule, last: Path | None
-) -> None:
-    """Train, from the state in `last` on where there is one. An interrupt is a KeyboardInterrupt."""
-    try:
-        trainer.fit(module, datamodule=data, ckpt_path=str(last) if last else None, weights_only=True)
-    except SystemExit:
-        if trainer.interrupted:  # Lightning makes an exit of an interrupt; the entry point wants to see it
-            raise KeyboardInterrupt from None
-        raise
-    finally:
-        wandb = sys.modules.get("wandb")  # there only with logger=wandb
-        if wandb is not None and wandb.run is not None:
-            wandb.finish()  # or the next job of a sweep would go on with this one's run
-
-
-class WholeFiles(TorchCheckpointIO):
-    """Checkpoints whole or not at all: Lightning moves them out of /tmp, which may be another device."""
-
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        save_torch(checkpoint, Path(path))
-
-
-def saver(folder: Path) -> pl.Callback:
-    """Writes the state of the run after each round."""
-    from pytorch_lightning.callbacks import ModelCheckpoint
-
-    return ModelCheckpoint(
-        dirpath=folder,
-        filename=LAST.removesuffix(".ckpt"),
-        save_top_k=1,
-        monitor=None,
-        every_n_epochs=1,
-        save_on_train_epoch_end=True,
-        enable_version_counter=False,
-    )
-
-
 def start_anew(folder: Path, best: str, settings: dict[str, Any], others: Sequence[str] = ()) -> None:
-    """Write down the settings of the run. What an earlier one left goes to `earlier`.
+    """Write the settings of a new run. What an earlier one left in the folder goes to `earlier`.
 
     best: the name of what is saved; others: names of more that a run writes.
     """
@@ -194,13 +234,13 @@ def start_anew(folder: Path, best: str, settings: dict[str, Any], others: Sequen
         earlier.mkdir()
         for name in left:
             (folder / name).rename(earlier / name)
-        log.info(f"the run that was in {folder} is now in {earlier}; resume=true would have gone on with it")
+        log.info(f"moved the earlier run of {folder} to {earlier}; resume=true would have resumed it")
     with written_whole(folder / WRITTEN_SETTINGS) as path:
         OmegaConf.save(settings, path)
 
 
 def resume_point(folder: Path, settings: dict[str, Any]) -> Path | None:
-    """The state to go on from, None when there is none; InputError if it is damaged or of other settings."""
+    """The state to resume, None when there is none; InputError if it is damaged or of other settings."""
     last, written = folder / LAST, folder / WRITTEN_SETTINGS
     if not last.exists():
         log.info(f"nothing to resume in {folder}: starting from the beginning")
@@ -212,5 +252,5 @@ def resume_point(folder: Path, settings: dict[str, Any]) -> Path | None:
             what = "other data" if part == "corpus" else f"other settings of `{part}`"
             raise InputError(f"{written}: the interrupted run had {what}; give the same, {anew}")
     if not zipfile.is_zipfile(last):
-        raise InputError(f"{last}: damaged, cannot go on from it; put a whole one there, {anew}")
+        raise InputError(f"{last}: damaged, cannot resume from it; put a whole one there, {anew}")
     return last

@@ -13,6 +13,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 import hatten.train
+import training.loop
 
 CONF = Path(__file__).parents[2] / "conf"
 
@@ -53,7 +54,7 @@ def trained_twice(
         whole = hatten.train.train(composed("train", *given, f"output_dir={tmp_path / 'whole'}"))
         broken = composed("train", *given, f"output_dir={tmp_path / 'broken'}")
         with monkeypatch.context() as patch:
-            patch.setattr(hatten.train, "Progress", lambda: StopAt(crash))
+            patch.setattr(training.loop, "Progress", lambda: StopAt(crash))
             with pytest.raises(RuntimeError, match="crash"):
                 hatten.train.train(broken)
         resumed = hatten.train.train(broken)

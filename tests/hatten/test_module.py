@@ -21,8 +21,7 @@ from hatten.documents import DocumentReader, Vocabulary
 from hatten.encoder import HAttenEncoder, build_encoder
 from hatten.module import EncoderModule
 from hatten.settings import EncoderBatchSettings, EncoderConfig, EncoderLossSettings, EncoderRateSettings
-from hatten.train import recalls
-from training.loop import History
+from training.rounds import History, recall_and_mrr
 from training.settings import RECALL_AT
 
 
@@ -145,7 +144,7 @@ rankings = st.lists(st.permutations(range(12)).map(lambda some: some[:10]), min_
 def test_recalls_are_shares_of_the_cited_papers(rankings: list[list[int]], data: st.DataObject) -> None:
     cited = [data.draw(st.lists(st.integers(0, 11), min_size=1, max_size=3, unique=True)) for _ in rankings]
     padded = np.array([[*row, -1, -1, -1][:3] for row in cited])
-    found = recalls(np.array(rankings), padded)
+    found = recall_and_mrr(np.array(rankings), padded)
     assert set(found) == {"mrr", *(f"recall@{k}" for k in RECALL_AT if k <= 10)}
     for k in (1, 10):
         shares = [
@@ -162,7 +161,7 @@ def test_recalls_are_shares_of_the_cited_papers(rankings: list[list[int]], data:
 
 
 def test_places_without_a_paper_are_no_hits() -> None:
-    found = recalls(np.array([[-1] * 10, [3, *[-1] * 9]]), np.array([[4, -1], [3, -1]]))
+    found = recall_and_mrr(np.array([[-1] * 10, [3, *[-1] * 9]]), np.array([[4, -1], [3, -1]]))
     assert found["recall@10"] == found["recall@1"] == found["mrr"] == pytest.approx(0.5)
 
 

@@ -23,6 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 import hatten.train
+import training.loop
 from datasets.demo import open_demo
 from datasets.errors import InputError, user_line
 from hatten.checkpoint import load_model
@@ -273,7 +274,7 @@ def test_every_variant_resumes_as_if_nothing_had_happened(
     train(tmp_path / "whole", cache, **options)
     of_two_rounds = state_of(tmp_path / "whole")["global_step"] // 3 * 2
     with monkeypatch.context() as patch:
-        patch.setattr(hatten.train, "Progress", lambda: StopAt(of_two_rounds + 1))
+        patch.setattr(training.loop, "Progress", lambda: StopAt(of_two_rounds + 1))
         with pytest.raises(RuntimeError, match="crash"):
             train(tmp_path / "broken", cache, **options)
     assert state_of(tmp_path / "broken")["global_step"] == of_two_rounds
@@ -313,7 +314,7 @@ def test_a_run_is_resumed_with_its_own_settings_data_and_state_alone(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {**SHORT, "model.rounds": 2, "model.batch.steps_per_round": 2}
-    monkeypatch.setattr(hatten.train, "Progress", lambda: StopAt(3))
+    monkeypatch.setattr(training.loop, "Progress", lambda: StopAt(3))
     with pytest.raises(RuntimeError, match="crash"):
         train(tmp_path, cache, **options)
     state = (tmp_path / "last.ckpt").read_bytes()
@@ -337,7 +338,7 @@ def test_a_run_is_resumed_with_its_own_settings_data_and_state_alone(
         train(tmp_path, cache, resume=True, **options)
 
     # A new run of other settings that does not come far leaves nothing of the first to go on from.
-    monkeypatch.setattr(hatten.train, "Progress", lambda: StopAt(1))
+    monkeypatch.setattr(training.loop, "Progress", lambda: StopAt(1))
     other = {**options, "model.optimizer.lr": 1e-3}
     with pytest.raises(RuntimeError, match="crash"):
         train(tmp_path, cache, **other)

@@ -18,8 +18,8 @@ from omegaconf import DictConfig
 from safetensors.numpy import load_file
 from scipy.stats import spearmanr
 
-import hatten.train
 import rerank.distil
+import training.loop
 from datasets.corpus import Corpus
 from datasets.demo import open_demo
 from datasets.errors import InputError
@@ -214,7 +214,7 @@ def test_a_resumed_run_is_the_uninterrupted_one_and_scores_nothing_again(
     changes = {**changes, "resume": True}
     broken = composed(**changes, output_dir=tmp_path / "broken")
     with monkeypatch.context() as patch:
-        patch.setattr(hatten.train, "Progress", Crash)
+        patch.setattr(training.loop, "Progress", Crash)
         with pytest.raises(RuntimeError, match="crash"):
             train(broken)
     with caplog.at_level(logging.INFO):

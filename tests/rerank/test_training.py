@@ -140,7 +140,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(
     whole = rerank.train.train(tiny_training(**changes, output_dir=tmp_path / "whole"))
     broken = tiny_training(**changes, output_dir=tmp_path / "broken")
     with monkeypatch.context() as patch:
-        patch.setattr(rerank.train, "Progress", lambda steps: StopAt(5))
+        patch.setattr(rerank.train, "Progress", lambda: StopAt(5))
         with pytest.raises(RuntimeError, match="crash"):
             rerank.train.train(broken)
     assert torch.load(tmp_path / "broken" / "last.ckpt", weights_only=True)["global_step"] == 4

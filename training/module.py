@@ -1,0 +1,88 @@
+"""The Lightning module that trainings share: averaged weights, learning rates, seeds of rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar, cast
+
+import pytorch_lightning as pl
+import torch
+from hydra.utils import instantiate
+from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from datasets.errors import InputError
+from training.settings import RateSettings
+
+Net = TypeVar("Net", bound=nn.Module)
+Optimizer = Callable[[Iterable[dict[str, Any]]], torch.optim.Optimizer]
+
+
+def optimizer_of(config: Mapping[str, Any]) -> Optimizer:
+    """The configured optimiser, after a trial on one weight: InputError names what it refuses."""
+    for name in ("lr", "weight_decay"):
+        if name in config and type(config[name]) not in (int, float):
+            raise InputError(f"model.optimizer.{name}={config[name]}: must be a number")
+    make = cast(Optimizer, instantiate(config))
+    try:
+        make([{"params": [torch.zeros(1, requires_grad=True)]}])
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"model.optimizer: {error}") from None
+    return make
+
+
+class AveragedModule(pl.LightningModule, Generic[Net]):
+    """Trains `encoder`; the moving average of its weights is what is validated and saved.
+
+    A subclass gives `training_step`, and `parameter_groups` where weights differ in their rates.
+    """
+
+    def __init__(
+        self,
+        encoder: Net,
+        optimizer: Optimizer,
+        schedule: RateSettings,
+        ema: float,
+        seed: int,
+        total_steps: int,
+    ) -> None:
+        """ema: decay of the moving average at each step; 0: the weights themselves."""
+        super().__init__()
+        self.encoder, self.schedule, self.seed, self.total_steps = encoder, schedule, seed, total_steps
+        self.average: AveragedModel | None = None
+        if ema:
+            self.average = AveragedModel(encoder, multi_avg_fn=get_ema_multi_avg_fn(ema))
+            self.average.requires_grad_(False)
+        self._averaged, self._make_optimizer = 0, optimizer
+
+    @property
+    def best_encoder(self) -> Net:
+        """The encoder that is validated and saved: that of the averaged weights."""
+        return cast(Net, self.encoder if self.average is None else self.average.module)
+
+    def round_seed(self) -> int:
+        """Of the random numbers of this round: a resumed round draws what an uninterrupted one draws."""
+        return self.seed * 1_000_003 + self.current_epoch
+
+    def on_train_epoch_start(self) -> None:
+        torch.manual_seed(self.round_seed())
+        self._averaged = self.global_step
+
+    def on_train_batch_end(self, outputs: object, batch: Any, batch_idx: int) -> None:
+        if self.average is not None and self.global_step > self._averaged:  # not between accumulated batches
+            self.average.update_parameters(self.encoder)
+            self._averaged = self.global_step
+
+    def parameter_groups(self) -> list[tuple[list[nn.Parameter], float]]:
+        """Weights to train, and the factor on their learning rate."""
+        return [([weight for weight in self.encoder.parameters() if weight.requires_grad], 1.0)]
+
+    def configure_optimizers(self) -> Any:
+        groups = self.parameter_groups()
+        optimizer = self._make_optimizer([{"params": weights} for weights, _ in groups])
+        for group, (_, factor) in zip(optimizer.param_groups, groups, strict=True):
+            group["lr"] *= factor
+        rate = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: self.schedule.rate(step, self.total_steps)
+        )
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": rate, "interval": "step"}}

@@ -1,0 +1,185 @@
+"""Between the rounds of a training: measure, write the history, save the best weights, stop early."""
+
+from __future__ import annotations
+
+import csv
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from datasets.corpus import Split
+from datasets.files import written_whole
+from training.module import AveragedModule
+from training.settings import RECALL_AT
+
+log = logging.getLogger(__name__)
+
+HISTORY, CURVES = "history.csv", "training.png"
+METRICS = "metrics.json"
+"""Of the best round; the table of a sweep reads it."""
+SHOWN = ("mrr", "recall@10", "recall@100", "recall@2000")
+VALIDATION_SEED = 2
+"""Keeps these random numbers apart from others of the same seed."""
+
+
+def validation_sample(split: Split, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Rows of a split, ascending: a sample of that size, or all; of one seed the same for all models."""
+    return np.sort(rng.permutation(len(split))[:size])
+
+
+def recall_and_mrr(papers: NDArray[Any], positives: NDArray[Any]) -> dict[str, float]:
+    """Ranked papers [Q, k], cited ones [Q, most] (-1: none): MRR and share of the cited in the first k."""
+    hits = (papers[:, None, :] == positives[:, :, None]) & (positives[:, :, None] >= 0)  # [Q, most, k]
+    cited = (positives >= 0).sum(1)
+    any_hit = hits.any(1)
+    first = np.where(any_hit.any(1), any_hit.argmax(1), np.iinfo(np.int64).max - 1)
+    out = {"mrr": float((1.0 / (first + 1.0)).mean())}
+    for k in RECALL_AT:
+        if k <= papers.shape[1]:
+            out[f"recall@{k}"] = float((hits[:, :, :k].any(2).sum(1) / cited).mean())
+    return out
+
+
+class History:
+    """Rows of what was measured after each round (0: before training): history.csv and training.png."""
+
+    def __init__(self, folder: Path, shown: Sequence[str] = SHOWN) -> None:
+        """shown: measures of validation that are logged and drawn."""
+        self.folder, self.shown = folder, shown
+        self.rows: list[dict[str, float]] = []
+
+    def add(self, done: int, row: dict[str, float], monitor: str) -> bool:
+        """Log and keep a row; True when the round is the best so far, or nothing can be compared."""
+        earlier = [old[monitor] for old in self.rows if monitor in old and old["round"] > 0]
+        self.rows.append({"round": done, **row})
+        parts = [f"loss {row['train/loss']:.4f}"] if "train/loss" in row else []
+        parts += [f"{name} {row[f'val/{name}']:.3f}" for name in self.shown if f"val/{name}" in row]
+        if "val/papers" in row:
+            parts.append(f"in a sampled pool of {row['val/papers']:,.0f} papers")
+        parts += [
+            f"{name.removesuffix('/seconds')} {row[name]:.0f} s" for name in row if name.endswith("/seconds")
+        ]
+        log.info(f"round {done} done: " + ", ".join(parts))
+        self._write()
+        best = monitor not in row or all(row[monitor] > value for value in earlier)
+        if best and done:
+            with written_whole(self.folder / METRICS) as path:
+                path.write_text(json.dumps(self.rows[-1], indent=1) + "\n", encoding="utf-8")
+        return best
+
+    def _write(self) -> None:
+        names = list(dict.fromkeys(name for row in self.rows for name in row))
+        with written_whole(self.folder / HISTORY) as path, path.open("w", newline="") as file:
+            table = csv.DictWriter(file, names)
+            table.writeheader()
+            table.writerows(self.rows)
+        self._plot()
+
+    def _plot(self) -> None:
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(9, 3.6), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        for axis, names in ((left, ["train/loss"]), (right, [f"val/{name}" for name in self.shown])):
+            for name in names:
+                points = [(row["round"], row[name]) for row in self.rows if name in row]
+                if points:
+                    axis.plot(*zip(*points, strict=True), marker="o", label=name)
+            axis.set_xlabel("rounds trained")
+            axis.grid(alpha=0.3)
+            if axis.has_data():
+                axis.legend()
+        left.set_ylabel("mean loss of the round")
+        right.set_ylim(0, 1)
+        with written_whole(self.folder / CURVES) as path:
+            figure.savefig(path, format="png", dpi=120)
+
+
+class Rounds(pl.Callback):
+    """Measures after each round, saves the best weights, ends the training when they are long past.
+
+    A subclass gives `measure`. What a resumed run needs is in the callback's state.
+    """
+
+    def __init__(
+        self,
+        best: Path,
+        save: Callable[[Any, dict[str, Any], Path], None],
+        about: dict[str, Any],
+        monitor: str,
+        patience: int = 0,
+        shown: Sequence[str] = SHOWN,
+    ) -> None:
+        """best: where `save` puts the encoder of the best round, with what is known `about` it.
+
+        monitor: the measure that says which round is best; where it is not measured, the last is.
+        patience: rounds in a row without a better one after which training ends; 0: it never ends early.
+        """
+        self.best, self.save, self.about = best, save, about
+        self.monitor, self.patience = f"val/{monitor}", patience
+        self.history = History(best.parent, shown)
+        self._losses: list[Tensor] = []
+        self._start = 0.0
+
+    def measure(self, trainer: pl.Trainer, module: Any, done: int) -> dict[str, float]:
+        """What is put into the row of the history after `done` rounds: `val/...` and others."""
+        raise NotImplementedError
+
+    def pace(self, trainer: pl.Trainer, seconds: float) -> dict[str, float]:
+        """What the row says of the speed of the round."""
+        return {"train/steps_per_second": len(self._losses) / seconds}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"history": self.history.rows}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.history.rows = list(state_dict["history"])
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if self._past_best():  # of a resumed run that had ended early
+            trainer.should_stop = True
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._start, self._losses = time.monotonic(), []
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self._losses.append(outputs["loss"].detach())
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        seconds = time.monotonic() - self._start
+        # Lightning has divided each loss by the number of batches that a step accumulates.
+        loss = np.mean([float(one) for one in self._losses]) * trainer.accumulate_grad_batches
+        reduced = trainer.strategy.reduce(torch.tensor(loss, dtype=torch.float64), reduce_op="mean")
+        row = {"train/loss": float(reduced), "train/seconds": seconds, **self.pace(trainer, seconds)}
+        done = trainer.current_epoch + 1
+        row |= self.measure(trainer, pl_module, done)
+        pl_module.log_dict({k: value for k, value in row.items() if k != "step"}, rank_zero_only=True)
+        self.keep(trainer, pl_module, done, row)
+        if self._past_best():
+            log.info(f"no better {self.monitor[4:]} in {self.patience} validations: training ends")
+            trainer.should_stop = True
+
+    def keep(self, trainer: pl.Trainer, module: Any, done: int, row: dict[str, float]) -> None:
+        """Write the history, and save the weights when they are the best so far."""
+        assert isinstance(module, AveragedModule)
+        if trainer.is_global_zero and self.history.add(done, row, self.monitor) and done:
+            # No times: the same run gives the same file.
+            measured = {k: value for k, value in row.items() if not k.endswith(("seconds", "per_second"))}
+            self.save(module.best_encoder, {**self.about, "round": done, **measured}, self.best)
+        self.history.rows = trainer.strategy.broadcast(self.history.rows)
+
+    def _past_best(self) -> bool:
+        """Whether the last `patience` validations were all no better than one before."""
+        values = [row[self.monitor] for row in self.history.rows if row["round"] > 0 and self.monitor in row]
+        return bool(self.patience and values) and len(values) - 1 - int(np.argmax(values)) >= self.patience
