@@ -69,9 +69,14 @@ class AveragedModule(pl.LightningModule, Generic[Net]):
         self._averaged = self.global_step
 
     def on_train_batch_end(self, outputs: object, batch: Any, batch_idx: int) -> None:
-        if self.average is not None and self.global_step > self._averaged:  # not between accumulated batches
-            self.average.update_parameters(self.encoder)
+        if self.global_step > self._averaged:  # not between accumulated batches
             self._averaged = self.global_step
+            self.average_weights()
+
+    def average_weights(self) -> None:
+        """Take the weights of a step into the moving average."""
+        if self.average is not None:
+            self.average.update_parameters(self.encoder)
 
     def parameter_groups(self) -> list[tuple[list[nn.Parameter], float]]:
         """Weights to train, and the factor on their learning rate."""

@@ -63,7 +63,7 @@ def step(of: EncoderModule, optimizer: torch.optim.Optimizer, batch: Batch) -> N
     optimizer.zero_grad()
     of.training_step(batch, 0).backward()
     optimizer.step()
-    of.on_train_batch_end(None, batch, 0)
+    of.average_weights()
 
 
 def weights(of: EncoderModule) -> dict[str, Tensor]:
