@@ -53,7 +53,7 @@ def write_page(plan: Plan) -> None:
     for name in dict.fromkeys(name for kind in kinds for name in kind.published if name not in shown):
         sections += [f"## As published: {name.replace('-', ' ')}", *published(name)]
     about = "\n".join([ABOUT.format(plan=plan.path), *dict.fromkeys(kind.about for kind in kinds)])
-    parts = [f"# {plan.title}", about.strip(), plan.notes.strip(), *sections]
+    parts = [f"# {plan.file.title}", about.strip(), plan.file.notes.strip(), *sections]
     write_text(plan.page, "\n\n".join(part for part in parts if part) + "\n")
 
 
@@ -83,7 +83,7 @@ def _differences(plan: Plan, found: Benchmarks) -> list[list[str]]:
     """The plan's pairs that were asked the same, by the measures of their benchmark."""
     outputs = {name: (kind, output) for kind, of in found.items() for name, output in of.items()}
     rows = []
-    for a, b in plan.compare:
+    for a, b in plan.file.compare:
         if a not in outputs or b not in outputs:
             continue
         (kind, one), (_, other) = outputs[a], outputs[b]

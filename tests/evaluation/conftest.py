@@ -6,12 +6,20 @@ import json
 import logging
 import runpy
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
 
+from datasets.errors import InputError, user_line
+from evaluation import jobs
+from evaluation.benchmark import Data
+from evaluation.report import Provenance
 from retrieval.base import Retriever
 
 ROOT = Path(__file__).parents[2]
@@ -114,3 +122,36 @@ def evaluate(
     yield run
     root.handlers[:] = handlers
     root.setLevel(level)
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a plan ran, `SCRIPT FOLDER`: evaluations in this process; training writes a file of ids."""
+    done: list[str] = []
+
+    def run(script: str, overrides: list[str], folder: Path) -> None:
+        done.append(f"{script} {folder.name}")
+        folder.mkdir(parents=True, exist_ok=True)
+        if script == "train.py":
+            (folder / "ids.txt").write_text("vision\n")
+            return
+        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+            config = compose("evaluate" if script == "evaluate.py" else "build_mdcr", overrides)
+        if script != "evaluate.py":
+            instantiate(config)
+            return
+        (folder / ".hydra").mkdir(exist_ok=True)
+        OmegaConf.save(config, folder / ".hydra" / "config.yaml")
+        retriever, corpus, filters = (
+            partial(instantiate, config[key]) for key in ("retriever", "data", "filters")
+        )
+        data = Data(corpus, config.split, filters, config.index_dir)
+        try:
+            instantiate(config.benchmark).run(folder, Provenance(), retriever, data)
+        except Exception as error:
+            if line := user_line(error):
+                raise InputError(line) from None
+            raise
+
+    monkeypatch.setattr(jobs, "_python", run)
+    return done

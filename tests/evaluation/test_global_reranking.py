@@ -116,18 +116,6 @@ def test_ranks_of_f1_that_cannot_be_are_named(ranks: list[Any]) -> None:
         Prefetch([10], f1=ranks)
 
 
-@pytest.mark.parametrize(("name", "rows"), [("rerankers", 14), ("query-forms", 3)])
-def test_published_figures_are_marked_and_whole(name: str, rows: int) -> None:
-    note, table = published(name)
-    assert "not comparable" in note and "Nogueira" in note and "Table" in note
-    found = [line.split("|")[2:-1] for line in table.splitlines()[2:]]
-    assert len(found) == rows and len({len(row) for row in found}) == 1
-    for row in found:
-        values = [float(cell) for cell in row if cell.strip()]
-        assert values and all(0 < value < 1 for value in values)
-    assert "increases F1@20 by 2 points" in published("query-tokens")[0]
-
-
 def trained(folder: Path, query_tokens: int | None, max_tokens: int, f1: float) -> SweepJob:
     (folder / ".hydra").mkdir(parents=True)
     pairs = {"max_tokens": max_tokens, "query_tokens": query_tokens}

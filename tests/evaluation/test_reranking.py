@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from datasets.corpus import Corpus
 from evaluation.pipeline import Reranking, appended
-from evaluation.published import published
 from retrieval.base import Ranking
 from retrieval.filters import Filters
 from retrieval.popularity import Popularity
@@ -69,15 +67,3 @@ def test_filters_hold_for_what_is_appended(tiny_corpus: Corpus, tiny_reranker: P
             Popularity(), tiny_corpus, "test", tmp_path, filters=only
         )
         assert not {"poetry", "graph"} & {line.split()[2] for line in (tmp_path / "run.trec").open()}
-
-
-@pytest.mark.parametrize("name", ["oracle-rerankers", "pipelines"])
-def test_published_figures_are_marked_and_whole(name: str) -> None:
-    note, table = published(name)
-    assert "Other data: not comparable" in note and "Table" in note
-    rows = [line.split("|")[1:-1] for line in table.splitlines()[2:]]
-    assert all(cell.strip() == "" or 0 < float(cell) < 1 for row in rows for cell in row[1:])
-    for row in rows:
-        if row[0].strip().startswith(("ACL", "Full", "Ref", "arXiv")):  # recall grows with the candidates
-            values = [float(cell) for cell in row[1:]]
-            assert values == sorted(values) and len(values) == 5

@@ -1,24 +1,27 @@
-"""From the list of jobs to the page: what runs, what is taken as it is, what fails, what the page says."""
+"""From a plan to its page: what runs, what is taken as it is, what fails, what the page says."""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from datasets.errors import InputError
-from evaluation import jobs
-from evaluation.jobs import commands_of, run_all, settings_of, why_missing
+from evaluation import jobs, results
+from evaluation.benchmark import Output
+from evaluation.benchmarks.csfcube import CSFCube
+from evaluation.benchmarks.mdcr import MDCR, TYPES
+from evaluation.benchmarks.scidocs import SciDocs
+from evaluation.jobs import commands_of, run_all, settings_of, why_missing, why_unbuilt
 from evaluation.plan import Job, Plan, read_plan
-from evaluation.published import published
+from evaluation.published import figures, published
+from evaluation.report import METRICS, by_group, write_text
 from evaluation.results import write_page
 
 ROOT = Path(__file__).parents[2]
@@ -53,26 +56,50 @@ def plan(tiny_source: Path) -> Plan:
     return read_plan(write_plan(tiny_source.parent))
 
 
-@pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What ran, in this process instead of others; training writes a file of ids."""
-    done: list[str] = []
+def global_plan(folder: Path, papers: Path, distractors: Path) -> Plan:
+    """BM25 and averaged word vectors on a small world, and on a benchmark made of their lists."""
+    cache = f"data.cache_dir={folder / 'cache'}"
+    sampled = [f"data.papers={papers}", cache, "benchmark.rules.min_citations=0", "benchmark.tune=null"]
+    whole = [f"benchmark.distractors={distractors}", "queries=10", "benchmark.samplings=2"]
+    fields = ["benchmark.rules.min_cited=2", "benchmark.min_queries=2", "benchmark.size=1000"]
+    like = ["benchmark=mdcr", "benchmark.file={made}/mdcr.json", f"benchmark.cache_dir={folder / 'cache'}"]
+    data = {
+        "whole": {
+            "title": "A whole world",
+            "overrides": ["benchmark=dataset_level", *sampled, *whole, "benchmark.sizes=[60,150]"],
+            "published": "dataset-level",
+            "notes": "What to see here.",
+            "retrievers": {"bm25": [], "average": ["benchmark.sizes=[60]"]},
+        },
+        "fields": {"title": "Its fields", "overrides": ["benchmark=field_level", *sampled, *fields]},
+        "like": {
+            "title": "A benchmark of it",
+            "overrides": like,
+            "retrievers": {"bm25": [], "title": ["retriever=bm25", "retriever.query=[title]"]},
+        },
+        "mdcr": {
+            "title": "MDCR",
+            "overrides": ["benchmark=mdcr"],
+            "retrievers": {},
+            "published": "mdcr",
+            "notes": "Nothing of ours.",
+        },
+    }
+    made = [f"papers={papers}", f"cache_dir={folder / 'cache'}", "cited=2", "negatives=3"]
+    small = ["embeddings.epochs=1", "embeddings.dim=8", "embeddings.workers=1"]
+    changes = {
+        "data": data,
+        "training": {},
+        "building": {
+            "made": {"overrides": made, "models": {"bm25": "fields/bm25", "average": "fields/average"}}
+        },
+        "retrievers": {"bm25": ["retriever=bm25"], "average": ["retriever=average", *small]},
+        "compare": [["average", "bm25"], ["title", "bm25"]],
+    }
+    return read_plan(write_plan(folder, **changes))
 
-    def run(script: str, overrides: list[str], folder: Path) -> None:
-        done.append(f"{script} {folder.name}")
-        folder.mkdir(parents=True, exist_ok=True)
-        if script == "train.py":
-            (folder / "ids.txt").write_text("vision\n")
-            return
-        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-            config = compose("evaluate", overrides)
-        (folder / ".hydra").mkdir(exist_ok=True)
-        OmegaConf.save(config, folder / ".hydra" / "config.yaml")
-        made = [instantiate(config[key]) for key in ("benchmark", "retriever", "data", "filters")]
-        made[0](made[1], made[2], config.split, folder, filters=made[3])
 
-    monkeypatch.setattr(jobs, "_python", run)
-    return done
+# Plans
 
 
 def test_a_plan_is_data_times_retrievers(plan: Plan, tiny_source: Path) -> None:
@@ -89,6 +116,130 @@ def test_a_plan_is_data_times_retrievers(plan: Plan, tiny_source: Path) -> None:
     ]
 
 
+def test_data_sets_have_rows_of_their_own_and_a_benchmark_is_made_of_jobs_before_it(tmp_path: Path) -> None:
+    plan = global_plan(tmp_path, tmp_path / "papers", tmp_path / "distractors")
+    names = ["whole/bm25", "whole/average", "fields/bm25", "fields/average", "like/bm25", "like/title"]
+    assert [str(job) for job in plan.jobs] == names
+    average, like = plan.jobs[1], plan.jobs[5]
+    sizes = [override for override in average.overrides if override.startswith("benchmark.sizes")]
+    assert sizes == ["benchmark.sizes=[60,150]", "benchmark.sizes=[60]"]  # the last one counts
+    assert settings_of(average)["benchmark"]["sizes"] == [60]
+    (made,) = like.building
+    assert made.models == plan.jobs[2:4] and f"benchmark.file={made.place}/mdcr.json" in like.overrides
+    assert "retriever.query=[title]" in like.overrides
+    command, outputs = commands_of(like)[0], tmp_path / "results"
+    assert command.startswith("python -m evaluation.build_mdcr papers=")
+    assert f"models={{bm25:{outputs}/fields/bm25,average:{outputs}/fields/average}}" in command
+    assert f"output={made.place}" in command
+
+
+def test_trainings_may_need_others_and_be_shared_by_data_sets(tmp_path: Path) -> None:
+    training = {
+        "own": {"overrides": ["model=hatten"], "checkpoint": "h.ckpt"},
+        "one": {"overrides": ["model=hatten"], "checkpoint": "h.ckpt", "shared": True},
+        "next": {"overrides": ["model=scibert_reranker", "checkpoint={own}"], "checkpoint": "reranker"},
+    }
+    data = {name: {"title": name, "overrides": [f"data={name}"]} for name in ("x", "y")}
+    rows = {"a": ["checkpoint={own}"], "b": ["checkpoint={one}"], "c": ["reranker={next}"]}
+    plan = read_plan(write_plan(tmp_path, training=training, data=data, retrievers=rows, compare=[]))
+    made = {str(job): job.training for job in plan.jobs}
+    assert made["x/b"] == made["y/b"] and made["x/a"] != made["y/a"]
+    assert made["x/b"][0].folder == tmp_path / "results" / "train" / "one"
+    assert "data=x" in made["x/a"][0].overrides and "data=x" not in made["x/b"][0].overrides
+    first, second = made["x/c"]
+    assert (first.name, second.name) == (
+        "own",
+        "next",
+    ) and f"checkpoint={first.checkpoint}" in second.overrides
+    lines = commands_of(plan.jobs[2])
+    assert [line.split()[1] for line in lines] == ["train.py", "train.py", "evaluate.py"]
+    assert f"reranker={second.checkpoint}" in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"compare": [["bm25", "bm26"]]}, r"compare: \['bm25', 'bm26'\] is no pair of retrievers: bm25, "),
+        ({"compare": ["bm25"]}, r"Expected `array`, got `str` - at `\$.compare"),
+        ({"retrievers": {"x": "retriever=bm25"}}, r"Expected `array`, got `str` - at `\$.retrievers"),
+        ({"retrievers": ["x"]}, r"Expected `object`, got `array` - at `\$.retrievers"),
+        ({"data": {"x": {"title": "X"}}}, "data.x: Object missing required field `overrides`"),
+        ({"data": {"x": {"title": "X", "overrides": [], "splt": "val"}}}, "data.x: .* unknown field `splt`"),
+        ({"training": {"x": {"overrides": []}}}, "training.x: .* missing required field `checkpoint`"),
+        ({"pages": 3}, "unknown field `pages`"),
+        (
+            {"data": {"x": {"title": "X", "overrides": [], "retrievers": {"y": []}}}},
+            "data.x.retrievers: there is no retriever 'y'; name its overrides",
+        ),
+        (
+            {"data": {"x": {"title": "X", "overrides": [], "retrievers": ["bm25"]}}},
+            r"data.x: Expected `object \| null`, got `array` - at `\$.retrievers`",
+        ),
+        (
+            {"building": {"made": {"overrides": [], "models": {"a": "tiny/bm26"}}}},
+            "building.made.models.a: there is no job 'tiny/bm26' before it",
+        ),
+    ],
+)
+def test_a_plan_that_cannot_be_used_is_one_line(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    if "building" in changes:
+        changes = {**changes, "retrievers": {"bm25": ["benchmark.file={made}"], "popularity": ["x=1"]}}
+    path = write_plan(tmp_path, **{"compare": [], **changes})
+    with pytest.raises(InputError, match=message) as error:
+        read_plan(path)
+    assert str(error.value).startswith(str(path)) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", [None, "data: [", "- a", ""])
+def test_a_file_that_is_no_plan_is_one_line(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "plan.yaml").write_text(text)
+    with pytest.raises(InputError, match=r"plan\.yaml"):
+        read_plan(tmp_path / "plan.yaml")
+
+
+def test_jobs_are_chosen_or_left_out_by_name_data_set_or_retriever(plan: Plan, tmp_path: Path) -> None:
+    assert plan.chosen([]) == plan.chosen(["tiny"]) == plan.jobs
+    assert plan.chosen(["tiny/fewer", "tiny/bm25"]) == [plan.jobs[0], plan.jobs[2]]
+    with pytest.raises(InputError, match="no job 'bm25' in the plan; there are tiny/bm25, "):
+        plan.chosen(["bm25"])
+    other = global_plan(tmp_path, tmp_path / "papers", tmp_path / "distractors")
+    few = other.chosen(["whole", "fields/bm25"], ["average"])
+    assert [str(job) for job in few] == ["whole/bm25", "fields/bm25"]
+    few = other.chosen([], ["fields", "like/title"])
+    assert [str(job) for job in few] == ["whole/bm25", "whole/average", "like/bm25"]
+    with pytest.raises(InputError, match="no job 'bm26' in the plan; there are whole/bm25, "):
+        other.chosen([], ["bm26"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("retrieval", {"Prefetch"}),
+        ("reranking", {"Pipeline", "Reranking", "Prefetch"}),
+        ("global", {"DatasetLevel", "FieldLevel", "MDCR", "CSFCube"}),
+        ("global_reranking", {"GlobalPrefetch", "GlobalReranking"}),
+    ],
+)
+def test_every_job_of_our_own_pages_composes(name: str, expected: set[str]) -> None:
+    plan = read_plan(ROOT / "docs" / f"{name}.yaml")
+    found = [settings_of(job) for job in plan.jobs]
+    assert {one["benchmark"]["_target_"].rpartition(".")[2] for one in found} == expected
+    assert {key for one in found for key in one} == set(jobs.SETTINGS)
+    assert all(published(one.published) for one in plan.data.values() if one.published)
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        for training in {str(one.folder): one for job in plan.jobs for one in job.training}.values():
+            assert compose("train", training.overrides).output_dir == str(training.folder)
+        for building in {one.name: one for job in plan.jobs for one in job.building}.values():
+            assert compose("build_mdcr", building.overrides).output == str(building.place)
+
+
+# Jobs
+
+
 def test_only_what_is_missing_runs(plan: Plan, ran: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_all(plan.jobs) == {}
     evaluations = ["evaluate.py bm25", "evaluate.py popularity"]
@@ -99,7 +250,7 @@ def test_only_what_is_missing_runs(plan: Plan, ran: list[str], capsys: pytest.Ca
     assert capsys.readouterr().out.count("there already\n") == 3
 
 
-def test_an_interrupted_training_goes_on(
+def test_an_interrupted_training_resumes(
     plan: Plan, ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = jobs._python
@@ -116,13 +267,13 @@ def test_an_interrupted_training_goes_on(
 
 
 def _newer(job: Job) -> str:
-    stamp = (job.folder / "metrics.json").stat().st_mtime + 1
+    stamp = (job.folder / METRICS).stat().st_mtime + 1
     os.utime(job.training[0].checkpoint, (stamp, stamp))
     return "ids.txt is newer"
 
 
 def _interrupted(job: Job) -> str:
-    (job.folder / "metrics.json").unlink()
+    (job.folder / METRICS).unlink()
     return "not there"
 
 
@@ -139,7 +290,7 @@ def _other_default(job: Job) -> str:
     return "made with other settings"
 
 
-def test_what_is_not_of_today_runs_again(plan: Plan, ran: list[str]) -> None:
+def test_what_is_out_of_date_runs_again(plan: Plan, ran: list[str]) -> None:
     job = plan.jobs[2]
     run_all([job])
     for change in (_newer, _interrupted, _by_hand, _other_default):
@@ -159,28 +310,71 @@ def test_options_that_the_retriever_does_not_take_do_not_matter(plan: Plan) -> N
 
 
 def test_a_failed_job_loses_neither_the_others_nor_leaves_an_old_result(
-    plan: Plan, ran: list[str], capsys: pytest.CaptureFixture[str]
+    plan: Plan, ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_all(plan.jobs[:2])
     broken = Job("tiny", "bm25", plan.jobs[0].folder, [*plan.jobs[0].overrides, "retriever.k1=-1"], [])
     unknown = Job("tiny", "popularity", plan.jobs[1].folder, ["retriever=bm26"], [])
-    with pytest.MonkeyPatch.context() as patch:
 
-        def fail(script: str, overrides: list[str], folder: Path) -> None:
-            raise InputError("no")
+    def fail(script: str, overrides: list[str], folder: Path) -> None:
+        raise InputError("no")
 
-        patch.setattr(jobs, "_python", fail)
-        failed = run_all([broken, unknown])
+    monkeypatch.setattr(jobs, "_python", fail)
+    failed = run_all([broken, unknown])
     assert failed["tiny/bm25"] == "no" and "bm26" in failed["tiny/popularity"] and len(failed) == 2
     assert why_missing(broken) == "not there" and why_missing(plan.jobs[1]) is None
     assert "[1 of 2] tiny/bm25: evaluating (made with other settings), failed: no" in capsys.readouterr().out
 
 
+def test_what_a_script_says_last_is_why_it_failed(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"unrecognized arguments: --none \(json.tool ended with 2; .*output.txt\)"
+    ):
+        jobs._python("json.tool", ["--none"], tmp_path)
+
+
+def test_the_command(
+    tiny_source: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = {"bm25": ["retriever=bm25"], "broken": ["retriever=bm25", "retriever.k1=-1"]}
+    path = write_plan(tiny_source.parent, retrievers=rows, compare=[])
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["results", str(path), *arguments])
+        try:
+            results.main()
+        except SystemExit as ended:
+            code = ended.code
+            assert isinstance(code, int)
+            return code, *capsys.readouterr()
+        return 0, *capsys.readouterr()
+
+    code, out, error = command()
+    assert (
+        code == 2 and error.startswith("error: 1 of 2 jobs failed; tiny/broken: ") and error.count("\n") == 1
+    )
+    assert "[2 of 2] tiny/broken: evaluating (not there), failed: " in out and "k1" in out
+    page = tiny_source.parent / "docs" / "page.md"
+    assert "| bm25 | 1.000 |" in page.read_text()
+    code, out, _ = command("tiny/bm25")
+    assert code == 0 and "[1 of 1] tiny/bm25: there already" in out
+    page.unlink()
+    ran.clear()
+    assert command("--page-only")[0] == 0 and page.exists() and ran == []
+
+
+# Pages
+
+
 def test_the_page_has_all_that_is_there(plan: Plan, ran: list[str]) -> None:
+    write_page(plan)
+    page = plan.page.read_text()
+    assert "Not evaluated: bm25 (not there); popularity (not there); fewer (not there)." in page
+    assert "###" not in page.split("### As published")[0]
     run_all(plan.jobs[:2])
     write_page(plan)
     page = plan.page.read_text()
-    metrics = json.loads((plan.jobs[1].folder / "metrics.json").read_text())
+    metrics = json.loads((plan.jobs[1].folder / METRICS).read_text())
     assert metrics["recall@10"] == 0.75
     for part in (
         "# Side by side",
@@ -188,7 +382,8 @@ def test_the_page_has_all_that_is_there(plan: Plan, ran: list[str]) -> None:
         "What to see here.",
         "## Tiny papers",
         "4 queries of 2 citing papers (split test, transductive), 11 candidates.",
-        "| bm25 | **1.000** | **1.000** | **1.000** [1.000, 1.000] | **1.000** |",
+        "|  | MRR | R@1 | R@10 | ms | MB | papers/s |",  # R@20 and more are of pools of more than 11 papers
+        "| bm25 | **1.000** | **1.000** | **1.000** [1.000, 1.000] |",
         "| popularity | 0.",
         "0.750 [0.500, 1.000]",
         "![R@k](page-tiny.png)",
@@ -196,7 +391,7 @@ def test_the_page_has_all_that_is_there(plan: Plan, ran: list[str]) -> None:
         "1 queries of 1 citing papers (split test, inductive), 7 candidates. Not comparable",
         "| bm25 | popularity | R@10 | 1.0000 | 0.7500 | +0.2500 | +0.0000 to +0.5000 |",
         "Not evaluated: fewer (not there).",
-        "**Other data: not comparable with the tables above**, unless",
+        "**Other data: not comparable with the tables above**",
         "| HAtten | 0.148 | 0.281 | 0.603 | 0.700 | 0.803 | 0.870 | 0.924 |",
         commands_of(plan.jobs[0])[0],
     ):
@@ -209,82 +404,206 @@ def test_the_page_has_all_that_is_there(plan: Plan, ran: list[str]) -> None:
     assert transductive.count("| bm25 |") == 2 and inductive.count("| bm25 |") == 1
 
 
-def test_a_page_of_nothing_says_what_is_missing(plan: Plan) -> None:
+def test_the_page_of_two_stages(tiny_source: Path, tiny_reranker: Path, ran: list[str]) -> None:
+    reranked = ["retriever=bm25", f"reranker={tiny_reranker}", "scoring.precision=float32"]
+    pipeline = ["benchmark=pipeline", "benchmark.depths=[2]", *reranked]
+    rows = {
+        "bm25": ["retriever=bm25"],
+        "pipeline": [*pipeline, "candidates=4"],
+        "fused": [*pipeline, "candidates=3", "benchmark.fuse=rank"],
+        "oracle": ["benchmark=rerank", "candidates=2", *reranked],
+    }
+    compare = [["pipeline", "bm25"], ["fused", "pipeline"]]
+    plan = read_plan(write_plan(tiny_source.parent, retrievers=rows, compare=compare))
+    assert run_all(plan.jobs) == {}
     write_page(plan)
     page = plan.page.read_text()
-    assert "Not evaluated: bm25 (not there); popularity (not there); fewer (not there)." in page
-    assert "###" not in page.split("### As published")[0]
+    for part in (
+        "| bm25 | 1.000 | 1.000 |",
+        "### Reranked",
+        "| pipeline | bm25 + tiny-reranker | 4 | 4 | 1.000 [1.000, 1.000] | 1.000 [1.000, 1.000] | 1.00 |",
+        "| fused | bm25 + tiny-reranker, fused by rank | 3 | 4 |",
+        "### R@10 by the number of reranked candidates",
+        "|  | 2 | 3 | 4 |",
+        "| fused | 1.000 | 1.000 |  |",
+        "page-tiny-reranked.png",
+        "### Candidates of an oracle",
+        "| pipeline | bm25 | R@10 | 1.0000 | 1.0000 |",
+        "## As published: pipelines",
+        "## As published: oracle rerankers",
+        "| ACL-200: HAtten + SciBERT | 0.513 |",
+        "benchmark=rerank candidates=2",
+    ):
+        assert part in page, part
+    stages = page.split("### Reranked")[1].split("### Candidates of an oracle")[0]
+    assert "| oracle |" not in stages and page.split("### Reranked")[0].count("| pipeline |") == 0
+    assert (plan.page.parent / "page-tiny-reranked.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_published_figures_are_those_of_the_paper() -> None:
-    table = published("ACL-200")[1].splitlines()
-    assert table[0] == "| as published | MRR | R@10 | R@100 | R@200 | R@500 | R@1000 | R@2000 |"
-    assert [line.split(" |")[0] for line in table[2:]] == ["| BM25", "| Sent2vec", "| NNSelect", "| HAtten"]
-    for name in ("ACL-200", "FullTextPeerRead", "RefSeer", "arXiv"):
-        for line in published(name)[1].splitlines()[2:]:
-            recalls = [float(cell) for cell in line.split("|")[3:-1]]
-            assert len(recalls) == 6 and recalls == sorted(recalls)  # recall grows with k
+def test_from_a_plan_of_query_papers_to_its_page(
+    tmp_path: Path,
+    world_file: Path,
+    distractors_file: Path,
+    ran: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "cache"))
+    plan = global_plan(tmp_path, world_file, distractors_file)
+    assert run_all(plan.chosen(["like"])) == {
+        str(job): "building made needs fields/bm25 (not there)" for job in plan.jobs[4:]
+    }
+    assert ran == []
+    assert run_all(plan.chosen([], ["title"])) == {}
+    evaluated = [f"evaluate.py {job.name}" for job in plan.jobs]
+    assert ran == [*evaluated[:4], "evaluation.build_mdcr made", evaluated[4]]
+    write_page(plan)
+    page = plan.page.read_text()
+    for part in (
+        "## A whole world\n\nWhat to see here.\n\n10 queries. ",
+        "| MAP | 60 | 150 |",
+        "| nDCG | 60 | 150 |",
+        "| R@30 | 60 | 150 |",
+        "![MAP by the size of the pool](page-whole.png)",
+        "### As published, A whole world",
+        "| BM25 | 40.4 | 73.8 | 43.0 | 32.8 |",
+        "| MAP | Art | Law | Physics | AVG |",
+        "| field | queries | candidates |",
+        "### Differences",
+        "| average | bm25 | MAP |",
+        "| model | average Jaccard index | chosen |",
+        "| R@5 | Art | Law | Physics | AVG |",
+        "|  | bm25 MAP | bm25 R@5 | average MAP | average R@5 | graph MAP | graph R@5 | most_cited MAP |",
+        "Not evaluated: title (not there).",
+        "## MDCR\n\nNothing of ours.\n\n### As published, MDCR",
+        commands_of(plan.jobs[4])[0],
+        commands_of(plan.jobs[0])[0],
+    ):
+        assert part in page, part
+    assert commands_of(plan.jobs[5])[-1] not in page
+    assert (plan.page.parent / "page-whole.png").read_bytes().startswith(b"\x89PNG")
+    metrics = json.loads((plan.jobs[2].folder / METRICS).read_text())
+    maps = [f"{metrics[field]['map']:.2f}" for field in ("Art", "Law", "Physics", "AVG")]
+    row = next(line for line in page.split("| MAP | Art |")[1].splitlines() if line.startswith("| bm25 |"))
+    assert row.replace("*", "") == f"| bm25 | {' | '.join(maps)} |"
+
+    ran.clear()
+    assert run_all(plan.jobs) == {} and ran == ["evaluate.py title"]  # the rest is there already
+    stamp = (plan.jobs[2].folder / METRICS).stat().st_mtime + 100
+    os.utime(plan.jobs[2].folder / METRICS, (stamp, stamp))
+    assert why_unbuilt(plan.jobs[4].building[0]) == "fields/bm25 is newer"
+    assert why_missing(plan.jobs[4]) == "its benchmark made: fields/bm25 is newer"
+
+
+def test_a_page_of_query_papers_in_two_stages(
+    tiny_source: Path, tiny_reranker: Path, tmp_path: Path, ran: list[str]
+) -> None:
+    own = ["data=custom", f"data.dir={tiny_source}", "retriever=bm25", f"data.cache_dir={tmp_path / 'cache'}"]
+    rerank = ["benchmark=global_rerank", f"reranker={tiny_reranker}", "candidates=4"]
+    rerank += ["scoring.precision=float32"]
+    forms = {name: [f"retriever.query=[{name}]"] for name in ("key_terms", "context")}
+    stages = {"alone": ["queries=null"], "fused": ["benchmark.fuse=rank", "benchmark.weight=0.5"]}
+    data = {
+        "forms": {
+            "title": "Forms",
+            "overrides": [*own, "benchmark=global_prefetch"],
+            "retrievers": forms,
+            "published": "query-forms",
+        },
+        "reranked": {
+            "title": "Reranked",
+            "overrides": [*own, *rerank],
+            "retrievers": stages,
+            "published": "rerankers",
+        },
+        "tokens": {
+            "title": "Tokens",
+            "overrides": [*own, *rerank],
+            "retrievers": {str(q): [f"benchmark.query_tokens={q}"] for q in (10, 20)},
+        },
+    }
+    compare = [["context", "key_terms"], ["fused", "alone"]]
+    plan = read_plan(write_plan(tmp_path, data=data, retrievers={}, training={}, compare=compare))
+    assert run_all(plan.jobs) == {}
+    measured = {str(job): json.loads((job.folder / METRICS).read_text()) for job in plan.jobs}
+    write_page(plan)
+    page = plan.page.read_text()
+    keys = ("f1@20", "mrr", "recall@100", "recall@1000")
+    for name, of_stages in (("alone", "bm25 + tiny-reranker"), ("fused", "bm25 + tiny-reranker, fused")):
+        of = measured[f"reranked/{name}"]
+        first = " | ".join(f"{of[f'base/{key}']:.3f}" for key in keys)
+        assert f"| bm25 |  |  | {first} |  |  |  |  |" in page
+        row = next(line for line in page.splitlines() if line.startswith(f"| {name} | {of_stages}"))
+        assert f"| 4 | {of['f1@20']:.3f} | {of['mrr']:.3f} |" in row
+        assert f"| {of['ceiling']:.3f} | {of['gain/f1@20']:+.3f} |" in row
+    terms = measured["forms/key_terms"]
+    assert f"| key_terms | {terms['f1@20']:.3f} | {terms['mrr']:.3f} |" in page
+    longest = json.loads((tiny_reranker / "reranker.json").read_text())["pairs"]["max_tokens"]
+    assert f"| 10 | {longest - 10} | " in page and "(page-tokens.png)" in page
+    assert (plan.page.parent / "page-tokens.png").read_bytes().startswith(b"\x89PNG")
+    assert not (plan.page.parent / "page-reranked.png").exists()
+    assert "| fused | alone | f1@20 |" in page and "| context | key_terms | mrr |" in page
+    for name in ("rerankers", "query-forms"):
+        assert page.count("\n\n".join(published(name))) == 1
+
+
+def test_tables_mark_the_best_of_several_and_leave_gaps(tmp_path: Path) -> None:
+    tables: dict[str, dict[str, dict[str, float]]] = {
+        "a": {"900": {"map": 10.0, "map_sd": 0.5, "samplings": 3}, "1000": {"map": 9.0}},
+        "b": {"900": {"map": 12.0, "map_sd": 0.0, "samplings": 1}},
+    }
+    labels = {"map": "MAP", "ndcg": "nDCG", "recall_30": "R@30"}
+    maps, ndcg, recall = by_group(tables, labels, lambda size: f"{int(size):,}")
+    assert maps.splitlines()[0] == "| MAP | 900 | 1,000 |"
+    assert maps.splitlines()[2:] == ["| a | 10.00 ± 0.50 | 9.00 |", "| b | **12.00** |  |"]
+    assert ndcg.splitlines()[2:] == ["| a |  |  |", "| b |  |  |"] and recall.startswith("| R@30 |")
+    by_field = {"AVG": {"map": 3.0, "recall_5": 1.0}, "Art": {"map": 3.0, "recall_5": 1.0}}
+    outputs = {}
+    for name, value in (("a", 4.0), ("b", 6.0)):
+        outputs[name] = Output(tmp_path / name, by_field, {})
+        write_text(tmp_path / name / TYPES, json.dumps({"graph": {"map": value, "recall_5": 2.0}}))
+    found = MDCR.page(outputs, tmp_path / "x.png", "")
+    assert found[0].splitlines()[0] == "| MAP | Art | AVG |"  # the average comes last
+    assert found[-1].splitlines()[2:] == [
+        "| a | 4.00 | **2.00** |",
+        "| b | **6.00** | **2.00** |",
+        "| mean | 5.00 | 2.00 |",
+    ]
+    cube = {"all": {"mean_av_precision": 34.231}, "method": {"ndcg%20": 50.0}}
+    whole, facets = CSFCube.page({"a": Output(tmp_path, cube, {})}, tmp_path / "x.png", "")
+    assert "| a |  |  |  |  |  |  | 34.23 |  |" in whole
+    assert "| method MAP | method NDCG%20 |" in facets and "| 50.00 |" in facets
+    cited = {"cite": {"map": 88.3, "ndcg": 94.9}}
+    (tasks,) = SciDocs.page({"a": Output(tmp_path, cited, {})}, tmp_path / "x.png", "")
+    assert tasks.splitlines()[0] == "|  | cite MAP | cite nDCG |" and "| a | 88.30 | 94.90 |" in tasks
+
+
+# Published figures
+
+
+def test_published_tables_are_whole_and_say_what_they_are_of() -> None:
+    for name, tables in figures().items():
+        for table in tables:
+            rows = table.get("rows", {}).values()
+            assert {len(row) for row in rows} <= {len(table.get("columns", []))} and table["source"], name
+            same = table.get("same_data", False)
+            assert same or "quote" in table or "Other data: not comparable" in published(name)[0]
+    assert "increases F1@20 by 2 points" in published("query-tokens")[0]
     with pytest.raises(InputError, match="no figures for 'ACL'; there are ACL-200, "):
         published("ACL")
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"compare": [["bm25", "bm26"]]}, r"compare: \['bm25', 'bm26'\] is no pair of retrievers: bm25, "),
-        ({"compare": ["bm25"]}, "compare: bm25 is no pair"),
-        ({"retrievers": {"x": "retriever=bm25"}}, "retrievers.x: must be a list of overrides"),
-        ({"retrievers": ["x"]}, "retrievers: must be a mapping"),
-        ({"data": {"x": {"title": "X"}}}, "data.x: the key 'overrides' is missing"),
-        ({"data": {"x": {"title": "X", "overrides": [], "splt": "val"}}}, "data.x: there is no key 'splt'"),
-        ({"training": {"x": {"overrides": []}}}, "training.x: the key 'checkpoint' is missing"),
-        ({"pages": 3}, "the file: there is no key 'pages'"),
-    ],
-)
-def test_a_plan_that_cannot_be_used_is_one_line(
-    tiny_source: Path, changes: dict[str, Any], message: str
-) -> None:
-    path = write_plan(tiny_source.parent, **changes)
-    with pytest.raises(InputError, match=message) as error:
-        read_plan(path)
-    assert str(error.value).startswith(str(path))
-
-
-@pytest.mark.parametrize("text", [None, "data: [", "- a", ""])
-def test_a_file_that_is_no_plan_is_one_line(tmp_path: Path, text: str | None) -> None:
-    if text is not None:
-        (tmp_path / "plan.yaml").write_text(text)
-    with pytest.raises(InputError, match=r"plan\.yaml"):
-        read_plan(tmp_path / "plan.yaml")
-
-
-def test_jobs_are_chosen_by_name_or_data_set(plan: Plan) -> None:
-    assert plan.chosen([]) == plan.chosen(["tiny"]) == plan.jobs
-    assert plan.chosen(["tiny/fewer", "tiny/bm25"]) == [plan.jobs[0], plan.jobs[2]]
-    with pytest.raises(InputError, match="no job 'bm25' in the plan; there are tiny/bm25, "):
-        plan.chosen(["bm25"])
-
-
-@pytest.mark.slow
-def test_the_command(tiny_source: Path) -> None:
-    retrievers = {"bm25": ["retriever=bm25"], "broken": ["retriever=bm25", "retriever.k1=-1"]}
-    path = write_plan(tiny_source.parent, retrievers=retrievers, compare=[])
-    command = [sys.executable, "-m", "evaluation.results", str(path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith("error: 1 of 2 jobs failed; tiny/broken: ") and done.stderr.count("\n") == 1
-    assert "[2 of 2] tiny/broken: evaluating (not there), failed: " in done.stdout and "k1" in done.stdout
-    assert "| bm25 | 1.000 |" in (tiny_source.parent / "docs" / "page.md").read_text()
-    again = subprocess.run([*command, "tiny/bm25"], cwd=ROOT, capture_output=True, text=True)
-    assert again.returncode == 0 and "[1 of 1] tiny/bm25: there already" in again.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["retrieval.yaml", "reranking.yaml"])
-def test_every_job_of_our_own_pages_composes(name: str) -> None:
-    plan = read_plan(ROOT / "docs" / name)
-    for job in plan.of_data(next(iter(plan.data))):
-        assert set(settings_of(job)) == {"data", "retriever", "benchmark", "filters", "split", "index_dir"}
-        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-            for training in job.training:
-                assert compose("train", training.overrides).output_dir == str(training.folder)
+def test_published_figures_are_those_of_the_papers() -> None:
+    head, _, *rows = published("ACL-200")[1].splitlines()
+    assert head == "| as published | MRR | R@10 | R@100 | R@200 | R@500 | R@1000 | R@2000 |"
+    assert [line.split(" |")[0] for line in rows] == ["| BM25", "| Sent2vec", "| NNSelect", "| HAtten"]
+    for name in ("ACL-200", "FullTextPeerRead", "RefSeer", "arXiv", "pipelines"):
+        (table,) = figures()[name]
+        for row in table["rows"].values():  # recall grows with k, and with the reranked candidates
+            recalls = row if name == "pipelines" else row[1:]
+            assert recalls == sorted(recalls)
+    for name, count in (("oracle-rerankers", 6), ("rerankers", 14), ("query-forms", 3)):
+        rows = figures()[name][0]["rows"].values()
+        assert len(rows) == count and all(value is None or 0 < value < 1 for row in rows for value in row)
+    fields = next(table for table in figures()["mdcr"] if table["source"].endswith("MAP on MDCR"))
+    for who, row in fields["rows"].items():  # the paper's averages are of its fields
+        assert sum(row[:-1]) / 19 == pytest.approx(row[-1], abs=0.06), who
