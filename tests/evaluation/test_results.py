@@ -147,10 +147,8 @@ def test_trainings_may_need_others_and_be_shared_by_data_sets(tmp_path: Path) ->
     assert made["x/b"][0].folder == tmp_path / "results" / "train" / "one"
     assert "data=x" in made["x/a"][0].overrides and "data=x" not in made["x/b"][0].overrides
     first, second = made["x/c"]
-    assert (first.name, second.name) == (
-        "own",
-        "next",
-    ) and f"checkpoint={first.checkpoint}" in second.overrides
+    assert (first.name, second.name) == ("own", "next")
+    assert f"checkpoint={first.checkpoint}" in second.overrides
     lines = commands_of(plan.jobs[2])
     assert [line.split()[1] for line in lines] == ["train.py", "train.py", "evaluate.py"]
     assert f"reranker={second.checkpoint}" in lines[2]
@@ -327,9 +325,7 @@ def test_a_failed_job_loses_neither_the_others_nor_leaves_an_old_result(
 
 
 def test_what_a_script_says_last_is_why_it_failed(tmp_path: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"unrecognized arguments: --none \(json.tool ended with 2; .*output.txt\)"
-    ):
+    with pytest.raises(InputError, match=r"--none \(json.tool ended with 2; .*output.txt\)"):
         jobs._python("json.tool", ["--none"], tmp_path)
 
 
@@ -350,9 +346,8 @@ def test_the_command(
         return 0, *capsys.readouterr()
 
     code, out, error = command()
-    assert (
-        code == 2 and error.startswith("error: 1 of 2 jobs failed; tiny/broken: ") and error.count("\n") == 1
-    )
+    assert code == 2 and error.count("\n") == 1
+    assert error.startswith("error: 1 of 2 jobs failed; tiny/broken: ")
     assert "[2 of 2] tiny/broken: evaluating (not there), failed: " in out and "k1" in out
     page = tiny_source.parent / "docs" / "page.md"
     assert "| bm25 | 1.000 |" in page.read_text()
