@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class DataSet(msgspec.Struct, forbid_unknown_fields=True):
-    """published: the figures (evaluation/published) that are shown too; retrievers: in place of the plan's."""
+    """published: the figures (evaluation/published) shown too; retrievers: in place of the plan's."""
 
     title: str
     overrides: list[str]
