@@ -180,6 +180,8 @@ def _label(
         x, y = axes.transAxes.inverted().transform(axes.transData.transform(anchor))
         while any(abs(x - other) < 0.12 and abs(y - height) < 0.09 for other, height in taken):
             y += step
+            if not 0.02 < y < 1.05:  # at the border of the axes it turns back
+                step = -step
         taken.append((x, y))
         axes.annotate(
             name, (x, y), xycoords="axes fraction", xytext=offset, textcoords="offset points",

@@ -50,18 +50,15 @@ def folder(tmp_path: Path) -> Path:
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "datasets.inspect", *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
-    return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, encoding="utf-8"
+    return subprocess.run(  # one process per run: Hydra and logging are global
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, encoding="utf-8"
     )
 
 
 def inspect(folder: Path, output: Path, **settings: Any) -> dict[str, Any]:
     """The content of inspect.json."""
-    cache = output.parent / "cache"
-    inspect_corpus(partial(open_corpus, folder, cache_dir=cache), output, **settings)
-    content = json.loads((output / "inspect.json").read_text("utf-8"))
-    assert isinstance(content, dict)
-    return content
+    inspect_corpus(partial(open_corpus, folder, cache_dir=output.parent / "cache"), output, **settings)
+    return dict(json.loads((output / "inspect.json").read_text("utf-8")))
 
 
 class Page(HTMLParser):
@@ -120,14 +117,7 @@ def test_the_page_holds_all_and_runs_nothing(folder: Path, tmp_path: Path) -> No
     numbers = inspect(folder, tmp_path / "out")
     text = (tmp_path / "out" / "index.html").read_text("utf-8")
     page = Page(text)
-    assert (
-        page.tags["script"]
-        == page.tags["link"]
-        == page.tags["iframe"]
-        == page.tags["i"]
-        == page.tags["b"]
-        == 0
-    )
+    assert not any(page.tags[tag] for tag in ("script", "link", "iframe", "i", "b"))
     assert page.tags["img"] == len(PLOTS)
     for source, file in zip(page.values("img", "src"), PLOTS, strict=True):
         kind, _, content = source.partition(",")
@@ -150,7 +140,7 @@ def test_the_page_holds_all_and_runs_nothing(folder: Path, tmp_path: Path) -> No
     assert "c2" in numbers["leaks/title/train/examples"]
 
 
-def test_the_same_seed_the_same_files(folder: Path, tmp_path: Path) -> None:
+def test_the_same_seed_writes_the_same_files(folder: Path, tmp_path: Path) -> None:
     outputs = [tmp_path / name for name in ("one", "two")]
     for output in outputs:
         inspect(folder, output, examples=2, seed=1)
@@ -158,39 +148,36 @@ def test_the_same_seed_the_same_files(folder: Path, tmp_path: Path) -> None:
     assert first == second
 
 
-def test_examples_are_drawn_from_the_splits_by_turns(demo_corpus: Corpus) -> None:
-    drawn = draw_examples(demo_corpus, 5, seed=0)
+def test_more_than_six_splits_are_drawn(make_corpus: Any, tmp_path: Path) -> None:
+    names = ["train", "val", *(f"test_{letter}" for letter in "abcdef")]
+    contexts = {f"c{i}": (name, "p", "b", f"Number {i} TARGETCIT.") for i, name in enumerate(names)}
+    contexts |= {"c0": ("train", "q", "b", "A TARGETCIT."), "c1": ("val", "<b>a</b>", "b", "B TARGETCIT.")}
+    corpus = make_corpus(PAPERS, contexts, splits=names)
+    inspect_corpus(lambda: corpus, tmp_path / "out", examples=0)
+    assert len({(tmp_path / "out" / file).read_bytes() for file in PLOTS}) == len(PLOTS)
+
+
+def test_examples_are_drawn_from_the_splits_in_turn(demo_corpus: Corpus) -> None:
+    drawn, more = draw_examples(demo_corpus, 5, seed=0), draw_examples(demo_corpus, 9, seed=0)
     assert [example.split for example in drawn] == ["train", "train", "val", "val", "test"]
-    assert len({example.context for example in drawn}) == 5
-    assert drawn == draw_examples(demo_corpus, 5, seed=0)
-    assert {example.context for example in drawn} != {
-        e.context for e in draw_examples(demo_corpus, 5, seed=1)
-    }
-    # More of them are these and others.
-    assert {e.context for e in drawn} <= {e.context for e in draw_examples(demo_corpus, 9, seed=0)}
+    shown = {example.context for example in drawn}
+    assert len(shown) == 5 and drawn == draw_examples(demo_corpus, 5, seed=0)
+    assert shown != {example.context for example in draw_examples(demo_corpus, 5, seed=1)}
+    assert shown <= {example.context for example in more}  # more of them are these and others
     for example in drawn:
         row = list(demo_corpus.context_ids).index(example.context)
         assert f"{example.before}TARGETCIT{example.after}" == demo_corpus.context_texts[row]
         assert demo_corpus.paper_ids[demo_corpus.citing[row]] == example.citing.id
+    assert len(draw_examples(demo_corpus, 10_000, seed=0)) == 300 and draw_examples(demo_corpus, 0, 0) == []
 
 
-def test_all_there_are_where_more_examples_are_wanted(folder: Path, tmp_path: Path) -> None:
-    corpus = open_corpus(folder, cache_dir=tmp_path / "cache")
-    assert [example.context for example in draw_examples(corpus, 9, seed=0)] in (
-        ["c1", "c2", "c3"],
-        ["c2", "c1", "c3"],
-    )
-    assert draw_examples(corpus, 0, seed=0) == []
-
-
-def test_long_abstracts_are_cut_at_a_word() -> None:
+def test_long_abstracts_are_cut_between_words() -> None:
     shown = opening("word " * 200)
     assert len(shown) <= 402 and shown.endswith("word …")
-    assert len(opening("x" * 1000)) == 402
-    assert opening("One. Two.") == "One. Two."
+    assert len(opening("x" * 1000)) == 402 and opening("One. Two.") == "One. Two."
 
 
-def test_what_is_nowhere_is_told_in_one_line() -> None:
+def test_what_is_zero_everywhere_is_one_line() -> None:
     lines = [
         Line("a", "apples [red]", {"train": 0, "test": 0}),
         Line("b", "pears", {"train": 0, "test": 2}),
@@ -251,18 +238,14 @@ def test_options_are_checked_before_the_data_are_read(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["data=custom", "data.dir={missing}"], "no such folder"),
         (["data=custom"], "data.dir"),
-        (["near=1.5"], "near: must be a number from 0.5 to 1, not 1.5"),
         (["output_dir={file}"], "File exists"),
         (["nearly=1"], "nearly"),
     ],
 )
 def test_what_cannot_be_used_is_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
     (tmp_path / "file").write_text("")
-    places = {"missing": tmp_path / "missing", "file": tmp_path / "file"}
-    given = [f"output_dir={tmp_path / 'out'}", *(argument.format(**places) for argument in arguments)]
-    done = run(*(given if len({a.split("=")[0] for a in given}) == len(given) else given[1:]))
+    done = run(*(argument.format(file=tmp_path / "file") for argument in arguments))
     assert done.returncode == 2
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1 and message in done.stderr
 
