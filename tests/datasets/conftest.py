@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +39,13 @@ def write_corpus(folder: Path, papers: Mapping[str, Mapping[str, Any]], contexts
         ]
         (folder / f"{split}.json").write_text(json.dumps(queries))
     return folder
+
+
+def run_module(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """python -m NAME ARGUMENTS, in the project's folder."""
+    root, environment = Path(__file__).parents[2], {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", name, *arguments]
+    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=120)
 
 
 @pytest.fixture

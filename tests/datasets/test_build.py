@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -22,10 +19,12 @@ from datasets.records import SPLITS, TARGET_MARKER
 from datasets.splitting import RandomSplitting, YearSplitting
 from evaluation.prefetch import Prefetch
 from retrieval.bm25 import BM25
+from tests.datasets.conftest import run_module
 
-ROOT = Path(__file__).parents[2]
 TEXTS = Path(__file__).parent / "fulltexts"
 TRAIN = RandomSplitting(1, 0, 0, seed=0)
+END = "is a sentence that is long enough to be a context of its own"
+CITES = "a sentence that cites {} and is long enough to be a context"
 
 
 def paper(id: str, title: str = "", abstract: str = "An abstract.", **more: Any) -> dict[str, Any]:
@@ -39,8 +38,7 @@ def citing(id: str, sentences: list[tuple[str, str]], **more: Any) -> dict[str, 
         start = text.index("{}")
         cite = {"start": start, "end": start + 3, "ref": cited}
         body.append({"section": str(len(body)), "text": text.replace("{}", "[1]"), "cites": [cite]})
-    bibliography = {cited: {"paper": cited} for _, cited in sentences}
-    return paper(id, body=body, bibliography=bibliography, **more)
+    return paper(id, body=body, bibliography={cited: {"paper": cited} for _, cited in sentences}, **more)
 
 
 def write(path: Path, records: list[dict[str, Any]]) -> str:
@@ -80,8 +78,7 @@ def test_the_contexts_of_real_files(tmp_path: Path) -> None:
     }
     assert content(tmp_path / "out", "report.json")["contexts"] == report.counts["contexts"]
     assert "| an author of the cited paper is named | 1 |" in (tmp_path / "out" / "report.md").read_text()
-    papers = content(tmp_path / "out", "papers.json.gz")
-    assert papers["lee"] == {
+    assert content(tmp_path / "out", "papers.json.gz")["lee"] == {
         "title": "Neural Parsing: A Study of Encoders",
         "abstract": "Encoders of parsers are compared.",
         "year": 2018,
@@ -91,20 +88,19 @@ def test_the_contexts_of_real_files(tmp_path: Path) -> None:
 
 
 def test_what_is_dropped_is_counted(tmp_path: Path) -> None:
-    end = "is a sentence that is long enough to be a context of its own"
-    same = f"this {{}} {end}"
+    same = f"this {{}} {END}"
     records = [
         paper("cited", authors=["Kim Kimura"]),
         paper("bare", abstract=""),
         {"id": "untitled", "abstract": "An abstract."},
-        citing("a", [(same, "cited"), (same, "cited"), (f"another {{}} {end}", "bare")]),
-        citing("b", [("short {}", "cited"), (same, "b"), (f"Kimura's parser {{}} {end}", "cited")]),
-        citing("c", [(f"{number} times {{}} {end}", "cited") for number in "abcdefghij"]),
-        citing("c", [(f"twice {{}} {end}", "cited")]),
-        citing("bare", [(f"without abstract {{}} {end}", "cited")], abstract=""),
+        citing("a", [(same, "cited"), (same, "cited"), (f"another {{}} {END}", "bare")]),
+        citing("b", [("short {}", "cited"), (same, "b"), (f"Kimura's parser {{}} {END}", "cited")]),
+        citing("c", [(f"{number} times {{}} {END}", "cited") for number in "abcdefghij"]),
+        citing("c", [(f"twice {{}} {END}", "cited")]),
+        citing("bare", [(f"without abstract {{}} {END}", "cited")], abstract=""),
         paper("empty", body=[]),
         paper("blank", body=[{"text": " "}, {"text": None, "cites": [{"start": 0, "end": 1, "ref": None}]}]),
-        citing("d", [(f"in 2010 {{}} {end}", "cited"), (same, "gone")]),
+        citing("d", [(f"in 2010 {{}} {END}", "cited"), (same, "gone")]),
     ]
     report = build_corpus(write(tmp_path / "a.jsonl", records), tmp_path / "out", TRAIN, per_pair=3)
     assert report.counts == {
@@ -130,21 +126,17 @@ def test_what_is_dropped_is_counted(tmp_path: Path) -> None:
         "splits": {"train": 4},
     }
     found = texts(tmp_path / "out")
-    assert found["a", "cited"] == [f"this [TARGETCIT] {end}"]
+    assert found["a", "cited"] == [f"this [TARGETCIT] {END}"]
     assert len(found["c", "cited"]) == 3 and found["c", "cited"] == sorted(found["c", "cited"])
 
 
-def test_records_of_one_paper_are_put_together(tmp_path: Path) -> None:
-    sentence = "a sentence that cites {} and is long enough to be a context"
+def test_records_of_one_paper_are_merged(tmp_path: Path) -> None:
     first: list[dict[str, Any]] = [
         {"id": "p", "title": "First", "year": None, "identifiers": {"ArXiv": "1"}},
         {"id": "q", "title": "Q"},
     ]
-    second = [
-        paper("p", "Second", "Abstract of p", year=2001, authors=["A B"]),
-        paper("q"),
-        citing("r", [(sentence, "p")]),
-    ]
+    second = [paper("p", "Second", "Abstract of p", year=2001, authors=["A B"]), paper("q")]
+    second.append(citing("r", [(CITES, "p")]))
     files = [write(tmp_path / "b.jsonl", first), write(tmp_path / "a.jsonl", second)]
     build_corpus(files, tmp_path / "out", TRAIN)
     papers = content(tmp_path / "out", "papers.json.gz")
@@ -156,20 +148,14 @@ def test_records_of_one_paper_are_put_together(tmp_path: Path) -> None:
 
 
 def test_splits_by_year(tmp_path: Path) -> None:
-    sentence = "a sentence that cites {} and is long enough to be a context"
-    records = [
-        paper("cited"),
-        *(citing(f"p{year}", [(sentence, "cited")], year=year) for year in range(2010, 2020)),
-    ]
-    records += [citing("undated", [(sentence, "cited")])]
+    records = [citing(f"p{year}", [(CITES, "cited")], year=year) for year in range(2010, 2020)]
+    records += [paper("cited"), citing("undated", [(CITES, "cited")])]
     splitting = YearSplitting(train=[None, 2014], val=[2016, 2016], test=[2017, 2018])
     report = build_corpus(write(tmp_path / "a.jsonl", records), tmp_path / "out", splitting)
     assert report.counts["splits"] == {"train": 5, "val": 1, "test": 2}
     assert report.counts["full texts"]["not in the years or shares of a split"] == 3
-    assert {query["positive_ids"][0] for query in content(tmp_path / "out", "val.json")} == {"cited"}
-    assert [query["context_id"] for query in content(tmp_path / "out", "test.json")] == [
-        "p2017__cited__0",
-        "p2018__cited__0",
+    assert content(tmp_path / "out", "test.json") == [
+        {"context_id": f"p{year}__cited__0", "positive_ids": ["cited"]} for year in (2017, 2018)
     ]
 
 
@@ -196,44 +182,21 @@ def test_what_holds_of_every_corpus(
 ) -> None:
     folder = tmp_path_factory.mktemp("build")
     records = [paper(id) for id in "abcdef" if id not in papers]
-    records += [
-        citing(
-            id,
-            [
-                (f"{text}😀 words {{}} of {number} {text}", cited)
-                for number, (cited, text) in enumerate(sentences)
-            ],
-        )
-        for id, sentences in papers.items()
-    ]
-    splitting = RandomSplitting(0.5, 0.25, 0.25, seed)
-    files = write(folder / "a.jsonl", records)
+    for id, found in papers.items():
+        sentences = [(f"{text}😀 words {{}} of {n} {text}", cited) for n, (cited, text) in enumerate(found)]
+        records.append(citing(id, sentences))
+    rules: dict[str, Any] = {"window": window, "words": words, "per_pair": per_pair, "seed": seed}
+    splitting, source = RandomSplitting(0.5, 0.25, 0.25, seed), write(folder / "a.jsonl", records)
     try:
-        build_corpus(
-            files,
-            folder / "out",
-            splitting,
-            window=window,
-            words=words,
-            shortest=0,
-            per_pair=per_pair,
-            seed=seed,
-        )
+        build_corpus(source, folder / "out", splitting, shortest=0, **rules)
     except InputError as error:
         assert "no context is left" in str(error)
         return
     contexts = content(folder / "out", "contexts.json.gz")
-    of_split = {
-        name: content(folder / "out", f"{name}.json")
-        for name in SPLITS
-        if (folder / "out" / f"{name}.json").exists()
-    }
-    assert Counter(query["context_id"] for queries in of_split.values() for query in queries) == Counter(
-        list(contexts)
-    )
-    papers_of = [
-        {contexts[query["context_id"]]["citing_id"] for query in queries} for queries in of_split.values()
-    ]
+    there = [name for name in SPLITS if (folder / "out" / f"{name}.json").exists()]
+    splits = [[query["context_id"] for query in content(folder / "out", f"{name}.json")] for name in there]
+    assert Counter(id for split in splits for id in split) == Counter(list(contexts))
+    papers_of = [{contexts[id]["citing_id"] for id in split} for split in splits]
     assert sum(map(len, papers_of)) == len(set().union(*papers_of))
     pairs = Counter((context["citing_id"], context["refid"]) for context in contexts.values())
     assert max(pairs.values()) <= per_pair and all(one != other for one, other in pairs)
@@ -246,48 +209,32 @@ def test_what_holds_of_every_corpus(
 
 def collection(papers: int) -> list[dict[str, Any]]:
     """Papers with a topic of their own; half of them cite others by words of their titles."""
-    words = [
-        a + b
-        for a in ("lo", "mi", "ra", "ve", "ku", "ti")
-        for b in ("dan", "ser", "mok", "pil", "ras", "tun", "bel")
-    ]
+    starts, ends = ("lo", "mi", "ra", "ve", "ku", "ti"), ("dan", "ser", "mok", "pil", "ras", "tun", "bel")
+    words = [start + end for start in starts for end in ends]
     titles = [f"{words[n % len(words)]} {words[(n * 5 + 3) % len(words)]} study" for n in range(papers)]
     records = []
     for n, title in enumerate(titles):
-        name = f"p{n}"
-        if n % 2:
-            records.append(paper(name, title, f"About {title}."))
-        else:
-            cited = [(n * k + 1) % papers | 1 for k in range(2, 8)]
-            sentences = [
-                (f"earlier work on {titles[c]} {{}} is what we build on here", f"p{c}") for c in cited
-            ]
-            records.append(citing(name, sentences) | {"title": title, "abstract": f"About {title}."})
+        cited = [] if n % 2 else [(n * k + 1) % papers | 1 for k in range(2, 8)]
+        sentences = [(f"earlier work on {titles[c]} {{}} is what we build on here", f"p{c}") for c in cited]
+        record = citing(f"p{n}", sentences) if cited else paper(f"p{n}")
+        records.append(record | {"title": title, "abstract": f"About {title}."})
     return records
 
 
 def test_a_built_corpus_is_evaluated_with_bm25(tmp_path: Path) -> None:
-    report = build_corpus(
-        write(tmp_path / "a.jsonl", collection(120)), tmp_path / "out", RandomSplitting(0.6, 0.2, 0.2, 0)
-    )
+    source = write(tmp_path / "a.jsonl", collection(120))
+    report = build_corpus(source, tmp_path / "out", RandomSplitting(0.6, 0.2, 0.2, 0))
     corpus = open_corpus(tmp_path / "out", cache_dir=tmp_path / "cache")
     assert {name: len(split) for name, split in corpus.splits.items()} == report.counts["splits"]
     metrics = Prefetch([1, 10])(BM25(), corpus, "test", tmp_path / "test")
     assert metrics["queries"] == report.counts["splits"]["test"] and float(metrics["recall@10"]) > 0.9
 
 
-def run(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "datasets.build", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
-
-
 @pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     source = write(tmp_path / "a.jsonl", collection(40))
-    done = run(
-        f"source=[{source}]", f"output={tmp_path / 'out'}", "splitting.train=0.9", "splitting.val=0", "seed=4"
-    )
+    shares = ("splitting.train=0.9", "splitting.val=0", "seed=4")
+    done = run_module("datasets.build", f"source=[{source}]", f"output={tmp_path / 'out'}", *shares)
     assert done.returncode == 0, done.stderr
     assert f"{tmp_path / 'out'}: 40 papers" in done.stdout and "no contexts for the split val" in done.stdout
     again = build_corpus(source, tmp_path / "again", RandomSplitting(0.9, 0, 0.1, 4), seed=4)
@@ -297,17 +244,12 @@ def test_the_command(tmp_path: Path) -> None:
         "contexts.json.gz", "papers.json.gz", "report.json", "report.md", "test.json", "train.json"
     ]  # fmt: skip
     assert again.counts["splits"].keys() == {"train", "test"}
-    refused = run(f"source={source}", f"output={tmp_path / 'out'}")
+    refused = run_module("datasets.build", f"source={source}", f"output={tmp_path / 'out'}")
     assert refused.returncode == 2 and "is there already" in refused.stderr.splitlines()[-1]
     assert "Traceback" not in refused.stderr
-
-
-@pytest.mark.slow
-def test_help_tells_what_is_read_and_written() -> None:
-    done = run("--help")
-    assert done.returncode == 0
-    for word in ("source=FILES", "TEI XML", "S2ORC", "report.md", "per_pair: 5", "splitting=year"):
-        assert word in done.stdout
+    shown = run_module("datasets.build", "--help").stdout
+    words = ("source=FILES", "TEI XML", "S2ORC", "report.md", "per_pair: 5", "splitting=year")
+    assert all(word in shown for word in words)
 
 
 @pytest.mark.parametrize(
@@ -319,6 +261,8 @@ def test_help_tells_what_is_read_and_written() -> None:
         ({"per_pair": 0}, "per_pair: must be a whole number of 1 or more"),
         ({"window": 10, "shortest": 30}, "shortest: 30 is more than two windows of 10 hold"),
         ({"identifier": ""}, "identifier: '' is no kind of identifier"),
+        ({"on_error": "drop"}, "on_error: 'drop' is not one of raise, skip"),
+        ({"max_bad_share": 2}, "max_bad_share: must be a share of 0 to 1, not 2"),
     ],
 )
 def test_options_that_make_no_sense(tmp_path: Path, options: dict[str, Any], message: str) -> None:
@@ -344,19 +288,74 @@ def test_nothing_is_left_after_a_broken_record_or_an_interrupt(
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
-def test_the_report_says_what_most_was_dropped_for(tmp_path: Path) -> None:
-    report = BuildReport({"output": "DIR"})
-    assert report.reasons() == "no full texts"
-    records = [paper("cited"), citing("a", [("too {} short", "cited")])]
-    with pytest.raises(
-        InputError, match=r"no context is left; read: 1, by id: 1, citations: 1, too short: 1$"
-    ):
-        build_corpus(write(tmp_path / "a.jsonl", records), tmp_path / "out", TRAIN)
+def test_the_error_says_what_most_was_dropped_for(tmp_path: Path) -> None:
+    assert BuildReport({"output": "DIR"}).reasons() == "no full texts"
+    source = write(tmp_path / "a.jsonl", [paper("cited"), citing("a", [("too {} short", "cited")])])
+    message = r"no context is left; read: 1, by id: 1, citations: 1, too short: 1$"
+    with pytest.raises(InputError, match=message):
+        build_corpus(source, tmp_path / "out", TRAIN)
 
 
-def test_what_is_nested_too_deeply_is_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "deep.tei.xml"
-    text = (TEXTS / "1911.00042.grobid.tei.xml").read_text("utf-8")
-    path.write_text(text.replace("Parsing is deterministic", "<hi>" * 5000 + "</hi>" * 5000))
-    with pytest.raises(InputError, match=r"deep\.tei\.xml: more than 200 elements are nested"):
-        build_corpus(str(path), tmp_path / "out", TRAIN)
+# on_error=skip: records that cannot be used are left out, counted and named.
+
+BAD = {
+    "lines.jsonl": [
+        ('{"id": "a"', "line 1: malformed JSON"),
+        ('["id"]', "line 2: must be an object, not a list"),
+        ('{"id": "a", "title": 3}', "line 3, field 'title': must be a string, not a number"),
+        ('{"id": "c d"}', "line 4, field 'id': an id must not be empty"),
+        ('{"key": 3}', "line 5: has neither 'id'"),
+    ],
+    "paper.xml": [("<TEI", "malformed XML")],
+    "paper.tex": [("\\documentclass{a}\\def\\a{\\a\\a}\\a", "the macro \\a is replaced without end")],
+}
+LATE = {"title": "Late", "abstract": "Its text cannot be used.", "body": [{"text": 3}]}
+"""Found bad when the contexts are cut."""
+
+
+def texts_with(folder: Path, bad: dict[str, str]) -> str:
+    """Good papers, and bad ones."""
+    folder.mkdir()
+    (folder / "good.jsonl").write_bytes((TEXTS / "papers.jsonl").read_bytes())
+    (folder / "1911.00042.xml").write_bytes((TEXTS / "1911.00042.grobid.tei.xml").read_bytes())
+    for name, text in bad.items():
+        (folder / name).write_text(text)
+    return str(folder)
+
+
+def test_bad_records_are_skipped_and_named(tmp_path: Path) -> None:
+    rules: dict[str, Any] = {"window": 60, "shortest": 20}
+    clean = build_corpus(texts_with(tmp_path / "clean", {}), tmp_path / "a", TRAIN, **rules)
+    assert clean.skipped.left_out == 0
+    bad = {name: "\n".join(text for text, _ in cases) for name, cases in BAD.items()}
+    late = [{"id": "late", **LATE}, {"id": "good", **LATE, "body": []}]
+    source = texts_with(tmp_path / "source", bad | {"late.jsonl": "\n".join(map(json.dumps, late))})
+    with pytest.raises(InputError, match=r"lines\.jsonl, line 1: malformed JSON"):
+        build_corpus(source, tmp_path / "b", TRAIN, **rules)
+    rules |= {"on_error": "skip"}
+    report = build_corpus(source, tmp_path / "b", TRAIN, max_bad_share=0.6, **rules)
+    assert report.skipped.left_out == 8 and report.skipped.read == clean.skipped.read + 1
+    said = [message for cases in BAD.values() for _, message in cases]
+    for message in [*said, "field 'body[0].text': must be a string"]:
+        assert sum(message in example for example in report.skipped.examples) == 1, message
+    written = content(tmp_path / "b", "report.json")["records"]
+    assert written["left_out"] == 8 and written["examples"] == report.skipped.examples
+    assert "8 cannot be used" in (tmp_path / "b" / "report.md").read_text()
+    assert "8 records cannot be used" in report.summary()
+    found, expected = (open_corpus(tmp_path / name, cache_dir=tmp_path / "cache") for name in ("b", "a"))
+    assert list(found.context_texts) == list(expected.context_texts)
+    assert set(found.paper_ids) - set(expected.paper_ids) == {"late", "good"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "share", "message"),
+    [
+        ("lines.jsonl", "{\n{", 0.1, r"source: 2 of \d+ .* max_bad_share=0\.1 .*/lines\.jsonl, line 1: malf"),
+        ("late.jsonl", json.dumps({"id": "late", **LATE}), 0.01, r"source: 1 of .*body"),
+    ],
+)
+def test_too_many_bad_records(tmp_path: Path, name: str, text: str, share: float, message: str) -> None:
+    source = texts_with(tmp_path / "source", {name: text})
+    with pytest.raises(InputError, match=message):
+        build_corpus(source, tmp_path / "out", TRAIN, on_error="skip", max_bad_share=share)
+    assert not (tmp_path / "out").exists()

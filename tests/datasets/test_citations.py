@@ -17,39 +17,39 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.citations.graph import CitationGraph, open_graph, read_paper_lines
-from datasets.citations.queries import QuerySet, corpus_of, open_papers, read_query_lists
+from datasets.citations.queries import (
+    GraphQueries,
+    QuerySet,
+    corpus_of,
+    open_papers,
+    open_queries,
+    read_query_lists,
+)
 from datasets.columns import Ragged
+from datasets.corpus import Corpus
+from datasets.count import count_collection
 from datasets.errors import InputError
-from datasets.splitting import RandomSplitting, YearSplitting
+from datasets.splitting import RandomSplitting, YearShares, YearSplitting
+from tests.datasets.conftest import run_module
 
+ABOUT = {"b": {"title": "On B", "abstract": " "}, "d": {"title": "On D", "abstract": "About d."}}
+ABOUT["late"] = {"title": "Late", "abstract": "About it."}
 PAPERS: list[dict[str, Any]] = [
     {"paper_id": "a", "title": "On A", "abstract": "About a.", "year": 2000, "fields": ["Art"]},
-    {
-        "paper_id": "b",
-        "title": "On B",
-        "abstract": " ",
-        "year": "2001",
-        "fields": "Law",
-        "references": ["a", "b"],
-    },
+    {"paper_id": "b", **ABOUT["b"], "year": "2001", "fields": "Law", "references": ["a", "b"]},
     {"paper_id": "c", "title": None, "abstract": "About c.", "references": ["b", "a", "b", "gone"]},
-    {"paper_id": "d", "title": "On D", "abstract": "About d.", "year": 2003, "references": ["a", "late", 7]},
+    {"paper_id": "d", **ABOUT["d"], "year": 2003, "references": ["a", "late", 7]},
     {"paper_id": 7, "title": "", "abstract": "", "year": 1990, "fields": []},
-    {
-        "paper_id": "late",
-        "title": "Late",
-        "abstract": "About it.",
-        "year": 2009,
-        "fields": ["Art", "Law", "Art"],
-    },
+    {"paper_id": "late", **ABOUT["late"], "year": 2009, "fields": ["Art", "Law", "Art"]},
 ]
 ALL_TRAIN = RandomSplitting(1.0, 0.0, 0.0, seed=0)
+SHARES = YearShares(0.6, 0.2, 0.2, None, 0)
 Write = Callable[..., Path]
 
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    def written(papers: list[Any], name: str = "papers.jsonl") -> Path:
+    def written(papers: list[Any] = PAPERS, name: str = "papers.jsonl") -> Path:
         path = tmp_path / name
         lines = "\n".join(one if isinstance(one, str) else json.dumps(one) for one in papers) + "\n"
         path.write_bytes(gzip.compress(lines.encode()) if name.endswith(".gz") else lines.encode())
@@ -59,9 +59,7 @@ def write(tmp_path: Path) -> Write:
 
 
 def cited(graph: CitationGraph) -> dict[str, list[str]]:
-    return {
-        graph.ids[row]: [graph.ids[one] for one in found.tolist()] for row, found in enumerate(graph.cites)
-    }
+    return {graph.ids[row]: [graph.ids[one] for one in found] for row, found in enumerate(graph.cites)}
 
 
 @pytest.mark.parametrize("name", ["papers.jsonl", "papers.jsonl.gz"])
@@ -94,102 +92,101 @@ NAMES = [f"p{number}" for number in range(6)]
 @given(st.lists(st.lists(st.sampled_from([*NAMES, "gone"]), max_size=8), min_size=1, max_size=6))
 def test_citations_are_pairs_of_different_known_papers(references: list[list[str]]) -> None:
     papers = {NAMES[number]: found for number, found in enumerate(references)}
-    lines = [json.dumps({"paper_id": name, "references": found}) for name, found in papers.items()]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "papers.jsonl"
+        lines = [json.dumps({"paper_id": name, "references": found}) for name, found in papers.items()]
         path.write_text("\n".join(lines))
         graph = open_graph(path, cache_dir=folder)
-        plain = {
-            name: [other for other in papers if other in found and other != name]
-            for name, found in papers.items()
-        }
+        plain = {a: [b for b in papers if b in found and b != a] for a, found in papers.items()}
         assert cited(graph) == plain
-        turned = [sorted(row for row, name in enumerate(papers) if other in plain[name]) for other in papers]
+        turned = [[row for row, name in enumerate(papers) if other in plain[name]] for other in papers]
         assert [found.tolist() for found in graph.cited_by] == turned
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{", r"line 2: malformed JSON"),
-        ("[1]", r"line 2: must be an object, not a list"),
-        ({"title": "x"}, r"line 2, field 'paper_id': is missing"),
-        ({"paper_id": "a b"}, r"line 2, field 'paper_id': an id must not be empty or hold white space"),
-        ({"paper_id": "x", "year": "soon"}, r"line 2, field 'year': must be a whole number"),
-        ({"paper_id": "x", "fields": 3}, r"line 2, field 'fields': must be a string or a list, not a number"),
-        (
-            {"paper_id": "x", "references": "a"},
-            r"line 2, field 'references': must be a list, not a string",
-        ),
+        ("{", r"malformed JSON"),
+        ("[1]", r"must be an object, not a list"),
+        ({"title": "x"}, r"field 'paper_id': is missing"),
+        ({"paper_id": "a b"}, r"field 'paper_id': an id must not be empty or hold white space"),
+        ({"paper_id": "x", "year": "soon"}, r"field 'year': must be a whole number"),
+        ({"paper_id": "x", "fields": 3}, r"field 'fields': must be a string or a list, not a number"),
+        ({"paper_id": "x", "references": "a"}, r"field 'references': must be a list, not a string"),
         ({"paper_id": "x", "references": ["a", None]}, r"'references\[1\]': must be a number or a string"),
     ],
 )
 def test_a_record_that_cannot_be_used_is_named(write: Write, tmp_path: Path, line: Any, said: str) -> None:
-    path = write([PAPERS[0], line])
-    with pytest.raises(InputError, match=said) as error:
-        open_graph(path, cache_dir=tmp_path / "cache")
-    assert "\n" not in str(error.value) and "papers.jsonl" in str(error.value)
+    with pytest.raises(InputError, match=rf"papers\.jsonl, line 2.*{said}") as error:
+        open_graph(write([PAPERS[0], line]), cache_dir=tmp_path / "cache")
+    assert "\n" not in str(error.value)
 
 
 def test_files_that_do_not_fit_are_named(write: Write, tmp_path: Path) -> None:
-    path = write(PAPERS)
-    with pytest.raises(
-        InputError, match=r"papers\.jsonl, .*papers\.jsonl: the paper 'a' is there twice \(and 5 more\)"
+    path, pairs = write(), tmp_path / "pairs.tsv"
+    pairs.write_text("a\tb\na\n")
+    for papers, citations, said in (
+        ([path, path], None, r"papers\.jsonl, .*papers\.jsonl: the paper 'a' is there twice \(and 5 more\)"),
+        (path, tmp_path / "nowhere", r"nowhere: no such file"),
+        (path, pairs, r"pairs\.tsv: not lines of CITING<tab>CITED"),
+        (write([], "empty.jsonl"), None, r"no papers"),
     ):
-        open_graph([path, path], cache_dir=tmp_path)
-    with pytest.raises(InputError, match=r"nowhere: no such file"):
-        open_graph(path, tmp_path / "nowhere", cache_dir=tmp_path)
-    (tmp_path / "pairs.tsv").write_text("a\tb\na\n")
-    with pytest.raises(InputError, match=r"pairs\.tsv: not lines of CITING<tab>CITED"):
-        open_graph(path, tmp_path / "pairs.tsv", cache_dir=tmp_path)
-    with pytest.raises(InputError, match=r"no papers"):
-        open_graph(write([], "empty.jsonl"), cache_dir=tmp_path)
+        with pytest.raises(InputError, match=said):
+            open_graph(papers, citations, cache_dir=tmp_path)
     with pytest.raises(InputError, match=r"no paper has the field 'Physics'; there are 'Art', 'Law'"):
         open_graph(path, cache_dir=tmp_path).in_field("Physics")
+    with pytest.raises(InputError, match=r"no paper cites another that is in it"):
+        open_papers(write(PAPERS[:1], "one.jsonl"), ALL_TRAIN, cache_dir=tmp_path)
 
 
-def test_papers_ask_by_title_and_abstract_for_what_they_cite(write: Write, tmp_path: Path) -> None:
-    corpus = open_papers(write(PAPERS), ALL_TRAIN, cache_dir=tmp_path / "cache", name="mine")
+def test_lines_of_our_own_are_read_as_they_are(write: Write) -> None:
+    papers = list(read_paper_lines(write(["\ufeff" + json.dumps(PAPERS[0]), "", PAPERS[5]])))
+    assert [paper.id for paper in papers] == ["a", "late"]
+    assert papers[1].fields == ("Art", "Law") and papers[1].where.endswith("line 3")
+
+
+# The corpus of a graph: its queries are papers.
+
+
+def queries_of(corpus: Corpus) -> dict[str, dict[str, list[str]]]:
+    return {
+        name: {
+            corpus.context_ids[row]: [corpus.paper_ids[paper] for paper in papers]
+            for row, papers in zip(split.contexts.tolist(), split.positives, strict=True)
+        }
+        for name, split in corpus.splits.items()
+    }
+
+
+def test_papers_are_queries_for_what_they_cite(write: Write, tmp_path: Path) -> None:
+    corpus = open_papers(write(), ALL_TRAIN, cache_dir=tmp_path / "cache", name="mine")
     assert list(corpus.paper_ids) == ["a", "b", "c", "d", "late"]  # 7 has no text
     assert corpus.is_candidate.all() and list(corpus.field_names) == ["Art", "Law"]
-    split = corpus.split("train")
-    found = {
-        corpus.context_ids[row]: [corpus.paper_ids[paper] for paper in papers.tolist()]
-        for row, papers in zip(split.contexts.tolist(), split.positives, strict=True)
-    }
-    assert found == {"b": ["a"], "c": ["a", "b"], "d": ["a"]}  # what d cites of 2009 is later than itself
+    # What d cites of 2009 is later than itself.
+    assert queries_of(corpus) == {"train": {"b": ["a"], "c": ["a", "b"], "d": ["a"]}}
     assert list(corpus.context_texts) == ["TARGETCIT On B", "TARGETCIT About c.", "TARGETCIT About d."]
     assert [corpus.paper_ids[paper] for paper in corpus.citing.tolist()] == ["b", "c", "d"]
 
 
 def test_splits_are_by_year_or_by_a_list(write: Write, tmp_path: Path) -> None:
-    path = write(PAPERS)
     years = YearSplitting([None, 2001], None, [2002, None])
-    by_year = open_papers(path, years, cache_dir=tmp_path / "cache")
+    by_year = open_papers(write(), years, cache_dir=tmp_path / "cache")
     assert {split: len(found) for split, found in by_year.splits.items()} == {"train": 1, "test": 1}
     queries = tmp_path / "queries.json"
     queries.write_text(json.dumps({"test": {"Art": ["c"], "Law": ["a"]}, "val": ["d"]}))
-    listed = open_papers(path, years, queries, cache_dir=tmp_path / "cache")
-    ids = {
-        split: [listed.context_ids[row] for row in found.contexts.tolist()]
-        for split, found in listed.splits.items()
-    }
-    assert ids == {"train": ["b"], "val": ["d"], "test": ["c"]}  # a cites nothing
+    listed = queries_of(open_papers(write(), years, queries, cache_dir=tmp_path / "cache"))
+    found = {split: list(queries) for split, queries in listed.items()}
+    assert found == {"train": ["b"], "val": ["d"], "test": ["c"]}  # a cites nothing
 
 
 def test_ranges_of_years_and_files_come_from_the_command_line(write: Write, tmp_path: Path) -> None:
-    splitting = "data.splitting"
-    options = [f"splitting@{splitting}=year", f"{splitting}.train=[null,2001]", f"{splitting}.val=null"]
-    options += [
-        f"{splitting}.test=[2002,null]",
-        f"data.papers=[{write(PAPERS)}]",
-        f"data.cache_dir={tmp_path}",
-    ]
+    options = ["splitting@data.splitting=year", "data.splitting.train=[null,2001]", "data.splitting.val=null"]
+    options += ["data.splitting.test=[2002,null]", f"data.papers=[{write()}]", f"data.cache_dir={tmp_path}"]
     options += ["data.near_duplicates=0.5", f"data.held_out=[{write(PAPERS[1:2], 'other.jsonl')}]"]
     with initialize_config_dir(str(Path(__file__).parents[2] / "conf"), version_base="1.3"):
-        questions = instantiate(compose("count", options).data)
-    asked = {split: some.papers.tolist() for split, some in questions.queries.items()}
-    assert asked == {"train": [], "val": [], "test": [3]} and questions.removed.tolist() == [1]
+        found = instantiate(compose("count", options).data)
+    queries = {split: some.papers.tolist() for split, some in found.queries.items()}
+    assert queries == {"train": [], "val": [], "test": [3]} and found.removed.tolist() == [1]
 
 
 @pytest.mark.parametrize(
@@ -202,32 +199,168 @@ def test_ranges_of_years_and_files_come_from_the_command_line(write: Write, tmp_
         ('{"test": ["a", "zz", "y"]}', r"queries\.json, 'test': 2 of 3 ids are not in .*: zz, y"),
     ],
 )
-def test_lists_of_queries_that_cannot_be_used_are_named(
-    write: Write, tmp_path: Path, content: str, said: str
-) -> None:
+def test_lists_of_queries_that_cannot_be_used(write: Write, tmp_path: Path, content: str, said: str) -> None:
     path = tmp_path / "queries.json"
     path.write_text(content)
     with pytest.raises(InputError, match=said):
-        read_query_lists(path).rows("test", open_graph(write(PAPERS), cache_dir=tmp_path / "cache"))
-
-
-def test_a_corpus_without_citations_is_refused(write: Write, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no paper cites another that is in it"):
-        open_papers(write(PAPERS[:1]), ALL_TRAIN, cache_dir=tmp_path)
+        read_query_lists(path).rows("test", open_graph(write(), cache_dir=tmp_path / "cache"))
 
 
 def test_rows_of_a_corpus_are_the_rows_that_were_chosen(write: Write, tmp_path: Path) -> None:
-    graph = open_graph(write(PAPERS), cache_dir=tmp_path / "cache")
-    asked = {"test": QuerySet(np.array([3]), Ragged.from_rows([[0]]))}
-    corpus = corpus_of(graph, np.array([0, 3, 5]), asked, "some", tmp_path / "cache")
+    graph = open_graph(write(), cache_dir=tmp_path / "cache")
+    queries = {"test": QuerySet(np.array([3]), Ragged.from_rows([[0]]))}
+    corpus, again, other = (
+        corpus_of(graph, np.array(rows), queries, "some", tmp_path / "cache")
+        for rows in ([0, 3, 5], [0, 3, 5], [0, 1, 3])
+    )
     assert list(corpus.paper_ids) == ["a", "d", "late"] and corpus.years.tolist() == [2000, 2003, 2009]
-    again = corpus_of(graph, np.array([0, 3, 5]), asked, "some", tmp_path / "cache")
-    assert again.fingerprint == corpus.fingerprint
-    other = corpus_of(graph, np.array([0, 1, 3]), asked, "some", tmp_path / "cache")
-    assert other.fingerprint != corpus.fingerprint
+    assert again.fingerprint == corpus.fingerprint != other.fingerprint
 
 
-def test_lines_of_our_own_are_read_as_they_are(write: Write) -> None:
-    papers = list(read_paper_lines(write(["\ufeff" + json.dumps(PAPERS[0]), "", PAPERS[5]])))
-    assert [paper.id for paper in papers] == ["a", "late"]
-    assert papers[1].fields == ("Art", "Law") and papers[1].where.endswith("line 3")
+# Which papers are queries: shares of the years, near-duplicates of held-out papers, counts.
+
+YEARS = [2003, 2001, None, 2001, 2004, 2002, 2001, 2002, 2005, 2003, 2001]
+TITLES = [
+    "Parsing trees", "Graph models", "Undated", "On sound", "On sounds of human speech", "Of pictures",
+    "Rhyme and metre", "Speech sounds on", "Rhyme, and Metre!", "Attention", "Nothing",
+]  # fmt: skip
+CITES: dict[int, list[int]] = {
+    0: [1, 8],  # 8 is later
+    2: [1],
+    3: [6],
+    4: [0, 2, 5, 99],  # 2 has no year, 99 is in no file
+    5: [1],
+    6: [1],
+    7: [3],
+    8: [0, 4],
+    9: [6],
+}
+
+
+def dated(titles: list[str] = TITLES, cites: dict[int, list[int]] = CITES) -> list[dict[str, Any]]:
+    return [
+        {"paper_id": f"p{row}", "title": title, "abstract": f"Abstract {row}.", "year": YEARS[row]}
+        | {"references": [f"p{one}" for one in cites.get(row, [])]}
+        for row, title in enumerate(titles)
+    ]
+
+
+@pytest.fixture
+def find(write: Write, tmp_path: Path) -> Callable[..., GraphQueries]:
+    return lambda splitting=SHARES, **more: open_queries(
+        write(dated()), splitting, cache_dir=tmp_path / "cache", **more
+    )
+
+
+def rows(queries: dict[str, QuerySet]) -> dict[str, dict[int, list[int]]]:
+    return {
+        split: {row: found.tolist() for row, found in zip(some.papers.tolist(), some.relevant, strict=True)}
+        for split, some in queries.items()
+    }
+
+
+def test_queries_by_shares_of_the_years(find: Callable[..., GraphQueries]) -> None:
+    found = find()
+    assert found.papers.tolist() == [0, 1, 3, 4, 5, 6, 7, 8, 9, 10]  # 2 has no year
+    # By year and then place: 1 3 6 10 5 7 | 0 9 | 4 8. Those that cite nothing are no queries.
+    train = {3: [6], 5: [1], 6: [1], 7: [3]}
+    expected = {"train": train, "val": {0: [1], 9: [6]}, "test": {4: [0, 5], 8: [0, 4]}}
+    assert rows(found.queries) == rows(found.eligible) == expected and not len(found.removed)
+    everything = rows(find(RandomSplitting(0.0, 0.0, 1.0, seed=0), near_duplicates=0.7).queries)
+    assert everything["test"].keys() == {0, 2, 3, 4, 5, 6, 7, 8, 9} and not everything["train"]
+
+
+def test_what_is_relevant_may_be_of_the_training_years_alone(find: Callable[..., GraphQueries]) -> None:
+    assert rows(find(found="train").queries)["test"] == {4: [5]}
+    assert rows(find(min_cited=2).queries) == {"train": {}, "val": {}, "test": {4: [0, 5], 8: [0, 4]}}
+    years = YearSplitting([None, 2003], None, [2004, None])
+    assert rows(find(years, found="train", min_cited=2).queries)["test"] == {4: [0, 5]}
+    with pytest.raises(InputError, match=r"no paper cites 3 others that are in it, with a text"):
+        find(min_cited=3)
+
+
+def test_training_papers_like_held_out_ones_are_no_queries(
+    find: Callable[..., GraphQueries],
+    write: Write,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caplog.set_level("INFO")
+    plain, held = find(), find(near_duplicates=0.7)
+    assert held.removed.tolist() == [6]  # like 8, a query of test
+    assert rows(held.queries)["train"] == {3: [6], 5: [1], 7: [3]}
+    assert rows(held.eligible) == rows(plain.eligible) and held.papers.tolist() == plain.papers.tolist()
+    assert "1 of 4 training queries have nearly the title of a held-out paper" in caplog.text
+    other = write(dated(["speech on SOUNDS", "Pictures: of"], {}), "other.jsonl")
+    for files in (other, [str(other)]):  # the second out of the cache
+        assert find(near_duplicates=0.7, held_out=files).removed.tolist() == [5, 6, 7]
+    # Some titles at a time; what was found is kept.
+    monkeypatch.setattr("datasets.citations.queries.TITLES", 2)
+    assert find(near_duplicates=0.5).removed.tolist() == [6, 7]  # speech, sounds, on: and `of` in 4
+    monkeypatch.setattr("datasets.citations.queries.TitleIndex", None)
+    assert find(near_duplicates=0.5).removed.tolist() == [6, 7]
+    corpus = open_papers(write(dated()), SHARES, cache_dir=tmp_path / "cache", near_duplicates=0.7)
+    found = {split: list(queries) for split, queries in queries_of(corpus).items()}
+    assert found == {"train": ["p3", "p5", "p7"], "val": ["p0", "p9"], "test": ["p4", "p8"]}
+    assert corpus.has_paper("p6") and corpus.is_candidate.all()  # it stays a candidate
+    assert not corpus.has_paper("p2")
+
+
+def test_listed_queries_are_held_out_as_well(write: Write, tmp_path: Path) -> None:
+    queries = tmp_path / "queries.json"
+    queries.write_text(json.dumps({"test": ["p6"]}))
+    found = open_queries(write(dated()), SHARES, queries, cache_dir=tmp_path, near_duplicates=0.7)
+    assert rows(found.queries)["test"] == {6: [1]} and found.removed.tolist() == [8]
+    assert 2 in rows(found.queries)["train"]  # a list places papers without a year
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"near_duplicates": 1.5}, r"data\.near_duplicates: 1\.5 is no Jaccard index"),
+        ({"held_out": "x.jsonl"}, r"data\.held_out: needs data\.near_duplicates"),
+        ({"held_out": "nowhere.jsonl", "near_duplicates": 0.7}, r"nowhere\.jsonl: no such file"),
+        ({"min_cited": 0}, r"data\.min_cited: 0 is no number of papers from 1 on"),
+        ({"found": "test"}, r"data\.found: 'test' is neither all nor train"),
+    ],
+)
+def test_options_that_cannot_be_used(
+    find: Callable[..., GraphQueries], options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        find(**options)
+
+
+def test_counts_are_those_of_the_queries(find: Callable[..., GraphQueries], tmp_path: Path) -> None:
+    found = find(YearShares(0.6, 0.2, 0.2, 1, 0), near_duplicates=0.0)  # any shared word
+    out = tmp_path / "out"
+    table = count_collection(found, out)
+    counts = json.loads((out / "counts.json").read_text())
+    assert (counts["documents"], counts["left_out"], counts["citations"]) == (10, 1, 10)
+    assert counts["citations_per_document"] == 1.0 and (counts["unknown"], counts["passed_over"]) == (1, 3)
+    characters = sum(len(title) + len(f"Abstract {row}.") for row, title in enumerate(TITLES) if row != 2)
+    assert counts["characters_per_document"] == characters / 10
+    assert counts["splits"]["train"]["years"] == [2001, 2002]
+    assert [counts["splits"]["test"][key] for key in ("queries", "pairs", "asked")] == [2, 4, 1]
+    assert counts["near_duplicates"] == len(found.removed) > 0
+    assert "| queries, test (2004–2005) | 2 |" in table and "| queries used, test | 1 |" in table
+    queries = json.loads((out / "queries.json").read_text())
+    held_out = gzip.decompress((out / "held_out.jsonl.gz").read_bytes()).splitlines()
+    ids = sorted(queries["val"] + queries["test"])
+    assert [json.loads(line)["paper_id"] for line in held_out] == ids and len(ids) == 2
+    # The files are used as they are: the same queries, and what is held out of another collection.
+    assert rows(find(queries=out / "queries.json").queries)["test"] == rows(found.queries)["test"]
+    like = find(YearShares(1, 0, 0, None, 0), near_duplicates=0.9, held_out=out / "held_out.jsonl.gz")
+    same_title = {"p6", "p8"} if "p8" in ids else set()
+    assert {like.graph.ids[row] for row in like.removed.tolist()} == {*ids} | same_title
+
+
+@pytest.mark.slow
+def test_the_command(write: Write, tmp_path: Path) -> None:
+    options = [f"data.papers={write(dated())}", f"data.cache_dir={tmp_path}/c", f"output_dir={tmp_path}/out"]
+    done = run_module("datasets.count", *options, "data.near_duplicates=0.7")
+    assert done.returncode == 0 and "| documents | 10 |" in done.stdout, done.stderr
+    assert (tmp_path / "out" / "counts.md").read_text() in done.stdout
+    done = run_module("datasets.count", *options, "data.near_duplicates=2")
+    assert done.returncode == 2 and done.stderr.startswith("error: data.near_duplicates:"), done.stderr

@@ -38,59 +38,48 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
 
 
 NONE = "no paper has the title"
+SEVERAL = "several papers have the title"
+OUTSIDE = "the cited paper is not in the collection"
+PARSING = "Deterministic dependency parsing"
+DEEP = "Deep nets: a survey"
 
 
 @pytest.mark.parametrize(
     ("reference", "paper", "how"),
     [
         (Reference(paper="deep", title="Another title"), "deep", "by id"),
-        (Reference(paper="bare"), None, "the cited paper is not in the collection"),
-        (
-            Reference(paper="gone", title="Deterministic Dependency Parsing"),
-            None,
-            "the cited paper is not in",
-        ),
+        (Reference(paper="bare"), None, OUTSIDE),
+        (Reference(paper="gone", title=PARSING), None, OUTSIDE),
         (Reference(), None, "the reference has neither id nor title"),
         (Reference(title="deterministic dependency-parsing."), "nivre", "by title"),
         (Reference(title="Deterministic parsing"), None, NONE),
-        (Reference(title="Deterministic dependency parsing", authors=("Scholz, M.",)), "nivre", "by title"),
-        (Reference(title="Deterministic dependency parsing", authors=("NIVRE, J",)), "nivre", "by title"),
-        (Reference(title="Deterministic dependency parsing", authors=("Ann Other",)), None, NONE),
-        (Reference(title="Deterministic dependency parsing", year=2006), "nivre", "by title"),
-        (Reference(title="Deterministic dependency parsing", year=2007), None, NONE),
+        (Reference(title=PARSING, authors=("Scholz, M.",)), "nivre", "by title"),
+        (Reference(title=PARSING, authors=("NIVRE, J",)), "nivre", "by title"),
+        (Reference(title=PARSING, authors=("Ann Other",)), None, NONE),
+        (Reference(title=PARSING, year=2006), "nivre", "by title"),
+        (Reference(title=PARSING, year=2007), None, NONE),
         # several of one title: the nearest year, or none
-        (Reference(title="Deep nets: a survey", authors=("K. Lee",), year=2011), "deep", "by title"),
-        (Reference(title="Deep nets: a survey", authors=("K. Lee",), year=2013), "deep2", "by title"),
-        (Reference(title="Deep nets: a survey", authors=("K. Lee",)), None, "several papers have the title"),
-        (Reference(title="Deep nets: a survey", authors=("B. Diaz",)), "deep2", "by title"),
-        (Reference(title="The same title of two papers", year=2000), None, "several papers have the title"),
+        (Reference(title=DEEP, authors=("K. Lee",), year=2011), "deep", "by title"),
+        (Reference(title=DEEP, authors=("K. Lee",), year=2013), "deep2", "by title"),
+        (Reference(title=DEEP, authors=("K. Lee",)), None, SEVERAL),
+        (Reference(title=DEEP, authors=("B. Diaz",)), "deep2", "by title"),
+        (Reference(title="The same title of two papers", year=2000), None, SEVERAL),
         # nothing to compare: only a long title will do
         (Reference(title="Parsing"), None, NONE),
         (Reference(title="A title without authors and year"), "plain", "by title"),
         (Reference(title="Uber Grosse, L'ETE", authors=("Muller",)), "accents", "by title"),
         # printed entries
-        (
-            Reference(text="Nivre, J. and M. Scholz (2004) Deterministic Dependency Parsing. COLING."),
-            "nivre",
-            "",
-        ),
-        (Reference(text="J. Nivre et al., “Deterministic dependency parsing,” in Proc., 2004."), "nivre", ""),
+        (Reference(text=f"Nivre, J. and M. Scholz (2004) {PARSING}. COLING."), "nivre", "by title"),
+        (Reference(text=f"J. Nivre et al., “{PARSING},” in Proc., 2004."), "nivre", "by title"),
         (Reference(text="[3] Lee K: Deep nets: a survey. J Nets 3:14-15, 2014"), "deep2", "by title"),
-        (Reference(text="A. Other. Deterministic Dependency Parsing. 2004."), None, NONE),
-        (Reference(text="J. Nivre. Deterministic Dependency Parsing. 2014."), None, NONE),
-        (Reference(text="J. Nivre. On Deterministic Dependency Parsing of Trees. 2004."), None, NONE),
+        (Reference(text=f"A. Other. {PARSING}. 2004."), None, NONE),
+        (Reference(text=f"J. Nivre. {PARSING}. 2014."), None, NONE),
+        (Reference(text=f"J. Nivre. On {PARSING} of Trees. 2004."), None, NONE),
     ],
 )
 def test_references(catalogue: Catalogue, reference: Reference, paper: str | None, how: str) -> None:
     row, told = catalogue.resolve(reference)
-    assert (None if row is None else catalogue.ids[row]) == paper
-    assert how in told
-
-
-@pytest.mark.parametrize("module", ["catalogue", "contexts", "latex_source", "markers"])
-def test_the_examples_in_docstrings(module: str) -> None:
-    found = doctest.testmod(importlib.import_module(f"datasets.fulltext.{module}"))
-    assert found.attempted and not found.failed
+    assert (None if row is None else catalogue.ids[row], told) == (paper, how)
 
 
 @settings(max_examples=50, deadline=None)
@@ -100,42 +89,38 @@ def test_any_reference_means_one_paper_or_none(
 ) -> None:
     row, _ = catalogue.resolve(Reference("", title, (author,), year, text))
     assert row is None or letters_of(PAPERS[row].title) in letters_of(title + text)
-
-
-@given(st.text(max_size=60))
-def test_names_of_any_text(text: str) -> None:
-    assert len(surname(text).split()) <= 1
+    assert len(surname(author).split()) <= 1 and 0 <= arxiv_year(author) < 2100
     assert letters_of(letters_of(text)) == letters_of(text)
-    assert 0 <= arxiv_year(text) < 2100
+
+
+@pytest.mark.parametrize("module", ["catalogue", "contexts", "latex_source", "markers"])
+def test_the_examples_in_docstrings(module: str) -> None:
+    found = doctest.testmod(importlib.import_module(f"datasets.fulltext.{module}"))
+    assert found.attempted and not found.failed
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
+    ("names", "expected"),
     [
-        ("Ann B. Lee", "Lee"),
-        ("Lee, Ann", "Lee"),
-        ("van der Maaten, Laurens", "Maaten"),
-        ("Laurens van der Maaten", "Maaten"),
-        ("John Smith Jr.", "Smith"),
-        ("Smith, Jr., John", "Smith"),
-        ("Penkov MA", "Penkov"),
-        ("Łukasz Øster", "Oster"),
-        ("Lee", "Lee"),
-        ("", ""),
-        (" , ", ""),
+        (("Ann B. Lee", "Lee, Ann", "Lee"), "Lee"),
+        (("van der Maaten, Laurens", "Laurens van der Maaten"), "Maaten"),
+        (("John Smith Jr.", "Smith, Jr., John"), "Smith"),
+        (("Penkov MA",), "Penkov"),
+        (("Łukasz Øster",), "Oster"),
+        (("", " , "), ""),
     ],
 )
-def test_surnames(name: str, expected: str) -> None:
-    assert surname(name) == expected
+def test_surnames(names: tuple[str, ...], expected: str) -> None:
+    assert {surname(name) for name in names} == {expected}
 
 
 def test_a_title_is_found_among_many(tmp_path: Path) -> None:
     catalogue = Catalogue(tmp_path / "papers.sqlite", None)
-    for number in range(25_000):  # more than are written at a time
+    for number in range(12_000):  # more than are written at a time
         catalogue.add(Metadata(f"p{number}", f"Paper number {number} of a long list", "A."))
         catalogue.add(Metadata(f"p{number}", "A later record of the same paper", "B.", 2000))
-    assert catalogue.finish() == {"read": 25_000, "written": 25_000}
-    for number in (0, 9_999, 10_000, 24_999):
+    assert catalogue.finish() == {"read": 12_000, "written": 12_000}
+    for number in (0, 4_999, 5_000, 11_999):
         row, _ = catalogue.resolve(Reference(title=f"Paper number {number} of a long list", year=2000))
         assert row == number and catalogue.ids[row] == f"p{number}" and catalogue.years[row] == 2000
     assert next(catalogue.papers()) == Metadata("p0", "Paper number 0 of a long list", "A.", 2000)

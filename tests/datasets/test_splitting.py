@@ -1,14 +1,19 @@
-"""Splits of citing papers: by ranges of years, and by shares."""
+"""Splits of citing papers: by ranges of years, by shares at random and by shares of the years."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from datasets.errors import InputError
-from datasets.splitting import RandomSplitting, YearSplitting
+from datasets.records import SPLITS
+from datasets.splitting import RandomSplitting, YearShares, YearSplitting
 
 
 def test_ranges_of_years_include_their_ends() -> None:
@@ -19,30 +24,56 @@ def test_ranges_of_years_include_their_ends() -> None:
     assert [only_test("p", year) for year in (0, 2016, 2017, 9999)] == [None, None, "test", "test"]
 
 
+def test_random_splits_keep_their_shares_and_their_papers() -> None:
+    splitting = RandomSplitting(0.7, 0.1, 0.1, seed=3)
+    splits = [splitting(f"p{number}", 0) for number in range(20_000)]
+    for split, share in {"train": 0.7, "val": 0.1, "test": 0.1, None: 0.1}.items():
+        assert Counter(splits)[split] / 20_000 == pytest.approx(share, abs=0.01)
+    again = RandomSplitting(0.7, 0.1, 0.1, seed=3)
+    assert [again(f"p{number}", 2000) for number in range(50)] == splits[:50]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 6), max_size=40),
+    st.sampled_from([(0.8, 0.1), (0.5, 0.5), (1.0, 0.0), (0.0, 0.3)]),
+)
+def test_shares_are_those_of_sorting_by_year(years: list[int], shares: tuple[float, float]) -> None:
+    train, val = shares
+    test = round(1 - train - val, 6)
+    papers = [row for row in range(len(years)) if row % 5]
+    found = YearShares(train, val, test, None, 0).split(np.array(years, np.int32), np.array(papers, np.int64))
+    order = sorted((row for row in papers if years[row]), key=lambda row: years[row])
+    first = int(len(order) * train)
+    last = first + int((len(order) - first) * (val / (val + test) if val + test else 0))
+    expected = (sorted(order[:first]), sorted(order[first:last]), sorted(order[last:]))
+    assert {split: rows.tolist() for split, rows in found.items()} == dict(zip(SPLITS, expected, strict=True))
+
+
+def test_a_sample_is_drawn_of_all_but_training() -> None:
+    rows = {"train": np.arange(50), "val": np.arange(50, 80), "test": np.arange(80, 85)}
+    drawn, again, other = (YearShares(0.8, 0.1, 0.1, 10, seed).sampled(rows) for seed in (3, 3, 4))
+    assert len(drawn["train"]) == 50 and len(drawn["test"]) == 5
+    val = drawn["val"].tolist()
+    assert val == sorted(set(val)) and len(val) == 10 and set(val) <= set(range(50, 80))
+    assert val == again["val"].tolist() != other["val"].tolist()
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (
-            lambda: YearSplitting([None, 2014], [2014, 2015], [2016, None]),
-            "the years of train and val overlap",
-        ),
-        (lambda: YearSplitting([None, 2014], [2016, 2015], None), "splitting.val: 2016 is after 2015"),
-        (lambda: YearSplitting([None, 2014], [2015], None), "splitting.val: must be two years"),
-        (lambda: YearSplitting(2014, None, None), "splitting.train: must be two years"),  # type: ignore[arg-type]
-        (lambda: RandomSplitting(0.8, 0.2, 0.1, 0), "add up to 1.1"),
-        (lambda: RandomSplitting(0.8, -0.2, 0.1, 0), "splitting.val: -0.2 is no share"),
+        (lambda: YearSplitting([None, 2014], [2014, 2015], [2016, None]), "years of train and val overlap"),
+        (lambda: YearSplitting([None, 2014], [2016, 2015], None), r"splitting\.val: 2016 is after 2015"),
+        (lambda: YearSplitting([None, 2014], [2015], None), r"splitting\.val: must be two years"),
+        (lambda: YearSplitting(2014, None, None), r"splitting\.train: must be two years"),  # type: ignore[arg-type]
+        (lambda: RandomSplitting(0.8, 0.2, 0.1, 0), r"add up to 1\.1"),
+        (lambda: RandomSplitting(0.8, -0.2, 0.1, 0), r"splitting\.val: -0\.2 is no share"),
+        (lambda: YearShares(0.8, 0.1, 0.2, None, 0), r"shares train, val and test add up to 1\.1, not 1"),
+        (lambda: YearShares(1.2, -0.1, -0.1, None, 0), r"splitting\.train: 1\.2 is no share"),
+        (lambda: YearShares(0.8, 0.1, 0.1, 0, 0), r"splitting\.queries: 0 is no number of queries"),
+        (lambda: YearShares(0.6, 0.2, 0.2, None, 0)("p", 2001), r"year_shares is for data=papers"),
     ],
 )
-def test_splits_that_make_no_sense(make: Any, message: str) -> None:
+def test_splittings_that_make_no_sense(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()
-
-
-def test_random_splits_keep_their_shares_and_their_papers() -> None:
-    splitting = RandomSplitting(0.7, 0.1, 0.1, seed=3)
-    splits = Counter(splitting(f"p{number}", 0) for number in range(20_000))
-    for split, share in {"train": 0.7, "val": 0.1, "test": 0.1, None: 0.1}.items():
-        assert splits[split] / 20_000 == pytest.approx(share, abs=0.01)
-    assert [splitting(f"p{number}", 2000) for number in range(50)] == [
-        RandomSplitting(0.7, 0.1, 0.1, seed=3)(f"p{number}", 0) for number in range(50)
-    ]
