@@ -103,9 +103,7 @@ def test_equal_dumps_make_equal_files(tmp_path: Path) -> None:
         convert(source, tmp_path / name)
     for path in (tmp_path / "one").iterdir():
         assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
-    convert(
-        str(write(tmp_path / "corpus.jsonl", [CORPUS])), tmp_path / "out"
-    )  # no citations, no file of them
+    convert(str(write(tmp_path / "corpus.jsonl", [CORPUS])), tmp_path / "out")  # without citations
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["papers.jsonl.gz"]
 
 

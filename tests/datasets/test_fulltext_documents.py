@@ -10,20 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.errors import InputError
-from datasets.fulltext.documents import Document, Metadata, Reference
+from datasets.fulltext.documents import FullText, Metadata, Reference
 from datasets.fulltext.latex_source import plain, read_source
 from datasets.fulltext.readers import SourceFile, find_files, read
+from tests.datasets.test_fulltext_layouts import documents
 
 TEXTS = Path(__file__).parent / "fulltexts"
 
 
-def records(path: Path) -> list[Document]:
-    return [record for file in find_files(str(path)) for record in read(file, lambda done: None)]
+def full_text(path: Path) -> FullText:
+    (document,) = documents(path)
+    assert document.full_text is not None
+    return document.full_text()
 
 
 def test_tei() -> None:
-    (record,) = records(TEXTS / "1911.00042.grobid.tei.xml")
-    assert record.metadata == Metadata(
+    (document,) = documents(TEXTS / "1911.00042.grobid.tei.xml")
+    assert document.metadata == Metadata(
         id="1911.00042",
         title="Speech into trees",
         abstract="Trees are built from speech.",
@@ -31,8 +34,7 @@ def test_tei() -> None:
         authors=("Writer, Ann B",),
         identifiers=frozenset({"arxiv"}),
     )
-    assert record.full_text is not None
-    text = record.full_text()
+    text = full_text(TEXTS / "1911.00042.grobid.tei.xml")
     cited = [[(p.text[start:end], ref) for start, end, ref in p.citations] for p in text.paragraphs]
     first = [("Nivre and Scholz (2004)", "b0"), ("(Kim et al., 2017;", "b1"), ("Lee, 2018)", "b2")]
     assert cited == [
@@ -48,7 +50,7 @@ def test_tei() -> None:
 
 
 def test_latex_with_a_bib_file() -> None:
-    (record,) = records(TEXTS / "2103.00017")
+    (record,) = documents(TEXTS / "2103.00017")
     # Found of itself, a file is called by its name; a folder of papers gives them the names of its folders.
     assert record.metadata.id == "main"
     assert SourceFile(TEXTS / "2103.00017" / "main.tex", "2103.00017") in find_files(str(TEXTS))
@@ -87,10 +89,9 @@ def test_latex_with_a_bib_file() -> None:
 
 
 def test_latex_with_a_printed_bibliography() -> None:
-    (record,) = records(TEXTS / "printed")
-    assert (record.metadata.id, record.metadata.year) == ("paper", 2019)
-    assert record.full_text is not None
-    references = record.full_text().references
+    (document,) = documents(TEXTS / "printed")
+    assert (document.metadata.id, document.metadata.year) == ("paper", 2019)
+    references = full_text(TEXTS / "printed").references
     assert {key: reference.authors for key, reference in references.items()} == {
         "a": ("Nivre", "Scholz"),
         "b": ("Kim", "Park", "Lund"),
@@ -101,9 +102,7 @@ def test_latex_with_a_printed_bibliography() -> None:
 
 
 def test_latex_with_a_bibliography_of_biblatex() -> None:
-    (record,) = records(TEXTS / "biblatex")
-    assert record.full_text is not None
-    text = record.full_text()
+    text = full_text(TEXTS / "biblatex")
     assert text.paragraphs[1].text.startswith("See [1, 2] and [1] for the graphs")
     assert text.references == {
         "kim": Reference("", "Graph Networks for Structured Text", ("Kim", "Müller"), 2017),
@@ -163,25 +162,17 @@ def test_xml_that_is_no_tei(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "paper.xml"
     path.write_text(content)
     with pytest.raises(InputError, match=rf"paper\.xml: {message}"):
-        records(path)
+        documents(path)
 
 
 def test_files_of_a_folder_a_pattern_and_by_name(tmp_path: Path) -> None:
-    for name in (
-        "b.jsonl",
-        "a.jsonl.gz",
-        "notes.txt",
-        "x/y/c.xml",
-        "x/part.tex",
-        "p1/main.tex",
-        "p2/v1.tex",
-        "p2/v2.tex",
-    ):
+    names = "b.jsonl a.jsonl.gz notes.txt x/y/c.xml x/part.tex p1/main.tex p2/v1.tex p2/v2.tex"
+    for name in names.split():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("% \\documentclass\n" if name == "x/part.tex" else "\\documentclass{a}")
-    names = {str(file.path.relative_to(tmp_path)): file.id for file in find_files(str(tmp_path))}
-    assert names == {
+    ids = {str(file.path.relative_to(tmp_path)): file.id for file in find_files(str(tmp_path))}
+    assert ids == {
         "a.jsonl.gz": "a.jsonl",
         "b.jsonl": "b.jsonl",
         "p1/main.tex": "p1",

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from datasets.errors import InputError
+from datasets.fulltext.catalogue import surname
 from datasets.fulltext.documents import Document, Metadata
 from datasets.fulltext.readers import find_files, read
 
@@ -22,19 +23,11 @@ BODY: list[tuple[str, str, dict[str, Any]]] = [
     ("2 Method", "Ours is trained as usual [2].", {"[2]": "b1"}),
 ]
 """Section, text, and what the markers cite."""
-CITED = {"b0": "nivre", "b1": "kim", "b2": ""}
-ENTRIES = {
-    "b0": "[1] J. Nivre, M. Scholz. Deterministic Dependency Parsing. 2004.",
-    "b1": "[2] Ji-woo Kim. Graph Networks for Structured Text. 2017.",
-    "b2": "[3] K. Lee. Neural Parsing. 2018.",
-}
-TITLES = {
-    "b0": "Deterministic Dependency Parsing",
-    "b1": "Graph Networks for Structured Text",
-    "b2": "Neural Parsing",
-}
+TITLES = {"b0": "Deterministic Dependency Parsing", "b1": "Graph Networks for Structured Text"}
+TITLES |= {"b2": "Neural Parsing"}
 AUTHORS = {"b0": ["J. Nivre", "M. Scholz"], "b1": ["Ji-woo Kim"], "b2": ["K. Lee"]}
 YEARS = {"b0": 2004, "b1": 2017, "b2": 2018}
+CITED = {"b0": "nivre", "b1": "kim", "b2": ""}
 TITLE, ABSTRACT = "Parsing spoken queries", "We parse queries."
 
 
@@ -54,34 +47,20 @@ def own() -> list[dict[str, Any]]:
 
 
 def s2orc_2020() -> list[dict[str, Any]]:
-    metadata = {
-        "paper_id": "p1",
-        "title": TITLE,
-        "abstract": ABSTRACT,
-        "year": 2021,
-        "arxiv_id": "2101.1",
-        "doi": None,
-    }
+    metadata: dict[str, Any] = {"paper_id": "p1", "title": TITLE, "abstract": ABSTRACT, "year": 2021}
+    metadata |= {"arxiv_id": "2101.1", "doi": None, "has_pdf_parse": True, "inbound_citations": []}
     metadata |= {"authors": [{"first": "Ann", "middle": [], "last": "Writer", "suffix": ""}]}
-    metadata |= {"mag_field_of_study": ["cs.CL"], "has_pdf_parse": True, "inbound_citations": []}
+    metadata |= {"mag_field_of_study": ["cs.CL"]}
     parse: dict[str, Any] = {"paper_id": "p1", "_pdf_hash": "x", "abstract": [], "ref_entries": {}}
     parse["body_text"] = [
         {"section": s, "text": t, "cite_spans": spans(t, markers, "ref_id"), "ref_spans": []}
         for s, t, markers in BODY
     ]
-    parse["bib_entries"] = {
-        ref: {
-            "title": TITLES[ref],
-            "authors": [
-                {"first": n.split()[0], "middle": [], "last": n.split()[1], "suffix": ""}
-                for n in AUTHORS[ref]
-            ],
-            "year": YEARS[ref],
-            "venue": "",
-            "link": CITED[ref] or None,
-        }
-        for ref in CITED
-    }
+    parse["bib_entries"] = {}
+    for ref, cited in CITED.items():
+        authors = [dict(zip(("first", "last"), name.split(), strict=True)) for name in AUTHORS[ref]]
+        entry = {"title": TITLES[ref], "authors": authors, "year": YEARS[ref], "link": cited or None}
+        parse["bib_entries"][ref] = entry | {"venue": ""}
     return [metadata, parse]
 
 
@@ -103,9 +82,7 @@ class Annotated:
         self.lists.setdefault(kind, []).append(span | ({"attributes": attributes} if attributes else {}))
 
     def record(self, names: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
-        lists: dict[str, Any] = {
-            names.get(kind, kind): json.dumps(spans) for kind, spans in self.lists.items()
-        }
+        lists = {names.get(kind, kind): json.dumps(spans) for kind, spans in self.lists.items()}
         return {"text": self.text, "annotations": {**lists, "table": None}}
 
 
@@ -122,30 +99,19 @@ def add_body(text: Annotated) -> None:
 
 
 def add_bibliography(text: Annotated) -> None:
-    for ref, entry in ENTRIES.items():
-        attributes = {"id": ref} | ({"matched_paper_id": CITED[ref]} if CITED[ref] else {})
-        start = text.add("bibentry", entry, **attributes)
-        place = start + entry.index(TITLES[ref])
-        text.mark("bibtitle", place, place + len(TITLES[ref]))
-        for name in AUTHORS[ref]:
-            place = start + entry.index(name)
-            text.mark("bibauthor", place, place + len(name))
+    for number, (ref, cited) in enumerate(CITED.items(), start=1):
+        entry = f"[{number}] {', '.join(AUTHORS[ref])}. {TITLES[ref]}. {YEARS[ref]}."
+        start = text.add("bibentry", entry, **({"id": ref} | ({"matched_paper_id": cited} if cited else {})))
+        for kind, names in (("bibtitle", [TITLES[ref]]), ("bibauthor", AUTHORS[ref])):
+            for name in names:
+                place = start + entry.index(name)
+                text.mark(kind, place, place + len(name))
 
 
-API: list[dict[str, Any]] = [
-    {
-        "corpusid": "p1",
-        "title": TITLE,
-        "year": 2021,
-        "authors": [{"authorId": "1", "name": "Ann Writer"}],
-        "externalids": {"ArXiv": "2101.1", "DOI": None},
-        "s2fieldsofstudy": [
-            {"category": "cs.CL", "source": "external"},
-            {"category": "cs.CL", "source": "s2"},
-        ],
-    },
-    {"corpusid": "p1", "openaccessinfo": {"externalids": {}}, "abstract": ABSTRACT},
-]
+PAPER = {"corpusid": "p1", "title": TITLE, "year": 2021, "externalids": {"ArXiv": "2101.1", "DOI": None}}
+PAPER |= {"s2fieldsofstudy": [{"category": "cs.CL", "source": source} for source in ("external", "s2")]}
+PAPER |= {"authors": [{"authorId": "1", "name": "Ann Writer"}]}
+API = [PAPER, {"corpusid": "p1", "openaccessinfo": {"externalids": {}}, "abstract": ABSTRACT}]
 """Records of the files papers and abstracts."""
 
 
@@ -157,11 +123,7 @@ def s2orc() -> list[dict[str, Any]]:
     add_bibliography(text)
     text.mark("paragraph", 10**6, 10**6 + 5)
     text.mark("formula", -3, 2)
-    record: dict[str, Any] = {
-        "corpusid": "p1",
-        "externalids": {"arxiv": "2101.1", "doi": None},
-        "updated": "2023-01-01",
-    }
+    record = {"corpusid": "p1", "externalids": {"arxiv": "2101.1", "doi": None}, "updated": "2023-01-01"}
     return [*API, record | {"content": {"source": {"pdfurls": None}, **text.record()}}]
 
 
@@ -174,16 +136,13 @@ def s2orc_v2() -> list[dict[str, Any]]:
     return [*API, {"corpusid": "p1", "body": body.record(names), "bibliography": back.record(names)}]
 
 
-def records(path: Path) -> list[Document]:
-    return [record for file in find_files(str(path)) for record in read(file, lambda done: None)]
+def documents(path: Path) -> list[Document]:
+    return [document for file in find_files(str(path)) for document in read(file, lambda done: None)]
 
 
 def write_lines(path: Path, content: list[dict[str, Any]]) -> Path:
-    lines = "".join(json.dumps(record) + "\n" for record in content)
-    if path.suffix == ".gz":
-        path.write_bytes(gzip.compress(lines.encode()))
-    else:
-        path.write_text(lines)
+    lines = "".join(json.dumps(record) + "\n" for record in content).encode()
+    path.write_bytes(gzip.compress(lines) if path.suffix == ".gz" else lines)
     return path
 
 
@@ -192,16 +151,14 @@ def write_lines(path: Path, content: list[dict[str, Any]]) -> Path:
 def test_layouts_of_json_lines_say_the_same(
     tmp_path: Path, layout: Callable[[], list[dict[str, Any]]], suffix: str
 ) -> None:
-    found = records(write_lines(tmp_path / f"file{suffix}", layout()))
-    first = {
-        name: value
-        for record in reversed(found)
-        for name, value in record.metadata._asdict().items()
-        if value
-    }
+    found = documents(write_lines(tmp_path / f"file{suffix}", layout()))
+    merged: dict[str, Any] = {}
+    for document in reversed(found):
+        merged |= {name: value for name, value in document.metadata._asdict().items() if value}
     authors = ("Writer, Ann",) if layout is s2orc_2020 else ("Ann Writer",)
-    assert first == Metadata("p1", TITLE, ABSTRACT, 2021, authors, ("cs.CL",), frozenset({"arxiv"}))._asdict()
-    assert [record.full_text is not None for record in found] == [False] * (len(found) - 1) + [True]
+    expected = Metadata("p1", TITLE, ABSTRACT, 2021, authors, ("cs.CL",), frozenset({"arxiv"}))
+    assert Metadata(**merged) == expected
+    assert [document.full_text is not None for document in found] == [False] * (len(found) - 1) + [True]
     assert found[-1].full_text is not None
     text = found[-1].full_text()
     for paragraph, (_, words, markers) in zip(text.paragraphs, BODY, strict=True):
@@ -213,97 +170,72 @@ def test_layouts_of_json_lines_say_the_same(
     for ref, reference in text.references.items():
         assert (reference.paper, reference.title) == (CITED[ref], TITLES[ref])
         assert reference.year == YEARS[ref] or str(YEARS[ref]) in reference.text
-        assert [
-            name.replace(",", "").split()[-1 if "," not in name else 0] for name in reference.authors
-        ] == [name.split()[-1] for name in AUTHORS[ref]]
+        assert [surname(name) for name in reference.authors] == [surname(name) for name in AUTHORS[ref]]
 
 
 def test_titles_and_abstracts_of_the_full_text_where_no_other_file_has_them(tmp_path: Path) -> None:
-    (record,) = records(write_lines(tmp_path / "s2orc.jsonl", s2orc()[-1:]))
-    assert record.metadata.title == "The title as it is printed"
-    assert record.metadata.abstract == "The abstract as it is printed"
+    (document,) = documents(write_lines(tmp_path / "s2orc.jsonl", s2orc()[-1:]))
+    assert document.metadata.title == "The title as it is printed"
+    assert document.metadata.abstract == "The abstract as it is printed"
 
 
-def bad(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+def broken(value: Any, *path: str | int) -> dict[str, Any]:
+    """Our layout with another value at a place."""
     record = own()[0]
-    change(record)
+    inner: Any = record
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
     return record
 
 
+API_TEXT = {"corpusid": 1, "content": {"text": "", "annotations": {"title": "[{"}}}
+API_SPAN = {"corpusid": 1, "content": {"text": "", "annotations": {"paragraph": '[{"start": 1}]'}}}
 CASES = [
-    ("[1, 2]", "line 2: must be an object, not a list; a record is one line"),
-    ('{"id": "a"', "line 2: malformed JSON"),
-    ('{"id": "\\ud800"}', "line 2: malformed JSON"),
-    ('{"title": "a"}', "line 2: has neither 'id' (our layout) nor 'corpusid' or 'paper_id' (S2ORC)"),
-    (bad(lambda r: r.update(id="a b")), "line 2, field 'id': an id must not be empty or hold white space"),
+    ("[1, 2]", ": must be an object, not a list; a record is one line"),
+    ('{"id": "a"', ": malformed JSON"),
+    ('{"id": "\\ud800"}', ": malformed JSON"),
+    ('{"title": "a"}', ": has neither 'id' (our layout) nor 'corpusid' or 'paper_id' (S2ORC)"),
+    (broken("a b", "id"), ", field 'id': an id must not be empty or hold white space"),
+    (broken("a\0b", "id"), ", field 'id': an id must not be empty or hold white space or"),
+    (broken(True, "id"), ", field 'id': must be an id or a whole number, not a boolean"),
+    (broken([], "title"), ", field 'title': must be a string, not a list"),
+    (broken("soon", "year"), ", field 'year': must be a whole number, not 'soon'"),
+    (broken(10**12, "year"), ", field 'year': 1000000000000 is out of range"),
+    (broken("Ann", "authors"), ", field 'authors': must be a list, not a string"),
+    (broken({}, "body"), ", field 'body': must be a list, not an object"),
+    (broken(3, "body", 2), ", field 'body[2]': must be an object, not a number"),
+    (broken(3, "body", 1, "text"), ", field 'body[1].text': must be a string, not a number"),
     (
-        bad(lambda r: r.update(id="a\0b")),
-        "line 2, field 'id': an id must not be empty or hold white space or",
+        broken("x", "body", 0, "cites", 1, "start"),
+        "'body[0].cites[1].start': must be a whole number",
     ),
+    (broken({"start": 1}, "body", 0, "cites", 1), ", field 'body[0].cites[1].end': is missing"),
+    (broken([], "bibliography"), ", field 'bibliography': must be an object, not a list"),
+    (broken("Lee", "bibliography", "b0"), ", field 'bibliography.b0': must be an object, not a string"),
     (
-        bad(lambda r: r.update(id=True)),
-        "line 2, field 'id': must be an id or a whole number, not a boolean",
+        broken([], "bibliography", "b0", "paper"),
+        "'bibliography.b0.paper': must be an id (",
     ),
-    (bad(lambda r: r.update(title=[])), "line 2, field 'title': must be a string, not a list"),
-    (bad(lambda r: r.update(year="soon")), "line 2, field 'year': must be a whole number, not 'soon'"),
-    (bad(lambda r: r.update(year=10**12)), "line 2, field 'year': 1000000000000 is out of range"),
+    ({"corpusid": 1, "content": {"text": 3}}, ", field 'content.text': must be a string, not a number"),
+    (API_TEXT, ", field 'content.annotations.title': malformed JSON"),
+    (API_SPAN, ", field 'content.annotations.paragraph[0].end': is missing"),
     (
-        bad(lambda r: r.update(authors="Ann")),
-        "line 2, field 'authors': must be a list, not a string",
-    ),
-    (bad(lambda r: r.update(body={})), "line 2, field 'body': must be a list, not an object"),
-    (bad(lambda r: r["body"].append(3)), "line 2, field 'body[3]': must be an object, not a number"),
-    (
-        bad(lambda r: r["body"][1].update(text=3)),
-        "line 2, field 'body[1].text': must be a string, not a number",
-    ),
-    (
-        bad(lambda r: r["body"][0]["cites"][1].update(start="x")),
-        "line 2, field 'body[0].cites[1].start': must be a whole number, not a string",
-    ),
-    (
-        bad(lambda r: r["body"][0]["cites"][1].pop("end")),
-        "line 2, field 'body[0].cites[1].end': is missing",
-    ),
-    (bad(lambda r: r.update(bibliography=[])), "line 2, field 'bibliography': must be an object, not a list"),
-    (
-        bad(lambda r: r["bibliography"].update(b0="Lee")),
-        "line 2, field 'bibliography.b0': must be an object, not a string",
-    ),
-    (
-        bad(lambda r: r["bibliography"]["b0"].update(paper=[])),
-        "line 2, field 'bibliography.b0.paper': must be an id (a string or a number), not a list",
-    ),
-    (
-        {"corpusid": 1, "content": {"text": 3}},
-        "line 2, field 'content.text': must be a string, not a number",
-    ),
-    (
-        {"corpusid": 1, "content": {"text": "", "annotations": {"title": "[{"}}},
-        "line 2, field 'content.annotations.title': malformed JSON",
-    ),
-    (
-        {"corpusid": 1, "content": {"text": "", "annotations": {"paragraph": '[{"start": 1}]'}}},
-        "line 2, field 'content.annotations.paragraph[0].end': is missing",
-    ),
-    (
-        {"paper_id": 1, "body_text": [{"text": None, "cite_spans": 1}]},
-        "line 2, field 'body_text[0].cite_spans': must be a list, not a number",
+        {"paper_id": 1, "body_text": [{"cite_spans": 1}]},
+        ", field 'body_text[0].cite_spans': must be a list",
     ),
 ]
 
 
 @pytest.mark.parametrize(("record", "message"), CASES)
-def test_a_malformed_record_is_one_line_with_file_and_place(
-    tmp_path: Path, record: Any, message: str
-) -> None:
+def test_a_malformed_record_is_one_line_with_its_place(tmp_path: Path, record: Any, message: str) -> None:
     path = tmp_path / "lines.jsonl"
     path.write_text('{"id": "first"}\n' + (record if isinstance(record, str) else json.dumps(record)))
     with pytest.raises(InputError) as error:
-        for found in records(path):
+        for found in documents(path):
             if found.full_text is not None:
                 found.full_text()
-    assert message in str(error.value) and str(error.value).startswith(f"{path}, ")
+    assert message in str(error.value) and str(error.value).startswith(f"{path}, line 2")
     assert "\n" not in str(error.value)
 
 
@@ -312,7 +244,7 @@ def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"id": "a"}\r\n\n  \n{"id": "' + b"b" * (1 << 20))
     with pytest.raises(InputError, match=r"a\.jsonl, line 4: is longer than 1 MB; a record is one line"):
-        records(path)
+        documents(path)
     path.write_bytes(b'{"id": ' + b"[" * 100_000)
     with pytest.raises(InputError, match=r"a\.jsonl, line 1: malformed JSON"):
-        records(path)
+        documents(path)
