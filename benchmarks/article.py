@@ -29,9 +29,9 @@ from hatten.documents import DocumentReader
 from hatten.encoder import HAttenEncoder, build_encoder
 from hatten.settings import EncoderConfig
 from retrieval.article_text import ArticleReader
-from retrieval.bm25 import query_texts
 from retrieval.encoder import ArticleEncoder, find_folder
 from retrieval.settings import ArticleConfig
+from retrieval.terms import query_texts
 from retrieval.vectors import Reader, encode, encode_queries
 
 PEER = """

@@ -23,7 +23,8 @@ from benchmarks._common import arguments, begin, corpus, median_seconds, seconds
 from datasets.columns import Ragged, offsets_of
 from datasets.corpus import Corpus
 from datasets.records import TRAIN
-from retrieval.bm25 import BM25, query_texts
+from retrieval.bm25 import BM25
+from retrieval.terms import query_texts
 
 K1, B = 1.2, 0.75
 DEPTHS = (100, 2000)

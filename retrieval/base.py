@@ -133,6 +133,10 @@ class Retriever(ABC):
         """Which contexts [Q] of the indexed corpus it can rank papers for."""
         return np.ones(len(contexts), np.bool_)
 
+    def limit(self, contexts: NDArray[np.int64]) -> int | None:
+        """The most papers that any of these contexts of the indexed corpus can get; None: all there are."""
+        return None
+
     def remember_queries(self) -> None:  # noqa: B027
         """Keep what queries are encoded to until the next `index`: worthwhile where each is asked again."""
 

@@ -1,7 +1,7 @@
-"""A run of an earlier evaluation, or of another tool, as a retriever: nothing is computed again.
+"""Runs, the ranked papers of queries, in TREC's text format; and `CachedRun`, a retriever that reads them.
 
-TREC's text formats: lines of white-space-separated fields, in which an id can hold no white space.
-Runs: the ranked papers of queries, as they pass between retrieval, reranking and evaluation.
+Runs are what passes between retrieval, reranking and evaluation, here and in other tools. Fields of the
+format are separated by white space, so ids are escaped.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, BinaryIO
 from urllib.parse import quote, unquote
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
+from numpy.typing import NDArray
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
@@ -32,29 +32,31 @@ NAMES = pa.dictionary(pa.int32(), pa.string())
 
 LONGEST = 1 << 20
 """Characters of a line at most."""
+LINES = 1 << 19
+"""Lines that are written at a time."""
+
+log = logging.getLogger(__name__)
 
 _UNFIT = re.compile(r"[\s%]")
 
 
 def escaped(ids: Iterable[str]) -> list[str]:
-    """The ids as they stand in a file; InputError for an empty one."""
+    """The ids as they are written to a file; InputError for an empty one."""
     written = []
     for text in ids:
         if not text:
-            raise InputError(
-                "an id is empty: TREC files need one of at least one character for each query and paper"
-            )
+            raise InputError("an id is empty: TREC files need at least one character for each")
         written.append(_UNFIT.sub(lambda match: quote(match.group(), safe=""), text))
     return written
 
 
 def unescaped(text: str) -> str:
-    """The id of a written one."""
+    """The id that was written as `text`."""
     return unquote(text) if "%" in text else text
 
 
 def read_fields(path: str | Path, names: tuple[str, ...], wanted: dict[str, pa.DataType]) -> pa.Table:
-    """The `wanted` columns of a file of white-space-separated fields that are called `names`.
+    """The `wanted` columns of a file whose fields, separated by white space, are `names`.
 
     Raises InputError that names file, line and field.
     """
@@ -66,18 +68,14 @@ def read_fields(path: str | Path, names: tuple[str, ...], wanted: dict[str, pa.D
             raise InputError(f"{path}: the file is empty")
         # One blank between fields is what nearly every tool writes; that is read many times faster.
         if re.search(rb"[\t\r]|  | \n|^ |\n\n", start) is None:
+            convert = pyarrow.csv.ConvertOptions(
+                include_columns=list(wanted), column_types=wanted, strings_can_be_null=False, null_values=[]
+            )
             return pyarrow.csv.read_csv(
                 path,
-                read_options=pyarrow.csv.ReadOptions(column_names=list(names)),
-                parse_options=pyarrow.csv.ParseOptions(
-                    delimiter=" ", quote_char=False, ignore_empty_lines=True
-                ),
-                convert_options=pyarrow.csv.ConvertOptions(
-                    include_columns=list(wanted),
-                    column_types=wanted,
-                    strings_can_be_null=False,
-                    null_values=[],
-                ),
+                pyarrow.csv.ReadOptions(column_names=list(names)),
+                pyarrow.csv.ParseOptions(delimiter=" ", quote_char=False, ignore_empty_lines=True),
+                convert,
             )
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
@@ -101,9 +99,8 @@ def _read_slowly(path: Path, names: tuple[str, ...], wanted: dict[str, pa.DataTy
                 )
             for name, field in zip(names, fields, strict=True):
                 if name in wanted:
-                    columns[name].append(
-                        _value(field, wanted[name], f"{path}, line {number}, field {name!r}")
-                    )
+                    where = f"{path}, line {number}, field {name!r}"
+                    columns[name].append(_value(field, wanted[name], where))
     return pa.table({name: pa.array(column, wanted[name]) for name, column in columns.items()})
 
 
@@ -116,9 +113,6 @@ def _value(field: str, kind: pa.DataType, where: str) -> str | float:
         return field
     except (ValueError, OverflowError):
         raise InputError(f"{where}: {shown(field)} is not a number, or one too large") from None
-
-
-_LINES = 1 << 19
 
 
 @dataclass(frozen=True)
@@ -138,24 +132,19 @@ class Run:
         return len(self.query_ids)
 
     def batches(self, size: int) -> Iterator[dict[str, dict[str, float]]]:
-        """{query id: {paper id: score}} of `size` queries at a time, for tools that take dictionaries."""
+        """{query id: {paper id: score}}, `size` queries at a time, for tools that take dictionaries."""
         names = self._used_names(lambda ids: ids)
         for start in range(0, len(self), size):
-            rows = zip(
-                self.query_ids[start : start + size],
-                self.ranking.papers[start : start + size],
-                self.ranking.scores[start : start + size],
-                strict=True,
-            )
-            yield {
-                query: dict(
-                    zip(names[papers[papers >= 0]].tolist(), scores[papers >= 0].tolist(), strict=True)
-                )
-                for query, papers, scores in rows
-            }
+            found: dict[str, dict[str, float]] = {}
+            for row in range(start, min(start + size, len(self))):
+                papers, scores = self.ranking.papers[row], self.ranking.scores[row]
+                there = papers >= 0
+                pairs = zip(names[papers[there]].tolist(), scores[there].tolist(), strict=True)
+                found[self.query_ids[row]] = dict(pairs)
+            yield found
 
-    def _used_names(self, spelling: Any) -> npt.NDArray[np.object_]:
-        """Ids by row, of those papers only that are in the run: few of a large pool are."""
+    def _used_names(self, spelling: Any) -> NDArray[np.object_]:
+        """Ids by row, only of papers in the run: few of a large pool are."""
         used = np.zeros(len(self.paper_ids) + 1, np.bool_)
         used[self.ranking.papers] = True  # -1 is the place added above
         rows = np.flatnonzero(used[:-1])
@@ -168,7 +157,7 @@ class Run:
         names = pa.array(self._used_names(escaped), pa.string())
         queries = pa.array(escaped(self.query_ids), pa.string())
         ranks = pc.cast(pa.array(np.arange(1, self.ranking.k + 1)), pa.string())
-        step = max(1, _LINES // max(self.ranking.k, 1))
+        step = max(1, LINES // max(self.ranking.k, 1))
         with written_whole(Path(path)) as part, part.open("wb") as file:
             for start in range(0, len(self), step):
                 papers = self.ranking.papers[start : start + step]
@@ -219,14 +208,14 @@ class Run:
         return cls(query_ids, paper_ids, ordered(grid, values, shape[1]), name)
 
 
-def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], list[str]]:
+def _codes(column: pa.ChunkedArray) -> tuple[NDArray[np.int32], list[str]]:
     """Numbers [N] of a column of names, and the names."""
     array = column.unify_dictionaries().combine_chunks()
     return array.indices.to_numpy(), [unescaped(name) for name in array.dictionary.to_pylist()]
 
 
 def _write_strings(strings: pa.StringArray, file: BinaryIO) -> None:
-    """Write the characters of all strings, which lie one after the other in Arrow's buffer."""
+    """Write all strings, which lie one after the other in Arrow's buffer."""
     _, offsets, characters = strings.buffers()
     if characters is None:
         return
@@ -234,14 +223,11 @@ def _write_strings(strings: pa.StringArray, file: BinaryIO) -> None:
     file.write(memoryview(characters)[bounds[0] : bounds[-1]])
 
 
-log = logging.getLogger(__name__)
-
-
 class CachedRun(Retriever):
     """Gives what TREC files hold for the queries of a corpus.
 
-    files: runs of different queries, as one of the validation split and one of the test split. A search
-    deeper than they go finds no more than they have. A query that none of them has gets no papers.
+    files: runs of different queries, such as one of the validation split and one of the test split. A search
+    finds no more than they hold; a query that none of them has gets no papers.
     """
 
     name = "run"
@@ -264,8 +250,13 @@ class CachedRun(Retriever):
     def index_bytes(self) -> int:
         return self._papers.nbytes + self._scores.nbytes + self._place.nbytes
 
-    def knows(self, contexts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def knows(self, contexts: NDArray[np.int64]) -> NDArray[np.bool_]:
         return self._place[contexts] >= 0
+
+    def limit(self, contexts: NDArray[np.int64]) -> int | None:
+        found = self._papers[self._place[contexts][self.knows(contexts)]] >= 0
+        most = int(found.sum(axis=1).max(initial=0))
+        return most if most < np.count_nonzero(self.corpus.is_candidate) - 1 else None
 
     def _index(self, corpus: Corpus) -> None:
         self._place = np.full(len(corpus.context_ids), -1, np.int32)
@@ -278,38 +269,33 @@ class CachedRun(Retriever):
                 raise InputError(f"{file}: query {twice!r} is in an earlier file of retriever.files too")
             self._place[contexts] = np.arange(len(contexts)) + sum(map(len, rankings))
             rankings.append(_in_corpus(run, there, file, corpus))
-        k = max(ranking.k for ranking in rankings)
-        ranking = Ranking.concat([_padded(ranking, k) for ranking in rankings])
-        self._papers, self._scores = ranking.papers, ranking.scores
+        self._papers, self._scores = nothing(sum(map(len, rankings)), max(ranking.k for ranking in rankings))
+        start = 0
+        for ranking in rankings:
+            rows = slice(start, start := start + len(ranking))
+            self._papers[rows, : ranking.k], self._scores[rows, : ranking.k] = ranking.papers, ranking.scores
         for split in corpus.splits.values():
-            found = int(np.count_nonzero(self._place[split.contexts] >= 0))
+            found = int(np.count_nonzero(self.knows(split.contexts)))
             if 0 < found < len(split):
                 log.warning(
                     f"{self._named()}: {len(split) - found:,} of the {len(split):,} queries of split "
                     f"{split.name} are not there; they get no papers"
                 )
 
-    def _search(
-        self, contexts: npt.NDArray[np.int64], k: int, allowed: npt.NDArray[np.bool_] | None
-    ) -> Ranking:
+    def _search(self, contexts: NDArray[np.int64], k: int, allowed: NDArray[np.bool_] | None) -> Ranking:
         """Raises InputError for a context of a split that the files lack altogether."""
         place = self._place[contexts]
-        if (place < 0).any():
-            self._check_splits(contexts[place < 0])
+        for split in self.corpus.splits.values() if (place < 0).any() else ():
+            if np.isin(contexts[place < 0], split.contexts).any() and not self.knows(split.contexts).any():
+                raise InputError(
+                    f"{self._named()}: has no query of split {split.name!r} of {self.corpus.name}; "
+                    "add a run of that split to retriever.files"
+                )
         # What is not allowed is dropped afterwards, so all of the run is needed then.
         depth = self._papers.shape[1] if allowed is not None else k
         papers, scores = self._papers[place, :depth], self._scores[place, :depth]
         papers[place < 0], scores[place < 0] = -1, -np.inf
         return Ranking(papers, scores)
-
-    def _check_splits(self, missing: npt.NDArray[np.int64]) -> None:
-        corpus = self.corpus
-        for split in corpus.splits.values():
-            if np.isin(missing, split.contexts).any() and (self._place[split.contexts] < 0).all():
-                raise InputError(
-                    f"{self._named()}: has no query of split {split.name!r} of {corpus.name}; "
-                    "add a run of that split to retriever.files"
-                )
 
     def _named(self) -> str:
         return ", ".join(map(str, self.files))
@@ -323,9 +309,7 @@ class CachedRun(Retriever):
             setattr(self, f"_{name}", np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False))
 
 
-def _context_rows(
-    run: Run, file: Path, corpus: Corpus
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _context_rows(run: Run, file: Path, corpus: Corpus) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Contexts of the corpus that are in a run, and their places in it; InputError if there is none."""
     places = {query: place for place, query in enumerate(run.query_ids)}
     pairs = [(row, places[context]) for row, context in enumerate(corpus.context_ids) if context in places]
@@ -340,7 +324,7 @@ def _context_rows(
     return rows, there
 
 
-def _in_corpus(run: Run, there: npt.NDArray[np.int64], file: Path, corpus: Corpus) -> Ranking:
+def _in_corpus(run: Run, there: NDArray[np.int64], file: Path, corpus: Corpus) -> Ranking:
     """The rankings at some places of a run, with the corpus's rows of papers."""
     rows = np.array([corpus.paper_row(p) if corpus.has_paper(p) else -1 for p in run.paper_ids], np.int32)
     papers = run.ranking.papers[there]
@@ -359,12 +343,6 @@ def _in_corpus(run: Run, there: npt.NDArray[np.int64], file: Path, corpus: Corpu
         query = run.query_ids[there[np.argmax(endless.any(axis=1))]]
         raise InputError(f"{file}: query {query!r} has an infinite score; write finite ones")
     return Ranking(found, scores)
-
-
-def _padded(ranking: Ranking, k: int) -> Ranking:
-    papers, scores = nothing(len(ranking), k)
-    papers[:, : ranking.k], scores[:, : ranking.k] = ranking.papers, ranking.scores
-    return Ranking(papers, scores)
 
 
 def _content_hash(file: Path) -> str:

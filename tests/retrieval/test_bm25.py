@@ -1,27 +1,153 @@
+"""BM25 against its formula written out, against bm25s and rank_bm25, and as a retriever."""
+
+from __future__ import annotations
+
 import json
 import math
 import re
 from pathlib import Path
+from typing import Any
 
+import bm25s
 import numpy as np
 import pytest
+import rank_bm25
 import Stemmer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.sparse import csc_matrix
 
 from datasets.columns import Ragged
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from datasets.records import SPLITS
-from retrieval.bm25 import BM25, cited_in, largest
+from retrieval.bm25 import BM25, METHODS, RANK_BM25_METHODS, Postings, RankBM25, cited_in, largest
 from retrieval.filters import Filters
 
 CONTEXTS = np.arange(12)
+PEERS = {"lucene": "lucene", "okapi": "atire", "robertson": "robertson", "atire": "atire", "bm25l": "bm25l"}
+"""What bm25s calls the part of each variant that counts a term in a text."""
+RARITIES = {**PEERS, "okapi": "lucene"}
+"""What it calls the rarity of a term."""
 
 
-def _plain_bm25(documents: list[list[str]], query: list[str], k1: float, b: float) -> np.ndarray:
+def indexed(corpus: Corpus, **options: Any) -> BM25:
+    retriever = BM25(**options)
+    retriever.index(corpus)
+    return retriever
+
+
+def rewritten(source: Path, cache: Path, **texts: str) -> Corpus:
+    """The corpus with other texts of some contexts."""
+    contexts = json.loads((source / "contexts.json").read_text())
+    for name, text in texts.items():
+        contexts[name]["masked_text"] = text
+    (source / "contexts.json").write_text(json.dumps(contexts))
+    return open_corpus(source, cache_dir=cache)
+
+
+# The formulas.
+
+TEXTS = st.lists(st.lists(st.integers(0, 8), max_size=12), min_size=1, max_size=9).filter(any)
+QUERY = st.lists(st.integers(0, 9), min_size=1, max_size=12)
+SIZES = st.tuples(st.integers(1, 7), st.integers(1, 6))
+COUNTS = SIZES.flatmap(lambda size: arrays(np.int64, size, elements=st.integers(0, 3)))
+
+
+def counted(texts: list[list[int]]) -> csc_matrix:
+    return csc_matrix(np.array([np.bincount(text, minlength=10) for text in texts], np.float32))
+
+
+def weighted(query: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    terms, often = np.unique(query, return_counts=True)
+    return terms.astype(np.int32), often.astype(np.float32)
+
+
+def peer(counts: np.ndarray, method: str, k1: float, b: float) -> bm25s.BM25:
+    index = bm25s.BM25(k1=k1, b=b, method=PEERS[method], idf_method=RARITIES[method])
+    texts = [np.repeat(np.arange(len(row)), row).tolist() for row in counts]
+    vocabulary = {f"w{i}": i for i in np.flatnonzero(counts.any(axis=0)).tolist()}
+    index.index((texts, vocabulary), create_empty_token=False, show_progress=False)
+    return index
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    COUNTS.filter(lambda counts: counts.any(axis=0).all()),
+    st.sampled_from(sorted(METHODS)),
+    st.sampled_from([0.0, 0.9, 2.0]),
+    st.sampled_from([0.0, 0.4, 1.0]),
+    st.data(),
+)
+def test_scores_are_those_of_bm25s(
+    counts: np.ndarray, method: str, k1: float, b: float, data: st.DataObject
+) -> None:
+    query = data.draw(arrays(np.int64, counts.shape[1], elements=st.integers(0, 4)).filter(np.any))
+    index = peer(counts, method, k1, b)
+    expected = index.get_scores_from_ids(np.repeat(np.arange(len(query)), query))
+    if method == "bm25l":  # it gives every text what one without the term gets
+        expected = expected - (index.nonoccurrence_array * query).sum()
+    terms = np.flatnonzero(query).astype(np.int32)
+    for compiled in (False, True):
+        parts = [csc_matrix(part.astype(np.float32)) for part in np.array_split(counts, 2) if len(part)]
+        scores = Postings.of(parts, method, k1, b, compiled).scores(terms, query[terms].astype(np.float32))
+        np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=2e-6)
+        assert scores.dtype == np.float32 and (scores[counts[:, terms].sum(axis=1) == 0] == 0).all()
+
+
+@settings(deadline=None, max_examples=50)
+@given(TEXTS, QUERY, st.sampled_from(RANK_BM25_METHODS), st.sampled_from([0.0, 0.75, 1.0]))
+def test_rank_bm25_gives_the_same_scores(
+    texts: list[list[int]], query: list[int], method: str, b: float
+) -> None:
+    theirs = RankBM25.of([counted(texts)], method, 1.2, b).scores(*weighted(query))
+    ours = Postings.of([counted(texts)], method, 1.2, b, False).scores(*weighted(query))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@settings(deadline=None, max_examples=50)
+@given(TEXTS, QUERY)
+def test_okapi_is_the_published_formula(texts: list[list[int]], query: list[int]) -> None:
+    scores = Postings.of([counted(texts)], "okapi", 1.2, 0.75, False).scores(*weighted(query))
+    average = sum(map(len, texts)) / len(texts)
+    for text, score in zip(texts, scores.tolist(), strict=True):
+        expected = 0.0
+        for word in query:  # Gu et al. 2022, appendix: a word that occurs twice counts twice
+            n = sum(word in other for other in texts)
+            idf = math.log(1 + (len(texts) - n + 0.5) / (n + 0.5))
+            f = text.count(word)
+            expected += idf * f * 2.2 / (f + 1.2 * (1 - 0.75 + 0.75 * len(text) / average))
+        assert score == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+def test_robertson_is_rank_bm25_as_it_comes_where_no_term_is_in_half_of_the_texts() -> None:
+    texts, query = [[0, 1, 1, 2], [3, 4], [5, 5, 6], [0, 7, 8], [2, 8, 8, 8, 3]], [1, 5, 8, 8, 3, 0]
+    plain = rank_bm25.BM25Okapi(texts, k1=1.2, b=0.75)
+    assert all(idf > 0 for idf in plain.idf.values())
+    scores = Postings.of([counted(texts)], "robertson", 1.2, 0.75, False).scores(*weighted(query))
+    np.testing.assert_allclose(scores * 2.2, plain.get_scores(query), rtol=1e-5)
+
+
+def test_loaded_postings_are_mapped(tmp_path: Path) -> None:
+    counts = np.random.default_rng(0).integers(0, 3, (20, 9)).astype(np.float32)
+    saved = Postings.of([csc_matrix(counts)], "lucene", 1.2, 0.75, compiled=False)
+    saved.save(tmp_path)
+    loaded = Postings.load(tmp_path, 20, compiled=False)
+    terms, weights = np.array([1, 4, 8], np.int32), np.array([1, 2, 1], np.float32)
+    np.testing.assert_array_equal(saved.scores(terms, weights), loaded.scores(terms, weights))
+    assert loaded.nbytes == saved.nbytes
+    for part in (loaded._matrix.data, loaded._matrix.indices):  # none of the large arrays is a copy
+        while part is not None and not isinstance(part, np.memmap):
+            part = part.base
+        assert isinstance(part, np.memmap)
+
+
+# The retriever.
+
+
+def plain_bm25(documents: list[list[str]], query: list[str], k1: float, b: float) -> np.ndarray:
     """Lucene's formula, word by word."""
     mean = sum(map(len, documents)) / len(documents)
     scores = np.zeros(len(documents))
@@ -34,46 +160,54 @@ def _plain_bm25(documents: list[list[str]], query: list[str], k1: float, b: floa
     return scores
 
 
-def _words(text: str) -> list[str]:
+def words_of(text: str) -> list[str]:
     plain = text.replace("TARGETCIT", " ").replace("OTHERCIT", " ").lower()
     return Stemmer.Stemmer("english").stemWords(re.findall(r"\b\w\w+\b", plain))
 
 
 @pytest.mark.parametrize("contexts", [0, 1, 2])
 def test_scores_are_those_of_the_formula(tiny_corpus: Corpus, contexts: int) -> None:
-    retriever = BM25(stopwords=None, k1=0.9, b=0.4, contexts=contexts)
-    retriever.index(tiny_corpus)
+    retriever = indexed(tiny_corpus, stopwords=None, k1=0.9, b=0.4, contexts=contexts)
     rows = np.flatnonzero(tiny_corpus.is_candidate).tolist()
-    cited_in = {"parsing": ["c1", "c2", "c6"], "graph": ["c3"], "speech": ["c4"], "vision": ["c5"]}
+    cited = {"parsing": ["c1", "c2", "c6"], "graph": ["c3"], "speech": ["c4"], "vision": ["c5"]}
+    # Of three contexts evenly: the last, or the second and third.
+    cited["parsing"] = {0: [], 1: ["c6"], 2: ["c2", "c6"]}[contexts]
     documents = []
     for row in rows:
         texts = [f"{tiny_corpus.titles[row]} {tiny_corpus.abstracts[row]}"]
-        there = cited_in.get(tiny_corpus.paper_ids[row], [])
-        if there == ["c1", "c2", "c6"]:  # evenly: the last of three, the second and third of three
-            there = {0: [], 1: ["c6"], 2: ["c2", "c6"]}[contexts]
-        there = there if contexts else []
+        there = cited.get(tiny_corpus.paper_ids[row], []) if contexts else []
         texts += [tiny_corpus.context_texts[list(tiny_corpus.context_ids).index(name)] for name in there]
-        documents.append(_words(" ".join(texts)))
+        documents.append(words_of(" ".join(texts)))
     ranking = retriever.search(CONTEXTS, 11)
     for row in CONTEXTS.tolist():
         citing = int(tiny_corpus.citing[row])
-        query = _words(f"{tiny_corpus.context_texts[row]} {tiny_corpus.titles[citing]}")
-        scores = dict(zip(rows, _plain_bm25(documents, query, 0.9, 0.4), strict=True))
+        query = words_of(f"{tiny_corpus.context_texts[row]} {tiny_corpus.titles[citing]}")
+        scores = dict(zip(rows, plain_bm25(documents, query, 0.9, 0.4), strict=True))
         expected = sorted((s for r, s in scores.items() if s > 0 and r != citing), reverse=True)
         found = ranking.papers[row] >= 0
         np.testing.assert_allclose(ranking.scores[row][found], expected, rtol=1e-5)
-        np.testing.assert_allclose(
-            ranking.scores[row][found], [scores[r] for r in ranking.papers[row][found]], rtol=1e-5
-        )
+        own = [scores[r] for r in ranking.papers[row][found]]
+        np.testing.assert_allclose(ranking.scores[row][found], own, rtol=1e-5)
 
 
 def test_finds_the_cited_papers_and_not_the_citing_one(tiny_corpus: Corpus) -> None:
-    retriever = BM25()
-    retriever.index(tiny_corpus)
     test = tiny_corpus.split("test")
-    ranking = retriever.search(test.contexts, 11)
+    ranking = indexed(tiny_corpus).search(test.contexts, 11)
     assert ranking.papers[:, 0].tolist() == test.positives.values.tolist()
     assert not (ranking.papers == tiny_corpus.citing[test.contexts][:, None]).any()
+
+
+@pytest.mark.parametrize("method", RANK_BM25_METHODS)
+def test_the_back_ends_rank_alike(tiny_corpus: Corpus, method: str) -> None:
+    options = {"method": method, "contexts": 2, "query": ("context", "title", "context")}
+    retrievers = [
+        indexed(tiny_corpus, backend=backend, **options) for backend in ("numpy", "numba", "rank_bm25")
+    ]
+    assert all(retriever.index_bytes > 0 for retriever in retrievers)
+    first, *others = (retriever.search(CONTEXTS, 11) for retriever in retrievers)
+    for other in others:
+        np.testing.assert_array_equal(first.papers, other.papers)
+        np.testing.assert_allclose(first.scores, other.scores, rtol=1e-5)
 
 
 def test_the_markers_are_no_words_of_a_query(tiny_source: Path, tmp_path: Path) -> None:
@@ -81,41 +215,32 @@ def test_the_markers_are_no_words_of_a_query(tiny_source: Path, tmp_path: Path) 
     papers["graph"]["abstract"] = "TARGETCIT OTHERCIT targetcit othercit"
     (tiny_source / "papers.json").write_text(json.dumps(papers))
     corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
-    retriever = BM25(query=["context"])
-    retriever.index(corpus)
-    ranking = retriever.search(np.array([0]), 11)  # c1 has both markers and no word of "graph"
+    # c1 has both markers and no word of "graph"
+    ranking = indexed(corpus, query=["context"]).search(np.array([0]), 11)
     assert corpus.paper_row("graph") not in ranking.papers
 
 
 def test_a_query_without_a_known_word_finds_nothing(tiny_source: Path, tmp_path: Path) -> None:
-    contexts = json.loads((tiny_source / "contexts.json").read_text())
-    contexts["c1"]["masked_text"] = "Zyx qwv TARGETCIT the of."
-    contexts["c2"]["masked_text"] = "TARGETCIT ?"
-    (tiny_source / "contexts.json").write_text(json.dumps(contexts))
-    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
-    retriever = BM25(query=["context"])
-    retriever.index(corpus)
-    ranking = retriever.search(np.array([0, 1, 2]), 5)
+    corpus = rewritten(tiny_source, tmp_path / "cache", c1="Zyx qwv TARGETCIT the of.", c2="TARGETCIT ?")
+    ranking = indexed(corpus, query=["context"]).search(np.array([0, 1, 2]), 5)
     assert (ranking.papers[:2] == -1).all() and np.isneginf(ranking.scores[:2]).all()
     assert ranking.papers[2, 0] == corpus.paper_row("graph")
 
 
-def test_title_and_abstract_of_the_citing_paper_are_read_where_asked(tiny_corpus: Corpus) -> None:
-    found = {}
-    for fields in (
-        ("context",),
-        ("context", "title"),
-        ("context", "title", "abstract"),
-        ("context", "context"),
-    ):
-        retriever = BM25(query=fields)
-        retriever.index(tiny_corpus)
-        found[fields] = retriever.search(CONTEXTS, 11)
-    counts = [int((found[fields].papers >= 0).sum()) for fields in found]
+def test_fields_and_terms_count_as_often_as_they_stand_there(tiny_source: Path, tmp_path: Path) -> None:
+    corpus = rewritten(
+        tiny_source,
+        tmp_path / "cache",
+        c1="graph parsing TARGETCIT",
+        c2="graph parsing graphs graph TARGETCIT parsing parsing",
+    )
+    forms = [("context",), ("context", "title"), ("context", "title", "abstract"), ("context", "context")]
+    found = [indexed(corpus, query=fields).search(CONTEXTS, 11) for fields in forms]
+    counts = [int((ranking.papers >= 0).sum()) for ranking in found]
     assert counts[0] == counts[3] < counts[1] < counts[2]
-    once, twice = found[("context",)], found[("context", "context")]
-    np.testing.assert_array_equal(once.papers, twice.papers)
-    np.testing.assert_allclose(twice.scores, 2 * once.scores, rtol=1e-6)
+    np.testing.assert_array_equal(found[0].papers, found[3].papers)
+    np.testing.assert_allclose(found[3].scores, 2 * found[0].scores, rtol=1e-6)
+    np.testing.assert_allclose(found[0].scores[1], 3 * found[0].scores[0], rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -123,21 +248,33 @@ def test_title_and_abstract_of_the_citing_paper_are_read_where_asked(tiny_corpus
     [
         ({"query": ["body"]}, "retriever.query"),
         ({"query": []}, "retriever.query"),
-        ({"stemmer": "klingon"}, "retriever.stemmer"),
+        ({"stemmer": "klingon"}, r"retriever\.stemmer: 'klingon' is not one of .*english"),
         ({"method": "bm42"}, "retriever.method"),
         ({"backend": "fortran"}, "retriever.backend"),
-        ({"stopwords": "tlh"}, "retriever.stopwords"),
+        ({"stopwords": "tlh"}, r"retriever\.stopwords: tlh not recognized"),
         ({"k1": -1}, "retriever.k1"),
         ({"b": 1.5}, "retriever.b"),
         ({"k1": float("inf")}, "retriever.k1"),
         ({"contexts": -1}, "retriever.contexts"),
         ({"contexts": 0.5}, "retriever.contexts"),
         ({"threads": 0}, "retriever.threads"),
+        ({"backend": "rank_bm25", "method": "bm25l"}, "has no 'bm25l'"),
+        ({"backend": "rank_bm25", "k1": 0}, "divides by 0"),
     ],
 )
-def test_settings_that_make_no_sense_are_one_line(settings: dict[str, object], message: str) -> None:
+def test_settings_that_make_no_sense_are_one_line(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        BM25(**settings)  # type: ignore[arg-type]
+        BM25(**settings)
+
+
+def test_parameters_are_set_for_what_is_indexed_next(tiny_corpus: Corpus) -> None:
+    retriever = indexed(tiny_corpus)
+    retriever.set_parameters(k1=0.4, b=0.1)
+    retriever.index(tiny_corpus)
+    expected = indexed(tiny_corpus, k1=0.4, b=0.1).search(CONTEXTS, 11)
+    np.testing.assert_array_equal(retriever.search(CONTEXTS, 11).scores, expected.scores)
+    with pytest.raises(InputError, match=r"retriever\.b"):
+        retriever.set_parameters(b=2)
 
 
 def test_a_corpus_without_words_is_one_line(tiny_source: Path, tmp_path: Path) -> None:
@@ -149,12 +286,12 @@ def test_a_corpus_without_words_is_one_line(tiny_source: Path, tmp_path: Path) -
         BM25().index(open_corpus(tiny_source, cache_dir=tmp_path / "cache"))
 
 
-@pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize("backend", ["numpy", "numba", "rank_bm25"])
 def test_a_loaded_index_ranks_the_same_with_other_query_fields_too(
     tiny_corpus: Corpus, tmp_path: Path, backend: str
 ) -> None:
-    saved = BM25(contexts=2)
-    saved.index(tiny_corpus)
+    same = "numpy" if backend == "numba" else backend  # their files are the same
+    saved = indexed(tiny_corpus, contexts=2, backend=same)
     saved.save(tmp_path / "index")
     for query in (("context", "title"), ("abstract",)):
         saved.query = query
@@ -166,35 +303,32 @@ def test_a_loaded_index_ranks_the_same_with_other_query_fields_too(
         assert loaded.index_bytes == saved.index_bytes
 
 
-@pytest.mark.parametrize(
-    "other",
-    [{"k1": 1.0}, {"b": 0.5}, {"method": "okapi"}, {"stemmer": None}, {"stopwords": None}, {"contexts": 1}],
-)
-def test_an_index_of_other_settings_is_refused(
-    tiny_corpus: Corpus, tmp_path: Path, other: dict[str, object]
-) -> None:
-    saved = BM25()
-    saved.index(tiny_corpus)
-    saved.save(tmp_path / "index")
-    with pytest.raises(InputError, match="an index of another "):
-        BM25(**other).load(tmp_path / "index", tiny_corpus)  # type: ignore[arg-type]
-
-
-def test_an_index_cut_short_is_refused(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    saved = BM25()
-    saved.index(tiny_corpus)
-    saved.save(tmp_path / "index")
-    for path in (tmp_path / "index").glob("*.npy"):
+def test_an_index_of_other_settings_or_cut_short_is_refused(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    indexed(tiny_corpus).save(folder)
+    others: list[dict[str, Any]] = [
+        {"k1": 1.0},
+        {"b": 0.5},
+        {"method": "okapi"},
+        {"stemmer": None},
+        {"stopwords": None},
+        {"contexts": 1},
+    ]
+    for other in others:
+        with pytest.raises(InputError, match="an index of another "):
+            BM25(**other).load(folder, tiny_corpus)
+    with pytest.raises(InputError, match="an index of another library: bm25s there, rank_bm25 here"):
+        BM25(backend="rank_bm25").load(folder, tiny_corpus)
+    for path in folder.glob("*.npy"):
         whole = path.read_bytes()
         path.write_bytes(whole[:-1])
         with pytest.raises(InputError, match=f"{path.name}: .* bytes instead of"):
-            BM25().load(tmp_path / "index", tiny_corpus)
+            BM25().load(folder, tiny_corpus)
         path.write_bytes(whole)
 
 
 def test_what_is_not_allowed_never_appears_and_the_rest_as_it_was(tiny_corpus: Corpus) -> None:
-    retriever = BM25(query=["context"])
-    retriever.index(tiny_corpus)
+    retriever = indexed(tiny_corpus, query=["context"])
     everything = retriever.search(CONTEXTS, 11)
     assert (everything.papers == -1).any()  # fewer match than are asked for
     ids = [tiny_corpus.paper_ids[row] for row in np.flatnonzero(tiny_corpus.is_candidate).tolist()]
@@ -206,10 +340,8 @@ def test_what_is_not_allowed_never_appears_and_the_rest_as_it_was(tiny_corpus: C
             assert ranking.papers[row].tolist() == expected + [-1] * (4 - len(expected))
 
 
-def test_fewer_wanted_or_fewer_queries_at_a_time_change_nothing(tiny_corpus: Corpus) -> None:
-    retriever, threaded = BM25(), BM25(threads=2)
-    retriever.index(tiny_corpus)
-    threaded.index(tiny_corpus)
+def test_a_smaller_k_fewer_queries_at_a_time_and_threads_change_nothing(tiny_corpus: Corpus) -> None:
+    retriever, threaded = indexed(tiny_corpus), indexed(tiny_corpus, threads=2)
     ranking = retriever.search(CONTEXTS, 11)
     np.testing.assert_array_equal(retriever.search(CONTEXTS, 3).papers, ranking.papers[:, :3])
     np.testing.assert_array_equal(threaded.search(CONTEXTS, 11).papers, ranking.papers)
@@ -217,40 +349,23 @@ def test_fewer_wanted_or_fewer_queries_at_a_time_change_nothing(tiny_corpus: Cor
         np.testing.assert_array_equal(retriever.search(CONTEXTS[[row]], 11).scores, ranking.scores[[row]])
 
 
-def test_terms_of_a_query_count_once_where_wanted(tiny_source: Path, tmp_path: Path) -> None:
-    contexts = json.loads((tiny_source / "contexts.json").read_text())
-    contexts["c1"]["masked_text"] = "graph parsing TARGETCIT"
-    contexts["c2"]["masked_text"] = "graph parsing graphs graph TARGETCIT parsing"
-    (tiny_source / "contexts.json").write_text(json.dumps(contexts))
-    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
-    for count_terms in (True, False):
-        retriever = BM25(query=["context"], count_terms=count_terms)
-        retriever.index(corpus)
-        scores = retriever.search(np.array([0, 1]), 5).scores
-        assert np.array_equal(scores[0], scores[1]) == (not count_terms)
+# Training contexts in the index.
 
 
-def _found(source: Path, cache: Path) -> list[list[tuple[str, float]]]:
-    corpus = open_corpus(source, cache_dir=cache)
-    retriever = BM25(contexts=5)
-    retriever.index(corpus)
-    ranking = retriever.search(np.arange(6), 11)  # the training contexts
-    pairs = (
-        zip(*row, strict=True) for row in zip(ranking.papers.tolist(), ranking.scores.tolist(), strict=True)
-    )
-    return [[(corpus.paper_ids[paper], score) for paper, score in row if paper >= 0] for row in pairs]
+def test_only_training_contexts_enter_the_index(tiny_source: Path, tmp_path: Path) -> None:
+    def found(corpus: Corpus) -> list[list[tuple[str, float]]]:
+        ranking = indexed(corpus, contexts=5).search(np.arange(6), 11)  # the training contexts
+        pairs = (
+            zip(*row, strict=True)
+            for row in zip(ranking.papers.tolist(), ranking.scores.tolist(), strict=True)
+        )
+        return [[(corpus.paper_ids[paper], score) for paper, score in row if paper >= 0] for row in pairs]
 
-
-def test_only_cited_in_enter_the_index(tiny_source: Path, tmp_path: Path) -> None:
-    before = _found(tiny_source, tmp_path / "before")
-    contexts = json.loads((tiny_source / "contexts.json").read_text())
-    for name in ("c7", "c8", "c9", "c10", "c11", "c12"):
-        contexts[name]["masked_text"] = "Transition systems TARGETCIT and acoustic features of new words."
-    (tiny_source / "contexts.json").write_text(json.dumps(contexts))
-    assert _found(tiny_source, tmp_path / "after") == before
-    contexts["c3"]["masked_text"] = "Transition systems TARGETCIT."
-    (tiny_source / "contexts.json").write_text(json.dumps(contexts))
-    assert _found(tiny_source, tmp_path / "changed") != before
+    before = found(open_corpus(tiny_source, cache_dir=tmp_path / "before"))
+    text = "Transition systems TARGETCIT and acoustic features of new words."
+    others = dict.fromkeys(("c7", "c8", "c9", "c10", "c11", "c12"), text)
+    assert found(rewritten(tiny_source, tmp_path / "after", **others)) == before
+    assert found(rewritten(tiny_source, tmp_path / "changed", c3="Transition systems TARGETCIT.")) != before
 
 
 def test_contexts_need_a_training_split(tiny_source: Path, tmp_path: Path) -> None:
@@ -274,9 +389,8 @@ def test_contexts_of_a_paper_are_taken_evenly(cited: list[list[int]], most: int)
         assert len(contexts) == min(len(every), most)
         if len(every) <= most:
             assert contexts.tolist() == every
-        else:
-            places = [every.index(context) for context in contexts.tolist()]
-            gaps = np.diff([-1, *places]) if len(set(every)) == len(every) else np.array([1])
+        elif len(set(every)) == len(every):
+            gaps = np.diff([-1, *(every.index(context) for context in contexts.tolist())])
             assert gaps.max() - gaps.min() <= 1
 
 

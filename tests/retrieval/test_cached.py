@@ -152,3 +152,17 @@ def test_no_files_are_one_line(tmp_path: Path) -> None:
         CachedRun([])
     with pytest.raises(InputError, match=r"there is no file .*none\.trec"):
         CachedRun(tmp_path / "none.trec")
+
+
+def test_a_run_says_how_deep_it_is(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    val, test = _written(
+        _indexed(BM25(query=["context", "title", "abstract"]), tiny_corpus), tiny_corpus, tmp_path
+    )
+    whole = Run.read(test)
+    ranking = Ranking(whole.ranking.papers[:, :2], whole.ranking.scores[:, :2])
+    Run(whole.query_ids, whole.paper_ids, ranking).write(test)
+    run = _indexed(CachedRun([val, test]), tiny_corpus)
+    assert run.limit(tiny_corpus.split("test").contexts) == 2
+    assert (run.limit(tiny_corpus.split("val").contexts) or 99) > 2
+    everyone = _indexed(Popularity(), tiny_corpus)
+    assert everyone.limit(tiny_corpus.split("test").contexts) is None

@@ -60,7 +60,7 @@ def test_a_run_in_several_pieces_is_written_in_order(tmp_path: Path, monkeypatch
     ranking = ordered(rng.permuted(np.tile(np.arange(9), (7, 1)), axis=1)[:, :3], rng.random((7, 3)), 3)
     run = Run([f"q{i}" for i in range(7)], [f"p{i}" for i in range(9)], ranking)
     run.write(tmp_path / "whole.trec")
-    monkeypatch.setattr("retrieval.run._LINES", 6)
+    monkeypatch.setattr("retrieval.run.LINES", 6)
     run.write(tmp_path / "pieces.trec")
     assert (tmp_path / "whole.trec").read_bytes() == (tmp_path / "pieces.trec").read_bytes()
 

@@ -1,4 +1,9 @@
+"""Texts and terms of queries against bm25s's own tokeniser; key terms against a count by hand."""
+
+from __future__ import annotations
+
 import json
+import math
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +15,44 @@ import Stemmer
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from retrieval.bm25 import Terms, query_texts, tokenizer
+from retrieval.bm25 import BM25
+from retrieval.settings import check_fields
+from retrieval.terms import KeyTerms, Terms, bo1, query_texts, tokenizer
+
+CONTEXT = "Early transition systems   built trees greedily  ."
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        (["context"], CONTEXT),
+        (["title"], "Trees for everyone"),
+        (["title", "abstract"], "Trees for everyone We parse many languages into trees."),
+        (["context", "title", "title"], f"{CONTEXT} Trees for everyone Trees for everyone"),
+    ],
+)
+def test_fields_stand_in_their_order_and_as_often_as_named(
+    tiny_corpus: Corpus, fields: list[str], text: str
+) -> None:
+    assert next(query_texts(tiny_corpus, np.array([0, 1]), fields)) == text
+
+
+def test_every_context_has_its_own_citing_paper(tiny_corpus: Corpus) -> None:
+    contexts = np.array([11, 3])
+    titles = [tiny_corpus.titles[int(tiny_corpus.citing[row])] for row in contexts]
+    assert (
+        list(query_texts(tiny_corpus, contexts, ["title"]))
+        == titles
+        == ["Verses about pictures", "Sound and vision"]
+    )
+
+
+def test_fields_are_checked() -> None:
+    assert check_fields(["context", "context"]) == ("context", "context")
+    for fields in ([], ["body"], "contexts"):
+        with pytest.raises(InputError, match=r"retriever\.query: .* is not one of context, title, abstract"):
+            check_fields(fields)
+
 
 ALL = np.arange(12)
 
@@ -64,8 +106,103 @@ def test_loaded_terms_are_those_that_were_saved(tiny_corpus: Corpus, tmp_path: P
     assert loaded.size == terms.size and loaded.nbytes == terms.nbytes
 
 
-def test_languages_that_are_not_there_are_one_line() -> None:
-    with pytest.raises(InputError, match=r"retriever\.stemmer: 'klingon' is not one of .*english"):
-        tokenizer("klingon", None)
-    with pytest.raises(InputError, match=r"retriever\.stopwords: tlh not recognized"):
-        tokenizer(None, "tlh")
+# Key terms.
+
+WORDS = ["parser", "tree", "graph", "sound", "rhyme", "document", "edge", "query", "speech", "verse", "pixel"]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    """30 papers of words that are more and less frequent, all of them citing; one has no abstract."""
+    rng = np.random.default_rng(1)
+    rarity = 1 / np.arange(1, len(WORDS) + 1)
+
+    def text(most: int) -> str:
+        return " ".join(rng.choice(WORDS, int(rng.integers(1, most)), p=rarity / rarity.sum()))
+
+    papers = {f"p{i}": {"title": text(9), "abstract": text(30) if i else ""} for i in range(30)}
+    papers["p3"]["title"] += " unheard unheard"
+    contexts = {
+        key: {"masked_text": "as TARGETCIT says", "context_id": key, "citing_id": key, "refid": "p0"}
+        for key in papers
+    }
+    queries = [{"context_id": key, "positive_ids": ["p0"]} for key in papers]
+    for name, value in (("papers", papers), ("contexts", contexts), ("test", queries)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(value))
+    return open_corpus(tmp_path, cache_dir=tmp_path / "cache")
+
+
+def words_of(texts: list[str]) -> list[list[str]]:
+    stem = Stemmer.Stemmer("english")
+    return bm25s.tokenize(texts, stopwords="en", stemmer=stem, return_ids=False, show_progress=False)
+
+
+def by_hand(corpus: Corpus, indexed: list[int]) -> list[set[str]]:
+    """What Whoosh's key_terms_from_text does, written with counters: 3 of each title, 5 of each abstract."""
+    found: list[set[str]] = [set() for _ in corpus.paper_ids]
+    for texts, most in ((list(corpus.titles), 3), (list(corpus.abstracts), 5)):
+        words = words_of(texts)
+        total = Counter(word for row in indexed for word in words[row])
+        for row, own in enumerate(words):
+            scores = {}
+            for word, times in Counter(own).items():
+                if word in total:
+                    f = total[word] / len(indexed)
+                    scores[word] = times * math.log2((1 + f) / f) + math.log2(1 + f)
+            best = sorted(scores.values(), reverse=True)[:most]
+            found[row] |= {word for word in scores if best and scores[word] >= best[-1]}
+    return found
+
+
+def test_they_are_those_of_a_count_by_hand(corpus: Corpus) -> None:
+    made = tokenizer("english", "en")
+    terms = Terms.of(corpus.words, made)
+    names = {number: term for term, number in made.get_vocab_dict().items()}
+    for indexed in (list(range(30)), [row for row in range(30) if row != 3]):
+        counts = KeyTerms(terms, corpus, np.array(indexed, np.int32)).counts(np.arange(30))
+        expected = by_hand(corpus, indexed)
+        equal = 0
+        for row in range(30):
+            found = {names[term] for term in counts[row].indices.tolist()}
+            assert found <= expected[row], row  # which has all of the equals of the last
+            equal += found == expected[row]
+            assert (counts[row].data == 1).all() and 0 < len(found) <= 8
+        assert equal > 15
+        assert ("unheard" in expected[3]) == (3 in indexed)
+
+
+def test_a_rare_word_and_one_that_stands_there_often_weigh_more() -> None:
+    shares = np.array([0.01, 0.1, 0.1, 2.0])
+    weights = bo1(np.array([1.0, 1.0, 3.0, 1.0]), shares)
+    assert weights[0] > weights[1] and weights[2] > weights[1]
+    assert weights[3] == pytest.approx(math.log2(1.5) + math.log2(3))
+
+
+def test_bm25_asks_with_them_and_an_index_from_the_disk_does_too(corpus: Corpus, tmp_path: Path) -> None:
+    keyed, titled = BM25(query=["key_terms"]), BM25(query=["title"])
+    for bm25 in (keyed, titled):
+        bm25.index(corpus)
+    found = keyed.search(np.arange(30), 5)
+    row = 7
+    expected = words_of([" ".join(sorted(by_hand(corpus, list(range(30)))[row]))])[0]
+    assert 0 < len(expected) < len(words_of([f"{corpus.titles[row]} {corpus.abstracts[row]}"])[0])
+    assert (found.papers != titled.search(np.arange(30), 5).papers).any()
+    keyed.save(tmp_path / "index")
+    loaded = BM25(query=["key_terms"])
+    loaded.load(tmp_path / "index", corpus)
+    again = loaded.search(np.arange(30), 5)
+    np.testing.assert_array_equal(found.papers, again.papers)
+    np.testing.assert_array_equal(found.scores, again.scores)
+    both = BM25(query=["key_terms", "title"])
+    both.index(corpus)
+
+    def total(bm25: BM25) -> float:
+        scores = bm25.search(np.array([row]), 29).scores
+        return float(scores[np.isfinite(scores)].sum())
+
+    assert total(both) == pytest.approx(total(keyed) + total(titled), rel=1e-5)
+
+
+def test_other_names_are_refused() -> None:
+    with pytest.raises(InputError, match="'keywords' is not one of context, title, abstract, key_terms"):
+        BM25(query=["keywords"])

@@ -1,0 +1,171 @@
+"""The words of a corpus as terms of lexical search, in papers and queries; the key terms of citing papers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import Stemmer
+from bm25s.tokenization import Tokenizer
+from numpy.typing import NDArray
+from scipy.sparse import csc_matrix, csr_matrix
+
+from datasets.columns import Ragged
+from datasets.corpus import Corpus
+from datasets.errors import InputError
+from datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
+
+PAPERS_AT_ONCE = 1 << 16
+"""Papers whose words are counted at a time."""
+
+
+def without_markers(text: str) -> str:
+    """A context without its marks for citations."""
+    return text.replace(TARGET_MARKER, " ").replace(OTHER_MARKER, " ")
+
+
+def query_texts(corpus: Corpus, contexts: NDArray[np.int64], fields: Sequence[str]) -> Iterator[str]:
+    """The fields' texts of each context, one after the other; a field that is named twice stands twice.
+
+    contexts: [Q], rows of the corpus's contexts; fields: of QUERY_FIELDS.
+    """
+    citing = corpus.citing[contexts].tolist()
+    for row, paper in zip(contexts.tolist(), citing, strict=True):
+        parts = {
+            "context": without_markers(corpus.context_texts[row]) if "context" in fields else "",
+            "title": corpus.titles[paper] if "title" in fields else "",
+            "abstract": corpus.abstracts[paper] if "abstract" in fields else "",
+        }
+        yield " ".join(parts[field] for field in fields)
+
+
+def tokenizer(stemmer: str | None, stopwords: str | None) -> Tokenizer:
+    """bm25s's tokeniser: runs of two letters, digits or more, less stop words, stemmed.
+
+    stemmer: a language of PyStemmer; stopwords: a language of bm25s; None for neither.
+    Raises InputError for one that they do not know.
+    """
+    if stemmer is not None and stemmer not in Stemmer.algorithms():
+        known = ", ".join(Stemmer.algorithms())
+        raise InputError(f"retriever.stemmer: {stemmer!r} is not one of {known}")
+    try:
+        return Tokenizer(stopwords=stopwords, stemmer=None if stemmer is None else Stemmer.Stemmer(stemmer))
+    except ValueError as error:
+        raise InputError(f"retriever.stopwords: {error}") from None
+
+
+class Terms:
+    """The terms that stand for each word of a corpus.
+
+    of_word: rows [V] of terms, as `corpus.words`; empty for stop words, signs and citation markers, several
+    where a word has parts. size: number of terms T.
+    The tokens of a store are looked up here, so that no text is read and no word stemmed twice.
+    """
+
+    def __init__(self, of_word: Ragged) -> None:
+        self.of_word = of_word
+        self.size = int(of_word.values.max(initial=-1)) + 1
+
+    @classmethod
+    def of(cls, words: Sequence[str], tokenizer: Tokenizer) -> Terms:
+        tokenizer.reset_vocab()
+        rows = list(tokenizer.streaming_tokenize(map(_without_markers, words), allow_empty=False))
+        return cls(Ragged.from_rows(rows))
+
+    def counts(self, rows: NDArray[np.integer], words: Ragged, texts: int) -> csc_matrix:
+        """How often each term stands in each text: float32 [texts, T].
+
+        words: rows of token ids; rows: the text that each row is of, ascending.
+        """
+        terms = self.of_word.take(words.values)
+        text = np.repeat(rows, np.diff(terms.offsets[words.offsets]))
+        ones = np.ones(len(text), np.float32)
+        # Texts ascend, so that equal places of a column lie side by side and nothing is sorted.
+        return csc_matrix((ones, (text, terms.values)), shape=(texts, self.size))
+
+    def query_counts(self, corpus: Corpus, contexts: NDArray[np.int64], fields: Sequence[str]) -> csr_matrix:
+        """The terms of queries, float32 [Q, T]; fields as for retrieval.bm25.query_texts."""
+        citing = corpus.citing[contexts]
+        rows, summed = np.arange(len(contexts)), csc_matrix((len(contexts), self.size), dtype=np.float32)
+        for field, words, taken in (
+            ("context", corpus.context_tokens, contexts),
+            ("title", corpus.title_tokens, citing),
+            ("abstract", corpus.abstract_tokens, citing),
+        ):
+            if field in fields:
+                counts = self.counts(rows, words.take(taken), len(contexts))
+                summed = summed + counts * np.float32(fields.count(field))
+        return summed.tocsr()
+
+    @property
+    def nbytes(self) -> int:
+        return self.of_word.values.nbytes + self.of_word.offsets.nbytes
+
+    def save(self, folder: Path) -> None:
+        np.save(folder / "terms.values.npy", self.of_word.values)
+        np.save(folder / "terms.offsets.npy", self.of_word.offsets)
+
+    @classmethod
+    def load(cls, folder: Path) -> Terms:
+        """What `save` wrote, mapped."""
+        values, offsets = (
+            np.asarray(np.load(folder / f"terms.{part}.npy", mmap_mode="r", allow_pickle=False))
+            for part in ("values", "offsets")
+        )
+        return cls(Ragged(values, offsets))
+
+
+def _without_markers(word: str) -> str:
+    for marker in MARKER_WORDS:
+        word = word.replace(marker, " ")
+    return word
+
+
+KEY_TERMS = "key_terms"
+"""Their name among the fields of a query."""
+OF_TITLE, OF_ABSTRACT = 3, 5
+"""Key terms of each."""
+
+
+class KeyTerms:
+    """Finds the key terms of citing papers: the few words of title and abstract that tell most about them.
+
+    papers: the rows whose titles and abstracts are counted. A term that none of them has is no key term.
+    """
+
+    def __init__(self, terms: Terms, corpus: Corpus, papers: NDArray[np.int32]) -> None:
+        self._terms, self._corpus = terms, corpus
+        columns = ((corpus.title_tokens, OF_TITLE), (corpus.abstract_tokens, OF_ABSTRACT))
+        self._fields = [(words, self._shares(words, papers), most) for words, most in columns]
+
+    def counts(self, contexts: NDArray[np.int64]) -> csr_matrix:
+        """Of each context [Q] its key terms, each once: float32 [Q, T]."""
+        citing = self._corpus.citing[contexts]
+        found: list[NDArray[np.integer]] = [np.empty(0, np.int32)] * len(contexts)
+        for words, shares, most in self._fields:
+            times = self._terms.counts(np.arange(len(contexts)), words.take(citing), len(contexts)).tocsr()
+            times.sum_duplicates()
+            for query in range(len(contexts)):
+                part = slice(times.indptr[query], times.indptr[query + 1])
+                terms, often = times.indices[part], times.data[part]
+                known = shares[terms] > 0
+                terms, often = terms[known], often[known]
+                order = np.lexsort((terms, -bo1(often, shares[terms])))
+                found[query] = np.union1d(found[query], terms[order[:most]])
+        rows = Ragged.from_rows([terms.tolist() for terms in found])
+        ones = np.ones(len(rows.values), np.float32)
+        return csr_matrix((ones, rows.values, rows.offsets), shape=(len(contexts), self._terms.size))
+
+    def _shares(self, words: Ragged, papers: NDArray[np.int32]) -> NDArray[np.float64]:
+        """How often each term [T] stands in a field of the papers, divided by their number."""
+        total = np.zeros(self._terms.size, np.int64)
+        for start in range(0, len(papers), PAPERS_AT_ONCE):
+            block = words.take(papers[start : start + PAPERS_AT_ONCE])
+            total += np.bincount(self._terms.of_word.take(block.values).values, minlength=len(total))
+        return total / max(len(papers), 1)
+
+
+def bo1(times: NDArray[np.floating], shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The weights of terms [n] by how often they stand in a text and, on average, in a paper."""
+    return np.asarray(times * np.log2((1 + shares) / shares) + np.log2(1 + shares))
