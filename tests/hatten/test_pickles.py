@@ -212,8 +212,8 @@ NOT_THERE = struct.pack("<Q", 1 << 62) + b"word."
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        pytest.param(b"]r\xff\xff\xff\x7f.", "does not hold", id="a place in the memo far away"),
-        pytest.param(b"]p2147483647\n.", "does not hold", id="such a place in text"),
+        pytest.param(b"]r\xff\xff\xff\x7f.", "refused", id="a place in the memo far away"),
+        pytest.param(b"]p2147483647\n.", "refused", id="such a place in text"),
         pytest.param(COPIES + b".", "more calls", id="many copies of a text"),
         pytest.param(b"\x80\x04\x8d" + NOT_THERE, "no readable", id="a long text that is not there"),
         pytest.param(b"\x80\x05\x96" + NOT_THERE, "no readable", id="many bytes that are not there"),
