@@ -1,7 +1,7 @@
 """The two pickles of the published word vectors, a word list and an array, read without running them.
 
-A pickle is a program that may call whatever it names. Here the few names by which NumPy 1 and 2 write an array
-(protocols 0 to 5) are replaced by stand-ins that check what they are given; every other name is refused.
+A pickle is a program that may call whatever it names. Here the few names by which NumPy 1 and 2 write an
+array (protocols 0 to 5) are replaced by stand-ins that check what they are given; all others are refused.
 """
 
 from __future__ import annotations
