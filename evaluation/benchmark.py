@@ -24,7 +24,17 @@ from datasets.errors import InputError
 from datasets.progress import counting
 from datasets.records import TRAIN
 from evaluation.measures import CUTOFFS, PerQuery, f1, means, query_values
-from evaluation.protocol import GROUPS, INDUCTIVE, PROTOCOLS, Protocol, Qrels, file_of, key_of, taken
+from evaluation.protocol import (
+    GROUPS,
+    INDUCTIVE,
+    PROTOCOLS,
+    Protocol,
+    Qrels,
+    file_of,
+    key_of,
+    protocols,
+    taken,
+)
 from evaluation.report import (
     METRICS,
     PER_QUERY,
@@ -37,6 +47,7 @@ from evaluation.report import (
     SweepJob,
     number,
     say,
+    write_results,
 )
 from evaluation.significance import DRAWS, LEVEL, intervals
 from retrieval.base import Ranking, Retriever, has_index
@@ -108,6 +119,16 @@ class Benchmark(ABC):
         return []
 
 
+class Task(NamedTuple):
+    """What is evaluated by which protocols."""
+
+    retriever: Retriever
+    corpus: Corpus
+    filters: Filters
+    protocols: list[Protocol]
+    index_dir: str | Path | None
+
+
 class CorpusBenchmark(Benchmark):
     """Contexts of a split are queries; all candidates but the citing paper are ranked.
 
@@ -147,7 +168,6 @@ class CorpusBenchmark(Benchmark):
         self.batch, self.protocols, self.queries = batch, list(protocols), queries
         self.run_depth, self.seed = run_depth, seed
 
-    @abstractmethod
     def __call__(
         self,
         retriever: Retriever,
@@ -159,6 +179,30 @@ class CorpusBenchmark(Benchmark):
         index_dir: str | Path | None = None,
     ) -> Metrics:
         """Evaluate a retriever on a split; as `run`."""
+        queries, filters = self.sample(corpus, split), filters or Filters()
+        chosen = protocols(self.protocols, corpus, queries, filters)
+        metrics, outcomes = self.measure(Task(retriever, corpus, filters, chosen, index_dir))
+        metrics |= facts_of(retriever, corpus, split, filters)
+        folder = Path(output_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        old = [METRICS, QRELS, *(prefix + name for prefix in outcomes for name in (RUN, PER_QUERY))]
+        for name in (file_of(name, protocol) for name in old for protocol in PROTOCOLS):
+            (folder / name).unlink(missing_ok=True)  # of an evaluation that wrote more files
+        for prefix, found in outcomes.items():
+            for outcome in found:
+                outcome.write(folder, self.run_depth, prefix)
+        depth = next(iter(outcomes.values()))[0].run.ranking.k
+        lines = self.protocol_lines(metrics, depth, len(corpus.split(split)))
+        write_results(folder, metrics, self.report(metrics, lines, folder), provenance or Provenance())
+        return metrics
+
+    @abstractmethod
+    def measure(self, task: Task) -> tuple[dict[str, Any], dict[str, list[Outcome]]]:
+        """Metrics, and the outcome of each protocol by the prefix of its files."""
+
+    @abstractmethod
+    def report(self, metrics: Metrics, lines: list[str], folder: Path) -> list[str]:
+        """Markdown, and plots in the folder; lines: what was asked and how it was measured."""
 
     def run(
         self, folder: Path, provenance: Provenance, retriever: RetrieverMaker, data: Data | None = None
@@ -322,8 +366,9 @@ def with_ties(ranking: Ranking, depth: int) -> Ranking:
     return Ranking(papers, scores)
 
 
-def open_index(retriever: Retriever, corpus: Corpus, index_dir: str | Path | None) -> dict[str, Any]:
+def open_index(task: Task) -> dict[str, Any]:
     """Index the corpus, or read its index: what that took, as entries of metrics.json."""
+    retriever, corpus, index_dir = task.retriever, task.corpus, task.index_dir
     loaded = index_dir is not None and has_index(Path(index_dir))
     started = time.perf_counter()
     retriever.open(corpus, index_dir)
@@ -349,13 +394,6 @@ def facts_of(retriever: Retriever, corpus: Corpus, split: str, filters: Filters)
         "fingerprint": corpus.fingerprint,
         "processors": os.cpu_count() or 1,
     }
-
-
-def clear(folder: Path, names: Sequence[str] = (RUN, QRELS, PER_QUERY)) -> None:
-    """Make the folder; remove what an earlier evaluation left there and this one may not write again."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in [METRICS, *(file_of(name, protocol) for name in names for protocol in PROTOCOLS)]:
-        (folder / name).unlink(missing_ok=True)
 
 
 def protocols_in(metrics: Metrics) -> list[str]:

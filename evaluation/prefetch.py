@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from datasets.corpus import Corpus
 from evaluation.benchmark import (
     CorpusBenchmark,
     Outcome,
     Output,
-    clear,
-    facts_of,
+    Task,
     group_rows,
     index_text,
     measures_in,
@@ -21,11 +19,9 @@ from evaluation.benchmark import (
     protocols_in,
 )
 from evaluation.plots import recall_plot, recalls
-from evaluation.protocol import GROUPS, INDUCTIVE, TRANSDUCTIVE, Protocol, key_of, protocols
-from evaluation.report import Column, Metrics, Provenance, comparison, markdown_table, show, write_results
+from evaluation.protocol import GROUPS, INDUCTIVE, TRANSDUCTIVE, key_of
+from evaluation.report import Column, Metrics, comparison, markdown_table, show
 from evaluation.significance import DRAWS
-from retrieval.base import Retriever
-from retrieval.filters import Filters
 
 PLOT = "recall.png"
 COSTS = (
@@ -51,50 +47,28 @@ class Prefetch(CorpusBenchmark):
 - Transductive, in all tables but one: all queries, all candidates. Inductive: queries whose cited papers no
   training context cites, among the candidates that none cites: another pool, whose numbers stand apart."""
 
-    def __call__(
-        self,
-        retriever: Retriever,
-        corpus: Corpus,
-        split: str,
-        output_dir: str | Path,
-        provenance: Provenance | None = None,
-        filters: Filters | None = None,
-        index_dir: str | Path | None = None,
-    ) -> Metrics:
-        queries, filters = self.sample(corpus, split), filters or Filters()
-        chosen = protocols(self.protocols, corpus, queries, filters)
-        index = open_index(retriever, corpus, index_dir)
-        outcomes = [self._evaluate(retriever, corpus, protocol) for protocol in chosen]
+    def measure(self, task: Task) -> tuple[dict[str, Any], dict[str, list[Outcome]]]:
         metrics: dict[str, Any] = {}
-        for outcome in outcomes:
-            metrics |= outcome.metrics(self.seed)
-        metrics |= index | facts_of(retriever, corpus, split, filters)
-        folder = Path(output_dir)
-        clear(folder)
-        for outcome in outcomes:
-            outcome.write(folder, self.run_depth)
+        index, outcomes = open_index(task), []
+        for protocol in task.protocols:
+            name, k = task.retriever.name, self.cutoffs[-1]
+            ranking, seconds = self.search(task.retriever, protocol.queries.contexts, k, protocol.filters)
+            outcomes.append(Outcome.of(protocol, task.corpus, ranking, name, self.cutoffs, seconds, self.f1))
+            metrics |= outcomes[-1].metrics(self.seed)
+        return metrics | index, {"": outcomes}
+
+    def report(self, metrics: Metrics, lines: list[str], folder: Path) -> list[str]:
         # Another protocol has other queries and another pool: its curve does not belong among these.
-        first = outcomes[0].protocol
+        first = protocols_in(metrics)[0]
         curves = {
             f"{label} ({metrics[key]:,} queries)": recalls(metrics, group)
-            for group, label in GROUPS[first.name].items()
+            for group, label in GROUPS[first].items()
             if metrics.get(key := f"{group}/queries" if group else "queries")
         }
-        title = f"{retriever.name} on {corpus.name}, split {split}"
-        recall_plot(folder / PLOT, curves, f"{title}: {first.candidates:,} candidates")
-        lines = self.protocol_lines(metrics, self.cutoffs[-1], len(corpus.split(split)))
-        parts = [f"# Prefetching: {title}", *self.report(metrics, lines)]
-        write_results(folder, metrics, parts, provenance or Provenance())
-        return metrics
-
-    def _evaluate(self, retriever: Retriever, corpus: Corpus, protocol: Protocol) -> Outcome:
-        contexts = protocol.queries.contexts
-        ranking, seconds = self.search(retriever, contexts, self.cutoffs[-1], protocol.filters)
-        return Outcome.of(protocol, corpus, ranking, retriever.name, self.cutoffs, seconds, self.f1)
-
-    def report(self, metrics: Metrics, lines: Sequence[str]) -> list[str]:
-        """Markdown: protocol, measures, times; lines: of the protocol."""
-        parts = ["## Protocol", "\n".join(f"- {line}" for line in lines)]
+        title = f"{metrics['retriever']} on {metrics['data']}, split {metrics['split']}"
+        pool = metrics[key_of("candidates", first)]
+        recall_plot(folder / PLOT, curves, f"{title}: {pool:,} candidates")
+        parts = [f"# Prefetching: {title}", "## Protocol", "\n".join(f"- {line}" for line in lines)]
         for protocol in protocols_in(metrics):
             head, *rows = group_rows(metrics, protocol, interval=True)
             parts += [f"## Results, {protocol}", pool_text(metrics, protocol), markdown_table(head, rows)]

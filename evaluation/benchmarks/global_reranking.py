@@ -11,11 +11,12 @@ from omegaconf import OmegaConf
 
 from evaluation.benchmark import Output
 from evaluation.benchmarks.pools import ABOUT
-from evaluation.pipeline import BASE, GAIN, Pipeline, depth_columns, pipeline_name
+from evaluation.pipeline import Pipeline, depth_columns
 from evaluation.plots import curve_plot
 from evaluation.prefetch import Prefetch
 from evaluation.published import published
 from evaluation.report import Column, Metrics, Section, SweepJob, aligned, comparison, markdown_table
+from evaluation.stages import BASE, GAIN, pipeline_name
 from rerank.reranker import Reranker
 from rerank.scores import PairScores
 
@@ -32,8 +33,8 @@ class GlobalPrefetch(Prefetch):
     compared: ClassVar = {F1: F1, "mrr": "mrr"}
     about = ABOUT
 
-    def report(self, metrics: Metrics, lines: Sequence[str]) -> list[str]:
-        return [*super().report(metrics, lines), "## As published", *published("query-forms")]
+    def report(self, metrics: Metrics, lines: list[str], folder: Path) -> list[str]:
+        return [*super().report(metrics, lines, folder), "## As published", *published("query-forms")]
 
     @classmethod
     def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:

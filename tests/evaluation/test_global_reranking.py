@@ -6,6 +6,7 @@ import csv
 import json
 import statistics
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from datasets.corpus import Corpus
+from datasets.columns import Ragged
+from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from evaluation.benchmarks.global_reranking import GlobalPrefetch, GlobalReranking
 from evaluation.measures import query_values
@@ -22,7 +24,7 @@ from evaluation.prefetch import Prefetch
 from evaluation.protocol import Qrels
 from evaluation.published import published
 from evaluation.report import SweepJob, show
-from rerank import train as validation
+from rerank.train import RerankingValidation
 from retrieval.base import Ranking
 from retrieval.bm25 import BM25
 from retrieval.run import Run
@@ -56,15 +58,17 @@ def test_f1_is_that_of_citeomatic(seed: int, found: int, k: int) -> None:
 @settings(max_examples=20, deadline=None)
 def test_validation_in_training_measures_the_same(seed: int, found: int) -> None:
     rng = np.random.default_rng(seed)
-    papers = np.stack([rng.permutation(40)[:found] for _ in range(4)])
-    positives = np.full((4, 9), -1)
-    expected = []
-    for row in range(4):
-        cited = rng.permutation(40)[: rng.integers(1, 10)]
-        positives[row, : len(cited)] = cited
-        expected.append(citeomatic([str(p) for p in papers[row]], {str(p) for p in cited}, 20)[2])
-    assert validation.f1(papers, positives) == {"f1@20": pytest.approx(statistics.mean(expected))}
-    assert validation.f1(papers[:, :19], positives) == {}
+    papers = np.stack([rng.permutation(40)[:found] for _ in range(4)]).astype(np.int32)
+    cited = [rng.permutation(40)[: rng.integers(1, 10)].tolist() for _ in range(4)]
+    split = Split("val", np.arange(4), Ragged.from_rows(cited))
+    corpus: Any = SimpleNamespace(citing=np.full(4, 40))
+    expected = [
+        citeomatic(list(map(str, row)), set(map(str, of)), 20)[2]
+        for row, of in zip(papers, cited, strict=True)
+    ]
+    measured = RerankingValidation(corpus, split, np.arange(4), papers).base
+    assert measured["base/f1@20"] == pytest.approx(statistics.mean(expected))
+    assert "base/f1@20" not in RerankingValidation(corpus, split, np.arange(4), papers[:, :19]).base
 
 
 def global_rerank(reranker: Path, folder: Path, **options: Any) -> GlobalReranking:

@@ -14,9 +14,10 @@ from safetensors.numpy import load_file
 
 from datasets.corpus import Corpus
 from evaluation.compare import compare
-from evaluation.pipeline import Pipeline, depths_of
+from evaluation.pipeline import Pipeline
 from evaluation.prefetch import Prefetch
 from evaluation.report import Provenance
+from evaluation.stages import depths_of
 from rerank.reranker import Reranker
 from retrieval.bm25 import BM25
 from retrieval.filters import Filters
