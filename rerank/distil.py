@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from hydra.utils import instantiate
 from numpy.typing import NDArray
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from torch import Tensor
 
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.records import TRAIN
-from datasets.settings import read_settings
+from datasets.settings import read_own_settings, read_settings
 from hatten.batches import Batch, Batches, TrainingData
 from hatten.biencoder import BiEncoder, FineTuning
 from hatten.checkpoint import Model, save_model
@@ -34,7 +34,7 @@ from hatten.losses import CITED
 from hatten.mining import Pool, padded
 from hatten.module import EncoderModule
 from hatten.recipe import Encoder, Parts, Recipe
-from hatten.settings import EncoderBatchSettings
+from hatten.settings import EncoderBatchSettings, EncoderTraining
 from hatten.train import train_encoder
 from rerank.data import Prefetcher, draw_negatives
 from rerank.losses import distil_loss
@@ -52,6 +52,7 @@ from retrieval.article_text import ArticleReader
 from retrieval.base import Retriever
 from retrieval.encoder import ArticleEncoder
 from retrieval.vectors import Reader, precision, weights_hash
+from training.loop import resolved
 
 log = logging.getLogger(__name__)
 
@@ -249,7 +250,7 @@ class DistilModule(EncoderModule):
 
 def train(config: DictConfig) -> Path:
     """Train by `config` (conf/train.yaml) in its output_dir; returns where the best weights are."""
-    plain: Any = OmegaConf.to_container(config, resolve=True)
+    plain = resolved(config)
     settings = read_settings(DistilSettings, plain["model"])  # wrong options before anything is prepared
     scoring = read_settings(ScoringSettings, plain["scoring"])
     if config.teacher is None:
@@ -277,4 +278,5 @@ def train(config: DictConfig) -> Path:
         )
         return DistilData(lists, reader, batch, seed, workers)
 
-    return train_encoder(config, student, settings, None, data, partial(DistilModule, settings.distil))
+    encoders = read_own_settings(EncoderTraining, plain["model"])
+    return train_encoder(config, student, encoders, None, data, partial(DistilModule, settings.distil))

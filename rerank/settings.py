@@ -120,14 +120,13 @@ class StepSettings(Settings):
     tokens: int = setting(4096, least=1)
     """of pairs of about equal length that go through the net together, after padding"""
 
-    def share(self, processes: int) -> int:
-        """Queries of a backward pass in each process; InputError where they cannot be divided."""
+    def check_divisible(self, processes: int) -> None:
+        """InputError where a backward pass cannot be divided among processes."""
         if self.queries % processes:
             raise InputError(
                 f"model.batch.queries={self.queries}: cannot be divided among {processes} processes; "
                 f"set it to a multiple of {processes}"
             )
-        return self.queries // processes
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Training a reranker: `python train.py model=scibert_reranker`.
 
-After each round it is validated on a retriever's candidates, and the best weights are saved.
+Its own are the lists of prefetched papers and validation on a retriever's candidates; the loop is training.loop.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from hydra.utils import instantiate
-from lightning_utilities.core.rank_zero import rank_zero_only
 from numpy.typing import NDArray
-from omegaconf import DictConfig, OmegaConf
-from pytorch_lightning.callbacks import ModelCheckpoint
+from omegaconf import DictConfig
 from torch import Tensor
 
 from datasets.corpus import Corpus, Split
@@ -36,8 +34,9 @@ from rerank.settings import F1_AT, RerankerSettings, RerankingValidationSettings
 from retrieval.base import ordered
 from retrieval.settings import ArticleConfig
 from retrieval.vectors import evaluating
-from training.loop import EACH_ROUND, LAST, Progress, WholeFiles, fit, resume_point, start_anew
-from training.rounds import HISTORY, History, recall_and_mrr
+from training.loop import Run, Training, resolved, run
+from training.module import optimizer_of
+from training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
 
 log = logging.getLogger(__name__)
 
@@ -47,82 +46,42 @@ BEST = "reranker"
 CANDIDATES = "candidates"
 """The folder of what was prefetched, in that of a run."""
 
-SAME = ("data", "encoder", "model", "seed")
-"""The parts of the configuration that a resumed run must share, beside what is prefetched."""
-
 SHOWN = ("mrr", "recall@1", "recall@10", "base/mrr", "base/recall@10", "ceiling")
 
 
 def train(config: DictConfig) -> Path:
     """Train by `config` (conf/train.yaml) in its output_dir; returns the folder of the best weights."""
-    folder, seed, first = Path(config.output_dir), config.seed, getattr(rank_zero_only, "rank", 0) == 0
-    if type(seed) is not int or seed < 0:
-        raise InputError(f"seed={seed}: must be a whole number, not below 0")
-    plain: Any = OmegaConf.to_container(config, resolve=True)
-    settings = read_settings(RerankerSettings, plain["model"])  # wrong options before anything is prepared
-    if not first:
-        logging.getLogger().setLevel(logging.WARNING)  # the first process speaks for all
-    pl.seed_everything(seed, verbose=False)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    corpus: Corpus = instantiate(config.data)
-    encoder_config: ArticleConfig = instantiate(config.encoder)
-    encoder = CrossEncoder.pretrained(encoder_config, settings.pairs, settings.head, seed)
-    prepare_for_training(encoder, settings)
-    reader = PairReader(corpus, encoder.tokenizer, settings.pairs)
-    candidates = Path(config.candidates_dir or folder / CANDIDATES)
-    prefetcher = Prefetcher(instantiate(config.retriever), corpus, candidates, config.index_dir)
-    lists, prefetched = _lists(settings, corpus, prefetcher, reader, seed)
-    validation, asked = _validation(settings.validation, corpus, prefetcher, seed)
-    data = RerankData(lists, settings.validation.every, seed, settings.workers)
-    optimizer = instantiate(config.model.optimizer)
-    module = RerankModule(
-        encoder, optimizer, settings.loss, settings.schedule, settings.ema, seed, data.steps
-    )
-    about = {
-        "data": corpus.name,
-        "corpus": corpus.fingerprint,
-        "encoder": encoder_config.name,
-        "retriever": prefetcher.retriever.name,
-        "model": plain["model"],
-        "seed": seed,
-    }
-    best = folder / BEST
-    trainer: pl.Trainer = instantiate(
-        config.trainer,
-        max_epochs=data.rounds,
-        accumulate_grad_batches=settings.batch.accumulate,
-        reload_dataloaders_every_n_epochs=1,
-        use_distributed_sampler=False,
-        limit_val_batches=0,
-        num_sanity_val_steps=0,
-        logger=list(instantiate(config.logger).values()),
-        plugins=[WholeFiles()],
-        callbacks=[
-            RerankingRounds(best, settings.validation, validation, reader, settings.batch.tokens, about),
-            Progress(),
-            ModelCheckpoint(folder, LAST.removesuffix(".ckpt"), enable_version_counter=False, **EACH_ROUND),
-            *instantiate(config.callbacks or {}).values(),
-        ],
-    )
-    settings.batch.share(trainer.world_size)
-    same = {part: plain[part] for part in SAME} | {"corpus": corpus.fingerprint}
-    same["candidates"] = [prefetched, asked]
-    last: Path | None = folder / LAST
-    if first:
-        last = resume_point(folder, same) if config.resume else None
-        if last is None:
-            start_anew(folder, BEST, same)
-    elif not config.resume or not (folder / LAST).exists():
-        last = None
-    log.info(
-        f"training on {corpus.name}: {len(lists.queries.rows):,} queries, {data.steps:,} steps of "
-        f"{settings.batch.queries * settings.batch.accumulate} queries with up to {lists.listing.most} "
-        f"papers, by {prefetcher.retriever.name}, {data.rounds} rounds, in {encoder.precision}, "
-        f"{torch.get_num_threads()} threads; output in {folder}"
-    )
-    fit(trainer, module, data, last)
-    log.info(f"weights of the best round: {best}; history: {folder / HISTORY}")
-    return best
+    settings = read_settings(RerankerSettings, resolved(config)["model"])
+    optimizer = optimizer_of(config.model.optimizer)
+
+    def build(given: Run) -> Training:
+        corpus, seed, folder = given.corpus, given.seed, given.folder
+        encoder_config: ArticleConfig = instantiate(config.encoder)
+        encoder = CrossEncoder.pretrained(encoder_config, settings.pairs, settings.head, seed)
+        prepare_for_training(encoder, settings)
+        reader = PairReader(corpus, encoder.tokenizer, settings.pairs)
+        candidates = Path(config.candidates_dir or folder / CANDIDATES)
+        prefetcher = Prefetcher(instantiate(config.retriever), corpus, candidates, config.index_dir)
+        lists, prefetched = _lists(settings, corpus, prefetcher, reader, seed)
+        validation, asked = _validation(settings.validation, corpus, prefetcher, seed)
+        data = RerankData(lists, settings.validation.every, seed, settings.workers)
+        names = {"encoder": encoder_config.name, "retriever": prefetcher.retriever.name}
+        return Training(
+            RerankModule(
+                encoder, optimizer, settings.loss, settings.schedule, settings.ema, seed, data.steps
+            ),
+            data,
+            RerankingRounds(folder / BEST, {**given.about, **names}, settings, validation, reader),
+            data.rounds,
+            {"encoder": given.settings["encoder"], "candidates": [prefetched, asked]},
+            f"{len(lists.queries.rows):,} queries, {data.steps:,} steps of "
+            f"{settings.batch.queries * settings.batch.accumulate} queries with up to {lists.listing.most} "
+            f"papers, by {prefetcher.retriever.name}, {data.rounds} rounds, in {encoder.precision}",
+            trainer={"accumulate_grad_batches": settings.batch.accumulate},
+            check=lambda trainer: settings.batch.check_divisible(trainer.world_size),
+        )
+
+    return run(config, build)
 
 
 def _lists(
@@ -157,7 +116,7 @@ def _validation(
     if split is None or len(split) == 0 or config.queries == 0:
         log.warning(f"corpus {corpus.name}: no validation, the last weights will be kept")
         return None, ""
-    rows = validation_rows(split, config.queries, seed)
+    rows = validation_sample(split, config.queries, np.random.default_rng((seed, VALIDATION_SEED)))
     contexts = split.contexts[rows]
     papers = prefetcher(contexts, config.candidates, "validation queries").all()
     validation = RerankingValidation(corpus, split, rows, papers)
@@ -169,11 +128,6 @@ def _validation(
         + f"at best {base['ceiling']:.3f}"
     )
     return validation, prefetcher.key(contexts, config.candidates)
-
-
-def validation_rows(split: Split, size: int, seed: int) -> NDArray[np.int64]:
-    """A sample of rows of a split, ascending, all where there are fewer: the queries of hatten.train."""
-    return np.sort(np.random.default_rng((seed, 2)).permutation(len(split))[:size])
 
 
 class RerankingValidation:
@@ -234,91 +188,52 @@ class RerankingValidation:
         return self._measured(ordered(self.papers, grid, self.papers.shape[1]).papers) | self.base
 
 
-class RerankingRounds(pl.Callback):
-    """Validates after each round, saves the best weights, and stops when they do not get better any more.
+def _save(encoder: CrossEncoder, about: dict[str, Any], folder: Path) -> None:
+    encoder.save(folder, about)
 
-    Its state is the history.
-    """
+
+class RerankingRounds(Rounds):
+    """Validates after each round, on all processes together."""
 
     def __init__(
         self,
         best: Path,
-        config: RerankingValidationSettings,
+        about: dict[str, Any],
+        settings: RerankerSettings,
         validation: RerankingValidation | None,
         reader: PairReader,
-        tokens: int,
-        about: dict[str, Any],
     ) -> None:
-        """best: the folder of the best weights, saved with what is known `about` them.
-
-        validation: None where there is nothing to validate with; then the last weights are the best.
-        """
-        self.best, self.config, self.validation, self.about = best, config, validation, about
-        self.reader, self.tokens = reader, tokens
-        self.history = History(best.parent, tuple(dict.fromkeys([*SHOWN, config.monitor])))
-        self._losses: list[Tensor] = []
-        self._seen = 0
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"history": self.history.rows}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.history.rows = list(state_dict["history"])
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if self._past_best():  # of a resumed run that had stopped early
-            trainer.should_stop = True
+        """validation: None where there is nothing to validate with; then the last weights are the best."""
+        config = settings.validation
+        shown = tuple(dict.fromkeys([*SHOWN, config.monitor]))
+        super().__init__(best, _save, about, config.monitor, config.patience, shown)
+        self.validation, self.reader, self.tokens = validation, reader, settings.batch.tokens
+        self._pairs = 0
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._start, self._losses, self._seen = time.monotonic(), [], 0
+        super().on_train_epoch_start(trainer, pl_module)
+        self._pairs = 0
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        self._losses.append(outputs["loss"].detach())
-        self._seen += len(batch.place)
+        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+        self._pairs += len(batch.place)
 
-    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        assert isinstance(pl_module, RerankModule)
-        start, seconds = time.monotonic(), time.monotonic() - self._start
+    def pace(self, trainer: pl.Trainer, seconds: float) -> dict[str, float]:
+        pairs = trainer.strategy.reduce(torch.tensor(float(self._pairs)), reduce_op="sum")
+        return {"train/pairs_per_second": float(pairs) / seconds}
 
-        def reduced(value: Tensor, how: str) -> Tensor:
-            return torch.as_tensor(trainer.strategy.reduce(value, reduce_op=how)).cpu()
+    def measure(self, trainer: pl.Trainer, module: RerankModule, done: int) -> dict[str, float]:
+        row, start = {"step": float(trainer.global_step)}, time.monotonic()
+        if self.validation is None:
+            return row
 
-        # Lightning has divided each by the number that a step accumulates.
-        loss = torch.stack(self._losses).mean() * trainer.accumulate_grad_batches
-        row = {
-            "step": float(trainer.global_step),
-            "train/loss": float(reduced(loss, "mean")),
-            "train/seconds": seconds,
-            "train/pairs_per_second": float(reduced(torch.tensor(float(self._seen)), "sum")) / seconds,
-        }
-        if self.validation is not None:
-            measured = self.validation.measure(
-                pl_module.best_encoder,
-                self.reader,
-                self.tokens,
-                trainer.global_rank,
-                trainer.world_size,
-                lambda own: reduced(own.to(pl_module.device), "sum"),
-            )
-            row |= {f"val/{name}": value for name, value in measured.items()}
-            row["val/seconds"] = time.monotonic() - start
-        logged = {name: value for name, value in row.items() if name != "step"}
-        pl_module.log_dict(logged, rank_zero_only=True)
-        done = trainer.current_epoch + 1
-        if trainer.is_global_zero and self.history.add(done, row, f"val/{self.config.monitor}"):
-            # No times: the same run gives the same file.
-            of_run = {name: row[name] for name in row if not name.endswith(("seconds", "second"))}
-            pl_module.best_encoder.save(self.best, {**self.about, "round": done, **of_run})
-        self.history.rows = trainer.strategy.broadcast(self.history.rows)
-        if self._past_best():
-            log.info(f"no better {self.config.monitor} in {self.config.patience} validations: training ends")
-            trainer.should_stop = True
+        def summed(own: Tensor) -> Tensor:
+            return torch.as_tensor(trainer.strategy.reduce(own.to(module.device), reduce_op="sum")).cpu()
 
-    def _past_best(self) -> bool:
-        """Whether the last `patience` validations were all no better than one before."""
-        values = [row[name] for row in self.history.rows if (name := f"val/{self.config.monitor}") in row]
-        if not self.config.patience or not values:
-            return False
-        return len(values) - 1 - int(np.argmax(values)) >= self.config.patience
+        measured = self.validation.measure(
+            module.best_encoder, self.reader, self.tokens, trainer.global_rank, trainer.world_size, summed
+        )
+        row |= {f"val/{name}": value for name, value in measured.items()}
+        return row | {"val/seconds": time.monotonic() - start}

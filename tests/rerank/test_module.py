@@ -19,7 +19,7 @@ from rerank.data import CitedAndNegatives, Prefetched, QueryOrder, TrainingLists
 from rerank.module import RerankModule, prepare_for_training
 from rerank.pairs import PairReader
 from rerank.settings import ListLossSettings, NegativesSettings, StepSettings
-from rerank.train import RerankingValidation, validation_rows
+from rerank.train import RerankingValidation
 from training.settings import FineTuningSettings, RateSettings
 
 Gradients = dict[str, Tensor]
@@ -170,12 +170,3 @@ def test_a_reranker_that_diverged_is_one_clear_line(
     infinite = torch.tensor([torch.inf, 1.0])[:, None, None]
     with pytest.raises(InputError, match=r"no numbers any more: lower model\.optimizer\.lr"):
         validation.measure(encoder, reader, 300, summed=lambda own: own * infinite)
-
-
-def test_a_sample_is_of_the_seed_alone(demo_corpus: Corpus) -> None:
-    split = demo_corpus.split("val")
-    rows = validation_rows(split, 7, 0)
-    assert len(rows) == 7 and (np.diff(rows) > 0).all()
-    np.testing.assert_array_equal(rows, validation_rows(split, 7, 0))
-    assert not np.array_equal(rows, validation_rows(split, 7, 1))
-    np.testing.assert_array_equal(validation_rows(split, 10_000, 0), np.arange(len(split)))

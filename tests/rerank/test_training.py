@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 import rerank.train
+import training.loop
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from rerank.cross_encoder import CrossEncoder
@@ -140,7 +141,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(
     whole = rerank.train.train(tiny_training(**changes, output_dir=tmp_path / "whole"))
     broken = tiny_training(**changes, output_dir=tmp_path / "broken")
     with monkeypatch.context() as patch:
-        patch.setattr(rerank.train, "Progress", lambda: StopAt(5))
+        patch.setattr(training.loop, "Progress", lambda: StopAt(5))
         with pytest.raises(RuntimeError, match="crash"):
             rerank.train.train(broken)
     assert torch.load(tmp_path / "broken" / "last.ckpt", weights_only=True)["global_step"] == 4
