@@ -150,14 +150,14 @@ class HAttenStudent(Recipe):
     file, groups = HAtten.file, ()
 
     def __init__(self, settings: DistilSettings, retriever: Any, checkpoint: str | Path) -> None:
-        self.settings, self.model = settings, retriever.model
+        self.options, self.model = settings, retriever.model
         self.mean_path = self.model.encoder.mean is not None
 
     def build(self, corpus: Corpus, config: DictConfig) -> Parts:
         encoder, vocabulary = self.model.encoder, self.model.vocabulary
-        encoder.precision = precision(self.settings.precision)
+        encoder.precision = precision(self.options.precision)
         if encoder.mean is not None:
-            encoder.mean.dropout = self.settings.word_dropout
+            encoder.mean.dropout = self.options.word_dropout
         about = {"start": weights_hash(encoder)}
 
         def save(trained: Encoder, about: dict[str, Any], path: Path) -> None:
@@ -174,13 +174,13 @@ class BiEncoderStudent(Recipe):
     file, groups = FineTuning.file, ()
 
     def __init__(self, settings: DistilSettings, retriever: Any, checkpoint: str | Path) -> None:
-        self.settings, self.folder = settings, checkpoint
+        self.options, self.folder = settings, checkpoint
 
     def build(self, corpus: Corpus, config: DictConfig) -> Parts:
         article = ArticleEncoder.load(self.folder)  # the retriever's own is in the precision of its search
         about = {"encoder": article.config.name, "start": weights_hash(article)}
         reader = ArticleReader(corpus, article.tokenizer, article.config)
-        return Parts(BiEncoder(article, self.settings), reader, FineTuning.save, about)
+        return Parts(BiEncoder(article, self.options), reader, FineTuning.save, about)
 
 
 STUDENTS = {"hatten": HAttenStudent, "biencoder": BiEncoderStudent}

@@ -1,6 +1,6 @@
 """Training a reranker: `python train.py model=scibert_reranker`.
 
-Its own are the lists of prefetched papers and validation on a retriever's candidates; the loop is training.loop.
+Its own are lists of prefetched papers, and validation on a retriever's candidates; the loop is training.loop.
 """
 
 from __future__ import annotations

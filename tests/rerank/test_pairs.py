@@ -30,7 +30,7 @@ LENGTHS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers
 
 @pytest.fixture(scope="session")
 def tokenizer(tiny_bert: Path) -> Any:
-    found = AutoTokenizer.from_pretrained(tiny_bert)
+    found: Any = AutoTokenizer.from_pretrained(tiny_bert)
     add_tokens(found)
     return found
 
@@ -173,7 +173,8 @@ def test_the_frame_of_a_pair_is_the_models(
     with pytest.raises(InputError, match="puts no token before a pair of texts: no model for reranking"):
         Subwords(framed("$A </s>", "$A </s> $B </s>"))
     with pytest.raises(InputError, match="the tokeniser lacks the token <cit> that rerankers read"):
-        Subwords(AutoTokenizer.from_pretrained(tiny_bert))
+        bare: Any = AutoTokenizer.from_pretrained(tiny_bert)
+        Subwords(bare)
 
 
 @pytest.mark.parametrize("query", ["context", "paper"])

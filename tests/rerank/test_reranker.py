@@ -182,7 +182,8 @@ def test_int8_is_near_and_calibrated_once(
     (model,) = cache.glob(f"int8/*/{MODEL}")
     assert 'element_type="i8"' in model.read_text()
     written = model.stat().st_mtime_ns
-    again = Reranker.open(tiny_reranker, int8).score(tiny_corpus, *(rows[100:] for rows in all_pairs))
+    contexts, papers = all_pairs
+    again = Reranker.open(tiny_reranker, int8).score(tiny_corpus, contexts[100:], papers[100:])
     # The ranges of activations are fixed: a score does not depend on the batch.
     np.testing.assert_allclose(again, found[100:], atol=0.02 * float(exact.std()))
     assert model.stat().st_mtime_ns == written
