@@ -68,8 +68,8 @@ FULL_STOP = 2
 def word(rank: int) -> str:
     """The word of a rank (from 1), as it stands in JSON; no two ranks share one.
 
-    >>> word(1), word(200), word(5000)
-    ('the', 'tolo', 'begreso')
+    >>> word(1), word(200), word(4000)
+    ('the', 'grathon', 'bavamor')
     """
     if rank <= len(COMMON):
         return COMMON[rank - 1]

@@ -152,9 +152,6 @@ class TitleIndex:
         """Raises InputError for a threshold that is not in [0, 1)."""
         self._index = SetIndex(title_sets(titles), check_threshold(threshold, "near_duplicates"), strict=True)
 
-    def __len__(self) -> int:
-        return len(self._index)
-
     def near(self, titles: Sequence[str]) -> Mask:
         """Which of some titles [N] have a near-duplicate in the index."""
         found = np.zeros(len(titles), np.bool_)
