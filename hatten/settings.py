@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import retrieval.settings  # noqa: F401  (schemas of encoder, index and profile)
 from datasets.errors import InputError
 from datasets.settings import Settings, register, setting
 from training.settings import FineTuningSettings, RateSettings, monitored

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from datasets.errors import InputError
+from datasets.settings import register
 
 _LEARNED = ("sample", "seed")
 SHAPING = {
@@ -152,7 +153,7 @@ class ArticleConfig:
     """subwords read of a text, special ones included"""
     layout: str = "sentence"
     """between the fields of a text: sentence (a full stop) | sep (the model's separating token)"""
-    query: Sequence[str] = ("title", "context")
+    query: tuple[str, ...] = ("title", "context")
     """fields of a query in their order: context; title and abstract of the citing paper"""
     markers: str = "drop"
     """the marker of the query's citation: drop | mask (the model's mask token stands for it)"""
@@ -174,3 +175,8 @@ class ArticleConfig:
     def reading(self) -> dict[str, Any]:
         """Everything that decides how texts become vectors, and not where the model is."""
         return {key: value for key, value in asdict(self).items() if key not in PLACES}
+
+
+register("index", IndexConfig, "retrieval.settings.IndexConfig")
+register("profile", ProfileConfig, "retrieval.settings.ProfileConfig")
+register("encoder", ArticleConfig, "retrieval.settings.ArticleConfig")
