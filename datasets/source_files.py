@@ -101,7 +101,9 @@ def stream_json(
     number, last, parsed, pending = 0, None, 0, 0
     with open_bytes(path) as (file, raw):
         for chunk in chain(_chunks(path, file), [None]):
-            error = _send(parser, chunk)
+            # A newline ends a token behind the end, which the parser would overlook.
+            error = _send(parser, b"\n") if chunk is None and not outer else None
+            error = error or _send(parser, chunk)
             pending += len(chunk.strip()) if chunk else 0
             for event, value in events:
                 if event == "map_key":

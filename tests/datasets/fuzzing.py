@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -61,56 +59,3 @@ def packed(draw: st.DrawFn, content: bytes) -> bytes:
     if how == "utf-16":
         return content.decode("utf-8", "replace").encode("utf-16")
     return {"mark": b"\xef\xbb\xbf" + content, "crlf": content.replace(b"\n", b"\r\n")}.get(how, content)
-
-
-def strictly(content: bytes) -> Any:
-    """What RFC 8259 says the bytes are, by Python's parser; objects are lists of pairs. Raises ValueError.
-
-    As our reader: halves of surrogate pairs become U+FFFD, whole numbers of more than 64 bits floats.
-    """
-    text = content.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
-    try:
-        value = json.loads(
-            text, object_pairs_hook=_Pairs, parse_constant=_refuse, parse_float=_finite, parse_int=_whole
-        )
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    return _mended(value)
-
-
-class _Pairs(list):
-    """The pairs of an object."""
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(constant)
-
-
-def _finite(text: str) -> float:
-    if (value := float(text)) in (float("inf"), float("-inf")):
-        raise ValueError(text)
-    return value
-
-
-def _whole(text: str) -> int | float:
-    value = int(text) if len(text) < 25 else 2**64
-    return value if -(2**63) <= value < 2**64 else _finite(text)
-
-
-def _mended(value: Any) -> Any:
-    if isinstance(value, str):
-        return re.sub("[\ud800-\udfff]", "\ufffd", value)
-    if isinstance(value, _Pairs):
-        return _Pairs((_mended(name), _mended(inner)) for name, inner in value)
-    return [_mended(inner) for inner in value] if isinstance(value, list) else value
-
-
-def plain(value: Any) -> Any:
-    """What `strictly` gave with dictionaries for pairs: of equal names the last counts."""
-    if isinstance(value, _Pairs):
-        return {name: plain(inner) for name, inner in value}
-    return [plain(inner) for inner in value] if isinstance(value, list) else value
-
-
-def is_object(value: Any) -> bool:
-    return isinstance(value, _Pairs)

@@ -1,10 +1,11 @@
-"""The streaming reader against Python's json module; where errors are, and bounded memory."""
+"""Streamed JSON, whole and damaged, against Python's json module; where errors are; bounded memory."""
 
 import gzip
 import json
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets import source_files
+from datasets.demo import generate
 from datasets.errors import InputError
 from datasets.records import BadRecord
 from datasets.source_files import read_records
-from tests.datasets.fuzzing import fuzzed
+from tests.datasets.fuzzing import REAL, damaged, fuzzed, packed
 
 ROOT = Path(__file__).parents[2]
 PLAIN = st.none() | st.booleans() | st.integers(-(2**62), 2**62) | st.text() | st.floats(-1e9, 1e9)
@@ -75,6 +77,7 @@ def test_where_the_file_is_cut_into_chunks_makes_no_difference(
         (b'{"k": {"a": 1}\n "l": {}}', "malformed JSON at line 2, column 4 after record 'k': after key"),
         (b'{"k": {"a": 1},\n}', "malformed JSON at line 2, column 1 after record 'k': invalid object key"),
         (b'{"k": {"a": 1}]', "malformed JSON at line 1, column 15 after record 'k'"),
+        (b'{"k": {}} "', "malformed JSON at the end of the file after record 'k'"),
         (b'{"k" {}}', "malformed JSON at line 1, column 6: object key and value must be separated"),
         (b'{"k": }', "malformed JSON at line 1, column 7: unallowed token"),
         (b"{k: {}}", "malformed JSON at line 1, column 2: invalid char"),
@@ -117,38 +120,37 @@ def test_errors_name_file_and_place(content: bytes, message: str, tmp_path: Path
     assert "\n" not in str(error.value) and len(str(error.value)) < len(str(path)) + 200
 
 
-def test_of_a_field_that_nobody_asks_for_the_last_value_counts(tmp_path: Path) -> None:
-    path = tmp_path / "file.json"
-    path.write_text('{"k": {"a": {"b": 1, "b": 2}, "c": 1, "c": "\\u0061", "d": "\\"b\\" \\"b\\" \\u0062"}}')
-    assert list(read_records(path, frozenset("ab"), dict)) == [
-        ("k", {"a": {"b": 2}, "c": "a", "d": '"b" "b" b'})
-    ]
-
-
-def test_halves_of_surrogate_pairs_and_nul(tmp_path: Path) -> None:
-    path = tmp_path / "file.json"
-    path.write_text(
-        r'{"\ud800k": {"a": "\ud83d\ude00 \ud83d \uDE00 \\ud83d \ude00\ud83d", "b": "\u0000\\\udc00\""}}'
-    )
-    assert list(read_records(path, frozenset("ab"), dict)) == [
-        ("\ufffdk", {"a": "\U0001f600 \ufffd \ufffd \\ud83d \ufffd\ufffd", "b": '\0\\\ufffd"'})
-    ]
-
-
 @pytest.mark.parametrize(
-    ("value", "kind"),
+    ("text", "record"),
     [
-        ('{"t": 1, "t": 2}', "field given twice"),
-        ("null", "wrong type"),
-        ("-3.5e2", "wrong type"),
-        ('"}"', "wrong type"),
-        ('[{"t": 1}]', "wrong type"),
+        (
+            r'{"k": {"a": {"b": 1, "b": 2}, "c": 1, "c": "\u0061", "d": "\"b\" \"b\" \u0062"}}',
+            (
+                "k",
+                {"a": {"b": 2}, "c": "a", "d": '"b" "b" b'},
+            ),  # the last "c"
+        ),
+        (
+            r'{"\ud800k": {"a": "\ud83d\ude00 \ud83d \uDE00 \\ud83d \ude00\ud83d", "b": "\u0000\\\udc00\""}}',
+            ("\ufffdk", {"a": "\U0001f600 \ufffd \ufffd \\ud83d \ufffd\ufffd", "b": '\0\\\ufffd"'}),
+        ),
     ],
 )
+@pytest.mark.parametrize("size", [1, 5, 1 << 16])
+def test_fields_twice_and_halves_of_surrogate_pairs(
+    text: str, record: Any, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_files, "CHUNK", size)
+    (tmp_path / "file.json").write_text(text)
+    assert list(read_records(tmp_path / "file.json", frozenset("ab"), dict)) == [record]
+
+
+@pytest.mark.parametrize("value", ['{"t": 1, "t": 2}', "null", "-3.5e2", '"}"', '[{"t": 1}]'])
 @pytest.mark.parametrize("place", [0, 1, 3])
-def test_other_records_are_read_past_a_bad_one(value: str, kind: str, place: int, tmp_path: Path) -> None:
+def test_other_records_are_read_past_a_bad_one(value: str, place: int, tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     good = ['"a": {"t": "x}, y"}', '"b": {"t": [{}], "u": "\\""}', '"c": {}']
+    kind = "field given twice" if value[0] == "{" else "wrong type"
     for top in (dict, list):
         records = [*good[:place], f'"bad": {value}', *good[place:]]
         text = ",\n".join(record if top is dict else record.split(": ", 1)[1] for record in records)
@@ -258,3 +260,102 @@ def test_progress_ends_at_the_size_of_the_file(tmp_path: Path) -> None:
     seen: list[int] = []
     list(read_records(path, frozenset("a"), dict, seen.append))
     assert seen == sorted(seen) and len(seen) > 5 and seen[-1] == path.stat().st_size
+
+
+FIELDS = {
+    "papers": frozenset(("title", "abstract", "year", "field")),
+    "contexts": frozenset(("masked_text", "context_id", "citing_id", "refid")),
+    "test": frozenset(("context_id", "positive_ids")),
+}
+TOPS: dict[str, Any] = {"papers": dict, "contexts": dict, "test": list}
+
+
+@cache
+def heads(folder: str) -> dict[str, bytes]:
+    """The first records of the files of a corpus: of the demo corpus, or of one beside the project."""
+    if folder == "demo":
+        made = generate(papers=100, contexts=100, seed=0)
+        some = {stem: list(made[stem].items() if TOPS[stem] is dict else made[stem])[:4] for stem in TOPS}
+        return {stem: json.dumps(TOPS[stem](part), indent=1).encode() for stem, part in some.items()}
+    found = {}
+    for stem, top in TOPS.items():
+        path = next((REAL / folder).glob(f"{stem}.json*"))
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            start = file.read(4000)
+        between = rb'\},\s*"' if top is dict else rb"\},\s*\{"  # records end there, as the file is written
+        end = [match.start() for match in re.finditer(between, start)][-1]
+        found[stem] = start[: end + 1] + (b"}" if top is dict else b"]")
+    return found
+
+
+CORPORA = ["demo", *(name for name in ("acl-scisumm-lcr", "neurips2025-lcr") if (REAL / name).is_dir())]
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+@fuzzed(250)
+@given(data=st.data())
+def test_a_damaged_file_is_read_as_json_reads_it_or_refused(corpus: str, data: st.DataObject) -> None:
+    stem = data.draw(st.sampled_from(sorted(TOPS)))
+    content = data.draw(damaged(heads(corpus)[stem]))
+    written = data.draw(packed(content))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"{stem}.json"
+        path.write_bytes(written)
+        try:
+            read = list(read_records(path, FIELDS[stem], TOPS[stem]))
+        except InputError as error:
+            assert str(path) in str(error) and len(str(error)) < len(str(path)) + 500
+            assert "\n" not in str(error) and "\r" not in str(error)
+            assert written != content or readable(content, stem) is None
+        else:
+            assert read == readable(content, stem)
+
+
+class Pairs(list[tuple[str, Any]]):
+    """A JSON object."""
+
+
+def readable(content: bytes, stem: str) -> Any:
+    """The records that are in the content by RFC 8259 and the reader's rules; None if it must be refused.
+
+    Halves of surrogate pairs become U+FFFD; numbers are finite, whole ones of 64 bits.
+    """
+
+    def refuse(_: str) -> Any:
+        raise ValueError
+
+    def whole(text: str) -> int:
+        return int(text) if len(text) < 25 and -(2**63) <= int(text) < 2**63 else refuse(text)
+
+    def finite(text: str) -> float:
+        return float(text) if abs(float(text)) < float("inf") else refuse(text)
+
+    def plain(value: Any) -> Any:
+        """Of equal names the last counts."""
+        if isinstance(value, str):
+            return re.sub("[\ud800-\udfff]", "\ufffd", value)
+        if isinstance(value, Pairs):
+            return {plain(name): plain(inner) for name, inner in value}
+        return [plain(inner) for inner in value] if isinstance(value, list) else value
+
+    try:
+        value = json.loads(
+            content.removeprefix(b"\xef\xbb\xbf").decode("utf-8"),
+            object_pairs_hook=Pairs,
+            parse_constant=refuse,
+            parse_float=finite,
+            parse_int=whole,
+        )
+    except (ValueError, RecursionError):
+        return None
+    top = TOPS[stem]
+    if isinstance(value, Pairs) != (top is dict) or not isinstance(value, list):
+        return None
+    items = value if top is dict else list(enumerate(value))
+    for _, record in items:
+        if not isinstance(record, Pairs):
+            return None
+        names = [name for name, _ in record if name in FIELDS[stem]]
+        if len(names) != len(set(names)):
+            return None
+    return [(plain(key), plain(record)) for key, record in items]
