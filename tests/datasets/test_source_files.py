@@ -307,8 +307,8 @@ def test_a_damaged_file_is_read_as_json_reads_it_or_refused(corpus: str, data: s
             assert str(path) in str(error) and len(str(error)) < len(str(path)) + 500
             assert "\n" not in str(error) and "\r" not in str(error)
             assert written != content or readable(content, stem) is None
-        else:
-            assert read == readable(content, stem)
+        else:  # the parser takes two more control characters for white space
+            assert read == readable(content.translate(bytes.maketrans(b"\x0b\x0c", b"  ")), stem)
 
 
 class Pairs(list[tuple[str, Any]]):
