@@ -59,10 +59,10 @@ def fetch(address: str, target: Path, size: int | None = None) -> None:
     with requests.Session() as session:
         while True:
             before, version = _size(part), _noted(note, address)
-            if version and not (version["tag"] or version["modified"]):
+            if version and not (version.get("tag") or version.get("modified")):
                 version = None
             try:
-                if not (version and before and before == version["total"]):
+                if not (version and before and before == version.get("total")):
                     with _answer(session, address, before if version else 0) as answer:
                         answered = True
                         _receive(answer, address, part, note, version, size)

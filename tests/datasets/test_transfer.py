@@ -242,10 +242,15 @@ def test_the_part_of_another_address_is_not_used(server: Any, target: Path) -> N
     part = part_of(target, b"x" * 100, address=f"{server.url}/other.bin")
     fetch(server.put("file.bin", BODY), target)
     assert target.read_bytes() == BODY and server.asked == [("/file.bin", None)]
-    target.replace(part)
-    target.with_name("file.bin.json").write_text("{")
-    fetch(f"{server.url}/file.bin", target)
-    assert target.read_bytes() == BODY
+    for note in (
+        "{",
+        "[]",
+        json.dumps({"address": f"{server.url}/file.bin"}),
+    ):  # nor an unknown one
+        target.replace(part)
+        target.with_name("file.bin.json").write_text(note)
+        fetch(f"{server.url}/file.bin", target)
+        assert target.read_bytes() == BODY
 
 
 TEXT = b"".join(b'{"number": %d}\n' % number for number in range(2000))
