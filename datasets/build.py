@@ -134,19 +134,20 @@ def build_corpus(
     seed: int = 0,
     on_error: str = "raise",
     max_bad_share: float = 0.01,
+    leaks: str = "drop",
 ) -> BuildReport:
     """Read `source`; write a corpus in the source format (datasets/records.py) into the new folder `output`.
 
     source: files, folders and patterns of full texts and of papers' records.
     splitting: gives the split of a citing paper.
     identifier: keep only papers with an identifier of this kind, such as arxiv; None: keep all.
-    window, words, shortest, per_pair, seed: see ContextRules.
+    window, words, shortest, per_pair, seed, leaks: see ContextRules.
     on_error: `raise` an InputError for the first record that cannot be used, or `skip` and count such
     records, up to `max_bad_share` of all. Raises InputError for anything else that cannot be used, and if no
     context is left.
     """
     skipped = SkippedRecords(allowed_share(on_error, max_bad_share))
-    rules = ContextRules(window, words, shortest, per_pair, seed)
+    rules = ContextRules(window, words, shortest, per_pair, seed, leaks)
     folder = new_folder(output)
     if identifier is not None and (not isinstance(identifier, str) or not identifier):
         raise InputError(f"identifier: {identifier!r} is no kind of identifier, such as arxiv")

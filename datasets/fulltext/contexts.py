@@ -31,16 +31,17 @@ _YEARS_BESIDE = (
     re.compile(rf"{TARGET_MARKER}\W{{0,3}}{_YEAR}(?!\w)"),
 )
 WORDS = ("cut", "whole")
+LEAKS = ("drop", "keep")
 
 
 @dataclass(frozen=True)
 class ContextRules:
-    """Which contexts are cut and kept.
+    """Which contexts are cut and kept; `shortest`, `per_pair` and `leaks` are rules of this project.
 
     window: characters on each side of a mask at most. words: those at the ends are `cut`, as in ACL-200,
     RefSeer and Gu et al. 2022, or only `whole` ones are kept. shortest: characters beside the masks that a
-    context needs.
-    per_pair: contexts of one citing and one cited paper at most, drawn by `seed`; None for all.
+    context needs. per_pair: contexts of one citing and one cited paper at most, drawn by `seed`; None: all.
+    leaks: `drop` or `keep` contexts that name an author of the cited paper or have a year beside the mask.
     """
 
     window: int
@@ -48,6 +49,7 @@ class ContextRules:
     shortest: int
     per_pair: int | None
     seed: int
+    leaks: str = "drop"
 
     def __post_init__(self) -> None:
         for name, least in {"window": 1, "shortest": 0, "per_pair": 1, "seed": 0}.items():
@@ -56,8 +58,9 @@ class ContextRules:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise InputError(f"{name}: must be a whole number of {least} or more, not {value!r}")
-        if self.words not in WORDS:
-            raise InputError(f"words: {self.words!r} is not one of {', '.join(WORDS)}")
+        for name, choices in {"words": WORDS, "leaks": LEAKS}.items():
+            if getattr(self, name) not in choices:
+                raise InputError(f"{name}: {getattr(self, name)!r} is not one of {', '.join(choices)}")
         if self.shortest > 2 * self.window:
             raise InputError(f"shortest: {self.shortest} is more than two windows of {self.window} hold")
 
@@ -96,7 +99,7 @@ def select(
         names = catalogue.surnames(cited) + [surname(author) for author in reference.authors[:AUTHORS]]
         if len(bare) < max(1, rules.shortest):
             outcomes["too short"] += 1
-        elif reason := leak(text, names):
+        elif rules.leaks == "drop" and (reason := leak(text, names)):
             outcomes[reason] += 1
         elif text in texts:
             outcomes["the same text as another context of the paper"] += 1

@@ -32,7 +32,12 @@ _AUTHOR = re.compile(rf"\\(?:icml)?[aA]uthor\*?{_OPTION}")
 _AUTHOR_BLOCKS = re.compile(r"\\and\b|\\And\b|\\AND\b")
 _BETWEEN_AUTHORS = re.compile(rf"{_AUTHOR_BLOCKS.pattern}|,|\band\b|\\quad\b|\\qquad\b|&")
 _NAME = re.compile(r"[^\W\d_][\w.'’-]*(?: [\w.'’-]+){1,4}")
-_DATE = re.compile(r"\\date\s*(?=\{)")
+_AUTHOR_NOTE = re.compile(
+    r"\\(?:thanks|footnote|footnotetext|footnotemark|textsuperscript|inst|affil|IEEEauthorrefmark|email|orcid|orcidlink)"
+    rf"\*?{_OPTION}"
+)
+_AUTHOR_MARK = re.compile(r"\$[^$]{0,100}\$|\\footnotemark\b(?:\[[^\]]{0,10}\])?")
+_DATE = re.compile(r"\\(?:date|acmYear|copyrightyear|pubyear)\s*(?=\{)")
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _BODY = re.compile(r"\\begin\s*\{document\}(.*?)(?:\\end\s*\{document\}|$)", re.DOTALL)
 _SECTION = re.compile(rf"\\(?:part|chapter|(?:sub){{0,2}}section)\*?{_OPTION}")
@@ -62,7 +67,7 @@ def read_latex(path: Path, paper: str) -> Document:
         id=paper,
         title=plain(_first(_TITLE, source)),
         abstract=plain(abstract),
-        year=of_arxiv or _year(_first(_DATE, source)),
+        year=of_arxiv or next((year for _, date, _ in arguments(_DATE, source) if (year := _year(date))), 0),
         authors=_authors(source),
         identifiers=frozenset(("arxiv",)) if of_arxiv else frozenset(),
     )
@@ -80,10 +85,15 @@ def _year(text: str) -> int:
 
 
 def _authors(source: str) -> tuple[str, ...]:
-    """Whatever in the arguments of the author macros looks like a name of two to five words."""
+    """What in the arguments of the author macros looks like a name of two to five words."""
     names = []
     for _, argument, _ in arguments(_AUTHOR, source):
-        for block in _AUTHOR_BLOCKS.split(argument):
+        done, without_notes = 0, ""
+        for match, _, end in arguments(_AUTHOR_NOTE, argument):
+            without_notes += argument[done : match.start()]
+            done = end
+        without_notes = _AUTHOR_MARK.sub("", without_notes + argument[done:])
+        for block in _AUTHOR_BLOCKS.split(without_notes):
             first_line = block.split("\\\\")[0]  # the others are the address
             names += [plain(part) for part in _BETWEEN_AUTHORS.split(first_line)]
     return tuple(name for name in names if _NAME.fullmatch(name))

@@ -30,6 +30,7 @@ import msgspec
 import orjson
 
 from datasets.errors import InputError
+from datasets.fulltext.catalogue import arxiv_year
 from datasets.fulltext.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
 from datasets.fulltext.latex import read_latex
 from datasets.fulltext.latex_source import is_paper
@@ -50,6 +51,10 @@ from datasets.source_files import OnBytes
 IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".tex")
 """Suffixes of the files that are read when `source` is a folder."""
 _NOT_IN_AN_ID = (".gz", ".xml", ".tei", ".grobid", ".tex")
+_CANNOT_BE_READ = {
+    ".pdf": "PDF is not read; convert it to TEI XML with GROBID, or name the LaTeX source",
+    ".bib": "has no running text; name the .tex file that cites it, or their folder",
+}
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 
 
@@ -72,6 +77,8 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
         if not isinstance(name, str) or not name:
             raise InputError(f"source: {name!r} is no name of a file or folder")
         path = Path(name).expanduser()
+        if path.suffix.lower() in _CANNOT_BE_READ:
+            raise InputError(f"source: {name}: {_CANNOT_BE_READ[path.suffix.lower()]}")
         if path.is_dir():
             files = [file for file in sorted(path.rglob("*")) if file.name.endswith(IN_FOLDERS)]
         elif path.exists():
@@ -85,15 +92,25 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
     latex_papers = Counter(file.parent for file in found if file.suffix == ".tex")
     named = {Path(name).expanduser() for name in names}
 
-    def paper_id(file: Path) -> str:
-        """The name without suffixes; that of the folder for a LaTeX paper alone in it, as on arXiv."""
+    def paper_id(file: Path, folders: int) -> str:
+        """The name without suffixes; that of the folder for a LaTeX paper alone in it, as on arXiv.
+
+        folders: how many folders above are part of it.
+        """
         alone = file.suffix == ".tex" and latex_papers[file.parent] == 1
-        name = file.parent.name if alone and named.isdisjoint((file, file.parent)) else file.name
+        place = file.parent if alone and named.isdisjoint((file, file.parent)) else file
+        name = place.name
         for suffix in _NOT_IN_AN_ID:
             name = name.removesuffix(suffix)
-        return "_".join(name.split())
+        above = place.parent.parts[-folders:] if folders else ()
+        return "_".join(" ".join((*above, name)).split())
 
-    return [SourceFile(file, paper_id(file)) for file in found]
+    ids = {file: paper_id(file, 0) for file in found}
+    for folders in range(1, max(len(file.parts) for file in found)):
+        # Files of one arXiv id are one paper; others of one name are different ones.
+        again = {id for id, files in Counter(ids.values()).items() if files > 1 and not arxiv_year(id)}
+        ids = {file: paper_id(file, folders) if id in again else id for file, id in ids.items()}
+    return [SourceFile(file, id) for file, id in ids.items()]
 
 
 def read(file: SourceFile, on_bytes: OnBytes, on_bad: OnBadRecord = refuse) -> Iterator[Document]:
@@ -141,21 +158,19 @@ class _Paper(msgspec.Struct):
     identifiers: dict[str, Any] | None = None
 
 
-class _Span(msgspec.Struct):
-    start: Offset
-    end: Offset
-    ref: str | None = None
+def _body_layout(body: str, cites: str, ref: str) -> Any:
+    """Paragraphs with citation spans; the arguments are the names of their fields."""
+    offsets = [("start", Offset), ("end", Offset)]
+    span = msgspec.defstruct("Span", [*offsets, ("ref", str | None, None)], rename={"ref": ref})
+    texts = [("text", str | None, None), ("section", str | None, None)]
+    cited = ("cites", list[span] | None, None)  # type: ignore[valid-type]
+    paragraph = msgspec.defstruct("Paragraph", [*texts, cited], rename={"cites": cites})
+    paragraphs = ("body", list[paragraph] | None, None)  # type: ignore[valid-type]
+    return msgspec.defstruct("Body", [paragraphs], rename={"body": body})
 
 
-class _Paragraph(msgspec.Struct):
-    text: str | None = None
-    section: str | None = None
-    cites: list[_Span] | None = None
-
-
-class _Body(msgspec.Struct):
-    body: list[_Paragraph] | None = None
-    bibliography: dict[str, Any] | None = None
+_OWN_BODY = _body_layout("body", "cites", "ref")
+_BODY_2020 = _body_layout("body_text", "cite_spans", "ref_id")
 
 
 class _Entry(msgspec.Struct):
@@ -184,29 +199,29 @@ def read_own(record: Object, where: str) -> Document:
 
 
 def _own_text(record: Object, where: str) -> FullText:
-    content = checked(record, _Body, where)
     references = {}
-    for ref, entry in _entries(content.bibliography, "bibliography", _Entry, where):
+    for ref, entry in _entries(record, "bibliography", _Entry, where):
         authors = tuple(entry.authors or ())
         references[ref] = Reference(entry.paper, entry.title or "", authors, entry.year, entry.text or "")
-    return FullText(_paragraphs(content.body), references)
+    return FullText(_paragraphs(record, _OWN_BODY, where), references)
 
 
-def _entries(entries: dict[str, Any] | None, at: str, layout: type, where: str) -> Iterator[tuple[str, Any]]:
-    for ref, entry in (entries or {}).items():
-        key = ref if ref.isprintable() and len(ref) <= SHOWN else shown(ref)
-        yield ref, checked(entry, layout, where, f"{at}.{key}")
-
-
-def _paragraphs(paragraphs: Sequence[_Paragraph | _Paragraph2020] | None) -> list[Paragraph]:
+def _paragraphs(record: Object, layout: Any, where: str) -> list[Paragraph]:
     return [
         Paragraph(
             one.text or "",
             [CitationSpan(span.start, span.end, span.ref or None) for span in one.cites or ()],
             one.section or "",
         )
-        for one in paragraphs or ()
+        for one in checked(record, layout, where).body or ()
     ]
+
+
+def _entries(record: Object, field: str, layout: Any, where: str) -> Iterator[tuple[str, Any]]:
+    entries = {} if record.get(field) is None else record[field]
+    for ref, entry in checked(entries, dict[str, Any], where, field).items():
+        key = ref if ref.isprintable() and len(ref) <= SHOWN else shown(ref)
+        yield ref, checked(entry, layout, where, f"{field}.{key}")
 
 
 # S2ORC of July 2020: metadata and pdf_parses belong together by paper_id.
@@ -228,23 +243,6 @@ class _Paper2020(msgspec.Struct):
     year: Year = Year(0)
     authors: list[_Name2020] | None = None
     mag_field_of_study: list[str] | None = None
-
-
-class _Span2020(msgspec.Struct, rename={"ref": "ref_id"}):
-    start: Offset
-    end: Offset
-    ref: str | None = None
-
-
-class _Paragraph2020(msgspec.Struct, rename={"cites": "cite_spans"}):
-    text: str | None = None
-    section: str | None = None
-    cites: list[_Span2020] | None = None
-
-
-class _Body2020(msgspec.Struct):
-    body_text: list[_Paragraph2020] | None = None
-    bib_entries: dict[str, Any] | None = None
 
 
 class _Entry2020(msgspec.Struct):
@@ -276,13 +274,12 @@ def read_s2orc_2020(record: Object, where: str) -> Document:
 
 
 def _text_2020(record: Object, where: str) -> FullText:
-    content = checked(record, _Body2020, where)
     references = {}
-    for ref, entry in _entries(content.bib_entries, "bib_entries", _Entry2020, where):
+    for ref, entry in _entries(record, "bib_entries", _Entry2020, where):
         year = _YEAR.search(str(entry.year))
         authors = tuple(map(str, entry.authors or ()))
         references[ref] = Reference(entry.link, entry.title or "", authors, int(year[0]) if year else 0)
-    return FullText(_paragraphs(content.body_text), references)
+    return FullText(_paragraphs(record, _BODY_2020, where), references)
 
 
 # S2ORC of the Semantic Scholar API: the files papers, abstracts, s2orc and s2orc_v2.

@@ -125,6 +125,11 @@ def test_what_is_dropped_is_counted(tmp_path: Path) -> None:
         },
         "splits": {"train": 4},
     }
+    published: dict[str, Any] = {"shortest": 0, "per_pair": None, "leaks": "keep"}  # as Gu et al. 2022
+    kept = build_corpus(str(tmp_path / "a.jsonl"), tmp_path / "all", TRAIN, **published).counts
+    dropped = {"the cited paper was not found": 2, "the paper cites itself": 1}
+    dropped["the same text as another context of the paper"] = 1
+    assert kept["contexts"] == {"citations": 18, **dropped} and kept["splits"]["train"] == 18 - 4
     found = texts(tmp_path / "out")
     assert found["a", "cited"] == [f"this [TARGETCIT] {END}"]
     assert len(found["c", "cited"]) == 3 and found["c", "cited"] == sorted(found["c", "cited"])
@@ -258,6 +263,7 @@ def test_the_command(tmp_path: Path) -> None:
         ({"window": 0}, "window: must be a whole number of 1 or more, not 0"),
         ({"window": True}, "window: must be a whole number"),
         ({"words": "half"}, "words: 'half' is not one of cut, whole"),
+        ({"leaks": None}, "leaks: None is not one of drop, keep"),
         ({"per_pair": 0}, "per_pair: must be a whole number of 1 or more"),
         ({"window": 10, "shortest": 30}, "shortest: 30 is more than two windows of 10 hold"),
         ({"identifier": ""}, "identifier: '' is no kind of identifier"),

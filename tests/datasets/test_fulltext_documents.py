@@ -180,11 +180,42 @@ def test_files_of_a_folder_a_pattern_and_by_name(tmp_path: Path) -> None:
         "p2/v2.tex": "v2",
         "x/y/c.xml": "c",
     }
+    for name in ("a/latex/main.tex", "b/latex/main.tex", "c/2101.00001.tex", "d/2101.00001.xml"):
+        (tmp_path / "again" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "again" / name).write_text("\\documentclass{a}")
+    again = [file.id for file in find_files(str(tmp_path / "again"))]
+    assert again == ["a_latex", "b_latex", "c", "2101.00001"]
+    (tmp_path / "again" / "c" / "other.tex").write_text("\\documentclass{a}")  # of one arXiv id: one paper
+    again = [file.id for file in find_files(str(tmp_path / "again"))]
+    assert again[2:] == ["2101.00001", "other", "2101.00001"]
     several = [str(tmp_path / "notes.txt"), str(tmp_path / "*.jsonl"), str(tmp_path / "b.jsonl")]
     assert [file.path.name for file in find_files(several)] == ["notes.txt", "b.jsonl"]
     for missing in (str(tmp_path / "*.zip"), str(tmp_path / "gone"), str(tmp_path / "x" / "part.tex"), ""):
         with pytest.raises(InputError, match=r"^source: "):
             find_files(missing)
+
+
+@pytest.mark.parametrize("name", ["paper.pdf", "refs.bib"])
+def test_files_without_readable_text_say_what_to_do(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("@article{a}")
+    with pytest.raises(InputError, match=rf"source: .*{name}: .*(convert it|name the \.tex file)"):
+        find_files(str(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    "authors",
+    [
+        r"\author{Ann Writer$^{1,2}$, Bo Author\thanks{Equal, both.} and Cy Third\footnotemark[1]}",
+        r"\author{Ann Writer\textsuperscript{1,*} \and Bo Author\inst{2} \and Cy~Third}",
+        r"\author[1]{Ann Writer\affil[1]{A Lab, B}}\author{Bo Author\orcid{0000}}\author{Cy Third}",
+    ],
+)
+def test_authors_without_their_marks_and_notes(tmp_path: Path, authors: str) -> None:
+    path = tmp_path / "p.tex"
+    path.write_text(rf"\documentclass{{a}}{authors}\acmYear{{2018}}\begin{{document}}\end{{document}}")
+    (document,) = documents(path)
+    assert document.metadata.authors == ("Ann Writer", "Bo Author", "Cy Third")
+    assert document.metadata.year == 2018
 
 
 def test_inputs_of_latex_end(tmp_path: Path) -> None:
