@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 ORDER = ["datasets", "retrieval", "training", "hatten", "rerank", "evaluation"]
 """Each of these imports only those before it; the entry points may import all."""
+ENTRY = "train, evaluate"
+ROOMS = {
+    "datasets": ["data", "splitting", "build", "convert", "count", "generate", "inspect"],
+    "retrieval": ["encoder", "index", "profile", "embed"],
+    "training": ["trainer", "logger", "callbacks"],
+    "hatten": ["retriever", "embeddings", "for_data"],
+    "rerank": ["model", "tuned"],
+    "evaluation": ["benchmark", "sweep", "build_mdcr"],
+    ENTRY: ["train", "evaluate", "experiment", "hydra/callbacks"],
+}
+"""Groups and commands of conf/ by what they belong to: they name only classes and groups up to there."""
 
 
 @pytest.fixture
@@ -89,8 +103,58 @@ def wrong_directions(root: Path) -> list[str]:
     return wrong
 
 
+def group_of(config: str) -> str:
+    """The group, or the command, of a file of conf/; of Hydra's own groups one is ours too."""
+    return "hydra/callbacks" if config.startswith("hydra/callbacks") else config.split("/")[0]
+
+
+def named(content: Any) -> Iterator[str]:
+    """The dotted paths into our packages, and the groups of the defaults, that a YAML file names."""
+    if isinstance(content, dict):
+        for default in content.get("defaults", []):
+            group = (next(iter(default)) if isinstance(default, dict) else default).split("@")[0]
+            group = group_of(group.removeprefix("optional ").removeprefix("override ").lstrip("/"))
+            if any(group in groups for groups in ROOMS.values()):
+                yield group
+        content = [value for key, value in content.items() if key != "defaults"]
+    if isinstance(content, list):
+        for value in content:
+            yield from named(value)
+    elif isinstance(content, str) and re.fullmatch(rf"({'|'.join(ORDER)})(\.\w+)+", content):
+        yield content
+
+
+def wrong_in_conf(conf: Path) -> list[str]:
+    """Lines `FILE names WHAT` for classes and groups of a room that is further on than the file's own."""
+    order = [*ORDER, ENTRY]
+    places = {group: order.index(room) for room, groups in ROOMS.items() for group in groups}
+    places |= {room: place for place, room in enumerate(order)}
+    wrong = []
+    for path in sorted(conf.rglob("*.yaml")):
+        place = path.relative_to(conf)
+        own = places[group_of(str(place.with_suffix("")))]  # KeyError: a group that ROOMS lacks
+        names = [name for name in named(yaml.safe_load(path.read_text())) if places[name.split(".")[0]] > own]
+        wrong += [f"{place} names {name}" for name in names]
+    return wrong
+
+
 def test_imports_point_one_way() -> None:
     assert wrong_directions(ROOT) == []
+    assert wrong_in_conf(ROOT / "conf") == []
+
+
+def test_a_configuration_against_the_direction_is_found(tmp_path: Path) -> None:
+    for name, text in {
+        "data/late": "_target_: evaluation.protocol.Protocol",
+        "model/new": "defaults: [/retriever, override /benchmark: mdcr]\ntrain: rerank.train.train",
+        "train": "loss: [{_target_: evaluation.measures.Measures}]",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.yaml").write_text(text)
+    assert wrong_in_conf(tmp_path) == [
+        "data/late.yaml names evaluation.protocol.Protocol",
+        "model/new.yaml names benchmark",
+    ]
 
 
 def test_an_import_against_the_direction_is_found(tmp_path: Path) -> None:
@@ -114,16 +178,7 @@ def test_an_import_against_the_direction_is_found(tmp_path: Path) -> None:
     "line", ["import evaluate", "import sentence_transformers", "from transformers import Trainer"]
 )
 def test_what_needs_the_other_datasets_is_banned(line: str) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "ruff",
-        "check",
-        "--select",
-        "TID251",
-        "--stdin-filename",
-        "hatten/new.py",
-        "-",
-    ]
+    check = "ruff check --select TID251 --stdin-filename hatten/new.py -"
+    command = [sys.executable, "-m", *check.split()]
     done = subprocess.run(command, cwd=ROOT, input=line + "\n", capture_output=True, text=True)
     assert done.returncode == 1 and "TID251" in done.stdout
