@@ -236,8 +236,8 @@ class BM25(Retriever):
             if type(number) is not int or number < least:
                 raise InputError(f"retriever.{key}: {number!r} is no whole number from {least} on")
         if backend == "rank_bm25" and method not in RANK_BM25_METHODS:
-            known = ", ".join(RANK_BM25_METHODS)
-            raise InputError(f"retriever.method: backend=rank_bm25 has no {method!r}; it has {known}")
+            variants = ", ".join(RANK_BM25_METHODS)
+            raise InputError(f"retriever.method: backend=rank_bm25 has no {method!r}; it has {variants}")
         self._method, self._backend, self._contexts, self.threads = method, backend, contexts, threads
         self.set_parameters(k1=k1, b=b)
         self.query = check_fields(query, (*QUERY_FIELDS, KEY_TERMS))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from datasets.errors import InputError
 from retrieval.base import Ranking, nothing, ordered
 from retrieval.settings import IndexConfig
-from retrieval.vectors import BLOCK, VectorTable
+from retrieval.vectors import BLOCK, VectorTable, first_not_finite
 
 logging.getLogger("faiss.loader").setLevel(logging.WARNING)  # it reports every build that it looks for
 import faiss as faiss  # noqa: E402
@@ -60,42 +60,17 @@ def search_exact(
     k: int,
     exclude: NDArray[np.integer] | None = None,
     candidates: NDArray[np.bool_] | None = None,
-    chunk: int = CHUNK,
+    chunk: int | None = None,
 ) -> Ranking:
     """The k papers of the highest inner product with each query, without the excluded ones.
 
     queries: float32 [Q, D]; papers: float32 [P, D]; normalise both for the cosine.
-    exclude: paper rows that a query must not get, int [Q] or [Q, E]; -1 excludes nothing.
-    candidates: bool [P], the papers that may be returned at all (default: every one).
-    chunk: queries searched at a time. Memory besides the result is about chunk * (k + E) * 40 bytes, with
-    candidates another BLOCK: scores of Q x P are never held.
+    exclude, candidates, chunk: as for PaperIndex.search, `exclude`, `allowed` and `chunk`.
 
     Which of several papers of equal score takes the last place is left to Faiss.
     Raises InputError when a vector is not finite, ValueError when the shapes do not agree.
     """
-    queries, papers = finite(queries, "queries"), finite(papers, "papers")
-    if queries.shape[1] != papers.shape[1]:
-        raise ValueError(f"queries have {queries.shape[1]} dimensions, papers {papers.shape[1]}")
-    if k < 1 or chunk < 1:
-        raise ValueError(f"k ({k}) and chunk ({chunk}) must be at least 1")
-    rows = None if candidates is None or candidates.all() else np.flatnonzero(candidates)
-    excluded = np.empty((len(queries), 0), np.int32) if exclude is None else exclude
-    excluded = excluded[:, None] if excluded.ndim == 1 else excluded
-    if excluded.ndim != 2 or len(excluded) != len(queries):
-        raise ValueError(f"exclude has shape {excluded.shape} for {len(queries)} queries")
-
-    # Whatever is excluded may take one of the first places, so ask for as many more.
-    depth = min(k + excluded.shape[1], len(papers) if rows is None else len(rows))
-    if depth == 0 or len(queries) == 0:
-        return Ranking(*nothing(len(queries), k))
-    parts = []
-    for start in range(0, len(queries), chunk):
-        scores, found = nearest(queries[start : start + chunk], papers, depth, rows)
-        drop = np.zeros(found.shape, np.bool_)
-        for column in excluded[start : start + chunk].T:
-            drop |= found == column[:, None]
-        parts.append(ordered(found, scores, k, drop))
-    return Ranking.concat(parts)
+    return FlatIndex(finite(papers, "papers")).search(queries, k, candidates, exclude, chunk)
 
 
 def nearest(
@@ -131,13 +106,11 @@ def finite(vectors: NDArray[np.float32], name: str) -> NDArray[np.float32]:
     vectors = np.ascontiguousarray(vectors, dtype=np.float32)
     if vectors.ndim != 2:
         raise ValueError(f"{name}: expected [rows, dimensions], got shape {vectors.shape}")
-    for start in range(0, len(vectors), 65536):  # in blocks: the check needs no second array of the same size
-        good = np.isfinite(vectors[start : start + 65536]).all(axis=1)
-        if not good.all():
-            raise InputError(
-                f"{name}: vector {start + int(np.argmin(good))} is not finite; "
-                "the model that made it has diverged, train it with a lower learning rate"
-            )
+    if (bad := first_not_finite(vectors)) is not None:
+        raise InputError(
+            f"{name}: vector {bad} is not finite; the model that made it has diverged, train it with a lower "
+            "learning rate"
+        )
     return vectors
 
 
@@ -147,31 +120,50 @@ class PaperIndex(ABC):
     dim: int
 
     def search(
-        self, queries: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None = None
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        allowed: NDArray[np.bool_] | None = None,
+        exclude: NDArray[np.integer] | None = None,
+        chunk: int | None = None,
     ) -> Ranking:
         """The k nearest of the allowed places [N] to each query [Q, dim]; -1 where there are fewer.
 
+        exclude: places that a query must not get, int [Q] or [Q, E]; -1 excludes nothing.
+        chunk: queries searched at a time, by default CHUNK. Memory besides the result is about 40 bytes times
+        chunk * (k + E), and a BLOCK of vectors where only some are allowed; Q x N scores are never held.
+
         Finds k papers wherever k are allowed: a query for which an approximate index finds fewer is compared
-        with all of them. Memory besides the result does not grow with Q. InputError for queries that are not
-        finite.
+        with all of them. InputError for queries that are not finite, ValueError for shapes that disagree.
         """
-        queries = finite(queries, "queries")
+        queries, chunk = finite(queries, "queries"), chunk or CHUNK
         if queries.shape[1] != self.dim:
             raise ValueError(f"queries have {queries.shape[1]} dimensions, papers {self.dim}")
+        if k < 1 or chunk < 1:
+            raise ValueError(f"k ({k}) and chunk ({chunk}) must be at least 1")
         if allowed is not None and allowed.all():
             allowed = None
-        depth = min(k, len(self) if allowed is None else int(np.count_nonzero(allowed)))
+        excluded = np.empty((len(queries), 0), np.int32) if exclude is None else exclude
+        excluded = excluded[:, None] if excluded.ndim == 1 else excluded
+        if excluded.ndim != 2 or len(excluded) != len(queries):
+            raise ValueError(f"exclude has shape {excluded.shape} for {len(queries)} queries")
+        # Whatever is excluded may take one of the first places, so ask for as many more.
+        depth = k + excluded.shape[1]
+        depth = min(depth, len(self) if allowed is None else int(np.count_nonzero(allowed)))
         if depth == 0 or len(queries) == 0:
             return Ranking(*nothing(len(queries), k))
         parts = []
-        for start in range(0, len(queries), CHUNK):
-            scores, found = self._nearest(queries[start : start + CHUNK], depth, allowed)
-            parts.append(ordered(found, scores, k))
+        for start in range(0, len(queries), chunk):
+            scores, found = self._nearest(queries[start : start + chunk], depth, allowed)
+            drop = np.zeros(found.shape, np.bool_)
+            for column in excluded[start : start + chunk].T:
+                drop |= found == column[:, None]
+            parts.append(ordered(found, scores, k, drop))
         return Ranking.concat(parts)
 
     @abstractmethod
     def _nearest(self, queries: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None) -> Found:
-        """Scores and places [Q, k] for at most CHUNK queries; k papers are allowed, and found."""
+        """Scores and places [Q, k] for a chunk of queries; k papers are allowed, and found."""
 
     @abstractmethod
     def __len__(self) -> int:

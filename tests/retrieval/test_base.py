@@ -1,13 +1,59 @@
+"""Rankings, the Retriever interface, saved indexes, popularity."""
+
+from __future__ import annotations
+
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from datasets.corpus import Corpus
+from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from retrieval.base import Ranking, Retriever
+from retrieval.base import MANIFEST, Ranking, Retriever, ordered, read_index, written_index
+from retrieval.popularity import Popularity
+
+# Few distinct values, so that ties are common; both zeros and both signs.
+SCORES = st.sampled_from([-np.inf, -3.5, -1e-30, -0.0, 0.0, 1e-30, 0.25, 1.0, 2e30])
+
+
+@st.composite
+def _places(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    n = draw(st.integers(0, 12))
+    rows = draw(st.permutations(range(max(n, 1) * 3)))[:n]
+    papers = [row if draw(st.booleans()) else -1 for row in rows]
+    scores = draw(st.lists(SCORES, min_size=n, max_size=n))
+    drop = draw(st.lists(st.booleans(), min_size=n, max_size=n))
+    k = draw(st.integers(1, 15))
+    return np.array([papers], np.int64), np.array([scores], np.float32), np.array([drop], bool), k
+
+
+@given(_places())
+def test_ordered_agrees_with_a_plain_sort(places: tuple[np.ndarray, np.ndarray, np.ndarray, int]) -> None:
+    papers, scores, drop, k = places
+    kept = [(-s, p) for p, s, d in zip(papers[0], scores[0], drop[0], strict=True) if p >= 0 and not d]
+    expected = sorted(kept)[:k]
+    ranking = ordered(papers, scores, k, drop)
+    assert ranking.papers.dtype == np.int32 and ranking.scores.dtype == np.float32
+    assert ranking.papers[0].tolist() == [p for _, p in expected] + [-1] * (k - len(expected))
+    assert ranking.scores[0].tolist() == [-s for s, _ in expected] + [-np.inf] * (k - len(expected))
+
+
+def test_a_score_that_is_not_a_number_is_an_error_only_where_it_counts() -> None:
+    papers, scores = np.array([[0, 1]]), np.array([[np.nan, 1.0]], np.float32)
+    with pytest.raises(ValueError, match="not a number"):
+        ordered(papers, scores, 2)
+    assert ordered(papers, scores, 2, np.array([[True, False]])).papers.tolist() == [[1, -1]]
+
+
+def test_shapes_must_agree() -> None:
+    with pytest.raises(ValueError, match="must both be"):
+        Ranking(np.zeros((2, 3), np.int32), np.zeros((2, 2), np.float32))
 
 
 class Everything(Retriever):
@@ -55,12 +101,6 @@ def test_k_counts_the_papers_that_are_left(tiny_corpus: Corpus) -> None:
     assert (retriever.search(np.arange(12), 10).papers >= 0).all()  # 11 candidates less the citing paper
 
 
-def test_no_queries_give_an_empty_ranking(tiny_corpus: Corpus) -> None:
-    retriever = Everything()
-    retriever.index(tiny_corpus)
-    assert retriever.search(np.empty(0, np.int64), 3).papers.shape == (0, 3)
-
-
 def test_search_before_index_says_so() -> None:
     with pytest.raises(RuntimeError, match="call index"):
         Everything().search(np.array([0]), 1)
@@ -75,3 +115,114 @@ def test_indexing_again_takes_the_place_of_the_first(
     retriever.index(everyone)
     bare = everyone.paper_row("bare")
     assert bare in retriever.search(np.array([0]), 20).papers
+
+
+@pytest.fixture
+def saved(tiny_corpus: Corpus, tmp_path: Path) -> Path:
+    retriever = Popularity()
+    retriever.index(tiny_corpus)
+    retriever.save(tmp_path / "index")
+    return tmp_path / "index"
+
+
+def test_a_loaded_index_ranks_as_the_one_that_was_saved(tiny_corpus: Corpus, saved: Path) -> None:
+    made, loaded = Popularity(), Popularity()
+    made.index(tiny_corpus)
+    loaded.load(saved, tiny_corpus)
+    contexts = np.arange(12)
+    for k in (1, 20):
+        assert loaded.search(contexts, k).papers.tolist() == made.search(contexts, k).papers.tolist()
+        assert loaded.search(contexts, k).scores.tolist() == made.search(contexts, k).scores.tolist()
+
+
+def test_open_saves_the_first_time_and_reads_the_second(
+    tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Popularity().open(tiny_corpus, tmp_path / "index")
+    monkeypatch.setattr(Popularity, "_index", lambda *_: pytest.fail("indexed again"))
+    Popularity().open(tiny_corpus, tmp_path / "index")
+
+
+def test_an_index_of_another_corpus_is_refused(tiny_source: Path, saved: Path, tmp_path: Path) -> None:
+    other = open_corpus(tiny_source, cache_dir=tmp_path / "cache", candidates="all")
+    with pytest.raises(InputError, match=r"index: an index of another corpus: \w+ there, \w+ here"):
+        Popularity().load(saved, other)
+
+
+def test_an_index_of_other_settings_is_refused(
+    tiny_corpus: Corpus, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Popularity, "settings", lambda _: {"k1": 0.9})
+    with pytest.raises(InputError, match=r"an index of another k1: None there, 0\.9 here"):
+        Popularity().load(saved, tiny_corpus)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / MANIFEST).unlink(), "there is no index"),
+        (lambda folder: (folder / MANIFEST).write_text("{"), "damaged"),
+        (lambda folder: (folder / MANIFEST).write_text("[]"), "damaged"),
+        (lambda folder: (folder / "papers.npy").unlink(), "papers.npy: missing"),
+        (lambda folder: (folder / "papers.npy").write_bytes(b"short"), "cut short or changed"),
+        (
+            lambda folder: (folder / MANIFEST).write_text(
+                json.dumps({"format": 99, "about": {}, "tuned": {}, "files": {}})
+            ),
+            "an index of format 99",
+        ),
+    ],
+)
+def test_damage_is_one_clear_line(tiny_corpus: Corpus, saved: Path, damage: object, message: str) -> None:
+    damage(saved)  # type: ignore[operator]
+    with pytest.raises(InputError, match=message):
+        Popularity().load(saved, tiny_corpus)
+
+
+def test_a_failed_write_leaves_the_earlier_index(tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    with written_index(folder, {"a": 1}, {}) as part:
+        (part / "file").write_text("first")
+    with pytest.raises(OSError, match="full"), written_index(folder, {"a": 2}, {}) as part:
+        (part / "file").write_text("second")
+        raise OSError("full")
+    assert (folder / "file").read_text() == "first" and read_index(folder, {"a": 1}) == {}
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+def test_a_folder_that_is_no_index_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").write_text("years of work")
+    with (
+        pytest.raises(InputError, match="something else than an index"),
+        written_index(tmp_path / "thesis", {}, {}),
+    ):
+        pass
+    assert (tmp_path / "thesis" / "chapter.tex").read_text() == "years of work"
+
+
+def test_ranks_by_citations_in_training_contexts(tiny_corpus: Corpus) -> None:
+    retriever = Popularity()
+    retriever.index(tiny_corpus)
+    ranking = retriever.search(tiny_corpus.split("test").contexts, 11)
+    rows = [tiny_corpus.paper_row(p) for p in ("parsing", "graph", "speech", "vision")]
+    for papers, scores in zip(ranking.papers.tolist(), ranking.scores.tolist(), strict=True):
+        assert papers == rows + [-1] * 7
+        assert scores[:4] == [3, 1, 1, 1]
+
+
+def test_a_corpus_without_training_contexts_is_one_line(tiny_source: Path, tmp_path: Path) -> None:
+    (tiny_source / "train.json").unlink()
+    (tiny_source / "val.json").unlink()
+    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
+    with pytest.raises(InputError, match=r"lacks \(it has test\)"):
+        Popularity().index(corpus)
+
+
+def test_the_citing_paper_is_left_out_even_if_it_is_popular(tiny_corpus: Corpus) -> None:
+    retriever = Popularity()
+    retriever.index(tiny_corpus)
+    citing = tiny_corpus.citing.copy()
+    citing[:] = tiny_corpus.paper_row("parsing")
+    tiny_corpus.citing = citing
+    assert retriever.search(np.array([0]), 1).papers.tolist() == [[tiny_corpus.paper_row("graph")]]

@@ -16,7 +16,6 @@ from datasets.prepare import open_corpus
 from retrieval import dense
 from retrieval.dense import DenseRetriever
 from retrieval.filters import Filters
-from retrieval.index import search_exact
 from retrieval.settings import IndexConfig
 
 INDEXES = {
@@ -79,24 +78,6 @@ def test_a_loaded_retriever_ranks_as_the_one_that_was_saved(
     loaded.save(tmp_path / "again")
     files = {path.name: path.read_bytes() for path in (tmp_path / "index").iterdir()}
     assert files == {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()}
-
-
-@pytest.mark.parametrize("kind", INDEXES)
-def test_filtered_rankings_are_those_of_the_allowed_papers_alone(tiny_corpus: Corpus, kind: str) -> None:
-    retriever = Bags(index=INDEXES[kind])
-    retriever.index(tiny_corpus)
-    contexts = np.arange(12)
-    filters = Filters(exclude=["graph", "speech"], year=2008)
-    found = retriever.search(contexts, 20, filters)
-    expected = search_exact(
-        retriever.encode_queries(contexts),
-        retriever.encode_papers(np.arange(len(tiny_corpus.paper_ids))),
-        20,
-        tiny_corpus.citing[contexts],
-        filters.allowed(tiny_corpus),
-    )
-    assert found.papers.tolist() == expected.papers.tolist()
-    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-3)  # half: 11 bits
 
 
 def test_the_ids_of_the_papers_stand_beside_their_vectors(tiny_corpus: Corpus, tmp_path: Path) -> None:

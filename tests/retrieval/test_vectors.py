@@ -1,4 +1,4 @@
-"""Vectors in several arrays of 16 bits as one table, and exact search among them."""
+"""Vectors in several arrays of 16 bits as one table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Indexes against brute force over the vectors that they hold."""
+"""Indexes against brute force over the vectors that they hold, and exact search against the full product."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from datasets.errors import InputError
-from retrieval import index as index_faiss
-from retrieval import index as index_gpu
-from retrieval import index as paper_index
+from retrieval import index as index_module
 from retrieval.index import (
     CHUNK,
     FaissGPUIndex,
@@ -30,7 +28,63 @@ from retrieval.index import (
 )
 from retrieval.settings import IndexConfig
 
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    queries=st.integers(0, 7),
+    papers=st.integers(1, 30),
+    dimensions=st.integers(1, 9),
+    k=st.integers(1, 40),
+    excluded=st.integers(0, 3),
+    chunk=st.integers(1, 8),
+    block=st.integers(1, 200),
+)
+def test_equals_the_full_product(
+    seed: int, queries: int, papers: int, dimensions: int, k: int, excluded: int, chunk: int, block: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    # Whole numbers: the products are index_module, so equal scores really are equal.
+    q = rng.integers(-3, 4, (queries, dimensions)).astype(np.float32)
+    p = rng.integers(-3, 4, (papers, dimensions)).astype(np.float32)
+    exclude = rng.integers(-1, papers, (queries, excluded)).astype(np.int32)
+    candidates = rng.random(papers) < 0.8
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_module, "BLOCK", block)
+        ranking = search_exact(q, p, k, exclude, candidates, chunk)
+
+    assert ranking.papers.shape == ranking.scores.shape == (queries, k)
+    for row in range(queries):
+        scores = p @ q[row]
+        allowed = [i for i in range(papers) if candidates[i] and i not in exclude[row].tolist()]
+        expected = sorted(-scores[allowed])[:k]
+        found = ranking.papers[row][ranking.papers[row] >= 0].tolist()
+        assert len(set(found)) == len(found) == len(expected)
+        assert set(found) <= set(allowed)
+        # Scores are the best there are, belong to their papers, and ties stand in the order of the rows.
+        assert ranking.scores[row][: len(found)].tolist() == [-s for s in expected] == scores[found].tolist()
+        assert found == [i for _, i in sorted((-scores[i], i) for i in found)]
+        assert (ranking.papers[row][len(found) :] == -1).all()
+
+
+def test_one_excluded_paper_a_query_leaves_the_next_ones_in_order() -> None:
+    vectors = np.eye(4, dtype=np.float32)
+    queries = np.array([[4, 3, 2, 1], [4, 3, 2, 1]], np.float32)
+    ranking = search_exact(queries, vectors, 2, exclude=np.array([0, -1], np.int32))
+    assert ranking.papers.tolist() == [[1, 2], [0, 1]]
+
+
+def test_shapes_that_do_not_agree_are_refused() -> None:
+    with pytest.raises(ValueError, match="4 dimensions, papers 5"):
+        search_exact(np.ones((1, 4), np.float32), np.ones((1, 5), np.float32), 1)
+    with pytest.raises(ValueError, match="for 2 queries"):
+        search_exact(
+            np.ones((2, 4), np.float32), np.ones((1, 4), np.float32), 1, exclude=np.zeros(3, np.int32)
+        )
+
+
 N, DIM = 600, 12
+
 CONFIGS = {
     "exact": IndexConfig("exact", device="cpu"),
     "half": IndexConfig("half", device="cpu"),
@@ -39,7 +93,9 @@ CONFIGS = {
     "pq": IndexConfig("pq"),
     "ivfpq": IndexConfig("ivfpq", lists=15, probes=2),
 }
+
 kinds = pytest.mark.parametrize("kind", CONFIGS)
+
 compressed = pytest.mark.parametrize("kind", ["ivf", "pq", "ivfpq"])
 
 
@@ -101,7 +157,7 @@ def test_filters_are_exact(kind: str, seed: int, count: int, k: int, passing: in
         found = ranking.papers[row, :depth]
         assert allowed[found].all() and (found >= 0).all() and len(set(found.tolist())) == depth
         np.testing.assert_allclose(ranking.scores[row, :depth], vectors[found] @ query, atol=2e-6)
-        if kind in ("exact", "half", "pq") or index_faiss.SLACK * k >= passing:  # nothing is approximate
+        if kind in ("exact", "half", "pq") or index_module.SLACK * k >= passing:  # nothing is approximate
             best = brute(vectors, query, allowed, depth)
             np.testing.assert_allclose(ranking.scores[row, :depth], best, atol=2e-6)
 
@@ -115,7 +171,7 @@ def test_approximate_search_finds_most_and_more_settings_find_more(kind: str) ->
     recall = []
     for config in (few, more):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(index_faiss, "VISITS", 0)  # so few vectors would all be compared
+            patch.setattr(index_module, "VISITS", 0)  # so few vectors would all be compared
             found = build_index(config, papers()).search(asked, 5).papers
         recall.append(np.mean([len(set(a) & set(b)) / 5 for a, b in zip(best, found, strict=True)]))
     assert 0.4 < recall[0] < recall[1] and recall[1] > 0.9
@@ -124,8 +180,8 @@ def test_approximate_search_finds_most_and_more_settings_find_more(kind: str) ->
 @pytest.mark.parametrize("kind", ["ivf", "ivfpq", "hnsw"])
 def test_a_query_that_gets_too_few_is_compared_with_all(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Two groups at right angles: neither lists nor links lead from a query in one to papers of the other.
-    monkeypatch.setattr(index_faiss, "SLACK", 0)
-    monkeypatch.setattr(index_faiss, "VISITS", 0)
+    monkeypatch.setattr(index_module, "SLACK", 0)
+    monkeypatch.setattr(index_module, "VISITS", 0)
     rng = np.random.default_rng(0)
     vectors = np.zeros((N, DIM), np.float32)
     vectors[:300, :6], vectors[300:, 6:] = unit(rng.random((300, 6))), unit(rng.random((300, 6)))
@@ -141,10 +197,10 @@ def test_a_query_that_gets_too_few_is_compared_with_all(kind: str, monkeypatch: 
 
 @kinds
 def test_one_query_gets_what_it_gets_among_many(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_faiss, "MULTIPLIED", 1)  # else many are compared with all
+    monkeypatch.setattr(index_module, "MULTIPLIED", 1)  # else many are compared with all
     asked = queries(50)
     together = built(kind).search(asked, 7)
-    monkeypatch.setattr(paper_index, "CHUNK", 1)
+    monkeypatch.setattr(index_module, "CHUNK", 1)
     alone = built(kind).search(asked, 7)
     np.testing.assert_allclose(alone.scores, together.scores, atol=2e-6)
     assert (alone.papers == together.papers).mean() > 0.95  # equal codes have equal scores, up to rounding
@@ -280,7 +336,7 @@ def test_torch_finds_what_the_cpu_finds(kind: str, seed: int, k: int, passing: i
     allowed[np.random.default_rng(seed).permutation(N)[:passing]] = True
     host: Any = built(kind)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_gpu, "GPU_SCORES", block * CHUNK)
+        patch.setattr(index_module, "GPU_SCORES", block * CHUNK)
         index = TorchIndex(host, torch.device("cpu"))
         found = index.search(queries(5, seed), k, allowed)
     expected = search_exact(queries(5, seed), held(kind), k, candidates=allowed)
@@ -315,7 +371,7 @@ def test_faiss_on_a_gpu_leaves_to_the_cpu_what_it_cannot_do(monkeypatch: pytest.
     index = build_index(IndexConfig("exact", device="gpu"), papers())
     assert isinstance(index, FaissGPUIndex)
     allowed = np.arange(N) % 2 == 0
-    monkeypatch.setattr(index_gpu, "FAISS_DEPTH", 20)
+    monkeypatch.setattr(index_module, "FAISS_DEPTH", 20)
     for k, may in ((5, None), (5, allowed), (21, None)):
         expected = built("exact").search(queries(3), k, may)
         np.testing.assert_array_equal(index.search(queries(3), k, may).papers, expected.papers)

