@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
 import rerank.settings  # noqa: F401  (schemas of the configuration)
-from datasets.errors import one_line_errors
+from datasets.errors import InputError, one_line_errors
+
+RECIPES = Path(__file__).parent / "conf" / "recipe"
 
 
 @one_line_errors
@@ -17,6 +21,9 @@ def main(config: DictConfig) -> None:
     from hydra.utils import get_method  # heavy imports only after the options are known to be right
 
     run = HydraConfig.get()
+    chosen = run.runtime.choices
+    if chosen["experiment"] == "paper" and not (RECIPES / f"{chosen['recipe@_global_']}.yaml").is_file():
+        raise InputError(f"experiment=paper: there is no model={chosen['model']} in the paper")
     if run.mode == RunMode.MULTIRUN:  # output_dir is that of all jobs
         config.output_dir = run.runtime.output_dir
     get_method(config.model.train)(config)

@@ -66,10 +66,17 @@ def train(config: DictConfig) -> Path:
         validation, asked = _validation(settings.validation, corpus, prefetcher, seed)
         data = RerankData(lists, settings.validation.every, seed, settings.workers)
         names = {"encoder": encoder_config.name, "retriever": prefetcher.retriever.name}
+        module = RerankModule(
+            encoder, optimizer, settings.loss, settings.schedule, settings.ema, seed, data.steps
+        )
+        if config.trainer.accelerator == "cpu":
+            log.info(
+                f"training will take about {_minutes(module, data):,.0f} min on this machine, validation "
+                f"aside; its size is set by model.queries_per_epoch={settings.queries_per_epoch} and "
+                f"model.pairs.max_tokens={settings.pairs.max_tokens}"
+            )
         return Training(
-            RerankModule(
-                encoder, optimizer, settings.loss, settings.schedule, settings.ema, seed, data.steps
-            ),
+            module,
             data,
             RerankingRounds(folder / BEST, {**given.about, **names}, settings, validation, reader),
             data.rounds,
@@ -82,6 +89,19 @@ def train(config: DictConfig) -> Path:
         )
 
     return run(config, build)
+
+
+def _minutes(module: RerankModule, data: RerankData) -> float:
+    """How long all steps will take on this CPU, by the second of two backward passes of some pairs."""
+    chunks = data.lists[0].chunks
+    with torch.random.fork_rng(devices=[]):
+        for _ in range(2):
+            start = time.perf_counter()
+            module.encoder(*chunks[0]).sum().backward()
+            seconds = time.perf_counter() - start
+    module.zero_grad(set_to_none=True)
+    parts = sum(ids.numel() for ids, _, _ in chunks) / chunks[0][0].numel()
+    return seconds * parts * len(data.lists) / 60
 
 
 def _lists(

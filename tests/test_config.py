@@ -41,6 +41,9 @@ def chosen(entry: str, group: str, option: str) -> DictConfig | None:
     """What an entry point would run with when the option is chosen, None when it does not know the group."""
     if group == "tuned":  # named MODEL-DATA, and follows both
         return composed("train", f"model={option.partition('-')[0]}", "data=demo")
+    if group == "recipe":  # named EXPERIMENT-MODEL, and follows both
+        experiment, _, model = option.partition("-")
+        return composed("train", f"experiment={experiment}", f"model={model}")
     try:
         return composed(entry, f"{group}={option}")
     except ConfigCompositionException as error:

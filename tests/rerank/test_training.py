@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 from safetensors.torch import load_file
 from torch.testing import assert_close
@@ -25,6 +27,7 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from rerank.cross_encoder import CrossEncoder
 from rerank.pairs import PairReader
+from rerank.settings import PairSettings
 from retrieval.bm25 import BM25
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -185,6 +188,41 @@ def test_the_first_papers_are_learnt_by_their_labels(
     assert min(cited) > 0 > np.mean(others) and np.mean(np.array(others) < 0) > 0.8
 
 
+def test_the_papers_recipe_is_three_passes_over_all_contexts_without_dropout_and_clipping(
+    tiny_options: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        config = compose("train", ["model=scibert_reranker", "experiment=paper"])
+        ours = compose("train", ["model=scibert_reranker", "data=arxiv"])
+        sizes = {"negatives.depth": 6, "validation.every": 4, "validation.candidates": 8}
+        sizes |= {"validation.monitor": "mrr", "pairs.max_tokens": 48}
+        given = [option for option in tiny_options() if not option.startswith("model.")]
+        given += ["model=scibert_reranker", "experiment=paper", f"output_dir={tmp_path}"]
+        run = compose("train", [*given, *(f"model.{name}={value}" for name, value in sizes.items())])
+    model = config.model
+    pairs = {name: model.pairs[name] for name in ("citing", "context", "candidate", "citing_words", "cut")}
+    assert PairSettings(max_tokens=model.pairs.max_tokens, **pairs) == PairSettings.reference()
+    assert (model.negatives.count, model.negatives.depth, model.batch.queries) == (62, 2000, 1)
+    assert (model.loss.name, model.loss.margin, model.dropout) == ("hinge", 0.1, 0.0)
+    assert config.trainer.gradient_clip_val is None and ours.trainer.gradient_clip_val == 1.0
+    assert (ours.model.epochs, ours.model.queries_per_epoch, ours.model.dropout) == (1, 10_000, 0.1)
+    rerank.train.train(run)
+    rows = history(tmp_path)
+    assert rows[-1]["step"] == 3 * 5  # all training contexts for which a paper is found
+
+
+def test_it_says_how_long_it_will_take_before_it_starts(
+    tiny_training: Composed, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO")
+    clock = iter(range(0, 1000, 60))  # what is timed takes a minute: the larger part of one of 7 steps
+    monkeypatch.setattr(rerank.train.time, "perf_counter", lambda: float(next(clock)))
+    rerank.train.train(tiny_training(output_dir=tmp_path / "out"))
+    said = re.search(r"will take about (\d+) min on this machine, .* model\.queries_per_epoch", caplog.text)
+    assert said is not None and said.start() < caplog.text.index("training on tiny")
+    assert 7 <= int(said[1]) <= 21
+
+
 def test_lists_without_a_cited_paper_are_refused(tiny_training: Composed, tmp_path: Path) -> None:
     # One query, drawn with this seed, that does not cite what is cited most.
     changes = {**TOP, "model.negatives.depth": 1, "retriever": "popularity", "seed": 3, "model.epochs": 1}
@@ -227,6 +265,12 @@ def test_two_processes_do_what_one_does(
         assert weights[0].keys() == weights[1].keys()
         for key, value in weights[0].items():
             assert_close(value, weights[1][key], atol=1e-5, rtol=1e-4, msg=key)
+
+
+def test_the_paper_has_no_biencoder(tmp_path: Path) -> None:
+    done = trained(["model=biencoder", "experiment=paper"], tmp_path / "out")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "error: experiment=paper: there is no model=biencoder in the paper"
 
 
 def test_queries_that_cannot_be_divided_are_refused(tiny_training: Composed, tmp_path: Path) -> None:
