@@ -1,15 +1,19 @@
-"""What the benchmarks share: the data, the machine's description, clocks."""
+"""What the benchmarks share: data, the description of the machine, clocks, peers in another environment."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import platform
 import statistics
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +26,7 @@ from datasets.prepare import open_corpus
 from hatten.documents import Vocabulary
 
 REAL = Path("../shared/data/neurips2025-lcr")
+Works = dict[str, Callable[[], object]]
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
@@ -33,27 +38,22 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument(
         "--clock", choices=("wall", "cpu"), default="wall", help="cpu: with --threads 1 on a busy machine"
     )
+    parser.add_argument("--repeats", type=int, default=3)
     return parser
 
 
 def begin(args: argparse.Namespace) -> None:
-    """Set the threads and say what machine this is."""
+    """Set the number of threads and describe the machine."""
     logging.basicConfig(level=logging.WARNING)
     torch.set_num_threads(args.threads)
-    flags = ", ".join(name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if name in cpu_flags())
-    load = os.getloadavg()[0]
+    info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").is_file() else ""
+    known = {flag for line in info.splitlines() if line.startswith("flags") for flag in line.split()}
+    flags = [name for name in ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16") if name in known]
     print(
-        f"machine: {os.cpu_count()} cores ({platform.machine()}, {flags or 'no known flags'}), "
-        f"{args.threads} threads used, load {load:.1f}, {args.clock} clock, torch {torch.__version__}"
+        f"machine: {os.cpu_count()} cores ({platform.machine()}, {', '.join(flags) or 'no known flags'}), "
+        f"{args.threads} threads, load {os.getloadavg()[0]:.1f}, {args.clock} clock, "
+        f"torch {torch.__version__}"
     )
-
-
-def cpu_flags() -> set[str]:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return set()
-    return {flag for line in lines if line.startswith("flags") for flag in line.split(":")[1].split()}
 
 
 def corpus(args: argparse.Namespace) -> Corpus:
@@ -64,21 +64,17 @@ def corpus(args: argparse.Namespace) -> Corpus:
 
 
 def random_vectors(opened: Corpus, dim: int = 200) -> tuple[Vocabulary, NDArray[np.float32]]:
-    """Words with a letter or digit that occur three times, and random vectors for them."""
-    counts = np.asarray(opened.word_counts)
-    words = [
-        word for word, n in zip(opened.words, counts, strict=True) if n >= 3 and any(map(str.isalnum, word))
-    ]
-    vocabulary = Vocabulary(words)
-    table = np.random.default_rng(0).standard_normal((len(vocabulary), dim)).astype(np.float32)
+    """Random vectors for the words with a letter or digit that occur three times or more."""
+    frequent = np.flatnonzero(np.asarray(opened.word_counts) >= 3).tolist()
+    vocabulary = Vocabulary(
+        [word for word in map(opened.words.__getitem__, frequent) if any(map(str.isalnum, word))]
+    )
+    table = np.random.default_rng(0).standard_normal((len(vocabulary), dim), np.float32)
     return vocabulary, table
 
 
 def word_sums(opened: Corpus) -> Callable[[NDArray[np.integer], str], NDArray[np.float32]]:
-    """A function of rows and the name of a column of tokens: sums of random vectors of words, of unit length.
-
-    They are as unevenly close to each other as real vectors are.
-    """
+    """Sums of random word vectors for rows of a token column, of unit length, as unevenly spread as real ones."""
     vocabulary, table = random_vectors(opened)
     words, ids = torch.from_numpy(table), vocabulary.lookup(opened.words)
 
@@ -94,21 +90,58 @@ def word_sums(opened: Corpus) -> Callable[[NDArray[np.integer], str], NDArray[np
 
 
 def seconds(args: argparse.Namespace, work: Callable[[], object]) -> float:
-    """Of one call."""
+    """Time of one call."""
     clock = time.perf_counter if args.clock == "wall" else time.process_time
     start = clock()
     work()
     return clock() - start
 
 
-def median_seconds(
-    args: argparse.Namespace, works: dict[str, Callable[[], object]], repeats: int
-) -> dict[str, float]:
-    """Median of `repeats` calls of each after one that warms up; in turns, so that all see the same load."""
+def median_seconds(args: argparse.Namespace, works: Works, repeats: int | None = None) -> dict[str, float]:
+    """Median time of each after a warm-up, in turns, so that all see the same load."""
     times: dict[str, list[float]] = {name: [] for name in works}
-    for turn in range(repeats + 1):
+    for turn in range((repeats or args.repeats) + 1):
         for name, work in works.items():
             taken = seconds(args, work)
             if turn:
                 times[name].append(taken)
     return {name: statistics.median(values) for name, values in times.items()}
+
+
+def memory(key: str = "VmHWM") -> float:
+    """GB of this process on Linux: VmHWM is peak resident memory, RssAnon its own, RssFile mapped files."""
+    lines = Path("/proc/self/status").read_text("ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:")) / 1e6
+
+
+class Peer:
+    """A script in another environment that answers each line of JSON with one.
+
+    sentence_transformers requires Hugging Face `datasets`, so it has an environment and a folder of its own.
+    """
+
+    def __init__(self, python: str, script: str, task: dict[str, Any]) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        self._process: Any = subprocess.Popen(
+            [python, "-c", script],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=self._folder.name,
+            env=environment,
+        )
+        self._send(task)
+
+    def _send(self, value: object) -> None:
+        self._process.stdin.write(json.dumps(value) + "\n")
+        self._process.stdin.flush()
+
+    def __call__(self, value: object) -> Any:
+        self._send(value)
+        return json.loads(self._process.stdout.readline())
+
+    def end(self) -> None:
+        self._process.stdin.close()
+        self._process.wait()
+        self._folder.cleanup()

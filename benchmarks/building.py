@@ -1,15 +1,12 @@
-"""Full texts built into a corpus in a second, against parsing the same JSON lines with orjson alone.
+"""Full texts built into a corpus, against parsing the same JSON lines with orjson alone.
 
-The full texts are made up out of contexts: 60 kB each, with 90 citations of 40 references, 16 of which are
-papers of the collection; every second text has numbers for markers. And: what memory and disk a paper takes.
+The full texts are made of contexts: 60 kB each, with 90 citations of 40 references, 16 of which are papers of
+the collection; every second text has numeric markers.
 """
 
 from __future__ import annotations
 
 import random
-import resource
-import subprocess
-import sys
 import tempfile
 from itertools import islice
 from pathlib import Path
@@ -20,7 +17,6 @@ import orjson
 from benchmarks._common import REAL, arguments, begin, seconds
 from datasets.build import build_corpus
 from datasets.demo import write_demo
-from datasets.fulltext.catalogue import Catalogue
 from datasets.fulltext.documents import Metadata
 from datasets.records import OTHER_MARKER, SPLITS, TARGET_MARKER
 from datasets.source_files import find_files, read_contexts, read_papers, strict
@@ -54,36 +50,10 @@ def authors(number: int) -> tuple[str, ...]:
     return tuple(f"Given{number % 97} Family{letter}{number % 7919}" for letter in "abcd")
 
 
-def resident() -> int:
-    """Bytes of memory of this process, on Linux."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-
-
-def memory(papers: int) -> None:
-    """Print bytes of memory and of disk that a paper takes in a catalogue of so many."""
-    before = resident()
-    with tempfile.TemporaryDirectory() as scratch:
-        catalogue = Catalogue(Path(scratch) / "catalogue.sqlite", None)
-        for number in range(papers):
-            title = f"The title of the paper of number {number} in a long list of papers"
-            catalogue.add(Metadata(f"arxiv_{number:07}", title, "abstract " * 130, 2000, authors(number)))
-        catalogue.finish()
-        print(
-            f"{(resident() - before) / papers:.0f} bytes of memory, with 64 MB of a cache in it, "
-            f"{catalogue.path.stat().st_size / papers:.0f} of disk"
-        )
-        catalogue.close()
-
-
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--texts", type=int, default=300)
-    parser.add_argument("--papers", type=int, default=200_000, help="papers of which the memory is measured")
-    parser.add_argument("--memory", action="store_true", help="measure that alone, in a process of its own")
     args = parser.parse_args()
-    if args.memory:
-        memory(args.papers)
-        return
     begin(args)
     draw = random.Random(0)
     with tempfile.TemporaryDirectory() as scratch:
@@ -114,9 +84,6 @@ def main() -> None:
         f"{parsed / built:.1%} of its speed; {(built - alone) / (args.texts - 1) * 1000:.1f} ms a full text, "
         f"{alone / len(papers) * 1000:.2f} ms a paper without one"
     )
-    command = [sys.executable, "-m", "benchmarks.building", "--memory", "--papers", str(args.papers)]
-    print(f"a paper of {args.papers:,}: ", end="", flush=True)
-    subprocess.run(command, check=True)
 
 
 if __name__ == "__main__":

@@ -1,31 +1,57 @@
-"""Papers encoded in a second, and the share of the ceiling: the encoder's matrix products, timed alone."""
+"""Papers encoded a second: HAtten against its matrix products alone, and beside MiniLM in three ways.
+
+MiniLM (`make minilm`) runs by our reader, by a plain transformers loop over padded batches, and, given
+--peer-python, by SentenceTransformer.encode in another environment. Queries are encoded one at a time.
+"""
 
 from __future__ import annotations
 
 import argparse
+import copy
 import statistics
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks._common import arguments, begin, corpus, random_vectors, seconds
+from benchmarks._common import Peer, Works, arguments, begin, corpus, median_seconds, random_vectors, seconds
+from datasets.corpus import Corpus
+from hatten.checkpoint import load_model
 from hatten.documents import DocumentReader
 from hatten.encoder import HAttenEncoder, build_encoder
 from hatten.settings import EncoderConfig
-from retrieval.vectors import encode
+from retrieval.article_text import ArticleReader
+from retrieval.encoder import ArticleEncoder, find_folder
+from retrieval.settings import ArticleConfig
+from retrieval.terms import query_texts
+from retrieval.vectors import encode, encode_queries
 
+PEER = """
+import json, sys, time, torch
+from sentence_transformers import SentenceTransformer
+task = json.loads(sys.stdin.readline())
+torch.set_num_threads(task["threads"])
+clock = time.perf_counter if task["clock"] == "wall" else time.process_time
+model = SentenceTransformer(task["model"], device="cpu")
+model.max_seq_length = 256
+for line in sys.stdin:
+    start, texts = clock(), json.loads(line)
+    model.encode(texts, batch_size=32, show_progress_bar=False)
+    print(json.dumps(clock() - start), flush=True)
+"""
+PLAIN = "MiniLM, float32, plain loop"
 Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]
 Product = tuple[str, tuple[Layout, ...]]
-PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
 
 
 class Products(TorchDispatchMode):
-    """Counts the matrix products that are done under it, by operation, sizes, strides and precision."""
+    """Counts matrix products by operation, sizes, strides and precision."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,92 +61,138 @@ class Products(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         name = func.overloadpacket.__name__
-        if name in PRODUCTS:
-            self.counts[name, tuple(layout(x) for x in args if isinstance(x, torch.Tensor))] += 1
-        elif name.startswith("_scaled_dot_product"):  # does two products: scores, and the weighted sum
+        if name in ("mm", "addmm", "bmm", "baddbmm"):
+            self.counts[name, tuple(_layout(x) for x in args if isinstance(x, torch.Tensor))] += 1
+        elif name.startswith("_scaled_dot_product"):  # two products: scores, and the weighted sum
             q, k, v = (x.reshape(-1, *x.shape[2:]) for x in args[:3])
             weights = q.new_empty(len(q), q.shape[1], k.shape[1])
             for pair in ((q, k.transpose(1, 2)), (weights, v)):
-                self.counts["bmm", tuple(map(layout, pair))] += 1
+                self.counts["bmm", tuple(map(_layout, pair))] += 1
         return func(*args, **(kwargs or {}))
 
 
-def layout(x: torch.Tensor) -> Layout:
+def _layout(x: torch.Tensor) -> Layout:
     return tuple(x.shape), tuple(x.stride()), x.dtype
 
 
-def repeatable(product: Product) -> Callable[[], object]:
-    """The product on tensors of its own, result included."""
+def alone(product: Product) -> Callable[[], object]:
+    """The product on tensors of its own."""
     name, layouts = product
     tensors = [
-        torch.empty_strided(shape, stride, dtype=dtype).uniform_(-1, 1) for shape, stride, dtype in layouts
+        torch.empty_strided(shape, stride, dtype=kind).uniform_(-1, 1) for shape, stride, kind in layouts
     ]
     function = getattr(torch, name)
     out = function(*tensors)
     return lambda: function(*tensors, out=out)
 
 
-def measure(args: argparse.Namespace, encoder: HAttenEncoder, reader: DocumentReader) -> None:
-    rows = np.random.default_rng(0).permutation(np.flatnonzero(reader.corpus.is_candidate))[: args.papers]
-    tokens = len(reader.papers(rows).paragraphs.values)
-
-    def work() -> object:
-        return encode(encoder.eval().encode, reader.papers, rows, encoder.config.dim)
-
-    work()  # warm, and out of what is counted
+def against_products(args: argparse.Namespace, encoder: HAttenEncoder, reader: DocumentReader) -> None:
+    candidates = np.flatnonzero(reader.corpus.is_candidate)
+    rows = np.random.default_rng(0).permutation(candidates)[: args.papers]
+    documents = reader.papers(rows)
     with torch.no_grad(), Products() as products:
-        encoder.eval().encode(reader.papers(rows))
-    alone = {product: repeatable(product) for product in products.counts}
-    taken: list[float] = []
-    of_products: dict[Product, list[float]] = {product: [] for product in alone}
-    for _ in range(args.repeats):  # in turns, so that both see the same load
-        taken.append(seconds(args, work))
-        with torch.inference_mode():
-            for product, call in alone.items():
-                call()
-                of_products[product].append(seconds(args, call))
-    whole = statistics.median(taken)
-    ceiling = sum(products.counts[p] * statistics.median(times) for p, times in of_products.items())
-    done = sum(count * operations(product) for product, count in products.counts.items())
+        encoder.encode(documents)
+    works: Works = {"whole": lambda: encode(encoder.encode, reader.papers, rows, encoder.dim)}
+    products_of = {str(number): product for number, product in enumerate(products.counts)}
+    with torch.inference_mode():
+        taken = median_seconds(args, works | {name: alone(product) for name, product in products_of.items()})
+    ceiling = sum(products.counts[product] * taken[name] for name, product in products_of.items())
     print(
-        f"{str(encoder.precision).removeprefix('torch.'):9} {len(rows) / whole:7,.0f} papers/s "
-        f"({tokens / len(rows):.0f} words each, {tokens / whole:,.0f} words/s); products alone "
-        f"{len(rows) / ceiling:,.0f} papers/s at {done / ceiling / 1e9:,.0f} GFLOP/s, {len(alone)} shapes; "
-        f"share of the ceiling {ceiling / whole:.0%}"
+        f"HAtten, {_short(encoder.precision)}: {len(rows) / taken['whole']:,.0f} papers/s of "
+        f"{len(documents.paragraphs.values) / len(rows):.0f} words, its products alone "
+        f"{len(rows) / ceiling:,.0f}; {ceiling / taken['whole']:.2f} of the ceiling"
     )
 
 
-def operations(product: Product) -> float:
-    """Multiplications and additions."""
-    (left, *_), (right, *_) = product[1][-2:]
-    return 2.0 * float(np.prod(left)) * right[-1]
+def plain_loop(encoder: ArticleEncoder, texts: list[str]) -> NDArray[np.float32]:
+    """Batches of 32 as they come, padded to their longest text."""
+    found = []
+    with torch.inference_mode():
+        for start in range(0, len(texts), 32):
+            part, most = texts[start : start + 32], encoder.config.max_tokens
+            read = encoder.tokenizer(
+                part, padding=True, truncation=True, max_length=most, return_tensors="pt"
+            )
+            there = read["attention_mask"][:, :, None]
+            found.append((encoder.model(**read).last_hidden_state * there).sum(1) / there.sum(1))
+    return np.asarray(F.normalize(torch.cat(found), dim=1).numpy())
+
+
+def beside_minilm(
+    args: argparse.Namespace, opened: Corpus, hatten: HAttenEncoder, words: DocumentReader
+) -> None:
+    random = np.random.default_rng(0)
+    rows = random.permutation(np.flatnonzero(opened.is_candidate))[: args.texts]
+    contexts = random.permutation(opened.split("test").contexts)[: args.queries]
+    config = ArticleConfig("minilm", hub="sentence-transformers/all-MiniLM-L6-v2")
+    ways: dict[str, tuple[Callable[[], Any], Callable[[int], Any]]] = {}
+
+    def add(name: str, encoder: Any, reader: Any) -> None:
+        ways[name] = (
+            lambda: encode(encoder.encode, reader.papers, rows, encoder.dim),
+            lambda i: encode_queries(encoder.encode, reader, contexts[i : i + 1], encoder.dim),
+        )
+
+    for precision in (torch.bfloat16, torch.float32):
+        copied = copy.deepcopy(hatten)
+        copied.precision = precision
+        add(f"HAtten, {_short(precision)}", copied, words)
+        minilm = ArticleEncoder.pretrained(config).frozen(_short(precision))
+        add(f"MiniLM, {_short(precision)}", minilm, ArticleReader(opened, minilm.tokenizer, config))
+    papers = [f"{opened.titles[row]}. {opened.abstracts[row]}" for row in rows.tolist()]
+    queries = list(query_texts(opened, contexts, config.query))
+    ways[PLAIN] = lambda: plain_loop(minilm, papers), lambda i: plain_loop(minilm, queries[i : i + 1])
+
+    of_papers = median_seconds(args, {name: papers_of for name, (papers_of, _) in ways.items()})
+    of_query = {
+        name: statistics.median(seconds(args, lambda i=i, ask=ask: ask(i)) for i in range(len(contexts)))  # type: ignore[misc]
+        for name, (_, ask) in ways.items()
+    }
+    folder = find_folder(config)
+    if args.peer_python and folder is not None:
+        task = {"model": str(folder.resolve()), "threads": args.threads, "clock": args.clock}
+        peer, name = Peer(args.peer_python, PEER, task), "MiniLM, float32, SentenceTransformer.encode"
+        peer(papers[:64])
+        of_papers[name] = statistics.median(peer(papers) for _ in range(args.repeats))
+        of_query[name] = statistics.median(peer([text]) for text in queries)
+        peer.end()
+    print(f"{len(rows):,} papers, {len(contexts)} queries one at a time")
+    for name, taken in of_papers.items():
+        print(
+            f"{name:44} {len(rows) / taken:8,.1f} papers/s {1000 * of_query[name]:7.1f} ms/query, "
+            f"{of_papers[PLAIN] / taken:5.2f} times the plain loop"
+        )
+    same = (ways["MiniLM, float32"][0]() * ways[PLAIN][0]()).sum(axis=1).min()
+    print(f"cosine of MiniLM's vectors with the plain loop: at least {same:.6f}")
+
+
+def _short(precision: torch.dtype) -> str:
+    return str(precision).removeprefix("torch.")
 
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--papers", type=int, default=1024)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--chunk-tokens", type=int, default=None, help="the encoder's own if not given")
+    parser.add_argument("--papers", type=int, default=1024, help="encoded by HAtten alone")
+    parser.add_argument("--texts", type=int, default=0, help="papers encoded by HAtten and MiniLM; 0: none")
+    parser.add_argument("--queries", type=int, default=64)
+    parser.add_argument("--checkpoint", type=Path, default=None, help="hatten.ckpt; else random weights")
+    parser.add_argument("--peer-python", default=None, help="a Python with sentence_transformers")
     args = parser.parse_args()
     begin(args)
     opened = corpus(args)
-    vocabulary, table = random_vectors(opened)
-    torch.manual_seed(0)
-    encoder = build_encoder(EncoderConfig(), table, vocabulary)
-    encoder.chunk_tokens = args.chunk_tokens or encoder.chunk_tokens
+    if args.checkpoint is None:
+        vocabulary, table = random_vectors(opened)
+        torch.manual_seed(0)
+        encoder = build_encoder(EncoderConfig(), table, vocabulary).eval()
+    else:
+        model = load_model(args.checkpoint)
+        encoder, vocabulary = model.encoder, model.vocabulary
     reader = DocumentReader(opened, vocabulary, encoder.config.max_tokens)
-    for dtype in (torch.bfloat16, torch.float32):
-        encoder.precision = dtype
-        measure(args, encoder, reader)
-    exact, fast = (vectors_of(encoder, reader, dtype) for dtype in (torch.float32, torch.bfloat16))
-    print(f"cosine between the vectors of both precisions: at least {(exact * fast).sum(1).min():.5f}")
-
-
-def vectors_of(encoder: HAttenEncoder, reader: DocumentReader, dtype: torch.dtype) -> torch.Tensor:
-    encoder.precision = dtype
-    return F.normalize(
-        torch.from_numpy(encode(encoder.encode, reader.papers, np.arange(64), encoder.config.dim)), dim=1
-    )
+    for precision in (torch.bfloat16, torch.float32):
+        encoder.precision = precision
+        against_products(args, encoder, reader)
+    if args.texts:
+        beside_minilm(args, opened, encoder, reader)
 
 
 if __name__ == "__main__":

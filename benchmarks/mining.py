@@ -1,96 +1,111 @@
-"""Mining: exact search against the bare matrix product, Jaccard indices against Python sets."""
+"""Mining and fusion: search against its matrix product, Jaccard and fused ranks against plain Python."""
 
 from __future__ import annotations
 
+import argparse
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from benchmarks._common import arguments, begin, corpus, median_seconds, word_sums
+from datasets.corpus import Corpus
 from datasets.records import TRAIN
 from hatten.mining import WordSets
+from retrieval.base import Ranking, ordered
+from retrieval.fusion import convex
 from retrieval.index import search_exact
+
+
+def search(args: argparse.Namespace, opened: Corpus, contexts: NDArray[np.int64]) -> NDArray[np.int32]:
+    vectors, own = word_sums(opened), opened.citing[contexts]
+    queries = vectors(contexts, "context_tokens")
+    papers = vectors(np.arange(len(opened.paper_ids)), "abstract_tokens")
+    left, right = torch.from_numpy(queries), torch.from_numpy(papers).T
+    out = torch.empty(1024, len(papers))
+
+    def product() -> None:
+        for part in left.split(1024):
+            torch.mm(part, right, out=out[: len(part)])
+
+    works = {"search": lambda: search_exact(queries, papers, args.depth, own), "product": product}
+    taken = median_seconds(args, works)
+    print(
+        f"search: {args.depth} of {len(papers):,} papers for {len(queries):,} queries, "
+        f"{len(queries) / taken['search']:,.0f} queries/s; {taken['product'] / taken['search']:.2f} of the "
+        "speed of the product"
+    )
+    return search_exact(queries, papers, args.depth, own).papers
+
+
+def jaccard(
+    args: argparse.Namespace, opened: Corpus, contexts: NDArray[np.int64], found: NDArray[np.int32]
+) -> None:
+    sets, few = WordSets(opened), contexts[: args.few]
+    tokens = (opened.title_tokens, opened.abstract_tokens)
+    papers = {
+        row: {*tokens[0][row].tolist(), *tokens[1][row].tolist()} for row in np.unique(found[: args.few])
+    }
+
+    def python() -> None:
+        for context, ranked in zip(few.tolist(), found.tolist(), strict=False):
+            citing = int(opened.citing[context])
+            parts = (tokens[0][citing], tokens[1][citing], opened.context_tokens[context])
+            query = {word for part in parts for word in part.tolist()}
+            for row in ranked:
+                len(query & papers[row]) / max(len(query | papers[row]), 1)
+
+    works = {"sparse": lambda: sets.jaccard(sets.queries(contexts), found), "python": python}
+    taken = median_seconds(args, works)
+    ours, plain = found.size / taken["sparse"], found[: args.few].size / taken["python"]
+    print(f"Jaccard: {ours:,.0f} pairs/s, Python sets {plain:,.0f}; {ours / plain:.1f} times")
+
+
+def fusion(args: argparse.Namespace, papers: int, depth: int = 2000) -> None:
+    rng = np.random.default_rng(0)
+
+    def drawn() -> Ranking:
+        """Some papers are likely for all parts, most for none."""
+        keys = rng.random((args.queries, papers), dtype=np.float32)
+        keys[:, : 2 * depth] *= 0.3
+        found = np.argpartition(keys, min(depth, papers - 1), axis=1)[:, :depth]
+        return ordered(found, rng.gamma(2, size=found.shape), depth)
+
+    parts, weights = [drawn(), drawn()], np.array([[0.4, 0.6]])
+    few = [
+        [dict(zip(part.papers[q].tolist(), part.scores[q].tolist(), strict=True)) for part in parts]
+        for q in range(args.few)
+    ]
+
+    def python() -> None:
+        for found in few:
+            sums: dict[int, float] = {}
+            for part, weight in zip(found, weights[0].tolist(), strict=True):
+                scores = np.array(list(part.values()))
+                least, unit = float(scores.min()), float(scores.std()) or 1.0
+                for paper, score in part.items():
+                    sums[paper] = sums.get(paper, 0.0) + weight * (score - least) / unit
+            sorted(sums, key=lambda paper: (-sums[paper], paper))[:depth]
+
+    taken = median_seconds(args, {"ours": lambda: convex(parts, weights, depth), "python": python})
+    ours, plain = args.queries / taken["ours"], len(few) / taken["python"]
+    print(
+        f"fusion: {ours:,.0f} queries/s of 2 x {depth:,} papers, dictionaries {plain:,.0f}; "
+        f"{ours / plain:.1f} times"
+    )
 
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--queries", type=int, default=2000)
-    parser.add_argument("--set-queries", type=int, default=200, help="queries compared by Python sets")
+    parser.add_argument("--queries", type=int, default=1000)
+    parser.add_argument("--few", type=int, default=128, help="queries for plain Python")
     parser.add_argument("--depth", type=int, default=100)
-    parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()
     begin(args)
     opened = corpus(args)
-    rng = np.random.default_rng(0)
-    contexts = opened.split(TRAIN).contexts
-    contexts = contexts[rng.permutation(len(contexts))[: args.queries]]
-
-    vectors = word_sums(opened)
-    queries = vectors(contexts, "context_tokens")
-    papers = vectors(np.arange(len(opened.paper_ids)), "abstract_tokens")
-    out = torch.empty(1024, len(papers))
-    left, right = torch.from_numpy(queries), torch.from_numpy(papers).T
-
-    def product() -> None:
-        for start in range(0, len(left), 1024):
-            part = left[start : start + 1024]
-            torch.mm(part, right, out=out[: len(part)])
-
-    taken = median_seconds(
-        args,
-        {
-            "search": lambda: search_exact(queries, papers, args.depth, opened.citing[contexts]),
-            "product": product,
-        },
-        args.repeats,
-    )
-    size = f"{len(queries):,} queries x {len(papers):,} papers x {papers.shape[1]}"
-    print(
-        f"search: best {args.depth} of {size}: {taken['search']:.2f} s, "
-        f"product alone {taken['product']:.2f} s; "
-        f"{taken['product'] / taken['search']:.0%} of the speed of the product"
-    )
-
-    found = search_exact(queries, papers, args.depth, opened.citing[contexts]).papers
-    sets = WordSets(opened)
-    few = contexts[: args.set_queries]
-    index: dict[str, np.ndarray] = {}
-
-    def sparse() -> None:
-        index["sparse"] = sets.jaccard(sets.queries(contexts), found)
-
-    stems = sets._stem_of  # the same stems for both
-
-    def of(*tokens: np.ndarray) -> set[int]:
-        return {stem for part in tokens for stem in stems[part].tolist() if stem >= 0}
-
-    paper_sets = {
-        row: of(opened.title_tokens[row], opened.abstract_tokens[row])
-        for row in np.unique(found[: len(few)]).tolist()
-        if row >= 0
-    }
-
-    def python() -> None:
-        rows = []
-        for context, ranked in zip(few.tolist(), found[: len(few)].tolist(), strict=True):
-            citing = int(opened.citing[context])
-            query = of(
-                opened.title_tokens[citing], opened.abstract_tokens[citing], opened.context_tokens[context]
-            )
-            rows.append(
-                [
-                    len(query & paper_sets[row]) / max(len(query | paper_sets[row]), 1) if row >= 0 else 0.0
-                    for row in ranked
-                ]
-            )
-        index["python"] = np.array(rows)
-
-    taken = median_seconds(args, {"sparse": sparse, "python": python}, args.repeats)
-    np.testing.assert_allclose(index["sparse"][: len(few)], index["python"], rtol=1e-5)
-    rate = {"sparse": found.size / taken["sparse"], "python": found[: len(few)].size / taken["python"]}
-    print(
-        f"Jaccard: {rate['sparse']:,.0f} pairs/s by sparse matrices, {rate['python']:,.0f} by Python sets "
-        f"(same values); {rate['sparse'] / rate['python']:.1f} times"
-    )
+    contexts = np.random.default_rng(0).permutation(opened.split(TRAIN).contexts)[: args.queries]
+    jaccard(args, opened, contexts, search(args, opened, contexts))
+    fusion(args, len(opened.paper_ids))
 
 
 if __name__ == "__main__":

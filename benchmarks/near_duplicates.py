@@ -1,16 +1,13 @@
-"""Near-duplicate titles: ours against SetSimilaritySearch in Python, which finds the same; then millions."""
+"""Near-duplicate titles against SetSimilaritySearch, which finds the same pairs; then many more titles."""
 
 from __future__ import annotations
 
 import re
-import resource
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from benchmarks._common import arguments, begin, median_seconds, seconds
+from benchmarks._common import arguments, begin, median_seconds, memory, seconds
 from datasets.citations.graph import read_paper_lines
 from datasets.near_duplicates import TitleIndex
 
@@ -20,42 +17,30 @@ BATCH = 1 << 16
 
 
 class Titles:
-    """Titles of as many words as real ones have, drawn by how often they occur in real titles."""
+    """Titles with the lengths of real ones, of words drawn by their frequency in real titles."""
 
     def __init__(self, path: Path) -> None:
         if path.is_file():
             real = [paper.title for paper in read_paper_lines(path)]
-        else:  # no real ones: the frequencies of Zipf
+        else:  # the frequencies of Zipf
             real = [" ".join(f"w{one}" for one in range(1, 40_000 // (1 + row))) for row in range(200)]
         lists = [re.findall(r"[^\W_]+", title.lower()) for title in real]
-        words = [word for found in lists for word in found]
-        self.words, counts = np.unique(words, return_counts=True)
+        self.words, counts = np.unique([word for found in lists for word in found], return_counts=True)
         self.shares = np.cumsum(counts / counts.sum())
-        self.lengths = np.minimum([len(found) for found in lists], 30)
+        self.lengths = np.clip([len(found) for found in lists], 1, 30)
 
-    def drawn(self, count: int, rng: np.random.Generator) -> list[NDArray[np.str_]]:
+    def drawn(self, count: int, rng: np.random.Generator) -> list[str]:
         lengths = rng.choice(self.lengths, count)
         codes = np.searchsorted(self.shares, rng.random(lengths.sum()))
         words = self.words[np.minimum(codes, len(self.words) - 1)]
-        return np.split(words, np.cumsum(lengths)[:-1])
-
-
-def batches(titles: Titles, count: int, held_out: list[str]) -> Iterator[list[str]]:
-    """Titles for training; every 40th is a held-out one with a word more."""
-    rng = np.random.default_rng(1)
-    for first in range(0, count, BATCH):
-        drawn = [" ".join(words) for words in titles.drawn(min(BATCH, count - first), rng)]
-        for row in range(0, len(drawn), 40):
-            drawn[row] = f"{held_out[rng.integers(len(held_out))]}: again"
-        yield drawn
-
-
-def sets(titles: list[str]) -> list[set[str]]:
-    return [set(re.findall(r"[^\W_]+", title.lower())) for title in titles]
+        return [" ".join(part) for part in np.split(words, np.cumsum(lengths)[:-1])]
 
 
 def peer(held_out: list[str], titles: list[str]) -> set[tuple[int, int]]:
     from SetSimilaritySearch import SearchIndex
+
+    def sets(texts: list[str]) -> list[set[str]]:
+        return [set(re.findall(r"[^\W_]+", text.lower())) for text in texts]
 
     index = SearchIndex(sets(held_out), similarity_func_name="jaccard", similarity_threshold=THRESHOLD)
     found = ((row, index.query(words)) for row, words in enumerate(sets(titles)))
@@ -64,42 +49,43 @@ def peer(held_out: list[str], titles: list[str]) -> set[tuple[int, int]]:
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--titles", type=int, default=2_000_000, help="training titles, in all")
+    parser.add_argument("--titles", type=int, default=1_000_000, help="training titles")
     parser.add_argument("--held-out", type=int, default=40_000, help="titles of val and test")
-    parser.add_argument("--peer-titles", type=int, default=20_000, help="training titles that the peer gets")
-    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--peer-titles", type=int, default=20_000, help="training titles for the peer")
     args = parser.parse_args()
     begin(args)
-    titles = Titles(TITLES)
-    drawn = titles.drawn(args.held_out, np.random.default_rng(0))
-    held_out = [" ".join(words) for words in drawn if len(words)]
-    some = next(batches(titles, args.peer_titles, held_out))
-    index = TitleIndex(held_out, THRESHOLD)
-    ours, theirs = {(row, other) for row, other in index.pairs(some).tolist()}, peer(held_out, some)
+    titles, rng = Titles(TITLES), np.random.default_rng(0)
+    held_out = titles.drawn(args.held_out, rng)
+
+    def batch(count: int) -> list[str]:
+        """Every 40th is a held-out title with a word more."""
+        made = titles.drawn(count, rng)
+        made[::40] = [f"{held_out[rng.integers(len(held_out))]}: again" for _ in made[::40]]
+        return made
+
+    some = batch(args.peer_titles)
+    ours = {(row, other) for row, other in TitleIndex(held_out, THRESHOLD).pairs(some).tolist()}
+    theirs = peer(held_out, some)
     assert ours == theirs, f"{len(ours ^ theirs)} pairs are found by one alone"
-    taken = median_seconds(
-        args,
-        {
-            "ours": lambda: TitleIndex(held_out, THRESHOLD).pairs(some),
-            "SetSimilaritySearch": lambda: peer(held_out, some),
-        },
-        args.repeats,
-    )
+    works = {
+        "ours": lambda: TitleIndex(held_out, THRESHOLD).pairs(some),
+        "peer": lambda: peer(held_out, some),
+    }
+    taken = median_seconds(args, works, repeats=1)  # type: ignore[arg-type]
     print(
-        f"{len(some):,} training titles against {len(held_out):,}, {len(ours):,} pairs: "
-        f"ours {taken['ours']:.2f} s, SetSimilaritySearch {taken['SetSimilaritySearch']:.2f} s; "
-        f"{taken['SetSimilaritySearch'] / taken['ours']:.1f} times its speed"
+        f"{len(some):,} titles against {len(held_out):,}, {len(ours):,} pairs: {taken['ours']:.2f} s, "
+        f"SetSimilaritySearch {taken['peer']:.2f} s; {taken['peer'] / taken['ours']:.1f} times its speed"
     )
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    spent, near, done = 0.0, 0, 0
-    for batch in batches(titles, args.titles, held_out):  # which are made meanwhile, outside of the clock
-        found: list[NDArray[np.bool_]] = []
-        spent += seconds(args, lambda batch=batch, found=found: found.append(index.near(batch)))  # type: ignore[misc]
-        near, done = near + int(found[0].sum()), done + len(batch)
-    more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    index, before, spent, near = TitleIndex(held_out, THRESHOLD), memory(), 0.0, 0
+    for start in range(0, args.titles, BATCH):
+        made = batch(min(BATCH, args.titles - start))
+        found: list[int] = []
+        work = lambda: found.append(int(index.near(made).sum()))  # noqa: B023, E731
+        spent += seconds(args, work)
+        near += found[0]
     print(
-        f"{done:,} training titles: {spent:.1f} s, {done / spent:,.0f} a second, "
-        f"{near:,} are near-duplicates; memory grew by {more:.0f} MB"
+        f"{args.titles:,} titles: {spent:.1f} s, {near:,} near-duplicates; memory grew by "
+        f"{1000 * (memory() - before):.0f} MB"
     )
 
 

@@ -1,18 +1,14 @@
-"""Batches trained in a second against a plain implementation in the manner of the reference.
+"""Batches trained a second, against a plain implementation in the manner of the reference.
 
-The batch is the reference's: 17 queries, each with 1 cited, 3 prefetched and 1 random paper, 102 documents.
-The plain implementation pads every document to 3 x 512 tokens, encodes the citing paper anew for each query,
-works in float32 and materialises the loss over all (anchor, positive, negative). What was prefetched is drawn
-at random here.
+The batch is the reference's: 17 queries with 1 cited, 3 prefetched and 1 random paper each, 102 documents.
+The plain implementation pads every document to 3 x 512 tokens, encodes the citing paper for each query, works
+in float32 and materialises the loss over all (anchor, positive, negative). Prefetched papers are random here.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -41,11 +37,7 @@ class PlainLayer(nn.Module):
         self.q, self.k, self.v, self.out = (nn.Linear(dim, dim) for _ in range(4))
         self.up, self.down = nn.Linear(dim, hidden), nn.Linear(hidden, dim)
         self.norm1, self.norm2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
-        self.pool_score, self.pool_value, self.pool_out = (
-            nn.Linear(dim, heads),
-            nn.Linear(dim, dim),
-            nn.Linear(dim, dim),
-        )
+        self.pool_score, self.pool_value, self.pool_out = (nn.Linear(dim, n) for n in (heads, dim, dim))
 
     def forward(self, x: Tensor, absent: Tensor) -> Tensor:
         """x [n, L, D], absent [n, L] -> [n, D]"""
@@ -70,15 +62,14 @@ class PlainEncoder(nn.Module):
         self.types = nn.Embedding(config.paragraph_types, config.dim)
         self.word_level, self.document_level = PlainLayer(*sizes), PlainLayer(*sizes)
         self.positions = sinusoids(config.max_tokens, config.dim)
-        self.drop = nn.Dropout(config.dropout)
 
     def forward(self, ids: Tensor, types: Tensor, absent: Tensor) -> Tensor:
         """ids [B, P, L] (0: padding), types [B, P], absent [B, P] -> [B, D]"""
         documents, paragraphs, length = ids.shape
-        x = self.drop(self.words(ids.view(-1, length)) + self.positions[:length])
+        x = self.words(ids.view(-1, length)) + self.positions[:length]
         vectors = self.word_level(x, (ids == 0).view(-1, length)).view(documents, paragraphs, -1)
         typed = vectors.masked_fill(absent[..., None], 0.0) + self.types(types)
-        encoded: Tensor = self.document_level(self.drop(typed + self.positions[:paragraphs]), absent)
+        encoded: Tensor = self.document_level(typed + self.positions[:paragraphs], absent)
         return encoded
 
 
@@ -87,15 +78,10 @@ def plain_loss(vectors: Tensor, levels: Tensor, classes: Tensor) -> Tensor:
     unit = F.normalize(vectors, dim=1)
     similarity = unit @ unit.T
     level = torch.where(classes[:, None] == classes[None], levels[None], 4)  # [B, B]
-    anchor = (levels == 0)[:, None, None]
-    positive = ((level == 1) | (level == 2))[:, :, None]
-    negative = level[:, None, :] > level[:, :, None]
-    hinge = (
-        similarity[:, None, :]
-        - similarity[:, :, None]
-        + 0.05 * (level[:, None, :] - level[:, :, None]).float()
-    )
-    return (torch.relu(hinge) * (anchor & positive & negative & (levels > 0)[None, None])).sum()
+    anchor, positive = (levels == 0)[:, None, None], ((level == 1) | (level == 2))[:, :, None]
+    gap = level[:, None, :] - level[:, :, None]
+    hinge = similarity[:, None, :] - similarity[:, :, None] + 0.05 * gap.float()
+    return (torch.relu(hinge) * (anchor & positive & (gap > 0) & (levels > 0)[None, None])).sum()
 
 
 def padded(documents: Documents, length: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -109,39 +95,30 @@ def padded(documents: Documents, length: int) -> tuple[Tensor, Tensor, Tensor]:
     return torch.from_numpy(ids), torch.from_numpy(types), torch.from_numpy(absent)
 
 
-def plain_batch(
-    reader: DocumentReader, contexts: NDArray[np.int64], rng: np.random.Generator
-) -> list[Tensor]:
-    """Queries, then papers as in the reference's batch: token ids, types, absent, levels, classes."""
-    queries = len(contexts)
+def plain_batch(reader: DocumentReader, contexts: NDArray[np.int64]) -> list[Tensor]:
+    """Queries, then their papers: token ids, types, absent, levels, classes."""
+    queries, rng = len(contexts), np.random.default_rng(0)
     papers = rng.choice(np.flatnonzero(reader.corpus.is_candidate), queries * PAPERS_EACH)
     parts = [padded(found, reader.max_tokens) for found in (reader.queries(contexts), reader.papers(papers))]
-    arrays = [torch.cat(pair) for pair in zip(*parts, strict=True)]
     levels = torch.tensor([0] * queries + [1, 3, 3, 3, 3] * queries)
     classes = torch.cat([torch.arange(queries), torch.arange(queries).repeat_interleave(PAPERS_EACH)])
-    return [*arrays, levels, classes]
+    return [*(torch.cat(pair) for pair in zip(*parts, strict=True)), levels, classes]
 
 
 def batches(opened: Corpus, reader: DocumentReader, steps: int) -> list[Batch]:
     split, rng = opened.split(TRAIN), np.random.default_rng(0)
-    candidates = np.flatnonzero(opened.is_candidate).astype(np.int32)
-    prefetched = rng.choice(candidates, (len(split), 10))
+    prefetched = rng.choice(np.flatnonzero(opened.is_candidate).astype(np.int32), (len(split), 10))
     pool = Pool(np.arange(len(split), dtype=np.int32), prefetched, np.zeros(prefetched.shape, np.bool_))
     config = EncoderBatchSettings(queries=QUERIES, mined=3, random=1, steps_per_round=steps)
     made = Batches(reader, split, pool, config, seed=0, round=0)
     return [made[step] for step in range(steps)]
 
 
-def words_of(batch: Batch) -> int:
-    return sum(len(part.paragraphs.values) for part in (batch.queries, batch.cited, batch.others))
-
-
 def train(encoder: HAttenEncoder, optimizer: torch.optim.Optimizer, made: list[Batch]) -> None:
     for batch in made:
         queries = F.normalize(encoder.encode(batch.queries), dim=1)
         papers = F.normalize(torch.cat([encoder.encode(batch.cited), encoder.encode(batch.others)]), dim=1)
-        loss = triplet_loss(queries @ papers.T, torch.from_numpy(batch.levels))
-        optimise(loss, optimizer)
+        optimise(triplet_loss(queries @ papers.T, torch.from_numpy(batch.levels)), optimizer)
 
 
 def optimise(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
@@ -155,32 +132,10 @@ def adam(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.Adam(weights, lr=1e-4, weight_decay=1e-5)
 
 
-def plain_seconds(
-    args: argparse.Namespace, opened: Corpus, reader: DocumentReader, config: EncoderConfig, table: Any
-) -> float:
-    """Of one step of the plain implementation, from a part of the batch."""
-    queries = max(1, round(QUERIES * args.plain_part))
-    contexts = opened.split(TRAIN).contexts[:queries]
-    *arrays, levels, classes = plain_batch(reader, contexts, np.random.default_rng(0))
-    model = PlainEncoder(config, table)
-    optimizer = adam(model)
-
-    def work() -> None:
-        optimise(plain_loss(model(*arrays), levels, classes), optimizer)
-
-    taken = seconds(args, work)
-    print(
-        f"plain: {taken:.1f} s for {queries} of {QUERIES} queries and their papers ({len(levels)} of "
-        f"{QUERIES * (1 + PAPERS_EACH)} documents), {taken * QUERIES / queries:.1f} s for all in proportion"
-    )
-    return taken * QUERIES / queries
-
-
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--steps", type=int, default=4, help="batches in one measurement")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--plain-part", type=float, default=0.25, help="part of the batch in the plain step")
+    parser.add_argument("--plain-queries", type=int, default=4, help="queries in the plain step")
     parser.add_argument("--vectors", choices=("markers", "all", "none"), default="markers", help="trained")
     args = parser.parse_args()
     begin(args)
@@ -191,20 +146,23 @@ def main() -> None:
     torch.manual_seed(0)
     made = batches(opened, reader, args.steps)
     works = {}
-    for dtype in (torch.bfloat16, torch.float32):
+    for precision in (torch.bfloat16, torch.float32):
         encoder = build_encoder(config, table, vocabulary).train()
-        encoder.precision = dtype
-        works[str(dtype).removeprefix("torch.")] = (encoder, adam(encoder))
-    calls: dict[str, Callable[[], object]] = {
-        name: partial(train, encoder, optimizer, made) for name, (encoder, optimizer) in works.items()
-    }
-    taken = median_seconds(args, calls, args.repeats)
-    plain = plain_seconds(args, opened, reader, config, table)
-    words = sum(map(words_of, made))
+        encoder.precision = precision
+        works[str(precision).removeprefix("torch.")] = partial(train, encoder, adam(encoder), made)
+    taken = median_seconds(args, dict(works))
+
+    *arrays, levels, classes = plain_batch(reader, opened.split(TRAIN).contexts[: args.plain_queries])
+    model = PlainEncoder(config, table)
+    optimizer = adam(model)
+    plain = seconds(args, lambda: optimise(plain_loss(model(*arrays), levels, classes), optimizer))
+    whole = plain * QUERIES / args.plain_queries
+    print(f"plain: {plain:.1f} s for {args.plain_queries} of {QUERIES} queries, {whole:.1f} s in proportion")
+    words = sum(len(part.paragraphs.values) for b in made for part in (b.queries, b.cited, b.others))
     for name, spent in taken.items():
         print(
-            f"{name:9} {len(made) / spent:.2f} batches/s, {words / spent:,.0f} words/s forward and backward; "
-            f"{plain * len(made) / spent:.0f} times the plain implementation"
+            f"{name}: {len(made) / spent:.2f} batches/s, {words / spent:,.0f} words/s; "
+            f"{whole * len(made) / spent:.0f} times the plain implementation"
         )
 
 
