@@ -74,7 +74,7 @@ def random_vectors(opened: Corpus, dim: int = 200) -> tuple[Vocabulary, NDArray[
 
 
 def word_sums(opened: Corpus) -> Callable[[NDArray[np.integer], str], NDArray[np.float32]]:
-    """Sums of random word vectors for rows of a token column, of unit length, as unevenly spread as real ones."""
+    """Sums of random word vectors, of unit length, for rows of a token column; spread as real ones are."""
     vocabulary, table = random_vectors(opened)
     words, ids = torch.from_numpy(table), vocabulary.lookup(opened.words)
 

@@ -2,168 +2,205 @@
 
     python -m benchmarks.arxiv_size --share 1 --folder DIR
 
-generates the corpus of 1.66 million papers and 3.2 million contexts in DIR, unless it is there, and does one
-stage after the other, each in a process of its own, whose peak of resident memory is what is reported. What
-would take hours is timed on a sample and extrapolated to all papers and contexts. docs/scale.md has results.
+generates 1.66 million papers and 3.2 million contexts in DIR, unless they are there, and runs one stage after
+the other, each in a process of its own whose peak of resident memory is reported. What would take hours is
+timed on a sample and extrapolated. docs/speed.md has results.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
-import os
+import pickle
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
 
 import numpy as np
 import orjson
 import torch
+from numpy.typing import NDArray
 
-from benchmarks import _arxiv_stages as stages
-from benchmarks._common import begin
-from datasets.columns import CHUNK
+from benchmarks._common import begin, memory, random_vectors
+from datasets.corpus import Corpus
 from datasets.generate import generate_corpus
 from datasets.prepare import open_corpus
-from datasets.records import SPLITS
+from datasets.records import SPLITS, TRAIN
 from datasets.source_files import find_files
-from datasets.tokenize import WordTable, default_tokenize
+from hatten.batches import TrainingData
+from hatten.documents import DocumentReader
+from hatten.encoder import build_encoder
+from hatten.mining import WordSets, mine
+from hatten.settings import EncoderBatchSettings, EncoderConfig, MiningSettings
+from retrieval.bm25 import BM25
+from retrieval.index import build_index
+from retrieval.settings import IndexConfig
+from retrieval.vectors import encode, encode_queries, precision
 
 PAPERS, CONTEXTS = 1_661_201, 3_205_210
 """Of arXiv, in Gu et al. 2022, table 1."""
-PIECE = 1 << 25
-"""Bytes that are parsed at a time when the parser is timed alone,"""
-EVERY = 8
-"""for one of so many pieces of a file."""
-LOOKS = 20_000
-"""Papers that are looked at in a random order."""
+DEPTH = 2000
+"""Papers that a search finds, as many as the evaluation looks at."""
+
+
+class Clock:
+    """Wall and CPU time of this process since it was made."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def cpu(self) -> float:
+        return time.process_time() - self._cpu
+
+    def hours(self, done: int, total: int) -> str:
+        return f"{self} for {done:,}, {self.cpu() / done * total / 3600:.2f} CPU hours for {total:,}"
+
+    def __str__(self) -> str:
+        return f"{time.perf_counter() - self._wall:.2f} s ({self.cpu():.2f} s of CPU)"
+
+
+def opened(args: argparse.Namespace) -> Corpus:
+    return open_corpus(args.source, cache_dir=args.cache, field="field")
+
+
+def unit_vectors(count: int, dim: int = 200, seed: int = 0) -> NDArray[np.float32]:
+    """[count, dim]"""
+    vectors = np.random.default_rng(seed).standard_normal((count, dim), np.float32)
+    for part in np.array_split(vectors, 1 + count // 65536):  # in place, because memory is measured
+        part /= np.linalg.norm(part, axis=1, keepdims=True)
+    return vectors
 
 
 def generate(args: argparse.Namespace) -> None:
     """The source files, by one process."""
-    if args.source.is_dir():
-        print(f"found in {args.source}")
-        return
-    made, papers, contexts = stages.Clock(), round(args.share * PAPERS), round(args.share * CONTEXTS)
-    report = generate_corpus(papers, contexts, args.source, workers=1)
-    print(f"{report.summary()}: {made}, {sum(report.bytes.values()) / made.cpu() / 1e6:.0f} MB/s of CPU time")
+    if not args.source.is_dir():
+        clock, sizes = Clock(), (round(args.share * PAPERS), round(args.share * CONTEXTS))
+        print(f"{generate_corpus(*sizes, args.source, workers=1).summary()}: {clock}")
 
 
 def prepare(args: argparse.Namespace) -> None:
-    """The prepared store, against reading, orjson and the tokeniser, each alone."""
-    size = sum(path.stat().st_size for path in source_files(args)) / 1e6
+    """The prepared store, against orjson alone on a sample of the files."""
+    files = list(find_files(args.source, None, SPLITS).values())
+    size = sum(path.stat().st_size for path in files) / 1e6
     shutil.rmtree(args.cache, ignore_errors=True)
-    prepared = stages.Clock()
-    opened = open_corpus(args.source, cache_dir=args.cache, field="field")
-    seconds = prepared.cpu()
-    store = sum(path.stat().st_size for path in opened.path.iterdir()) / 1e6
-    words = sum(len(c.values) for c in (opened.title_tokens, opened.abstract_tokens, opened.context_tokens))
-    print(f"{size:,.0f} MB of JSON, {words:,} words of {len(opened.word_counts):,} types, to {store:,.0f} MB")
-    print(f"prepared in {prepared}: {size / seconds:.1f} MB/s of CPU time")
-    print(f"peak of resident memory so far {stages.peak_gb():.2f} GB, of 4 allowed")
-    alone = parts_alone(args)
-    for name, taken in alone.items():
-        ratio = f"preparing takes {seconds / taken:.1f} times as long"
-        print(f"  {name} alone {taken:.1f} s, {size / taken:,.0f} MB/s: {ratio}")
-    together = sum(alone.values())
-    print(f"  all three {together:.1f} s, {together / seconds:.0%} of the time of preparing")
-
-
-def parts_alone(args: argparse.Namespace) -> dict[str, float]:
-    """CPU seconds of each part that preparing cannot do without, from a sample for the whole corpus."""
-    taken = dict.fromkeys(("reading", "orjson", "the tokeniser"), 0.0)
-    seen = 0
-
-    def timed(name: str, work: Callable[..., Any], *given: Any) -> Any:
-        start = time.process_time()
-        done = work(*given)
-        taken[name] += time.process_time() - start
-        return done
-
-    table = WordTable(default_tokenize)
-    table.ids(["warm"])
-    for path in source_files(args):
-        with path.open("rb") as file:
-            for piece in pieces(file, partial(timed, "reading", file.read)):
-                seen += len(piece)
-                records = timed("orjson", orjson.loads, piece)
-                for texts in in_chunks(records):
-                    timed("the tokeniser", table.ids, texts)
-                file.seek((EVERY - 1) * PIECE, os.SEEK_CUR)
-                file.readline()
-    size = sum(path.stat().st_size for path in source_files(args))
-    return {name: seconds * size / seen for name, seconds in taken.items()}
-
-
-def pieces(file: IO[bytes], read: Callable[[int], bytes]) -> Iterator[bytes]:
-    """Generated JSON, of a record a line, as JSON of some records at a time."""
-    opening = b""
-    while piece := read(PIECE):
-        piece += file.readline()
-        opening = opening or piece[:1]
-        inside = piece.removeprefix(opening + b"\n").removesuffix(b"\n}\n").removesuffix(b"\n]\n")
-        yield opening + inside.rstrip(b",\n") + (b"}" if opening == b"{" else b"]")
-
-
-def in_chunks(records: dict[str, dict[str, str]] | list[object]) -> Iterator[list[str]]:
-    """The texts of papers and contexts, as many at a time as preparing looks up together."""
-    texts, characters = [], 0
-    for record in records.values() if isinstance(records, dict) else ():
-        for text in [record[key] for key in ("title", "abstract", "masked_text") if key in record]:
-            texts.append(text)
-            characters += len(text)
-        if characters >= CHUNK:
-            yield texts
-            texts, characters = [], 0
-    yield texts
+    clock = Clock()
+    corpus = opened(args)
+    ours = clock.cpu()
+    store = sum(path.stat().st_size for path in corpus.path.iterdir()) / 1e6
+    print(
+        f"{size:,.0f} MB of JSON, {len(corpus.word_counts):,} words, to a store of {store:,.0f} MB: {clock}"
+    )
+    parsing, parsed = 0.0, 0
+    for path in files:
+        with path.open("rb") as file:  # generated files have a record a line
+            lines = [line.rstrip(b",\n") for line in file.readlines(1 << 26)[1:-1]]
+        sample = [b"{" + line + b"}" if line.startswith(b'"') else line for line in lines]
+        alone = Clock()
+        for line in sample:
+            orjson.loads(line)
+        parsing, parsed = parsing + alone.cpu(), parsed + sum(map(len, sample))
+    rate = parsed / parsing / 1e6
+    print(f"  {size / ours:.1f} MB/s, orjson alone {rate:,.0f} MB/s; {rate * ours / size:.1f} times as long")
 
 
 def look(args: argparse.Namespace) -> None:
-    """Opening, and papers in a random order."""
-    opening = stages.Clock()
-    opened = open_corpus(args.source, cache_dir=args.cache, field="field")
-    counts = f"{len(opened.paper_ids):,} papers, {len(opened.context_ids):,} contexts"
-    print(f"opened {counts} in {opening}, of 2 s allowed")
-    rows = np.random.default_rng(0).integers(len(opened.paper_ids), size=LOOKS).tolist()
-    looks: dict[str, Callable[[int], object]] = {
-        "its id, title and abstract": lambda row: (
-            opened.paper_ids[row], opened.titles[row], opened.abstracts[row]
-        ),
-        "its words as numbers": lambda row: (opened.title_tokens[row], opened.abstract_tokens[row]),
-    }  # fmt: skip
-    for what, look_at in looks.items():
-        taken = []
-        for row in rows:
-            start = time.perf_counter()
-            look_at(row)
-            taken.append(time.perf_counter() - start)
-        middle, most = np.percentile(taken, (50, 99)) * 1e6
-        print(f"  a paper at random, {what}: median {middle:.1f} µs, 99 of 100 within {most:.0f} µs")
+    """Opening the store, and papers in a random order."""
+    clock = Clock()
+    corpus = opened(args)
+    print(f"opened {len(corpus.paper_ids):,} papers, {len(corpus.context_ids):,} contexts: {clock}")
+    taken = []
+    for row in np.random.default_rng(0).integers(len(corpus.paper_ids), size=20_000).tolist():
+        start = time.perf_counter()
+        _ = corpus.titles[row], corpus.abstracts[row], corpus.abstract_tokens[row]
+        taken.append(time.perf_counter() - start)
+    middle, most = np.percentile(taken, (50, 99)) * 1e6
+    print(f"  a random paper: median {middle:.1f} µs, 99 of 100 within {most:.0f} µs")
 
 
-def source_files(args: argparse.Namespace) -> list[Path]:
-    return list(find_files(args.source, None, SPLITS).values())
+def load(args: argparse.Namespace) -> None:
+    """Batches of training, by this process and by two workers."""
+    corpus = opened(args)
+    vocabulary, _ = random_vectors(corpus, 1)
+    data = TrainingData(DocumentReader(corpus, vocabulary, 512), EncoderBatchSettings(), seed=0)
+    batches = data.train_dataloader().dataset
+    sizes = len(pickle.dumps(corpus)), len(pickle.dumps(batches)) / 1e6
+    print(f"pickled: corpus {sizes[0]} bytes, batches {sizes[1]:.1f} MB")
+    for workers in (0, 2):
+        data.workers, clock = workers, Clock()
+        for number, _ in enumerate(data.train_dataloader()):
+            if number == 40:
+                break
+        print(f"  {workers} workers: 40 batches in {clock}")
+
+
+def encoded(args: argparse.Namespace) -> None:
+    """A sample of papers and contexts by HAtten with random weights."""
+    corpus = opened(args)
+    vocabulary, table = random_vectors(corpus)
+    encoder = build_encoder(EncoderConfig(), table, vocabulary).eval()
+    encoder.precision = precision("auto")
+    reader, rng = DocumentReader(corpus, vocabulary, 512), np.random.default_rng(0)
+    papers = np.sort(rng.choice(len(corpus.paper_ids), args.papers, replace=False))
+    first = int(rng.integers(len(corpus.context_ids) - args.queries))
+    encode(encoder.encode, reader.papers, papers[:64], encoder.dim)  # warm
+    clock = Clock()
+    encode(encoder.encode, reader.papers, papers, encoder.dim)
+    print("papers:", clock.hours(len(papers), len(corpus.paper_ids)))
+    clock = Clock()  # contexts of a citing paper are next to each other
+    encode_queries(encoder.encode, reader, np.arange(first, first + args.queries), encoder.dim)
+    print("contexts:", clock.hours(args.queries, len(corpus.context_ids)))
+
+
+def mined(args: argparse.Namespace) -> None:
+    """Negatives and positives among all papers, by random vectors, for a sample of a round's queries."""
+    corpus, config = opened(args), MiningSettings()
+    vectors, split, clock = unit_vectors(len(corpus.paper_ids)), corpus.split(TRAIN), Clock()
+    words = WordSets(corpus)
+    print(f"sets of word stems of all papers: {clock}")
+    count = min(args.queries, len(split))
+    queries = np.sort(np.random.default_rng(0).choice(len(split), count, replace=False))
+    clock = Clock()
+    mine(corpus, split, queries, unit_vectors(count, seed=1), vectors, config.depth, words)
+    print("mining:", clock.hours(count, config.queries))
+
+
+def searched(args: argparse.Namespace) -> None:
+    """The nearest of all papers, exactly, by random vectors."""
+    corpus = opened(args)
+    index = build_index(IndexConfig(kind="exact", device="cpu"), unit_vectors(len(corpus.paper_ids)))
+    queries, clock = unit_vectors(args.queries, seed=1), Clock()
+    index.search(queries, min(DEPTH, len(index)), None)
+    print("search:", clock.hours(args.queries, len(corpus.split("test"))))
+
+
+def bm25(args: argparse.Namespace) -> None:
+    """BM25: the index of all papers, and a sample of the test queries."""
+    corpus, retriever, clock = opened(args), BM25(), Clock()
+    retriever.index(corpus)
+    print(f"indexed {len(corpus.paper_ids):,} papers in {clock}, {retriever.index_bytes / 1e9:.2f} GB")
+    split = corpus.split("test")
+    contexts, clock = split.contexts[: args.queries], Clock()
+    retriever.search(contexts, min(DEPTH, len(corpus.paper_ids)))
+    print("search:", clock.hours(len(contexts), len(split)))
 
 
 STAGES: dict[str, Callable[[argparse.Namespace], None]] = {
     "generate": generate,
     "prepare": prepare,
     "open": look,
-    "load": stages.load,
-    "encode": stages.encode_sample,
-    "mine": stages.mine_sample,
-    "search": stages.search_sample,
-    "bm25": stages.bm25_sample,
+    "load": load,
+    "encode": encoded,
+    "mine": mined,
+    "search": searched,
+    "bm25": bm25,
 }
 
 
-def do(name: str, args: argparse.Namespace) -> None:
-    stages.set_up(args)
+def run(name: str, args: argparse.Namespace) -> None:
+    torch.set_num_threads(args.threads)
     STAGES[name](args)
-    print(f"  {name}: peak of resident memory {stages.peak_gb():.2f} GB", flush=True)
+    print(f"  {name}: peak of resident memory {memory():.2f} GB", flush=True)
 
 
 def main() -> None:
@@ -175,17 +212,14 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.02, help="of the size of arXiv")
     parser.add_argument("--folder", type=Path, default=Path("outputs/arxiv-size"))
     parser.add_argument("--stages", nargs="+", default=list(STAGES), choices=STAGES)
-    parser.add_argument("--papers", type=int, default=1024, help="papers that are encoded")
-    parser.add_argument(
-        "--queries", type=int, default=256, help="contexts that are encoded, mined and searched for"
-    )
+    parser.add_argument("--papers", type=int, default=1024, help="papers encoded")
+    parser.add_argument("--queries", type=int, default=256, help="contexts encoded, mined and searched for")
     args = parser.parse_args()
     begin(args)
     args.source, args.cache = args.folder / f"source-{args.share:g}", args.folder / f"cache-{args.share:g}"
-    context = multiprocessing.get_context("spawn")
     for name in args.stages:
         print(f"== {name}: {(STAGES[name].__doc__ or '').splitlines()[0]}", flush=True)
-        process = context.Process(target=do, args=(name, args))
+        process = multiprocessing.get_context("spawn").Process(target=run, args=(name, args))
         process.start()
         process.join()
         if process.exitcode:

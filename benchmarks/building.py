@@ -60,7 +60,6 @@ def main() -> None:
         folder: Path = args.data
         if not folder.is_dir():
             folder = Path(scratch) / "demo"
-            folder.mkdir()
             write_demo(folder, papers=2_000, contexts=8_000, seed=0)
         files = find_files(folder, None, SPLITS)
         contexts = islice(strict(read_contexts(files["contexts"])), 20_000)

@@ -24,7 +24,7 @@ from retrieval.embeddings import SHARD, EmbeddingFolder, Layout
 from retrieval.encoder import load_pretrained
 from retrieval.index import PaperIndex, build_index, faiss
 from retrieval.settings import ArticleConfig, IndexConfig
-from retrieval.vectors import BLOCK, VectorTable, as_dtype, chunks, rounded
+from retrieval.vectors import BLOCK, VectorTable, as_dtype, chunks, padded_length
 
 
 def written(args: argparse.Namespace, place: Path) -> EmbeddingFolder:
@@ -107,7 +107,7 @@ def padding(path: Path, max_tokens: int = 512, chunk_tokens: int = 4096) -> None
             for rows in chunks(falling, chunk_tokens):  # as ArticleEncoder cuts papers
                 some = falling[rows]
                 width = int(some[0])
-                total += len(some) * (width if some[-1] == width else min(rounded(width), max_tokens))
+                total += len(some) * (width if some[-1] == width else min(padded_length(width), max_tokens))
         print(f"{together:,} sorted by length: {total / read.sum() - 1:.1%} padding")
 
 

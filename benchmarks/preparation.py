@@ -27,7 +27,6 @@ def main() -> None:
         folder: Path = args.data
         if not folder.is_dir():
             folder = Path(scratch) / "demo"
-            folder.mkdir()
             write_demo(folder, papers=20_000, contexts=80_000, seed=0)
         files = list(find_files(folder, None, SPLITS).values())
         size = sum(len(text(path)) for path in files) / 1e6
