@@ -11,7 +11,7 @@ from pathlib import Path
 
 from datasets.errors import InputError, one_line_errors
 from evaluation.benchmarks.pools import Table
-from evaluation.benchmarks.sampled import MEASURES, read_curves
+from evaluation.benchmarks.sampled import MEASURES, curve, read_curves
 from evaluation.plots import size_plot
 from evaluation.report import markdown_table, show, write_text
 
@@ -28,9 +28,7 @@ def pool_curves(folders: Mapping[str, str | Path], output: str | Path) -> list[l
     rows = [["", *(f"{name} {size:,}" for size in sizes for name in MEASURES)]]
     for label, table in tables.items():
         rows.append([label, *(_cell(table, size, name) for size in sizes for name in MEASURES)])
-    curves = {
-        label: {int(size): row["map"] for size, row in table.items()} for label, table in tables.items()
-    }
+    curves = {label: curve(table) for label, table in tables.items()}
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     size_plot(folder / PLOT, curves, "MAP by the size of the pool")

@@ -153,8 +153,8 @@ def ranked_file(experiment: str, facet: str) -> str:
 def read_ranked(path: Path, pools: GradedPools) -> Rankings:
     """Ranked pools {query: [[candidate, distance], ...]} of a facet, in order, each without its query.
 
-    Raises InputError that names candidates which are in no pool or ranked twice, queries that are not ranked
-    or have fewer than 20 candidates ranked, and distances that are not numbers.
+    Raises InputError that names candidates which are in no pool or ranked twice, queries that are not ranked,
+    and distances that are not numbers.
     """
     given = read_json(path)
     if unknown := [query for query in given if query not in pools]:
@@ -178,16 +178,7 @@ def read_ranked(path: Path, pools: GradedPools) -> Rankings:
         if len(dict(pairs)) < len(pairs):
             raise InputError(f"{where}: a candidate is ranked twice")
         rankings[query] = pairs
-    check_lengths(rankings, str(path))
     return rankings
-
-
-def check_lengths(rankings: Rankings, where: str) -> None:
-    """InputError that names queries of fewer than 20 ranked candidates."""
-    if short := [query for query, ranking in rankings.items() if len(ranking) < CUT]:
-        raise InputError(
-            f"{where}: {len(short)} queries have fewer than {CUT} candidates ranked: {first_few(short)}"
-        )
 
 
 def query_measures(grades: Sequence[int]) -> dict[str, float]:
@@ -304,12 +295,28 @@ class CSFCube(PoolBenchmark):
             ranked = {facet: self._read(cube, Path(self.ranked_dir), name, facet) for facet in self.facets}
         else:
             name, ranked = self._rank(cube, folder / RANKED, retriever)
-        grades = {
-            f"{query}_{facet}": [cube.pools[facet][query][paper] for paper, _ in ranking]
-            for facet, rankings in ranked.items()
-            for query, ranking in rankings.items()
-        }
-        values = {query: query_measures(of) for query, of in grades.items()}
+        remarks = []
+        if cube.own:
+            remarks = [
+                f"{len(cube.own)} queries are in their own pools and not scored: {first_few(cube.own)}."
+            ]
+        values: dict[str, dict[str, float]] = {}
+        for facet, rankings in ranked.items():
+            if short := [query for query, ranking in rankings.items() if len(ranking) < CUT]:
+                raise InputError(
+                    f"{ranked_file(name, facet)}: {len(short)} queries have fewer than {CUT} candidates "
+                    f"ranked: {first_few(short)}"
+                )
+            unranked = []
+            for query, ranking in rankings.items():
+                pool, papers = cube.pools[facet][query], dict(ranking)
+                values[f"{query}_{facet}"] = query_measures([pool[paper] for paper in papers])
+                unranked += [f"{query}_{paper}" for paper in pool if paper not in papers]
+            if unranked:
+                remarks.append(
+                    f"{facet}: {len(unranked):,} candidates are not ranked, and left out of the measures, as "
+                    f"the official script does: {first_few(unranked)}."
+                )
         metrics = facet_table(cube.folds, values)
         head = ["facet", "split", *COLUMNS.values()]
         rows = [
@@ -317,7 +324,6 @@ class CSFCube(PoolBenchmark):
             for facet in cube.folds
             for split in SPLITS
         ]
-        remarks = _remarks(cube, ranked)
         columns = {m: np.array([row[m] for row in values.values()]) for m in next(iter(values.values()))}
         return Findings(
             f"CSFCube: {name}",
@@ -378,7 +384,6 @@ class CSFCube(PoolBenchmark):
             for query, context in asked.items():
                 distances = sorted((-score, paper) for paper, score in scores[context].items())
                 ranked[facet][query] = [(paper, distance) for distance, paper in distances]
-            check_lengths(ranked[facet], f"{self.dir}, {facet}")
             with written_whole(folder / ranked_file(name, facet)) as part:
                 part.write_bytes(orjson.dumps(ranked[facet]))
         return name, ranked
@@ -414,21 +419,3 @@ def sentences(text: Text, facet: str) -> str:
     """What an abstract says of a facet, by the labels of its sentences."""
     labelled = zip(text.labels, text.sentences, strict=False)  # there may be no labels at all
     return " ".join(sentence for label, sentence in labelled if label in LABELS[facet])
-
-
-def _remarks(cube: CSFCubePools, ranked: Mapping[str, Rankings]) -> list[str]:
-    """What is not measured, in sentences."""
-    remarks = []
-    if cube.own:
-        remarks.append(
-            f"{len(cube.own)} queries are in their own pools and not scored: {first_few(cube.own)}."
-        )
-    for facet, rankings in ranked.items():
-        ranks = {query: dict(ranking) for query, ranking in rankings.items()}
-        left = [f"{q}_{paper}" for q in ranks for paper in cube.pools[facet][q] if paper not in ranks[q]]
-        if left:
-            remarks.append(
-                f"{facet}: {len(left):,} candidates are not ranked, and left out of the measures, as the "
-                f"official script does: {first_few(left)}."
-            )
-    return remarks

@@ -126,6 +126,18 @@ class PoolRanker:
         """Measures of the queries of a pool, by trec_eval."""
         return per_query(run, self.qrels(pool), dict(MEASURES))
 
+    def write(self, folder: Path, runs: Sequence[tuple[SampledPool, Run]], depth: int | None) -> None:
+        """Write run.trec with the first `depth` papers (None: all), and qrels.trec, if there are runs."""
+        for name in (RUN, QRELS):
+            (folder / name).unlink(missing_ok=True)
+        if runs:
+            ranking = Ranking.concat([run.ranking for _, run in runs])
+            head = Ranking(ranking.papers[:, :depth], ranking.scores[:, :depth])
+            names = [name for _, run in runs for name in run.query_ids]
+            Run(names, self.corpus.paper_ids, head, runs[0][1].name).write(folder / RUN)
+            relevant = (self.qrels(pool).judgements.items() for pool, _ in runs)
+            Qrels(dict(pair for pairs in relevant for pair in pairs)).write(folder / QRELS)
+
 
 def pool_view(corpus: Corpus, papers: NDArray[np.bool_]) -> Corpus:
     """The corpus with these candidates [P] alone, under a fingerprint of its own."""
@@ -195,32 +207,46 @@ def tune(tuning: Tuning, ranker: PoolRanker, pools: Sequence[SampledPool], retri
     return tuned
 
 
-@dataclass(frozen=True)
-class Group:
-    """A pool size or a field: how many queries and candidates, and the values of each sampling's queries."""
+def group_table(measured: Sequence[tuple[SampledPool, Values]], averaged: bool) -> Table:
+    """{group: {measure: percent, measure_sd: its deviation over samplings, queries, candidates, samplings}}.
 
-    name: str
-    queries: int
-    candidates: int
-    samplings: list[Values]
+    measured: pools with the values of their queries. averaged: with the mean over the groups.
+    """
+    groups: dict[str, list[tuple[SampledPool, Values]]] = {}
+    for pool, values in measured:
+        groups.setdefault(pool.group, []).append((pool, values))
+    table: Table = {}
+    for name, samplings in groups.items():
+        row: dict[str, float] = {}
+        for measure in MEASURES:
+            means = [100 * float(values[measure].mean()) for _, values in samplings]
+            deviation = float(np.std(means, ddof=1)) if len(means) > 1 else 0.0
+            row |= {measure: float(np.mean(means)), f"{measure}_sd": deviation}
+        pool = samplings[0][0]
+        counts = {"queries": len(pool.queries), "candidates": len(pool.papers), "samplings": len(samplings)}
+        table[name] = row | counts
+    if averaged:
+        table[AVERAGE] = {m: float(np.mean([row[m] for row in table.values()])) for m in MEASURES}
+    return {name: {key: round(value, 4) for key, value in row.items()} for name, row in table.items()}
 
-    def mean(self, measure: str) -> float:
-        """Percent, the mean over the samplings."""
-        return float(np.mean(self._of_samplings(measure)))
 
-    def deviation(self, measure: str) -> float:
-        """The standard deviation of the samplings' means, in percent (n - 1); 0 for one sampling."""
-        return float(np.std(self._of_samplings(measure), ddof=1)) if len(self.samplings) > 1 else 0.0
+def table_rows(table: Table, column: str) -> list[list[str]]:
+    """Head and rows of a `group_table` for people; column: what the groups are."""
+    counts = ("queries", "candidates", "samplings")
+    rows = [[column, *MEASURES, *counts]]
+    for name, row in table.items():
+        several = row.get("samplings", 1) > 1
+        cells = [f"{row[m]:.2f}" + (f" ± {row[f'{m}_sd']:.2f}" if several else "") for m in MEASURES]
+        rows.append([name, *cells, *(f"{row[count]:,}" if count in row else "" for count in counts)])
+    return rows
 
-    def _of_samplings(self, measure: str) -> list[float]:
-        return [100 * float(values[measure].mean()) for values in self.samplings]
+
+Drawn = tuple[list[SampledPool], list[SampledPool], list[str]]
+"""Pools for test, for validation where there is something to tune, and remarks."""
 
 
 class SampledBenchmark(PoolBenchmark):
-    """Draws queries and pools from files of papers, and measures a retriever on them.
-
-    Subclasses draw the pools and write the part of the report that follows the table.
-    """
+    """Draws queries and pools from files of papers, and measures a retriever on them."""
 
     title: str
     column: str
@@ -250,26 +276,19 @@ class SampledBenchmark(PoolBenchmark):
         tune: how a tunable retriever's parameters are chosen; None: they are used as set.
         Raises InputError for values that are not whole numbers.
         """
-        for name, number in (
-            ("samplings", samplings),
-            ("depth", depth),
-            ("queries", 1 if queries is None else queries),
-        ):
-            check_count(f"benchmark.{name}", number)
-        if run_depth is not None:
-            check_count("benchmark.run_depth", run_depth, 0)
+        for name, number in (("samplings", samplings), ("depth", depth), ("queries", queries)):
+            check_count(f"benchmark.{name}", 1 if number is None else number)
+        check_count("benchmark.run_depth", 0 if run_depth is None else run_depth, 0)
         self.files, self.rules, self.number, self.samplings = papers, rules, queries, samplings
         self.depth, self.run_depth, self.tuning, self.seed = depth, run_depth, tune, seed
         self.citations, self.distractors, self.cache_dir = citations, distractors, cache_dir
         self.index_dir = None if index_dir is None else Path(index_dir)
 
     @abstractmethod
-    def pools(
-        self, sampler: Sampler, tuning: Tuning | None
-    ) -> tuple[list[SampledPool], list[SampledPool], list[str]]:
-        """Pools for test, for validation where there is something to tune, and remarks."""
+    def draw(self, sampler: Sampler, tuning: Tuning | None) -> Drawn:
+        """Draw queries and pools; `tuning` is None where there is nothing to tune."""
 
-    def plot(self, path: Path, groups: Sequence[Group], retriever: str, data: str) -> list[str]:
+    def plot(self, path: Path, table: Table, retriever: str, data: str) -> list[str]:
         """Draw the groups, if they make a curve; the report's paragraphs about it."""
         return []
 
@@ -282,98 +301,51 @@ class SampledBenchmark(PoolBenchmark):
         """Draw, rank and measure; writes sample.json, and run.trec and qrels.trec if they are wanted."""
         ranks, sampler = retriever(), self.sampler()
         tuning = self.tuning if ranks.tunable else None
-        tests, validations, remarks = self.pools(sampler, tuning)
+        tests, validations, remarks = self.draw(sampler, tuning)
         name = Path(sampler.graph.files[0]).resolve().parent.name
         ranker = PoolRanker(sampler, tests, validations, name, self.cache_dir, self.depth)
         tuned = None if tuning is None else tune(tuning, ranker, validations, ranks)
         if ranks.tunable and tuned is None:
             log.info("%s: its parameters are as set, not tuned", ranks.name)
         started = time.perf_counter()
-        groups, values = self._measure(ranker, ranks, tests, folder)
+        measured: list[tuple[SampledPool, Values]] = []
+        runs: list[tuple[SampledPool, Run]] = []
+        for pool, run in zip(tests, ranker.ranked(ranks, tests, self.index_dir), strict=True):
+            measured.append((pool, ranker.values(run, pool)))
+            if pool.sampling == 0 and self.run_depth != 0:
+                runs.append((pool, run))
         seconds = time.perf_counter() - started
+        ranker.write(folder, runs, self.run_depth)
         remarks = [*sampler.facts(), *remarks]
         for remark in remarks:
             log.info("%s", remark)
-        first = [pool for pool in tests if pool.sampling == 0]
         names = ("year", "min_abstract", "min_citations", "min_cited")
         sample = {
             "graph": sampler.graph.fingerprint,
             "rules": {name: getattr(self.rules, name) for name in names},
             "seed": self.seed,
-            "queries": {pool.group: ranker.ids(pool.queries) for pool in first},
+            "queries": {pool.group: ranker.ids(pool.queries) for pool in tests if pool.sampling == 0},
             "remarks": remarks,
             "tuned": tuned and str(tuned),
         }
         write_text(folder / SAMPLE, json.dumps(sample, indent=1) + "\n")
-        title, table = f"{ranks.name} on {name}", self._table(groups)
-        asked = sum(group.queries * len(group.samplings) for group in groups)
+        metrics = group_table(measured, self.averaged)
+        title, table = f"{ranks.name} on {name}", table_rows(metrics, self.column)
+        asked = [(pool, paper) for pool in tests for paper in ranker.ids(pool.queries)]
         sections = [
             *self._protocol(),
             " ".join(remarks),
             *([f"BM25: {tuned}."] if tuned else []),
             markdown_table(table[0], table[1:]),
-            *self.plot(folder / PLOT, groups, ranks.name, name),
-            f"Indexing, search and measures: {seconds:.1f} s for {asked:,} queries in all pools.",
+            *self.plot(folder / PLOT, metrics, ranks.name, name),
+            f"Indexing, search and measures: {seconds:.1f} s for {len(asked):,} queries in all pools.",
         ]
-        return Findings(f"{self.title}: {title}", self._metrics(groups), values, sections, {title: table})
-
-    def _measure(
-        self, ranker: PoolRanker, retriever: Retriever, pools: Sequence[SampledPool], folder: Path
-    ) -> tuple[list[Group], PerQuery]:
-        """The values of all pools; writes the first sampling's run.trec and qrels.trec."""
-        groups: dict[str, Group] = {}
-        ids: list[str] = []
-        papers: list[str] = []
-        first: list[Run] = []
-        qrels: dict[str, dict[str, int]] = {}
-        found: list[Values] = []
-        for pool, run in zip(pools, ranker.ranked(retriever, pools, self.index_dir), strict=True):
-            found.append(ranker.values(run, pool))
-            group = groups.setdefault(pool.group, Group(pool.group, len(pool.queries), len(pool.papers), []))
-            group.samplings.append(found[-1])
-            ids += [f"{pool.group}/{pool.sampling}/{paper}" for paper in ranker.ids(pool.queries)]
-            papers += ranker.ids(pool.queries)
-            if pool.sampling == 0 and self.run_depth != 0:
-                first.append(run)
-                qrels |= ranker.qrels(pool).judgements
-        for name in (RUN, QRELS):
-            (folder / name).unlink(missing_ok=True)
-        if first:
-            ranking = Ranking.concat([run.ranking for run in first])
-            head = Ranking(ranking.papers[:, : self.run_depth], ranking.scores[:, : self.run_depth])
-            names = [name for run in first for name in run.query_ids]
-            Run(names, ranker.corpus.paper_ids, head, retriever.name).write(folder / RUN)
-            Qrels(qrels).write(folder / QRELS)
-        columns = {name: np.concatenate([values[name] for values in found]) for name in MEASURES}
-        return list(groups.values()), PerQuery(ids, papers, columns)
-
-    def _metrics(self, groups: Sequence[Group]) -> Table:
-        """{group: {measure: percent, measure_sd: its deviation, queries, candidates, samplings}}."""
-        table: Table = {}
-        for group in groups:
-            row: dict[str, float] = {}
-            for name in MEASURES:
-                row |= {name: round(group.mean(name), 4), f"{name}_sd": round(group.deviation(name), 4)}
-            counts = {"queries": group.queries, "candidates": group.candidates}
-            table[group.name] = row | counts | {"samplings": len(group.samplings)}
-        if self.averaged:
-            table[AVERAGE] = {name: round(value, 4) for name, value in averages(groups).items()}
-        return table
-
-    def _table(self, groups: Sequence[Group]) -> list[list[str]]:
-        """Head and rows: a group each, with deviations where there are several samplings."""
-        rows = [[self.column, *MEASURES, "queries", "candidates", "samplings"]]
-        for group in groups:
-            several = len(group.samplings) > 1
-            cells = [
-                f"{group.mean(name):.2f}" + (f" ± {group.deviation(name):.2f}" if several else "")
-                for name in MEASURES
-            ]
-            counts = (group.queries, group.candidates, len(group.samplings))
-            rows.append([group.name, *cells, *(f"{count:,}" for count in counts)])
-        if self.averaged:
-            rows.append([AVERAGE, *(f"{value:.2f}" for value in averages(groups).values()), "", "", ""])
-        return rows
+        values = PerQuery(
+            [f"{pool.group}/{pool.sampling}/{paper}" for pool, paper in asked],
+            [paper for _, paper in asked],
+            {name: np.concatenate([of_pool[name] for _, of_pool in measured]) for name in MEASURES},
+        )
+        return Findings(f"{self.title}: {title}", metrics, values, sections, {title: table})
 
     def _protocol(self) -> list[str]:
         """What was measured, in paragraphs."""
@@ -390,38 +362,22 @@ class SampledBenchmark(PoolBenchmark):
         ]
 
 
-def averages(groups: Sequence[Group]) -> dict[str, float]:
-    """The mean of each measure over the groups, in percent."""
-    return {name: float(np.mean([group.mean(name) for group in groups])) for name in MEASURES}
-
-
 class DatasetLevel(SampledBenchmark):
     """Queries of the whole collection, searched in pools of several sizes (section 3.1)."""
 
     title, column, averaged = "Dataset-level evaluation", "pool size", False
     columns = tuple(f"[0-9]*/{measure}" for measure in MEASURES)
 
-    def __init__(
-        self,
-        papers: str | Path | Sequence[str | Path] | None,
-        rules: SamplingRules,
-        sizes: Sequence[int],
-        **more: Any,
-    ) -> None:
-        """sizes: papers of a pool. more: settings of all such benchmarks (SampledBenchmark).
-
-        Raises InputError for sizes that are not whole numbers.
-        """
-        super().__init__(papers, rules, **more)
+    def __init__(self, sizes: Sequence[int], **shared: Any) -> None:
+        """sizes: papers of a pool. shared: as for SampledBenchmark. Raises InputError for other values."""
+        super().__init__(**shared)
         if isinstance(sizes, str | int) or not sizes:
             raise InputError(f"benchmark.sizes: {sizes!s} is not a list of sizes, as [10000,20000]")
         for size in sizes:
             check_count("benchmark.sizes", size)
         self.sizes = sorted(set(sizes))
 
-    def pools(
-        self, sampler: Sampler, tuning: Tuning | None
-    ) -> tuple[list[SampledPool], list[SampledPool], list[str]]:
+    def draw(self, sampler: Sampler, tuning: Tuning | None) -> Drawn:
         test, val = sampler.queries(self.number, tuning.queries if tuning else 0)
         if not len(test):
             raise InputError(
@@ -436,15 +392,14 @@ class DatasetLevel(SampledBenchmark):
         size = tuning.size or max(self.sizes[0], len(sampler.cited(val)))
         return tests, dataset_pools(sampler, val, [size], 1, "validation pool"), remarks
 
-    def plot(self, path: Path, groups: Sequence[Group], retriever: str, data: str) -> list[str]:
-        curve = {group.candidates: group.mean("map") for group in groups}
-        size_plot(path, {retriever: curve}, f"{retriever} on {data}: MAP by the size of the pool")
+    def plot(self, path: Path, table: Table, retriever: str, data: str) -> list[str]:
+        size_plot(path, {retriever: curve(table)}, f"{retriever} on {data}: MAP by the size of the pool")
         return [f"![MAP by the size of the pool]({path.name})"]
 
     @classmethod
     def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
         tables = read_curves({name: output.folder for name, output in outputs.items()})
-        curves = {name: {int(size): row["map"] for size, row in of.items()} for name, of in tables.items()}
+        curves = {name: curve(table) for name, table in tables.items()}
         size_plot(plot, curves, "MAP by the number of papers in the pool")
         asked = next(iter(next(iter(tables.values())).values()))
         sizes = sorted({size for table in tables.values() for size in table}, key=int)
@@ -463,19 +418,13 @@ class FieldLevel(SampledBenchmark):
     columns = tuple(f"{AVERAGE}/{measure}" for measure in MEASURES)
 
     def __init__(
-        self,
-        papers: str | Path | Sequence[str | Path] | None,
-        rules: SamplingRules,
-        size: int,
-        fields: Sequence[str] | None = None,
-        min_queries: int = 1,
-        **more: Any,
+        self, size: int, fields: Sequence[str] | None = None, min_queries: int = 1, **shared: Any
     ) -> None:
         """size: papers of a pool. fields: None: those with `min_queries` queries or more.
 
-        more: settings of all such benchmarks (SampledBenchmark). Raises InputError for other values.
+        shared: as for SampledBenchmark. Raises InputError for other values.
         """
-        super().__init__(papers, rules, **more)
+        super().__init__(**shared)
         check_count("benchmark.size", size)
         check_count("benchmark.min_queries", min_queries)
         if fields is not None and (isinstance(fields, str) or not fields):
@@ -483,9 +432,7 @@ class FieldLevel(SampledBenchmark):
         self.size, self.min_queries = size, min_queries
         self.fields = None if fields is None else [str(name) for name in fields]
 
-    def pools(
-        self, sampler: Sampler, tuning: Tuning | None
-    ) -> tuple[list[SampledPool], list[SampledPool], list[str]]:
+    def draw(self, sampler: Sampler, tuning: Tuning | None) -> Drawn:
         tests, vals, remarks = self.queries_by_field(sampler, tuning.queries if tuning else 0)
         pools = field_pools(sampler, tests, self.size, self.samplings)
         small = {pool.group for pool in pools if pool.sampling == 0 and len(pool.papers) < self.size}
@@ -536,8 +483,11 @@ class FieldLevel(SampledBenchmark):
     def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
         tables = {name: output.metrics for name, output in outputs.items()}
         first = next(iter(tables.values()))
-        counts = [[name, row.get("queries"), row.get("candidates")] for name, row in first.items()]
-        rows = [[str(name), f"{int(q):,}", f"{int(c):,}"] for name, q, c in counts if q and c]
+        rows = [
+            [name, f"{int(row['queries']):,}", f"{int(row['candidates']):,}"]
+            for name, row in first.items()
+            if name != AVERAGE
+        ]
         return [
             drawn(outputs),
             *by_group(tables, LABELS),
@@ -553,28 +503,28 @@ def drawn(outputs: Mapping[str, Output]) -> str:
     return " ".join([*remarks, *tuned])
 
 
+def curve(table: Table) -> dict[int, float]:
+    """MAP by the size of the pool, of the metrics of a dataset-level evaluation."""
+    return {int(size): row["map"] for size, row in table.items()}
+
+
 def read_curves(folders: Mapping[str, str | Path]) -> dict[str, Table]:
-    """The metrics in outputs of benchmark=dataset_level by label.
+    """The metrics of outputs of benchmark=dataset_level by label.
 
     Raises InputError for a folder that is no such output, and for one of other queries.
     """
     tables: dict[str, Table] = {}
-    asked: dict[str, object] = {}
+    samples: list[object] = []
     for label, name in folders.items():
         folder = Path(name)
-        metrics, sample = (read_json(folder / file) for file in (METRICS, SAMPLE))
-        if not metrics or not all(size.isdecimal() for size in metrics):
+        tables[label], sample = read_json(folder / METRICS), read_json(folder / SAMPLE)
+        if not tables[label] or not all(size.isdecimal() for size in tables[label]):
             raise InputError(
-                f"{folder}: its groups are no sizes of pools; name outputs of benchmark=dataset_level"
+                f"{folder}: its groups are not pool sizes; name outputs of benchmark=dataset_level"
             )
-        tables[label] = metrics
-        asked[label] = (
-            next(iter(sample["queries"].values())),
-            sample["graph"],
-            sample["rules"],
-            sample["seed"],
-        )
-        if asked[label] != asked[next(iter(folders))]:
+        queries = next(iter(sample["queries"].values()))
+        samples.append((queries, sample["graph"], sample["rules"], sample["seed"]))
+        if samples[-1] != samples[0]:
             first = next(iter(folders.values()))
             raise InputError(f"{folder}: has other queries, papers, rules or another seed than {first}")
     return tables

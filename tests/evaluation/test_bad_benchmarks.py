@@ -72,12 +72,14 @@ def scidocs(folder: Path, papers: list[dict[str, Any]]) -> SciDocs:
 
 def dataset_level(folder: Path, papers: list[dict[str, Any]]) -> DatasetLevel:
     file = write_lines(folder / "papers.jsonl", papers)
-    return DatasetLevel(file, RULES, [100], queries=3, samplings=1, cache_dir=folder / "cache")
+    return DatasetLevel([100], papers=file, rules=RULES, queries=3, samplings=1, cache_dir=folder / "cache")
 
 
 def field_level(folder: Path, papers: list[dict[str, Any]]) -> FieldLevel:
     file = write_lines(folder / "papers.jsonl", papers)
-    return FieldLevel(file, RULES, 100, queries=3, samplings=1, run_depth=None, cache_dir=folder / "cache")
+    return FieldLevel(
+        100, papers=file, rules=RULES, queries=3, samplings=1, run_depth=None, cache_dir=folder / "cache"
+    )
 
 
 def refused(benchmark: Benchmark, folder: Path, retriever: type[Retriever] = BM25) -> str:

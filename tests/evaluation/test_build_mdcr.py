@@ -100,7 +100,7 @@ def models(world_file: Path, tmp_path: Path) -> dict[str, Path]:
     fields = {"whole": ["context", "title"], "again": ["context", "title"], "title": ["title"]}
     given: dict[str, Any] = {"queries": 8, "run_depth": 20, "samplings": 1, "cache_dir": tmp_path / "cache"}
     for name, query in fields.items():
-        benchmark = FieldLevel(world_file, RULES, size=40, **given)
+        benchmark = FieldLevel(40, papers=world_file, rules=RULES, **given)
         benchmark.run(tmp_path / name, Provenance(), partial(BM25, query=query))
     return {name: tmp_path / name for name in fields}
 

@@ -256,7 +256,9 @@ def test_queries_that_have_nothing_to_search_by_are_named(cube: Path, abstracts:
     short = {"cands": ["p1", "p2"], "relevance_adju": [3, 0]}
     change(cube / "test-pid2anns-csfcube-method.json", q1=short)
     whole = CSFCube(cube, facets=["method"], cache_dir=cube / "cache")
-    with pytest.raises(InputError, match=r"method: 1 queries have fewer than 20 candidates ranked: q1"):
+    with pytest.raises(
+        InputError, match=r"method-ranked\.json: 1 queries have fewer than 20 candidates ranked: q1"
+    ):
         whole.run(cube / "out", Provenance(), BM25)
     abstracts.unlink()
     with pytest.raises(InputError, match=r"no abstracts-csfcube-preds\.jsonl"):

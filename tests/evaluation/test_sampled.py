@@ -257,11 +257,13 @@ def test_settings_that_cannot_be_used_are_named(
 @pytest.mark.parametrize(("name", "kind"), [("dataset_level", DatasetLevel), ("field_level", FieldLevel)])
 def test_the_configuration_names_what_is_there(name: str, kind: type[SampledBenchmark]) -> None:
     keys = set(OmegaConf.load(ROOT / "conf" / "benchmark" / f"{name}.yaml").benchmark) - {"_target_"}
-    known = {*inspect.signature(kind).parameters, *inspect.signature(SampledBenchmark).parameters} - {"more"}
+    known = {*inspect.signature(kind).parameters, *inspect.signature(SampledBenchmark).parameters} - {
+        "shared"
+    }
     assert keys <= known and {*known} - keys <= {"distractors"}
     sampled: Any = kind
     with pytest.raises(InputError, match=r"data\.papers: name a file of papers"):
-        sampled(None, RULES, [5] if kind is DatasetLevel else 5, queries=3).sampler()
+        sampled([5] if kind is DatasetLevel else 5, papers=None, rules=RULES, queries=3).sampler()
 
 
 def test_the_command(world_file: Path, tmp_path: Path, evaluate: Callable[..., Done]) -> None:
