@@ -18,7 +18,8 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-import retrieval.settings  # noqa: F401  (schemas of the configuration)
+import evaluation.settings  # noqa: F401  (schemas of the configuration)
+import retrieval.settings  # noqa: F401
 from datasets.errors import one_line_errors
 from evaluation.benchmark import Benchmark, Data
 from evaluation.report import Provenance

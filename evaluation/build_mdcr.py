@@ -29,8 +29,9 @@ from datasets.progress import counting
 from evaluation.benchmarks.mdcr import TRUE
 from evaluation.benchmarks.pools import check_count, first_few, read_json
 from evaluation.benchmarks.sampled import SAMPLE
-from evaluation.benchmarks.sampling import Rows, Sampler, SamplingRules
+from evaluation.benchmarks.sampling import Rows, Sampler
 from evaluation.report import REPORT, RUN, markdown_table
+from evaluation.settings import SamplingRules
 from retrieval.run import Run
 
 FILE, TEXTS = "mdcr.json", "mdcr_data.jsonl"

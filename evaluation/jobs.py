@@ -18,6 +18,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+import evaluation.settings  # noqa: F401  (schemas of the configuration)
 from datasets.errors import InputError
 from evaluation.build_mdcr import FILE
 from evaluation.plan import Building, Job, Training

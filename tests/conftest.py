@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import requests
 
+import evaluation.settings  # noqa: F401  (schemas of the configuration)
 import rerank.settings  # noqa: F401  (schemas of the configuration)
 from datasets.corpus import Corpus
 from datasets.demo import open_demo

@@ -31,7 +31,6 @@ from evaluation.benchmarks.sampling import (
     Rows,
     SampledPool,
     Sampler,
-    SamplingRules,
     dataset_pools,
     field_pools,
 )
@@ -39,6 +38,7 @@ from evaluation.measures import PerQuery, Values, per_query
 from evaluation.plots import size_plot
 from evaluation.protocol import Qrels
 from evaluation.report import AVERAGE, METRICS, QRELS, RUN, by_group, markdown_table, write_text
+from evaluation.settings import SamplingRules, Tuning
 from retrieval.base import Ranking, Retriever, nothing
 from retrieval.run import Run
 
@@ -151,26 +151,6 @@ def pool_view(corpus: Corpus, papers: NDArray[np.bool_]) -> Corpus:
 
 def _queries_of(pools: Sequence[SampledPool]) -> Rows:
     return np.unique(np.concatenate([np.empty(0, np.int64), *(pool.queries for pool in pools)]))
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """The grid of BM25's parameters, and the validation sample that chooses from it by MAP."""
-
-    k1: Sequence[float] = (0.9, 1.2, 1.6, 2.0, 3.0)
-    b: Sequence[float] = (0.3, 0.5, 0.75, 0.9)
-    queries: int = 200
-    """validation queries, of each field if there are fields"""
-    size: int | None = None
-    """papers of a validation pool; None: as the smallest test pool, or more where the queries cite more"""
-
-    def __post_init__(self) -> None:
-        """Raises InputError for values that are not lists or whole numbers."""
-        for name, values in (("k1", self.k1), ("b", self.b)):
-            if isinstance(values, str | int | float) or not values:
-                raise InputError(f"benchmark.tune.{name}: {values!r} is not a list of values to try")
-        check_count("benchmark.tune.queries", self.queries)
-        check_count("benchmark.tune.size", 1 if self.size is None else self.size)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -16,37 +15,12 @@ from datasets.citations.graph import CitationGraph
 from datasets.citations.queries import cited_earlier, read_query_lists
 from datasets.columns import Ragged
 from datasets.errors import InputError
-from evaluation.benchmarks.pools import check_count
+from evaluation.settings import SamplingRules
 
 TEST, VALIDATION = "test", "val"
 
 Rows = NDArray[np.int64]
 """Rows of papers in the citation graph."""
-
-
-@dataclass(frozen=True)
-class SamplingRules:
-    """Which papers are queries and candidates; all have a title and a year."""
-
-    year: int | None = None
-    """of the queries, and the latest of candidates; None: any, and a query finds nothing later than itself"""
-    min_abstract: int = 30
-    """characters"""
-    min_citations: int = 3
-    """how often a paper is cited, at least"""
-    min_cited: int = 1
-    """candidates that a query cites, at least"""
-    leave_out: Sequence[str] | str = ()
-    """ids that are not queries, as those a model was trained on, or a file of ids, one a line"""
-    queries_file: str | Path | None = None
-    """only the papers of its splits are queries (datasets.citations.queries)"""
-
-    def __post_init__(self) -> None:
-        """Raises InputError for values that are not numbers."""
-        for name, least in (("min_abstract", 0), ("min_citations", 0), ("min_cited", 1)):
-            check_count(f"benchmark.rules.{name}", getattr(self, name), least)
-        if self.year is not None and type(self.year) is not int:
-            raise InputError(f"benchmark.rules.year: {self.year!r} is not a year; null for any")
 
 
 class Sampler:
@@ -143,7 +117,7 @@ class Sampler:
     @cached_property
     def _left_out(self) -> list[int]:
         """Rows; ids that no paper has are ignored."""
-        names = self.rules.leave_out
+        names = self.rules.leave_out or ()
         if isinstance(names, str):
             try:
                 names = Path(names).expanduser().read_text("utf-8").split()

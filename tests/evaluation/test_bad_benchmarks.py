@@ -15,9 +15,9 @@ from evaluation.benchmark import Benchmark
 from evaluation.benchmarks.csfcube import FACETS, CSFCube
 from evaluation.benchmarks.mdcr import MDCR
 from evaluation.benchmarks.sampled import DatasetLevel, FieldLevel
-from evaluation.benchmarks.sampling import SamplingRules
 from evaluation.benchmarks.scidocs import METADATA, TASKS, SciDocs
 from evaluation.report import Provenance
+from evaluation.settings import SamplingRules
 from retrieval.base import Ranking, Retriever
 from retrieval.bm25 import BM25
 from tests.evaluation.conftest import world, write_lines

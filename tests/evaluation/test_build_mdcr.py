@@ -20,7 +20,6 @@ from datasets.citations.graph import open_graph
 from datasets.errors import InputError
 from evaluation.benchmarks.mdcr import MDCR, MDCRPools
 from evaluation.benchmarks.sampled import FieldLevel
-from evaluation.benchmarks.sampling import SamplingRules
 from evaluation.build_mdcr import (
     average_jaccard,
     build_mdcr,
@@ -30,6 +29,7 @@ from evaluation.build_mdcr import (
     overlaps,
 )
 from evaluation.report import Provenance
+from evaluation.settings import SamplingRules
 from retrieval.bm25 import BM25
 from retrieval.run import Run
 from tests.evaluation.conftest import ROOT, metrics_of, world

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,23 +9,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from omegaconf import OmegaConf
 
 from datasets.citations.graph import open_graph
 from datasets.citations.queries import QuerySet, corpus_of
 from datasets.errors import InputError
-from evaluation.benchmarks.sampled import DatasetLevel, FieldLevel, PoolRanker, SampledBenchmark, Tuning, tune
-from evaluation.benchmarks.sampling import SampledPool, Sampler, SamplingRules, dataset_pools
+from evaluation.benchmarks.sampled import DatasetLevel, FieldLevel, PoolRanker, tune
+from evaluation.benchmarks.sampling import SampledPool, Sampler, dataset_pools
 from evaluation.compare import compare
 from evaluation.pool_curves import pool_curves
 from evaluation.report import Provenance
+from evaluation.settings import SamplingRules, Tuning
 from retrieval.article import ArticleRetriever
 from retrieval.base import Ranking, Retriever
 from retrieval.bm25 import BM25
 from retrieval.encoder import ArticleEncoder
 from retrieval.run import Run
 from retrieval.settings import ArticleConfig
-from tests.evaluation.conftest import ROOT, Done, metrics_of, world, write_lines
+from tests.evaluation.conftest import Done, metrics_of, world, write_lines
 
 RULES = SamplingRules(year=2005, min_citations=0)
 Make = Callable[[], Retriever]
@@ -110,35 +109,13 @@ def test_without_a_year_no_query_finds_what_is_later(
         assert any(paper.startswith("x") for paper in names)  # of 2018, later than all
 
 
-def plain_measures(found: list[str], relevant: set[str]) -> dict[str, float]:
-    """Average precision, nDCG and recall at 30 of a list, by their definitions."""
-    hits = [paper in relevant for paper in found]
-    precisions = [sum(hits[: i + 1]) / (i + 1) for i in range(len(hits)) if hits[i]]
-    gain = sum(1 / np.log2(i + 2) for i in range(len(hits)) if hits[i])
-    ideal = sum(1 / np.log2(i + 2) for i in range(len(relevant)))
-    values = (sum(precisions) / len(relevant), gain / ideal, sum(hits[:30]) / len(relevant))
-    return dict(zip(("map", "ndcg", "recall_30"), values, strict=True))
-
-
-def test_measures_are_their_definitions(sampler: Sampler, tmp_path: Path) -> None:
-    pools = dataset_pools(sampler, sampler.queries(9, 0)[0], [90], 1)
-    ranker = PoolRanker(sampler, pools, [], "world", tmp_path / "cache", 40)
-    (run,) = ranker.ranked(BM25(), pools, None)
-    values, batch = ranker.values(run, pools[0]), next(iter(run.batches(9)))
-    for place, row in enumerate(pools[0].queries.tolist()):
-        names = batch[f"90/{sampler.graph.ids[row]}"]
-        relevant = {sampler.graph.ids[one] for one in sampler.relevant[row].tolist()}
-        plain = plain_measures(sorted(sorted(names, reverse=True), key=lambda p: -names[p]), relevant)
-        assert {name: found[place] for name, found in values.items()} == pytest.approx(plain)
-
-
 def test_the_best_parameters_are_those_of_the_highest_validation_map(
     sampler: Sampler, tmp_path: Path
 ) -> None:
     tests, vals = (dataset_pools(sampler, rows, [100], 1) for rows in sampler.queries(4, 6))
     ranker = PoolRanker(sampler, tests, vals, "world", tmp_path / "cache", 100)
     retriever = BM25()
-    tuned = tune(Tuning(k1=[0.0, 1.2, 8.0], b=[0.0, 1.0]), ranker, vals, retriever)
+    tuned = tune(Tuning(k1=(0.0, 1.2, 8.0), b=(0.0, 1.0)), ranker, vals, retriever)
     for (k1, b), value in tuned.tried.items():
         (run,) = ranker.ranked(BM25(k1=k1, b=b), vals, None)
         assert value == pytest.approx(100 * ranker.values(run, vals[0])["map"].mean())
@@ -155,7 +132,7 @@ def settings_of(world_file: Path, tmp_path: Path, **more: Any) -> dict[str, Any]
 def test_what_an_evaluation_writes(world_file: Path, distractors_file: Path, tmp_path: Path) -> None:
     one, two, other = (tmp_path / name for name in ("one", "two", "other"))
     given = settings_of(world_file, tmp_path, distractors=distractors_file, run_depth=5, depth=50)
-    benchmark = DatasetLevel(sizes=[150, 80], tune=Tuning(k1=[1.2, 2.0], b=[0.5], queries=3), **given)
+    benchmark = DatasetLevel(sizes=[150, 80], tune=Tuning(k1=(1.2, 2.0), b=(0.5,), queries=3), **given)
     for folder in (one, two):
         benchmark.run(folder, Provenance("the command", "a: 1"), BM25)
     files = ["map.png", "metrics.json", "per_query.csv", "qrels.trec", "report.md", "run.trec", "sample.json"]
@@ -227,7 +204,7 @@ def test_fields_are_measured_by_themselves(
 def test_a_test_query_of_one_field_is_no_validation_query_of_another(tmp_path: Path) -> None:
     papers = [{**paper, "fields": ["Art", "Law"]} for paper in world()]
     given = settings_of(write_lines(tmp_path / "papers.jsonl", papers), tmp_path, samplings=1, depth=20)
-    tuning = Tuning(k1=[1.2], b=[0.5], queries=20)
+    tuning = Tuning(k1=(1.2,), b=(0.5,), queries=20)
     benchmark = FieldLevel(size=100, tune=tuning, **{**given, "queries": 5})
     tests, vals, _ = benchmark.queries_by_field(benchmark.sampler(), 20)
     assert set(tests["Art"]) != set(tests["Law"])
@@ -254,20 +231,10 @@ def test_settings_that_cannot_be_used_are_named(
         DatasetLevel(**{**settings_of(world_file, tmp_path), "sizes": [50]} | values)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("dataset_level", DatasetLevel), ("field_level", FieldLevel)])
-def test_the_configuration_names_what_is_there(name: str, kind: type[SampledBenchmark]) -> None:
-    keys = set(OmegaConf.load(ROOT / "conf" / "benchmark" / f"{name}.yaml").benchmark) - {"_target_"}
-    known = {*inspect.signature(kind).parameters, *inspect.signature(SampledBenchmark).parameters} - {
-        "shared"
-    }
-    assert keys <= known and {*known} - keys <= {"distractors"}
-    sampled: Any = kind
-    with pytest.raises(InputError, match=r"data\.papers: name a file of papers"):
-        sampled([5] if kind is DatasetLevel else 5, papers=None, rules=RULES, queries=3).sampler()
-
-
 def test_the_command(world_file: Path, tmp_path: Path, evaluate: Callable[..., Done]) -> None:
     options = ["benchmark=dataset_level", f"data.papers={world_file}", "data.cache_dir=cache", "queries=5"]
+    done = evaluate("benchmark=field_level", "output_dir=none")
+    assert done.code == 2 and "data.papers: name a file of papers" in done.err
     options += ["benchmark.rules.min_citations=0", "benchmark.tune.k1=[1.2]", "output_dir=out"]
     done = evaluate(*options, "benchmark.sizes=[80,100]")
     assert done.code == 0 and set(metrics_of(tmp_path / "out")) == {"80", "100"}

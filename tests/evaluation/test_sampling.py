@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from datasets.citations.graph import CitationGraph, open_graph
 from datasets.errors import InputError
-from evaluation.benchmarks.sampling import SampledPool, Sampler, SamplingRules, dataset_pools, field_pools
+from datasets.settings import read_settings
+from evaluation.benchmarks.sampling import SampledPool, Sampler, dataset_pools, field_pools
+from evaluation.settings import SamplingRules, Tuning
 from tests.evaluation.conftest import world, write_lines
 
 ANY = SamplingRules(min_citations=0)
@@ -171,16 +173,22 @@ def test_pools_that_cannot_be_had_are_refused(graph: CitationGraph) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("kind", "values", "said"),
     [
-        ({"min_cited": 0}, r"benchmark\.rules\.min_cited: must be a whole number of at least 1, not 0"),
-        ({"min_abstract": 1.5}, r"benchmark\.rules\.min_abstract"),
-        ({"year": "2019"}, r"benchmark\.rules\.year: '2019' is not a year"),
+        (SamplingRules, {"min_cited": 0}, r"benchmark\.rules\.min_cited=0: must be at least 1"),
+        (
+            SamplingRules,
+            {"min_abstract": 1.5},
+            r"rules\.min_abstract=1\.5: must be a whole number",
+        ),
+        (SamplingRules, {"year": "then"}, r"rules\.year=then: must be a whole number or null"),
+        (Tuning, {"k1": []}, r"benchmark\.tune: k1 and b must be lists of values"),
+        (Tuning, {"size": 0}, r"benchmark\.tune\.size=0: must be at least 1"),
     ],
 )
-def test_rules_that_are_none_are_refused(values: dict[str, Any], said: str) -> None:
+def test_settings_that_cannot_be_used_are_named(kind: Any, values: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        SamplingRules(**values)
+        read_settings(kind, values)
 
 
 def test_a_year_without_queries_is_named(graph: CitationGraph) -> None:
