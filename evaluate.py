@@ -19,7 +19,6 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 import evaluation.settings  # noqa: F401  (schemas of the configuration)
-import retrieval.settings  # noqa: F401
 from datasets.errors import one_line_errors
 from evaluation.benchmark import Benchmark, Data
 from evaluation.report import Provenance

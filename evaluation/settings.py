@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import rerank.settings  # noqa: F401  (schemas of what is evaluated)
 from datasets.errors import InputError
 from datasets.settings import Settings, register, setting
 

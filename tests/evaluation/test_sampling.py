@@ -140,7 +140,7 @@ def test_papers_that_are_left_out_or_not_listed_do_not_ask(graph: CitationGraph,
         0
     ].tolist() == [may[0]]
     (tmp_path / "queries.json").write_text(f'{{"test": ["{names[4]}", "p0"], "val": ["{names[5]}"]}}')
-    listed = Sampler(graph, SamplingRules(min_citations=0, queries_file=tmp_path / "queries.json"), 0)
+    listed = Sampler(graph, SamplingRules(min_citations=0, queries_file=str(tmp_path / "queries.json")), 0)
     assert [found.tolist() for found in listed.queries(None, 9)] == [[may[4]], [may[5]]]  # p0 cites nothing
     assert "1 of the 2 papers listed for test cannot be queries." in listed.facts()
 
