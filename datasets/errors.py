@@ -1,4 +1,4 @@
-"""The one kind of error a user sees, and how the entry points show it."""
+"""Errors that a user can mend, and how the entry points show them: one line, exit code 2."""
 
 from __future__ import annotations
 
@@ -12,30 +12,24 @@ from typing import NoReturn
 
 
 class InputError(Exception):
-    """What the user gave cannot be used.
-
-    The message is one line: what is wrong, where (file, record, field) and what to do about it.
-    """
+    """Bad input; the message is one line: what is wrong, where (file, record, field), what to do about it."""
 
 
 class Unusable(Exception):
-    """What lies at an address, or in an archive, cannot be used; the message is the reason alone.
-
-    Whoever catches it knows of what it is said, and what to do instead.
-    """
+    """A download or an archive cannot be used; the message is the reason, the catcher adds what and where."""
 
 
 def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
     """Wrap an entry point: bad input becomes one line on stderr and exit code 2, never a traceback.
 
-    An interrupt exits with 130. Anything else is a bug of ours and keeps its traceback.
+    An interrupt exits with 130. Any other exception is a bug and keeps its traceback.
     """
 
     @functools.wraps(main)
     def wrapped() -> None:
-        # Hydra swallows exceptions and exits with 1 unless told to hand them on.
+        # By default Hydra swallows exceptions and exits with 1.
         os.environ["HYDRA_FULL_ERROR"] = "1"
-        # OpenMP threads that wait for each other by spinning lose most of their time on a machine they share.
+        # OpenMP threads that spin while they wait lose most of their time on a shared machine.
         if "OMP_WAIT_POLICY" not in os.environ:
             os.environ.setdefault("GOMP_SPINCOUNT", "1000")
         try:
@@ -50,7 +44,7 @@ def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
 
 @contextmanager
 def failing_in_one_line() -> Iterator[None]:
-    """Bad input ends the process with one line; within `hydra.main`, before Hydra prints one of its own."""
+    """Bad input ends the process with one line; inside `hydra.main`, so that Hydra prints none of its own."""
     try:
         yield
     except Exception as error:
@@ -66,12 +60,12 @@ def fail(line: str) -> NoReturn:
 
 
 def user_line(error: BaseException) -> str | None:
-    """The line to show for an error that the user can mend; None for a bug of ours."""
+    """The line to show for an error that the user can mend; None for a bug."""
     from hydra.errors import HydraException, InstantiationException
     from omegaconf.errors import OmegaConfBaseException
 
     cause = error
-    # Hydra wraps what a constructor raised; the reason is at the bottom.
+    # Hydra wraps what a constructor raised.
     while isinstance(cause, InstantiationException) and cause.__cause__ is not None:
         cause = cause.__cause__
     if isinstance(cause, InputError):

@@ -1,4 +1,4 @@
-"""Progress on long work, for people: nothing is drawn where the output is no terminal."""
+"""Progress bars, drawn only on terminals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rich.progress import (
 
 @contextmanager
 def reading(path: Path | Sequence[Path], what: str) -> Iterator[Callable[[int], None]]:
-    """A bar with the time left; the function it gives takes the bytes read so far, of all files if many."""
+    """A bar over the bytes of a file or files; call its function with the bytes read so far."""
     with _bar(f"reading {what}", TaskProgressColumn()) as update:
         total = sum(file.stat().st_size for file in ([path] if isinstance(path, Path) else path)) or 1
         yield lambda done: update(done, total)
@@ -30,14 +30,14 @@ def reading(path: Path | Sequence[Path], what: str) -> Iterator[Callable[[int], 
 
 @contextmanager
 def moving(what: str) -> Iterator[Callable[[int, int | None], None]]:
-    """The same for bytes that are moved: the function takes those done and all there are, None if unknown."""
+    """A bar over a transfer; call its function with the bytes done and the total, None if unknown."""
     with _bar(what, DownloadColumn(), TransferSpeedColumn()) as update:
         yield update
 
 
 @contextmanager
 def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """The same for things that are counted: the function takes how many more are done."""
+    """A bar over `total` things; call its function with how many more are done."""
     done = 0
 
     def advance(more: int) -> None:

@@ -1,20 +1,27 @@
-"""When a store is made, made again or shared; and that what a killed process left is not trusted."""
+"""When a store is made, made again or shared; kills and full disks; records in memory and files at URLs."""
 
 import gzip
+import json
 import logging
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
+import fsspec
 import pytest
 
+from datasets import prepare
 from datasets.corpus import Corpus
 from datasets.errors import InputError
+from datasets.files import local_folder
 from datasets.prepare import open_corpus, open_records
 from datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
 from tests.conftest import CONTEXTS, PAPERS
@@ -119,30 +126,23 @@ def test_a_damaged_store_is_made_again(reopen: Open) -> None:
     assert list(reopen().titles) == titles
 
 
-def run(code: str, *arguments: object) -> subprocess.Popen[str]:
-    """A Python process in the project's folder."""
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def in_child(work: Callable[[], object]) -> Any:
+    """A process, forked from this one, that does the work."""
+    process = get_context("fork").Process(target=work)
+    process.start()
+    return process
 
 
-KILLED = """
-import os, signal, sys, pathlib
-import datasets.prepare as prepare
-def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)
-owner, name = {"rename": (pathlib.Path, "rename"), "sync": (prepare, "_sync")}.get(
-    sys.argv[3], (prepare.StoreBuilder, sys.argv[3]))
-setattr(owner, name, die)
-prepare.open_corpus(sys.argv[1], cache_dir=sys.argv[2])
-"""
+@pytest.mark.parametrize("moment", ["add_contexts", "finish", "_sync", "rename"])
+def test_nothing_that_a_killed_process_left_is_trusted(reopen: Open, tmp_path: Path, moment: str) -> None:
+    def prepare_and_die() -> None:
+        owner: Any = {"rename": Path, "_sync": prepare}.get(moment, prepare.StoreBuilder)
+        setattr(owner, moment, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        reopen()
 
-
-@pytest.mark.parametrize("moment", ["add_contexts", "finish", "sync", "rename"])
-def test_nothing_that_a_killed_process_left_is_trusted(
-    reopen: Open, tiny_source: Path, tmp_path: Path, moment: str
-) -> None:
-    process = run(KILLED, tiny_source, tmp_path / "cache", moment)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
+    process = in_child(prepare_and_die)
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
     stores = tmp_path / "cache" / "corpora"
     assert [path.suffix for path in stores.iterdir() if path.is_dir()] == [".part"]
     corpus = reopen()
@@ -150,58 +150,101 @@ def test_nothing_that_a_killed_process_left_is_trusted(
     assert [path for path in stores.iterdir() if path.is_dir()] == [corpus.path]
 
 
-SLOW = """
-import logging, sys, time
-import datasets.prepare as prepare
-logging.basicConfig(level=logging.INFO)
-slow = prepare.StoreBuilder.add_papers
-def add_papers(*arguments):
-    time.sleep(0.5)
-    slow(*arguments)
-prepare.StoreBuilder.add_papers = add_papers
-print("titles", len(prepare.open_corpus(sys.argv[1], cache_dir=sys.argv[2]).titles))
-"""
+@pytest.mark.slow
+@pytest.mark.parametrize(("on_error", "first"), [("raise", 1), ("skip", 2)])
+def test_after_a_kill_at_any_moment_the_same_store_is_made(
+    tiny_source: Path, tmp_path: Path, on_error: str, first: int
+) -> None:
+    if on_error == "skip":
+        papers = json.loads((tiny_source / "papers.json").read_text())
+        (tiny_source / "papers.json").write_text(json.dumps({"bad": {"title": 3}, **papers}))
+    moments = fatal = 0
+
+    def at_each_moment(event: str, arguments: tuple[Any, ...]) -> None:
+        # What touches the disk: whatever a store is made of begins with one of these.
+        nonlocal moments
+        touches = event in ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir")
+        if touches and isinstance(arguments[0], str | bytes | os.PathLike):
+            moments += str(tmp_path / "scratch") in os.fsdecode(arguments[0])
+            if moments == fatal:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def prepare_in(cache: Path) -> None:
+        open_corpus(tiny_source, cache_dir=cache, on_error=on_error, max_bad_share=1.0)
+
+    def prepare_and_die(cache: Path, moment: int) -> None:
+        nonlocal fatal
+        fatal = moment
+        sys.addaudithook(at_each_moment)
+        prepare_in(cache)
+        (tmp_path / "moments").write_text(str(moments))
+
+    def content(cache: Path) -> dict[Path, bytes]:
+        folders = [path for path in (cache / "corpora").iterdir() if path.is_dir()]
+        return {file.relative_to(cache): file.read_bytes() for folder in folders for file in folder.iterdir()}
+
+    in_child(partial(prepare_and_die, tmp_path / "scratch", -1)).join()
+    last, expected = int((tmp_path / "moments").read_text()), content(tmp_path / "scratch")
+    assert last > 40 and len(expected) > 20
+    left = 0
+    for moment in range(first, last + 1, 3):
+        cache = tmp_path / "scratch" / str(moment)
+        process = in_child(partial(prepare_and_die, cache, moment))
+        process.join()
+        assert process.exitcode == -signal.SIGKILL, moment
+        left += any(path.suffix == ".part" for path in cache.glob("corpora/*"))
+        prepare_in(cache)
+        assert content(cache) == expected, moment
+    assert left > 10
 
 
-def test_processes_that_start_at_once_prepare_once(tiny_source: Path, tmp_path: Path) -> None:
-    processes = [run(SLOW, tiny_source, tmp_path / "cache") for _ in range(3)]
-    outputs = [process.communicate()[0] for process in processes]
-    assert [output.count("titles 12") for output in outputs] == [1, 1, 1]
-    assert sum(output.count("prepared in") for output in outputs) == 1
+def test_processes_that_start_at_once_prepare_once(
+    reopen: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_papers = prepare.StoreBuilder.add_papers
+
+    def slowly(*arguments: Any) -> None:
+        with (tmp_path / "prepared").open("a") as file:
+            file.write("once\n")
+        time.sleep(0.5)
+        add_papers(*arguments)
+
+    monkeypatch.setattr(prepare.StoreBuilder, "add_papers", slowly)
+    processes = [in_child(reopen) for _ in range(3)]
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert len(reopen().titles) == 12 and (tmp_path / "prepared").read_text() == "once\n"
 
 
 FULL_DISK = """
 import resource, sys
 from datasets.errors import one_line_errors
-from datasets.prepare import open_corpus, open_records
-from datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
-from tests.conftest import CONTEXTS, PAPERS
+from datasets.prepare import open_corpus
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
 one_line_errors(lambda: open_corpus(sys.argv[1], cache_dir=sys.argv[2]))()
 """
 
 
-@pytest.mark.parametrize("limit", [0, 100, 300, 1000])
+@pytest.mark.parametrize("limit", [0, 300])
 def test_no_space_is_one_line_and_leaves_nothing(tiny_source: Path, tmp_path: Path, limit: int) -> None:
-    process = run(FULL_DISK, tiny_source, tmp_path / "cache", limit)
-    output, _ = process.communicate()
-    assert process.returncode == 2 and output.count("\n") == 1
-    assert "no space left for the prepared corpus" in output
+    command = [sys.executable, "-c", FULL_DISK, str(tiny_source), str(tmp_path / "cache"), str(limit)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "no space left for the prepared corpus" in done.stderr
     assert [path for path in (tmp_path / "cache" / "corpora").iterdir() if path.is_dir()] == []
 
 
 def test_files_that_change_while_they_are_read(
     reopen: Open, tiny_source: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from datasets.prepare import StoreBuilder
+    finish = prepare.StoreBuilder.finish
 
-    finish = StoreBuilder.finish
-
-    def touch_and_finish(builder: StoreBuilder, candidates: str) -> None:
+    def touch_and_finish(builder: prepare.StoreBuilder, candidates: str) -> None:
         (tiny_source / "papers.json").write_text("{}")
         finish(builder, candidates)
 
-    monkeypatch.setattr(StoreBuilder, "finish", touch_and_finish)
+    monkeypatch.setattr(prepare.StoreBuilder, "finish", touch_and_finish)
     with pytest.raises(InputError, match="changed while they were read"):
         reopen()
     assert [path for path in (tmp_path / "cache" / "corpora").iterdir() if path.is_dir()] == []
@@ -234,3 +277,72 @@ def test_records_need_no_files(reopen: Open, tiny_source: Path, tmp_path: Path) 
     bad = contexts[0]._replace(text="no marker")
     with pytest.raises(InputError, match=r"^tiny/contexts, record 'c1', field 'masked_text': TARGETCIT"):
         opened("3", [bad, *contexts[1:]])
+
+
+@pytest.fixture
+def bucket(tiny_source: Path) -> Iterator[str]:
+    """The files of `tiny_source` in a file system in memory."""
+    system = fsspec.filesystem("memory")
+    for path in tiny_source.iterdir():
+        system.pipe(f"/bucket/data/{path.name}", path.read_bytes())
+    yield "memory://bucket/data"
+    system.rm("/bucket", recursive=True)
+
+
+def test_a_store_of_a_url_is_that_of_the_files(bucket: str, tiny_source: Path, tmp_path: Path) -> None:
+    there = open_corpus(bucket, cache_dir=tmp_path / "there")
+    here = open_corpus(tiny_source, cache_dir=tmp_path / "here", name="data")
+    assert there.name == "data"
+    assert there.path.name == here.path.name
+    for path in here.path.iterdir():
+        assert path.read_bytes() == (there.path / path.name).read_bytes()
+
+
+def test_files_are_copied_once_and_again_when_they_change(bucket: str, tmp_path: Path) -> None:
+    stems = ["papers", "contexts", "train", "val", "test"]
+    first = local_folder(bucket, stems, tmp_path)
+    times = {path.name: path.stat().st_mtime_ns for path in first.iterdir()}
+    assert local_folder(bucket, stems, tmp_path) == first
+    assert times == {path.name: path.stat().st_mtime_ns for path in first.iterdir()}
+    fsspec.filesystem("memory").pipe("/bucket/data/val.json", b"[]")
+    again = local_folder(bucket, stems, tmp_path)
+    assert (again / "val.json").read_bytes() == b"[]"
+    assert (first / "val.json").read_bytes() != b"[]"
+
+
+def test_papers_may_lie_elsewhere(bucket: str, tiny_source: Path, tmp_path: Path) -> None:
+    (tiny_source / "papers.json").rename(tmp_path / "moved.json")
+    corpus = open_corpus(tiny_source, papers=f"{bucket}/papers.json", cache_dir=tmp_path / "cache")
+    assert len(corpus.paper_ids) == 12
+
+
+def test_a_url_of_a_file_is_the_file_itself(tiny_source: Path, tmp_path: Path) -> None:
+    url = f"file://{tiny_source}"
+    assert local_folder(url, ["papers"], tmp_path) == tiny_source
+    assert len(open_corpus(url, cache_dir=tmp_path / "cache").paper_ids) == 12
+    assert not (tmp_path / "cache" / "remote").exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("memory://bucket/nothing", "none of the files is there: papers.json, contexts.json, train.json"),
+        ("nosuch://bucket/data", "nosuch"),
+        ("http://127.0.0.1:9/data", "none of the files is there|cannot be read|install"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(url: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        open_corpus(url, cache_dir=tmp_path)
+    assert str(caught.value).startswith(url)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_copy_that_is_cut_short_is_not_used(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = fsspec.filesystem("memory")
+    monkeypatch.setattr(type(system), "size", lambda self, path: 10**9)
+    with pytest.raises(InputError, match=r"bytes came of 1,000,000,000; run again"):
+        local_folder(bucket, ["papers"], tmp_path / "cache")
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
