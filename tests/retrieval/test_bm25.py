@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import rank_bm25
 import Stemmer
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -195,6 +197,22 @@ def test_finds_the_cited_papers_and_not_the_citing_one(tiny_corpus: Corpus) -> N
     ranking = indexed(tiny_corpus).search(test.contexts, 11)
     assert ranking.papers[:, 0].tolist() == test.positives.values.tolist()
     assert not (ranking.papers == tiny_corpus.citing[test.contexts][:, None]).any()
+
+
+def test_the_variant_of_the_paper_is_its_formula(tiny_corpus: Corpus) -> None:
+    with initialize_config_dir(str(Path(__file__).parents[2] / "conf"), version_base="1.3"):
+        retriever = instantiate(compose("evaluate", ["retriever=bm25_gu"]).retriever)
+    retriever.index(tiny_corpus)
+    rows = np.flatnonzero(tiny_corpus.is_candidate).tolist()
+    texts = [f"{tiny_corpus.titles[row]} {tiny_corpus.abstracts[row]}" for row in rows]
+    ranking = retriever.search(CONTEXTS, 11)
+    for row in CONTEXTS.tolist():
+        citing = int(tiny_corpus.citing[row])
+        query = [tiny_corpus.titles[citing], tiny_corpus.abstracts[citing], tiny_corpus.context_texts[row]]
+        scores = 2.2 * plain_bm25(list(map(words_of, texts)), words_of(" ".join(query)), 1.2, 0.75)
+        found = ranking.papers[row] >= 0
+        own = [scores[rows.index(paper)] for paper in ranking.papers[row][found]]
+        np.testing.assert_allclose(ranking.scores[row][found], own, rtol=1e-5)
 
 
 @pytest.mark.parametrize("method", RANK_BM25_METHODS)
