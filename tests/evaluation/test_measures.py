@@ -1,3 +1,7 @@
+"""Measures of runs, the heads of runs that are written, and files that are whole or not there."""
+
+from pathlib import Path
+
 import ir_measures
 import numpy as np
 import pytest
@@ -5,8 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ir_measures import RR, R
 
+from datasets.files import written_whole
+from evaluation.benchmark import with_ties
 from evaluation.measures import means, per_query, prefetch_measures
 from evaluation.protocol import Qrels
+from evaluation.report import write_text
 from retrieval.base import Ranking, ordered
 from retrieval.run import Run
 
@@ -56,3 +63,38 @@ def test_values_worked_out_by_hand() -> None:
     assert means(values)["mrr"] == pytest.approx(1 / 6)
     assert means(values, np.array([False, True, False]))["recall@2"] == 0.5
     assert means(values, np.zeros(3, np.bool_)) == {}
+
+
+def first(ranking: Ranking, row: int, k: int) -> list[int]:
+    """The k best of a query as a tool finds them that puts the later row first among equals."""
+    pairs = zip(ranking.scores[row].tolist(), ranking.papers[row].tolist(), strict=True)
+    return [paper for _, paper in sorted((pair for pair in pairs if pair[1] >= 0), reverse=True)[:k]]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(1, 12))
+def test_the_with_ties_a_run_has_the_first_papers_whatever_the_order_of_equals(
+    seed: int, k: int, depth: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    rows = np.stack([rng.permutation(12) for _ in range(4)])
+    scores = rng.integers(0, 4, rows.shape).astype(np.float32)  # many equals
+    whole = ordered(rows, scores, k, rng.random(rows.shape) < rng.choice([0, 0.7]))
+    head = with_ties(whole, depth)
+    for row in range(4):
+        for shallow in range(1, depth + 1):
+            assert first(head, row, shallow) == first(whole, row, shallow)
+        papers = head.papers[row][head.papers[row] >= 0]
+        last = whole.scores[row, min(depth, k) - 1]
+        assert len(papers) == ((whole.papers[row] >= 0) & (whole.scores[row] >= last)).sum()
+        np.testing.assert_array_equal(papers, whole.papers[row, : len(papers)])
+
+
+def test_a_write_that_fails_leaves_the_former_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "report.md"
+    write_text(path, "first")
+    with pytest.raises(OSError, match="full"), written_whole(path) as part:
+        part.write_text("sec")
+        raise OSError(28, "full")
+    assert path.read_text() == "first"
+    assert [p.name for p in path.parent.iterdir()] == ["report.md"]

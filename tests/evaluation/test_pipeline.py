@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +19,29 @@ from ir_measures import RR, R
 from safetensors.numpy import load_file
 
 from datasets.corpus import Corpus
+from datasets.errors import InputError
+from datasets.prepare import open_corpus
 from evaluation.compare import compare
-from evaluation.pipeline import Pipeline
+from evaluation.pipeline import Pipeline, Reranking, appended
 from evaluation.prefetch import Prefetch
 from evaluation.report import Provenance
 from evaluation.stages import depths_of
 from rerank.reranker import Reranker
+from retrieval.base import Ranking
 from retrieval.bm25 import BM25
 from retrieval.filters import Filters
 from retrieval.popularity import Popularity
 from retrieval.run import CachedRun, Run
+from tests.evaluation.conftest import ROOT, Done, metrics_of
 
 CUTOFFS = [1, 10]
+DATA = [
+    "benchmark=pipeline",
+    "data=custom",
+    "data.dir=tiny",
+    "data.papers=tiny/papers.json",
+    "data.cache_dir=cache",
+]
 
 
 def pipeline(reranker: Path, folder: Path, **options: Any) -> Pipeline:
@@ -224,3 +241,173 @@ def test_the_report_says_what_was_done(tiny_corpus: Corpus, tiny_reranker: Path,
         "candidates: 3",
     ):
         assert part in report, part
+
+
+# Reranking alone
+
+
+def test_appended_papers_stand_behind_those_that_were_found() -> None:
+    ranking = Ranking(
+        np.array([[4, 2], [7, -1], [-1, -1]], np.int32),
+        np.array([[3, 1], [2, -np.inf], [-np.inf, -np.inf]], np.float32),
+    )
+    found = appended(ranking, [np.array([2, 9, 8]), np.array([7]), np.array([5])])
+    assert found.papers.tolist() == [[4, 2, 8, 9], [7, -1, -1, -1], [5, -1, -1, -1]]
+    assert found.scores[0].tolist() == [3, 1, 0, -1] and np.isneginf(found.scores[1, 1:]).all()
+    assert appended(ranking, [np.empty(0, np.int32)] * 3).papers.tolist() == ranking.papers.tolist()
+
+
+def reranking(reranker: Path, folder: Path, candidates: int | str) -> Reranking:
+    return Reranking(reranker, candidates, cutoffs=[1, 10], depths=[], scores_dir=folder / "scores")
+
+
+def test_the_oracle_always_has_the_cited_paper(
+    tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
+) -> None:
+    metrics = reranking(tiny_reranker, tmp_path, 2)(Popularity(), tiny_corpus, "test", tmp_path)
+    base, final = (next(Run.read(tmp_path / f"{name}run.trec").batches(9)) for name in ("base-", ""))
+    # "parsing" is the most popular; of the equals after it the first comes next.
+    assert {query: list(papers) for query, papers in base.items()} == {
+        "c9": ["parsing", "graph", "speech"],
+        "c10": ["parsing", "graph"],
+        "c11": ["parsing", "graph", "poetry"],
+        "c12": ["parsing", "graph", "vision"],
+    }
+    assert all(set(final[query]) == set(base[query]) for query in base)
+    assert metrics["ceiling"] == metrics["recall@10"] == 1 and metrics["base/recall@2"] == 0.25
+    assert metrics["pairs"] == 11 and metrics["benchmark"] == "rerank"
+    report = (tmp_path / "report.md").read_text()
+    assert "candidates of an oracle: the first 2 of popularity" in report
+    assert "DualEnh (Medić and Šnajder 2020) | 0.366 | 0.703 |" in report and "as published" in report
+
+
+def test_the_whole_database_is_every_paper_but_the_citing_one(
+    tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
+) -> None:
+    metrics = reranking(tiny_reranker, tmp_path, "all")(Popularity(), tiny_corpus, "test", tmp_path)
+    run = next(Run.read(tmp_path / "run.trec").batches(9))
+    papers = {p for p, may in zip(tiny_corpus.paper_ids, tiny_corpus.is_candidate, strict=True) if may}
+    assert set(run["c9"]) == papers - {"citing-test-1"} and metrics["pairs"] == 4 * 10
+
+
+def test_filters_hold_for_what_is_appended(tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path) -> None:
+    only = Filters(exclude=["poetry", "graph"])
+    metrics = reranking(tiny_reranker, tmp_path, 1)(Popularity(), tiny_corpus, "test", tmp_path, filters=only)
+    assert metrics["ceiling"] == 0.75
+    for candidates in (1, "all"):
+        reranking(tiny_reranker, tmp_path, candidates)(
+            Popularity(), tiny_corpus, "test", tmp_path, filters=only
+        )
+        assert not {"poetry", "graph"} & {line.split()[2] for line in (tmp_path / "run.trec").open()}
+
+
+# What cannot be used
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"reranker": None}, "benchmark=pipeline needs reranker=FOLDER"),
+        ({"candidates": 0}, "candidates=0, .*whole numbers from 1 on"),
+        ({"candidates": "some"}, "candidates=some"),
+        ({"depths": [0]}, "whole numbers"),
+        ({"fuse": "max"}, "benchmark.fuse=max: choose one of none, score, rank"),
+        ({"weight": 1.5}, "benchmark.weight=1.5: choose tuned, or a number from 0 to 1"),
+        ({"measure": "mrr@10"}, "benchmark.measure=mrr@10: choose recall@K"),
+        ({"validation_queries": 0}, "benchmark.validation_queries=0"),
+        ({"scoring": {"speed": 9}}, "scoring.speed: there is no such option"),
+        ({"queries": 0}, "queries 0 .*whole numbers"),
+    ],
+)
+def test_settings_that_cannot_be_are_one_line(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Pipeline(**({"reranker": "somewhere"} | options))
+
+
+def test_what_cannot_be_used_is_one_line(
+    tiny_corpus: Corpus, tiny_source: Path, tiny_reranker: Path, tmp_path: Path
+) -> None:
+    for folder in (tmp_path / "nowhere", tiny_source):
+        with pytest.raises(InputError, match=str(folder)):
+            Pipeline(folder, scores_dir=tmp_path)(BM25(), tiny_corpus, "test", tmp_path / "out")
+    bare, long = (shutil.copytree(tiny_reranker, tmp_path / name) for name in ("bare", "long"))
+    (bare / "tokenizer.json").unlink()
+    settings = (long / "reranker.json").read_text()
+    (long / "reranker.json").write_text(settings.replace('"max_tokens": 64', '"max_tokens": 4096'))
+    for folder, message in (
+        (bare, "the model has no tokeniser; expected tokenizer.json"),
+        (long, r"pairs\.max_tokens=4096: the model reads at most 128"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Pipeline(folder, scores_dir=tmp_path)(BM25(), tiny_corpus, "test", tmp_path / "out")
+    for folder in (bare, long):
+        shutil.rmtree(folder)  # their weights are in safetensors too
+    (tiny_source / "val.json").unlink()
+    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "other")
+    with pytest.raises(InputError, match="fuse=score tunes a weight on split 'val', which corpus tiny lacks"):
+        Pipeline(tiny_reranker, fuse="score")(BM25(), corpus, "test", tmp_path / "out")
+    run = tmp_path / "run.trec"
+    for line, message in (
+        ("q1 Q0 parsing 1 2.0 x", "has none of the run's"),
+        ("c9 Q0 lost 1 2.0 x", "'lost', which"),
+    ):
+        run.write_text(line + "\n")
+        with pytest.raises(InputError, match=message):
+            Pipeline(tiny_reranker, scores_dir=tmp_path)(
+                CachedRun([run]), tiny_corpus, "test", tmp_path / "out"
+            )
+    assert not (tmp_path / "out").exists() and not list(tmp_path.rglob("*.safetensors"))
+
+
+# As users run it
+
+
+def test_a_sweep_over_candidates_has_its_tables_and_keeps_what_did_not_fail(
+    tiny_source: Path, tiny_reranker: Path, evaluate: Callable[..., Done]
+) -> None:
+    reranker, out = f"reranker={tiny_reranker},nowhere", tiny_source.parent / "out"
+    done = evaluate("-m", *DATA, "retriever=bm25", reranker, "candidates=2,5", "output_dir=out")
+    assert done.code == 2 and done.err.count("\n") == 1
+    assert done.err.startswith("error: 2 of 4 jobs failed; reranker=nowhere candidates=2: nowhere: ")
+    jobs = [metrics_of(out / number) for number in "01"]
+    keys = scored_pairs(tiny_source.parent / "cache" / "pair-scores")
+    assert len(keys) == len(set(keys)) == jobs[1]["pairs"] > jobs[0]["pairs"] == jobs[0]["pairs_new"]
+    summary = (out / "summary.md").read_text()
+    head = "| reranked candidates | R@10 | MRR | prefetch ceiling | s/query | base R@10 | base MRR |"
+    assert head in summary and "| pipeline | 2 | 5 |\n" in summary
+    assert "reranker=nowhere candidates=5: nowhere: " in summary
+    assert (out / "reranking.png").read_bytes().startswith(b"\x89PNG")
+    with (out / "summary.csv").open(newline="") as file:
+        assert [row["failure"] == "" for row in csv.DictReader(file)] == [True, True, False, False]
+
+
+@pytest.mark.slow
+def test_the_fixed_names_by_one_process_and_by_two(
+    tiny_source: Path, tiny_reranker: Path, evaluate: Callable[..., Done]
+) -> None:
+    folder = tiny_source.parent
+    scores = folder / "cache" / "pair-scores"
+    given = ["retriever=bm25", "checkpoint=null", f"reranker={tiny_reranker}", "candidates=7", "queries=3"]
+    given += ["split=test", "scoring.precision=float32", "benchmark.fuse=score", "benchmark.chunk=5", *DATA]
+    python = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    command = [*python, str(ROOT / "evaluate.py"), *given, "output_dir=two"]
+    two = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
+    assert two.returncode == 0, two.stderr
+    assert two.stdout.count("Base -> Reranked: MRR") == 1 and "two/report.md" in two.stdout
+    keys = scored_pairs(scores)
+    assert len(list(scores.rglob("*.safetensors"))) > 1 and len(set(keys)) == len(keys)
+    shutil.rmtree(scores)
+    one = evaluate(*given, "output_dir=one")
+    assert one.code == 0, one.err
+    assert sorted(scored_pairs(scores)) == sorted(keys)
+    found = [metrics_of(folder / name) for name in ("one", "two")]
+    measures = {"recall@10", "mrr", "base/recall@10", "base/mrr", "ceiling", "seconds_per_query"}
+    assert found[0]["queries"] == 3 and {"pairs_per_second", *measures} <= found[0].keys()
+    untimed = [{name: value for name, value in of.items() if "second" not in name} for of in found]
+    assert untimed[0] == untimed[1]
+    rankings = [Run.read(folder / name / "run.trec").ranking for name in ("one", "two")]
+    assert (rankings[0].papers == rankings[1].papers).all()
+    assert np.allclose(rankings[0].scores, rankings[1].scores, atol=1e-5)
+    report = (folder / "one" / "report.md").read_text()
+    assert "benchmark=pipeline" in report and "Base -> Reranked" in report
