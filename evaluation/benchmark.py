@@ -28,6 +28,7 @@ from evaluation.protocol import (
     GROUPS,
     INDUCTIVE,
     PROTOCOLS,
+    TRANSDUCTIVE,
     Protocol,
     Qrels,
     file_of,
@@ -180,9 +181,15 @@ class CorpusBenchmark(Benchmark):
     ) -> Metrics:
         """Evaluate a retriever on a split; as `run`."""
         queries, filters = self.sample(corpus, split), filters or Filters()
-        chosen = protocols(self.protocols, corpus, queries, filters)
+        names = self.protocols
+        if retriever.partial and len(names) > 1:  # a run was made by one protocol, which it does not say
+            names = [TRANSDUCTIVE]
+            log.info("%s: a run is evaluated by one protocol, %s", retriever.name, TRANSDUCTIVE)
+        chosen = protocols(names, corpus, queries, filters)
         metrics, outcomes = self.measure(Task(retriever, corpus, filters, chosen, index_dir))
         metrics |= facts_of(retriever, corpus, split, filters)
+        if (limit := retriever.limit(queries.contexts)) is not None:
+            metrics["limit"] = limit
         folder = Path(output_dir)
         folder.mkdir(parents=True, exist_ok=True)
         old = [METRICS, QRELS, *(prefix + name for prefix in outcomes for name in (RUN, PER_QUERY))]
@@ -243,6 +250,11 @@ class CorpusBenchmark(Benchmark):
                 advance(len(parts[-1]))
         return Ranking.concat(parts), seconds
 
+    def ranks(self, retriever: Retriever, protocol: Protocol) -> list[int]:
+        """The cutoffs that the retriever can say something of: a run says nothing beyond its depth."""
+        limit = retriever.limit(protocol.queries.contexts)
+        return [k for k in self.cutoffs if limit is None or k <= limit]
+
     def protocol_lines(self, metrics: Metrics, depth: int, whole: int) -> list[str]:
         """What was asked and how it was measured.
 
@@ -260,6 +272,7 @@ class CorpusBenchmark(Benchmark):
                 f"the run files hold the first {self.run_depth:,} papers of each query and ties with the "
                 "last of them, enough for recall up to there (benchmark.run_depth)"
             )
+        limit = [f"The run has {metrics['limit']:,} papers of a query at most."] if "limit" in metrics else []
         filters = [f"Filters, for everything below: {metrics['filters']}."] if metrics["filters"] else []
         training = (
             "**These are training queries.** Whatever was learnt from that split has seen their answers: "
@@ -268,6 +281,7 @@ class CorpusBenchmark(Benchmark):
         return [
             f"{asked}; relevant are the papers cited at the target marker.",
             f"The citing paper is never among its query's candidates; {depth:,} papers are retrieved.",
+            *limit,
             *filters,
             "Measures by ir_measures (trec_eval), mean over queries; a query without results counts as zero, "
             f"ties are ordered as trec_eval does; {files}.",

@@ -137,9 +137,7 @@ class Pipeline(CorpusBenchmark):
         stages = []
         for protocol in chosen:
             candidates = found(protocol.queries, protocol.filters, protocol.candidates)
-            stages.append(
-                self._stages(protocol, corpus, candidates, weight, retriever.name, scores.scorer.name)
-            )
+            stages.append(self._stages(protocol, corpus, candidates, weight, retriever, scores.scorer.name))
         metrics: dict[str, Any] = {}
         for one in stages:
             metrics |= one.metrics(self.seed)
@@ -193,20 +191,20 @@ class Pipeline(CorpusBenchmark):
         corpus: Corpus,
         found: Candidates,
         weight: Callable[[int], float],
-        *names: str,
+        retriever: Retriever,
+        reranker: str,
     ) -> Stages:
         depth = found.scores.shape[1]
         depths = sorted({depth, *(k for k in self.depths if k < depth)})
         own = [k for k in [self.candidates] if isinstance(k, int) and k <= depth]
-        cutoffs = sorted({*self.cutoffs, *depths, *own})
+        cutoffs = sorted({10, *self.ranks(retriever, protocol), *depths, *own})
         measured = partial(Outcome.of, protocol, corpus, cutoffs=cutoffs, f1_at=self.f1)
+        name = f"{retriever.name}+{reranker}"
         by_depth = {
-            k: measured(
-                found.final(k, self.fuse.method, weight(k)), "+".join(names), seconds=found.seconds_at(k)
-            )
+            k: measured(found.final(k, self.fuse.method, weight(k)), name, seconds=found.seconds_at(k))
             for k in depths
         }
-        return Stages(measured(found.ranking, names[0], seconds=found.seconds), by_depth, found.scored)
+        return Stages(measured(found.ranking, retriever.name, seconds=found.seconds), by_depth, found.scored)
 
     def candidate_lines(self, metrics: Metrics) -> list[str]:
         """What the report says of the candidates."""

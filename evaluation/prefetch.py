@@ -53,7 +53,8 @@ class Prefetch(CorpusBenchmark):
         for protocol in task.protocols:
             name, k = task.retriever.name, self.cutoffs[-1]
             ranking, seconds = self.search(task.retriever, protocol.queries.contexts, k, protocol.filters)
-            outcomes.append(Outcome.of(protocol, task.corpus, ranking, name, self.cutoffs, seconds, self.f1))
+            ranks = self.ranks(task.retriever, protocol)
+            outcomes.append(Outcome.of(protocol, task.corpus, ranking, name, ranks, seconds, self.f1))
             metrics |= outcomes[-1].metrics(self.seed)
         return metrics | index, {"": outcomes}
 

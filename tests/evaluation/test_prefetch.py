@@ -14,7 +14,7 @@ from evaluation.report import Provenance
 from retrieval.bm25 import BM25
 from retrieval.filters import Filters
 from retrieval.popularity import Popularity
-from retrieval.run import Run
+from retrieval.run import CachedRun, Run
 
 CUTOFFS = [1, 2, 10]
 
@@ -155,6 +155,20 @@ def test_no_query_gets_the_paper_it_stands_in(tiny_corpus: Corpus, tmp_path: Pat
     for query, found in next(run.batches(100)).items():
         row = list(tiny_corpus.context_ids).index(query)
         assert tiny_corpus.paper_ids[int(tiny_corpus.citing[row])] not in found and "bare" not in found
+
+
+def test_a_run_is_measured_up_to_its_depth_and_by_one_protocol(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    made = Prefetch([1, 2, 10], run_depth=2)(BM25(), tiny_corpus, "test", tmp_path / "bm25")
+    cached = CachedRun([tmp_path / "bm25" / "run.trec"])
+    again = Prefetch([1, 2, 10])(cached, tiny_corpus, "test", tmp_path / "run")
+    assert (
+        again["recall@2"] == made["recall@2"] and 2 <= int(again["limit"]) < 10 and "recall@10" not in again
+    )
+    assert "inductive/mrr" in made and "inductive/mrr" not in again
+    assert (
+        f"The run has {again['limit']} papers of a query at most."
+        in (tmp_path / "run" / "report.md").read_text()
+    )
 
 
 def test_the_report_says_what_was_done(tiny_corpus: Corpus, tmp_path: Path) -> None:
