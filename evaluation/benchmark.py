@@ -42,11 +42,11 @@ from evaluation.report import (
     QRELS,
     REPORT,
     RUN,
+    Column,
     Metrics,
     Provenance,
     Section,
     SweepJob,
-    number,
     say,
     write_results,
 )
@@ -430,12 +430,7 @@ def measures_in(metrics: Metrics, protocol: str) -> list[str]:
 
 def cell(metrics: Metrics, name: str, interval: bool) -> str:
     """A measure with four places, and its interval in brackets where that is wanted and known."""
-    value = metrics.get(name, "")
-    if not isinstance(value, float):
-        return number(value)
-    if not interval or f"{name}/low" not in metrics:
-        return f"{value:.4f}"
-    return f"{value:.4f} [{metrics[f'{name}/low']:.3f}, {metrics[f'{name}/high']:.3f}]"
+    return Column(name, "", places=4, interval=interval).cell(metrics)
 
 
 def group_rows(metrics: Metrics, protocol: str, interval: bool = False) -> list[list[str]]:

@@ -6,6 +6,7 @@ import logging
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -21,18 +22,16 @@ GREY = "0.8"
 LABELS = 16
 """Lines that all have a label."""
 
-Curves = Mapping[str, Mapping[float, float]]
-"""{label: {x: y}}"""
+Curves = Mapping[str, Mapping[Any, float]]
+"""{label: {x: y}}; x are counts, or minutes."""
 
 
-def recall_plot(path: Path, curves: Mapping[str, Mapping[int, float]], title: str) -> None:
+def recall_plot(path: Path, curves: Curves, title: str) -> None:
     """Draw recall against the number of papers retrieved; curves: {label: {k: recall@k}}."""
     curve_plot(path, curves, title, "k, papers retrieved", "recall@k", shares=True)
 
 
-def curve_plot(
-    path: Path, curves: Mapping[str, Mapping[int, float]], title: str, x: str, y: str, shares: bool = False
-) -> None:
+def curve_plot(path: Path, curves: Curves, title: str, x: str, y: str, shares: bool = False) -> None:
     """Draw values over counts, these on a logarithmic axis; shares: the values are from 0 to 1, all shown."""
     figure, (axes,) = panels(title)
     colours = coloured(curves)
@@ -178,6 +177,6 @@ def recalls(metrics: Mapping[str, object], group: str = "") -> dict[int, float]:
     return {k: value for k, value in curve.items() if not isinstance(pool, int) or k < pool} or curve
 
 
-def size_plot(path: Path, curves: Mapping[str, Mapping[int, float]], title: str) -> None:
+def size_plot(path: Path, curves: Curves, title: str) -> None:
     """Draw MAP against the size of the pool; curves: {label: {papers in the pool: percent}}."""
     curve_plot(path, curves, title, "papers in the pool", "MAP, percent")

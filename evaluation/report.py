@@ -157,34 +157,24 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def number(value: object) -> str:
-    """A number as it stands by itself: four places, three digits of a small one, thousands apart."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:.4f}" if abs(value) >= 0.01 or value == 0 else f"{value:.3g}"
-
-
-def numbers(values: Sequence[object]) -> list[str]:
-    """The numbers of one column, all floats with the same digits; None is empty.
-
-    >>> numbers([0.5, None, 0.001]), numbers([0.00123, 0.5e-4])
-    (['0.5000', '', '0.0010'], ['0.00123', '0.00005'])
-    """
-    floats = [abs(value) for value in values if isinstance(value, float) and value]
-    places = 4
-    if floats and max(floats) < 0.01:
-        places = len(f"{max(floats):.3g}") - 2 if max(floats) >= 1e-4 else 6
-    return [
-        "" if value is None else f"{value:.{places}f}" if isinstance(value, float) else number(value)
-        for value in values
-    ]
-
-
 def aligned(columns: Sequence[Sequence[object]]) -> list[list[str]]:
-    """The rows of columns of numbers, each with the same digits."""
-    return [list(row) for row in zip(*map(numbers, columns), strict=True)]
+    """The rows of columns of numbers, floats with the same digits in a column; None is empty.
+
+    >>> aligned([[0.5, None], [0.00123, 0.5e-4], [1234, 5]])
+    [['0.5000', '0.00123', '1,234'], ['', '0.00005', '5']]
+    """
+    texts = []
+    for column in columns:
+        highest = max((abs(value) for value in column if isinstance(value, float)), default=1.0)
+        places = 4 if highest >= 0.01 or not highest else 5 if highest >= 0.001 else 6
+        texts.append([_text(value, places) for value in column])
+    return [list(row) for row in zip(*texts, strict=True)]
+
+
+def _text(value: object, places: int) -> str:
+    if isinstance(value, float):
+        return f"{value:.{places}f}"
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 class Section(NamedTuple):

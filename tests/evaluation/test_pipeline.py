@@ -93,7 +93,7 @@ def test_metrics_are_those_of_the_files_and_of_the_prefetcher_alone(
     for name, gain in differences.items():
         found = [metrics[f"gain/{name}{end}"] for end in ("", "/p", "/low", "/high")]
         assert found == [gain.difference, gain.p, gain.low, gain.high]
-    seconds = metrics["base/seconds_per_query"] + metrics["pairs"] / 4 / metrics["pairs_per_second"]  # type: ignore[operator]
+    seconds = metrics["base/seconds_per_query"] + metrics["pairs"] / 4 / metrics["pairs_per_second"]
     assert metrics["seconds_per_query"] == pytest.approx(seconds)
     assert (tmp_path / "reranking.png").read_bytes().startswith(b"\x89PNG")
 
