@@ -1,3 +1,5 @@
+"""The table of a sweep: what it shows, what failed, and which jobs it finds."""
+
 import csv
 import json
 import os
