@@ -1,7 +1,4 @@
-"""What the training loop reads: the batches of each round, made from the pool that was mined last.
-
-Training batches: which queries, with which cited, mined and random papers; from (seed, round, step).
-"""
+"""Training batches: queries with cited, mined and random papers, drawn from (seed, round, step) alone."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from training.checkpoint import read_torch, save_torch
 FORMAT = "hatten-1"
 
 UNFIT = (KeyError, TypeError, AttributeError, ValueError, IndexError, ZeroDivisionError)
-"""What comes of parts of a file that are not what they should be."""
+"""Errors of a file whose parts are not what they should be."""
 
 PUBLISHED = "hatten-acl200"
 """The name of the published checkpoint (datasets/releases.py)."""

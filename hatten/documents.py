@@ -1,7 +1,4 @@
-"""Words and their ids in a model.
-
-Queries and papers as the encoder takes them: documents of a few paragraphs, packed without padding.
-"""
+"""Queries and papers as an encoder takes them: documents of a few paragraphs in the ids of its vocabulary."""
 
 from __future__ import annotations
 
@@ -19,8 +16,6 @@ from datasets.records import TARGET_WORD
 
 if TYPE_CHECKING:
     from datasets.corpus import Corpus
-
-    pass
 
 TITLE, ABSTRACT, BODY, CONTEXT = 0, 1, 2, 3
 """Paragraph types, as the reference numbers them."""

@@ -1,10 +1,8 @@
-"""A path around the encoder: a weighted mean of word vectors. Not in the paper; option `residual=mean`.
+"""The building blocks of HAtten: transformer layer, multi-head pooling, positions, their CPU kernels, and the
+mean path, a weighted mean of word vectors around the encoder (`residual=mean`, not in the paper).
 
-The encoder of the paper learns slowly from random weights, while a mean of word vectors that is weighted by
-idf retrieves well untrained. Added to the encoder's output, it is the start from which the encoder learns the
-rest.
-
-The building blocks of HAtten: a transformer layer, multi-head pooling, sinusoidal positions.
+The encoder of the paper learns slowly from random weights, while an idf-weighted mean of word vectors
+retrieves well untrained. Added to the output, it is the start from which the encoder learns the rest.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
-"""NNSelect: averaged word vectors with trained magnitudes (Bhagavatula et al. 2018, section 3.1).
-
-As Gu et al. 2022 compare HAtten with it: by the batches, mining and loss of HAtten, `python train.py
-model=nnselect`.
-
-Averaged word vectors: the embedding of Bhagavatula et al. 2018, section 3.1, without its training.
+"""Averaged word vectors (Bhagavatula et al. 2018, section 3.1): as they are (`retriever=average`), and
+NNSelect, their magnitudes trained by the batches, mining and loss of HAtten, as in Gu et al. 2022.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a kind of encoder brings to be trained: hatten.train does the rest, the same for all of them."""
+"""What a kind of encoder brings to its training; hatten.train does the rest, the same for all."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""HAtten as a retriever: the nearest papers to a context by cosine (Gu et al. 2022, section 4.1.3).
-
-Retrieval by an encoder over words: what HAtten, NNSelect and averaged word vectors share.
-"""
+"""Retrieval by an encoder over words, and HAtten: the nearest papers by cosine (Gu et al. 2022, 4.1.3)."""
 
 from __future__ import annotations
 

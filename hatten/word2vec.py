@@ -6,14 +6,13 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from datasets.errors import InputError
+from datasets.progress import counting
 from datasets.records import MARKER_WORDS, TRAIN
 from hatten.words import WordVectors, announced, cached, quiet_gensim
 
@@ -49,16 +48,13 @@ def word2vec(
     """Vectors trained on titles, abstracts and training contexts, or those kept from the last time.
 
     Args:
-        epochs: passes over the running words; None for as many as make RUNNING_WORDS of them, within
-            FEWEST and MOST: a small corpus needs more passes for vectors as good.
-        window: words on each side that count as neighbours; the size used is drawn from 1 to `window` for
-            each word.
-        min_count: words that occur less often get no vector.
+        epochs: passes over the running words; None: as many as make RUNNING_WORDS, FEWEST to MOST.
+        window: most words on each side that count as neighbours.
+        min_count: rarer words get no vector.
         negative: noise words for each neighbour.
-        sample: words that are more frequent than this share are thinned out.
-        workers: threads, by default one for each core. Only one thread gives the same vectors each time; with
-            more they differ a little, and it is the cache (one file for each corpus and settings) that keeps
-            all runs on the same vectors.
+        sample: words more frequent than this share are thinned out.
+        workers: threads, by default one a core. Only one thread gives the same vectors each time; with more
+            it is the cache, a file for each corpus and settings, that keeps all runs on the same vectors.
     """
     settings = {
         "vector_size": dim,
@@ -73,7 +69,7 @@ def word2vec(
     }
     key = {"corpus": corpus.fingerprint, **settings}
     threads = workers or len(os.sched_getaffinity(0))
-    found = cached(cache_dir, "word2vec", key, lambda: train(corpus, settings, threads))
+    found = cached(cache_dir, "word2vec", key, lambda: train_vectors(corpus, settings, threads))
     return announced(found.with_words(MARKER_WORDS, seed), corpus)
 
 
@@ -83,8 +79,8 @@ def passes(corpus: Corpus) -> int:
     return min(max(math.ceil(RUNNING_WORDS / words), FEWEST), MOST)
 
 
-def train(corpus: Corpus, settings: dict[str, Any], workers: int = 1) -> WordVectors:
-    """Train on the corpus with these settings of gensim's; InputError when no word is frequent enough."""
+def train_vectors(corpus: Corpus, settings: dict[str, Any], workers: int = 1) -> WordVectors:
+    """Vectors trained with these settings of gensim's; InputError when no word is frequent enough."""
     from gensim.models import Word2Vec
 
     name, least, epochs = f"word2vec of {corpus.name}", settings["min_count"], settings["epochs"]
@@ -92,10 +88,10 @@ def train(corpus: Corpus, settings: dict[str, Any], workers: int = 1) -> WordVec
     counts = {word: n for word, n in counted if n >= least or (n > 0 and word in MARKER_WORDS)}
     if not counts.keys() - set(MARKER_WORDS):
         raise InputError(f"corpus {corpus.name}: no word occurs {least} times; lower embeddings.min_count")
-    texts = Texts(corpus)
+    texts = Texts(corpus, epochs)
     log.info(f"word vectors: training {name}, {epochs} x {texts.words:,} running words, {workers} threads")
     start = time.monotonic()
-    with quiet_gensim(), _Progress(texts.words, epochs) as texts.report:
+    with quiet_gensim(), counting("word vectors", texts.words * epochs) as texts.report:
         model = Word2Vec(workers=workers, **settings)
         model.build_vocab_from_freq(counts, corpus_count=len(texts))
         model.train(texts, total_examples=len(texts), total_words=texts.words, epochs=epochs)
@@ -108,17 +104,22 @@ def train(corpus: Corpus, settings: dict[str, Any], workers: int = 1) -> WordVec
 class Texts:
     """The texts that vectors are trained on, as lists of words: titles, abstracts, training contexts.
 
-    Contexts of other splits are left out: they are what the model is tested on. While they are read, `report`
-    is told how many running words have passed.
+    Contexts of other splits are left out: they are what the model is tested on. `report` is told how many
+    running words have passed, and the log now and then how many epochs.
     """
 
-    def __init__(self, corpus: Corpus) -> None:
+    def __init__(self, corpus: Corpus, epochs: int = 1) -> None:
+        """epochs: how often they will be read."""
         self._types = np.array(corpus.words, object)
         training = corpus.splits[TRAIN].contexts if TRAIN in corpus.splits else np.empty(0, np.int64)
         contexts = corpus.context_tokens.take(training)
         self._parts: list[Ragged] = [corpus.title_tokens, corpus.abstract_tokens, contexts]
         self.words: int = sum(int(part.offsets[-1]) for part in self._parts)
-        self.report: Callable[[int], None] = lambda words: None
+        self.epochs, self._read = epochs, 0
+        self._start = self._said = time.monotonic()
+
+    def report(self, words: int) -> None:
+        """So many more words have been read; replaced by a bar's."""
 
     def __len__(self) -> int:
         return sum(int((part.lengths > 0).sum()) for part in self._parts)
@@ -135,34 +136,7 @@ class Texts:
                     self.report(passed)
                     passed = 0
         self.report(passed)
-
-
-class _Progress:
-    """A bar with the time left on a terminal, elsewhere a log line with it now and then."""
-
-    def __init__(self, words: int, epochs: int) -> None:
-        self._words, self._epochs, self._done = words, epochs, 0
-        left = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-        percent = TextColumn("{task.description} {task.percentage:>3.0f} %")
-        console = Console(stderr=True)
-        self._drawn = console.is_terminal
-        columns = (percent, BarColumn(), *left)
-        self._bar = Progress(*columns, console=console, transient=True, disable=not self._drawn)
-        self._task = self._bar.add_task("word vectors", total=words * epochs)
-
-    def __enter__(self) -> Callable[[int], None]:
-        self._start = self._said = time.monotonic()
-        self._bar.start()
-        return self._advance
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def _advance(self, words: int) -> None:
-        epoch_before, self._done = self._done // self._words, self._done + words
-        epoch = self._done // self._words
-        self._bar.advance(self._task, words)
-        now = time.monotonic()
-        if epoch_before < epoch < self._epochs and not self._drawn and now - self._said > SAY_EVERY:
-            self._said, left = now, (now - self._start) * (self._epochs / epoch - 1)
-            log.info(f"word vectors: epoch {epoch} of {self._epochs} done, about {left:.0f} s left")
+        self._read, now = self._read + 1, time.monotonic()
+        if self._read < self.epochs and now - self._said > SAY_EVERY:
+            self._said, left = now, (now - self._start) * (self.epochs / self._read - 1)
+            log.info(f"word vectors: epoch {self._read} of {self.epochs} done, about {left:.0f} s left")

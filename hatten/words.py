@@ -1,7 +1,5 @@
-"""What an encoder starts from: its words, their vectors, their inverse document frequencies.
-
-Word vectors: what all sources of them give, how much of a corpus they cover, and their cache.
-Published word vectors: GloVe and other files in word2vec's format, and the reference release.
+"""Word vectors: where they come from (files, GloVe, the HAtten release; hatten.word2vec trains them), their
+cache, how much of a corpus they cover, and what a model makes of them to start from.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from hydra.utils import instantiate
@@ -31,9 +29,6 @@ from datasets.releases import RELEASES
 from hatten.documents import PAD_WORD, Vocabulary, first_repeated
 from hatten.pickles import load_array, load_word_list
 from hatten.settings import WordsSettings
-
-if TYPE_CHECKING:
-    from datasets.corpus import Corpus
 
 log = logging.getLogger(__name__)
 
@@ -116,32 +111,33 @@ def announced(vectors: WordVectors, corpus: Corpus) -> WordVectors:
 def cached(
     folder: str | Path, kind: str, settings: dict[str, object], make: Callable[[], WordVectors]
 ) -> WordVectors:
-    """What `make` gave for these settings the last time, or now.
+    """What `make` gives for these settings, kept in `folder`/vectors.
 
-    One file for each set of settings under `folder`/vectors, complete or absent; processes that want the same
-    one wait for the first to make it. A file that cannot be read is made again.
+    A file is whole or absent, and made again when it cannot be read; processes wait for its maker.
     """
     key = json.dumps({"version": CACHE_VERSION, **settings}, sort_keys=True)
     path = Path(folder) / "vectors" / f"{kind}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
     with one_at_a_time(path.with_suffix(".lock"), "makes the same word vectors"):
-        vectors = load(path)
+        vectors = load_vectors(path)
         if vectors is None:
             vectors = make()
-            save(vectors, path)
+            save_vectors(vectors, path)
             log.info(f"word vectors: kept in {path}")
     return vectors
 
 
-def save(vectors: WordVectors, path: Path) -> None:
-    """Write the vectors to a .npz file that `load` reads; the file is whole or not there at all."""
-    words, name = _as_bytes("\n".join(vectors.words)), _as_bytes(vectors.name)
+def save_vectors(vectors: WordVectors, path: Path) -> None:
+    """Write a .npz file, whole or not at all."""
+    words, name = (
+        np.frombuffer(text.encode(), np.uint8) for text in ("\n".join(vectors.words), vectors.name)
+    )
     with written_whole(path) as unfinished, unfinished.open("wb") as file:
         np.savez(file, allow_pickle=False, matrix=vectors.matrix, words=words, name=name)
 
 
-def load(path: Path) -> WordVectors | None:
-    """The vectors in a file that `save` wrote; None when it is absent or damaged."""
+def load_vectors(path: Path) -> WordVectors | None:
+    """What `save_vectors` wrote; None when it is absent or damaged."""
     try:
         with np.load(path, allow_pickle=False) as parts:
             words = parts["words"].tobytes().decode("utf-8").split("\n")
@@ -153,24 +149,15 @@ def load(path: Path) -> WordVectors | None:
         return None
 
 
-def _as_bytes(text: str) -> NDArray[np.uint8]:
-    return np.frombuffer(text.encode("utf-8"), np.uint8)
-
-
-if TYPE_CHECKING:
-    from datasets.corpus import Corpus
-
-
 GLOVE = "glove.6B"
 GLOVE_DIMS = (50, 100, 200, 300)
 
 
 def glove(corpus: Corpus, source: str, dim: int, cache_dir: str, markers: bool = True) -> WordVectors:
-    """Vectors from a file in GloVe's or word2vec's format, or for `glove.6B` the published ones.
+    """Vectors from a file in GloVe's or word2vec's format, or `glove.6B`, which is downloaded on first use.
 
-    A file may be text with or without a first line of counts, such text compressed (.gz), or binary. With
-    `markers` the citation markers get random vectors, for a model that trains them. The parsed file is kept
-    in the cache, where the published one is downloaded to on first use.
+    A file may be text with or without a first line of counts, such text compressed (.gz), or binary.
+    markers: give the citation markers random vectors, for a model that trains them.
     """
     path = _published_glove(dim, cache_dir) if source == GLOVE else _file(Path(source).expanduser())
     status = path.stat()
@@ -189,9 +176,8 @@ def reference(
 ) -> WordVectors:
     """The vectors of the published HAtten checkpoints: pickles of an array [V, dim] and a list of V words.
 
-    None stands for the published file, downloaded to the cache on first use. The order of the words is kept,
-    since the checkpoints count by it. No markers are added: the reference drops words that it has no vector
-    for (Gu et al. 2022, the authors' code).
+    None: the published file, downloaded on first use. The words keep their order, by which the checkpoints
+    count, and no markers are added: the authors' code drops words without a vector.
     """
     array, words = RELEASES["reference-vectors"].files
     if vectors is None or vocabulary is None:

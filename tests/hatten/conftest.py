@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ CONF = Path(__file__).parents[2] / "conf"
 
 @pytest.fixture(scope="session")
 def composed() -> Callable[..., DictConfig]:
-    """Of an entry point and its overrides, what it would run with."""
+    """What an entry point would run with, given overrides."""
 
     def compose_(entry: str, *overrides: str) -> DictConfig:
         with initialize_config_dir(str(CONF), version_base="1.3"):
@@ -41,29 +42,53 @@ class StopAt(pl.Callback):
 
 
 @pytest.fixture
-def trained_twice(
-    composed: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., tuple[Path, Path]]:
-    """Trains by overrides at one go, and with a crash after a step from which it goes on: what was saved.
+def crash(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, DictConfig], None]:
+    """Trains and crashes after a step."""
 
-    The whole states of both runs, weights and averages and optimiser, have been found equal bit for bit.
+    def train(step: int, config: DictConfig) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(training.loop, "Progress", lambda: StopAt(step))
+            with pytest.raises(RuntimeError, match="crash"):
+                hatten.train.train(config)
+
+    return train
+
+
+@pytest.fixture
+def trained_twice(
+    composed: Callable[..., DictConfig], crash: Callable[[int, DictConfig], None], tmp_path: Path
+) -> Callable[..., tuple[Path, Path]]:
+    """Trains by overrides in one go, and with a crash after a step from which it resumes: what was saved.
+
+    The states of both runs, weights and averages and optimiser, and what was measured are equal bit for bit.
     """
 
-    def train(crash: int, *overrides: str) -> tuple[Path, Path]:
+    def train(step: int, *overrides: str) -> tuple[Path, Path]:
         given = [*overrides, "resume=true"]
         whole = hatten.train.train(composed("train", *given, f"output_dir={tmp_path / 'whole'}"))
         broken = composed("train", *given, f"output_dir={tmp_path / 'broken'}")
-        with monkeypatch.context() as patch:
-            patch.setattr(training.loop, "Progress", lambda: StopAt(crash))
-            with pytest.raises(RuntimeError, match="crash"):
-                hatten.train.train(broken)
+        crash(step, broken)
         resumed = hatten.train.train(broken)
-        states = [torch.load(best.parent / "last.ckpt", weights_only=True) for best in (whole, resumed)]
-        for part in ("state_dict", "optimizer_states"):
-            assert same(states[0][part], states[1][part]), part
+        assert_same_run(whole.parent, resumed.parent)
         return whole, resumed
 
     return train
+
+
+def history(out: Path) -> list[dict[str, str]]:
+    with (out / "history.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    states = [torch.load(out / "last.ckpt", weights_only=True) for out in (one, other)]
+    for part in ("state_dict", "optimizer_states", "global_step"):
+        assert same(states[0][part], states[1][part]), part
+    measured = [
+        [{name: value for name, value in row.items() if "second" not in name} for row in history(out)]
+        for out in (one, other)
+    ]
+    assert measured[0] == measured[1]
 
 
 def same(one: Any, other: Any) -> bool:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from hatten.words import WordVectors, announced, cached, coverage, load, save
+from hatten.words import WordVectors, announced, cached, coverage, load_vectors, save_vectors
 
 
 def some(words: list[str], dim: int = 3, seed: int = 0) -> WordVectors:
@@ -105,8 +105,8 @@ def test_saved_vectors_come_back(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "kept.npz"
     before = some(words, dim)
-    save(before, path)
-    after = load(path)
+    save_vectors(before, path)
+    after = load_vectors(path)
     assert after is not None and (after.words, after.name) == (before.words, before.name)
     np.testing.assert_array_equal(after.matrix, before.matrix)
 
@@ -142,7 +142,7 @@ def test_a_damaged_cache_file_is_made_again(
     again = cached(tmp_path, "kind", {}, lambda: some(["deep", "nets"], dim=50))
     np.testing.assert_array_equal(again.matrix, whole.matrix)
     assert "damaged" in caplog.text
-    kept = load(path)
+    kept = load_vectors(path)
     assert kept is not None and kept.words == whole.words
 
 

@@ -17,7 +17,7 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from hatten import word2vec as module
-from hatten.word2vec import Texts, passes, train, word2vec
+from hatten.word2vec import Texts, passes, train_vectors, word2vec
 
 SETTINGS: dict[str, Any] = {
     "vector_size": 16,
@@ -73,7 +73,7 @@ def test_training_reads_titles_abstracts_and_training_contexts_alone(tiny_corpus
 
 
 def test_words_of_one_topic_come_out_near_each_other(topics: Corpus) -> None:
-    vectors = train(topics, SETTINGS)
+    vectors = train_vectors(topics, SETTINGS)
     unit = vectors.matrix / np.linalg.norm(vectors.matrix, axis=1, keepdims=True)
     rows = [[vectors.words.index(word) for word in topic] for topic in TOPICS]
     within = np.mean([unit[a] @ unit[b] for topic in rows for a in topic for b in topic if a != b])
@@ -84,10 +84,10 @@ def test_words_of_one_topic_come_out_near_each_other(topics: Corpus) -> None:
 
 def test_one_thread_gives_the_same_vectors_each_time(topics: Corpus) -> None:
     settings = {**SETTINGS, "epochs": 2}
-    one, two = train(topics, settings), train(topics, settings)
+    one, two = train_vectors(topics, settings), train_vectors(topics, settings)
     assert one.words == two.words
     np.testing.assert_array_equal(one.matrix, two.matrix)
-    other = train(topics, {**settings, "seed": 1})
+    other = train_vectors(topics, {**settings, "seed": 1})
     assert not np.array_equal(one.matrix, other.matrix)
 
 
@@ -102,7 +102,7 @@ def test_trained_once_for_each_corpus_and_settings(
     first = word2vec(topics, **arguments(tmp_path))
     word2vec(topics, **arguments(tmp_path, window=4))
     word2vec(tiny_corpus, **arguments(tmp_path))
-    monkeypatch.setattr(module, "train", None)
+    monkeypatch.setattr(module, "train_vectors", None)
     again = word2vec(topics, **arguments(tmp_path, workers=2))
     assert again.words == first.words
     np.testing.assert_array_equal(again.matrix, first.matrix)
