@@ -9,13 +9,14 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import hydra
+import orjson
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
@@ -23,9 +24,9 @@ from datasets.errors import InputError, failing_in_one_line, one_line_errors
 from datasets.files import written_folder
 from datasets.fulltext.catalogue import Catalogue
 from datasets.fulltext.contexts import ContextRules, select
-from datasets.fulltext.documents import Document, FullText
+from datasets.fulltext.documents import Document, FullText, Reference
 from datasets.fulltext.readers import SourceFile, find_files, read
-from datasets.json_lines import OnBadRecord, json_writer
+from datasets.json_lines import OnBadRecord, gzipped, json_writer
 from datasets.progress import reading
 from datasets.records import SPLITS, allowed_share
 from datasets.source_files import OnBytes
@@ -35,6 +36,11 @@ log = logging.getLogger(__name__)
 
 EXAMPLES = 20
 """Skipped records that the report names, the first ones."""
+UNRESOLVED = "unresolved.jsonl.gz"
+UNRESOLVED_HINT = (
+    f"{UNRESOLVED} lists them, the most cited first. Name a file of records of such papers (`id`, "
+    "`title`, `abstract`, `year`, `authors`) in `source` to get contexts of their citations. The most cited:"
+)
 COUNTED = {
     "papers": "Papers, one per id. Those without a title or abstract are left out.",
     "full texts": "Full texts, and why some of them gave no contexts.",
@@ -85,14 +91,21 @@ class BuildReport:
     settings: Mapping[str, Any]
     counts: dict[str, Counter[str]] = field(default_factory=lambda: {kind: Counter() for kind in COUNTED})
     skipped: SkippedRecords = field(default_factory=lambda: SkippedRecords(None))
+    unresolved: Counter[Reference] = field(default_factory=Counter)
+    """Cited references without a paper."""
 
     def write(self, folder: Path) -> None:
-        """report.json, and report.md for people."""
+        """report.json, report.md for people, and the references without a paper, the most cited first."""
         content = {"settings": dict(self.settings), **self.counts}
         if self.skipped.max_share is not None:
             content["records"] = asdict(self.skipped)
         (folder / "report.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
         (folder / "report.md").write_text(self._markdown(), "utf-8")
+        if self.unresolved:
+            with gzipped(folder / UNRESOLVED) as file:
+                for reference, citations in self.unresolved.most_common():
+                    known = {name: value for name, value in reference._asdict().items() if value}
+                    file.write(orjson.dumps(known | {"citations": citations}) + b"\n")
 
     def _markdown(self) -> str:
         lines = ["# How this corpus was built", ""]
@@ -103,6 +116,12 @@ class BuildReport:
         if self.skipped.left_out:
             lines += ["## Skipped records", "", f"{self.skipped.left_out:,} cannot be used. The first:", ""]
             lines += [f"- {' '.join(example.split())}" for example in self.skipped.examples] + [""]
+        if self.unresolved:
+            lines += ["## References without a paper", "", UNRESOLVED_HINT, ""]
+            for entry, citations in self.unresolved.most_common(EXAMPLES):
+                named = " ".join((entry.title or entry.text or entry.paper).split())
+                lines.append(f"- {citations:,} x {named[:200]}")
+            lines.append("")
         lines += ["## Settings", "", "```json", json.dumps(dict(self.settings), indent=1), "```", ""]
         return "\n".join(lines)
 
@@ -160,6 +179,8 @@ def build_corpus(
             for file, document in _documents(files, "papers", skipped.skip):
                 skipped.read += 1
                 catalogue.add(document.metadata)
+                with suppress(InputError):  # the full text has the same error
+                    catalogue.add_described(document.described())
                 if document.full_text is not None:
                     with_text[file] = None
             skipped.check()
@@ -209,7 +230,7 @@ def _write_contexts(
     rules: ContextRules,
     report: BuildReport,
 ) -> None:
-    ids, written = catalogue.ids, report.counts["splits"]
+    ids, counts, written = catalogue.ids, report.counts, report.counts["splits"]
     with ExitStack() as stack:
         add = stack.enter_context(json_writer(folder / "contexts.json.gz", keys=True))
         queries = {
@@ -218,9 +239,10 @@ def _write_contexts(
         for citing, full_text in _full_texts(files, catalogue, report):
             split = splitting(ids[citing], catalogue.years[citing])
             if split is None:
-                report.counts["full texts"]["not in the years or shares of a split"] += 1
+                counts["full texts"]["not in the years or shares of a split"] += 1
                 continue
-            for cited, number, text in select(full_text, citing, catalogue, rules, report.counts):
+            found = select(full_text, citing, catalogue, rules, counts, report.unresolved)
+            for cited, number, text in found:
                 context = f"{ids[citing]}__{ids[cited]}__{number}"
                 record = {"masked_text": text, "context_id": context}
                 add(record | {"citing_id": ids[citing], "refid": ids[cited]}, context)

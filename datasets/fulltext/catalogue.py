@@ -21,7 +21,7 @@ import unicodedata
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -196,6 +196,7 @@ class Catalogue:
         self.rows: dict[str, int] = {}
         self.years = array("i")
         self._surnames: list[str] = []
+        self._described: dict[int, Metadata] = {}
         # Sorted, and the rows in the same order.
         self._title_keys, self._title_rows = array("Q"), array("i")
 
@@ -203,13 +204,26 @@ class Catalogue:
         paper = paper._replace(title=" ".join(paper.title.split()), abstract=paper.abstract.strip())
         self._table.add(paper, self._identifier is None or self._identifier in paper.identifiers)
 
+    def add_described(self, references: Iterable[Reference]) -> None:
+        """Entries of bibliographies with title and abstract: papers where no record has the title."""
+        for entry in references:
+            key = title_key(letters_of(entry.title))
+            paper = Metadata(f"bib-{key:016x}", entry.title, entry.abstract, entry.year, entry.authors)
+            self._described.setdefault(key, paper)
+
     def finish(self) -> Counter[str]:
         """Fill the rows. Returns how many papers were read, left out for each reason, and kept."""
+        if self._described and self._identifier is None:
+            known = {title_key(letters_of(paper.title)) for paper in self.papers()}
+            for key, paper in self._described.items():
+                if key not in known:
+                    self.add(paper)
         conditions = {
             "read": "true",
             f"without an identifier of the kind {self._identifier}": "identified IS NULL",
             "without a title": "identified AND title IS NULL",
             "without an abstract": "identified AND title IS NOT NULL AND abstract IS NULL",
+            "known by their entries in .bib files": f"{_KEPT} AND id GLOB 'bib-*'",
             "written": _KEPT,
         }
         counts = Counter({outcome: self._table.count(where) for outcome, where in conditions.items()})

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from datasets.errors import InputError
 from datasets.fulltext.catalogue import AUTHORS, Catalogue, fold, surname
-from datasets.fulltext.documents import CitationSpan, FullText, Paragraph
+from datasets.fulltext.documents import CitationSpan, FullText, Paragraph, Reference
 from datasets.fulltext.markers import Bibliography, Marker, find_markers, has_numbers
 from datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
 
@@ -32,6 +32,8 @@ _YEARS_BESIDE = (
 )
 WORDS = ("cut", "whole")
 LEAKS = ("drop", "keep")
+MOST_UNRESOLVED = 100_000
+"""References without a paper that are listed."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +73,11 @@ def select(
     catalogue: Catalogue,
     rules: ContextRules,
     counts: Mapping[str, Counter[str]],
+    unresolved: Counter[Reference],
 ) -> Iterator[tuple[int, int, str]]:
     """(row of the cited paper, number among the contexts of the pair, masked text), pair by pair.
 
-    citing: row of the paper. counts: those of the report.
+    citing: row of the paper. counts, unresolved (references without a paper): those of the report.
     """
     resolved: dict[str, int | None] = {}
     pairs: dict[int, list[str]] = {}
@@ -89,6 +92,8 @@ def select(
         cited = resolved[citation.ref]
         if cited is None:
             outcomes["the cited paper was not found"] += 1
+            if reference in unresolved or len(unresolved) < MOST_UNRESOLVED:
+                unresolved[reference] += 1
             continue
         if cited == citing:
             outcomes["the paper cites itself"] += 1

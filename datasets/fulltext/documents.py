@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 
@@ -43,6 +43,7 @@ class Reference(NamedTuple):
     authors: tuple[str, ...] = ()
     year: int = 0
     text: str = ""
+    abstract: str = ""
 
 
 class FullText(NamedTuple):
@@ -53,11 +54,13 @@ class FullText(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A record of a file: a paper, and a function that reads its full text if it has one.
+    """A record of a file; `where` is the file and the place in it, for messages.
 
-    `where` is the file and the place in it, for messages.
+    full_text: reads the full text, if the record has one. described: reads those entries of its bibliography
+    that have a title and an abstract.
     """
 
     where: str
     metadata: Metadata
     full_text: Callable[[], FullText] | None = None
+    described: Callable[[], Sequence[Reference]] = tuple

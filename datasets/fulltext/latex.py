@@ -10,19 +10,36 @@ from __future__ import annotations
 
 import logging
 import re
+import tarfile
+import zlib
 from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from bibtexparser.entrypoint import parse_string
 from bibtexparser.middlewares.names import parse_single_name_into_parts, split_multiple_persons_names
 
+from datasets.errors import InputError
+from datasets.files import open_bytes, whole_file
 from datasets.fulltext.catalogue import arxiv_year
 from datasets.fulltext.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
-from datasets.fulltext.latex_source import arguments, braced, decoded, plain, read_source, running_text
+from datasets.fulltext.latex_source import (
+    LARGEST_FILE,
+    arguments,
+    braced,
+    decoded,
+    is_document,
+    is_paper,
+    plain,
+    read_source,
+    running_text,
+)
 
 logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)  # broken entries are left out, as BibTeX does
 
+_IN_ARCHIVES = (".tex", ".bbl", ".bib")
 _OPTION = r"\s*(?:\[[^\]]{0,1000}\]\s*)?(?=\{)"
 _TITLE = re.compile(rf"\\(?:icml|twocolumn)?[tT]itle\*?{_OPTION}")
 _ABSTRACT = re.compile(r"\\begin\s*\{abstract\}")
@@ -71,7 +88,72 @@ def read_latex(path: Path, paper: str) -> Document:
         authors=_authors(source),
         identifiers=frozenset(("arxiv",)) if of_arxiv else frozenset(),
     )
-    return Document(str(path), metadata, partial(_full_text, path, source))
+    return Document(str(path), metadata, partial(_full_text, path, source), partial(_described, path, source))
+
+
+def _described(path: Path, source: str) -> list[Reference]:
+    """The cited entries of .bib files that have a title and an abstract."""
+    keys = [key for found in _CITATION.finditer(source) for key in _keys(found[1])]
+    entries = read_bibliography(path, source, keys).values()
+    return [entry for entry in entries if entry.title and entry.abstract]
+
+
+def _keys(citation: str) -> list[str]:
+    keys = (key.strip() for keys in _ONE_OF_ITS_KEYS.findall(citation) for key in keys.split(","))
+    return [key for key in keys if key]
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file is a source as arXiv gives it: a .tar.gz, or a .gz of one LaTeX document."""
+    if path.name.endswith((".tar.gz", ".tgz")):
+        return True
+    if path.suffix != ".gz" or path.name.endswith((".jsonl.gz", ".json.gz", ".xml.gz")):
+        return False
+    with open_bytes(path) as (file, _):
+        start = file.read(1 << 20)
+    return start[257:262] == b"ustar" or is_document(start)
+
+
+def read_archive(path: Path, paper: str) -> Document:
+    """The paper of an archive. Raises InputError if it is damaged or holds no LaTeX document."""
+
+    def full_text() -> FullText:
+        with _unpacked(path) as document:
+            found = read_latex(document, paper).full_text
+            assert found is not None
+            return found()
+
+    with _unpacked(path) as document:
+        found = read_latex(document, paper)
+        described = found.described()
+        return Document(str(path), found.metadata, full_text, lambda: described)
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[Path]:
+    """The document of an archive in a temporary folder, with the text files beside it."""
+    with TemporaryDirectory() as place:
+        folder = Path(place)
+        try:
+            with tarfile.open(path) as archive:
+                left = 2 * LARGEST_FILE
+                for member in archive:
+                    if member.isfile() and member.name.endswith(_IN_ARCHIVES) and member.size <= left:
+                        archive.extract(member, folder, filter="data")
+                        left -= member.size
+        except tarfile.ReadError:  # no archive, or a damaged one
+            (folder / "main.tex").write_bytes(whole_file(path, LARGEST_FILE))
+        except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+            raise InputError(f"{path}: damaged archive: {error}") from None
+        papers = [file for file in folder.rglob("*.tex") if is_paper(file)]
+        if not papers:
+            raise InputError(f"{path}: the archive holds no LaTeX document")
+        # Others are supplements, or examples of a style.
+        document = min(papers, key=lambda file: (len(file.parts), -file.stat().st_size, file.name))
+        try:
+            yield document
+        except InputError as error:
+            raise InputError(str(error).replace(str(folder.resolve()), str(path))) from None
 
 
 def _first(macro: re.Pattern[str], source: str) -> str:
@@ -107,8 +189,7 @@ def _full_text(path: Path, source: str) -> FullText:
     citations: list[list[str]] = []
 
     def marked(match: re.Match[str]) -> str:
-        keys = [key.strip() for keys in _ONE_OF_ITS_KEYS.findall(match[1]) for key in keys.split(",")]
-        citations.append([key for key in keys if key])
+        citations.append(_keys(match[1]))
         for key in citations[-1]:
             numbers.setdefault(key, len(numbers) + 1)
         return f"\ue000{len(citations) - 1}\ue001" if citations[-1] else ""
@@ -189,6 +270,7 @@ def _from_bib(text: str, wanted: Container[str]) -> dict[str, Reference]:
             title=plain(fields.get("title", "")),
             authors=tuple(_bib_names(fields.get("author", ""))),
             year=_year(fields.get("year", "") or fields.get("date", "")),
+            abstract=plain(fields.get("abstract", "")),
         )
     return entries
 

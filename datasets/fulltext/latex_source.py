@@ -57,7 +57,12 @@ _PRIVATE = re.compile("[\ue000-\uf8ff]")
 def is_paper(path: Path) -> bool:
     """Whether a .tex file is a document of its own and not a part of one."""
     with path.open("rb") as file:
-        return _DOCUMENT.search(file.read(1 << 20)) is not None
+        return is_document(file.read(1 << 20))
+
+
+def is_document(start: bytes) -> bool:
+    """Whether a file that begins so is a document."""
+    return _DOCUMENT.search(start) is not None
 
 
 def read_source(path: Path) -> str:

@@ -32,7 +32,7 @@ import orjson
 from datasets.errors import InputError
 from datasets.fulltext.catalogue import arxiv_year
 from datasets.fulltext.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
-from datasets.fulltext.latex import read_latex
+from datasets.fulltext.latex import is_archive, read_archive, read_latex
 from datasets.fulltext.latex_source import is_paper
 from datasets.fulltext.tei import read_tei
 from datasets.json_lines import (
@@ -48,9 +48,9 @@ from datasets.json_lines import (
 from datasets.records import SHOWN, refuse, shown
 from datasets.source_files import OnBytes
 
-IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".tex")
-"""Suffixes of the files that are read when `source` is a folder."""
-_NOT_IN_AN_ID = (".gz", ".xml", ".tei", ".grobid", ".tex")
+IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".tex", ".tar.gz")
+"""Suffixes of the files that are read when `source` is a folder, beside .gz files of a LaTeX document."""
+_NOT_IN_AN_ID = (".gz", ".tgz", ".tar", ".xml", ".tei", ".grobid", ".tex")
 _CANNOT_BE_READ = {
     ".pdf": "PDF is not read; convert it to TEI XML with GROBID, or name the LaTeX source",
     ".bib": "has no running text; name the .tex file that cites it, or their folder",
@@ -80,7 +80,8 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
         if path.suffix.lower() in _CANNOT_BE_READ:
             raise InputError(f"source: {name}: {_CANNOT_BE_READ[path.suffix.lower()]}")
         if path.is_dir():
-            files = [file for file in sorted(path.rglob("*")) if file.name.endswith(IN_FOLDERS)]
+            files = [file for file in sorted(path.rglob("*")) if file.is_file()]
+            files = [file for file in files if file.name.endswith(IN_FOLDERS) or is_archive(file)]
         elif path.exists():
             files = [path]
         else:
@@ -116,9 +117,14 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
 def read(file: SourceFile, on_bytes: OnBytes, on_bad: OnBadRecord = refuse) -> Iterator[Document]:
     """The documents of a file, in order; `on_bad` gets the error of each that cannot be used."""
     path = file.path
-    if path.suffix == ".tex" or ".xml" in path.suffixes[-2:]:
-        records: Iterable[tuple[Any, Any]] = [(path, file.id)]
-        reader: Any = read_latex if path.suffix == ".tex" else read_tei
+    records: Iterable[tuple[Any, Any]] = [(path, file.id)]
+    reader: Any
+    if path.suffix == ".tex":
+        reader = read_latex
+    elif ".xml" in path.suffixes[-2:]:
+        reader = read_tei
+    elif is_archive(path):
+        reader = read_archive
     else:
         records = ((record, where) for where, record in read_objects(path, on_bytes, on_bad))
         reader = _read_record

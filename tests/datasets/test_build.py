@@ -152,6 +152,27 @@ def test_records_of_one_paper_are_merged(tmp_path: Path) -> None:
     assert not (tmp_path / "arxiv").exists()
 
 
+def test_entries_with_an_abstract_are_papers_and_the_others_are_listed(tmp_path: Path) -> None:
+    source = tmp_path / "texts"
+    source.mkdir()
+    entries = {"one": "abstract={On \\emph{one}.},", "two": "", "own": "abstract={Another.},"}
+    bib = [f"@article{{{key}, title={{Work of {key}}}, {more} year=2001}}" for key, more in entries.items()]
+    (source / "refs.bib").write_text("\n".join(bib))
+    cites = " ".join(CITES.replace("{}", f"\\cite{{{key}}}") + "." for key in ("one", "own", "two", "two"))
+    head = "\\documentclass{a}\\title{A title}\\begin{abstract}An abstract.\\end{abstract}\\begin{document}"
+    (source / "paper.tex").write_text(f"{head} {cites} \\bibliography{{refs}}")
+    write(source / "papers.jsonl", [paper("mine", "Work of own", year=2001)])
+    report = build_corpus(str(source), tmp_path / "out", TRAIN, leaks="keep")
+    papers = content(tmp_path / "out", "papers.json.gz")
+    (new,) = papers.keys() - {"paper", "mine"}
+    assert papers[new] == {"title": "Work of one", "abstract": "On one.", "year": 2001, "authors": []}
+    assert {pair[1] for pair in texts(tmp_path / "out")} == {new, "mine"}
+    assert report.counts["papers"]["known by their entries in .bib files"] == 1
+    lines = gzip.decompress((tmp_path / "out" / "unresolved.jsonl.gz").read_bytes()).splitlines()
+    assert [json.loads(line) for line in lines] == [{"title": "Work of two", "year": 2001, "citations": 2}]
+    assert "- 2 x Work of two" in (tmp_path / "out" / "report.md").read_text()
+
+
 def test_splits_by_year(tmp_path: Path) -> None:
     records = [citing(f"p{year}", [(CITES, "cited")], year=year) for year in range(2010, 2020)]
     records += [paper("cited"), citing("undated", [(CITES, "cited")])]

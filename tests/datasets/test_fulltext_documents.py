@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import tarfile
 from itertools import pairwise
 from pathlib import Path
 
@@ -108,6 +110,39 @@ def test_latex_with_a_bibliography_of_biblatex() -> None:
         "kim": Reference("", "Graph Networks for Structured Text", ("Kim", "Müller"), 2017),
         "book": Reference("", "A Book", (), 0),
     }
+
+
+def test_sources_as_arxiv_gives_them(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "2103.00017v2.tar.gz", "w:gz") as archive:
+        archive.add(TEXTS / "2103.00017", ".")
+    single = (TEXTS / "printed" / "paper.tex").read_bytes()
+    (tmp_path / "hep-th9901001.gz").write_bytes(gzip.compress(single))
+    (tmp_path / "data.gz").write_bytes(gzip.compress(b'{"id": "a"}'))  # no LaTeX: read if it is named
+    first, second = documents(tmp_path)
+    (same,) = read(SourceFile(TEXTS / "2103.00017" / "main.tex", "2103.00017v2"), lambda done: None)
+    assert first.metadata == same.metadata and first.full_text is not None and same.full_text is not None
+    assert first.full_text() == same.full_text()
+    assert (second.metadata.id, second.metadata.year) == ("hep-th9901001", 1999)
+    (named,) = documents(tmp_path / "data.gz")
+    assert named.metadata.id == "a"
+
+
+def test_archives_that_cannot_be_used(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar.gz"
+    (tmp_path / "p.tex").write_text("\\documentclass{a}\\def\\a{\\a\\a}\\a")
+    for names, message in (
+        (["../p.tex"], "damaged archive: .*outside the destination"),
+        ([], "the archive holds no LaTeX document"),
+        (["x/p.tex"], r"/x/p\.tex: the macro .* is replaced without end"),
+    ):
+        with tarfile.open(path, "w:gz") as archive:
+            for name in names:
+                archive.add(tmp_path / "p.tex", name)
+        with pytest.raises(InputError, match=rf"^{path}.*{message}"):
+            documents(path)
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(InputError, match=rf"^{path}: damaged"):
+        documents(path)
 
 
 def test_latex_reads_no_file_outside_of_its_folder(tmp_path: Path) -> None:
