@@ -420,7 +420,11 @@ def measures_in(metrics: Metrics, protocol: str) -> list[str]:
     prefix = key_of("", protocol)
     wanted = tuple(prefix + measure for measure in ("mrr", "recall@", "precision@", "f1@"))
     pool = metrics[key_of("candidates", protocol)]
-    names = [name for name in metrics if name.startswith(wanted) and not name.endswith(("/low", "/high"))]
+    names = [
+        name
+        for name in metrics
+        if name.startswith(wanted) and not name.endswith(("/low", "/high", "/of_means"))
+    ]
     return [
         name
         for name in names
