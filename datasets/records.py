@@ -135,7 +135,7 @@ class Source:
     contexts: Callable[[], Iterable[ContextRecord | BadRecord]]
     splits: Mapping[str, Callable[[], Iterable[QueryRecord | BadRecord]]]
     files: Mapping[str, Path] = field(default_factory=dict)
-    """The files that are read, by part: `papers`, `contexts`, `split NAME`."""
+    """The source files by part, `papers`, `contexts`, `split NAME`, if the records are read from such."""
     field: str | None = None
     """The key of the papers file that holds papers' fields, if a file has them."""
 

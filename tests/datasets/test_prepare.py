@@ -128,7 +128,7 @@ def test_a_damaged_store_is_made_again(reopen: Open) -> None:
 
 def in_child(work: Callable[[], object]) -> Any:
     """A process, forked from this one, that does the work."""
-    process = get_context("fork").Process(target=work)
+    process = get_context("fork").Process(target=work, daemon=True)
     process.start()
     return process
 
@@ -141,7 +141,7 @@ def test_nothing_that_a_killed_process_left_is_trusted(reopen: Open, tmp_path: P
         reopen()
 
     process = in_child(prepare_and_die)
-    process.join()
+    process.join(120)
     assert process.exitcode == -signal.SIGKILL
     stores = tmp_path / "cache" / "corpora"
     assert [path.suffix for path in stores.iterdir() if path.is_dir()] == [".part"]
@@ -183,14 +183,14 @@ def test_after_a_kill_at_any_moment_the_same_store_is_made(
         folders = [path for path in (cache / "corpora").iterdir() if path.is_dir()]
         return {file.relative_to(cache): file.read_bytes() for folder in folders for file in folder.iterdir()}
 
-    in_child(partial(prepare_and_die, tmp_path / "scratch", -1)).join()
+    in_child(partial(prepare_and_die, tmp_path / "scratch", -1)).join(120)
     last, expected = int((tmp_path / "moments").read_text()), content(tmp_path / "scratch")
     assert last > 40 and len(expected) > 20
     left = 0
     for moment in range(first, last + 1, 3):
         cache = tmp_path / "scratch" / str(moment)
         process = in_child(partial(prepare_and_die, cache, moment))
-        process.join()
+        process.join(120)
         assert process.exitcode == -signal.SIGKILL, moment
         left += any(path.suffix == ".part" for path in cache.glob("corpora/*"))
         prepare_in(cache)
@@ -212,7 +212,7 @@ def test_processes_that_start_at_once_prepare_once(
     monkeypatch.setattr(prepare.StoreBuilder, "add_papers", slowly)
     processes = [in_child(reopen) for _ in range(3)]
     for process in processes:
-        process.join()
+        process.join(120)
     assert [process.exitcode for process in processes] == [0, 0, 0]
     assert len(reopen().titles) == 12 and (tmp_path / "prepared").read_text() == "once\n"
 
