@@ -117,12 +117,12 @@ def _read_pools(path: Path) -> GradedPools:
             raise InputError(f"{where}: {len(candidates)} candidates and {len(grades)} grades")
         pools[query] = dict(zip(candidates, grades, strict=True))
         if len(pools[query]) < len(candidates):
-            raise InputError(f"{where}: a candidate is there twice")
-    vain = [query for query, pool in pools.items() if all(pool[p] < RELEVANT for p in pool if p != query)]
-    if vain:
+            raise InputError(f"{where}: a candidate appears twice")
+    no_hit = [query for query, pool in pools.items() if all(pool[p] < RELEVANT for p in pool if p != query)]
+    if no_hit:
         raise InputError(
-            f"{path}: {len(vain):,} queries have no relevant candidate (none of grade {RELEVANT} or more): "
-            f"{first_few(vain)}"
+            f"{path}: {len(no_hit):,} queries have no relevant candidate (none of grade {RELEVANT} or more): "
+            f"{first_few(no_hit)}"
         )
     return pools
 
@@ -170,7 +170,7 @@ def read_ranked(path: Path, pools: GradedPools) -> Rankings:
             raise InputError(f"{where}: must be a list of [candidate, distance]")
         pairs = [(paper, distance) for paper, distance in value if paper != query]
         if wrong := [paper for paper, distance in pairs if not is_number(distance)]:
-            raise InputError(f"{where}: distances that are NaN or no number at all, of {first_few(wrong)}")
+            raise InputError(f"{where}: distances that are NaN or not numbers, of {first_few(wrong)}")
         if foreign := [paper for paper, _ in pairs if paper not in pools[query]]:
             raise InputError(
                 f"{where}: {len(foreign):,} candidates are not in its pool: {first_few(foreign)}"
@@ -352,7 +352,7 @@ class CSFCube(PoolBenchmark):
         return [comparison(results, whole, "all facets"), comparison(results, facets)]
 
     def _read(self, cube: CSFCubePools, folder: Path, name: str, facet: str) -> Rankings:
-        """The rankings of a facet; InputError that names the experiments which are there instead."""
+        """The rankings of a facet; InputError that names the experiments that exist instead."""
         path = folder / ranked_file(name, facet)
         if not path.is_file():
             before, after = ranked_file("\0", facet).split("\0")
@@ -374,14 +374,16 @@ class CSFCube(PoolBenchmark):
         name, contexts = self.experiment or f"{retriever.name}-{self.query}", set(corpus.context_ids)
         ranked: dict[str, Rankings] = {}
         for facet, pools in cube.pools.items():
-            asked = {query: context_of(self.query, facet, query) for query in pools}
-            if mute := [query for query, context in asked.items() if context not in contexts]:
+            context_ids = {query: context_of(self.query, facet, query) for query in pools}
+            if empty := [query for query, context in context_ids.items() if context not in contexts]:
                 raise InputError(
-                    f"{facet}: no sentence (pred_labels) of {first_few(mute)}; set benchmark.query=whole"
+                    f"{facet}: no sentence (pred_labels) of {first_few(empty)}; set benchmark.query=whole"
                 )
-            scores = pool_scores(retriever, corpus, {asked[query]: pool for query, pool in pools.items()})
+            scores = pool_scores(
+                retriever, corpus, {context_ids[query]: pool for query, pool in pools.items()}
+            )
             ranked[facet] = {}
-            for query, context in asked.items():
+            for query, context in context_ids.items():
                 distances = sorted((-score, paper) for paper, score in scores[context].items())
                 ranked[facet][query] = [(paper, distance) for distance, paper in distances]
             with written_whole(folder / ranked_file(name, facet)) as part:

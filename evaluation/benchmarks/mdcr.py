@@ -108,16 +108,16 @@ class MDCRPools:
                 others = {kind: lists[kind] for kind in types if kind != TRUE}
                 fields[field][query] = TypedPool(frozenset(lists[TRUE]), others)
         if not fields:
-            raise InputError(f"{path}: there are no fields in it")
+            raise InputError(f"{path}: it has no fields")
         if empty := [field for field, found in fields.items() if not found]:
             raise InputError(
                 f"{path}: {len(empty)} fields have no queries: {first_few(empty)}; leave them out"
             )
-        vain = [f"{field}/{query}" for field in fields for query, p in fields[field].items() if not p.cited]
-        if vain:
+        no_hit = [f"{field}/{query}" for field in fields for query, p in fields[field].items() if not p.cited]
+        if no_hit:
             raise InputError(
-                f"{path}: {len(vain):,} queries have no relevant candidate ({TRUE!r} is empty): "
-                f"{first_few(vain)}; leave them out"
+                f"{path}: {len(no_hit):,} queries have no relevant candidate ({TRUE!r} is empty): "
+                f"{first_few(no_hit)}; leave them out"
             )
         return cls(path, fields)
 
@@ -231,10 +231,10 @@ class MDCR(PoolBenchmark):
             scores, unused = self._scores(pools, folder / SCORES, retriever), []
         values = field_values(pools, scores)
         metrics = field_table(values)
-        types, asked = type_table(pools, scores)
+        types, counts = type_table(pools, scores)
         remarks = [
             f"{len(pools) - number:,} queries have no candidates of the type {kind}: left out there."
-            for kind, number in asked.items()
+            for kind, number in counts.items()
             if number < len(pools)
         ]
         if unused:

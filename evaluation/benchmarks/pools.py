@@ -226,8 +226,8 @@ def open_texts(
     Candidates with neither title nor abstract are left out. Raises InputError that names papers which the
     file lacks, and query papers without a text.
     """
-    asking = {query.paper for query in queries.values()}
-    wanted, asked, readable = asking | set(candidates), dict[str, Text](), set[str]()
+    query_papers = {query.paper for query in queries.values()}
+    wanted, query_texts, readable = query_papers | set(candidates), dict[str, Text](), set[str]()
 
     def papers() -> Iterator[PaperRecord]:
         found = set[str]()
@@ -237,21 +237,21 @@ def open_texts(
             found.add(text.id)
             if text:
                 readable.add(text.id)
-                if text.id in asking:
-                    asked[text.id] = text
+                if text.id in query_papers:
+                    query_texts[text.id] = text
                 yield PaperRecord(text.id, text.title, text.abstract)
-        vain = [key for key, query in queries.items() if readable.isdisjoint(query.relevant)]
+        no_hit = [key for key, query in queries.items() if readable.isdisjoint(query.relevant)]
         for ids, wrong in (
             (sorted(wanted - found), "papers of the benchmark are not in it"),
-            (sorted(asking - readable), "queries have neither title nor abstract"),
-            (vain, "queries whose relevant papers have no text"),
+            (sorted(query_papers - readable), "queries have neither title nor abstract"),
+            (no_hit, "queries whose relevant papers have no text"),
         ):
             if ids:
                 raise InputError(f"{path}: {len(ids):,} {wrong}: {first_few(ids)}")
 
     def contexts() -> Iterator[ContextRecord]:
         for key, query in queries.items():
-            text = asked[query.paper]
+            text = query_texts[query.paper]
             body = text.abstract if query.text is None else query.text
             body = body if body.strip() else text.title  # the title is the query then
             yield ContextRecord(key, f"{TARGET_MARKER} {body}", query.paper)

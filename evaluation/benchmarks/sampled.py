@@ -256,8 +256,9 @@ class SampledBenchmark(PoolBenchmark):
         tune: how a tunable retriever's parameters are chosen; None: they are used as set.
         Raises InputError for values that are not whole numbers.
         """
-        for name, number in (("samplings", samplings), ("depth", depth), ("queries", queries)):
-            check_count(f"benchmark.{name}", 1 if number is None else number)
+        check_count("benchmark.samplings", samplings)
+        check_count("benchmark.depth", depth)
+        check_count("benchmark.queries", 1 if queries is None else queries)
         check_count("benchmark.run_depth", 0 if run_depth is None else run_depth, 0)
         self.files, self.rules, self.number, self.samplings = papers, rules, queries, samplings
         self.depth, self.run_depth, self.tuning, self.seed = depth, run_depth, tune, seed
@@ -311,18 +312,18 @@ class SampledBenchmark(PoolBenchmark):
         write_text(folder / SAMPLE, json.dumps(sample, indent=1) + "\n")
         metrics = group_table(measured, self.averaged)
         title, table = f"{ranks.name} on {name}", table_rows(metrics, self.column)
-        asked = [(pool, paper) for pool in tests for paper in ranker.ids(pool.queries)]
+        queries = [(pool, paper) for pool in tests for paper in ranker.ids(pool.queries)]
         sections = [
             *self._protocol(),
             " ".join(remarks),
             *([f"BM25: {tuned}."] if tuned else []),
             markdown_table(table[0], table[1:]),
             *self.plot(folder / PLOT, metrics, ranks.name, name),
-            f"Indexing, search and measures: {seconds:.1f} s for {len(asked):,} queries in all pools.",
+            f"Indexing, search and measures: {seconds:.1f} s for {len(queries):,} queries in all pools.",
         ]
         values = PerQuery(
-            [f"{pool.group}/{pool.sampling}/{paper}" for pool, paper in asked],
-            [paper for _, paper in asked],
+            [f"{pool.group}/{pool.sampling}/{paper}" for pool, paper in queries],
+            [paper for _, paper in queries],
             {name: np.concatenate([of_pool[name] for _, of_pool in measured]) for name in MEASURES},
         )
         return Findings(f"{self.title}: {title}", metrics, values, sections, {title: table})
@@ -381,11 +382,11 @@ class DatasetLevel(SampledBenchmark):
         tables = read_curves({name: output.folder for name, output in outputs.items()})
         curves = {name: curve(table) for name, table in tables.items()}
         size_plot(plot, curves, "MAP by the number of papers in the pool")
-        asked = next(iter(next(iter(tables.values())).values()))
+        first = next(iter(next(iter(tables.values())).values()))
         sizes = sorted({size for table in tables.values() for size in table}, key=int)
         ordered = {name: {size: of[size] for size in sizes if size in of} for name, of in tables.items()}
         return [
-            f"{int(asked['queries']):,} queries. {drawn(outputs)}",
+            f"{int(first['queries']):,} queries. {drawn(outputs)}",
             *by_group(ordered, LABELS, lambda size: f"{int(size):,}"),
             f"![MAP by the size of the pool]({plot.name})",
         ]
@@ -456,8 +457,10 @@ class FieldLevel(SampledBenchmark):
             )
         if few:
             remarks.append(f"{len(few)} fields have fewer than {self.number} queries: {first_few(few, 20)}.")
-        asked = np.concatenate(list(tests.values()))  # a paper of two fields may be a test query of the other
-        return tests, {field: rows[~np.isin(rows, asked)] for field, rows in vals.items()}, remarks
+        of_tests = np.concatenate(
+            list(tests.values())
+        )  # a paper of two fields may be a test query of the other
+        return tests, {field: rows[~np.isin(rows, of_tests)] for field, rows in vals.items()}, remarks
 
     @classmethod
     def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:

@@ -62,10 +62,10 @@ class Sampler:
         graph, of_year, least = self.graph, self.of_year, self.rules.min_cited
         passing, papers = np.count_nonzero(self.candidates), np.count_nonzero(~graph.is_distractor)
         may = np.count_nonzero(self.may_query)
-        vain = np.count_nonzero(self._of_query_year & (self.relevant.lengths < least))
+        others = np.count_nonzero(self._of_query_year & (self.relevant.lengths < least))
         facts = [
             f"{passing:,} of {papers:,} papers pass the filters; {may:,}{of_year} can be queries.",
-            f"{vain:,} others{of_year} cite fewer than {least} candidates that are not later, and cannot.",
+            f"{others:,} others{of_year} cite fewer than {least} candidates that are not later, and cannot.",
             f"{graph.unknown:,} citations are of or by papers that are in no file.",
         ]
         if self.rules.queries_file is not None:

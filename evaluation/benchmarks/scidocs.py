@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from evaluation.benchmarks.pools import (
     PoolBenchmark,
     QueryPaper,
     Scores,
+    Table,
     first_few,
     measure_pools,
     open_texts,
@@ -73,7 +73,7 @@ def run_file(task: str) -> str:
 def read_pools(path: Path) -> JudgedPools:
     """Lines `query 0 paper relevance`.
 
-    Raises InputError that names file and line, papers that are there twice, and queries without a relevant
+    Raises InputError that names file and line, papers listed twice, and queries without a relevant
     candidate.
     """
     columns = ("query", "iteration", "paper", "relevance")
@@ -84,9 +84,9 @@ def read_pools(path: Path) -> JudgedPools:
         if paper in pool:
             raise InputError(f"{path}: query {query!r} has the paper {paper!r} twice")
         pool[paper] = relevance
-    if vain := [query for query, pool in pools.items() if not any(grade > 0 for grade in pool.values())]:
+    if no_hit := [query for query, pool in pools.items() if not any(grade > 0 for grade in pool.values())]:
         raise InputError(
-            f"{path}: {len(vain):,} queries have no relevant candidate: {first_few(vain)}; leave them out"
+            f"{path}: {len(no_hit):,} queries have no relevant candidate: {first_few(no_hit)}; leave them out"
         )
     return pools
 
@@ -232,22 +232,8 @@ def write_embeddings(path: Path, retriever: Retriever, corpus: Corpus) -> None:
             file.write(orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
 
 
-@dataclass(frozen=True)
-class TaskValues:
-    """The values of a task's scored queries [Q], and sentences about what was not measured."""
-
-    queries: list[str]
-    values: Values
-    remarks: list[str]
-
-    @property
-    def means(self) -> dict[str, float]:
-        """Percent, rounded as the official script does."""
-        return {name: float(np.round(100 * np.mean(found), 2)) for name, found in self.values.items()}
-
-
-def measure_task(task: str, pools: JudgedPools, scores: Scores) -> TaskValues:
-    """The measures of the queries that have scores.
+def measure_task(task: str, pools: JudgedPools, scores: Scores) -> tuple[list[str], Values, list[str]]:
+    """The queries that have scores [Q], their measures, and sentences about what was not measured.
 
     As in the official script, a query without any score is left out of the means, and a candidate without
     one of the ranking, but not of the relevant ones. Raises InputError where no query is scored.
@@ -266,8 +252,7 @@ def measure_task(task: str, pools: JudgedPools, scores: Scores) -> TaskValues:
             f"{task}: {len(unranked):,} candidates are not scored and not ranked, as by the official script: "
             f"{first_few(unranked)}."
         )
-    values = measure_pools(scored, {query: scores[query] for query in scored}, MEASURES)
-    return TaskValues(list(scored), values, remarks)
+    return list(scored), measure_pools(scored, {q: scores[q] for q in scored}, MEASURES), remarks
 
 
 class SciDocs(PoolBenchmark):
@@ -305,20 +290,23 @@ class SciDocs(PoolBenchmark):
         """By task and by query."""
         tasks = {task: read_pools(self._file(qrel_file(task, self.split))) for task in TASKS}
         name, scores = self._scores(tasks, folder, retriever)
-        found = {task: measure_task(task, pools, scores[task]) for task, pools in tasks.items()}
-        metrics = {task: of.means for task, of in found.items()}
-        head = ["task", *MEASURES, "queries"]
-        rows = [
-            [task, *(f"{value:.2f}" for value in metrics[task].values()), f"{len(of.queries):,}"]
-            for task, of in found.items()
-        ]
-        remarks = [remark for of in found.values() for remark in of.remarks]
-        asked = [(task, query) for task, of in found.items() for query in of.queries]
-        columns = {m: np.concatenate([of.values[m] for of in found.values()]) for m in MEASURES}
+        head, rows, remarks = ["task", *MEASURES, "queries"], [], []
+        metrics: Table = {}
+        named: list[tuple[str, str]] = []
+        values: list[Values] = []
+        for task, pools in tasks.items():
+            queries, measured, left_out = measure_task(task, pools, scores[task])
+            # percent, rounded as the official script does
+            metrics[task] = {m: float(np.round(100 * np.mean(found), 2)) for m, found in measured.items()}
+            rows.append([task, *(f"{value:.2f}" for value in metrics[task].values()), f"{len(queries):,}"])
+            remarks += left_out
+            named += [(task, query) for query in queries]
+            values.append(measured)
+        columns = {m: np.concatenate([of[m] for of in values]) for m in MEASURES}
         return Findings(
             f"SciDocs: {name}, split {self.split}",
             metrics,
-            PerQuery([f"{task}/{query}" for task, query in asked], [query for _, query in asked], columns),
+            PerQuery([f"{task}/{query}" for task, query in named], [query for _, query in named], columns),
             [
                 "MAP and nDCG by trec_eval, percent, means over queries, as by SciDocs' own script.",
                 *remarks,

@@ -191,7 +191,7 @@ CANDIDATES = [f"p{i}" for i in range(25)]
         ({"cands": CANDIDATES, "relevance_adju": [1] * 25}, r"1 queries have no relevant candidate .*: q1"),
         ({"cands": ["q1"], "relevance_adju": [3]}, r"1 queries have no relevant candidate .*: q1"),
         ({"cands": CANDIDATES, "relevance_adju": [3] * 24}, r"query 'q1': 25 candidates and 24 grades"),
-        ({"cands": ["a", "a"], "relevance_adju": [3, 0]}, r"query 'q1': a candidate is there twice"),
+        ({"cands": ["a", "a"], "relevance_adju": [3, 0]}, r"query 'q1': a candidate appears twice"),
         ({"cands": ["a"], "relevance_adju": [4]}, r"relevance_adju: must be a list of grades from 0 to 3"),
         ({"cands": "a", "relevance_adju": [3]}, r"cands: must be a list of paper ids"),
         ([1], r"query 'q1': must be an object"),

@@ -138,7 +138,7 @@ def test_a_type_without_candidates_is_left_out_and_counted(files: Files) -> None
     [
         ({"Art": {"q1": pool(1, true=[])}}, r"1 queries have no relevant candidate .*Art/q1"),
         ({"Art": {"q1": pool(1)}, "Law": {}}, r"1 fields have no queries: Law"),
-        ({}, r"there are no fields"),
+        ({}, r"it has no fields"),
         ({"Art": {"q1": {"bm25": ["a"]}}}, r"field 'Art', query 'q1': has no 'true'"),
         ({"Art": {"q1": pool(1), "q2": {"true": ["a"]}}}, r"query 'q2': has no 'bm25'"),
         ({"Art": {"q1": pool(1), "q2": pool(2, graph=["a"])}}, r"query 'q2': has candidates of .* 'graph'"),
