@@ -1,4 +1,4 @@
-"""Runs the evaluations of a plan that are not there yet, each in a process of its own."""
+"""Runs the evaluations of a plan that have no result yet, each in a process of its own."""
 
 from __future__ import annotations
 

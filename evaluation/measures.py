@@ -1,7 +1,4 @@
-"""The values of single queries as a file, from which runs are compared.
-
-Ranking measures, computed by ir_measures (trec_eval inside).
-"""
+"""Measures of single queries, computed by ir_measures (trec_eval inside), and the file that holds them."""
 
 from __future__ import annotations
 
@@ -58,9 +55,8 @@ def query_values(run: Run, qrels: Qrels, cutoffs: Sequence[int], f1_at: Sequence
 def per_query(run: Run, qrels: Qrels, measures: dict[str, Measure]) -> Values:
     """The value of each measure for each query of the qrels, in their order.
 
-    A query that the run lacks has zero; one that the qrels lack does not count. Papers of equal score are
-    ranked as trec_eval does, by id, so that the values are those of the written files. Works in batches of
-    queries, so that memory is bounded.
+    A query that the run lacks scores zero; one that the qrels lack does not count. Ties are ordered as
+    trec_eval does, by id, so that the values are those of the written files.
     """
     rows = {query: row for row, query in enumerate(qrels.judgements)}
     values = {name: np.zeros(len(rows)) for name in measures}

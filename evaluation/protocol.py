@@ -1,7 +1,4 @@
-"""Qrels: the papers that are to be found for each query.
-
-Protocols: which contexts of a split are asked, and which papers may be the answer.
-"""
+"""Protocols: which contexts of a split are queries, which papers are candidates; qrels: relevant papers."""
 
 from __future__ import annotations
 
@@ -43,10 +40,10 @@ def file_of(name: str, protocol: str) -> str:
 
 @dataclass(frozen=True)
 class Protocol:
-    """Queries, what they may find, and groups of them [Q] that are reported by themselves.
+    """Queries, their candidates, and groups of the queries [Q] that are reported by themselves.
 
-    candidates: papers of the pool; a query gets those of them that are not its citing paper, and with
-    `filters.year=citing` no later ones.
+    candidates: size of the pool; a query gets all of it but its citing paper, and with `filters.year=citing`
+    nothing later than that.
     """
 
     name: str
@@ -102,7 +99,7 @@ def seen_groups(corpus: Corpus, split: Split) -> dict[str, npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Qrels:
-    """The papers to be found: {query id: {paper id: relevance}}."""
+    """The relevant papers: {query id: {paper id: relevance}}."""
 
     judgements: dict[str, dict[str, int]] = field(default_factory=dict)
 
