@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -148,14 +147,8 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.words)
 
-    def __contains__(self, word: object) -> bool:
-        return word in self._ids
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Vocabulary) and self.words == other.words
-
-    def __hash__(self) -> int:
-        return int(self.hash, 16)
 
     def lookup(self, store_words: Iterable[str]) -> NDArray[np.int32]:
         """Ids of a corpus's words [V_store] -> own ids, -1 where the word is unknown.
@@ -164,14 +157,6 @@ class Vocabulary:
         [2, -1, 1]
         """
         return np.fromiter((self._ids.get(word, -1) for word in store_words), np.int32)
-
-    @property
-    def hash(self) -> str:
-        """Sixteen hexadecimal digits that stand for the words and their order."""
-        digest = hashlib.sha256()
-        for word in self.words:
-            digest.update(word.encode("utf-8", "surrogatepass") + b"\n")
-        return digest.hexdigest()[:16]
 
 
 def first_repeated(words: Iterable[str]) -> str | None:

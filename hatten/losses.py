@@ -36,16 +36,6 @@ def triplet_loss(
     return torch.relu(hinge).masked_fill(gap <= 0, 0.0).sum()
 
 
-def levels_of_batch(class_labels: Tensor, irrelevance_levels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The reference's description of a batch [B] as the rows of queries [Q], of papers [N] and levels [Q, N].
-
-    Documents of one class belong to one query, which has level 0.
-    """
-    queries, papers = (irrelevance_levels == 0).nonzero()[:, 0], (irrelevance_levels > 0).nonzero()[:, 0]
-    own = class_labels[queries][:, None] == class_labels[papers][None]
-    return queries, papers, torch.where(own, irrelevance_levels[papers][None], OTHER_QUERY)
-
-
 def infonce_loss(
     similarity: Tensor, levels: Tensor, temperature: float, log_rate: Tensor | None = None
 ) -> Tensor:

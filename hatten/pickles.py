@@ -124,6 +124,7 @@ def _load(path: str | Path, wanted: str) -> object:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file, a pickle of {wanted} is wanted") from None
     try:
+        argument: Any
         for instruction, argument, _ in pickletools.genops(content):
             if instruction.name in ("PUT", "LONG_BINPUT") and argument > len(content):
                 raise Refused("a place in its memo that is larger than the file")  # it would be reserved

@@ -51,10 +51,3 @@ class FineTuningSettings(Settings):
     """in place of what it was pretrained with; nearly doubles the time on a CPU"""
     gradient_checkpointing: bool = False
     """compute the layers again in the backward pass: less memory for more time"""
-
-
-def at_least_1(config: object, where: str, *names: str) -> None:
-    """InputError when one of these settings is 0."""
-    for name in names:
-        if getattr(config, name) < 1:
-            raise InputError(f"{where}.{name}={getattr(config, name)}: must be at least 1")

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.columns import Ragged
 from datasets.corpus import Corpus
+from datasets.errors import InputError
 from hatten.documents import (
     ABSENT_TYPE,
     ABSTRACT,
@@ -33,7 +34,7 @@ def words_of(documents: Documents, vocabulary: Vocabulary) -> list[list[list[str
 
 
 def known_words(corpus: Corpus, tokens: Any, vocabulary: Vocabulary) -> list[str] | None:
-    return [corpus.words[i] for i in tokens if corpus.words[i] in vocabulary] or None
+    return [corpus.words[i] for i in tokens if corpus.words[i] in vocabulary.words] or None
 
 
 @pytest.fixture
@@ -141,3 +142,39 @@ def test_padded_arrays_become_documents(rows: list[list[list[int]]], hidden: int
             if there:
                 assert documents.paragraphs[documents.index[i, j]].tolist() == paragraph
     assert len(documents.paragraphs) == (documents.index >= 0).sum()
+
+
+WORDS = st.lists(st.text(min_size=1, max_size=4), unique=True, max_size=30).filter(lambda w: "<pad>" not in w)
+
+
+@settings(deadline=None, max_examples=50)
+@given(known=WORDS, asked=WORDS)
+def test_lookup_gives_the_place_of_each_known_word(known: list[str], asked: list[str]) -> None:
+    vocabulary = Vocabulary(known)
+    ids = vocabulary.lookup(asked)
+    assert ids.dtype == np.int32 and len(ids) == len(asked)
+    for word, word_id in zip(asked, ids.tolist(), strict=True):
+        assert (word_id == -1) if word not in known else (vocabulary.words[word_id] == word)
+
+
+def test_padding_is_first_unless_the_words_say_where() -> None:
+    assert Vocabulary(["deep", "nets"]).words == ["<pad>", "deep", "nets"]
+    assert Vocabulary(["deep", "nets"]).pad_id == 0
+    reference = Vocabulary(["deep", "<eos>", "<pad>", "<unk>"])
+    assert reference.words == ["deep", "<eos>", "<pad>", "<unk>"]
+    assert reference.pad_id == 2 and len(reference) == 4
+
+
+def test_a_text_cannot_spell_padding() -> None:
+    for vocabulary in (Vocabulary(["deep"]), Vocabulary(["deep", "<pad>"])):
+        assert vocabulary.lookup(["<pad>", "deep"])[0] == -1
+
+
+def test_vocabularies_of_the_same_words_in_the_same_order_are_equal() -> None:
+    assert Vocabulary(["deep", "nets"]) == Vocabulary(["<pad>", "deep", "nets"])
+    assert Vocabulary(["deep", "nets"]) != Vocabulary(["nets", "deep"])
+
+
+def test_a_word_twice_is_refused() -> None:
+    with pytest.raises(InputError, match="'nets' is there twice"):
+        Vocabulary(["nets", "deep", "nets"])
