@@ -23,7 +23,7 @@ from torch import Tensor
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.records import TRAIN
-from datasets.settings import read_own_settings, read_settings
+from datasets.settings import read_settings
 from hatten.batches import Batch, Batches, TrainingData
 from hatten.biencoder import BiEncoder, FineTuning
 from hatten.checkpoint import Model, save_model
@@ -34,7 +34,7 @@ from hatten.losses import CITED
 from hatten.mining import Pool, padded
 from hatten.module import EncoderModule
 from hatten.recipe import Encoder, Parts, Recipe
-from hatten.settings import EncoderBatchSettings, EncoderTraining
+from hatten.settings import EncoderBatchSettings
 from hatten.train import train_encoder
 from rerank.data import Prefetcher, draw_negatives
 from rerank.losses import distil_loss
@@ -278,5 +278,4 @@ def train(config: DictConfig) -> Path:
         )
         return DistilData(lists, reader, batch, seed, workers)
 
-    encoders = read_own_settings(EncoderTraining, plain["model"])
-    return train_encoder(config, student, encoders, None, data, partial(DistilModule, settings.distil))
+    return train_encoder(config, student, settings, None, data, partial(DistilModule, settings.distil))

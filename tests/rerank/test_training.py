@@ -194,7 +194,7 @@ def test_the_papers_recipe_is_three_passes_over_all_contexts_without_dropout_and
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         config = compose("train", ["model=scibert_reranker", "experiment=paper"])
         ours = compose("train", ["model=scibert_reranker", "data=arxiv"])
-        sizes = {"negatives.depth": 6, "validation.every": 4, "validation.candidates": 8}
+        sizes: dict[str, Any] = {"negatives.depth": 6, "validation.every": 4, "validation.candidates": 8}
         sizes |= {"validation.monitor": "mrr", "pairs.max_tokens": 48}
         given = [option for option in tiny_options() if not option.startswith("model.")]
         given += ["model=scibert_reranker", "experiment=paper", f"output_dir={tmp_path}"]
@@ -216,7 +216,7 @@ def test_it_says_how_long_it_will_take_before_it_starts(
 ) -> None:
     caplog.set_level("INFO")
     clock = iter(range(0, 1000, 60))  # what is timed takes a minute: the larger part of one of 7 steps
-    monkeypatch.setattr(rerank.train.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr("rerank.train.time.perf_counter", lambda: float(next(clock)))
     rerank.train.train(tiny_training(output_dir=tmp_path / "out"))
     said = re.search(r"will take about (\d+) min on this machine, .* model\.queries_per_epoch", caplog.text)
     assert said is not None and said.start() < caplog.text.index("training on tiny")
