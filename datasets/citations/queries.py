@@ -267,7 +267,7 @@ def read_query_lists(path: str | Path) -> QueryLists:
         for paper in ids:
             if (other := split_of.setdefault(paper, split)) != split:
                 raise InputError(
-                    f"{path}: {shown(paper)} is in {other!r} and in {split!r}; a paper asks in one split"
+                    f"{path}: {shown(paper)} is in {other!r} and in {split!r}; a query has one split"
                 )
     return QueryLists(path, splits)
 
