@@ -10,15 +10,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import fsspec
 import pytest
 
-from datasets import prepare
+from datasets import columns, over_ray, prepare
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import local_folder
@@ -124,6 +126,24 @@ def test_a_damaged_store_is_made_again(reopen: Open) -> None:
     titles = list(corpus.titles)
     (corpus.path / "papers.arrow").write_bytes(b"ARROW1")
     assert list(reopen().titles) == titles
+
+
+def test_texts_that_ray_tokenises_give_the_same_store(
+    reopen: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With Ray's two functions played by this process; test_ray.py has Ray itself."""
+    one = reopen()
+    ray = SimpleNamespace(
+        remote=lambda work: SimpleNamespace(remote=lambda *given: partial(work, *given)),
+        get=lambda started: started(),
+    )
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr(over_ray, "connected", nullcontext)
+    monkeypatch.setattr(columns, "CHUNK", 50)
+    monkeypatch.setattr(columns, "AHEAD", 2)
+    other = reopen(cache_dir=tmp_path / "other", backend="ray")
+    for file in one.path.iterdir():
+        assert (other.path / file.name).read_bytes() == file.read_bytes(), file.name
 
 
 def in_child(work: Callable[[], object]) -> Any:
