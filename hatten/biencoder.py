@@ -6,6 +6,7 @@ of HAtten.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,8 @@ class FineTuning(Recipe):
         self.config = model
 
     def build(self, corpus: Corpus, config: DictConfig) -> Parts:
-        article_config: ArticleConfig = instantiate(config.encoder)
+        given: ArticleConfig = instantiate(config.encoder)
+        article_config = replace(given, similarity="cosine")  # what it is trained for
         if article_config.pooling == "aspire":
             raise InputError("encoder.pooling=aspire gives many vectors to a text; train with mean or cls")
         article = ArticleEncoder.pretrained(article_config)

@@ -23,7 +23,7 @@ from retrieval.base import Ranking, Retriever, nothing, ordered
 from retrieval.dense import DenseRetriever, ray_shards
 from retrieval.embeddings import SHARD, Advance, EmbeddingJob, Embeddings, Vectors, embeddings_of
 from retrieval.encoder import ArticleEncoder
-from retrieval.index import FlatIndex, PaperIndex, load_index, on_device
+from retrieval.index import build_l2_index, load_index, search_l2
 from retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
 from retrieval.vectors import QueryCache, VectorTable, encode, encode_queries, precision
 
@@ -42,7 +42,7 @@ def frozen_encoder(encoder: ArticleConfig | ArticleEncoder, arithmetic: str) -> 
 
 
 class ArticleRetriever(DenseRetriever):
-    """Nearest papers to a context by the cosine of an article encoder's vectors."""
+    """Nearest papers to a context by the cosine of an article encoder's vectors, or by their distance."""
 
     name = "article"
     gives_vectors = True
@@ -62,6 +62,9 @@ class ArticleRetriever(DenseRetriever):
         super().__init__(index, profile)
         self.embeddings_dir, self.shard = embeddings_dir, shard
         self.encoder = frozen_encoder(encoder, arithmetic)
+        self.similarity = self.encoder.config.similarity
+        if self.similarity == "l2" and (self.index_config.kind != "exact" or self.profile.weight != 0):
+            raise InputError("encoder.similarity=l2 needs exact search: set index=exact profile=none")
 
     def fingerprint(self) -> dict[str, Any]:
         return self.encoder.fingerprint()
@@ -71,16 +74,22 @@ class ArticleRetriever(DenseRetriever):
 
     def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         read, dim = self._reader.papers, self.encoder.dim
-        return encode(self.encoder.encode, read, rows, dim, "papers", self.shard)
+        return encode(self.encoder.encode, read, rows, dim, "papers", self.shard, self._normalised)
 
     def encode_queries(self, contexts: NDArray[np.int64]) -> NDArray[np.float32]:
-        return encode_queries(self.encoder.encode, self._reader, contexts, self.encoder.dim)
+        read, dim = self._reader, self.encoder.dim
+        return encode_queries(self.encoder.encode, read, contexts, dim, normalise=self._normalised)
+
+    @property
+    def _normalised(self) -> bool:
+        return self.similarity == "cosine"
 
     def embed(self, corpus: Corpus, rows: NDArray[np.int64]) -> Embeddings:
         """Vectors of papers, read or made; the retriever is prepared for the corpus."""
 
         def encoded(rows: NDArray[np.int64], advance: Advance) -> Vectors:
-            return F.normalize(torch.from_numpy(self._raw(rows, advance)), dim=1).numpy(), None
+            raw = self._raw(rows, advance)
+            return F.normalize(torch.from_numpy(raw), dim=1).numpy() if self._normalised else raw, None
 
         spread = partial(ray_shards, self, rows) if self.encoding == "ray" else None
         about, dim = self.encoder.paper_fingerprint(), self.encoder.dim
@@ -164,10 +173,7 @@ class SentenceRetriever(Retriever):
         found = self.embed(corpus, rows)
         self.reused = found.encoded < len(rows)
         self._papers = np.repeat(rows.astype(np.int32), np.diff(found.offsets))
-        # The product of (v, -|v|^2 / 2) and (q, 1) falls with the distance of v and q: q.v - |v|^2 / 2.
-        norms = [np.square(block).sum(axis=1) for block in found.vectors.blocks()]
-        last = (np.concatenate([np.empty(0, np.float32), *norms]) / -2).astype(np.float32)
-        self._sentences: PaperIndex = on_device(self.index_config, FlatIndex(found.vectors, last))
+        self._sentences = build_l2_index(self.index_config, found.vectors)
 
     def _save(self, folder: Path) -> None:
         self._sentences.save(folder)
@@ -220,16 +226,14 @@ class SentenceRetriever(Retriever):
         other paper can be among them [q].
         """
         asked = vectors[sentences.values]
-        ones = np.ones((len(asked), 1), np.float32)
-        near = self._sentences.search(np.concatenate([asked, ones], axis=1), depth, may)
-        squares = np.square(asked).sum(axis=1, keepdims=True) - 2 * near.scores
+        near = search_l2(self._sentences, asked, depth, may)
         # All sentences of a query side by side, [q, the most sentences of one, depth].
         shape = (len(sentences), int(sentences.lengths.max()), depth)
         papers, values = np.full(shape, -1, np.int64), np.full(shape, -np.inf, np.float32)
         query = np.repeat(np.arange(len(sentences)), sentences.lengths)
         place = np.arange(len(query)) - sentences.offsets[query]
         papers[query, place] = np.where(near.papers >= 0, self._papers[near.papers], -1)
-        values[query, place] = -np.sqrt(np.maximum(squares, 0))
+        values[query, place] = near.scores
         # A paper that was not found is at most as near as the last sentence found for any of the query's.
         bound = values[:, :, -1].max(axis=1)
         flat = papers.reshape(len(sentences), -1)

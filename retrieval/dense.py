@@ -23,7 +23,7 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from retrieval.base import Ranking, Retriever, check_encoding
 from retrieval.embeddings import Advance, EmbeddingJob, Vectors, embeddings_of
-from retrieval.index import PaperIndex, build_index, check_index, load_index
+from retrieval.index import PaperIndex, build_index, build_l2_index, check_index, load_index, search_l2
 from retrieval.profiles import with_profiles
 from retrieval.settings import IndexConfig, ProfileConfig
 from retrieval.vectors import BATCH, QueryCache, VectorTable
@@ -33,7 +33,10 @@ NORMALISATION = "unit"
 
 
 class DenseRetriever(Retriever):
-    """Nearest papers to a query by cosine. Subclasses implement what makes vectors."""
+    """Nearest papers to a query by cosine (or `similarity`). Subclasses implement what makes vectors."""
+
+    similarity = "cosine"
+    """or l2: minus the Euclidean distance of vectors that are not normalised"""
 
     def __init__(self, index: IndexConfig | None = None, profile: ProfileConfig | None = None) -> None:
         """index: how vectors are searched. profile: whether citing contexts enrich the papers' vectors."""
@@ -65,7 +68,7 @@ class DenseRetriever(Retriever):
 
     def settings(self) -> dict[str, Any]:
         return {
-            "normalisation": NORMALISATION,
+            "normalisation": NORMALISATION if self.similarity == "cosine" else "none",
             **self.fingerprint(),
             "index": self.index_config.asdict(),
             "profile": asdict(self.profile),
@@ -86,12 +89,16 @@ class DenseRetriever(Retriever):
         self._open(corpus)
         check_index(self.index_config, len(self._candidates))  # before the work of encoding
         vectors = self.paper_vectors(corpus, self._candidates)
+        if self.similarity == "l2":
+            assert isinstance(vectors, VectorTable)
+            self._vectors: PaperIndex = build_l2_index(self.index_config, vectors)
+            return
         if self.profile.weight != 0:
             vectors, weight = with_profiles(
                 np.asarray(vectors), corpus, self._candidates, self.encode_queries, self.profile
             )
             self.tuned = {"profile.weight": weight}
-        self._vectors: PaperIndex = build_index(self.index_config, vectors)
+        self._vectors = build_index(self.index_config, vectors)
 
     def _open(self, corpus: Corpus) -> None:
         self._cache = None
@@ -103,7 +110,9 @@ class DenseRetriever(Retriever):
             queries = self.encode_queries(contexts)
         else:
             queries = np.stack(self._cache.get(contexts, self.encode_queries))
-        found = self._vectors.search(queries, k, None if allowed is None else allowed[self._candidates])
+        may = None if allowed is None else allowed[self._candidates]
+        l2 = self.similarity == "l2"
+        found = search_l2(self._vectors, queries, k, may) if l2 else self._vectors.search(queries, k, may)
         # A query without a known word is equally near to every paper: it gets none.
         there = (found.papers >= 0) & queries.any(axis=1, keepdims=True)
         papers = np.where(there, self._candidates[found.papers], -1).astype(np.int32)

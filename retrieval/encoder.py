@@ -61,7 +61,7 @@ class ArticleEncoder(nn.Module):
         otherwise."""
         saved = saved_config(Path(config.path)) if config.path is not None else None
         if saved is not None:
-            here, there = config.reading(), saved.reading()
+            here, there = ({**each.reading(), "similarity": each.similarity} for each in (config, saved))
             for key in [key for key in here if here[key] != there[key]][:1]:
                 raise InputError(
                     f"encoder.{key}={_plain(here[key])}: the encoder in {config.path} was trained with "

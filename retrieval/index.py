@@ -495,6 +495,26 @@ def build_index(config: IndexConfig, vectors: NDArray[np.float32] | VectorTable)
     return on_device(config, FlatIndex(given) if config.kind == "exact" else FaissIndex.build(config, given))
 
 
+def build_l2_index(config: IndexConfig, vectors: VectorTable) -> PaperIndex:
+    """An exact index whose inner products with (query, 1) fall with the Euclidean distance (`search_l2`).
+
+    Vectors v become (v, -|v|^2 / 2), since |q - v|^2 = |q|^2 - 2 (q.v - |v|^2 / 2).
+    """
+    norms = [np.square(block).sum(axis=1) for block in vectors.blocks()]
+    last = (np.concatenate([np.empty(0, np.float32), *norms]) / -2).astype(np.float32)
+    return on_device(config, FlatIndex(vectors, last))
+
+
+def search_l2(
+    index: PaperIndex, queries: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None
+) -> Ranking:
+    """The k nearest of the allowed places of a `build_l2_index`; scores are minus the distances."""
+    ones = np.ones((len(queries), 1), np.float32)
+    found = index.search(np.concatenate([queries, ones], axis=1), k, allowed)
+    squares = np.square(queries).sum(axis=1, keepdims=True) - 2 * found.scores
+    return Ranking(found.papers, -np.sqrt(np.maximum(squares, 0)))
+
+
 def load_index(config: IndexConfig, folder: Path) -> PaperIndex:
     """An index that `PaperIndex.save` wrote, its vectors mapped; InputError if it is damaged."""
     check_index(config)

@@ -153,6 +153,8 @@ class ArticleConfig:
     """subwords read of a text, special ones included"""
     layout: str = "sentence"
     """between the fields of a text: sentence (a full stop) | sep (the model's separating token)"""
+    similarity: str = "cosine"
+    """of vectors: cosine | l2 (minus the Euclidean distance; with index=exact); aspire always takes l2"""
     query: tuple[str, ...] = ("title", "context")
     """fields of a query in their order: context; title and abstract of the citing paper"""
     markers: str = "drop"
@@ -165,6 +167,7 @@ class ArticleConfig:
             ("pooling", ("mean", "cls", "aspire")),
             ("layers", ("last", "all")),
             ("layout", ("sentence", "sep")),
+            ("similarity", ("cosine", "l2")),
             ("markers", ("drop", "mask")),
         ):
             if getattr(self, key) not in options:
@@ -174,7 +177,10 @@ class ArticleConfig:
 
     def reading(self) -> dict[str, Any]:
         """Everything that decides how texts become vectors, and not where the model is."""
-        return {key: value for key, value in asdict(self).items() if key not in PLACES}
+        found = {key: value for key, value in asdict(self).items() if key not in PLACES}
+        if self.similarity == "cosine":  # what is saved without one is of cosines
+            del found["similarity"]
+        return found
 
 
 register("index", IndexConfig, "retrieval.settings.IndexConfig")

@@ -90,6 +90,7 @@ def encode(
     dim: int,
     what: str = "documents",
     batch: int = BATCH,
+    normalise: bool = True,
 ) -> NDArray[np.float32]:
     """Rows of a corpus to vectors [len(rows), dim] of unit length (zeros for documents without a known word).
 
@@ -100,7 +101,8 @@ def encode(
     with torch.inference_mode():
         for first in range(0, len(rows), batch):
             part = rows[first : first + batch]
-            vectors = F.normalize(forward(read(part)).float(), dim=1)
+            vectors = forward(read(part)).float()
+            vectors = F.normalize(vectors, dim=1) if normalise else vectors
             out[first : first + batch] = vectors.cpu().numpy()
             pace.advance(len(part))
     return out
@@ -112,11 +114,12 @@ def encode_queries(
     contexts: NDArray[np.int64],
     dim: int,
     what: str = "queries",
+    normalise: bool = True,
 ) -> NDArray[np.float32]:
     """Contexts [Q] to vectors [Q, dim]; those of one citing paper are read together."""
     order = np.argsort(reader.corpus.citing[contexts], kind="stable")
     out = np.empty((len(contexts), dim), np.float32)
-    out[order] = encode(forward, reader.queries, contexts[order], dim, what)
+    out[order] = encode(forward, reader.queries, contexts[order], dim, what, normalise=normalise)
     return out
 
 

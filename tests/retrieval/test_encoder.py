@@ -34,7 +34,7 @@ from retrieval.adapters import add_adapter, is_adapted
 from retrieval.article import ArticleRetriever
 from retrieval.article_text import ArticleReader
 from retrieval.encoder import ArticleEncoder, find_folder, load_pretrained, positions
-from retrieval.settings import ArticleConfig
+from retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
 from retrieval.vectors import weights_hash
 
 
@@ -502,6 +502,8 @@ def test_a_saved_encoder_is_not_read_in_another_way(config: ArticleConfig, tmp_p
         ArticleRetriever(local)
     with pytest.raises(InputError, match=r"query=\[abstract\]: .* was trained with \[title, context\]"):
         ArticleRetriever(replace(local, pooling="cls", query=["abstract"]))
+    with pytest.raises(InputError, match=r"similarity=l2: .* was trained with cosine"):
+        ArticleRetriever(replace(local, pooling="cls", similarity="l2"))
     ArticleRetriever(replace(local, pooling="cls"))
 
 
@@ -538,6 +540,38 @@ def test_ranks_by_the_cosine_of_its_vectors(
     again = ArticleRetriever(config, "float32")
     again.load(tmp_path / "index", tiny_corpus)
     assert (again.search(contexts, 7).papers == found.papers).all()
+
+
+def test_l2_ranks_by_the_distance_of_vectors_as_they_are(
+    tiny_corpus: Corpus, config: ArticleConfig, tmp_path: Path
+) -> None:
+    given = replace(config, similarity="l2")
+    retriever = ArticleRetriever(given, "float32", embeddings_dir=tmp_path / "e")
+    retriever.open(tiny_corpus, tmp_path / "index")
+    contexts, rows = np.arange(12), np.flatnonzero(tiny_corpus.is_candidate)
+    with torch.no_grad():
+        reader = ArticleReader(tiny_corpus, retriever.encoder.tokenizer, given)
+        papers, queries = (
+            retriever.encoder.encode(texts) for texts in (reader.papers(rows), reader.queries(contexts))
+        )
+    scores = -torch.cdist(queries, papers).numpy()
+    scores[tiny_corpus.citing[contexts][:, None] == rows] = -np.inf
+    expected = -np.sort(-scores, axis=1)[:, :6]
+    found = retriever.search(contexts, 6)
+    np.testing.assert_allclose(found.scores, expected, atol=0.02)  # the vectors have 16 bits
+    own = np.take_along_axis(scores, np.searchsorted(rows, found.papers), 1)
+    np.testing.assert_allclose(own, found.scores, atol=0.02)
+    cosine = ArticleRetriever(config, "float32")
+    cosine.index(tiny_corpus)
+    assert (cosine.search(contexts, 6).papers != found.papers).any()
+    again = ArticleRetriever(given, "float32")
+    again.load(tmp_path / "index", tiny_corpus)
+    assert (again.search(contexts, 6).papers == found.papers).all()
+    with pytest.raises(InputError, match="embeddings of another model: similarity is l2 there"):
+        ArticleRetriever(config, "float32", embeddings_dir=tmp_path / "e").index(tiny_corpus)
+    for other in ({"index": IndexConfig("half")}, {"profile": ProfileConfig(0.5)}):
+        with pytest.raises(InputError, match="set index=exact profile=none"):
+            ArticleRetriever(given, **other)  # type: ignore[arg-type]
 
 
 def test_an_index_of_another_reading_is_refused(
