@@ -13,14 +13,8 @@ from numpy.typing import NDArray
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.settings import read_settings
-from evaluation.benchmark import (
-    CorpusBenchmark,
-    Outcome,
-    Output,
-    Task,
-    open_index,
-    protocols_in,
-)
+from evaluation.benchmark import Output
+from evaluation.contexts import CorpusBenchmark, Outcome, Task, open_index, protocols_in
 from evaluation.measures import CUTOFFS
 from evaluation.plots import curve_plot, reranking_plot
 from evaluation.prefetch import Prefetch

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evaluation.benchmark import (
+from evaluation.benchmark import Output
+from evaluation.contexts import (
     CorpusBenchmark,
     Outcome,
-    Output,
     Task,
     group_rows,
     index_text,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
-from evaluation.benchmark import Outcome, cell, index_text, measures_in, pool_text, protocols_in
+from evaluation.contexts import Outcome, cell, index_text, measures_in, pool_text, protocols_in
 from evaluation.protocol import GROUPS, TRANSDUCTIVE, key_of
 from evaluation.report import Metrics, aligned, markdown_table
 from evaluation.significance import paired

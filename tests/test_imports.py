@@ -23,7 +23,7 @@ ROOMS = {
     "retrieval": ["encoder", "index", "profile", "embed"],
     "training": ["trainer", "logger", "callbacks"],
     "hatten": ["retriever", "embeddings", "for_data"],
-    "rerank": ["model", "tuned"],
+    "rerank": ["model", "tuned", "recipe"],
     "evaluation": ["benchmark", "sweep", "build_mdcr"],
     ENTRY: ["train", "evaluate", "experiment", "hydra/callbacks"],
 }

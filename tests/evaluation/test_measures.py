@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ir_measures import RR, R
 
 from datasets.files import written_whole
-from evaluation.benchmark import with_ties
+from evaluation.contexts import with_ties
 from evaluation.measures import means, per_query, prefetch_measures
 from evaluation.protocol import Qrels
 from evaluation.report import write_text
