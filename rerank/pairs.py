@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 CIT, SEP, EOS = "<cit>", "<sep>", "<eos>"
-"""Tokens added to a model's own, in the reference's order: the citation asked for; the border between citing
+"""Tokens added to a model's own, in the reference's order: the target citation; the border between citing
 text and context; the third is in no text, but has a row in the reference's weights."""
 
 BLOCK = 4096

@@ -46,7 +46,7 @@ class PairSettings(Settings):
     others: str = setting("keep", choices=("keep", "drop"))
     """markers of other citations in a context: keep (as the reference) | drop"""
     query: str = setting("context", choices=("context", "paper"))
-    """what is asked with: context, behind the citing text | paper, the citing text alone"""
+    """what the query is: the context, behind the citing text | paper: the citing text alone"""
     query_tokens: int | None = None
     """tokens of the query, its [CLS] and [SEP] included; the candidate has the rest of `max_tokens`, and
     neither lends to the other; null: they divide `max_tokens` by their shares"""

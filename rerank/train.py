@@ -63,7 +63,7 @@ def train(config: DictConfig) -> Path:
         candidates = Path(config.candidates_dir or folder / CANDIDATES)
         prefetcher = Prefetcher(instantiate(config.retriever), corpus, candidates, config.index_dir)
         lists, prefetched = _lists(settings, corpus, prefetcher, reader, seed)
-        validation, asked = _validation(settings.validation, corpus, prefetcher, seed)
+        validation, validated = _validation(settings.validation, corpus, prefetcher, seed)
         data = RerankData(lists, settings.validation.every, seed, settings.workers)
         names = {"encoder": encoder_config.name, "retriever": prefetcher.retriever.name}
         module = RerankModule(
@@ -80,7 +80,7 @@ def train(config: DictConfig) -> Path:
             data,
             RerankingRounds(folder / BEST, {**given.about, **names}, settings, validation, reader),
             data.rounds,
-            {"encoder": given.settings["encoder"], "candidates": [prefetched, asked]},
+            {"encoder": given.settings["encoder"], "candidates": [prefetched, validated]},
             f"{len(lists.queries.rows):,} queries, {data.steps:,} steps of "
             f"{settings.batch.queries * settings.batch.accumulate} queries with up to {lists.listing.most} "
             f"papers, by {prefetcher.retriever.name}, {data.rounds} rounds, in {encoder.precision}",
@@ -161,7 +161,7 @@ class RerankingValidation:
         self._positives = padded(split.positives.take(rows), corpus.citing[self.contexts])[:, :-1]
         cited = self._positives >= 0
         found = ((papers[:, None, :] == self._positives[:, :, None]) & cited[:, :, None]).any(2)
-        self.asked = np.flatnonzero(found.any(1))
+        self.reachable = np.flatnonzero(found.any(1))
         """Queries with a cited paper among the candidates: the order of the others makes no difference."""
         self.base = {f"base/{name}": value for name, value in self._measured(papers).items()}
         self.base["ceiling"] = float((found.sum(1) / cited.sum(1)).mean())
@@ -190,9 +190,9 @@ class RerankingValidation:
         tokens: of a batch. Of several processes each scores its own queries; summed: adds up tensors of all.
         """
         there = np.zeros(self.papers.shape, np.bool_)
-        there[self.asked] = self.papers[self.asked] >= 0
+        there[self.reachable] = self.papers[self.reachable] >= 0
         own = np.zeros_like(there)
-        own[self.asked[rank::processes]] = there[self.asked[rank::processes]]
+        own[self.reachable[rank::processes]] = there[self.reachable[rank::processes]]
         query, place = np.nonzero(own)
         logits = torch.zeros(2, *there.shape)  # and how often each pair was scored
         logits[1, query, place] = 1
