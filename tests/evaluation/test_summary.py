@@ -3,6 +3,8 @@
 import csv
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from datasets.errors import InputError
 from evaluation.summary import FAILURE, Summary
+
+ROOT = Path(__file__).parents[2]
 
 
 def _config(sweep: Path, folder: Path | None = None, mode: RunMode = RunMode.MULTIRUN) -> DictConfig:
@@ -136,7 +140,7 @@ GROUPED: dict[str, tuple[dict[str, dict[str, float]], str]] = {
 
 @pytest.mark.parametrize("benchmark", GROUPED)
 def test_sweeps_of_global_benchmarks_have_their_measures(tmp_path: Path, benchmark: str) -> None:
-    target = OmegaConf.load(Path(__file__).parents[2] / f"conf/benchmark/{benchmark}.yaml").benchmark._target_
+    target = OmegaConf.load(ROOT / f"conf/benchmark/{benchmark}.yaml").benchmark._target_
     summary = Summary()
     metrics, columns = GROUPED[benchmark]
     for number in (0, 1):
@@ -147,3 +151,10 @@ def test_sweeps_of_global_benchmarks_have_their_measures(tmp_path: Path, benchma
     head, _, first = (tmp_path / "summary.md").read_text().splitlines()[2:5]
     assert head == f"| k | {columns} |"
     assert first.count("|") == head.count("|") and "|  |" not in first
+
+
+def test_the_callback_loads_nothing_heavy() -> None:
+    code = "import sys, evaluation.summary; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not {"torch", "numpy", "faiss", "matplotlib"} & set(done.stdout.split())
