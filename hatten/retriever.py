@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,11 @@ from retrieval.dense import DenseRetriever
 from retrieval.settings import IndexConfig, ProfileConfig
 from retrieval.vectors import encode, encode_queries, precision, weights_hash
 
+log = logging.getLogger(__name__)
+
+KNOWN_SHARE = 0.9
+"""Share of a corpus's running words that a model should know; below it there is a warning."""
+
 
 class WordsRetriever(DenseRetriever):
     """Encodes every candidate once; a query is encoded and compared with all of them."""
@@ -31,6 +37,14 @@ class WordsRetriever(DenseRetriever):
         return {"weights": weights_hash(self.encoder), "arithmetic": str(self.encoder.precision)}
 
     def prepare(self, corpus: Corpus) -> None:
+        words = np.array([any(map(str.isalnum, word)) for word in corpus.words], bool)
+        counts = np.where(words, np.asarray(corpus.word_counts), 0)
+        share = counts[self.vocabulary.lookup(corpus.words) >= 0].sum() / max(counts.sum(), 1)
+        if share < KNOWN_SHARE:
+            log.warning(
+                f"{self.name}: the model knows {share:.0%} of the running words of {corpus.name}; was it "
+                "trained on other data, or with another data.tokenizer?"
+            )
         self._reader = DocumentReader(corpus, self.vocabulary, self.max_tokens)
 
     def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -100,3 +100,15 @@ def test_an_unknown_arithmetic_is_one_clear_error(tiny_corpus: Corpus, tmp_path:
     save_model(model(tiny_corpus), tmp_path / "hatten.ckpt")
     with pytest.raises(InputError, match="half: choose one of auto, float32, bfloat16"):
         HAttenRetriever(tmp_path / "hatten.ckpt", arithmetic="half")
+
+
+def test_a_model_that_knows_few_of_the_words_says_so(
+    tiny_corpus: Corpus, demo_corpus: Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    save_model(model(tiny_corpus), tmp_path / "hatten.ckpt")
+    retriever = HAttenRetriever(tmp_path / "hatten.ckpt")
+    retriever.prepare(tiny_corpus)
+    assert not caplog.messages
+    retriever.prepare(demo_corpus)
+    (line,) = caplog.messages
+    assert "% of the running words of demo; was it trained on other data" in line
