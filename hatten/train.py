@@ -29,7 +29,7 @@ from hatten.recipe import Encoder, Recipe
 from hatten.settings import EncoderBatchSettings, EncoderTraining, EncoderValidationSettings, MiningSettings
 from retrieval.index import search_exact
 from retrieval.vectors import Reader, encode, encode_queries, evaluating
-from training.loop import Run, Training, resolved, run
+from training.loop import Training, TrainingRun, resolved, run
 from training.module import optimizer_of
 from training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
 
@@ -64,7 +64,7 @@ def train_encoder(
             raise InputError(f"model.{name}={wanted}: needs model.encoder.residual=mean, of model=hatten")
     optimizer = optimizer_of(config.model.optimizer)
 
-    def build(given: Run) -> Training:
+    def build(given: TrainingRun) -> Training:
         parts = recipe.build(given.corpus, config)
         data = data_of(parts.reader, batch, given.seed, settings.workers)
         steps = steps_per_round(batch, len(data.split))

@@ -34,7 +34,7 @@ from rerank.settings import F1_AT, RerankerSettings, RerankingValidationSettings
 from retrieval.base import ordered
 from retrieval.settings import ArticleConfig
 from retrieval.vectors import evaluating
-from training.loop import Run, Training, resolved, run
+from training.loop import Training, TrainingRun, resolved, run
 from training.module import optimizer_of
 from training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
 
@@ -54,7 +54,7 @@ def train(config: DictConfig) -> Path:
     settings = read_settings(RerankerSettings, resolved(config)["model"])
     optimizer = optimizer_of(config.model.optimizer)
 
-    def build(given: Run) -> Training:
+    def build(given: TrainingRun) -> Training:
         corpus, seed, folder = given.corpus, given.seed, given.folder
         encoder_config: ArticleConfig = instantiate(config.encoder)
         encoder = CrossEncoder.pretrained(encoder_config, settings.pairs, settings.head, seed)

@@ -4,7 +4,7 @@ A model's `train(config)` reads its settings, so that what is wrong with them is
 
     run(config, build)
 
-where `build(run: Run) -> Training` makes of the prepared corpus what is trained:
+where `build(given: TrainingRun) -> Training` makes of the prepared corpus what is trained:
 
     module     an AveragedModule (training/module.py): the net, its loss, its optimiser
     data       a LightningDataModule, read anew each round
@@ -66,7 +66,7 @@ SETTINGS = ("data", "model", "seed")
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """What a model is built from. settings: the whole configuration as plain values."""
 
     config: DictConfig
@@ -104,7 +104,7 @@ def resolved(config: DictConfig) -> dict[str, Any]:
     return {str(name): value for name, value in plain.items()}
 
 
-def run(config: DictConfig, build: Callable[[Run], Training]) -> Path:
+def run(config: DictConfig, build: Callable[[TrainingRun], Training]) -> Path:
     """Train by `config` (conf/train.yaml) in its output_dir; gives the file or folder of the best weights."""
     folder, seed, first = Path(config.output_dir), config.seed, getattr(rank_zero_only, "rank", 0) == 0
     if type(seed) is not int or seed < 0:
@@ -116,7 +116,7 @@ def run(config: DictConfig, build: Callable[[Run], Training]) -> Path:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     plain = resolved(config)
     corpus: Corpus = instantiate(config.data)
-    training = build(Run(config, plain, folder, seed, corpus))
+    training = build(TrainingRun(config, plain, folder, seed, corpus))
     best = training.rounds.best
     trainer: pl.Trainer = instantiate(
         config.trainer,
