@@ -20,6 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 
 import evaluation.settings  # noqa: F401  (schemas of the configuration)
 from datasets.errors import one_line_errors
+from datasets.settings import refuse_missing
 from evaluation.benchmark import Benchmark, Data
 from evaluation.report import Provenance
 from retrieval.base import Retriever
@@ -32,6 +33,7 @@ HELPER = os.environ.get("RANK", "0") != "0"
 @hydra.main(version_base="1.3", config_path="conf", config_name="evaluate")
 def main(config: DictConfig) -> None:
     """Compose, instantiate, run, report."""
+    refuse_missing(config)
     job = HydraConfig.get()
     folder = Path(job.runtime.output_dir)
     provenance = Provenance(

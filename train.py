@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 
 import rerank.settings  # noqa: F401  (schemas of the configuration)
 from datasets.errors import InputError, one_line_errors
+from datasets.settings import refuse_missing
 
 RECIPES = Path(__file__).parent / "conf" / "recipe"
 
@@ -20,6 +21,7 @@ RECIPES = Path(__file__).parent / "conf" / "recipe"
 def main(config: DictConfig) -> None:
     from hydra.utils import get_method  # heavy imports only after the options are known to be right
 
+    refuse_missing(config)
     run = HydraConfig.get()
     chosen = run.runtime.choices
     if chosen["experiment"] == "paper" and not (RECIPES / f"{chosen['recipe@_global_']}.yaml").is_file():

@@ -29,6 +29,7 @@ from datasets.fulltext.readers import SourceFile, find_files, read
 from datasets.json_lines import OnBadRecord, gzipped, json_writer
 from datasets.progress import reading
 from datasets.records import SPLITS, allowed_share
+from datasets.settings import refuse_missing
 from datasets.source_files import OnBytes
 from datasets.splitting import Splitting
 
@@ -291,6 +292,7 @@ def _full_texts(
 def main(config: DictConfig) -> None:
     """Compose, build, print the summary."""
     with failing_in_one_line():
+        refuse_missing(config)
         print(instantiate(config).summary())
 
 

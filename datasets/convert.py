@@ -22,6 +22,7 @@ from datasets.fulltext.documents import Metadata
 from datasets.fulltext.readers import find_files
 from datasets.json_lines import gzipped, read_objects
 from datasets.progress import reading
+from datasets.settings import refuse_missing
 
 PAPERS, CITATIONS = "papers.jsonl.gz", "citations.tsv.gz"
 
@@ -100,6 +101,7 @@ def _line(paper: PaperLine) -> bytes:
 def main(config: DictConfig) -> None:
     """Compose, convert, print the summary."""
     with failing_in_one_line():
+        refuse_missing(config)
         print(instantiate(config).summary())
 
 

@@ -19,6 +19,7 @@ from datasets.errors import failing_in_one_line, one_line_errors
 from datasets.files import written_whole
 from datasets.json_lines import gzipped
 from datasets.records import TRAIN
+from datasets.settings import refuse_missing
 
 COUNTS, TABLE, QUERIES, HELD_OUT = "counts.json", "counts.md", "queries.json", "held_out.jsonl.gz"
 
@@ -121,6 +122,7 @@ def _table(counts: dict[str, Any]) -> str:
 def main(config: DictConfig) -> None:
     """Compose, count, print the table."""
     with failing_in_one_line():
+        refuse_missing(config)
         print(instantiate(config.counting))
 
 

@@ -29,9 +29,12 @@ def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
     def wrapped() -> None:
         # By default Hydra swallows exceptions and exits with 1.
         os.environ["HYDRA_FULL_ERROR"] = "1"
+        from datasets.help import register_help
+
         # OpenMP threads that spin while they wait lose most of their time on a shared machine.
         if "OMP_WAIT_POLICY" not in os.environ:
             os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+        register_help()
         try:
             with failing_in_one_line():
                 main()
@@ -59,6 +62,11 @@ def fail(line: str) -> NoReturn:
     raise SystemExit(2)
 
 
+def missing_extra(what: str, extra: str) -> str:
+    """The line on an optional dependency that is not installed."""
+    return f'{what} needs the extra {extra}: make install EXTRAS="dev {extra}"'
+
+
 def user_line(error: BaseException) -> str | None:
     """The line to show for an error that the user can mend; None for a bug."""
     from hydra.errors import HydraException, InstantiationException
@@ -83,13 +91,23 @@ def user_line(error: BaseException) -> str | None:
 
 def configuration_line(error: BaseException) -> str:
     """What is wrong with the options, as Hydra or its OmegaConf found it."""
-    from omegaconf.errors import ConfigAttributeError, ConfigKeyError, ValidationError
+    from hydra.errors import MissingConfigException
+    from omegaconf.errors import (
+        ConfigAttributeError,
+        ConfigKeyError,
+        MissingMandatoryValue,
+        ValidationError,
+    )
 
-    from datasets.settings import describe
+    from datasets.settings import describe, describe_missing, unknown_choice
 
     cause: BaseException | None = error
-    while cause is not None and not isinstance(
-        cause, ConfigAttributeError | ConfigKeyError | ValidationError
-    ):
+    while cause is not None:
+        if isinstance(cause, MissingConfigException) and cause.missing_cfg_file:
+            return unknown_choice(cause.missing_cfg_file, cause.options or ())
+        if isinstance(cause, MissingMandatoryValue):
+            return describe_missing(cause.full_key or str(cause.key))
+        if isinstance(cause, ConfigAttributeError | ConfigKeyError | ValidationError):
+            return describe(cause)
         cause = cause.__cause__ or cause.__context__
-    return describe(cause) if cause is not None else f"configuration: {error}"
+    return f"configuration: {error}"

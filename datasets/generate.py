@@ -30,6 +30,7 @@ from datasets.errors import InputError, failing_in_one_line, one_line_errors
 from datasets.files import one_line_disk_errors, written_folder
 from datasets.progress import counting
 from datasets.records import OTHER_MARKER, SPLITS, TARGET_MARKER
+from datasets.settings import refuse_missing
 
 SHIFT, HEAD = 0.7, 0.95
 CORE, TAIL = 2500, 1.9
@@ -410,6 +411,7 @@ def _pack(piece: bytes) -> bytes:
 @hydra.main(version_base="1.3", config_path=str(Path(__file__).parents[1] / "conf"), config_name="generate")
 def main(config: DictConfig) -> None:
     with failing_in_one_line():
+        refuse_missing(config)
         print(instantiate(config).summary())
 
 

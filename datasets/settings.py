@@ -28,7 +28,8 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from datasets.errors import InputError
+from datasets.errors import InputError, missing_extra
+from datasets.help import groups, notes
 
 T = TypeVar("T")
 
@@ -147,13 +148,15 @@ def describe(error: OmegaConfBaseException, where: str = "") -> str:
     """One line on a value that does not fit its schema: the key, the value and what it must be."""
     key = f"{where}.{error.full_key or ''}".strip(".").partition("[")[0]
     if isinstance(error, ConfigKeyError | ConfigAttributeError) and isinstance(error.parent_node, DictConfig):
-        known = [str(name) for name in error.parent_node]
+        known = [str(name) for name in error.parent_node if not str(name).startswith("_")]
+        if root := error.parent_node._get_parent() is None:
+            known = sorted({*known, *groups()} - {"hydra"})
         line = f"{key}: there is no such option"
         if close := get_close_matches(str(error.key), known, 1):
             return f"{line}; did you mean {key.rpartition('.')[0]}.{close[0]}?".replace(" .", " ")
         line += f"; there are: {', '.join(known)}" if known else ""
         typed = dataclasses.is_dataclass(OmegaConf.get_type(error.parent_node))
-        return line if typed else f"{line}; +{key}=... adds it"
+        return line if typed or root else f"{line}; +{key}=... adds it"
     hint = error.ref_type
     if isinstance(error.key, str) and dataclasses.is_dataclass(error.object_type):
         hint = get_type_hints(error.object_type).get(error.key)
@@ -161,6 +164,46 @@ def describe(error: OmegaConfBaseException, where: str = "") -> str:
     if not wanted or not key:
         return f"{key}: {error}".strip(": ")
     return f"{key}={error.value}: must be {wanted}"
+
+
+def describe_missing(key: str) -> str:
+    """One line on an option without a default: what it is, by its comment, and an example."""
+    about, _, example = notes().get(key, "").partition(" (e.g. ")
+    return f"{key} must be given, as {key}={example.removesuffix(')') or '...'}{about and ': '}{about}"
+
+
+def refuse_missing(config: DictConfig) -> None:
+    """InputError for the first option that must be given and is not; call it before slow imports.
+
+    What other options read by `oc.select` may be missing.
+    """
+    select = OmegaConf.to_yaml(config)
+    parts: list[tuple[str, Any]] = [("", OmegaConf.to_container(config, resolve=False))]
+    while parts:
+        path, value = parts.pop()
+        if isinstance(value, dict):
+            parts += [(f"{path}.{key}".strip("."), value[key]) for key in reversed(value)]
+        elif value == "???" and f"oc.select:{path}," not in select:
+            raise InputError(describe_missing(path))
+
+
+EXTRAS = {"joblib": "joblib", "submitit_local": "submitit", "submitit_slurm": "submitit"}
+"""Launchers of Hydra, and the extras that they come with."""
+
+
+def unknown_choice(file: str, options: Sequence[str]) -> str:
+    """One line on a choice of a group that is not there. file: GROUP/NAME."""
+    group, _, name = file.partition("@")[0].removesuffix(".yaml").rpartition("/")
+    if group == "hydra/launcher" and name in EXTRAS:
+        return missing_extra(f"{group}={name}", EXTRAS[name])
+    if not options:
+        line = f"{group}={name}: there is no such group"
+        return (
+            f"{line}; did you mean {known[0]}?" if (known := get_close_matches(group, groups(), 1)) else line
+        )
+    if close := get_close_matches(name, options, 1):
+        return f"{group}={name}: there is no such choice; did you mean {group}={close[0]}?"
+    return f"{group}={name}: choose {', '.join(options[:-1])} or {options[-1]}"
 
 
 def _in_words(hint: Any) -> str:

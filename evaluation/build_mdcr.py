@@ -26,6 +26,7 @@ from datasets.columns import Ragged, offsets_of
 from datasets.errors import InputError, failing_in_one_line, one_line_errors
 from datasets.files import written_folder
 from datasets.progress import counting
+from datasets.settings import refuse_missing
 from evaluation.benchmarks.mdcr import TRUE
 from evaluation.benchmarks.pools import check_count, first_few, read_json
 from evaluation.benchmarks.sampled import SAMPLE
@@ -352,6 +353,7 @@ def _report(built: BuiltPools, fields: Sequence[str], cited: int, negatives: int
 def main(config: DictConfig) -> None:
     """Compose, build, print the report."""
     with failing_in_one_line():
+        refuse_missing(config)
         print(instantiate(config))
 
 

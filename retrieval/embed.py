@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hydra
 import numpy as np
@@ -13,9 +14,11 @@ from omegaconf import DictConfig
 
 from datasets.corpus import Corpus
 from datasets.errors import failing_in_one_line, one_line_errors
-from retrieval.article import article_retriever
-from retrieval.embeddings import SHARD, Embeddings
+from datasets.settings import refuse_missing
 from retrieval.settings import ArticleConfig
+
+if TYPE_CHECKING:
+    from retrieval.embeddings import Embeddings
 
 
 @dataclass(frozen=True)
@@ -45,16 +48,18 @@ def embed(
     data: Callable[[], Corpus],
     encoder: ArticleConfig,
     output: str | Path,
-    arithmetic: str = "auto",
-    encoding: str = "local",
-    shard: int = SHARD,
-    seed: int = 0,
+    arithmetic: str,
+    encoding: str,
+    shard: int,
+    seed: int,
 ) -> Embedded:
     """Write the vectors of all candidates of a corpus to a folder, or those that are missing there.
 
     seed: of the data, whose configuration refers to it.
     Raises InputError for data, an encoder or a folder that cannot be used (retrieval.embeddings).
     """
+    from retrieval.article import article_retriever  # torch, only when the options are known to be right
+
     retriever = article_retriever(encoder, arithmetic, embeddings_dir=output, shard=shard)
     retriever.encode_with(encoding)
     corpus = data()
@@ -68,6 +73,7 @@ def embed(
 def main(config: DictConfig) -> None:
     """Compose, encode, print a summary."""
     with failing_in_one_line():
+        refuse_missing(config)
         print(instantiate(config).summary())
 
 

@@ -6,16 +6,17 @@ from pathlib import Path
 
 import hydra
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from datasets.errors import failing_in_one_line, one_line_errors
+from datasets.settings import refuse_missing
 
 
 @one_line_errors
 @hydra.main(version_base="1.3", config_path=str(Path(__file__).parents[2] / "conf"), config_name="inspect")
 def main(config: DictConfig) -> None:
     with failing_in_one_line():
-        OmegaConf.to_container(config, throw_on_missing=True)  # a _partial_ does not notice what is missing
+        refuse_missing(config)
         print(f"page: {instantiate(config)}")
 
 
