@@ -75,6 +75,12 @@ def check(made: Any, where: str) -> None:
             raise InputError(f"{named}={value}: must {wanted}")
 
 
+def check_count(option: str, value: object, least: int = 1) -> None:
+    """InputError unless the option is a whole number of at least `least`."""
+    if type(value) is not int or value < least:
+        raise InputError(f"{option}={value}: must be a whole number, at least {least}")
+
+
 def _broken_bounds(value: float, bounds: Mapping[str, Any]) -> str:
     """What a number must be, empty where it is."""
     least, most, above, below = (bounds.get(name) for name in ("least", "most", "above", "below"))
@@ -149,14 +155,14 @@ def describe(error: OmegaConfBaseException, where: str = "") -> str:
     key = f"{where}.{error.full_key or ''}".strip(".").partition("[")[0]
     if isinstance(error, ConfigKeyError | ConfigAttributeError) and isinstance(error.parent_node, DictConfig):
         known = [str(name) for name in error.parent_node if not str(name).startswith("_")]
-        if root := error.parent_node._get_parent() is None:
-            known = sorted({*known, *groups()} - {"hydra"})
+        typed = dataclasses.is_dataclass(OmegaConf.get_type(error.parent_node))
+        whole = not (typed or where or error.parent_node._get_parent())  # what a command has composed
+        known = sorted({*known, *groups()} - {"hydra"}) if whole else known
         line = f"{key}: there is no such option"
         if close := get_close_matches(str(error.key), known, 1):
             return f"{line}; did you mean {key.rpartition('.')[0]}.{close[0]}?".replace(" .", " ")
         line += f"; there are: {', '.join(known)}" if known else ""
-        typed = dataclasses.is_dataclass(OmegaConf.get_type(error.parent_node))
-        return line if typed or root else f"{line}; +{key}=... adds it"
+        return line if typed or whole else f"{line}; +{key}=... adds it"
     hint = error.ref_type
     if isinstance(error.key, str) and dataclasses.is_dataclass(error.object_type):
         hint = get_type_hints(error.object_type).get(error.key)

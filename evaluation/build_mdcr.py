@@ -26,9 +26,9 @@ from datasets.columns import Ragged, offsets_of
 from datasets.errors import InputError, failing_in_one_line, one_line_errors
 from datasets.files import written_folder
 from datasets.progress import counting
-from datasets.settings import refuse_missing
+from datasets.settings import check_count, refuse_missing
 from evaluation.benchmarks.mdcr import TRUE
-from evaluation.benchmarks.pools import check_count, first_few, read_json
+from evaluation.benchmarks.pools import first_few, read_json
 from evaluation.benchmarks.sampled import SAMPLE
 from evaluation.benchmarks.sampling import Rows, Sampler
 from evaluation.report import REPORT, RUN, markdown_table

@@ -19,6 +19,7 @@ from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.progress import counting
 from datasets.records import TRAIN
+from datasets.settings import check_count
 from evaluation.benchmark import Benchmark, Data, RetrieverMaker
 from evaluation.measures import CUTOFFS, PerQuery, f1, means, query_values
 from evaluation.protocol import (
@@ -88,12 +89,16 @@ class CorpusBenchmark(Benchmark):
     ) -> None:
         """Raises InputError for numbers that are not whole or too small, and for unknown protocols."""
         ranks = [*cutoffs, *f1]
-        numbers = [*ranks, batch, 1 if queries is None else queries, (run_depth or 0) + 1]
-        if not ranks or not all(type(k) is int and k >= 1 for k in numbers):
-            raise InputError(
-                f"benchmark: cutoffs {list(cutoffs)}, f1 {list(f1)}, batch {batch}, queries {queries} and "
-                f"run_depth {run_depth} must be whole numbers from 1 on"
-            )
+        if not ranks:
+            raise InputError("benchmark.cutoffs: name the ranks k of recall@k, as [10,100]")
+        for name, number, least in (
+            *(("benchmark.cutoffs", k, 1) for k in cutoffs),
+            *(("benchmark.f1", k, 1) for k in f1),
+            ("benchmark.batch", batch, 1),
+            ("queries", 1 if queries is None else queries, 1),
+            ("benchmark.run_depth", 0 if run_depth is None else run_depth, 0),
+        ):
+            check_count(name, number, least)
         self.cutoffs, self.f1 = sorted(set(ranks)), sorted(set(f1))
         if isinstance(protocols, str) or not protocols or not set(protocols) <= set(PROTOCOLS):
             raise InputError(f"benchmark.protocols: {protocols!s} is no list of {', '.join(PROTOCOLS)}")

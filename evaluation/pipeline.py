@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
-from datasets.settings import read_settings
+from datasets.settings import check_count, read_settings
 from evaluation.benchmark import Output
 from evaluation.contexts import CorpusBenchmark, Outcome, Task, open_index, protocols_in
 from evaluation.measures import CUTOFFS
@@ -108,12 +108,10 @@ class Pipeline(CorpusBenchmark):
             raise InputError(
                 f"benchmark={self.name} needs reranker=FOLDER: what train.py model=scibert_reranker has saved"
             )
-        numbers = [*depths, chunk, *([] if candidates == ALL else [candidates])]
-        if not all(type(number) is int and number >= 1 for number in numbers):
-            raise InputError(
-                f"candidates={candidates}, benchmark.depths={list(depths)}, benchmark.chunk={chunk}: must be "
-                f"whole numbers from 1 on (candidates: or {ALL})"
-            )
+        if candidates != ALL:
+            check_count("candidates", candidates)
+        for name, number in (*(("benchmark.depths", depth) for depth in depths), ("benchmark.chunk", chunk)):
+            check_count(name, number)
         self.reranker, self.scoring = reranker, read_settings(ScoringSettings, scoring or {})
         self.candidates, self.depths = candidates, list(depths)
         self.scores_dir, self.chunk = scores_dir, chunk

@@ -139,12 +139,6 @@ def is_number(value: object) -> bool:
     return isinstance(value, float) and not math.isnan(value)
 
 
-def check_count(option: str, value: object, least: int = 1) -> None:
-    """InputError unless the option is a whole number of at least `least`."""
-    if type(value) is not int or value < least:
-        raise InputError(f"{option}: must be a whole number of at least {least}, not {value!r}")
-
-
 def first_few(names: Collection[str], most: int = 5) -> str:
     """The first names, and how many more there are.
 

@@ -23,8 +23,9 @@ from datasets.citations.queries import QuerySet, corpus_of
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.progress import counting
+from datasets.settings import check_count
 from evaluation.benchmark import Output, RetrieverMaker
-from evaluation.benchmarks.pools import Findings, PoolBenchmark, Table, check_count, first_few, read_json
+from evaluation.benchmarks.pools import Findings, PoolBenchmark, Table, first_few, read_json
 from evaluation.benchmarks.sampling import (
     TEST,
     VALIDATION,

@@ -189,7 +189,7 @@ def test_models_that_cannot_be_used_are_named(
         build(models={"x": tmp_path / "cache"})
     with pytest.raises(InputError, match=r"models: name at least one"):
         build(models={})
-    with pytest.raises(InputError, match=r"negatives: must be a whole number of at least 1, not 0"):
+    with pytest.raises(InputError, match="negatives=0: must be a whole number, at least 1"):
         build(negatives=0)
     sample = json.loads((models["title"] / "sample.json").read_text())
     sample["queries"]["Art"] = sample["queries"]["Art"][:3]

@@ -225,19 +225,21 @@ def test_a_split_that_is_not_there_is_one_line_and_loses_nothing(tiny_corpus: Co
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "message"),
     [
-        {"cutoffs": []},
-        {"cutoffs": [0]},
-        {"cutoffs": [1.5]},
-        {"batch": 0},
-        {"queries": 0},
-        {"run_depth": -1},
-        {"run_depth": 2.5},
+        ({"cutoffs": []}, "benchmark.cutoffs: name the ranks k"),
+        ({"cutoffs": [10, 0]}, "^benchmark.cutoffs=0: must be a whole number, at least 1$"),
+        ({"cutoffs": [1.5]}, "benchmark.cutoffs=1.5: "),
+        ({"batch": 0}, "benchmark.batch=0: "),
+        ({"queries": 0}, "^queries=0: must be a whole number, at least 1$"),
+        ({"run_depth": -1}, "^benchmark.run_depth=-1: must be a whole number, at least 0$"),
+        ({"run_depth": 2.5}, "benchmark.run_depth=2.5: "),
     ],
 )
-def test_settings_that_make_no_sense_are_one_line(settings: dict[str, object]) -> None:
-    with pytest.raises(InputError, match="whole numbers"):
+def test_settings_that_make_no_sense_are_one_line_on_one_value(
+    settings: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
         Prefetch(**settings)  # type: ignore[arg-type]
 
 

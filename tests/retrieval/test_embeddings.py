@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,15 @@ from numpy.typing import NDArray
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
+from retrieval import embed as command
 from retrieval.article import article_retriever
-from retrieval.embed import embed
 from retrieval.embeddings import Advance, EmbeddingJob, Embeddings, Vectors, embeddings_of
 from retrieval.settings import ArticleConfig
 
 ROOT = Path(__file__).parents[2]
 MODEL: dict[str, Any] = {"weights": "abc", "query": ("title",)}
+
+embed = partial(command.embed, encoding="local", shard=4096, seed=0)
 
 
 @pytest.fixture
