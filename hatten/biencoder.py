@@ -23,6 +23,7 @@ from retrieval.article_text import ArticleReader, Texts
 from retrieval.encoder import ArticleEncoder
 from retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
 from retrieval.vectors import precision
+from training.checkpoint import find_saved
 from training.settings import FineTuningSettings
 
 
@@ -88,4 +89,6 @@ class BiEncoderRetriever(ArticleRetriever):
             raise InputError(
                 "retriever=biencoder needs checkpoint=FOLDER, the `biencoder` of train.py model=biencoder"
             )
-        super().__init__(ArticleEncoder.load(checkpoint), arithmetic, index, profile)
+        super().__init__(
+            ArticleEncoder.load(find_saved(checkpoint, FineTuning.file)), arithmetic, index, profile
+        )

@@ -16,9 +16,10 @@ from hatten.documents import Vocabulary
 from hatten.encoder import HAttenEncoder, build_encoder
 from hatten.pickles import load_word_list
 from hatten.settings import EncoderConfig
-from training.checkpoint import read_torch, save_torch
+from training.checkpoint import find_saved, read_torch, save_torch
 
-FORMAT = "hatten-1"
+FORMAT, FILE = "hatten-1", "hatten.ckpt"
+"""What a file says that it is, and its name in the output folder of a training."""
 
 UNFIT = (KeyError, TypeError, AttributeError, ValueError, IndexError, ZeroDivisionError)
 """Errors of a file whose parts are not what they should be."""
@@ -38,7 +39,9 @@ def open_model(
         (weights,), (_, words) = RELEASES[PUBLISHED].files, RELEASES["reference-vectors"].files
         checkpoint = obtain(PUBLISHED, cache_dir) / weights
         vocabulary = vocabulary or obtain("reference-vectors", cache_dir) / words
-    return load_model(checkpoint) if vocabulary is None else load_reference_model(checkpoint, vocabulary)
+    if vocabulary is None:
+        return load_model(find_saved(checkpoint, FILE))
+    return load_reference_model(checkpoint, vocabulary)
 
 
 def load_reference_checkpoint(path: str | Path) -> HAttenEncoder:

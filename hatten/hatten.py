@@ -8,7 +8,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from datasets.corpus import Corpus
-from hatten.checkpoint import Model, save_model
+from hatten.checkpoint import FILE, Model, save_model
 from hatten.documents import DocumentReader
 from hatten.encoder import HAttenEncoder, build_encoder
 from hatten.recipe import Encoder, Parts, Recipe
@@ -21,7 +21,7 @@ class HAtten(Recipe):
     """The encoder of Gu et al. 2022, section 4.1, with or without the path around it."""
 
     schema = HAttenSettings
-    file = "hatten.ckpt"
+    file = FILE
     groups = ("embeddings",)
 
     def __init__(self, model: HAttenSettings) -> None:

@@ -24,7 +24,7 @@ from hatten.retriever import WordsRetriever
 from hatten.settings import NNSelectSettings
 from hatten.words import WordVectors, inverse_document_frequency, starting_words, words_and_vectors
 from retrieval.settings import IndexConfig, ProfileConfig
-from training.checkpoint import read_torch, save_torch
+from training.checkpoint import find_saved, read_torch, save_torch
 
 
 class AveragesEncoder(Encoder):
@@ -102,14 +102,14 @@ class AverageRetriever(WordsRetriever):
         super().load(folder, corpus)
 
 
-FORMAT = "nnselect-1"
+FORMAT, FILE = "nnselect-1", "nnselect.ckpt"
 
 
 class NNSelect(Recipe):
     """Trains the magnitudes of words and the weights of fields."""
 
     schema = NNSelectSettings
-    file = "nnselect.ckpt"
+    file = FILE
     groups = ("embeddings",)
 
     def __init__(self, model: NNSelectSettings) -> None:
@@ -151,6 +151,7 @@ class NNSelectRetriever(WordsRetriever):
             raise InputError(
                 "retriever=nnselect needs checkpoint=FILE, the nnselect.ckpt of train.py model=nnselect"
             )
+        checkpoint = find_saved(checkpoint, FILE)
         content = read_torch(checkpoint)
         if content.get("format") != FORMAT:
             raise InputError(f"{checkpoint}: not a checkpoint that train.py model=nnselect saved")

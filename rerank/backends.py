@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from datasets.errors import InputError
+from datasets.errors import InputError, missing_extra
 from datasets.files import written_folder
 from datasets.records import TRAIN
 from rerank.cross_encoder import CrossEncoder
@@ -240,8 +240,8 @@ def _installed(int8: bool) -> Any:
     for name in ("openvino", "nncf") if int8 else ("openvino",):
         if importlib.util.find_spec(name) is None:
             raise InputError(
-                f"scoring by OpenVINO needs the package {name}: install the extra int8 "
-                '(make install EXTRAS="dev int8"), or use scoring.backend=torch with bfloat16 or float32'
+                missing_extra("scoring by OpenVINO", "int8") + f" ({name} is not installed), or choose "
+                "scoring.backend=torch with bfloat16 or float32"
             )
     return importlib.import_module("openvino")
 

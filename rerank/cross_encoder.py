@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 SETTINGS, ABOUT, HEAD = "reranker.json", "about.json", "head.safetensors"
 """The files that a saved reranker has beside those of Hugging Face."""
 
+SAVED = "reranker"
+"""The folder of a reranker in the output folder of its training."""
+
 HEADS = ("sigmoid", "linear")
 
 

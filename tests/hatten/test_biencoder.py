@@ -78,7 +78,9 @@ def test_it_learns_and_is_saved_as_a_folder_that_retrieves(
     name = "encoder.layer.0.attention.self.query.weight"
     assert before.keys() == after.keys() and not torch.equal(before[name], after[name])
 
-    retriever = BiEncoderRetriever(best, arithmetic="float32")
+    retriever = BiEncoderRetriever(
+        best.parent, arithmetic="float32"
+    )  # finds the encoder in the output folder
     retriever.index(tiny_corpus)
     encoder = ArticleEncoder.load(best)
     reader = ArticleReader(tiny_corpus, encoder.tokenizer, encoder.config)

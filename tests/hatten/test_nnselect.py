@@ -134,6 +134,11 @@ def test_what_is_no_checkpoint_of_it_is_one_clear_error(best: Path, tmp_path: Pa
         NNSelectRetriever(None)
     with pytest.raises(InputError, match="there is no such checkpoint"):
         NNSelectRetriever(tmp_path / "none.ckpt")
+    with pytest.raises(InputError, match=r"out: there is no nnselect\.ckpt in it, but hatten\.ckpt$"):
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "hatten.ckpt").touch()
+        NNSelectRetriever(tmp_path / "out")
+    assert NNSelectRetriever(best.parent).vocabulary.words == NNSelectRetriever(best).vocabulary.words
     content, file = torch.load(best, weights_only=True), tmp_path / "other.ckpt"
     torch.save({**content, "format": "hatten-1"}, file)
     with pytest.raises(

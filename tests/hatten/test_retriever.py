@@ -45,7 +45,7 @@ def vectors(encoder: HAttenEncoder, reader: DocumentReader, rows: np.ndarray, pa
 def test_ranks_by_the_cosine_of_its_vectors(tiny_corpus: Corpus, tmp_path: Path, residual: str) -> None:
     trained = model(tiny_corpus, residual)
     save_model(trained, tmp_path / "hatten.ckpt")
-    retriever = HAttenRetriever(tmp_path / "hatten.ckpt", arithmetic="float32")
+    retriever = HAttenRetriever(tmp_path, arithmetic="float32")  # the output folder of its training
     retriever.index(tiny_corpus)
     contexts = np.array([8, 2, 11, 0, 2])
     reader = DocumentReader(tiny_corpus, trained.vocabulary, 20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -192,7 +193,7 @@ def test_int8_is_near_and_calibrated_once(
 def test_what_is_not_installed_is_named(tiny_reranker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "openvino" else found(name))
-    with pytest.raises(InputError, match="needs the package openvino: install the extra int8"):
+    with pytest.raises(InputError, match='needs the extra int8: make install EXTRAS="dev int8" .openvino'):
         Reranker.open(tiny_reranker, ScoringSettings(precision="int8"))
 
 
@@ -239,3 +240,9 @@ def test_a_path_that_is_nothing_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not weights")
     with pytest.raises(InputError, match="not a torch checkpoint of plain weights"):
         Reranker.open(tmp_path / "notes.txt")
+
+
+def test_the_output_folder_of_a_training_has_its_reranker(tiny_reranker: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_reranker, tmp_path / "reranker")
+    found = Reranker.open(tmp_path, EXACT)
+    assert found.fingerprint == Reranker.open(tiny_reranker, EXACT).fingerprint and found.name == "reranker"

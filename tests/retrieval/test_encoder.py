@@ -626,6 +626,21 @@ def test_a_run_that_was_cut_off_goes_on_and_ends_the_same(
     assert not list((tmp_path / "encoding").iterdir())
 
 
+def test_minilm_that_is_nowhere_names_its_make_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def offline(*_: object, **__: object) -> str:
+        raise ConnectionError("no network")
+
+    monkeypatch.setenv("CITATION_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.snapshot_download", offline)
+    monkeypatch.setattr("retrieval.encoder.PACKAGES", {"minilm": "a_package_that_is_not_there"})
+    with pytest.raises(InputError, match=r"\(no network\); run `make minilm`, or put config\.json"):
+        load_pretrained(ArticleConfig("minilm", hub="sentence-transformers/all-MiniLM-L6-v2"))
+    with pytest.raises(InputError, match=r"\(no network\); put config\.json"):
+        load_pretrained(ArticleConfig("specter", hub="allenai/specter"))
+
+
 def test_minilm_puts_like_sentences_together(tiny_corpus: Corpus) -> None:
     from retrieval.encoder import find_folder
 
