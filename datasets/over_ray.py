@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from datasets.columns import Ragged, Tokenize
-from datasets.errors import InputError
+from datasets.errors import InputError, missing_extra
 from datasets.tokenize import TOKENIZERS, WordTable
 
 ROOT = Path(__file__).parents[1]
@@ -31,9 +31,7 @@ def connected(processes: int | None = None) -> Iterator[None]:
         import ray
         import ray.data
     except ImportError as error:
-        raise InputError(
-            f"Ray is not installed ({error}): make install EXTRAS='dev ray', or choose local"
-        ) from None
+        raise InputError(missing_extra(f"Ray ({error})", "ray") + ", or choose local") from None
     context: Any = ray.data.DataContext.get_current()
     context.execution_options.preserve_order = True
     context.enable_progress_bars = context.print_on_execution_start = False

@@ -48,8 +48,8 @@ class Reranker:
 
     @classmethod
     def open(cls, path: str | Path, scoring: ScoringSettings | None = None) -> Reranker:
-        """What training saved, by its folder or the training's output folder, or a published checkpoint, by its
-        file or name (rerank.published).
+        """What training saved, by its folder or the output folder of the training, or a published
+        checkpoint, by its file or name (rerank.published).
 
         InputError if it is anything else.
         """
