@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -63,17 +63,13 @@ class SkippedRecords:
     left_out: int = 0
     examples: list[str] = field(default_factory=list)
 
-    def skip(self, error: InputError) -> None:
-        """Count a record; raises its error if none may be skipped."""
-        self.skip_again(error)
-        self.left_out += 1
-        if len(self.examples) < EXAMPLES:
-            self.examples.append(str(error))
-
-    def skip_again(self, error: InputError) -> None:
-        """The same for a record that the first pass has counted."""
+    def skip(self, error: InputError, counted: bool = False) -> None:
+        """Count a record, unless the first pass has; raises its error if none may be skipped."""
         if self.max_share is None:
             raise error
+        if not counted:
+            self.left_out += 1
+            self.examples += [str(error)] if len(self.examples) < EXAMPLES else []
 
     def check(self) -> None:
         """Raises InputError if too large a share was skipped."""
@@ -188,11 +184,12 @@ def build_corpus(
             report.counts["papers"] = catalogue.finish()
             with json_writer(building / "papers.json.gz", keys=True) as add:
                 for paper in catalogue.papers():
-                    field = {"field": paper.field} if paper.field else {}
                     known = {"title": paper.title, "abstract": paper.abstract, "year": paper.year or None}
+                    field = {"field": paper.field} if paper.field else {}
                     add(known | {"authors": paper.authors} | field, paper.id)
         catalogue.path.unlink()
-        _write_contexts(building, list(with_text), catalogue, splitting, rules, report)
+        full_texts = _full_texts(list(with_text), catalogue, report)
+        _write_contexts(building, full_texts, catalogue, splitting, rules, report)
         skipped.check()
         report.write(building)
     return report
@@ -225,7 +222,7 @@ def _add(on_bytes: OnBytes, done: int, more: int) -> None:
 
 def _write_contexts(
     folder: Path,
-    files: Sequence[SourceFile],
+    full_texts: Iterable[tuple[int, FullText]],
     catalogue: Catalogue,
     splitting: Splitting,
     rules: ContextRules,
@@ -237,13 +234,12 @@ def _write_contexts(
         queries = {
             split: stack.enter_context(json_writer(folder / f"{split}.json", keys=False)) for split in SPLITS
         }
-        for citing, full_text in _full_texts(files, catalogue, report):
+        for citing, full_text in full_texts:
             split = splitting(ids[citing], catalogue.years[citing])
             if split is None:
                 counts["full texts"]["not in the years or shares of a split"] += 1
                 continue
-            found = select(full_text, citing, catalogue, rules, counts, report.unresolved)
-            for cited, number, text in found:
+            for cited, number, text in select(full_text, citing, catalogue, rules, counts, report.unresolved):
                 context = f"{ids[citing]}__{ids[cited]}__{number}"
                 record = {"masked_text": text, "context_id": context}
                 add(record | {"citing_id": ids[citing], "refid": ids[cited]}, context)
@@ -263,7 +259,7 @@ def _full_texts(
     """(row of the paper, its full text) of the papers kept, one full text each."""
     counts, skipped = report.counts["full texts"], report.skipped
     seen = bytearray(len(catalogue.rows))
-    for _, document in _documents(files, "full texts", skipped.skip_again):
+    for _, document in _documents(files, "full texts", partial(skipped.skip, counted=True)):
         if document.full_text is None:
             continue
         counts["read"] += 1

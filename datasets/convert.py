@@ -3,7 +3,7 @@ output=DIR."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from datasets.files import written_folder
 from datasets.fulltext.catalogue import PaperTable
 from datasets.fulltext.documents import Metadata
 from datasets.fulltext.readers import find_files
-from datasets.json_lines import gzipped, read_objects
+from datasets.json_lines import Object, gzipped, read_objects
 from datasets.progress import reading
 from datasets.settings import refuse_missing
 
@@ -46,48 +46,46 @@ def convert(source: str | Sequence[str], output: str | Path) -> Converted:
     """Write papers.jsonl.gz, and citations.tsv.gz for files of citations, into the new folder `output`.
 
     source: files, folders and patterns of JSON lines in the layouts of datasets.citations.graph.
-    Raises InputError that names file, line and field of a record that cannot be used, and for no papers at
-    all.
+    Raises InputError that names file, line and field of a record that cannot be used, and for no papers.
     """
     folder = new_folder(output)
     files = [file.path for file in find_files(source)]
-    with written_folder(folder) as part:
-        found = _converted(files, part)
-        if not found.papers:
-            raise InputError(f"{files[0]}: no papers in {len(files)} files; name those of papers as well")
-    return found._replace(folder=folder)
-
-
-def _converted(files: Sequence[Path], folder: Path) -> Converted:
     papers = citations = unresolved = 0
-    with (
-        gzipped(folder / PAPERS) as lines,
-        gzipped(folder / CITATIONS) as pairs,
-        closing(PaperTable(folder / "parts.sqlite")) as parts,
-    ):
-        pairs.write(b"citing\tcited\n")
-        for path in files:
-            with reading(path, path.name) as on_bytes:
-                for where, record in read_objects(path, on_bytes):
-                    match read_record(record, where):
-                        case Metadata() as part:
-                            parts.add(part)
-                        case CitationEdge(citing, cited) if citing and cited:
-                            pairs.write(f"{citing}\t{cited}\n".encode())
-                            citations += 1
-                        case CitationEdge():
-                            unresolved += 1
-                        case PaperLine() as paper:
-                            lines.write(_line(paper))
-                            papers += 1
-        for whole in parts.papers():
-            line = PaperLine("", whole.id, whole.title, whole.abstract, whole.year, tuple(whole.field), ())
-            lines.write(_line(line))
-            papers += 1
-    parts.path.unlink()
-    if not citations:
-        (folder / CITATIONS).unlink()
+    with written_folder(folder) as unfinished:
+        with (
+            gzipped(unfinished / PAPERS) as lines,
+            gzipped(unfinished / CITATIONS) as pairs,
+            closing(PaperTable(unfinished / "parts.sqlite")) as parts,
+        ):
+            pairs.write(b"citing\tcited\n")
+            for where, record in _records(files):
+                match read_record(record, where):
+                    case Metadata() as part:
+                        parts.add(part)
+                    case CitationEdge(citing, cited) if citing and cited:
+                        pairs.write(f"{citing}\t{cited}\n".encode())
+                        citations += 1
+                    case CitationEdge():
+                        unresolved += 1
+                    case PaperLine() as paper:
+                        lines.write(_line(paper))
+                        papers += 1
+            for one in parts.papers():
+                paper = PaperLine("", one.id, one.title, one.abstract, one.year, tuple(one.field), ())
+                lines.write(_line(paper))
+                papers += 1
+        if not papers:
+            raise InputError(f"{files[0]}: no papers in {len(files)} files; name those of papers as well")
+        parts.path.unlink()
+        if not citations:
+            (unfinished / CITATIONS).unlink()
     return Converted(folder, papers, citations, unresolved)
+
+
+def _records(files: Iterable[Path]) -> Iterator[tuple[str, Object]]:
+    for path in files:
+        with reading(path, path.name) as on_bytes:
+            yield from read_objects(path, on_bytes)
 
 
 def _line(paper: PaperLine) -> bytes:

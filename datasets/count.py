@@ -14,7 +14,7 @@ import orjson
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from datasets.citations.queries import GraphQueries, QuerySet, read_rows
+from datasets.citations.queries import GraphQueries, read_rows
 from datasets.errors import failing_in_one_line, one_line_errors
 from datasets.files import written_whole
 from datasets.json_lines import gzipped
@@ -63,6 +63,17 @@ def _counts(data: GraphQueries, characters: int) -> dict[str, Any]:
     """
     graph, documents = data.graph, len(data.papers)
     citations = sum(len(some.relevant.values) for some in data.eligible.values())
+    splits = {}
+    for split, eligible in data.eligible.items():
+        years = graph.years[eligible.papers]
+        years, used = years[years > 0], data.queries[split]
+        splits[split] = {
+            "years": [int(years.min()), int(years.max())] if len(years) else None,
+            "queries": len(eligible.papers),
+            "pairs": len(eligible.relevant.values),
+            "asked": len(used.papers),
+            "asked_pairs": len(used.relevant.values),
+        }
     return {
         "files": [path.name for path in graph.files],
         "documents": documents,
@@ -72,20 +83,8 @@ def _counts(data: GraphQueries, characters: int) -> dict[str, Any]:
         "characters_per_document": characters / documents,
         "unknown": graph.unknown,
         "passed_over": len(graph.cites.values) - citations,
-        "splits": {split: _split(data, some, data.queries[split]) for split, some in data.eligible.items()},
+        "splits": splits,
         "near_duplicates": len(data.removed),
-    }
-
-
-def _split(data: GraphQueries, eligible: QuerySet, queries: QuerySet) -> dict[str, Any]:
-    years = data.graph.years[eligible.papers]
-    years = years[years > 0]
-    return {
-        "years": [int(years.min()), int(years.max())] if len(years) else None,
-        "queries": len(eligible.papers),
-        "pairs": len(eligible.relevant.values),
-        "asked": len(queries.papers),
-        "asked_pairs": len(queries.relevant.values),
     }
 
 
@@ -98,15 +97,11 @@ def _table(counts: dict[str, Any]) -> str:
     ]
     for split, found in counts["splits"].items():
         years = f" ({'–'.join(map(str, dict.fromkeys(found['years'])))})" if found["years"] else ""
-        rows += [
-            (f"queries, {split}{years}", f"{found['queries']:,}"),
-            (f"query and relevant pairs, {split}", f"{found['pairs']:,}"),
-        ]
+        rows.append((f"queries, {split}{years}", f"{found['queries']:,}"))
+        rows.append((f"query and relevant pairs, {split}", f"{found['pairs']:,}"))
         if found["asked"] != found["queries"]:
-            rows += [
-                (f"queries used, {split}", f"{found['asked']:,}"),
-                (f"pairs of those, {split}", f"{found['asked_pairs']:,}"),
-            ]
+            rows.append((f"queries used, {split}", f"{found['asked']:,}"))
+            rows.append((f"pairs of those, {split}", f"{found['asked_pairs']:,}"))
     rows += [
         ("training queries left out as near-duplicates", f"{counts['near_duplicates']:,}"),
         ("papers left out", f"{counts['left_out']:,}"),

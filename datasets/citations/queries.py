@@ -91,8 +91,7 @@ class QueryRules:
 class GraphQueries:
     """The papers of a collection [P], rows of the graph ascending, and the queries of each split.
 
-    eligible: all papers that meet the rules. queries: those that are queries, perhaps a sample except in
-    train.
+    eligible: all papers that meet the rules. queries: those used, perhaps a sample except in train.
     removed: rows of eligible training papers that are near-duplicates of held-out ones.
     """
 
@@ -137,50 +136,39 @@ def open_queries(
     **rules: Any,
 ) -> GraphQueries:
     """The queries of the corpus that open_papers makes, without making it; tokenizer and name are ignored."""
-    checked_rules = QueryRules(**rules)
+    query_rules = QueryRules(**rules)
     graph = open_graph(papers, citations, cache_dir=cache_dir)
-    return find_queries(graph, splitting, queries, checked_rules, cache_dir)
-
-
-def find_queries(
-    graph: CitationGraph,
-    splitting: Splitting,
-    queries: str | Path | None = None,
-    rules: QueryRules = QueryRules(),
-    cache_dir: str | Path = ".cache",
-) -> GraphQueries:
-    """The queries of a graph; see open_papers.
-
-    Raises InputError for lists that cannot be used, and where no paper cites another.
-    """
     shares = splitting if isinstance(splitting, YearShares) and queries is None else None
     has_text = graph.titled | (graph.abstract_lengths > 0)
     if shares:
         has_text &= graph.years > 0
-    papers = np.flatnonzero(has_text)
+    texts = np.flatnonzero(has_text)
     if queries is not None:
-        splits = _listed(read_query_lists(queries), graph, papers)
+        splits = _listed(read_query_lists(queries), graph, texts)
     elif shares:
-        splits = shares.split(graph.years, papers)
+        splits = shares.split(graph.years, texts)
     else:
-        names = [splitting(graph.ids[row], int(graph.years[row])) or "" for row in papers.tolist()]
-        splits = {split: papers[np.array(names, object) == split] for split in SPLITS}
+        names = [splitting(graph.ids[row], int(graph.years[row])) or "" for row in texts.tolist()]
+        splits = {split: texts[np.array(names, object) == split] for split in SPLITS}
     candidates = has_text
-    if rules.found == TRAIN:
+    if query_rules.found == TRAIN:
         candidates = np.zeros(len(graph), np.bool_)
         candidates[splits.get(TRAIN, [])] = True
         candidates &= has_text
     relevant = cited_earlier(graph, candidates)
-    enough = relevant.lengths >= rules.min_cited
-    if not enough[papers].any():
-        least = f"{rules.min_cited} others that are" if rules.min_cited > 1 else "another that is"
+    enough = relevant.lengths >= query_rules.min_cited
+    if not enough[texts].any():
+        several = query_rules.min_cited > 1
+        least = f"{query_rules.min_cited} others that are" if several else "another that is"
         raise InputError(f"{graph.files[0]}: no paper cites {least} in it, with a text and not later")
     eligible = {split: rows[enough[rows]] for split, rows in splits.items()}
     chosen = shares.sampled(eligible) if shares else dict(eligible)
     removed = np.empty(0, np.int64)
-    if rules.near_duplicates is not None and TRAIN in eligible:
+    if query_rules.near_duplicates is not None and TRAIN in eligible:
         held_out = np.sort(np.concatenate([removed, *(chosen[split] for split in chosen if split != TRAIN)]))
-        removed = _near_duplicates(graph, eligible[TRAIN], held_out, rules, Path(cache_dir).expanduser())
+        removed = _near_duplicates(
+            graph, eligible[TRAIN], held_out, query_rules, Path(cache_dir).expanduser()
+        )
         chosen[TRAIN] = np.setdiff1d(eligible[TRAIN], removed)
         counted = f"{len(removed):,} of {len(eligible[TRAIN]):,}"
         log.info("%s training queries have nearly the title of a held-out paper and are left out", counted)
@@ -188,7 +176,7 @@ def find_queries(
         {split: QuerySet(rows, relevant.take(rows)) for split, rows in some.items()}
         for some in (eligible, chosen)
     )
-    return GraphQueries(graph, papers, all_queries, queries_used, removed)
+    return GraphQueries(graph, texts, all_queries, queries_used, removed)
 
 
 def cited_earlier(graph: CitationGraph, candidates: NDArray[np.bool_]) -> Ragged:
@@ -228,16 +216,11 @@ class QueryLists:
         """Rows of a split's papers; InputError for a split that is missing, and for ids that no paper has."""
         if split not in self.splits:
             raise InputError(f"{self.path}: no split {split!r}; there are: {', '.join(self.splits)}")
-        return rows_of(self.splits[split], graph, f"{self.path}, {split!r}")
-
-
-def rows_of(ids: Sequence[str], graph: CitationGraph, where: str) -> list[int]:
-    """Rows of papers; InputError that counts the ids that no paper has, and names the first."""
-    missing = [paper for paper in ids if paper not in graph.rows]
-    if missing:
-        some = ", ".join(missing[:5])
-        raise InputError(f"{where}: {len(missing):,} of {len(ids):,} ids are not in {graph.files[0]}: {some}")
-    return [graph.rows[paper] for paper in ids]
+        ids = self.splits[split]
+        if missing := [paper for paper in ids if paper not in graph.rows]:
+            lacking = f"{len(missing):,} of {len(ids):,} ids are not in {graph.files[0]}"
+            raise InputError(f"{self.path}, {split!r}: {lacking}: {', '.join(missing[:5])}")
+        return [graph.rows[paper] for paper in ids]
 
 
 def read_query_lists(path: str | Path) -> QueryLists:
@@ -259,16 +242,14 @@ def read_query_lists(path: str | Path) -> QueryLists:
         ids: dict[str, None] = {}
         for part in value.values() if isinstance(value, dict) else [value]:
             if not isinstance(part, list) or not all(isinstance(paper, str) for paper in part):
-                raise InputError(
-                    f"{path}, {split!r}: must be a list of ids, or an object of such lists by field"
-                )
+                wanted = "a list of ids, or an object of such lists by field"
+                raise InputError(f"{path}, {split!r}: must be {wanted}")
             ids |= dict.fromkeys(part)
         splits[split] = list(ids)
         for paper in ids:
             if (other := split_of.setdefault(paper, split)) != split:
-                raise InputError(
-                    f"{path}: {shown(paper)} is in {other!r} and in {split!r}; a query has one split"
-                )
+                twice = f"{shown(paper)} is in {other!r} and in {split!r}"
+                raise InputError(f"{path}: {twice}; a query has one split")
     return QueryLists(path, splits)
 
 
@@ -277,11 +258,8 @@ def _listed(lists: QueryLists, graph: CitationGraph, papers: Rows) -> dict[str, 
     rows = {split: np.array(sorted(lists.rows(split, graph)), np.int64) for split in lists.splits}
     if TRAIN not in rows:
         rows = {TRAIN: np.setdiff1d(papers, np.concatenate(list(rows.values())))} | rows
-    return {
-        split: np.intersect1d(rows[split], papers)
-        for split in dict.fromkeys((*SPLITS, *rows))
-        if split in rows
-    }
+    order = [split for split in dict.fromkeys((*SPLITS, *rows)) if split in rows]
+    return {split: np.intersect1d(rows[split], papers) for split in order}
 
 
 def _near_duplicates(
