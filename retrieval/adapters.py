@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,13 +71,18 @@ def is_adapted(model: nn.Module) -> bool:
     return any(isinstance(part, AdaptedOutput) for part in model.modules())
 
 
+def check_files(folder: Path, kind: str, needed: Mapping[str, Sequence[str]]) -> None:
+    """InputError naming what a folder lacks; needed: of each part, the files of which one must be there."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: there is no such folder of {'an' if kind == 'adapter' else 'a'} {kind}")
+    for what, names in needed.items():
+        if not any((folder / name).is_file() for name in names):
+            raise InputError(f"{folder}: the {kind} has no {what}; expected {' or '.join(names)} there")
+
+
 def check_adapter(folder: Path) -> None:
     """InputError naming what an adapter's folder lacks."""
-    if not folder.is_dir():
-        raise InputError(f"{folder}: there is no such folder of an adapter")
-    for what, names in (("configuration", (SETTINGS,)), ("weights", WEIGHTS)):
-        if not any((folder / name).is_file() for name in names):
-            raise InputError(f"{folder}: the adapter has no {what}; expected {' or '.join(names)} there")
+    check_files(folder, "adapter", {"configuration": (SETTINGS,), "weights": WEIGHTS})
 
 
 def add_adapter(model: PreTrainedModel, folder: Path) -> None:
@@ -156,6 +161,11 @@ def _check_settings(path: Path, dim: int) -> None:
             )
 
 
+def reason(error: Exception) -> str:
+    """The message of another library's error in one line."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
 def _read(path: Path) -> dict[str, Tensor]:
     """Tensors by name; nothing in the file is executed. InputError if it is damaged."""
     from safetensors.torch import load_file
@@ -167,6 +177,5 @@ def _read(path: Path) -> dict[str, Tensor]:
         if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
             raise ValueError("no tensors by name")
     except Exception as error:  # damaged files raise nearly anything
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise InputError(f"{path}: the weights cannot be read ({reason})") from None
+        raise InputError(f"{path}: the weights cannot be read ({reason(error)})") from None
     return found

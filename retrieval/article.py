@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from datasets.columns import Ragged, offsets_of
 from datasets.corpus import Corpus
 from datasets.errors import InputError
+from retrieval.arrays import Floats, Mask, Rows
 from retrieval.article_text import ArticleReader, Texts
 from retrieval.base import Ranking, Retriever, nothing, ordered
 from retrieval.dense import DenseRetriever, ray_shards
@@ -72,11 +73,11 @@ class ArticleRetriever(DenseRetriever):
     def prepare(self, corpus: Corpus) -> None:
         self._reader = ArticleReader(corpus, self.encoder.tokenizer, self.encoder.config)
 
-    def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def encode_papers(self, rows: Rows) -> Floats:
         read, dim = self._reader.papers, self.encoder.dim
         return encode(self.encoder.encode, read, rows, dim, "papers", self.shard, self._normalised)
 
-    def encode_queries(self, contexts: NDArray[np.int64]) -> NDArray[np.float32]:
+    def encode_queries(self, contexts: Rows) -> Floats:
         read, dim = self._reader, self.encoder.dim
         return encode_queries(self.encoder.encode, read, contexts, dim, normalise=self._normalised)
 
@@ -84,10 +85,10 @@ class ArticleRetriever(DenseRetriever):
     def _normalised(self) -> bool:
         return self.similarity == "cosine"
 
-    def embed(self, corpus: Corpus, rows: NDArray[np.int64]) -> Embeddings:
+    def embed(self, corpus: Corpus, rows: Rows) -> Embeddings:
         """Vectors of papers, read or made; the retriever is prepared for the corpus."""
 
-        def encoded(rows: NDArray[np.int64], advance: Advance) -> Vectors:
+        def encoded(rows: Rows, advance: Advance) -> Vectors:
             raw = self._raw(rows, advance)
             return F.normalize(torch.from_numpy(raw), dim=1).numpy() if self._normalised else raw, None
 
@@ -96,12 +97,12 @@ class ArticleRetriever(DenseRetriever):
         job = EmbeddingJob(corpus, rows, about, dim, encoded, spread=spread)
         return embeddings_of(job, self.embeddings_dir, self.shard)
 
-    def paper_vectors(self, corpus: Corpus, rows: NDArray[np.int64]) -> VectorTable:
+    def paper_vectors(self, corpus: Corpus, rows: Rows) -> VectorTable:
         found = self.embed(corpus, rows)
         self.reused = found.encoded < len(rows)
         return found.vectors
 
-    def raw_vectors(self, corpus: Corpus, rows: NDArray[np.int64]) -> VectorTable:
+    def raw_vectors(self, corpus: Corpus, rows: Rows) -> VectorTable:
         self.prepare(corpus)
         about = {**self.encoder.paper_fingerprint(), "normalisation": "none"}
         job = EmbeddingJob(
@@ -109,7 +110,7 @@ class ArticleRetriever(DenseRetriever):
         )
         return embeddings_of(job).vectors
 
-    def _raw(self, rows: NDArray[np.int64], advance: Advance) -> NDArray[np.float32]:
+    def _raw(self, rows: Rows, advance: Advance) -> Floats:
         with torch.inference_mode():
             return self.encoder.encode(self._reader.papers(rows), advance).float().cpu().numpy()
 
@@ -121,6 +122,7 @@ class SentenceRetriever(Retriever):
     """
 
     name = "article"
+    arrays = ("papers",)
 
     def __init__(
         self,
@@ -154,10 +156,10 @@ class SentenceRetriever(Retriever):
         self._cache = None
         self._reader = ArticleReader(corpus, self.encoder.tokenizer, self.encoder.config)
 
-    def embed(self, corpus: Corpus, rows: NDArray[np.int64]) -> Embeddings:
+    def embed(self, corpus: Corpus, rows: Rows) -> Embeddings:
         """Sentence vectors of papers, read or made; the retriever is prepared for the corpus."""
 
-        def encoded(rows: NDArray[np.int64], advance: Advance) -> Vectors:
+        def encoded(rows: Rows, advance: Advance) -> Vectors:
             texts = self._reader.papers(rows)
             with torch.inference_mode():
                 vectors = self.encoder.encode(texts, advance).cpu().numpy()
@@ -176,15 +178,15 @@ class SentenceRetriever(Retriever):
         self._sentences = build_l2_index(self.index_config, found.vectors)
 
     def _save(self, folder: Path) -> None:
+        super()._save(folder)
         self._sentences.save(folder)
-        np.save(folder / "papers.npy", self._papers)
 
     def _load(self, folder: Path, corpus: Corpus) -> None:
+        super()._load(folder, corpus)
         self.prepare(corpus)
         self._sentences = load_index(self.index_config, folder)
-        self._papers = np.load(folder / "papers.npy", allow_pickle=False)
 
-    def _search(self, contexts: NDArray[np.int64], k: int, allowed: NDArray[np.bool_] | None) -> Ranking:
+    def _search(self, contexts: Rows, k: int, allowed: Mask | None) -> Ranking:
         may = None if allowed is None else allowed[self._papers]
         papers, scores = nothing(len(contexts), k)
         of = self._queries(contexts) if self._cache is None else self._cache.get(contexts, self._queries)
@@ -207,7 +209,7 @@ class SentenceRetriever(Retriever):
             open_queries, depth = np.concatenate(unsure), 2 * depth
         return Ranking(papers, scores)
 
-    def _queries(self, contexts: NDArray[np.int64]) -> list[NDArray[np.float32]]:
+    def _queries(self, contexts: Rows) -> list[Floats]:
         """The sentences of each context [s, D]."""
         texts = self._reader.queries(contexts)
         with torch.inference_mode():
@@ -215,13 +217,8 @@ class SentenceRetriever(Retriever):
         return np.split(vectors, _by_text(texts).offsets[1:-1])
 
     def _best(
-        self,
-        vectors: NDArray[np.float32],
-        sentences: Ragged,
-        k: int,
-        depth: int,
-        may: NDArray[np.bool_] | None,
-    ) -> tuple[Ranking, NDArray[np.bool_]]:
+        self, vectors: Floats, sentences: Ragged, k: int, depth: int, may: Mask | None
+    ) -> tuple[Ranking, Mask]:
         """The k best papers by the `depth` nearest sentences to each of the queries' [q, k], and whether no
         other paper can be among them [q].
         """
@@ -269,7 +266,7 @@ def _by_text(texts: Texts) -> Ragged:
     return Ragged(np.arange(len(texts.owners), dtype=np.int32), offsets_of(counts))
 
 
-def _repeated(papers: NDArray[np.int32]) -> NDArray[np.bool_]:
+def _repeated(papers: NDArray[np.int32]) -> Mask:
     """Places [q, n] of papers that stand further left in the same row."""
     order = np.argsort(papers, axis=1, kind="stable")
     in_order = np.take_along_axis(papers, order, axis=1)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from datasets.columns import Ragged
 from datasets.corpus import Corpus
 from datasets.records import OTHER_MARKER, TARGET_MARKER
+from retrieval.arrays import Rows
 from retrieval.settings import ArticleConfig
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Texts:
 
     tokens: Ragged
     sentences: NDArray[np.int32] | None = None
-    owners: NDArray[np.int64] | None = None
+    owners: Rows | None = None
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import written_folder
+from retrieval.arrays import Floats, Mask, Rows, load_arrays, save_arrays
 from retrieval.filters import Filters
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ class Ranking:
     """
 
     papers: NDArray[np.int32]
-    scores: NDArray[np.float32]
+    scores: Floats
 
     def __post_init__(self) -> None:
         if self.papers.ndim != 2 or self.papers.shape != self.scores.shape:
@@ -55,16 +56,13 @@ class Ranking:
         return Ranking(np.concatenate([p.papers for p in parts]), np.concatenate([p.scores for p in parts]))
 
 
-def nothing(queries: int, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def nothing(queries: int, k: int) -> tuple[NDArray[np.int32], Floats]:
     """Papers and scores [queries, k] of rankings without any paper."""
     return np.full((queries, k), -1, np.int32), np.full((queries, k), -np.inf, np.float32)
 
 
 def ordered(
-    papers: NDArray[np.integer],
-    scores: NDArray[np.floating],
-    k: int,
-    drop: NDArray[np.bool_] | None = None,
+    papers: NDArray[np.integer], scores: NDArray[np.floating], k: int, drop: Mask | None = None
 ) -> Ranking:
     """The k best of each row by descending score, then by paper row, padded to k.
 
@@ -95,11 +93,13 @@ def ordered(
 class Retriever(ABC):
     """Ranks the candidates of a corpus for its contexts.
 
-    Subclasses implement `settings`, `_index`, `_search`, `_save` and `_load`, and declare below what else
-    they can do, so that nobody has to ask for their class.
+    Subclasses implement `settings`, `_index` and `_search`, declare the `arrays` of their index, or write
+    `_save` and `_load`, and declare below what else they can do, so that nobody has to ask for their class.
     """
 
     name: str
+    arrays: tuple[str, ...] = ()
+    """what a saved index consists of: NAME.npy for each attribute `_NAME`"""
     per_pool = False
     """whether scores depend on the other papers of a pool, so that each pool wants an index of its own"""
     tunable: tuple[str, ...] = ()
@@ -129,11 +129,11 @@ class Retriever(ABC):
         """Set some of the `tunable` parameters for corpora indexed from now on."""
         raise NotImplementedError(f"{self.name} has no parameters to tune")
 
-    def knows(self, contexts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def knows(self, contexts: Rows) -> Mask:
         """Which contexts [Q] of the indexed corpus it can rank papers for."""
         return np.ones(len(contexts), np.bool_)
 
-    def limit(self, contexts: NDArray[np.int64]) -> int | None:
+    def limit(self, contexts: Rows) -> int | None:
         """The most papers that any of these contexts of the indexed corpus can get; None: all there are."""
         return None
 
@@ -149,7 +149,7 @@ class Retriever(ABC):
         if encoding != "local":
             raise InputError(f"encoding={encoding}: retriever={self.name} does not encode papers that way")
 
-    def raw_vectors(self, corpus: Corpus, rows: NDArray[np.int64]) -> Any:
+    def raw_vectors(self, corpus: Corpus, rows: Rows) -> Any:
         """A `VectorTable` [n, D] (retrieval.vectors) of papers, not normalised; see `gives_vectors`."""
         raise NotImplementedError(f"{self.name} has no vectors of papers")
 
@@ -165,7 +165,7 @@ class Retriever(ABC):
         self._index(corpus)
         self._corpus = corpus
 
-    def search(self, contexts: NDArray[np.int64], k: int, filters: Filters | None = None) -> Ranking:
+    def search(self, contexts: Rows, k: int, filters: Filters | None = None) -> Ranking:
         """The k best candidates of each context, without its citing paper.
 
         contexts: int64 [Q], rows of the corpus's contexts. Memory grows with Q * k: batch large numbers.
@@ -185,9 +185,7 @@ class Retriever(ABC):
             papers[queries], scores[queries] = found.papers, found.scores
         return Ranking(papers, scores)
 
-    def search_allowed(
-        self, contexts: NDArray[np.int64], k: int, allowed: NDArray[np.bool_] | None
-    ) -> Ranking:
+    def search_allowed(self, contexts: Rows, k: int, allowed: Mask | None) -> Ranking:
         """As `search`, among the papers allowed [P] for all of these contexts (None: every candidate)."""
         corpus = self.corpus
         may = corpus.is_candidate if allowed is None else allowed
@@ -254,20 +252,21 @@ class Retriever(ABC):
     def _index(self, corpus: Corpus) -> None: ...
 
     @abstractmethod
-    def _search(self, contexts: NDArray[np.int64], k: int, allowed: NDArray[np.bool_] | None) -> Ranking:
+    def _search(self, contexts: Rows, k: int, allowed: Mask | None) -> Ranking:
         """The k best of the allowed papers for each context, or fewer where no more match.
 
         allowed: bool [P], the papers that may be returned; None: every candidate. k does not exceed their
         number. The caller drops the citing paper and any paper that is not allowed.
         """
 
-    @abstractmethod
     def _save(self, folder: Path) -> None:
         """Write the index into an empty folder."""
+        save_arrays(folder, **{name: getattr(self, f"_{name}") for name in self.arrays})
 
-    @abstractmethod
     def _load(self, folder: Path, corpus: Corpus) -> None:
         """Read what `_save` wrote."""
+        for name, array in zip(self.arrays, load_arrays(folder, *self.arrays), strict=True):
+            setattr(self, f"_{name}", array)
 
 
 def check_encoding(encoding: str) -> None:
@@ -294,8 +293,8 @@ def folder_bytes(folder: Path) -> int:
 def written_index(folder: Path, about: Mapping[str, Any], tuned: Mapping[str, Any]) -> Iterator[Path]:
     """A folder for the files of an index, which replaces `folder` when all went well.
 
-    about: what the index belongs to (retriever, corpus, settings); tuned: what indexing chose. Both go into
-    the manifest. Raises InputError if `folder` holds anything but an index.
+    about: what the index belongs to (retriever, corpus, settings); tuned: what indexing chose; both are kept
+    in the manifest. Raises InputError if `folder` holds anything but an index.
     """
     if folder.exists() and not has_index(folder) and not (folder.is_dir() and not any(folder.iterdir())):
         raise InputError(f"{folder}: holds something else than an index; name another folder")
@@ -323,7 +322,8 @@ def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
     wanted = json.loads(json.dumps(dict(about)))  # tuples become lists, as in the file
     for key in [*wanted, *found]:
         if wanted.get(key) != found.get(key):
-            there, here = (_short(values.get(key)) for values in (found, wanted))
+            texts = (str(values.get(key)) for values in (found, wanted))
+            there, here = (text if len(text) <= 60 else f"{text[:57]}..." for text in texts)
             raise InputError(
                 f"{folder}: an index of another {key}: {there} there, {here} here; "
                 "make the index again in another folder"
@@ -334,13 +334,6 @@ def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
         except OSError:
             raise InputError(f"{folder / name}: missing; make the index again") from None
         if there != size:
-            raise InputError(
-                f"{folder / name}: {there:,} bytes instead of {size:,}, cut short or changed; "
-                "make the index again"
-            )
+            what = f"{there:,} bytes instead of {size:,}, cut short or changed"
+            raise InputError(f"{folder / name}: {what}; make the index again")
     return tuned
-
-
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -20,23 +20,24 @@ from datasets.columns import Ragged, offsets_of
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.records import TRAIN
+from retrieval.arrays import Floats, Mask, Rows, load_arrays, load_ragged, save_arrays, save_ragged
 from retrieval.base import Ranking, Retriever, nothing
 from retrieval.settings import QUERY_FIELDS, check_fields
 from retrieval.terms import KEY_TERMS, PAPERS_AT_ONCE, KeyTerms, Terms, tokenizer
 
-# How often a term stands in a text, given the text's length as a share of the average.
-Saturation = Callable[[NDArray[np.float32], NDArray[np.float32], float, float], NDArray[np.float32]]
+Saturation = Callable[[Floats, Floats, float, float], Floats]
+"""How often a term stands in a text, given the text's length as a share of the average."""
 
 
-def _robertson(times: NDArray[np.float32], length: NDArray[np.float32], k1: float, b: float) -> Any:
+def _robertson(times: Floats, length: Floats, k1: float, b: float) -> Any:
     return times / (k1 * ((1 - b) + length) + times)
 
 
-def _atire(times: NDArray[np.float32], length: NDArray[np.float32], k1: float, b: float) -> Any:
+def _atire(times: Floats, length: Floats, k1: float, b: float) -> Any:
     return (times * (k1 + 1)) / (times + k1 * (1 - b + length))
 
 
-def _bm25l(times: NDArray[np.float32], length: NDArray[np.float32], k1: float, b: float) -> Any:
+def _bm25l(times: Floats, length: Floats, k1: float, b: float) -> Any:
     """Less what a text without the term gets: adding the same to every text would change no ranking."""
     often, delta = times / (1 - b + length), 0.5
     absent = np.float32(((k1 + 1) * delta) / (k1 + delta))
@@ -104,7 +105,7 @@ class Postings:
     def nbytes(self) -> int:
         return sum(int(getattr(self._matrix, part).nbytes) for part in self.PARTS)
 
-    def scores(self, terms: NDArray[np.int32], weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    def scores(self, terms: NDArray[np.int32], weights: Floats) -> Floats:
         """Of every paper [P]; terms [n], each once, weights [n]: how often they stand in the query."""
         matrix = self._matrix
         if not self._compiled:
@@ -114,28 +115,17 @@ class Postings:
         return scores
 
     def save(self, folder: Path) -> None:
-        for part in self.PARTS:
-            np.save(folder / f"{part}.csc.index.npy", getattr(self._matrix, part))
+        save_arrays(folder, **{f"{part}.csc.index": getattr(self._matrix, part) for part in self.PARTS})
 
     @classmethod
     def load(cls, folder: Path, papers: int, compiled: bool) -> Postings:
         """What `save` wrote, mapped."""
-        data, indices, indptr = (
-            np.asarray(np.load(folder / f"{part}.csc.index.npy", mmap_mode="r", allow_pickle=False))
-            for part in cls.PARTS
-        )
+        data, indices, indptr = load_arrays(folder, *(f"{part}.csc.index" for part in cls.PARTS))
         return cls(csc_matrix((data, indices, indptr), shape=(papers, len(indptr) - 1)), compiled)
 
 
 @njit(nogil=True)
-def _add(
-    data: NDArray[np.float32],
-    indices: NDArray[np.int32],
-    indptr: NDArray[np.int32],
-    terms: NDArray[np.int32],
-    weights: NDArray[np.float32],
-    scores: NDArray[np.float32],
-) -> None:
+def _add(data: Any, indices: Any, indptr: Any, terms: Any, weights: Any, scores: Any) -> None:
     for term, weight in zip(terms, weights):  # noqa: B905 (Numba has no `strict`)
         for place in range(indptr[term], indptr[term + 1]):
             scores[indices[place]] += weight * data[place]
@@ -176,23 +166,19 @@ class RankBM25:
         """Of the tables of frequencies; what they hold is shared between them."""
         return sum(map(sys.getsizeof, self._index.doc_freqs))
 
-    def scores(self, terms: NDArray[np.int32], weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    def scores(self, terms: NDArray[np.int32], weights: Floats) -> Floats:
         """As Postings.scores."""
         query = np.repeat(terms, weights.astype(np.int64)).tolist()
         with np.errstate(invalid="ignore"):  # it takes 0 / 0 for an empty text where b is 1
             return np.nan_to_num(self._index.get_scores(query), nan=0.0).astype(np.float32)
 
     def save(self, folder: Path) -> None:
-        np.save(folder / "documents.values.npy", self._documents.values)
-        np.save(folder / "documents.offsets.npy", self._documents.offsets)
+        save_ragged(folder, "documents", self._documents)
 
     @classmethod
     def load(cls, folder: Path, method: str, k1: float, b: float) -> RankBM25:
         """Made again from the documents that `save` wrote: rank_bm25 has no files of its own."""
-        values, offsets = (
-            np.load(folder / f"documents.{part}.npy", allow_pickle=False) for part in ("values", "offsets")
-        )
-        return cls(Ragged(values, offsets), method, k1, b)
+        return cls(load_ragged(folder, "documents"), method, k1, b)
 
 
 BACKENDS = ("numpy", "numba", "rank_bm25")
@@ -260,13 +246,8 @@ class BM25(Retriever):
 
     def settings(self) -> dict[str, Any]:
         library = "rank_bm25" if self._backend == "rank_bm25" else "bm25s"
-        return {
-            "library": library,
-            "method": self._method,
-            **self._parameters,
-            **self._words,
-            "contexts": self._contexts,
-        }
+        own = {"contexts": self._contexts}
+        return {"library": library, "method": self._method, **self._parameters, **self._words, **own}
 
     def query_settings(self) -> dict[str, Any]:
         return {"query": list(self.query)}
@@ -311,7 +292,7 @@ class BM25(Retriever):
         words = corpus.context_tokens.take(contexts.values)
         return counts + self._terms.counts(np.repeat(rows, contexts.lengths), words, len(papers))
 
-    def _search(self, contexts: NDArray[np.int64], k: int, allowed: NDArray[np.bool_] | None) -> Ranking:
+    def _search(self, contexts: Rows, k: int, allowed: Mask | None) -> Ranking:
         queries = self._queries(contexts)
         mask = None if allowed is None else allowed[self._rows].astype(np.float32)
         papers, scores = nothing(len(contexts), k)
@@ -334,7 +315,7 @@ class BM25(Retriever):
                 list(pool.map(search, range(len(contexts))))
         return Ranking(papers, scores)
 
-    def _queries(self, contexts: NDArray[np.int64]) -> csr_matrix:
+    def _queries(self, contexts: Rows) -> csr_matrix:
         """The terms of queries, float32 [Q, T]."""
         queries = self._terms.query_counts(self.corpus, contexts, self.query)
         if KEY_TERMS not in self.query:
@@ -370,7 +351,7 @@ def cited_in(split: Split, papers: int, most: int) -> Ragged:
     return Ragged(contexts[kept].astype(np.int32), offsets_of(np.minimum(all_of, most)))
 
 
-def largest(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+def largest(scores: Floats, k: int) -> Rows:
     """Places of the k largest scores above 0 of [P], or all if there are fewer; of equals the first."""
     there = np.empty(0, np.int64)
     # Every 16th score tells what the k largest are above, nearly always: then few are left to be sorted out.

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
-from numpy.typing import NDArray
 
 from datasets import over_ray
 from datasets.corpus import Corpus
 from datasets.errors import InputError
+from retrieval.arrays import Floats, Mask, Rows
 from retrieval.base import Ranking, Retriever, check_encoding
 from retrieval.embeddings import Advance, EmbeddingJob, Vectors, embeddings_of
 from retrieval.index import PaperIndex, build_index, build_l2_index, check_index, load_index, search_l2
@@ -55,14 +55,14 @@ class DenseRetriever(Retriever):
         """Get ready to read queries and papers of a corpus."""
 
     @abstractmethod
-    def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def encode_papers(self, rows: Rows) -> Floats:
         """Papers, rows [n] -> [n, D] of unit length; zeros where there is nothing to encode."""
 
     @abstractmethod
-    def encode_queries(self, contexts: NDArray[np.int64]) -> NDArray[np.float32]:
+    def encode_queries(self, contexts: Rows) -> Floats:
         """Contexts, rows [Q] -> [Q, D] of unit length; zeros where there is nothing to encode."""
 
-    def paper_vectors(self, corpus: Corpus, rows: NDArray[np.int64]) -> NDArray[np.float32] | VectorTable:
+    def paper_vectors(self, corpus: Corpus, rows: Rows) -> Floats | VectorTable:
         """As `encode_papers`, by whoever encodes; the retriever is prepared for the corpus."""
         return encode_over_ray(self, corpus, rows) if self.encoding == "ray" else self.encode_papers(rows)
 
@@ -105,7 +105,7 @@ class DenseRetriever(Retriever):
         self.prepare(corpus)
         self._candidates = np.flatnonzero(corpus.is_candidate)
 
-    def _search(self, contexts: NDArray[np.int64], k: int, allowed: NDArray[np.bool_] | None) -> Ranking:
+    def _search(self, contexts: Rows, k: int, allowed: Mask | None) -> Ranking:
         if self._cache is None:
             queries = self.encode_queries(contexts)
         else:
@@ -134,15 +134,13 @@ class DenseRetriever(Retriever):
             )
 
 
-def encode_over_ray(
-    retriever: DenseRetriever, corpus: Corpus, rows: NDArray[np.int64]
-) -> NDArray[np.float32]:
+def encode_over_ray(retriever: DenseRetriever, corpus: Corpus, rows: Rows) -> Floats:
     """`retriever.encode_papers(rows)` [n, D] over Ray Data, bit for bit; interrupted work is resumed.
 
     The retriever is prepared for the corpus. Raises InputError if Ray is not installed or cannot be reached.
     """
 
-    def here(rows: NDArray[np.int64], advance: Advance) -> Vectors:
+    def here(rows: Rows, advance: Advance) -> Vectors:
         return retriever.encode_papers(rows), None
 
     model = {"retriever": retriever.name, **retriever.fingerprint()}
@@ -152,8 +150,8 @@ def encode_over_ray(
 
 
 def ray_shards(
-    retriever: DenseRetriever, rows: NDArray[np.int64], parts: Mapping[int, slice]
-) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    retriever: DenseRetriever, rows: Rows, parts: Mapping[int, slice]
+) -> Iterator[tuple[int, Floats]]:
     """`retriever.encode_papers` of parts of the rows, by the numbers of the parts, in order."""
     with over_ray.connected():
         import ray
@@ -186,7 +184,7 @@ class _EncodingActor:
         torch.set_num_threads(threads)
         self._retriever, self._rows = ray.get([retriever, rows])
 
-    def __call__(self, batch: dict[str, NDArray[np.int64]]) -> pa.Table:
+    def __call__(self, batch: dict[str, Rows]) -> pa.Table:
         number, start, stop = (int(batch[name][0]) for name in ("number", "start", "stop"))
         vectors = self._retriever.encode_papers(self._rows[start:stop])
         content = pa.array([vectors.tobytes()], pa.large_binary())

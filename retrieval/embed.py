@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,29 +20,6 @@ if TYPE_CHECKING:
     from retrieval.embeddings import Embeddings
 
 
-@dataclass(frozen=True)
-class Embedded:
-    """The result of `embed`."""
-
-    folder: Path
-    papers: int
-    embeddings: Embeddings
-
-    def summary(self) -> str:
-        """One line about it."""
-        found = self.embeddings
-        rows, dim = found.vectors.shape
-        sentences = f" ({rows:,} sentences)" if rows != self.papers else ""
-        speed = "all were there"
-        if found.encoded:
-            rate = found.encoded / max(found.seconds, 1e-9)
-            speed = f"{found.encoded:,} encoded in {found.seconds:,.1f} s, {rate:,.1f} papers/s"
-        return (
-            f"{self.papers:,} papers{sentences} in {dim} dimensions, {found.vectors.nbytes / 1e6:,.1f} MB in "
-            f"{self.folder}: {speed}"
-        )
-
-
 def embed(
     data: Callable[[], Corpus],
     encoder: ArticleConfig,
@@ -52,7 +28,7 @@ def embed(
     encoding: str,
     shard: int,
     seed: int,
-) -> Embedded:
+) -> Embeddings:
     """Write the vectors of all candidates of a corpus to a folder, or those that are missing there.
 
     seed: of the data, whose configuration refers to it.
@@ -64,8 +40,7 @@ def embed(
     retriever.encode_with(encoding)
     corpus = data()
     retriever.prepare(corpus)
-    rows = np.flatnonzero(corpus.is_candidate)
-    return Embedded(Path(output), len(rows), retriever.embed(corpus, rows))
+    return retriever.embed(corpus, np.flatnonzero(corpus.is_candidate))
 
 
 @one_line_errors
@@ -74,7 +49,7 @@ def main(config: DictConfig) -> None:
     """Compose, encode, print a summary."""
     with failing_in_one_line():
         refuse_missing(config)
-        print(instantiate(config).summary())
+        print(instantiate(config).summary(config.output))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import written_whole
 from datasets.progress import counting
+from retrieval.arrays import Floats, Rows
 from retrieval.vectors import Pace, VectorTable, as_dtype, first_not_finite
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ _AGAIN = "and it is made again"
 
 Advance = Callable[[float], None]
 """Is told the share of some work that has been done; the shares sum to 1."""
-Vectors = tuple[NDArray[np.float32], NDArray[np.int32] | None]
+Vectors = tuple[Floats, NDArray[np.int32] | None]
 """Vectors of papers and, where they are of sentences, how many each paper has."""
 
 
@@ -45,16 +46,16 @@ class EmbeddingJob:
     """What is to be encoded, and how."""
 
     corpus: Corpus
-    rows: NDArray[np.int64]
+    rows: Rows
     model: Mapping[str, Any]
     """what vectors depend on besides the texts, as plain values: a hash of the weights, settings"""
     dim: int
-    encode: Callable[[NDArray[np.int64], Advance], Vectors]
+    encode: Callable[[Rows, Advance], Vectors]
     """rows of papers [n] to vectors"""
     sentences: bool = False
     """whether a paper has several vectors, one per sentence"""
     dtype: str = "float16"
-    spread: Callable[[Mapping[int, slice]], Iterable[tuple[int, NDArray[np.float32]]]] | None = None
+    spread: Callable[[Mapping[int, slice]], Iterable[tuple[int, Floats]]] | None = None
     """shards by number to the vectors of each, in any order: by other processes, in place of `encode`"""
 
 
@@ -63,11 +64,22 @@ class Embeddings:
     """The vectors of N papers, which begin and end at `offsets` [N + 1]."""
 
     vectors: VectorTable
-    offsets: NDArray[np.int64]
-    encoded: int
+    offsets: Rows
+    encoded: int = 0
     """papers that had to be encoded"""
-    seconds: float
+    seconds: float = 0.0
     """that it took"""
+
+    def summary(self, folder: str | Path) -> str:
+        """One line about what a folder holds."""
+        papers, (rows, dim) = len(self.offsets) - 1, self.vectors.shape
+        sentences = f" ({rows:,} sentences)" if rows != papers else ""
+        rate = self.encoded / max(self.seconds, 1e-9)
+        encoded = f"{self.encoded:,} encoded in {self.seconds:,.1f} s, {rate:,.1f} papers/s"
+        return (
+            f"{papers:,} papers{sentences} in {dim} dimensions, {self.vectors.nbytes / 1e6:,.1f} MB in "
+            f"{folder}: {encoded if self.encoded else 'all were there'}"
+        )
 
 
 @dataclass(frozen=True)
@@ -164,7 +176,7 @@ class EmbeddingFolder:
             raise InputError(f"{self.folder / TEXTS}: damaged; make the embeddings in another folder")
         return np.asarray(found)
 
-    def open(self) -> tuple[VectorTable, NDArray[np.int64]]:
+    def open(self) -> tuple[VectorTable, Rows]:
         """The vectors, mapped, and where those of each paper begin and end [N + 1].
 
         Raises InputError naming the first shard that is missing, cut short, or not finite.
@@ -174,9 +186,9 @@ class EmbeddingFolder:
             path, papers = self._file(number), part.stop - part.start
             of = np.ones(papers, np.int32)
             if layout.sentences:
-                of = _read(self._file(number, ".counts"))
+                of = _read(counted := self._file(number, ".counts"))
                 if of.shape != (papers,) or of.dtype != np.int32 or of.min(initial=0) < 0:
-                    raise InputError(f"{self._file(number, '.counts')}: damaged; remove {path}, {_AGAIN}")
+                    raise InputError(f"{counted}: damaged; remove {path}, {_AGAIN}")
             array = _read(path)
             if array.shape != (int(of.sum()), layout.dim) or array.dtype != layout.dtype:
                 raise InputError(
@@ -226,7 +238,7 @@ def embeddings_of(job: EmbeddingJob, folder: str | Path | None = None, shard: in
         vectors, counts = job.encode(job.rows, lambda share: None)
         array = _stored(vectors, job.dtype, "papers")
         offsets = np.arange(len(array) + 1) if counts is None else offsets_of(counts)
-        return Embeddings(VectorTable([array]), offsets, len(job.rows), 0.0)
+        return Embeddings(VectorTable([array]), offsets, len(job.rows))
     about = json.dumps([layout.model, layout.corpus, layout.shard, layout.dtype], sort_keys=True)
     name = hashlib.blake2b(about.encode(), digest_size=12).hexdigest()
     cache = Path(os.environ.get("CITATION_CACHE", ".cache")) / "encoding" / name
@@ -236,6 +248,7 @@ def embeddings_of(job: EmbeddingJob, folder: str | Path | None = None, shard: in
 
 
 def _kept(job: EmbeddingJob, layout: Layout, folder: Path) -> Embeddings:
+    """The vectors in a folder, which may be those of another corpus."""
     there = EmbeddingFolder.find(folder)
     if there is None:
         there = EmbeddingFolder.begin(folder, layout, text_keys(job.corpus, job.rows))
@@ -245,7 +258,9 @@ def _kept(job: EmbeddingJob, layout: Layout, folder: Path) -> Embeddings:
     keys, known = text_keys(job.corpus, job.rows), there.keys()
     if np.array_equal(keys, known):
         return there.completed(job)
-    places = _places(keys, known)
+    order = np.argsort(known, kind="stable")
+    places = np.append(order, -1)[np.searchsorted(known, keys, sorter=order)]
+    places[np.append(known, np.uint64(0))[places] != keys] = -1
     if (places < 0).any():
         paper = job.corpus.paper_ids[int(job.rows[np.argmax(places < 0)])]
         raise InputError(
@@ -259,12 +274,12 @@ def _kept(job: EmbeddingJob, layout: Layout, folder: Path) -> Embeddings:
         )
     vectors, offsets = there.open()
     rows, bounds = ranges(offsets[places], offsets[places + 1])
-    return Embeddings(vectors.take(rows), bounds, 0, 0.0)
+    return Embeddings(vectors.take(rows), bounds)
 
 
 def _encoded(
     job: EmbeddingJob, parts: Mapping[int, slice], pace: Pace
-) -> Iterable[tuple[int, NDArray[np.float32], NDArray[np.int32] | None]]:
+) -> Iterable[tuple[int, Floats, NDArray[np.int32] | None]]:
     """Number, vectors and counts of each shard."""
     if job.spread is not None:
         for number, vectors in job.spread(parts):
@@ -281,7 +296,7 @@ def _encoded(
         pace.advance(before + papers - pace.done)  # those without a text, and what rounding lost
 
 
-def text_keys(corpus: Corpus, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+def text_keys(corpus: Corpus, rows: Rows) -> NDArray[np.uint64]:
     """A key for title and abstract of each paper [n]: equal texts have equal ones, in any corpus."""
     keys = np.empty(len(rows), np.uint64)
     titles, abstracts = corpus.titles, corpus.abstracts
@@ -291,15 +306,7 @@ def text_keys(corpus: Corpus, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
     return keys
 
 
-def _places(keys: NDArray[np.uint64], known: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Where keys [n] are among the known ones, -1 for those that are not."""
-    order = np.argsort(known, kind="stable")
-    places = np.searchsorted(known, keys, sorter=order)
-    found = np.append(order, -1)[places]
-    return np.where((found >= 0) & (np.append(known, np.uint64(0))[found] == keys), found, -1)
-
-
-def _stored(vectors: NDArray[np.float32], dtype: str, what: str) -> NDArray[np.floating]:
+def _stored(vectors: Floats, dtype: str, what: str) -> NDArray[np.floating]:
     """Vectors [n, D] in the precision that is stored; InputError if one is not finite in it."""
     kept = as_dtype(vectors, dtype)
     if (bad := first_not_finite(kept)) is not None:

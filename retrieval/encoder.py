@@ -24,6 +24,7 @@ from datasets.columns import Ragged
 from datasets.errors import InputError
 from datasets.files import written_folder
 from retrieval import adapters
+from retrieval.arrays import Rows
 from retrieval.article_text import Texts
 from retrieval.embeddings import Advance
 from retrieval.settings import ArticleConfig
@@ -109,9 +110,7 @@ class ArticleEncoder(nn.Module):
         counts = np.bincount(texts.sentences[texts.sentences >= 0], minlength=len(sums))
         return sums / self._tensor(counts)[:, None]
 
-    def _batches(
-        self, texts: Texts, advance: Advance | None
-    ) -> Iterator[tuple[NDArray[np.int64], Tensor, Tensor | None]]:
+    def _batches(self, texts: Texts, advance: Advance | None) -> Iterator[tuple[Rows, Tensor, Tensor | None]]:
         """Rows [n] of texts, their subwords [n, L], and where there are any [n, L] (None: everywhere)."""
         lengths = texts.tokens.lengths
         order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
@@ -233,11 +232,8 @@ def find_folder(config: ArticleConfig) -> Path | None:
 
 def check_folder(folder: Path) -> None:
     """InputError naming what a model's folder lacks."""
-    if not folder.is_dir():
-        raise InputError(f"{folder}: there is no such folder of a model")
-    for what, names in (("configuration", ("config.json",)), ("weights", WEIGHTS), ("tokeniser", TOKENIZERS)):
-        if not any((folder / name).is_file() for name in names):
-            raise InputError(f"{folder}: the model has no {what}; expected {' or '.join(names)} there")
+    needed = {"configuration": ("config.json",), "weights": WEIGHTS, "tokeniser": TOKENIZERS}
+    adapters.check_files(folder, "model", needed)
 
 
 def downloaded(config: ArticleConfig) -> Path:
@@ -247,10 +243,8 @@ def downloaded(config: ArticleConfig) -> Path:
     patterns = ["*.json", "*.txt", "*.model", "*.safetensors"]
     # Pickled weights only where there are no others.
     attempts = [(True, patterns), (False, patterns), (False, [*patterns, "pytorch_model.bin"])]
-    files = (
-        "config.json, model.safetensors or pytorch_model.bin, tokenizer.json or vocab.txt, "
-        "and tokenizer_config.json"
-    )
+    weights = "config.json, model.safetensors or pytorch_model.bin"
+    files = f"{weights}, tokenizer.json or vocab.txt, and tokenizer_config.json"
     what = f"encoder={config.name}: the model"
     instead = f"run `make {config.name}`, or " if config.name in PACKAGES else ""
     return _from_hub(config.hub, attempts, check_folder, what, f"{instead}put {files}", cache_folder(config))
@@ -284,12 +278,10 @@ def _from_hub(
     from huggingface_hub import snapshot_download
 
     folder = Path()
+    options: dict[str, Any] = {"ignore_patterns": ["*/*"]}
     for local, wanted in attempts:
         try:
-            found = snapshot_download(
-                hub, allow_patterns=wanted, ignore_patterns=["*/*"], local_files_only=local
-            )
-            folder = Path(found)
+            folder = Path(snapshot_download(hub, allow_patterns=wanted, local_files_only=local, **options))
             check(folder)
         except InputError:
             continue
@@ -297,8 +289,8 @@ def _from_hub(
             if local:
                 continue
             raise InputError(
-                f"{what} is not on this machine and cannot be downloaded ({_reason(error)}); {mend} of "
-                f"https://huggingface.co/{hub} into {put}"
+                f"{what} is not on this machine and cannot be downloaded ({adapters.reason(error)}); "
+                f"{mend} of https://huggingface.co/{hub} into {put}"
             ) from None
         return folder
     check(folder)
@@ -318,7 +310,7 @@ def _opened(folder: Path) -> tuple[PreTrainedModel, Any]:
             folder, local_files_only=True, output_loading_info=True, dtype="float32"
         )
     except Exception as error:  # damaged files raise nearly anything
-        raise InputError(f"{folder}: the model cannot be read ({_reason(error)})") from None
+        raise InputError(f"{folder}: the model cannot be read ({adapters.reason(error)})") from None
     finally:
         logging.set_verbosity(verbosity)
         logging.enable_progress_bar()
@@ -357,10 +349,6 @@ def positions(model: PreTrainedModel) -> int | None:
         return int(table.num_embeddings - table.padding_idx - 1)
     limit = getattr(model.config, "max_position_embeddings", None)
     return limit if isinstance(limit, int) and limit > 0 else None
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def _plain(value: object) -> str:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
+from retrieval.arrays import Mask, Rows
 
 CITING = "citing"
 
@@ -48,7 +48,7 @@ class Filters:
         asked += ["unseen: true"] if self.unseen else []
         return ", ".join(asked)
 
-    def allowed(self, corpus: Corpus) -> NDArray[np.bool_]:
+    def allowed(self, corpus: Corpus) -> Mask:
         """The candidates that pass for every query [P]; InputError naming the filter that left none."""
         passed = corpus.is_candidate.copy()
         if self.exclude:
@@ -71,9 +71,7 @@ class Filters:
             _check_left(passed, corpus, "unseen=true")
         return passed
 
-    def groups(
-        self, corpus: Corpus, contexts: NDArray[np.int64]
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+    def groups(self, corpus: Corpus, contexts: Rows) -> Iterator[tuple[Rows, Mask]]:
         """Places in `contexts` of queries that may get the same papers, and these papers [P]."""
         passed = self.allowed(corpus)
         if self.year != CITING:
@@ -98,6 +96,6 @@ def _read_ids(path: Path) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def _check_left(passed: NDArray[np.bool_], corpus: Corpus, what: str) -> None:
+def _check_left(passed: Mask, corpus: Corpus, what: str) -> None:
     if not passed.any():
         raise InputError(f"filters.{what}: none of the candidates of {corpus.name} is left to search")

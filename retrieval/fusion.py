@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from datasets.columns import Ragged
 from datasets.corpus import Corpus
 from datasets.errors import InputError
+from retrieval.arrays import Floats, Mask, Rows
 from retrieval.base import Ranking, Retriever, ordered
 from retrieval.settings import recall_cutoff
 
@@ -32,7 +33,7 @@ _QUERIES = 32
 """Queries merged at a time: their arrays then fit into the processor's caches."""
 
 
-def normalised(ranking: Ranking, how: str = "zscore") -> NDArray[np.float32]:
+def normalised(ranking: Ranking, how: str = "zscore") -> Floats:
     """How far each score is above the lowest of its query [Q, n], in a unit common to all parts.
 
     how: the unit: `zscore`, the standard deviation of the query's scores; `minmax`, their range; `none`.
@@ -55,7 +56,7 @@ def normalised(ranking: Ranking, how: str = "zscore") -> NDArray[np.float32]:
     return np.where(range_ == 0, there, above / np.where(range_ == 0, 1, unit)).astype(np.float32)
 
 
-def reciprocal_ranks(ranking: Ranking, constant: float = 60) -> NDArray[np.float32]:
+def reciprocal_ranks(ranking: Ranking, constant: float = 60) -> Floats:
     """1 / (constant + rank) of each place [Q, n], ranks from 1; 0 where there is no paper."""
     gains = (1 / (constant + np.arange(1, ranking.k + 1))).astype(np.float32)
     return np.where(ranking.papers >= 0, gains, np.float32(0))
@@ -70,10 +71,10 @@ class Merged:
     """
 
     papers: NDArray[np.int32]
-    gains: NDArray[np.float32]
-    found: NDArray[np.bool_]
+    gains: Floats
+    found: Mask
 
-    def sums(self, weights: NDArray[np.floating]) -> NDArray[np.float32]:
+    def sums(self, weights: NDArray[np.floating]) -> Floats:
         """Weighted sums of the gains [Q, n]; -inf where no part of positive weight has found a paper.
 
         weights: [Q or 1, parts].
@@ -90,9 +91,7 @@ class Merged:
         return sums
 
 
-def merged(
-    rankings: Sequence[Ranking], gains: Sequence[NDArray[np.float32]]
-) -> Iterator[tuple[slice, Merged]]:
+def merged(rankings: Sequence[Ranking], gains: Sequence[Floats]) -> Iterator[tuple[slice, Merged]]:
     """Batches of queries, and what all parts have found for them.
 
     rankings: of each part [Q, n], n its own, each paper once in a row; gains: of each part [Q, n].
@@ -120,7 +119,7 @@ def merged(
 
 
 def fused(
-    rankings: Sequence[Ranking], gains: Sequence[NDArray[np.float32]], weights: NDArray[np.floating], k: int
+    rankings: Sequence[Ranking], gains: Sequence[Floats], weights: NDArray[np.floating], k: int
 ) -> Ranking:
     """The k papers of the highest weighted sums of gains [Q, n]; weights: [Q or 1, parts]."""
     weights = np.broadcast_to(weights, (len(rankings[0]), len(rankings)))
@@ -156,7 +155,7 @@ def reciprocal_rank(
 # Tuning on validation queries.
 
 
-def sample_queries(corpus: Corpus, split: str, queries: int, seed: int) -> tuple[NDArray[np.int64], Ragged]:
+def sample_queries(corpus: Corpus, split: str, queries: int, seed: int) -> tuple[Rows, Ragged]:
     """At most `queries` contexts [Q] of a split, drawn by the seed, and the papers that they cite.
 
     Raises InputError if there is no such split, or nothing in it.
@@ -181,7 +180,7 @@ def simplex(parts: int) -> NDArray[np.float64]:
 
 def recall_by_weights(
     rankings: Sequence[Ranking],
-    gains: Sequence[NDArray[np.float32]],
+    gains: Sequence[Floats],
     wanted: Ragged,
     grid: NDArray[np.float64],
     cutoffs: Sequence[int],
@@ -221,9 +220,7 @@ SCORE_FUSIONS = ("none", "score", "rank")
 """The reranker's score alone (Gu et al. 2022); sums of z-scores; sums of 1 / (60 + rank)."""
 
 
-def fused_scores(
-    candidates: Ranking, scores: NDArray[np.float32], method: str, weight: float
-) -> NDArray[np.floating]:
+def fused_scores(candidates: Ranking, scores: Floats, method: str, weight: float) -> NDArray[np.floating]:
     """What the candidates [Q, K] are finally ranked by [Q, K], -inf where there is none.
 
     scores: the reranker's [Q, K]; weight: of the reranker, from 0 (the prefetcher alone) to 1 (it alone).
@@ -238,11 +235,7 @@ def fused_scores(
 
 
 def tuned_weight(
-    candidates: Ranking,
-    scores: NDArray[np.float32],
-    wanted: Ragged,
-    method: str,
-    cutoffs: Sequence[int] = (10,),
+    candidates: Ranking, scores: Floats, wanted: Ragged, method: str, cutoffs: Sequence[int] = (10,)
 ) -> float:
     """The weight of the reranker, in steps of 0.05, of the highest mean recall at the cutoffs.
 
@@ -252,9 +245,7 @@ def tuned_weight(
     return float(best_weights(recall_by_weights([candidates] * 2, gains, wanted, grid, cutoffs), grid)[1])
 
 
-def _reranker_gains(
-    candidates: Ranking, scores: NDArray[np.float32], method: str
-) -> list[NDArray[np.float32]]:
+def _reranker_gains(candidates: Ranking, scores: Floats, method: str) -> list[Floats]:
     """Of the prefetcher and of the reranker [Q, K], in the order of the candidates."""
     if method == "score":
         return [normalised(candidates), normalised(Ranking(candidates.papers, scores))]
@@ -298,10 +289,7 @@ class Fusion(Retriever):
         self.parts = dict(parts)
         if not self.parts:
             raise InputError("retriever.parts: there is none to fuse")
-        for key, value, known in (
-            ("method", method, METHODS),
-            ("normalise", normalise, NORMALISATIONS),
-        ):
+        for key, value, known in (("method", method, METHODS), ("normalise", normalise, NORMALISATIONS)):
             if value not in known:
                 raise InputError(f"retriever.{key}: {value!r} is not one of {', '.join(known)}")
         for key, number in (("depth", depth), ("queries", queries)):
@@ -340,17 +328,17 @@ class Fusion(Retriever):
         if self._given is None:
             self.tuned["weights"] = self._tuned(corpus)
 
-    def _search(self, contexts: NDArray[np.int64], k: int, allowed: NDArray[np.bool_] | None) -> Ranking:
+    def _search(self, contexts: Rows, k: int, allowed: Mask | None) -> Ranking:
         rankings = self._rankings(contexts, allowed)
         shares = self.tuned["weights"] if self._given is None else self._given
         weights = np.array([[shares[name] for name in self.parts]])
         return fused(rankings, self._gains(rankings), weights, k)
 
-    def _rankings(self, contexts: NDArray[np.int64], allowed: NDArray[np.bool_] | None) -> list[Ranking]:
+    def _rankings(self, contexts: Rows, allowed: Mask | None) -> list[Ranking]:
         """Of each part, without the citing paper: its score would be the unit of all others."""
         return [part.search_allowed(contexts, self.depth, allowed) for part in self.parts.values()]
 
-    def _gains(self, rankings: list[Ranking]) -> list[NDArray[np.float32]]:
+    def _gains(self, rankings: list[Ranking]) -> list[Floats]:
         if self.method == "rrf":
             return [reciprocal_ranks(ranking, self.constant) for ranking in rankings]
         return [normalised(ranking, self.normalise) for ranking in rankings]

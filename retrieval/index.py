@@ -18,9 +18,10 @@ import torch
 from numpy.typing import NDArray
 
 from datasets.errors import InputError
+from retrieval.arrays import Floats, Mask, Rows
 from retrieval.base import Ranking, nothing, ordered
 from retrieval.settings import IndexConfig
-from retrieval.vectors import BLOCK, VectorTable, first_not_finite
+from retrieval.vectors import BLOCK, VectorTable, blocks, first_not_finite
 
 logging.getLogger("faiss.loader").setLevel(logging.WARNING)  # it reports every build that it looks for
 import faiss as faiss  # noqa: E402
@@ -50,32 +51,28 @@ FAISS_DEPTH = 2048
 """The most papers that Faiss ranks on a GPU."""
 
 IP = faiss.METRIC_INNER_PRODUCT
-Found = tuple[NDArray[np.float32], NDArray[np.int64]]
+Found = tuple[Floats, Rows]
 """Scores and rows [Q, k]."""
 
 
 def search_exact(
-    queries: NDArray[np.float32],
-    papers: NDArray[np.float32],
+    queries: Floats,
+    papers: Floats,
     k: int,
     exclude: NDArray[np.integer] | None = None,
-    candidates: NDArray[np.bool_] | None = None,
+    candidates: Mask | None = None,
     chunk: int | None = None,
 ) -> Ranking:
     """The k papers of the highest inner product with each query, without the excluded ones.
 
     queries: float32 [Q, D]; papers: float32 [P, D]; normalise both for the cosine.
-    exclude, candidates, chunk: as for PaperIndex.search, `exclude`, `allowed` and `chunk`.
-
+    exclude, candidates, chunk: as `exclude`, `allowed` and `chunk` of PaperIndex.search; errors as there.
     Which of several papers of equal score takes the last place is left to Faiss.
-    Raises InputError when a vector is not finite, ValueError when the shapes do not agree.
     """
     return FlatIndex(finite(papers, "papers")).search(queries, k, candidates, exclude, chunk)
 
 
-def nearest(
-    queries: NDArray[np.float32], papers: NDArray[np.float32], k: int, rows: NDArray[np.int64] | None
-) -> Found:
+def nearest(queries: Floats, papers: Floats, k: int, rows: Rows | None) -> Found:
     """The k best of some rows of an array, or of all; k is at most their number."""
     if rows is None:
         scores, found = faiss.knn(queries, papers, k, metric=IP)
@@ -84,11 +81,7 @@ def nearest(
 
 
 def nearest_in_blocks(
-    queries: NDArray[np.float32],
-    k: int,
-    rows: NDArray[np.int64],
-    read: Callable[[NDArray[np.int64]], NDArray[np.float32]],
-    block: int | None = None,
+    queries: Floats, k: int, rows: Rows, read: Callable[[Rows], Floats], block: int | None = None
 ) -> Found:
     """As `nearest`, of vectors that `read` gives for some of the rows; block: numbers read at a time."""
     best = faiss.ResultHeap(len(queries), k, keep_max=True)
@@ -101,7 +94,7 @@ def nearest_in_blocks(
     return best.D, best.I
 
 
-def finite(vectors: NDArray[np.float32], name: str) -> NDArray[np.float32]:
+def finite(vectors: Floats, name: str) -> Floats:
     """The vectors [N, D] as an array that Faiss takes; InputError names the first that is not finite."""
     vectors = np.ascontiguousarray(vectors, dtype=np.float32)
     if vectors.ndim != 2:
@@ -121,9 +114,9 @@ class PaperIndex(ABC):
 
     def search(
         self,
-        queries: NDArray[np.float32],
+        queries: Floats,
         k: int,
-        allowed: NDArray[np.bool_] | None = None,
+        allowed: Mask | None = None,
         exclude: NDArray[np.integer] | None = None,
         chunk: int | None = None,
     ) -> Ranking:
@@ -162,7 +155,7 @@ class PaperIndex(ABC):
         return Ranking.concat(parts)
 
     @abstractmethod
-    def _nearest(self, queries: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None) -> Found:
+    def _nearest(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
         """Scores and places [Q, k] for a chunk of queries; k papers are allowed, and found."""
 
     @abstractmethod
@@ -187,9 +180,7 @@ class FlatIndex(PaperIndex):
 
     ARRAY, TABLE, LAST = "vectors.npy", "halves.npy", "last.npy"
 
-    def __init__(
-        self, vectors: NDArray[np.float32] | VectorTable, last: NDArray[np.float32] | None = None
-    ) -> None:
+    def __init__(self, vectors: Floats | VectorTable, last: Floats | None = None) -> None:
         """vectors: [N, D], finite."""
         self.vectors, self.last, self.dim = vectors, last, vectors.shape[1] + (last is not None)
         self._mapped = isinstance(vectors, VectorTable)
@@ -219,7 +210,7 @@ class FlatIndex(PaperIndex):
         if self.last is not None:
             np.save(folder / self.LAST, self.last)
 
-    def _nearest(self, queries: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None) -> Found:
+    def _nearest(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
         rows = None if allowed is None else np.flatnonzero(allowed)
         if not isinstance(self.vectors, VectorTable):
             return nearest(queries, self.vectors, k, rows)
@@ -227,14 +218,13 @@ class FlatIndex(PaperIndex):
             queries, k, np.arange(len(self)) if rows is None else rows, self._read, AT_ONCE
         )
 
-    def _read(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def _read(self, rows: Rows) -> Floats:
         found = self.vectors[rows]
         return found if self.last is None else np.concatenate([found, self.last[rows, None]], axis=1)
 
-    def blocks(self) -> Iterator[NDArray[np.float32]]:
+    def blocks(self) -> Iterator[Floats]:
         """All vectors, some at a time."""
-        for part in _slices(len(self), self.dim):
-            yield self._read(np.arange(part.start, part.stop))
+        return (self._read(np.arange(part.start, part.stop)) for part in blocks(len(self), self.dim))
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -269,10 +259,10 @@ class FaissIndex(PaperIndex):
         self._config, self._index, self.dim = config, index, int(index.d)
 
     @classmethod
-    def build(cls, config: IndexConfig, vectors: NDArray[np.float32] | VectorTable) -> FaissIndex:
+    def build(cls, config: IndexConfig, vectors: Floats | VectorTable) -> FaissIndex:
         """An index of finite vectors [N, D], of which some are read at a time."""
         index = _trained(config, vectors)
-        for part in _slices(len(vectors), index.d):
+        for part in blocks(len(vectors), index.d):
             index.add(vectors[part])
         return cls(config, index)
 
@@ -301,7 +291,7 @@ class FaissIndex(PaperIndex):
         faiss.write_index(self._index, faiss.PyCallbackIOWriter(lambda data: sizes.append(len(data))))
         return sum(sizes)
 
-    def _nearest(self, queries: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None) -> Found:
+    def _nearest(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
         count = len(self) if allowed is None else int(np.count_nonzero(allowed))
         settings, cost = self._plan(k, count, len(queries), allowed)
         if count <= cost:
@@ -313,7 +303,7 @@ class FaissIndex(PaperIndex):
         return scores, found
 
     def _plan(
-        self, k: int, count: int, queries: int, allowed: NDArray[np.bool_] | None
+        self, k: int, count: int, queries: int, allowed: Mask | None
     ) -> tuple[faiss.SearchParameters | None, float]:
         """How to search for k of `count` papers, and how many could be compared meanwhile."""
         kind, few = self._config.kind, queries <= FEW
@@ -333,7 +323,7 @@ class FaissIndex(PaperIndex):
         probes = min(lists, max(usual, math.ceil(SLACK * k / count * lists)))
         return faiss.SearchParametersIVF(nprobe=probes, sel=select), len(self) * probes / lists * faster
 
-    def _compared(self, queries: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None) -> Found:
+    def _compared(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
         """As `_nearest`, by comparing with everything that is allowed."""
         rows = None if allowed is None else np.flatnonzero(allowed)
         if self._config.kind == "hnsw":
@@ -342,18 +332,18 @@ class FaissIndex(PaperIndex):
             return nearest(queries, vectors.reshape(len(self), self.dim), k, rows)
         return nearest_in_blocks(queries, k, np.arange(len(self)) if rows is None else rows, self._decoded)
 
-    def _decoded(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def _decoded(self, rows: Rows) -> Floats:
         if rows[-1] - rows[0] + 1 == len(rows):
             return self._index.reconstruct_n(int(rows[0]), len(rows))
         return self._index.reconstruct_batch(rows)
 
-    def blocks(self) -> Iterator[NDArray[np.float32]]:
+    def blocks(self) -> Iterator[Floats]:
         """All vectors, some at a time."""
-        for part in _slices(len(self), self.dim):
-            yield self._index.reconstruct_n(part.start, part.stop - part.start)
+        parts = blocks(len(self), self.dim)
+        return (self._index.reconstruct_n(part.start, part.stop - part.start) for part in parts)
 
 
-def _trained(config: IndexConfig, vectors: NDArray[np.float32] | VectorTable) -> faiss.Index:
+def _trained(config: IndexConfig, vectors: Floats | VectorTable) -> faiss.Index:
     """An index without vectors that has learned from these; InputError where D does not suit the settings."""
     papers, dim = vectors.shape
     # 39 vectors per list is what Faiss wants at least.
@@ -390,12 +380,6 @@ def _trained(config: IndexConfig, vectors: NDArray[np.float32] | VectorTable) ->
     return index
 
 
-def _slices(count: int, dim: int) -> Iterator[slice]:
-    step = max(1, BLOCK // max(1, dim))
-    for start in range(0, count, step):
-        yield slice(start, min(start + step, count))
-
-
 class TorchIndex(PaperIndex):
     """The vectors of an exact index on a torch device: products of blocks and a running best k."""
 
@@ -407,7 +391,7 @@ class TorchIndex(PaperIndex):
             self._vectors[start : start + len(block)] = torch.from_numpy(block)
             start += len(block)
 
-    def _nearest(self, queries: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None) -> Found:
+    def _nearest(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
         device = self._vectors.device
         wanted = torch.from_numpy(queries).to(device)
         rows = None if allowed is None else torch.from_numpy(np.flatnonzero(allowed)).to(device)
@@ -437,13 +421,13 @@ class TorchIndex(PaperIndex):
 class FaissGPUIndex(FlatIndex):
     """Faiss on all GPUs. There it takes no filter and no k above FAISS_DEPTH: then the CPU searches."""
 
-    def __init__(self, vectors: NDArray[np.float32]) -> None:
+    def __init__(self, vectors: Floats) -> None:
         super().__init__(vectors)
         flat = faiss.IndexFlatIP(self.dim)
         flat.add(vectors)
         self._gpus = faiss.index_cpu_to_all_gpus(flat)
 
-    def _nearest(self, queries: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None) -> Found:
+    def _nearest(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
         if allowed is not None or k > FAISS_DEPTH:
             return super()._nearest(queries, k, allowed)
         return self._gpus.search(queries, k)
@@ -485,7 +469,7 @@ def on_device(config: IndexConfig, index: FlatIndex | FaissIndex) -> PaperIndex:
     return index
 
 
-def build_index(config: IndexConfig, vectors: NDArray[np.float32] | VectorTable) -> PaperIndex:
+def build_index(config: IndexConfig, vectors: Floats | VectorTable) -> PaperIndex:
     """An index of vectors [N, D]; InputError if one is not finite or they do not suit the settings.
 
     Tables are known to be finite and never read as a whole; those of an exact index stay where they are.
@@ -505,9 +489,7 @@ def build_l2_index(config: IndexConfig, vectors: VectorTable) -> PaperIndex:
     return on_device(config, FlatIndex(vectors, last))
 
 
-def search_l2(
-    index: PaperIndex, queries: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None
-) -> Ranking:
+def search_l2(index: PaperIndex, queries: Floats, k: int, allowed: Mask | None) -> Ranking:
     """The k nearest of the allowed places of a `build_l2_index`; scores are minus the distances."""
     ones = np.ones((len(queries), 1), np.float32)
     found = index.search(np.concatenate([queries, ones], axis=1), k, allowed)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.records import TRAIN
+from retrieval.arrays import Mask, Rows
 from retrieval.base import Ranking, Retriever
 
 
@@ -18,6 +17,7 @@ class Popularity(Retriever):
     """Citations in the training split as score. Papers that no training context cites are not ranked."""
 
     name = "popularity"
+    arrays = ("papers", "counts")
 
     def settings(self) -> dict[str, Any]:
         return {}
@@ -34,20 +34,10 @@ class Popularity(Retriever):
         self._papers = cited[np.argsort(-counts[cited], kind="stable")].astype(np.int32)
         self._counts = counts[self._papers].astype(np.float32)
 
-    def _search(
-        self, contexts: npt.NDArray[np.int64], k: int, allowed: npt.NDArray[np.bool_] | None
-    ) -> Ranking:
+    def _search(self, contexts: Rows, k: int, allowed: Mask | None) -> Ranking:
         papers, counts = self._papers, self._counts
         if allowed is not None:
             papers, counts = papers[allowed[papers]], counts[allowed[papers]]
         papers, counts = papers[:k], counts[:k]
         shape = (len(contexts), len(papers))
         return Ranking(np.broadcast_to(papers, shape), np.broadcast_to(counts, shape))
-
-    def _save(self, folder: Path) -> None:
-        np.save(folder / "papers.npy", self._papers)
-        np.save(folder / "counts.npy", self._counts)
-
-    def _load(self, folder: Path, corpus: Corpus) -> None:
-        self._papers = np.load(folder / "papers.npy", allow_pickle=False)
-        self._counts = np.load(folder / "counts.npy", allow_pickle=False)

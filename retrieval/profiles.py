@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.records import TRAIN
+from retrieval.arrays import Floats, Rows
 from retrieval.fusion import sample_queries
 from retrieval.index import search_exact
 from retrieval.settings import ProfileConfig
@@ -18,7 +18,7 @@ from retrieval.vectors import unit
 
 log = logging.getLogger(__name__)
 
-Encode = Callable[[NDArray[np.int64]], NDArray[np.float32]]
+Encode = Callable[[Rows], Floats]
 """Contexts, rows [Q] -> [Q, D] of unit length."""
 
 WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
@@ -28,12 +28,8 @@ BATCH = 8192
 
 
 def with_profiles(
-    vectors: NDArray[np.float32],
-    corpus: Corpus,
-    candidates: NDArray[np.int64],
-    encode_queries: Encode,
-    config: ProfileConfig,
-) -> tuple[NDArray[np.float32], float]:
+    vectors: Floats, corpus: Corpus, candidates: Rows, encode_queries: Encode, config: ProfileConfig
+) -> tuple[Floats, float]:
     """Vectors of candidates [n, D] of unit length, moved towards their training contexts; and the weight.
 
     Raises InputError if the corpus has no training split, or for weight=auto no validation split.
@@ -45,9 +41,7 @@ def with_profiles(
     return combined(vectors, means, float(weight)), float(weight)
 
 
-def profiles(
-    corpus: Corpus, candidates: NDArray[np.int64], encode_queries: Encode, dim: int
-) -> NDArray[np.float32]:
+def profiles(corpus: Corpus, candidates: Rows, encode_queries: Encode, dim: int) -> Floats:
     """Mean of the training contexts that cite each candidate [n, D], of unit length; zeros without any."""
     if TRAIN not in corpus.splits:
         raise InputError(
@@ -65,7 +59,7 @@ def profiles(
     return unit(sums)
 
 
-def combined(vectors: NDArray[np.float32], means: NDArray[np.float32], weight: float) -> NDArray[np.float32]:
+def combined(vectors: Floats, means: Floats, weight: float) -> Floats:
     """(1 - weight) * vector + weight * profile, of unit length; a vector without a profile stays."""
     if weight == 0:
         return vectors
@@ -74,10 +68,10 @@ def combined(vectors: NDArray[np.float32], means: NDArray[np.float32], weight: f
 
 
 def best_weight(
-    vectors: NDArray[np.float32],
-    means: NDArray[np.float32],
+    vectors: Floats,
+    means: Floats,
     corpus: Corpus,
-    candidates: NDArray[np.int64],
+    candidates: Rows,
     encode_queries: Encode,
     config: ProfileConfig,
 ) -> float:
@@ -100,7 +94,7 @@ def best_weight(
     return best
 
 
-def _places(corpus: Corpus, candidates: NDArray[np.int64]) -> NDArray[np.int64]:
+def _places(corpus: Corpus, candidates: Rows) -> Rows:
     """Where each paper of the corpus [P] is among the candidates, -1 where it is none."""
     place = np.full(len(corpus.paper_ids), -1, np.int64)
     place[candidates] = np.arange(len(candidates))

@@ -25,6 +25,7 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import written_whole
 from datasets.records import shown
+from retrieval.arrays import Mask, Rows
 from retrieval.base import Ranking, Retriever, nothing, ordered
 
 NAMES = pa.dictionary(pa.int32(), pa.string())
@@ -231,6 +232,7 @@ class CachedRun(Retriever):
     """
 
     name = "run"
+    arrays = ("place", "papers", "scores")
     partial = True
 
     def __init__(self, files: str | Path | Sequence[str | Path]) -> None:
@@ -250,10 +252,10 @@ class CachedRun(Retriever):
     def index_bytes(self) -> int:
         return self._papers.nbytes + self._scores.nbytes + self._place.nbytes
 
-    def knows(self, contexts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def knows(self, contexts: Rows) -> Mask:
         return self._place[contexts] >= 0
 
-    def limit(self, contexts: NDArray[np.int64]) -> int | None:
+    def limit(self, contexts: Rows) -> int | None:
         found = self._papers[self._place[contexts][self.knows(contexts)]] >= 0
         most = int(found.sum(axis=1).max(initial=0))
         return most if most < np.count_nonzero(self.corpus.is_candidate) - 1 else None
@@ -282,7 +284,7 @@ class CachedRun(Retriever):
                     f"{split.name} are not there; they get no papers"
                 )
 
-    def _search(self, contexts: NDArray[np.int64], k: int, allowed: NDArray[np.bool_] | None) -> Ranking:
+    def _search(self, contexts: Rows, k: int, allowed: Mask | None) -> Ranking:
         """Raises InputError for a context of a split that the files lack altogether."""
         place = self._place[contexts]
         for split in self.corpus.splits.values() if (place < 0).any() else ():
@@ -300,16 +302,8 @@ class CachedRun(Retriever):
     def _named(self) -> str:
         return ", ".join(map(str, self.files))
 
-    def _save(self, folder: Path) -> None:
-        for name in ("place", "papers", "scores"):
-            np.save(folder / f"{name}.npy", getattr(self, f"_{name}"))
 
-    def _load(self, folder: Path, corpus: Corpus) -> None:
-        for name in ("place", "papers", "scores"):
-            setattr(self, f"_{name}", np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False))
-
-
-def _context_rows(run: Run, file: Path, corpus: Corpus) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _context_rows(run: Run, file: Path, corpus: Corpus) -> tuple[Rows, Rows]:
     """Contexts of the corpus that are in a run, and their places in it; InputError if there is none."""
     places = {query: place for place, query in enumerate(run.query_ids)}
     pairs = [(row, places[context]) for row, context in enumerate(corpus.context_ids) if context in places]
@@ -324,7 +318,7 @@ def _context_rows(run: Run, file: Path, corpus: Corpus) -> tuple[NDArray[np.int6
     return rows, there
 
 
-def _in_corpus(run: Run, there: NDArray[np.int64], file: Path, corpus: Corpus) -> Ranking:
+def _in_corpus(run: Run, there: Rows, file: Path, corpus: Corpus) -> Ranking:
     """The rankings at some places of a run, with the corpus's rows of papers."""
     rows = np.array([corpus.paper_row(p) if corpus.has_paper(p) else -1 for p in run.paper_ids], np.int32)
     papers = run.ranking.papers[there]

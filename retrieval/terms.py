@@ -15,6 +15,7 @@ from datasets.columns import Ragged
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
+from retrieval.arrays import Rows, load_ragged, save_ragged
 
 PAPERS_AT_ONCE = 1 << 16
 """Papers whose words are counted at a time."""
@@ -25,7 +26,7 @@ def without_markers(text: str) -> str:
     return text.replace(TARGET_MARKER, " ").replace(OTHER_MARKER, " ")
 
 
-def query_texts(corpus: Corpus, contexts: NDArray[np.int64], fields: Sequence[str]) -> Iterator[str]:
+def query_texts(corpus: Corpus, contexts: Rows, fields: Sequence[str]) -> Iterator[str]:
     """The fields' texts of each context, one after the other; a field that is named twice stands twice.
 
     contexts: [Q], rows of the corpus's contexts; fields: of QUERY_FIELDS.
@@ -84,7 +85,7 @@ class Terms:
         # Texts ascend, so that equal places of a column lie side by side and nothing is sorted.
         return csc_matrix((ones, (text, terms.values)), shape=(texts, self.size))
 
-    def query_counts(self, corpus: Corpus, contexts: NDArray[np.int64], fields: Sequence[str]) -> csr_matrix:
+    def query_counts(self, corpus: Corpus, contexts: Rows, fields: Sequence[str]) -> csr_matrix:
         """The terms of queries, float32 [Q, T]; fields as for retrieval.bm25.query_texts."""
         citing = corpus.citing[contexts]
         rows, summed = np.arange(len(contexts)), csc_matrix((len(contexts), self.size), dtype=np.float32)
@@ -103,17 +104,12 @@ class Terms:
         return self.of_word.values.nbytes + self.of_word.offsets.nbytes
 
     def save(self, folder: Path) -> None:
-        np.save(folder / "terms.values.npy", self.of_word.values)
-        np.save(folder / "terms.offsets.npy", self.of_word.offsets)
+        save_ragged(folder, "terms", self.of_word)
 
     @classmethod
     def load(cls, folder: Path) -> Terms:
         """What `save` wrote, mapped."""
-        values, offsets = (
-            np.asarray(np.load(folder / f"terms.{part}.npy", mmap_mode="r", allow_pickle=False))
-            for part in ("values", "offsets")
-        )
-        return cls(Ragged(values, offsets))
+        return cls(load_ragged(folder, "terms"))
 
 
 def _without_markers(word: str) -> str:
@@ -139,7 +135,7 @@ class KeyTerms:
         columns = ((corpus.title_tokens, OF_TITLE), (corpus.abstract_tokens, OF_ABSTRACT))
         self._fields = [(words, self._shares(words, papers), most) for words, most in columns]
 
-    def counts(self, contexts: NDArray[np.int64]) -> csr_matrix:
+    def counts(self, contexts: Rows) -> csr_matrix:
         """Of each context [Q] its key terms, each once: float32 [Q, T]."""
         citing = self._corpus.citing[contexts]
         found: list[NDArray[np.integer]] = [np.empty(0, np.int32)] * len(contexts)

@@ -23,6 +23,7 @@ from torch.nn import functional as F
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
+from retrieval.arrays import Floats, Rows
 
 log = logging.getLogger(__name__)
 
@@ -85,13 +86,13 @@ class Pace:
 
 def encode(
     forward: Callable[[Any], Tensor],
-    read: Callable[[NDArray[np.int64]], Any],
-    rows: NDArray[np.int64],
+    read: Callable[[Rows], Any],
+    rows: Rows,
     dim: int,
     what: str = "documents",
     batch: int = BATCH,
     normalise: bool = True,
-) -> NDArray[np.float32]:
+) -> Floats:
     """Rows of a corpus to vectors [len(rows), dim] of unit length (zeros for documents without a known word).
 
     read: `papers` or `queries` of a reader. forward: documents -> [B, dim]. batch: documents read at once.
@@ -111,11 +112,11 @@ def encode(
 def encode_queries(
     forward: Callable[[Any], Tensor],
     reader: Reader,
-    contexts: NDArray[np.int64],
+    contexts: Rows,
     dim: int,
     what: str = "queries",
     normalise: bool = True,
-) -> NDArray[np.float32]:
+) -> Floats:
     """Contexts [Q] to vectors [Q, dim]; those of one citing paper are read together."""
     order = np.argsort(reader.corpus.citing[contexts], kind="stable")
     out = np.empty((len(contexts), dim), np.float32)
@@ -127,18 +128,20 @@ class QueryCache:
     """Vectors of queries that are searched more than once, as in one pool after the other."""
 
     def __init__(self) -> None:
-        self._known: dict[int, NDArray[np.float32]] = {}
+        self._known: dict[int, Floats] = {}
 
-    def get(
-        self,
-        contexts: NDArray[np.int64],
-        make: Callable[[NDArray[np.int64]], Iterable[NDArray[np.float32]]],
-    ) -> list[NDArray[np.float32]]:
+    def get(self, contexts: Rows, make: Callable[[Rows], Iterable[Floats]]) -> list[Floats]:
         """What `make` gives for each of the contexts, or gave before."""
         new = np.array([row for row in dict.fromkeys(contexts.tolist()) if row not in self._known], np.int64)
         if len(new):
             self._known.update(zip(new.tolist(), make(new), strict=True))
         return [self._known[row] for row in contexts.tolist()]
+
+
+def blocks(count: int, dim: int) -> Iterator[slice]:
+    """Runs of `count` vectors, a BLOCK of numbers each."""
+    step = max(1, BLOCK // max(1, dim))
+    return (slice(start, min(start + step, count)) for start in range(0, count, step))
 
 
 class VectorTable:
@@ -147,9 +150,7 @@ class VectorTable:
     Nothing is held in memory: what is asked for is read from the arrays.
     """
 
-    def __init__(
-        self, arrays: Sequence[NDArray[np.floating]], order: NDArray[np.int64] | None = None
-    ) -> None:
+    def __init__(self, arrays: Sequence[NDArray[np.floating]], order: Rows | None = None) -> None:
         """arrays: [n, D] each, one after the other. order: which of all rows are meant, in which order."""
         self._arrays = list(arrays)
         self._starts = np.cumsum([0] + [len(array) for array in arrays])
@@ -165,15 +166,15 @@ class VectorTable:
         """Of the vectors, wherever they are."""
         return len(self) * self.shape[1] * self.dtype.itemsize
 
-    def take(self, rows: NDArray[np.int64]) -> VectorTable:
+    def take(self, rows: Rows) -> VectorTable:
         """These rows alone, in this order."""
         return VectorTable(self._arrays, rows if self._order is None else self._order[rows])
 
-    def __getitem__(self, rows: slice | NDArray[np.integer]) -> NDArray[np.float32]:
+    def __getitem__(self, rows: slice | NDArray[np.integer]) -> Floats:
         """Vectors of some rows [n, D]."""
-        wanted = (
-            np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else np.asarray(rows, np.int64)
-        )
+        if isinstance(rows, slice):
+            rows = np.arange(*rows.indices(len(self)))
+        wanted = np.asarray(rows, np.int64)
         if self._order is not None:
             wanted = self._order[wanted]
         step = np.diff(wanted)
@@ -193,15 +194,13 @@ class VectorTable:
                 out[torch.from_numpy(order[first:last])] = torch.from_numpy(part).float()
         return out.numpy()
 
-    def __array__(self, dtype: object = None, copy: bool | None = None) -> NDArray[np.float32]:
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> Floats:
         """All of them, in memory."""
         return self[:]
 
-    def blocks(self) -> Iterator[NDArray[np.float32]]:
+    def blocks(self) -> Iterator[Floats]:
         """All vectors, some at a time."""
-        step = max(1, BLOCK // max(1, self.shape[1]))
-        for start in range(0, len(self), step):
-            yield self[start : start + step]
+        return (self[part] for part in blocks(len(self), self.shape[1]))
 
     def save(self, path: Path) -> None:
         """Write the vectors as one array of NumPy's format, block by block."""
@@ -226,15 +225,14 @@ _INFINITE = {np.dtype(np.float16): (np.uint16, 0x7C00), np.dtype(np.float32): (n
 def first_not_finite(vectors: NDArray[np.floating]) -> int | None:
     """The first row of vectors [n, D] that is not finite, None if all are."""
     kind, infinite = _INFINITE[vectors.dtype]
-    step = max(1, BLOCK // max(1, vectors.shape[1]))
-    for start in range(0, len(vectors), step):
-        bits = vectors[start : start + step].view(kind) & kind(infinite | (infinite - 1))
+    for part in blocks(*vectors.shape):
+        bits = vectors[part].view(kind) & kind(infinite | (infinite - 1))
         if bits.max(initial=0) >= infinite:
-            return start + int(np.argmax((bits >= infinite).any(axis=1)))
+            return part.start + int(np.argmax((bits >= infinite).any(axis=1)))
     return None
 
 
-def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def unit(vectors: Floats) -> Floats:
     """Vectors [n, D] of unit length; zeros stay zeros."""
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
@@ -244,7 +242,7 @@ def padded_length(length: int) -> int:
     return -(-length // 8) * 8
 
 
-def chunks(lengths: NDArray[np.int64], tokens: int) -> Iterator[slice]:
+def chunks(lengths: Rows, tokens: int) -> Iterator[slice]:
     """Cut rows of falling lengths into runs of at most `tokens` tokens after padding (one row at least)."""
     start = 0
     while start < len(lengths):

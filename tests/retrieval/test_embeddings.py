@@ -245,9 +245,9 @@ def test_a_retriever_finds_the_same_by_a_folder_of_vectors(
     given = replace(config, pooling=pooling)
     made = embed(lambda: tiny_corpus, given, tmp_path / "e", "float32", shard=4)
     papers = int(tiny_corpus.is_candidate.sum())
-    assert made.embeddings.encoded == papers and f"{papers} encoded" in made.summary()
+    assert made.encoded == papers and f"{papers} encoded" in made.summary(tmp_path / "e")
     again = embed(lambda: tiny_corpus, given, tmp_path / "e", "float32")
-    assert again.embeddings.encoded == 0 and "all were there" in again.summary()
+    assert again.encoded == 0 and "all were there" in again.summary(tmp_path / "e")
     shards = {name: content for name, content in files(tmp_path / "e").items() if name.startswith("0")}
     plain = article_retriever(given, "float32")
     # How queries are read is nothing to the vectors of papers.
