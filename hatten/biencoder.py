@@ -12,7 +12,7 @@ from typing import Any
 
 from hydra.utils import instantiate
 from omegaconf import DictConfig
-from torch import Tensor, nn
+from torch import Tensor
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
@@ -22,8 +22,8 @@ from retrieval.article import ArticleRetriever
 from retrieval.article_text import ArticleReader, Texts
 from retrieval.encoder import ArticleEncoder
 from retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
-from retrieval.vectors import precision
 from training.checkpoint import find_saved
+from training.module import prepare_transformer
 from training.settings import FineTuningSettings
 
 
@@ -32,14 +32,8 @@ class BiEncoder(Encoder):
 
     def __init__(self, article: ArticleEncoder, config: FineTuningSettings) -> None:
         super().__init__()
-        self.article, self.dim, self.precision = article, article.dim, precision(config.precision)
-        article.train()  # a pretrained one comes in evaluation mode
-        article.precision = self.precision
-        for part in article.modules():
-            if isinstance(part, nn.Dropout):
-                part.p = config.dropout
-        if config.gradient_checkpointing:
-            article.model.gradient_checkpointing_enable({"use_reentrant": False})
+        prepare_transformer(article, config)
+        self.article, self.dim, self.precision = article, article.dim, article.precision
 
     def encode(self, documents: Texts) -> Tensor:
         return self.article.encode(documents)
@@ -60,16 +54,18 @@ class FineTuning(Recipe):
         article_config = replace(given, similarity="cosine")  # what it is trained for
         if article_config.pooling == "aspire":
             raise InputError("encoder.pooling=aspire gives many vectors to a text; train with mean or cls")
-        article = ArticleEncoder.pretrained(article_config)
-        encoder = BiEncoder(article, self.config)
-        reader = ArticleReader(corpus, article.tokenizer, article_config)
-        return Parts(encoder, reader, self.save, {"encoder": article_config.name})
+        return fine_tuning(ArticleEncoder.pretrained(article_config), self.config, corpus)
 
-    @staticmethod
+
+def fine_tuning(article: ArticleEncoder, config: FineTuningSettings, corpus: Corpus) -> Parts:
+    """An article encoder to train; it is saved as a folder that retriever=biencoder reads."""
+
     def save(trained: Encoder, about: dict[str, Any], path: Path) -> None:
-        """Write a folder that retriever=biencoder reads."""
         assert isinstance(trained, BiEncoder)
         trained.article.save(path, about)
+
+    reader = ArticleReader(corpus, article.tokenizer, article.config)
+    return Parts(BiEncoder(article, config), reader, save, {"encoder": article.config.name})
 
 
 class BiEncoderRetriever(ArticleRetriever):

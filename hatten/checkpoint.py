@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from datasets.releases import RELEASES
 from hatten.documents import Vocabulary
 from hatten.encoder import HAttenEncoder, build_encoder
 from hatten.pickles import load_word_list
+from hatten.recipe import Encoder
 from hatten.settings import EncoderConfig
 from training.checkpoint import find_saved, read_torch, save_torch
 
@@ -145,6 +147,16 @@ def save_model(model: Model, path: Path) -> None:
         "about": model.about,
     }
     save_torch(content, path)
+
+
+def saver(vocabulary: Vocabulary) -> Callable[[Encoder, dict[str, Any], Path], None]:
+    """How a training with these words saves its encoder (hatten.recipe.Parts)."""
+
+    def save(trained: Encoder, about: dict[str, Any], path: Path) -> None:
+        assert isinstance(trained, HAttenEncoder)
+        save_model(Model(trained, vocabulary, about), path)
+
+    return save
 
 
 def load_model(path: str | Path) -> Model:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 from omegaconf import DictConfig
 
 from datasets.corpus import Corpus
-from hatten.checkpoint import FILE, Model, save_model
+from hatten.checkpoint import FILE, saver
 from hatten.documents import DocumentReader
-from hatten.encoder import HAttenEncoder, build_encoder
-from hatten.recipe import Encoder, Parts, Recipe
+from hatten.encoder import build_encoder
+from hatten.recipe import Parts, Recipe
 from hatten.settings import HAttenSettings
 from hatten.words import inverse_document_frequency, starting_words
 from retrieval.vectors import precision
@@ -36,10 +33,5 @@ class HAtten(Recipe):
         if encoder.mean is not None:
             encoder.mean.start_from(inverse_document_frequency(corpus, vocabulary))
             encoder.mean.dropout = self.words.word_dropout
-
-        def save(trained: Encoder, about: dict[str, Any], path: Path) -> None:
-            assert isinstance(trained, HAttenEncoder)
-            save_model(Model(trained, vocabulary, about), path)
-
         reader = DocumentReader(corpus, vocabulary, self.config.max_tokens)
-        return Parts(encoder, reader, save, {"vectors": name})
+        return Parts(encoder, reader, saver(vocabulary), {"vectors": name})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,15 +25,14 @@ from datasets.errors import InputError
 from datasets.records import TRAIN
 from datasets.settings import read_settings
 from hatten.batches import Batch, Batches, TrainingData
-from hatten.biencoder import BiEncoder, FineTuning
-from hatten.checkpoint import Model, save_model
+from hatten.biencoder import FineTuning, fine_tuning
+from hatten.checkpoint import saver
 from hatten.documents import DocumentReader
-from hatten.encoder import HAttenEncoder
 from hatten.hatten import HAtten
 from hatten.losses import CITED
 from hatten.mining import Pool, padded
 from hatten.module import EncoderModule
-from hatten.recipe import Encoder, Parts, Recipe
+from hatten.recipe import Parts, Recipe
 from hatten.settings import EncoderBatchSettings
 from hatten.train import train_encoder
 from rerank.data import Prefetcher, draw_negatives
@@ -48,7 +47,6 @@ from rerank.settings import (
     TeacherSettings,
 )
 from rerank.train import CANDIDATES
-from retrieval.article_text import ArticleReader
 from retrieval.base import Retriever
 from retrieval.encoder import ArticleEncoder
 from retrieval.vectors import Reader, precision, weights_hash
@@ -158,14 +156,8 @@ class HAttenStudent(Recipe):
         encoder.precision = precision(self.options.precision)
         if encoder.mean is not None:
             encoder.mean.dropout = self.options.word_dropout
-        about = {"start": weights_hash(encoder)}
-
-        def save(trained: Encoder, about: dict[str, Any], path: Path) -> None:
-            assert isinstance(trained, HAttenEncoder)
-            save_model(Model(trained, vocabulary, about), path)
-
         reader = DocumentReader(corpus, vocabulary, encoder.config.max_tokens)
-        return Parts(encoder.train(), reader, save, about)
+        return Parts(encoder.train(), reader, saver(vocabulary), {"start": weights_hash(encoder)})
 
 
 class BiEncoderStudent(Recipe):
@@ -178,9 +170,8 @@ class BiEncoderStudent(Recipe):
 
     def build(self, corpus: Corpus, config: DictConfig) -> Parts:
         article = ArticleEncoder.load(self.folder)  # the retriever's own is in the precision of its search
-        about = {"encoder": article.config.name, "start": weights_hash(article)}
-        reader = ArticleReader(corpus, article.tokenizer, article.config)
-        return Parts(BiEncoder(article, self.options), reader, FineTuning.save, about)
+        parts = fine_tuning(article, self.options, corpus)
+        return replace(parts, about={**parts.about, "start": weights_hash(article)})
 
 
 STUDENTS = {"hatten": HAttenStudent, "biencoder": BiEncoderStudent}
@@ -206,8 +197,7 @@ class DistilBatches(Batches):
         batch, rows = super().__getitem__(step), self.rows(step)
         cited = np.unique(self.split.positives.take(rows).values)  # the first papers of a batch
         papers = np.concatenate([cited, batch.other_rows]).astype(np.int64)
-        given = {field.name: getattr(batch, field.name) for field in fields(batch)}
-        return DistilBatch(**given, teacher=self.lists.of(rows, papers))
+        return DistilBatch(**vars(batch), teacher=self.lists.of(rows, papers))
 
 
 class DistilData(TrainingData):
@@ -266,16 +256,8 @@ def train(config: DictConfig) -> Path:
     def data(reader: Reader, batch: EncoderBatchSettings, seed: int, workers: int) -> DistilData:
         folder = Path(config.candidates_dir or Path(config.output_dir) / CANDIDATES)
         prefetcher = Prefetcher(retriever, reader.corpus, folder, config.index_dir)
-        lists = scored_lists(
-            config.teacher,
-            scoring,
-            prefetcher,
-            reader.corpus,
-            settings.teacher,
-            settings.negatives,
-            seed,
-            config.scores_dir,
-        )
+        wanted = settings.teacher, settings.negatives, seed, config.scores_dir
+        lists = scored_lists(config.teacher, scoring, prefetcher, reader.corpus, *wanted)
         return DistilData(lists, reader, batch, seed, workers)
 
     return train_encoder(config, student, settings, None, data, partial(DistilModule, settings.distil))

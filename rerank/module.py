@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rerank.cross_encoder import CrossEncoder
 from rerank.data import ListBatch
 from rerank.losses import list_loss
 from rerank.settings import ListLossSettings
-from retrieval.vectors import precision
-from training.module import AveragedModule, Optimizer
+from training.module import AveragedModule, Optimizer, prepare_transformer
 from training.settings import FineTuningSettings, RateSettings
 
 SHORT = 256
 """Tokens of a pair up to which plain attention trains faster on a CPU than torch's fused one (by a quarter at
-128), whose backward pass is slow there. Its memory grows with the square of the length."""
+128). Its memory grows with the square of the length."""
 
 
 def prepare_for_training(encoder: CrossEncoder, config: FineTuningSettings) -> None:
-    """Set an encoder's precision, dropout and attention to those of a training."""
-    encoder.train()  # a pretrained one comes in evaluation mode
-    encoder.precision = precision(config.precision)
-    for part in encoder.modules():
-        if isinstance(part, nn.Dropout):
-            part.p = config.dropout
+    """Set precision, dropout and attention, and freeze what no score depends on."""
+    prepare_transformer(encoder, config)
     if not torch.cuda.is_available() and encoder.config.max_tokens <= SHORT:
         encoder.model.set_attn_implementation("eager")
-    if config.gradient_checkpointing:
-        encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
     if (pooler := getattr(encoder.model, "pooler", None)) is not None:
         pooler.requires_grad_(False)  # the head takes its place
 

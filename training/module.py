@@ -12,7 +12,8 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from datasets.errors import InputError
-from training.settings import RateSettings
+from retrieval.vectors import precision
+from training.settings import FineTuningSettings, RateSettings
 
 Net = TypeVar("Net", bound=nn.Module)
 Optimizer = Callable[[Iterable[dict[str, Any]]], torch.optim.Optimizer]
@@ -29,6 +30,17 @@ def optimizer_of(config: Mapping[str, Any]) -> Optimizer:
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"model.optimizer: {error}") from None
     return make
+
+
+def prepare_transformer(encoder: Any, config: FineTuningSettings) -> None:
+    """Set precision and dropout of an encoder around a pretrained transformer, `model`, for training."""
+    encoder.train()  # a pretrained one comes in evaluation mode
+    encoder.precision = precision(config.precision)
+    for part in encoder.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = config.dropout
+    if config.gradient_checkpointing:
+        encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
 
 
 class AveragedModule(pl.LightningModule, Generic[Net]):
