@@ -1,8 +1,4 @@
-"""What computes the scores of pairs: torch, or OpenVINO on CPUs, in 8-bit integers if wanted (the extra
-`int8`).
-
-Pairs come in batches of about equal length and equally many tokens.
-"""
+"""What computes the scores of batches of pairs: torch, or OpenVINO on CPUs, if wanted in 8-bit integers."""
 
 from __future__ import annotations
 
@@ -134,7 +130,12 @@ class OpenVinoBackend:
             return
         core = self._openvino.Core()
         if self._int8:
-            folder = self._cached(reader)
+            import nncf
+
+            about = [self._identity, reader.corpus.fingerprint, CALIBRATION]
+            about += [self._openvino.__version__, nncf.__version__]
+            digest = hashlib.blake2b(json.dumps(about).encode(), digest_size=12).hexdigest()
+            folder = Path(os.environ.get("CITATION_CACHE", ".cache")) / "int8" / digest
             if not (folder / MODEL).is_file():
                 quantised = self._quantised(self._converted(reader), reader)
                 with written_folder(folder) as part:
@@ -190,14 +191,6 @@ class OpenVinoBackend:
             raise InputError(
                 f"OpenVINO cannot take this model ({reason}); use scoring.backend=torch"
             ) from None
-
-    def _cached(self, reader: PairReader) -> Path:
-        import nncf
-
-        about = [self._identity, reader.corpus.fingerprint, CALIBRATION]
-        about += [self._openvino.__version__, nncf.__version__]
-        digest = hashlib.blake2b(json.dumps(about).encode(), digest_size=12).hexdigest()
-        return Path(os.environ.get("CITATION_CACHE", ".cache")) / "int8" / digest
 
     def _quantised(self, net: openvino.Model, reader: PairReader) -> openvino.Model:
         import nncf

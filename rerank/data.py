@@ -55,10 +55,7 @@ class Prefetched:
 
 
 class Prefetcher:
-    """What a retriever finds for the queries of a training: searched once and kept in a folder.
-
-    The corpus is indexed only when a search is missing.
-    """
+    """What a retriever finds for training: searched once and kept; indexed only when a search is missing."""
 
     def __init__(
         self, retriever: Retriever, corpus: Corpus, folder: Path, index_dir: str | Path | None = None
@@ -118,13 +115,17 @@ class Prefetcher:
 
 
 class TrainingQuery(NamedTuple):
-    """A row of the split, the papers cited there, the citing paper, and what was prefetched: int32 [depth],
-    best first, -1 where there are fewer."""
+    """A row of the split, and its papers: cited, barred from negatives (the cited and the citing one), and
+    prefetched, int32 [depth], best first, -1 where there are fewer."""
 
     row: int
     cited: NDArray[np.integer]
-    citing: int
+    barred: NDArray[np.integer]
     found: NDArray[np.int32]
+
+
+Listed = tuple[NDArray[np.int64], NDArray[np.bool_]]
+"""Different papers [n], and which of them are cited."""
 
 
 class Listing(Protocol):
@@ -138,10 +139,8 @@ class Listing(Protocol):
     def choice(self, query: TrainingQuery) -> int:
         """How many papers there are to choose from; 0: the query has no list."""
 
-    def listed(
-        self, query: TrainingQuery, seed: int, epoch: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Different papers [n], and which of them are cited; always the same for the same arguments."""
+    def listed(self, query: TrainingQuery, seed: int, epoch: int) -> Listed:
+        """Always the same for the same arguments."""
 
 
 class CitedAndNegatives:
@@ -152,16 +151,13 @@ class CitedAndNegatives:
         self.wanted = "model.negatives.count", config.count
 
     def choice(self, query: TrainingQuery) -> int:
-        return len(drawable(self.config, query.found, np.append(query.cited, query.citing)))
+        return len(drawable(self.config, query.found, query.barred))
 
-    def listed(
-        self, query: TrainingQuery, seed: int, epoch: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def listed(self, query: TrainingQuery, seed: int, epoch: int) -> Listed:
         cited = query.cited
         if len(cited) > 1:
             cited = np.random.default_rng((seed, CITED, epoch, query.row)).permutation(cited)
-        barred = np.append(query.cited, query.citing)
-        drawn = draw_negatives(self.config, query.found, barred, seed, epoch, query.row)
+        drawn = draw_negatives(self.config, query.found, query.barred, seed, epoch, query.row)
         papers = np.append(cited[:1], drawn).astype(np.int64)
         return papers, np.arange(len(papers)) == 0
 
@@ -175,9 +171,7 @@ class TopPapers:
     def choice(self, query: TrainingQuery) -> int:
         return int(np.count_nonzero(query.found >= 0))
 
-    def listed(
-        self, query: TrainingQuery, seed: int, epoch: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def listed(self, query: TrainingQuery, seed: int, epoch: int) -> Listed:
         papers = query.found[query.found >= 0].astype(np.int64)
         return papers, np.isin(papers, query.cited)
 
@@ -199,11 +193,8 @@ def draw_negatives(
     epoch: int,
     query: int,
 ) -> NDArray[np.int32]:
-    """`count` different papers for a query, or as many as there are; always the same for the same arguments.
-
-    ranked: [depth] rows of the corpus, best first, -1 where there are fewer. barred: the papers cited at the
-    context, and the citing one.
-    """
+    """`count` different papers of a ranking [depth] that are not `barred`, or as many as there are; the same
+    for the same arguments."""
     places = drawable(config, ranked, barred)
     keys = np.random.default_rng((seed, DRAW, epoch, query)).exponential(size=len(ranked))[places]
     return ranked[places[np.argsort(keys, kind="stable")[: config.count]]]
@@ -260,7 +251,21 @@ class TrainingLists(Dataset[ListBatch]):
         self.listing, self.seed, self._prefetched = listing, seed, prefetched
         self._distinct = np.unique(queries.rows)
         self.rank, self.processes = 0, 1
-        self.queries = self._with_lists(queries, reader.corpus)
+        left = np.array([listing.choice(self.query(row)) for row in self._distinct.tolist()])
+        option, wanted = listing.wanted
+        few, none = int(((left > 0) & (left < wanted)).sum()), int((left == 0).sum())
+        if none == len(left):
+            raise InputError(
+                f"corpus {reader.corpus.name}: for none of {len(left):,} training queries is there a paper "
+                "to draw negatives from; choose another retriever, or other model.negatives"
+            )
+        if few or none:
+            log.warning(
+                f"of {len(left):,} training queries, {few:,} have fewer than {option}={wanted} papers to draw"
+                f" from, and {none:,} have none and are left out"
+            )
+        keep = (left > 0)[np.searchsorted(self._distinct, queries.rows)]
+        self.queries = QueryOrder(queries.rows[keep], queries.epochs[keep])
 
     def __len__(self) -> int:
         whole = self.batch.queries * self.batch.accumulate
@@ -285,40 +290,22 @@ class TrainingLists(Dataset[ListBatch]):
 
     def cited_share(self) -> float:
         """The share of cited papers in the lists of the first epoch."""
-        rows = np.unique(self.queries.rows).tolist()
+        queries = map(self.query, np.unique(self.queries.rows).tolist())
         return float(
-            np.concatenate([self.listing.listed(self.query(row), self.seed, 0)[1] for row in rows]).mean()
+            np.concatenate([self.listing.listed(query, self.seed, 0)[1] for query in queries]).mean()
         )
 
     def query(self, row: int) -> TrainingQuery:
         """What is known of a row of the split that is among the queries."""
+        cited, citing = self.split.positives[row], self.reader.corpus.citing[self.split.contexts[row]]
         found = self._prefetched[int(np.searchsorted(self._distinct, row))]
-        citing = int(self.reader.corpus.citing[self.split.contexts[row]])
-        return TrainingQuery(row, self.split.positives[row], citing, found)
-
-    def _with_lists(self, queries: QueryOrder, corpus: Corpus) -> QueryOrder:
-        left = np.array([self.listing.choice(self.query(row)) for row in self._distinct.tolist()])
-        option, wanted = self.listing.wanted
-        few, none = int(((left > 0) & (left < wanted)).sum()), int((left == 0).sum())
-        if none == len(left):
-            raise InputError(
-                f"corpus {corpus.name}: for none of {len(left):,} training queries is there a paper to draw "
-                "negatives from; choose another retriever, or other model.negatives"
-            )
-        if few or none:
-            log.warning(
-                f"of {len(left):,} training queries, {few:,} have fewer than {option}={wanted} papers to draw"
-                f" from, and {none:,} have none and are left out"
-            )
-        keep = (left > 0)[np.searchsorted(self._distinct, queries.rows)]
-        return QueryOrder(queries.rows[keep], queries.epochs[keep])
+        return TrainingQuery(row, cited, np.append(cited, citing), found)
 
 
 class RerankData(pl.LightningDataModule):
     """Lists in rounds of `every` steps: what lies between two validations is an epoch for Lightning."""
 
     def __init__(self, lists: TrainingLists, every: int, seed: int, workers: int = 0) -> None:
-        """workers: processes that read ahead."""
         super().__init__()
         self.lists, self.seed, self.workers = lists, seed, workers
         self.steps = len(lists) // lists.batch.accumulate

@@ -19,9 +19,8 @@ def list_loss(config: ListLossSettings, logits: Tensor, there: Tensor, relevant:
 
 
 def hinge_loss(scores: Tensor, there: Tensor, margin: float = 0.1) -> Tensor:
-    """Mean over queries of the mean over negatives of max(0, s(q, n) - s(q, p) + margin).
-
-    Gu et al. 2022, equation 3, with one cited paper a query (section 4.3).
+    """Mean over queries of the mean over negatives of max(0, s(q, n) - s(q, p) + margin): Gu et al. 2022,
+    equation 3, with one cited paper a query (section 4.3).
 
     scores: [Q, 1 + n] of the cited paper (first) and its negatives, after the sigmoid; there: bool [Q, 1 +
     n], which of them exist; a query without negatives counts 0.
@@ -44,9 +43,8 @@ def pointwise_loss(logits: Tensor, there: Tensor, relevant: Tensor) -> Tensor:
 
 
 def listwise_loss(logits: Tensor, there: Tensor, temperature: float = 1.0) -> Tensor:
-    """Mean over queries of the cross-entropy of the cited paper in a softmax over its list.
-
-    ListNet's top-one probability with a single relevant paper: Cao et al. 2007.
+    """Mean over queries of the cross-entropy of the cited paper in a softmax over its list: ListNet's top-one
+    probability with a single relevant paper, Cao et al. 2007.
 
     logits: [Q, 1 + n], before the sigmoid; there: as for `hinge_loss`.
     """
@@ -79,10 +77,9 @@ def listwise_kl(
     student: Tensor, teacher: Tensor, temperature: float = 1.0, teacher_temperature: float = 1.0
 ) -> Tensor:
     """Mean over queries of KL(teacher || student), softmax distributions over the papers that the teacher
-    scored.
+    scored: Hinton et al. 2015, Cao et al. 2007.
 
-    Hinton et al. 2015, Cao et al. 2007. student, teacher: as for `margin_mse`; a query without scored papers
-    counts nothing.
+    student, teacher: as for `margin_mse`; a query without scored papers counts nothing.
     """
     known = ~torch.isnan(teacher)
     some = known.any(1)

@@ -73,18 +73,16 @@ def load_reference(checkpoint: str | Path, encoder: str | Path | None = None) ->
     pairs = PairSettings.reference(min(512, positions(model) or 512))
     found = CrossEncoder(model, tokenizer, pairs, head="sigmoid")
     try:
-        model.load_state_dict(_part(state, "bert_model."))
-        found.score.load_state_dict(_part(state, "ln_score."))
+        for prefix, net in (("bert_model.", model), ("ln_score.", found.score)):
+            inner = {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
+            net.load_state_dict(
+                {name: value.float() for name, value in inner.items() if not name.startswith(UNUSED)}
+            )
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{checkpoint}: not weights of the transformer in {folder} ({reason})") from None
     check_finite(found, checkpoint)
     return found.eval()
-
-
-def _part(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    inner = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-    return {name: value.float() for name, value in inner.items() if not name.startswith(UNUSED)}
 
 
 def _configured(folder: Path) -> tuple[PretrainedConfig, PreTrainedTokenizerFast]:

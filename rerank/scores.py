@@ -131,8 +131,8 @@ class Scored:
 class PairScores:
     """Scores of pairs of one corpus by one scorer, read from a folder of their own below `root` or computed.
 
-    chunk: pairs scored at a time; write_every: seconds of work after which they are written.
-    processes: those that share the work; None: this one alone.
+    chunk: pairs scored at a time; write_every: seconds of work after which they are written; processes:
+    those that share the work, None for this one alone.
     """
 
     def __init__(
@@ -146,8 +146,7 @@ class PairScores:
     ) -> None:
         about = json.dumps([FORMAT, scorer.fingerprint, corpus.fingerprint])
         self.folder = Path(root) / hashlib.blake2b(about.encode(), digest_size=8).hexdigest()
-        self.scorer, self.corpus = scorer, corpus
-        self.chunk, self.write_every = chunk, write_every
+        self.scorer, self.corpus, self.chunk, self.write_every = scorer, corpus, chunk, write_every
         self.processes = processes or Processes()
         self._papers = len(corpus.paper_ids)
 

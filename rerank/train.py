@@ -156,20 +156,24 @@ class RerankingValidation:
         """rows [Q] of the split; papers [Q, k], prefetched for them, best first, -1: none."""
         self.contexts, self.papers = split.contexts[rows], papers
         self._positives = padded(split.positives.take(rows), corpus.citing[self.contexts])[:, :-1]
-        cited = self._positives >= 0
-        found = ((papers[:, None, :] == self._positives[:, :, None]) & cited[:, :, None]).any(2)
+        found = np.asarray(self._hits(papers).any(2))
         self.reachable = np.flatnonzero(found.any(1))
         """Queries with a cited paper among the candidates: the order of the others makes no difference."""
         self.base = {f"base/{name}": value for name, value in self._measured(papers).items()}
-        self.base["ceiling"] = float((found.sum(1) / cited.sum(1)).mean())
+        self.base["ceiling"] = float((found.sum(1) / (self._positives >= 0).sum(1)).mean())
+
+    def _hits(self, ranked: NDArray[np.integer]) -> NDArray[np.bool_]:
+        """[Q, cited, k]: which of ranked papers [Q, k] are which cited paper."""
+        cited = self._positives[:, :, None]
+        hits: NDArray[np.bool_] = (ranked[:, None, :] == cited) & (cited >= 0)
+        return hits
 
     def _measured(self, ranked: NDArray[np.integer]) -> dict[str, float]:
         """MRR, recall and, of 20 candidates or more, F1 of ranked papers [Q, k]."""
         measured = recall_and_mrr(ranked, self._positives)
         if ranked.shape[1] >= F1_AT:  # Nogueira et al. 2020: precision is of 20 papers, F1 of one query
-            cited = self._positives >= 0
-            hits = (ranked[:, None, :F1_AT] == self._positives[:, :, None]) & cited[:, :, None]
-            measured[f"f1@{F1_AT}"] = float((2 * hits.sum((1, 2)) / (F1_AT + cited.sum(1))).mean())
+            hits, cited = self._hits(ranked[:, :F1_AT]).sum((1, 2)), (self._positives >= 0).sum(1)
+            measured[f"f1@{F1_AT}"] = float((2 * hits / (F1_AT + cited)).mean())
         return measured
 
     def measure(
@@ -186,11 +190,9 @@ class RerankingValidation:
 
         tokens: of a batch. Of several processes each scores its own queries; summed: adds up tensors of all.
         """
-        there = np.zeros(self.papers.shape, np.bool_)
-        there[self.reachable] = self.papers[self.reachable] >= 0
-        own = np.zeros_like(there)
-        own[self.reachable[rank::processes]] = there[self.reachable[rank::processes]]
-        query, place = np.nonzero(own)
+        there = (self.papers >= 0) & np.isin(np.arange(len(self.papers)), self.reachable)[:, None]
+        own = np.isin(np.arange(len(self.papers)), self.reachable[rank::processes])
+        query, place = np.nonzero(there & own[:, None])
         logits = torch.zeros(2, *there.shape)  # and how often each pair was scored
         logits[1, query, place] = 1
         pairs = reader.pairs(self.contexts[query], self.papers[query, place])
@@ -203,10 +205,6 @@ class RerankingValidation:
         if not np.isfinite(grid).all():
             raise InputError("the reranker's scores are no numbers any more: lower model.optimizer.lr")
         return self._measured(ordered(self.papers, grid, self.papers.shape[1]).papers) | self.base
-
-
-def _save(encoder: CrossEncoder, about: dict[str, Any], folder: Path) -> None:
-    encoder.save(folder, about)
 
 
 class RerankingRounds(Rounds):
@@ -223,12 +221,12 @@ class RerankingRounds(Rounds):
         """validation: None where there is nothing to validate with; then the last weights are the best."""
         config = settings.validation
         shown = tuple(dict.fromkeys([*SHOWN, config.monitor]))
-        super().__init__(best, _save, about, config.monitor, config.patience, shown)
-        self.validation, self.reader, self.tokens = validation, reader, settings.batch.tokens
-        self._pairs = 0
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        super().on_train_epoch_start(trainer, pl_module)
+        def save(encoder: CrossEncoder, about: dict[str, Any], folder: Path) -> None:
+            encoder.save(folder, about)
+
+        super().__init__(best, save, about, config.monitor, config.patience, shown)
+        self.validation, self.reader, self.tokens = validation, reader, settings.batch.tokens
         self._pairs = 0
 
     def on_train_batch_end(
@@ -239,6 +237,7 @@ class RerankingRounds(Rounds):
 
     def pace(self, trainer: pl.Trainer, seconds: float) -> dict[str, float]:
         pairs = trainer.strategy.reduce(torch.tensor(float(self._pairs)), reduce_op="sum")
+        self._pairs = 0
         return {"train/pairs_per_second": float(pairs) / seconds}
 
     def measure(self, trainer: pl.Trainer, module: RerankModule, done: int) -> dict[str, float]:
