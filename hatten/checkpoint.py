@@ -170,7 +170,8 @@ def load_model(path: str | Path) -> Model:
         )
         raise InputError(f"{path}: not a checkpoint that train.py model=hatten saved {hint}".rstrip())
     try:
-        config = EncoderConfig(**content["config"])
+        # Files from before the setting existed were trained with the same dropout everywhere.
+        config = EncoderConfig(**{"input_dropout": content["config"]["dropout"], **content["config"]})
         weights, words, about = content["weights"], content["words"], dict(content["about"])
         if not all(type(word) is str for word in words):
             raise TypeError("words that are no strings")

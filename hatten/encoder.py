@@ -29,7 +29,7 @@ class Level(nn.Module):
             TransformerLayer(*sizes, config.hidden, config.dropout) for _ in range(config.layers)
         )
         self.pool = MultiHeadPooling(*sizes)
-        self.dropout = config.dropout
+        self.dropout = config.input_dropout
         self.positions: Tensor
         self.register_buffer("positions", sinusoids(positions, config.dim), persistent=False)
 

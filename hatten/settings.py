@@ -28,6 +28,9 @@ class EncoderConfig(Settings):
     max_paragraphs: int = setting(3, least=1)
     paragraph_types: int = setting(100, least=1)
     dropout: float = 0.1
+    """after attention and after the feed-forward part of each layer"""
+    input_dropout: float = 0.0
+    """on what the first layer of a level reads, vectors with their positions; the authors have none"""
     trainable_vectors: str = setting("markers", choices=("none", "markers", "all"))
     """word vectors that training may change: none | markers (the two citation markers) | all"""
     input_scale: float = 1.0

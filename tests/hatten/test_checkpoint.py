@@ -82,6 +82,14 @@ def test_a_saved_model_comes_back_the_same(tmp_path: Path, options: dict[str, An
     assert os.listdir(tmp_path / "new") == ["hatten.ckpt"]
 
 
+def test_a_file_from_before_the_dropout_of_the_input_keeps_the_one_it_had(saved: Path) -> None:
+    content = torch.load(saved, weights_only=True)
+    content["config"].update(dropout=0.2)
+    del content["config"]["input_dropout"]
+    torch.save(content, saved)
+    assert load_model(saved).encoder.config.input_dropout == 0.2
+
+
 def test_a_vocabulary_with_padding_at_its_own_place_comes_back(tmp_path: Path) -> None:
     words = Vocabulary(["<eos>", "<pad>", "deep", "targetcit"])
     table = np.ones((4, 8), np.float32)

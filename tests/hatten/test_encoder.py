@@ -243,6 +243,16 @@ def test_bfloat16_is_close_to_float32() -> None:
     assert F.cosine_similarity(rough, exact)[present].min() > 0.999
 
 
+@pytest.mark.parametrize(("rate", "dropped"), [(0.0, False), (0.1, True)])
+def test_the_input_has_a_dropout_of_its_own(rate: float, dropped: bool) -> None:
+    of = made(dropout=0.5, input_dropout=rate).word_level.train()
+    seen: list[Tensor] = []
+    of.layers[0].register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    x = torch.randn(4, 7, 16)
+    of(x, None)
+    assert torch.equal(seen[0], x + of.positions[:7]) != dropped
+
+
 def test_dropout_is_for_training_alone() -> None:
     encoder, some = made(), documents(5, seed=6)
     with torch.no_grad():
