@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import zipfile
 from dataclasses import dataclass
@@ -17,11 +18,15 @@ from datasets.columns import Ragged, offsets_of
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.files import written_whole
+from datasets.progress import counting
 from datasets.records import MARKER_WORDS
+from retrieval.base import ordered
+from retrieval.bm25 import BM25
 from retrieval.index import search_exact
 
 WORD = re.compile(r"[^\W\d_]{2,}")
 PAIRS_AT_A_TIME = 200_000
+QUERIES_AT_A_TIME = 1000
 ROWS_AT_A_TIME = 1 << 16
 
 
@@ -92,21 +97,57 @@ def mine(
     words: WordSets | None,
     candidates: NDArray[np.bool_] | None = None,
 ) -> Pool:
-    """Prefetch for rows of a split; vectors [len(queries), D] and [P, D] of unit length.
+    """Prefetch by cosine for rows of a split; vectors [len(queries), D] and [P, D] of unit length.
 
     words: to find the prefetched papers whose Jaccard index with the query reaches that of a cited paper.
     """
-    contexts = split.contexts[queries]
-    cited = split.positives.take(queries)
-    out = padded(cited, corpus.citing[contexts])
+    out = padded(split.positives.take(queries), corpus.citing[split.contexts[queries]])
     allowed = corpus.is_candidate if candidates is None else candidates
     papers = search_exact(query_vectors, paper_vectors, depth, exclude=out, candidates=allowed).papers
+    return _pool(corpus, split, queries, papers, words)
+
+
+def mine_by_bm25(
+    corpus: Corpus,
+    split: Split,
+    queries: NDArray[np.int64],
+    depth: int,
+    words: WordSets | None,
+    candidates: NDArray[np.bool_] | None = None,
+) -> Pool:
+    """As `mine`, by BM25 with the whole query (title, abstract, context): it needs no trained encoder."""
+    bm25 = BM25(query=("title", "abstract", "context"), threads=os.cpu_count() or 1)
+    bm25.index(corpus)
+    contexts, cited = split.contexts[queries], split.positives.take(queries)
+    cited_papers = padded(cited, corpus.citing[contexts])[:, :-1]
+    papers = np.full((len(queries), depth), -1, np.int32)
+    with counting("BM25 of training queries", len(queries)) as bar:
+        for start in range(0, len(queries), QUERIES_AT_A_TIME):
+            rows = slice(start, start + QUERIES_AT_A_TIME)
+            # The cited papers may take some of the first places.
+            found = bm25.search_allowed(contexts[rows], depth + cited_papers.shape[1], candidates)
+            drop = (found.papers[:, :, None] == cited_papers[rows, None]).any(2)
+            papers[rows] = ordered(found.papers, found.scores, depth, drop).papers
+            bar(len(found))
+    return _pool(corpus, split, queries, papers, words)
+
+
+def _pool(
+    corpus: Corpus,
+    split: Split,
+    queries: NDArray[np.int64],
+    papers: NDArray[np.int32],
+    words: WordSets | None,
+) -> Pool:
+    """Of what was prefetched, papers [len(queries), depth]."""
+    contexts, depth = split.contexts[queries], papers.shape[1]
+    cited = padded(split.positives.take(queries), corpus.citing[contexts])[:, :-1]
     relevant = np.zeros(papers.shape, np.bool_)
     if words is not None:
         for start in range(0, len(queries), max(1, PAIRS_AT_A_TIME // depth)):
             rows = slice(start, start + max(1, PAIRS_AT_A_TIME // depth))
             sets = words.queries(contexts[rows])
-            of_cited = words.jaccard(sets, out[rows, :-1]).max(1, keepdims=True)
+            of_cited = words.jaccard(sets, cited[rows]).max(1, keepdims=True)
             of_found = words.jaccard(sets, papers[rows])
             relevant[rows] = (of_found >= of_cited) & (of_found > 0)  # sharing no word is no likeness
     row = np.full(len(split), -1, np.int32)

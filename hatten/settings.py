@@ -91,6 +91,9 @@ class MiningSettings(Settings):
     """training queries to prefetch for: those of the next round, a sample where there are more"""
     papers: int = 0
     """candidates to search, a sample of that size; 0: all"""
+    first: str = setting("encoder", choices=("encoder", "bm25", "none"))
+    """what the first round's pool comes from: the encoder as it starts, BM25, or none: no pool in that round.
+    An encoder that starts at random finds random papers"""
     positives: bool = False
     """compare words to find prefetched papers that serve as positives"""
 

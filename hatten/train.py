@@ -23,7 +23,7 @@ from datasets.settings import read_settings
 from hatten.batches import TrainingData, steps_per_round
 from hatten.documents import Documents
 from hatten.encoder import HAttenEncoder
-from hatten.mining import Pool, WordSets, mine, padded, sample
+from hatten.mining import Pool, WordSets, mine, mine_by_bm25, padded, sample
 from hatten.module import EncoderModule
 from hatten.recipe import Encoder, Recipe
 from hatten.settings import EncoderBatchSettings, EncoderTraining, EncoderValidationSettings, MiningSettings
@@ -178,14 +178,18 @@ class EncoderRounds(Rounds):
         contexts, wanted = self._validation.contexts, self._validation.candidates.copy()
         more = done < (trainer.max_epochs or 0)
         mining = self.mining if more and data.batch.mined > 0 else None
+        if mining is not None and done == 0 and mining.first == "none":
+            mining = None
+        by_bm25 = mining is not None and done == 0 and mining.first == "bm25"
         if mining is not None:
             rng = np.random.default_rng((self.seed, 3, done))
             queries = sample(data.queries_of(done), mining.queries, rng)
             searched = self._searched(mining, rng)
-            wanted |= searched
+            if not by_bm25:
+                wanted |= searched
         if data.batch.stale:
             wanted = data.corpus.is_candidate
-        if not wanted.any():
+        if not wanted.any() and mining is None:
             return row
         papers = self._encode_papers(module, done, wanted)
         if len(contexts):
@@ -195,7 +199,15 @@ class EncoderRounds(Rounds):
         row["val/seconds"] = time.monotonic() - start
         if mining is not None:
             start = time.monotonic()
-            self._mine(module, mining, done, queries, papers, searched)
+            if mining.positives and self._words is None:
+                self._words = WordSets(data.corpus)
+            of = (data.corpus, data.split, queries)
+            if by_bm25:
+                pool = mine_by_bm25(*of, mining.depth, self._words, searched)
+            else:
+                encoded = self._encode_queries(module, data.split.contexts[queries], "training queries")
+                pool = mine(*of, encoded, papers, mining.depth, self._words, searched)
+            self._keep_pool(pool, done)
             row["mining/seconds"] = time.monotonic() - start
         return row
 
@@ -244,23 +256,12 @@ class EncoderRounds(Rounds):
         with evaluating(encoder):
             return encode_queries(encoder.encode, self._data.reader, contexts, encoder.dim, what)
 
-    def _mine(
-        self,
-        module: EncoderModule,
-        mining: MiningSettings,
-        done: int,
-        queries: NDArray[np.int64],
-        papers: NDArray[np.float32],
-        searched: NDArray[np.bool_],
-    ) -> None:
-        data, depth = self._data, mining.depth
-        if mining.positives and self._words is None:
-            self._words = WordSets(data.corpus)
-        encoded = self._encode_queries(module, data.split.contexts[queries], "training queries")
-        data.pool = mine(data.corpus, data.split, queries, encoded, papers, depth, self._words, searched)
+    def _keep_pool(self, pool: Pool, done: int) -> None:
+        """Train with it from now on, and write it."""
+        self._data.pool = pool
         file = f"{MINED}/round-{done:03d}.npz"
         previous = self._pool["file"] if self._pool is not None else None
-        self._pool = {"file": file, "sha256": data.pool.save(self.folder / file)}
+        self._pool = {"file": file, "sha256": pool.save(self.folder / file)}
         # The last checkpoint still names the pool before this one; those before that are done with.
         for old in (self.folder / MINED).glob("round-*.npz"):
             if str(old.relative_to(self.folder)) not in (file, previous):

@@ -17,7 +17,8 @@ import hatten.mining
 from datasets.columns import Ragged
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
-from hatten.mining import Pool, WordSets, mine, padded, sample
+from hatten.mining import Pool, WordSets, mine, mine_by_bm25, padded, sample
+from retrieval.bm25 import BM25
 
 DEPTH = 15
 
@@ -71,6 +72,30 @@ def test_papers_without_abstract_are_not_mined(tiny_corpus: Corpus) -> None:
     for query, found in enumerate(pool.papers):
         gone = {bare, int(tiny_corpus.citing[train.contexts[query]]), *train.positives[query].tolist()}
         assert set(found.tolist()) == (set(range(12)) - gone) | {-1}
+
+
+@pytest.mark.parametrize("few", [False, True], ids=["all candidates", "twelve candidates"])
+@pytest.mark.parametrize("at_a_time", [7, 1000])
+def test_the_first_pool_can_be_that_of_bm25(
+    demo_corpus: Corpus, split: Split, few: bool, at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hatten.mining, "QUERIES_AT_A_TIME", at_a_time)
+    queries = np.arange(3, len(split), 9)
+    allowed = demo_corpus.is_candidate & (np.arange(len(demo_corpus.paper_ids)) < 12) if few else None
+    words = WordSets(demo_corpus)
+    pool = mine_by_bm25(demo_corpus, split, queries, DEPTH, words, allowed)
+    bm25 = BM25(query=("title", "abstract", "context"))
+    bm25.index(demo_corpus)
+    ranked = bm25.search_allowed(split.contexts[queries], len(demo_corpus.paper_ids), allowed).papers
+    for row, query in enumerate(queries.tolist()):
+        cited = split.positives[query].tolist()
+        expected = [paper for paper in ranked[row].tolist() if paper >= 0 and paper not in cited]
+        assert pool.papers[row].tolist() == [*expected, *[-1] * DEPTH][:DEPTH]
+        context = int(split.contexts[query])
+        least = max(jaccard_by_sets(demo_corpus, context, paper) for paper in cited)
+        near = [jaccard_by_sets(demo_corpus, context, int(paper)) for paper in pool.papers[row]]
+        assert pool.relevant[row].tolist() == [share > 0 and share >= least - 1e-9 for share in near]
+    assert (pool.row[queries] == np.arange(len(queries))).all() and (pool.papers >= 0).any()
 
 
 def stems(corpus: Corpus, *texts: NDArray[np.integer]) -> set[str]:

@@ -228,6 +228,23 @@ def test_every_variant_resumes_as_if_nothing_had_happened(
     assert models[0].about == models[1].about
 
 
+@pytest.mark.parametrize("first", ["bm25", "none"])
+def test_the_first_round_needs_no_trained_encoder(
+    first: str,
+    cache: Path,
+    composed: Composed,
+    crash: Callable[[int, DictConfig], None],
+    tmp_path: Path,
+) -> None:
+    options = {**SHORT, "model.mining.first": first, "output_dir": tmp_path}
+    crash(1, composed("train", *arguments(cache, **options)))
+    file = tmp_path / "mined" / "round-000.npz"
+    assert file.exists() == (first == "bm25")
+    if first == "bm25":
+        with np.load(file) as pool:  # papers that share words with the query, at the top above all
+            assert pool["relevant"][:, :3].mean() > pool["relevant"][:, -3:].mean()
+
+
 @pytest.mark.parametrize("recipe", ["logger=csv", "experiment=paper", "logger=wandb"])
 def test_the_recipes_that_come_with_it_train(
     recipe: str, cache: Path, composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
