@@ -6,7 +6,6 @@ from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from omegaconf import DictConfig
 
 import rerank.settings  # noqa: F401  (schemas of the configuration)
@@ -26,8 +25,9 @@ def main(config: DictConfig) -> None:
     chosen = run.runtime.choices
     if chosen["experiment"] == "paper" and not (RECIPES / f"{chosen['recipe@_global_']}.yaml").is_file():
         raise InputError(f"experiment=paper: there is no model={chosen['model']} in the paper")
-    if run.mode == RunMode.MULTIRUN:  # output_dir is that of all jobs
-        config.output_dir = run.runtime.output_dir
+    # Plain from here on: of a multirun it is that of all jobs, and by default it depends on the time.
+    folder = Path(run.runtime.output_dir)
+    config.output_dir = str(folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder)
     get_method(config.model.train)(config)
 
 

@@ -144,7 +144,7 @@ class EncoderRounds(Rounds):
     ) -> None:
         """mining: None where the data come with a pool of their own, or without; others: as for Rounds."""
         super().__init__(best, save, about, validation.monitor)
-        self.folder, self.mining, self.validation, self.seed = best.parent, mining, validation, seed
+        self.mining, self.validation, self.seed = mining, validation, seed
         self._pool: dict[str, str] | None = None
         self._resumed = False
         self._words: WordSets | None = None

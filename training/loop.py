@@ -19,11 +19,16 @@ where `build(given: TrainingRun) -> Training` makes of the prepared corpus what 
 The output folder keeps config.yaml (settings), last.ckpt (the whole state after the last round), history.csv,
 training.png, metrics.json (the best round) and the best weights. `resume=true` goes on from last.ckpt and
 gives the weights of an uninterrupted run, on a CPU bit for bit; settings must be those of config.yaml.
+
+A new run writes below `unfinished` until its first round is saved. Only then do its files take their place in
+the output folder; those of a run that was there move to `earlier`, into a folder of their own.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import shutil
 import sys
 import time
@@ -39,7 +44,7 @@ import torch
 from hydra.utils import instantiate
 from lightning_utilities.core.rank_zero import rank_zero_only
 from omegaconf import DictConfig, OmegaConf
-from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from datasets.corpus import Corpus
@@ -49,6 +54,7 @@ from retrieval.vectors import SAY_EVERY
 from training.checkpoint import save_torch
 from training.module import AveragedModule
 from training.rounds import CURVES, HISTORY, METRICS, Rounds
+from training.settings import DATED, LATEST
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +67,8 @@ LAST = "last.ckpt"
 """The whole state of a run after its last round; resume=true goes on from it."""
 WRITTEN_SETTINGS = "config.yaml"
 """The settings of the run in a folder; a resumed run must have the same."""
+UNFINISHED, EARLIER = "unfinished", "earlier"
+"""Folders in that of a run: of one whose first round is not saved yet, and of the runs before it."""
 SETTINGS = ("data", "model", "seed")
 """The parts of the configuration that the weights of every model depend on."""
 
@@ -117,7 +125,7 @@ def run(config: DictConfig, build: Callable[[TrainingRun], Training]) -> Path:
     plain = resolved(config)
     corpus: Corpus = instantiate(config.data)
     training = build(TrainingRun(config, plain, folder, seed, corpus))
-    best = training.rounds.best
+    saves = Saves(folder, training.rounds, training.files)
     trainer: pl.Trainer = instantiate(
         config.trainer,
         max_epochs=training.count,
@@ -130,8 +138,8 @@ def run(config: DictConfig, build: Callable[[TrainingRun], Training]) -> Path:
         callbacks=[
             training.rounds,
             Progress(),
-            ModelCheckpoint(folder, LAST.removesuffix(".ckpt"), enable_version_counter=False, **EACH_ROUND),
             *instantiate(config.callbacks or {}).values(),
+            saves,
         ],
         **training.trainer,
     )
@@ -140,17 +148,17 @@ def run(config: DictConfig, build: Callable[[TrainingRun], Training]) -> Path:
     last: Path | None = folder / LAST
     if first:
         last = resume_point(folder, settings) if config.resume else None
-        if last is None:
-            start_anew(folder, best.name, settings, training.files)
     elif not config.resume or not (folder / LAST).exists():
         last = None
+    if last is None:
+        saves.start_anew(settings if first else None)
     log.info(
         f"training on {corpus.name}: {training.summary}, {torch.get_num_threads()} threads; "
         f"output in {folder}"
     )
     fit(trainer, training.module, training.data, last)
-    log.info(f"weights of the best round: {best}; history: {folder / HISTORY}")
-    return best
+    log.info(f"weights of the best round: {training.rounds.best}; history: {folder / HISTORY}")
+    return training.rounds.best
 
 
 def fit(
@@ -167,15 +175,6 @@ def fit(
         wandb = sys.modules.get("wandb")  # there only with logger=wandb
         if wandb is not None and wandb.run is not None:
             wandb.finish()  # or the next job of a sweep would go on with this one's run
-
-
-EACH_ROUND: dict[str, Any] = {
-    "save_top_k": 1,
-    "monitor": None,
-    "every_n_epochs": 1,
-    "save_on_train_epoch_end": True,
-}
-"""How Lightning's ModelCheckpoint keeps the state after each round, and no other."""
 
 
 class WholeFiles(TorchCheckpointIO):
@@ -221,22 +220,69 @@ class Progress(pl.Callback):
         )
 
 
-def start_anew(folder: Path, best: str, settings: dict[str, Any], others: Sequence[str] = ()) -> None:
-    """Write the settings of a new run. What an earlier one left in the folder goes to `earlier`.
+class Saves(Checkpoint):
+    """Saves the whole state after each round. A new run takes its place in the folder once that is done."""
 
-    best: the name of what is saved; others: names of more that a run writes.
-    """
-    names = (LAST, best, HISTORY, CURVES, METRICS, WRITTEN_SETTINGS, *others)
-    left = [name for name in names if (folder / name).exists()]
-    if LAST in left or best in left:
-        earlier = folder / "earlier"
-        shutil.rmtree(earlier, ignore_errors=True)
-        earlier.mkdir()
-        for name in left:
-            (folder / name).rename(earlier / name)
-        log.info(f"moved the earlier run of {folder} to {earlier}; resume=true would have resumed it")
-    with written_whole(folder / WRITTEN_SETTINGS) as path:
-        OmegaConf.save(settings, path)
+    def __init__(self, folder: Path, rounds: Rounds, others: Sequence[str] = ()) -> None:
+        """others: names of what the run writes beside what every run does."""
+        self.folder, self.rounds = folder, rounds
+        self.names = [*others, rounds.best.name, HISTORY, CURVES, METRICS, WRITTEN_SETTINGS, LAST]
+
+    def start_anew(self, settings: dict[str, Any] | None) -> None:
+        """Let a new run write below `unfinished`, first its settings (None: another process writes them)."""
+        unfinished = self.folder / UNFINISHED
+        self.rounds.move(unfinished)
+        if settings is None:
+            return
+        shutil.rmtree(unfinished, ignore_errors=True)
+        with written_whole(unfinished / WRITTEN_SETTINGS) as path:
+            OmegaConf.save(settings, path)
+        if (self.folder / LAST).exists():
+            log.info(
+                f"the run in {self.folder}, which resume=true would resume, stays until the first round of "
+                f"this one is saved, and then moves to {self.folder / EARLIER}"
+            )
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        trainer.save_checkpoint(self.rounds.folder / LAST)
+        if self.rounds.folder == self.folder:
+            return
+        if trainer.is_global_zero:
+            self._take_place()
+        self.rounds.move(self.folder)
+
+    def _take_place(self) -> None:
+        there = [name for name in self.names if (self.folder / name).exists()]
+        if there:
+            earlier = self.folder / EARLIER / time.strftime(DATED)
+            while earlier.exists():
+                earlier = earlier.with_name(f"{earlier.name}-again")
+            earlier.mkdir(parents=True)
+            for name in there:
+                (self.folder / name).rename(earlier / name)
+            log.info(f"moved the earlier run of {self.folder} to {earlier}")
+        for name in self.names:  # last.ckpt at the end: where it is, all is
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(self.rounds.folder / name, self.folder / name)
+        shutil.rmtree(self.rounds.folder, ignore_errors=True)
+        link_latest(self.folder)
+
+
+def link_latest(folder: Path) -> None:
+    """Link `latest` to a folder named by date and time: this one, or the one that holds it (a sweep)."""
+    for place in (folder.absolute(), folder.absolute().parent):
+        try:
+            time.strptime(place.name, DATED)
+        except ValueError:
+            continue
+        link = place.with_name(f".{LATEST}-{os.getpid()}")
+        try:
+            link.symlink_to(place.name, target_is_directory=True)
+            link.replace(place.with_name(LATEST))
+        except OSError as error:
+            link.unlink(missing_ok=True)
+            log.warning(f"{place.with_name(LATEST)}: not linked to {place.name} ({error.strerror})")
+        return
 
 
 def resume_point(folder: Path, settings: dict[str, Any]) -> Path | None:

@@ -124,11 +124,20 @@ class Rounds(pl.Callback):
         monitor: the measure that says which round is best; where it is not measured, the last is.
         patience: rounds in a row without a better one after which training ends; 0: it never ends early.
         """
-        self.best, self.save, self.about = best, save, about
+        self.folder, self._name, self.save, self.about = best.parent, best.name, save, about
         self.monitor, self.patience = f"val/{monitor}", patience
         self.history = History(best.parent, shown)
         self._losses: list[Tensor] = []
         self._start = 0.0
+
+    @property
+    def best(self) -> Path:
+        """The file or folder of the best weights."""
+        return self.folder / self._name
+
+    def move(self, folder: Path) -> None:
+        """Write into this folder from now on."""
+        self.folder = self.history.folder = folder
 
     def measure(self, trainer: pl.Trainer, module: Any, done: int) -> dict[str, float]:
         """What is put into the row of the history after `done` rounds: `val/...` and others."""

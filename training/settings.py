@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
+
+from omegaconf import OmegaConf
 
 from datasets.errors import InputError
 from datasets.settings import Settings, setting
 
 RECALL_AT = (1, 10, 50, 100, 500, 1000, 2000)
 """The depths of recall in validation."""
+
+LATEST = "latest"
+"""The link, beside folders that are named by date and time, to that of the latest run."""
+DATED = "%Y-%m-%d_%H-%M-%S"
+"""How such a folder is named."""
+
+
+def run_folder(base: str, resume: bool, now: str) -> str:
+    """A new folder below `base`, named by `now`; to resume, the latest run's where there is one."""
+    link = Path(base, LATEST)
+    return str(Path(base, os.readlink(link) if resume and link.is_symlink() else now))
+
+
+OmegaConf.register_new_resolver("run_folder", run_folder, use_cache=True, replace=True)
 
 
 def monitored(monitor: str, depth: int, others: Sequence[str] = ()) -> None:

@@ -25,6 +25,7 @@ from datasets.errors import InputError, user_line
 from hatten.checkpoint import load_model
 from hatten.retriever import HAttenRetriever
 from tests.hatten.conftest import assert_same_run, history, same
+from training.settings import DATED, run_folder
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = 5
@@ -295,10 +296,78 @@ def test_a_run_is_resumed_with_its_own_settings_data_and_state_alone(
         pool.write_bytes(b"other")
     refused("not the pool that this run mined")
 
-    # A new run of other settings that does not come far leaves nothing of the first to resume.
-    crash(1, config(**{"model.optimizer.lr": 1e-3}))
-    assert not (tmp_path / "last.ckpt").exists()
-    assert (tmp_path / "earlier" / "last.ckpt").read_bytes() == state  # nor is it lost
+
+def test_a_new_run_in_a_used_folder_touches_nothing_until_its_first_round_is_saved(
+    cache: Path, composed: Composed, crash: Callable[[int, DictConfig], None], tmp_path: Path
+) -> None:
+    def config(seed: int) -> DictConfig:
+        short = {**SHORT, "model.rounds": 2, "model.batch.steps_per_round": 2, "seed": seed}
+        return composed("train", *arguments(cache, **short, output_dir=tmp_path))
+
+    def files(folder: Path) -> dict[str, bytes]:
+        paths = [path for name in names for path in (folder / name, *(folder / name).glob("*"))]
+        return {str(path.relative_to(folder)): path.read_bytes() for path in paths if path.is_file()}
+
+    names = [
+        "hatten.ckpt",
+        "last.ckpt",
+        "config.yaml",
+        "history.csv",
+        "metrics.json",
+        "training.png",
+        "mined",
+    ]
+    hatten.train.train(config(0))
+    first = files(tmp_path)
+    assert len(first) >= len(names)
+    for _ in range(2):
+        crash(1, config(1))
+        assert files(tmp_path) == first and not (tmp_path / "earlier").exists()
+    crash(3, config(1))  # in its second round
+    second = files(tmp_path)
+    assert second["config.yaml"] != first["config.yaml"] and second["last.ckpt"] != first["last.ckpt"]
+    (earlier,) = (tmp_path / "earlier").iterdir()
+    assert files(earlier) == first and not (tmp_path / "unfinished").exists()
+    hatten.train.train(config(2))
+    assert sorted(map(str, (files(one) for one in (tmp_path / "earlier").iterdir()))) == sorted(
+        map(str, (first, second))
+    )  # nothing is ever deleted
+
+
+def test_a_run_in_a_folder_named_by_its_time_is_the_latest_once_a_round_is_saved(
+    cache: Path, composed: Composed, crash: Callable[[int, DictConfig], None], tmp_path: Path
+) -> None:
+    def config(folder: str) -> DictConfig:
+        short = {**SHORT, "model.rounds": 1, "model.batch.steps_per_round": 2}
+        return composed("train", *arguments(cache, **short, output_dir=folder))
+
+    base, times = str(tmp_path), ("2026-01-01_00-00-00", "2026-01-01_00-00-01", "2026-01-01_00-00-02")
+    assert run_folder(base, True, times[0]) == f"{base}/{times[0]}"  # nothing to resume
+    hatten.train.train(config(f"{base}/{times[0]}"))
+    crash(1, config(f"{base}/{times[1]}"))
+    assert run_folder(base, True, times[2]) == f"{base}/{times[0]}"
+    assert run_folder(base, False, times[2]) == f"{base}/{times[2]}"
+    hatten.train.train(config(f"{base}/{times[2]}/0"))  # a job of a sweep
+    assert (tmp_path / "latest").resolve() == tmp_path / times[2]
+
+
+@pytest.mark.slow
+def test_by_default_each_run_has_a_new_folder_and_resume_goes_on_in_the_latest(
+    cache: Path, tmp_path: Path
+) -> None:
+    def trained(*options: str) -> Path:
+        command = [sys.executable, str(ROOT / "train.py"), "model=hatten", *given, *options]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return (base / "latest").resolve()
+
+    base = tmp_path / "outputs" / "train" / "hatten-demo"
+    given = arguments(cache, **{**SHORT, "model.rounds": 1, "model.batch.steps_per_round": 1})
+    one = trained()
+    assert time.strptime(one.name, DATED) and (one / "hatten.ckpt").is_file() and (one / ".hydra").is_dir()
+    assert trained("resume=true") == one
+    two = trained()
+    assert {path.name for path in base.iterdir()} == {one.name, two.name, "latest"} and one != two
 
 
 @pytest.mark.parametrize(
