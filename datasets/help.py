@@ -67,7 +67,9 @@ def _lines(values: dict[Any, Any], known: dict[str, str], path: str = "", indent
     for key, value in values.items():
         if str(key).startswith("_"):
             continue
-        note = known.get(path + key, "")
+        note = known.get(f"{path}{key}", "")
+        if not note and (of := re.fullmatch(r"\$\{(?:oc\.select:)?([\w.]+)(?:,null)?\}", str(value))):
+            note = known.get(of[1]) or f"as {of[1]}"
         if isinstance(value, dict) and value:
             lines += _with_note(f"{indent}{key}:", note)
             lines += _lines(value, known, f"{path}{key}.", indent + "  ")

@@ -37,7 +37,9 @@ class Tuning(Settings):
     where: ClassVar[str] = "benchmark.tune"
 
     k1: tuple[float, ...] = (0.9, 1.2, 1.6, 2.0, 3.0)
+    """values to try"""
     b: tuple[float, ...] = (0.3, 0.5, 0.75, 0.9)
+    """values to try"""
     queries: int = setting(200, least=1)
     """validation queries, of each field if there are fields"""
     size: int | None = setting(None, least=1)

@@ -19,6 +19,7 @@ class EncoderConfig(Settings):
     dim: int = setting(200, least=1)
     """of word vectors, paragraphs and documents"""
     heads: int = setting(8, least=1)
+    """of the attention"""
     hidden: int = setting(1024, least=1)
     """width of the feed-forward parts"""
     layers: int = 1
@@ -26,7 +27,9 @@ class EncoderConfig(Settings):
     max_tokens: int = setting(512, least=1)
     """tokens read of a paragraph"""
     max_paragraphs: int = setting(3, least=1)
+    """paragraphs of a document: title, abstract, context"""
     paragraph_types: int = setting(100, least=1)
+    """rows of the table of paragraph types, of which few are used"""
     dropout: float = 0.1
     """after attention and after the feed-forward part of each layer"""
     input_dropout: float = 0.0
@@ -67,6 +70,7 @@ class EncoderBatchSettings(Settings):
 
     where: ClassVar[str] = "model.batch"
     queries: int = setting(256, least=1)
+    """contexts that are trained on together"""
     mined: int = 1
     """papers a query, drawn from those prefetched for it"""
     random: int = 3
@@ -104,12 +108,14 @@ class EncoderValidationSettings(Settings):
 
     where: ClassVar[str] = "model.validation"
     split: str = "val"
+    """the split that is validated on"""
     queries: int = 2000
     """a sample where there are more; 0: no validation"""
     papers: int = 0
     """candidates to search: the papers that the queries cite and a sample of others, so many in all; 0: all.
     Recall in a sampled pool is higher than among all papers and not comparable to it"""
     depth: int = setting(2000, least=1)
+    """papers ranked for a query"""
     monitor: str = "recall@10"
     """the weights of the round with the best value are saved"""
 
@@ -134,7 +140,9 @@ class EncoderTraining(Settings):
 
     where: ClassVar[str] = "model"
     train: str = "hatten.train.train"
+    """the function that trains"""
     rounds: int = setting(5, least=1)
+    """of mining, training and validation"""
     ema: float = setting(0.99, below=1)
     """decay of the moving average of the weights, which is validated, mined with and saved; 0: the weights"""
     workers: int = 0

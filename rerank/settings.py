@@ -159,6 +159,7 @@ class RerankingValidationSettings(Settings):
 
     where: ClassVar[str] = "model.validation"
     split: str = "val"
+    """the split that is validated on"""
     queries: int = 500
     """a sample where there are more; 0: no validation"""
     candidates: int = setting(100, least=1)
@@ -180,7 +181,9 @@ class RerankerSettings(FineTuningSettings):
     """model=scibert_reranker"""
 
     train: str = "rerank.train.train"
+    """the function that trains"""
     epochs: int = setting(1, least=1)
+    """passes over the training queries"""
     queries_per_epoch: int = setting(10_000, least=1)
     """training queries drawn for an epoch; all where there are fewer"""
     dropout: float = setting(0.1, below=1)
@@ -270,7 +273,9 @@ class DistilSettings(FineTuningSettings, EncoderTraining):
     """model=distil: the settings of an encoder's training, without mining, and the teacher's."""
 
     train: str = "rerank.distil.train"
+    """the function that trains"""
     rounds: int = setting(3, least=1)
+    """of training and validation"""
     word_dropout: float = setting(0.3, below=1)
     """of words in HAtten's mean path"""
     teacher: TeacherSettings = field(default_factory=TeacherSettings)

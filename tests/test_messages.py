@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import runpy
 import subprocess
 import sys
@@ -11,11 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import MissingConfigException
+from omegaconf import OmegaConf
 
 from datasets.errors import user_line
+from datasets.help import notes
 
 ROOT = Path(__file__).parents[1]
+CONF = ROOT / "conf"
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -94,3 +100,48 @@ def test_what_is_missing_is_asked_for_before_slow_imports(command: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.stdout == "[]\n"
     assert done.stderr.startswith("error: data.dir must be given, as data.dir=my_corpus: folder, or URL")
+
+
+def names_of(*groups: str) -> list[str]:
+    """GROUP=NAME of all that can be chosen."""
+    return [f"{group}={path.stem}" for group in groups for path in sorted((CONF / group).glob("*.yaml"))]
+
+
+def values(config: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """The dotted keys of a configuration and their values."""
+    for key, value in config.items():
+        if isinstance(value, dict) and value:
+            yield from values(value, f"{path}{key}.")
+        elif not str(key).startswith("_"):
+            yield f"{path}{key}", value
+
+
+@pytest.mark.parametrize(
+    ("entry", "choice"),
+    [
+        *(("train", choice) for choice in names_of("model", "data", "embeddings", "logger", "trainer")),
+        *(("evaluate", choice) for choice in names_of("retriever", "benchmark", "encoder")),
+        *((entry, "seed=0") for entry in ("build", "count", "embed", "generate", "inspect")),
+    ],
+)
+def test_help_has_a_line_on_every_option(entry: str, choice: str) -> None:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose(entry, [choice], return_hydra_config=True)
+        HydraConfig.instance().set_config(config)
+        known = notes()
+    plain = OmegaConf.to_container(config, resolve=False)
+    assert isinstance(plain, dict) and plain.pop("hydra")
+    found = {key for key, value in values(plain) if not known.get(key) and "${" not in str(value)}
+    assert found <= {"callbacks"}
+
+
+def test_help_lists_the_groups_that_the_command_reads(run: Run) -> None:
+    code, text, _ = run("train.py", "--help")
+    assert code == 0 and "\n  model=hatten " in text and "\n  encoder=" not in text
+    assert "retriever" not in text.partition("Options")[0] and "schema" not in text
+    assert re.search(r"\n    rounds: \d+ +# of mining, training and validation\n", text)
+    assert re.search(r"\n    papers: 2000 +# papers that are generated\n", text)
+    text = run("train.py", "model=scibert_reranker", "--help")[1]
+    assert "\n  encoder=scibert " in text and "\n  retriever=bm25 " in text
+    text = run("evaluate.py", "--help")[1]
+    assert "\n  benchmark=prefetch " in text and "\n  model=" not in text
