@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +26,15 @@ def tokenizer(tiny_bert: Path) -> Any:
     return AutoTokenizer.from_pretrained(tiny_bert)
 
 
+Readers = Callable[..., ArticleReader]
+
+
+@pytest.fixture
+def reader(tiny_corpus: Corpus, tokenizer: Any) -> Readers:
+    """Readers of the tiny corpus, by what differs from CONFIG."""
+    return lambda **settings: ArticleReader(tiny_corpus, tokenizer, replace(CONFIG, **settings))
+
+
 def plain(tokenizer: Any, texts: Texts) -> list[str]:
     return [tokenizer.decode(row) for row in texts.tokens]
 
@@ -32,19 +42,21 @@ def plain(tokenizer: Any, texts: Texts) -> list[str]:
 @pytest.mark.parametrize("max_tokens", [64, 9])
 @pytest.mark.parametrize("layout", ["sentence", "sep"])
 def test_papers_are_what_the_tokeniser_makes_of_their_whole_text(
-    tiny_corpus: Corpus, tokenizer: Any, layout: str, max_tokens: int
+    tiny_corpus: Corpus, tokenizer: Any, reader: Readers, layout: str, max_tokens: int
 ) -> None:
-    reader = ArticleReader(tiny_corpus, tokenizer, replace(CONFIG, layout=layout, max_tokens=max_tokens))
     between = " [SEP] " if layout == "sep" else ". "
     rows = np.array([5, 0, 3])
     whole = [tiny_corpus.titles[row] + between + tiny_corpus.abstracts[row] for row in rows]
     expected = tokenizer(whole, truncation=True, max_length=max_tokens)["input_ids"]
-    assert [row.tolist() for row in reader.papers(rows).tokens] == expected
+    assert [
+        row.tolist() for row in reader(layout=layout, max_tokens=max_tokens).papers(rows).tokens
+    ] == expected
 
 
-def test_a_paper_without_an_abstract_is_its_title_alone(tiny_corpus: Corpus, tokenizer: Any) -> None:
-    row = tiny_corpus.paper_row("bare")
-    texts = ArticleReader(tiny_corpus, tokenizer, CONFIG).papers(np.array([row]))
+def test_a_paper_without_an_abstract_is_its_title_alone(
+    tiny_corpus: Corpus, tokenizer: Any, reader: Readers
+) -> None:
+    texts = reader().papers(np.array([tiny_corpus.paper_row("bare")]))
     assert plain(tokenizer, texts) == ["[CLS] a title without abstract about parsing trees [SEP]"]
 
 
@@ -63,19 +75,17 @@ def test_a_paper_without_an_abstract_is_its_title_alone(tiny_corpus: Corpus, tok
     ],
 )
 def test_queries_hold_their_fields_in_order(
-    tiny_corpus: Corpus, tokenizer: Any, query: list[str], markers: str, expected: str
+    tiny_corpus: Corpus, tokenizer: Any, reader: Readers, query: list[str], markers: str, expected: str
 ) -> None:
-    reader = ArticleReader(tiny_corpus, tokenizer, replace(CONFIG, query=query, markers=markers))
-    contexts = np.array([tiny_corpus.context_ids.index("c7"), tiny_corpus.context_ids.index("c8")])
-    assert (
-        plain(tokenizer, reader.queries(contexts))[1] == expected
-    )  # "Graph networks OTHERCIT TARGETCIT ..."
+    contexts = np.array([tiny_corpus.context_ids.index(name) for name in ("c7", "c8")])
+    texts = reader(query=query, markers=markers).queries(contexts)
+    assert plain(tokenizer, texts)[1] == expected  # "Graph networks OTHERCIT TARGETCIT ..."
 
 
-def test_a_long_context_keeps_what_is_around_its_mark(tiny_corpus: Corpus, tokenizer: Any) -> None:
-    config = replace(CONFIG, query=["title", "context"], max_tokens=9, markers="mask")
-    contexts = np.arange(len(tiny_corpus.context_ids))
-    texts = ArticleReader(tiny_corpus, tokenizer, config).queries(contexts)
+def test_a_long_context_keeps_what_is_around_its_mark(
+    tiny_corpus: Corpus, tokenizer: Any, reader: Readers
+) -> None:
+    texts = reader(query=["title", "context"], max_tokens=9, markers="mask").queries(np.arange(12))
     for row, text in enumerate(texts.tokens):
         assert len(text) <= 9
         before, after = tiny_corpus.context_texts[row].replace("OTHERCIT", " ").split("TARGETCIT")
@@ -107,25 +117,25 @@ def test_cutting_keeps_the_neighbours_of_the_mark(length: int, mark: int, room: 
     ],
 )
 def test_the_abstract_then_the_ends_of_the_context_go_when_room_is_short(
-    tiny_corpus: Corpus, tokenizer: Any, max_tokens: int, expected: str
+    tokenizer: Any, reader: Readers, max_tokens: int, expected: str
 ) -> None:
-    config = replace(CONFIG, query=["abstract", "context", "title"], max_tokens=max_tokens)
-    texts = ArticleReader(tiny_corpus, tokenizer, config).queries(np.array([1]))
+    config = {"query": ["abstract", "context", "title"], "max_tokens": max_tokens}
+    texts = reader(**config).queries(np.array([1]))
     assert plain(tokenizer, texts) == [f"[CLS] {expected} [SEP]"]
 
 
-def test_a_long_title_leaves_half_of_the_room_to_the_context(tiny_corpus: Corpus, tokenizer: Any) -> None:
+def test_a_long_title_leaves_half_of_the_room_to_the_context(
+    tiny_corpus: Corpus, tokenizer: Any, reader: Readers
+) -> None:
     tiny_corpus.citing = np.full_like(tiny_corpus.citing, tiny_corpus.paper_row("bare"))
-    config = replace(CONFIG, query=["context", "title"], max_tokens=10)
-    texts = ArticleReader(tiny_corpus, tokenizer, config).queries(np.array([1]))
+    texts = reader(query=["context", "title"], max_tokens=10).queries(np.array([1]))
     assert plain(tokenizer, texts) == ["[CLS] of for all . a title without abstract [SEP]"]
 
 
-def test_a_query_without_a_word_is_empty(tiny_corpus: Corpus, tokenizer: Any) -> None:
+def test_a_query_without_a_word_is_empty(tiny_corpus: Corpus, reader: Readers) -> None:
     bare = tiny_corpus.paper_row("bare")
     tiny_corpus.citing = np.full_like(tiny_corpus.citing, bare)  # the only paper without an abstract
-    config = replace(CONFIG, query=["abstract"])
-    texts = ArticleReader(tiny_corpus, tokenizer, config).queries(np.array([0, 1]))
+    texts = reader(query=["abstract"]).queries(np.array([0, 1]))
     assert texts.tokens.lengths.tolist() == [0, 0]
 
 
@@ -166,7 +176,6 @@ def test_sentences_of_abstracts_are_numbered_and_titles_are_none(demo_corpus: Co
     assert len(texts.owners) == number
 
 
-def test_a_title_alone_is_a_sentence(tiny_corpus: Corpus, tokenizer: Any) -> None:
-    reader = ArticleReader(tiny_corpus, tokenizer, replace(CONFIG, pooling="aspire"))
-    texts = reader.papers(np.array([tiny_corpus.paper_row("bare")]))
+def test_a_title_alone_is_a_sentence(tiny_corpus: Corpus, reader: Readers) -> None:
+    texts = reader(pooling="aspire").papers(np.array([tiny_corpus.paper_row("bare")]))
     assert texts.owners is not None and texts.owners.tolist() == [0]

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -155,52 +156,52 @@ def test_vectors_serve_every_corpus_of_the_same_texts(
         embeddings_of(Encoder(corpus, sentences).work(), tmp_path / "e")
 
 
-def damaged(folder: Path, how: str) -> None:
-    shard, manifest = folder / "00001.npy", folder / "embeddings.json"
-    if how == "cut":
-        shard.write_bytes(shard.read_bytes()[:-3])
-    elif how == "empty":
-        shard.write_bytes(b"")
-    elif how == "nan":
-        vectors = np.load(shard)
-        vectors[2, 3] = np.nan
-        np.save(shard, vectors)
-    elif how == "other shard":
-        np.save(shard, np.zeros((5, 7), np.float16))
-    elif how == "float32":
-        np.save(shard, np.zeros((5, 6), np.float32))
-    elif how == "pickle":
-        np.save(shard, np.array([{}]), allow_pickle=True)
-    elif how == "manifest":
-        manifest.write_text(manifest.read_text()[:-10])
-    elif how == "format":
-        manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def not_finite(path: Path) -> None:
+    vectors = np.load(path)
+    vectors[2, 3] = np.nan
+    np.save(path, vectors)
+
+
+def other_format(path: Path) -> None:
+    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
 
 
 @pytest.mark.parametrize(
-    ("how", "message"),
+    ("file", "damage", "message"),
     [
-        ("cut", r"00001\.npy: cut short or damaged .*; remove this file, and it is made again"),
-        ("empty", r"00001\.npy: cut short or damaged"),
-        ("nan", r"00001\.npy: vector 2 is not finite; remove this file"),
-        ("other shard", r"00001\.npy: float16 \(5, 7\) is no shard of these"),
-        ("float32", r"00001\.npy: float32 \(5, 6\) is no shard of these"),
-        ("pickle", r"00001\.npy: cut short or damaged"),
-        ("manifest", r"embeddings\.json: damaged"),
-        ("format", r"embeddings of format 2; this version reads 1"),
+        ("00001.npy", cut, r"00001\.npy: cut short or damaged .*; remove this file, and it is made again"),
+        ("00001.npy", lambda path: path.write_bytes(b""), r"00001\.npy: cut short or damaged"),
+        ("00001.npy", not_finite, r"00001\.npy: vector 2 is not finite; remove this file"),
+        (
+            "00001.npy",
+            lambda path: np.save(path, np.zeros((5, 7), "f2")),
+            r"00001\.npy: float16 \(5, 7\) is no shard of these",
+        ),
+        (
+            "00001.npy",
+            lambda path: np.save(path, np.zeros((5, 6), "f4")),
+            r"00001\.npy: float32 \(5, 6\) is no shard of these",
+        ),
+        ("00001.npy", lambda path: np.save(path, np.array([{}])), r"00001\.npy: cut short or damaged"),
+        ("embeddings.json", cut, r"embeddings\.json: damaged"),
+        ("embeddings.json", other_format, r"embeddings of format 2; this version reads 1"),
     ],
 )
 def test_what_is_damaged_is_one_clear_line_and_made_again(
-    tiny_corpus: Corpus, tmp_path: Path, how: str, message: str
+    tiny_corpus: Corpus, tmp_path: Path, file: str, damage: Callable[[Path], None], message: str
 ) -> None:
     place, encoder = (tmp_path / "e", 5), Encoder(tiny_corpus)
     embeddings_of(encoder.work(), *place)
     good = files(tmp_path / "e")
-    damaged(tmp_path / "e", how)
+    damage(tmp_path / "e" / file)
     with pytest.raises(InputError, match=message) as error:
         embeddings_of(encoder.work(), *place)
     assert "\n" not in str(error.value)
-    if how not in ("manifest", "format"):
+    if file == "00001.npy":
         (tmp_path / "e" / "00001.npy").unlink()
         assert embeddings_of(encoder.work(), *place).encoded == 5
         assert files(tmp_path / "e") == good
@@ -251,7 +252,7 @@ def test_a_retriever_finds_the_same_by_a_folder_of_vectors(
     shards = {name: content for name, content in files(tmp_path / "e").items() if name.startswith("0")}
     plain = article_retriever(given, "float32")
     # How queries are read is nothing to the vectors of papers.
-    kept = article_retriever(replace(given, query=["context"]), "float32", embeddings_dir=tmp_path / "e")
+    kept = article_retriever(replace(given, query=("context",)), "float32", embeddings_dir=tmp_path / "e")
     kept.index(tiny_corpus)
     kept = article_retriever(given, "float32", embeddings_dir=tmp_path / "e")
     for retriever in (plain, kept):

@@ -350,16 +350,17 @@ def test_a_loaded_fusion_finds_what_the_saved_one_does(
 
 def test_an_index_of_other_settings_is_refused(tiny_corpus: Corpus, tmp_path: Path) -> None:
     indexed(tiny_corpus).save(tmp_path / "index")
-    others: list[dict[str, Any]] = [
-        {"depth": 7},
-        {"normalise": "minmax"},
-        {"weights": "equal"},
-        {"seed": 1},
-        {"parts": {"words": BM25(k1=0.5), "fame": Popularity()}},
-    ]
-    for options in others:
+    other_parts = {"words": BM25(k1=0.5), "fame": Popularity()}
+    others: dict[str, Any] = {
+        "depth": 7,
+        "normalise": "minmax",
+        "weights": "equal",
+        "seed": 1,
+        "parts": other_parts,
+    }
+    for key, value in others.items():
         with pytest.raises(InputError, match="an index of another"):
-            Fusion(**{"parts": parts(), **options}).load(tmp_path / "index", tiny_corpus)
+            Fusion(**{"parts": parts(), key: value}).load(tmp_path / "index", tiny_corpus)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,16 +41,19 @@ class Encoder:
         return unit(np.array(draws).reshape(len(contexts), DIM))
 
 
+def enriched(corpus: Corpus, encode: Encoder | None = None, **settings: Any) -> tuple[Any, float]:
+    candidates = np.flatnonzero(corpus.is_candidate)
+    config = ProfileConfig(**settings)
+    return with_profiles(paper_vectors(corpus), corpus, candidates, encode or Encoder(corpus), config)
+
+
 def test_a_profile_is_the_mean_of_the_training_contexts(tiny_corpus: Corpus) -> None:
     encode, candidates = Encoder(tiny_corpus), np.flatnonzero(tiny_corpus.is_candidate)
     found = profiles(tiny_corpus, candidates, encode, DIM)
     split = tiny_corpus.split("train")
     for row, paper in enumerate(candidates):
-        citing = [
-            context
-            for context, cited in zip(split.contexts, split.positives, strict=True)
-            if paper in cited.tolist()
-        ]
+        pairs = zip(split.contexts, split.positives, strict=True)
+        citing = [context for context, cited in pairs if paper in cited.tolist()]
         expected = Encoder(tiny_corpus)(np.array(citing)).sum(0) if citing else np.zeros(DIM)
         length = max(float(np.linalg.norm(expected)), 1e-12)
         np.testing.assert_allclose(found[row], expected / length, atol=1e-6)
@@ -58,10 +62,8 @@ def test_a_profile_is_the_mean_of_the_training_contexts(tiny_corpus: Corpus) -> 
 
 def test_nothing_of_validation_or_test_enters(tiny_source: Path, tmp_path: Path) -> None:
     before = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
-    encode, candidates = Encoder(before), np.flatnonzero(before.is_candidate)
-    found, weight = with_profiles(
-        paper_vectors(before), before, candidates, encode, ProfileConfig(weight=0.5)
-    )
+    encode = Encoder(before)
+    found, weight = enriched(before, encode, weight=0.5)
     train = {before.context_ids[row] for row in before.split("train").contexts.tolist()}
     assert set(encode.asked) == train and weight == 0.5
 
@@ -72,16 +74,13 @@ def test_nothing_of_validation_or_test_enters(tiny_source: Path, tmp_path: Path)
     (tiny_source / "contexts.json").write_text(json.dumps(contexts))
     after = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
     assert after.fingerprint != before.fingerprint
-    again, _ = with_profiles(
-        paper_vectors(after), after, candidates, Encoder(after), ProfileConfig(weight=0.5)
-    )
-    np.testing.assert_array_equal(found, again)
+    np.testing.assert_array_equal(found, enriched(after, weight=0.5)[0])
 
 
 def test_tuning_never_sees_the_test_split(tiny_source: Path, tmp_path: Path) -> None:
     corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
-    encode, candidates = Encoder(corpus), np.flatnonzero(corpus.is_candidate)
-    with_profiles(paper_vectors(corpus), corpus, candidates, encode, ProfileConfig(weight="auto"))
+    encode = Encoder(corpus)
+    enriched(corpus, encode, weight="auto")
     test = {corpus.context_ids[row] for row in corpus.split("test").contexts.tolist()}
     assert not test & set(encode.asked)
 
@@ -97,9 +96,8 @@ def test_the_tuned_weight_has_the_best_recall_of_all(demo_corpus: Corpus) -> Non
         scores = cosines @ combined(vectors, means, weight).T
         scores[demo_corpus.citing[split.contexts][:, None] == candidates[None]] = -np.inf
         best = candidates[np.argsort(-scores, axis=1, kind="stable")[:, :20]]
-        return float(
-            np.mean([np.isin(cited, row).mean() for cited, row in zip(split.positives, best, strict=True)])
-        )
+        found = [np.isin(cited, row).mean() for cited, row in zip(split.positives, best, strict=True)]
+        return float(np.mean(found))
 
     recalls = {weight: recall(weight) for weight in WEIGHTS}
     assert len(set(recalls.values())) > 1
@@ -108,13 +106,9 @@ def test_the_tuned_weight_has_the_best_recall_of_all(demo_corpus: Corpus) -> Non
 
 
 def test_unseen_papers_keep_their_vectors_and_all_stay_of_unit_length(tiny_corpus: Corpus) -> None:
-    candidates = np.flatnonzero(tiny_corpus.is_candidate)
-    vectors = paper_vectors(tiny_corpus)
-    found, _ = with_profiles(
-        vectors, tiny_corpus, candidates, Encoder(tiny_corpus), ProfileConfig(weight=0.3)
-    )
+    vectors, (found, _) = paper_vectors(tiny_corpus), enriched(tiny_corpus, weight=0.3)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, rtol=1e-5)
-    seen = tiny_corpus.seen[candidates]
+    seen = tiny_corpus.seen[tiny_corpus.is_candidate]
     np.testing.assert_array_equal(found[~seen], vectors[~seen])
     assert (found[seen] != vectors[seen]).any(axis=1).all()
 
@@ -122,14 +116,12 @@ def test_unseen_papers_keep_their_vectors_and_all_stay_of_unit_length(tiny_corpu
 def test_a_corpus_without_training_contexts_is_one_line(tiny_source: Path, tmp_path: Path) -> None:
     (tiny_source / "train.json").unlink()
     corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
-    candidates = np.flatnonzero(corpus.is_candidate)
     with pytest.raises(InputError, match=r"no split 'train', .*set profile\.weight=0"):
-        with_profiles(paper_vectors(corpus), corpus, candidates, Encoder(corpus), ProfileConfig(weight=0.5))
+        enriched(corpus, weight=0.5)
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{"weight": "much"}, {"weight": 1.5}, {"weight": True}, {"queries": 0}, {"measure": "mrr"}],
+    "settings", [{"weight": "much"}, {"weight": 1.5}, {"weight": True}, {"queries": 0}, {"measure": "mrr"}]
 )
 def test_settings_that_make_no_sense_are_one_line(settings: dict[str, object]) -> None:
     with pytest.raises(InputError, match=r"profile\.(weight|queries|measure)="):

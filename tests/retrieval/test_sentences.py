@@ -103,8 +103,11 @@ def test_a_loaded_index_finds_the_same(
     assert (found.papers == expected.papers).all() and (found.scores == expected.scores).all()
 
 
-def test_a_query_without_a_word_finds_nothing(tiny_corpus: Corpus, config: ArticleConfig) -> None:
-    retriever = SentenceRetriever(replace(config, query=["abstract"]))
+@pytest.mark.parametrize("pooling", ["aspire", "mean"])
+def test_a_query_without_a_word_finds_nothing(
+    tiny_corpus: Corpus, config: ArticleConfig, pooling: str
+) -> None:
+    retriever = article_retriever(replace(config, query=("abstract",), pooling=pooling))
     retriever.index(tiny_corpus)
     tiny_corpus.citing = np.array([tiny_corpus.paper_row("bare"), 7], np.int32)
     found = retriever.search(np.array([0, 1]), 3)

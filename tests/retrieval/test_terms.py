@@ -13,10 +13,8 @@ import pytest
 import Stemmer
 
 from datasets.corpus import Corpus
-from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from retrieval.bm25 import BM25
-from retrieval.settings import check_fields
 from retrieval.terms import KeyTerms, Terms, bo1, query_texts, tokenizer
 
 CONTEXT = "Early transition systems   built trees greedily  ."
@@ -39,19 +37,10 @@ def test_fields_stand_in_their_order_and_as_often_as_named(
 
 def test_every_context_has_its_own_citing_paper(tiny_corpus: Corpus) -> None:
     contexts = np.array([11, 3])
-    titles = [tiny_corpus.titles[int(tiny_corpus.citing[row])] for row in contexts]
-    assert (
-        list(query_texts(tiny_corpus, contexts, ["title"]))
-        == titles
-        == ["Verses about pictures", "Sound and vision"]
-    )
-
-
-def test_fields_are_checked() -> None:
-    assert check_fields(["context", "context"]) == ("context", "context")
-    for fields in ([], ["body"], "contexts"):
-        with pytest.raises(InputError, match=r"retriever\.query: .* is not one of context, title, abstract"):
-            check_fields(fields)
+    assert list(query_texts(tiny_corpus, contexts, ["title"])) == [
+        "Verses about pictures",
+        "Sound and vision",
+    ]
 
 
 ALL = np.arange(12)
@@ -90,20 +79,8 @@ def test_texts_may_have_no_row_or_several(tiny_corpus: Corpus) -> None:
     words = tiny_corpus.title_tokens
     one_each = terms.counts(np.arange(12), words, 12).toarray()
     summed = terms.counts(np.array([0, 0, 0, 2, 2]), words.take(np.arange(5)), 4).toarray()
-    np.testing.assert_array_equal(
-        summed, [one_each[:3].sum(axis=0), 0 * one_each[0], one_each[3:5].sum(axis=0), 0 * one_each[0]]
-    )
-
-
-def test_loaded_terms_are_those_that_were_saved(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    terms, _ = terms_of(tiny_corpus)
-    terms.save(tmp_path)
-    loaded = Terms.load(tmp_path)
-    fields = ("context", "title")
-    assert (
-        terms.query_counts(tiny_corpus, ALL, fields) != loaded.query_counts(tiny_corpus, ALL, fields)
-    ).nnz == 0
-    assert loaded.size == terms.size and loaded.nbytes == terms.nbytes
+    none = 0 * one_each[0]
+    np.testing.assert_array_equal(summed, [one_each[:3].sum(axis=0), none, one_each[3:5].sum(axis=0), none])
 
 
 # Key terms.
@@ -155,9 +132,7 @@ def by_hand(corpus: Corpus, indexed: list[int]) -> list[set[str]]:
 
 
 def test_they_are_those_of_a_count_by_hand(corpus: Corpus) -> None:
-    made = tokenizer("english", "en")
-    terms = Terms.of(corpus.words, made)
-    names = {number: term for term, number in made.get_vocab_dict().items()}
+    terms, names = terms_of(corpus)
     for indexed in (list(range(30)), [row for row in range(30) if row != 3]):
         counts = KeyTerms(terms, corpus, np.array(indexed, np.int32)).counts(np.arange(30))
         expected = by_hand(corpus, indexed)
@@ -201,8 +176,3 @@ def test_bm25_asks_with_them_and_an_index_from_the_disk_does_too(corpus: Corpus,
         return float(scores[np.isfinite(scores)].sum())
 
     assert total(both) == pytest.approx(total(keyed) + total(titled), rel=1e-5)
-
-
-def test_other_names_are_refused() -> None:
-    with pytest.raises(InputError, match="'keywords' is not one of context, title, abstract, key_terms"):
-        BM25(query=["keywords"])
