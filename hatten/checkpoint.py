@@ -102,7 +102,7 @@ def load_reference_model(checkpoint: str | Path, vocabulary: str | Path) -> Mode
             "give the word list that the checkpoint was trained with"
         )
     encoder.pad_id = words.pad_id
-    return Model(encoder, words, {"checkpoint": str(checkpoint)})
+    return Model(encoder, words, {"checkpoint": str(checkpoint), "tokenizer": "reference"})
 
 
 def _translate_level(state: dict[str, Tensor], ours: str, theirs: str, layers: int) -> dict[str, Tensor]:

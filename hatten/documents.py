@@ -159,6 +159,13 @@ class Vocabulary:
         return np.fromiter((self._ids.get(word, -1) for word in store_words), np.int32)
 
 
+def check_tokenizer(corpus: Corpus, wanted: str, what: str) -> None:
+    """InputError unless the corpus was tokenised as `what`, which has words of its own, needs it."""
+    given = corpus.settings.get("tokenizer")
+    if given != wanted:
+        raise InputError(f"{what}: needs data.tokenizer={wanted}; {corpus.name} has data.tokenizer={given}")
+
+
 def first_repeated(words: Iterable[str]) -> str | None:
     """The first word that came before, None when all differ."""
     seen: set[str] = set()

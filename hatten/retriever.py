@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from hatten.checkpoint import PUBLISHED, open_model
-from hatten.documents import DocumentReader, Vocabulary
+from hatten.documents import DocumentReader, Vocabulary, check_tokenizer
 from hatten.recipe import Encoder
 from retrieval.dense import DenseRetriever
 from retrieval.settings import IndexConfig, ProfileConfig
@@ -83,3 +83,9 @@ class HAttenRetriever(WordsRetriever):
         self.encoder, self.vocabulary = self.model.encoder, self.model.vocabulary
         self.max_tokens = self.model.encoder.config.max_tokens
         self.encoder.precision = precision(arithmetic)
+        self._checkpoint = checkpoint
+
+    def prepare(self, corpus: Corpus) -> None:
+        if wanted := self.model.about.get("tokenizer"):  # files of earlier versions do not say it
+            check_tokenizer(corpus, wanted, f"checkpoint={self._checkpoint}")
+        super().prepare(corpus)

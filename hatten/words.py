@@ -26,7 +26,7 @@ from datasets.errors import InputError
 from datasets.files import one_at_a_time, written_whole
 from datasets.records import MARKER_WORDS, shown
 from datasets.releases import RELEASES
-from hatten.documents import PAD_WORD, Vocabulary, first_repeated
+from hatten.documents import PAD_WORD, Vocabulary, check_tokenizer, first_repeated
 from hatten.pickles import load_array, load_word_list
 from hatten.settings import WordsSettings
 
@@ -179,6 +179,7 @@ def reference(
     None: the published file, downloaded on first use. The words keep their order, by which the checkpoints
     count, and no markers are added: the authors' code drops words without a vector.
     """
+    check_tokenizer(corpus, "reference", "embeddings=reference")
     array, words = RELEASES["reference-vectors"].files
     if vectors is None or vocabulary is None:
         folder = obtain("reference-vectors", cache_dir)

@@ -87,6 +87,7 @@ class TrainingRun:
     def about(self) -> dict[str, Any]:
         """What every model saves with its weights."""
         known = {"data": self.corpus.name, "corpus": self.corpus.fingerprint}
+        known["tokenizer"] = self.corpus.settings["tokenizer"]
         return {**known, "model": self.settings["model"], "seed": self.seed}
 
 

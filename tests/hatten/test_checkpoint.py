@@ -299,6 +299,7 @@ def test_a_published_checkpoint_goes_with_its_word_list_alone(tmp_path: Path, sa
     path, words = reference(tmp_path, reference_content()), tmp_path / "words.pkl"
     words.write_bytes(pickle.dumps(["<eos>", "deep", "<pad>", "nets", "learn", "<unk>"]))
     published = load_reference_model(path, words)
+    assert published.about["tokenizer"] == "reference"  # or the retriever would not ask for it
     assert published.encoder.pad_id == 2 and published.vocabulary.lookup(["nets"]).tolist() == [3]
     words.write_bytes(pickle.dumps(["<pad>", "deep"]))
     with pytest.raises(InputError, match=r"words\.pkl: 2 words for the 6 vectors of .*published\.pt"):

@@ -17,6 +17,7 @@ from gensim.models import KeyedVectors
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
+from datasets.prepare import open_corpus
 from datasets.releases import RELEASES
 from hatten.words import glove, read_vectors, reference
 
@@ -178,18 +179,29 @@ def test_glove_that_was_put_into_the_folder_is_found(
     assert glove(tiny_corpus, "glove.6B", 50, str(tmp_path), markers=False).words == WORDS
 
 
-def test_the_reference_release_keeps_its_order(tmp_path: Path, tiny_corpus: Corpus) -> None:
+@pytest.fixture
+def reference_corpus(tiny_source: Path, tmp_path: Path) -> Corpus:
+    return open_corpus(tiny_source, tokenizer="reference", cache_dir=tmp_path / "cache")
+
+
+def test_the_reference_release_is_for_its_own_tokens(tmp_path: Path, tiny_corpus: Corpus) -> None:
+    said = "^embeddings=reference: needs data.tokenizer=reference; tiny has data.tokenizer=default$"
+    with pytest.raises(InputError, match=said):
+        reference(tiny_corpus, None, None, 4, str(tmp_path))
+
+
+def test_the_reference_release_keeps_its_order(tmp_path: Path, reference_corpus: Corpus) -> None:
     words, matrix = [*WORDS, "<eos>", "<pad>", "<unk>"], np.random.default_rng(0).standard_normal((8, 4))
     (tmp_path / "words.pkl").write_bytes(pickle.dumps(words))
     (tmp_path / "vectors.pkl").write_bytes(pickle.dumps(matrix))
-    found = reference(tiny_corpus, str(tmp_path / "vectors.pkl"), str(tmp_path / "words.pkl"), 4)
+    found = reference(reference_corpus, str(tmp_path / "vectors.pkl"), str(tmp_path / "words.pkl"), 4)
     assert found.words == words
     np.testing.assert_array_equal(found.matrix, matrix.astype(np.float32))
     assert found.vocabulary()[0].pad_id == 6
 
 
 def test_the_reference_release_is_downloaded_on_first_use(
-    tmp_path: Path, tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch, server: Any
+    tmp_path: Path, reference_corpus: Corpus, monkeypatch: pytest.MonkeyPatch, server: Any
 ) -> None:
     address = f"{server.url}/model.zip"
     release(monkeypatch, "reference-vectors", address)
@@ -197,15 +209,15 @@ def test_the_reference_release_is_downloaded_on_first_use(
         rf"{address}: HTTP 404.*unigram_embeddings_200dim\.pkl, vocabulary_200dim\.pkl, or model\.zip, into"
     )
     with pytest.raises(InputError, match=said):
-        reference(tiny_corpus, None, None, 4, str(tmp_path))
+        reference(reference_corpus, None, None, 4, str(tmp_path))
     files = {
         "model/glove/unigram_embeddings_200dim.pkl": pickle.dumps(MATRIX),
         "model/glove/vocabulary_200dim.pkl": pickle.dumps(WORDS),
     }
     server.put("model.zip", zipped(**files))
-    assert reference(tiny_corpus, None, None, 4, str(tmp_path)).words == WORDS
+    assert reference(reference_corpus, None, None, 4, str(tmp_path)).words == WORDS
     (tmp_path / "words.pkl").write_bytes(pickle.dumps(WORDS[:3]))
     with pytest.raises(InputError, match="3 words do not go with"):
-        reference(tiny_corpus, None, str(tmp_path / "words.pkl"), 4, str(tmp_path))
+        reference(reference_corpus, None, str(tmp_path / "words.pkl"), 4, str(tmp_path))
     with pytest.raises(InputError, match=r"nowhere\.pkl: no such file"):
-        reference(tiny_corpus, str(tmp_path / "nowhere.pkl"), None, 4, str(tmp_path))
+        reference(reference_corpus, str(tmp_path / "nowhere.pkl"), None, 4, str(tmp_path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch.nn import functional as F
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
+from datasets.prepare import open_corpus
 from hatten.checkpoint import Model, save_model
 from hatten.documents import DocumentReader, Vocabulary
 from hatten.encoder import HAttenEncoder, build_encoder
@@ -75,14 +77,15 @@ def test_another_corpus_takes_the_place_of_the_first(
     assert retriever.search(np.arange(4), 100).papers.max() < 12
 
 
-def test_reads_a_published_checkpoint_with_its_words(tiny_corpus: Corpus, tmp_path: Path) -> None:
+def test_reads_a_published_checkpoint_with_its_words(tiny_source: Path, tmp_path: Path) -> None:
     golden = Path(__file__).parents[3] / "shared" / "golden" / "hatten_reference.pt"
     if not golden.is_file():
         pytest.skip("the reference's checkpoint is not at ../shared/golden")
-    words = ["<eos>", "<pad>", "<unk>", *tiny_corpus.words[:57]]
+    corpus = open_corpus(tiny_source, tokenizer="reference", cache_dir=tmp_path / "cache")
+    words = ["<eos>", "<pad>", "<unk>", *corpus.words[:57]]
     (tmp_path / "words.pkl").write_bytes(pickle.dumps(words))
     retriever = HAttenRetriever(golden, tmp_path / "words.pkl")
-    retriever.index(tiny_corpus)
+    retriever.index(corpus)
     found = retriever.search(np.arange(12), 5)
     assert (found.papers >= 0).all() and len(np.unique(found.papers)) > 5
 
@@ -112,3 +115,15 @@ def test_a_model_that_knows_few_of_the_words_says_so(
     retriever.prepare(demo_corpus)
     (line,) = caplog.messages
     assert "% of the running words of demo; was it trained on other data" in line
+
+
+def test_a_model_is_refused_on_other_tokens_than_its_own(
+    tiny_source: Path, tiny_corpus: Corpus, tmp_path: Path
+) -> None:
+    trained = model(tiny_corpus)
+    save_model(replace(trained, about={"tokenizer": "reference"}), tmp_path / "hatten.ckpt")
+    retriever = HAttenRetriever(tmp_path / "hatten.ckpt")
+    said = r"^checkpoint=.*hatten\.ckpt: needs data.tokenizer=reference; tiny has data.tokenizer=default$"
+    with pytest.raises(InputError, match=said):
+        retriever.index(tiny_corpus)
+    retriever.index(open_corpus(tiny_source, tokenizer="reference", cache_dir=tmp_path))
