@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from datasets.errors import InputError, one_line_errors
-from evaluation.benchmarks.pools import Table
 from evaluation.benchmarks.sampled import MEASURES, curve, read_curves
 from evaluation.plots import size_plot
-from evaluation.report import markdown_table, show, write_text
+from evaluation.report import Column, markdown_table, show, table_rows, write_text
 
 PLOT, PAGE = "map.png", "curves.md"
 
@@ -25,9 +24,12 @@ def pool_curves(folders: Mapping[str, str | Path], output: str | Path) -> list[l
     """
     tables = read_curves(folders)
     sizes = sorted({int(size) for table in tables.values() for size in table})
-    rows = [["", *(f"{name} {size:,}" for size in sizes for name in MEASURES)]]
-    for label, table in tables.items():
-        rows.append([label, *(_cell(table, size, name) for size in sizes for name in MEASURES)])
+    columns = [
+        Column(f"{size}/{name}", f"{name} {size:,}", places=1, spread=True)
+        for size in sizes
+        for name in MEASURES
+    ]
+    rows = table_rows(tables, columns)
     curves = {label: curve(table) for label, table in tables.items()}
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
@@ -41,13 +43,6 @@ def pool_curves(folders: Mapping[str, str | Path], output: str | Path) -> list[l
     ]
     write_text(folder / PAGE, "\n\n".join(page) + "\n")
     return rows
-
-
-def _cell(table: Table, size: int, name: str) -> str:
-    row = table.get(str(size))
-    if row is None:
-        return ""
-    return f"{row[name]:.1f}" + (f" ± {row[f'{name}_sd']:.1f}" if row["samplings"] > 1 else "")
 
 
 @one_line_errors

@@ -99,14 +99,22 @@ class Column:
         text = self.number(metrics)
         if self.interval and text and f"{self.key}/low" in metrics:
             text += f" [{metrics[f'{self.key}/low']:.3f}, {metrics[f'{self.key}/high']:.3f}]"
-        group = self.key.rpartition("/")[0]
-        if self.spread and text and metrics.get(f"{group}/samplings", 1) > 1:
+        samplings = f"{self.key.rpartition('/')[0]}/samplings".lstrip("/")
+        if self.spread and text and metrics.get(samplings, 1) > 1:
             text += f" ± {metrics[f'{self.key}_sd']:.{self.places}f}"
         return text
 
 
 def comparison(results: Mapping[str, Metrics], columns: Sequence[Column], corner: str = "") -> str:
     """A Markdown table with a row for each of the results, metrics.json by name."""
+    head, *rows = table_rows(results, columns, corner)
+    return markdown_table(head, rows)
+
+
+def table_rows(
+    results: Mapping[str, Metrics], columns: Sequence[Column], corner: str = ""
+) -> list[list[str]]:
+    """The head and the rows of such a table."""
     flats = {name: flat(metrics) for name, metrics in results.items()}
     rows = {name: [name] for name in flats}
     for column in columns:
@@ -115,7 +123,7 @@ def comparison(results: Mapping[str, Metrics], columns: Sequence[Column], corner
         for name, metrics in flats.items():
             text, cell = column.number(metrics), column.cell(metrics)
             rows[name].append(f"**{text}**{cell.removeprefix(text)}" if text and text == best else cell)
-    return markdown_table([corner, *(column.label for column in columns)], list(rows.values()))
+    return [[corner, *(column.label for column in columns)], *rows.values()]
 
 
 def by_group(

@@ -34,7 +34,17 @@ from evaluation.benchmarks.pools import (
     read_json,
 )
 from evaluation.measures import PerQuery, Values
-from evaluation.report import AVERAGE, REPORT, Column, by_group, comparison, flat, markdown_table, write_text
+from evaluation.report import (
+    AVERAGE,
+    REPORT,
+    Column,
+    by_group,
+    comparison,
+    flat,
+    markdown_table,
+    table_rows,
+    write_text,
+)
 
 SPLITS = ("val", "test")
 TYPES, SCORES = "candidate_types.json", "scores.json"
@@ -240,21 +250,19 @@ class MDCR(PoolBenchmark):
         if unused:
             remarks.append(f"{len(unused):,} scores belong to no pair of the benchmark: {first_few(unused)}.")
         write_text(folder / TYPES, json.dumps(types, indent=1) + "\n")
-        table, by_type = (
-            [[head, *MEASURES], *([name, *(f"{v:.4f}" for v in row.values())] for name, row in rows.items())]
-            for head, rows in (("field", metrics), ("type", types))
-        )
+        columns = [Column(measure, measure, places=4) for measure in MEASURES]
+        by_type = table_rows(types, columns, "type")
         pairs = [(field, query) for field, queries in pools.fields.items() for query in queries]
-        columns = {name: np.concatenate([found[name] for found in values.values()]) for name in MEASURES}
+        measured = {name: np.concatenate([found[name] for found in values.values()]) for name in MEASURES}
         return Findings(
             f"MDCR: {self.scores_file or folder / SCORES} on {pools.path}",
             metrics,
-            PerQuery([f"{field}/{query}" for field, query in pairs], [query for _, query in pairs], columns),
+            PerQuery([f"{field}/{query}" for field, query in pairs], [query for _, query in pairs], measured),
             [
                 f"{len(pools):,} queries of {len(pools.fields)} fields. Measures by trec_eval, percent: mean "
                 f"over the queries of a field; {AVERAGE} is their mean over the fields.",
                 *remarks,
-                markdown_table(table[0], table[1:]),
+                comparison(metrics, columns, "field"),
                 "The cited candidates and those of one type alone, mean over the fields (Medić and Šnajder "
                 "2022, section 4.4):",
                 markdown_table(by_type[0], by_type[1:]),

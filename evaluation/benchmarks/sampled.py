@@ -38,7 +38,18 @@ from evaluation.benchmarks.sampling import (
 from evaluation.measures import PerQuery, Values, per_query
 from evaluation.plots import size_plot
 from evaluation.protocol import Qrels
-from evaluation.report import AVERAGE, METRICS, QRELS, RUN, by_group, markdown_table, write_text
+from evaluation.report import (
+    AVERAGE,
+    METRICS,
+    QRELS,
+    RUN,
+    Column,
+    by_group,
+    comparison,
+    markdown_table,
+    table_rows,
+    write_text,
+)
 from evaluation.settings import SamplingRules, Tuning
 from retrieval.base import Ranking, Retriever, nothing
 from retrieval.run import Run
@@ -49,6 +60,11 @@ SAMPLE, PLOT = "sample.json", "map.png"
 MEASURES = {"map": AP, "ndcg": nDCG, "recall_30": R @ 30}
 """By the names of trec_eval; of what was retrieved, at most `depth` papers."""
 LABELS = {"map": "MAP", "ndcg": "nDCG", "recall_30": "R@30"}
+COLUMNS = (
+    *(Column(measure, measure, places=2, spread=True) for measure in MEASURES),
+    *(Column(count, count) for count in ("queries", "candidates", "samplings")),
+)
+"""Of a report, for each group."""
 BATCH = 1024
 """Queries of a search."""
 
@@ -211,17 +227,6 @@ def group_table(measured: Sequence[tuple[SampledPool, Values]], averaged: bool) 
     return {name: {key: round(value, 4) for key, value in row.items()} for name, row in table.items()}
 
 
-def table_rows(table: Table, column: str) -> list[list[str]]:
-    """Head and rows of a `group_table` for people; column: what the groups are."""
-    counts = ("queries", "candidates", "samplings")
-    rows = [[column, *MEASURES, *counts]]
-    for name, row in table.items():
-        several = row.get("samplings", 1) > 1
-        cells = [f"{row[m]:.2f}" + (f" ± {row[f'{m}_sd']:.2f}" if several else "") for m in MEASURES]
-        rows.append([name, *cells, *(f"{row[count]:,}" if count in row else "" for count in counts)])
-    return rows
-
-
 Drawn = tuple[list[SampledPool], list[SampledPool], list[str]]
 """Pools for test, for validation where there is something to tune, and remarks."""
 
@@ -312,7 +317,7 @@ class SampledBenchmark(PoolBenchmark):
         }
         write_text(folder / SAMPLE, json.dumps(sample, indent=1) + "\n")
         metrics = group_table(measured, self.averaged)
-        title, table = f"{ranks.name} on {name}", table_rows(metrics, self.column)
+        title, table = f"{ranks.name} on {name}", table_rows(metrics, COLUMNS, self.column)
         queries = [(pool, paper) for pool in tests for paper in ranker.ids(pool.queries)]
         sections = [
             *self._protocol(),
@@ -467,16 +472,9 @@ class FieldLevel(SampledBenchmark):
     def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
         tables = {name: output.metrics for name, output in outputs.items()}
         first = next(iter(tables.values()))
-        rows = [
-            [name, f"{int(row['queries']):,}", f"{int(row['candidates']):,}"]
-            for name, row in first.items()
-            if name != AVERAGE
-        ]
-        return [
-            drawn(outputs),
-            *by_group(tables, LABELS),
-            markdown_table(["field", "queries", "candidates"], rows),
-        ]
+        fields = {name: row for name, row in first.items() if name != AVERAGE}
+        counts = [Column("queries", "queries", places=0), Column("candidates", "candidates", places=0)]
+        return [drawn(outputs), *by_group(tables, LABELS), comparison(fields, counts, "field")]
 
 
 def drawn(outputs: Mapping[str, Output]) -> str:

@@ -40,7 +40,7 @@ from evaluation.benchmarks.pools import (
 )
 from evaluation.measures import PerQuery, Values
 from evaluation.published import published
-from evaluation.report import Column, comparison, markdown_table
+from evaluation.report import Column, comparison, markdown_table, table_rows
 from retrieval.base import Retriever
 from retrieval.run import NAMES, escaped, read_fields, unescaped
 
@@ -290,19 +290,22 @@ class SciDocs(PoolBenchmark):
         """By task and by query."""
         tasks = {task: read_pools(self._file(qrel_file(task, self.split))) for task in TASKS}
         name, scores = self._scores(tasks, folder, retriever)
-        head, rows, remarks = ["task", *MEASURES, "queries"], [], []
+        remarks: list[str] = []
         metrics: Table = {}
+        shown: Table = {}
         named: list[tuple[str, str]] = []
         values: list[Values] = []
         for task, pools in tasks.items():
             queries, measured, left_out = measure_task(task, pools, scores[task])
             # percent, rounded as the official script does
             metrics[task] = {m: float(np.round(100 * np.mean(found), 2)) for m, found in measured.items()}
-            rows.append([task, *(f"{value:.2f}" for value in metrics[task].values()), f"{len(queries):,}"])
+            shown[task] = metrics[task] | {"queries": len(queries)}
             remarks += left_out
             named += [(task, query) for query in queries]
             values.append(measured)
         columns = {m: np.concatenate([of[m] for of in values]) for m in MEASURES}
+        cells = [*(Column(m, m, places=2) for m in MEASURES), Column("queries", "queries")]
+        table = table_rows(shown, cells, "task")
         return Findings(
             f"SciDocs: {name}, split {self.split}",
             metrics,
@@ -310,11 +313,11 @@ class SciDocs(PoolBenchmark):
             [
                 "MAP and nDCG by trec_eval, percent, means over queries, as by SciDocs' own script.",
                 *remarks,
-                markdown_table(head, rows),
+                markdown_table(table[0], table[1:]),
                 "## As published",
                 *published("scidocs"),
             ],
-            {f"SciDocs, {name}, percent": [head, *rows]},
+            {f"SciDocs, {name}, percent": table},
             remarks,
             str(metrics),
         )
