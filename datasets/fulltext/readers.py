@@ -35,16 +35,7 @@ from datasets.fulltext.documents import CitationSpan, Document, FullText, Metada
 from datasets.fulltext.latex import is_archive, read_archive, read_latex
 from datasets.fulltext.latex_source import is_paper
 from datasets.fulltext.tei import read_tei
-from datasets.json_lines import (
-    CitedId,
-    Object,
-    Offset,
-    OnBadRecord,
-    PaperId,
-    Year,
-    checked,
-    read_objects,
-)
+from datasets.json_lines import CitedId, Object, Offset, OnBadRecord, PaperId, Year, checked, read_objects
 from datasets.records import SHOWN, refuse, shown
 from datasets.source_files import OnBytes
 

@@ -206,24 +206,15 @@ CASES = [
     (broken({}, "body"), ", field 'body': must be a list, not an object"),
     (broken(3, "body", 2), ", field 'body[2]': must be an object, not a number"),
     (broken(3, "body", 1, "text"), ", field 'body[1].text': must be a string, not a number"),
-    (
-        broken("x", "body", 0, "cites", 1, "start"),
-        "'body[0].cites[1].start': must be a whole number",
-    ),
+    (broken("x", "body", 0, "cites", 1, "start"), "'body[0].cites[1].start': must be a whole number"),
     (broken({"start": 1}, "body", 0, "cites", 1), ", field 'body[0].cites[1].end': is missing"),
     (broken([], "bibliography"), ", field 'bibliography': must be an object, not a list"),
     (broken("Lee", "bibliography", "b0"), ", field 'bibliography.b0': must be an object, not a string"),
-    (
-        broken([], "bibliography", "b0", "paper"),
-        "'bibliography.b0.paper': must be an id (",
-    ),
+    (broken([], "bibliography", "b0", "paper"), "'bibliography.b0.paper': must be an id ("),
     ({"corpusid": 1, "content": {"text": 3}}, ", field 'content.text': must be a string, not a number"),
     (API_TEXT, ", field 'content.annotations.title': malformed JSON"),
     (API_SPAN, ", field 'content.annotations.paragraph[0].end': is missing"),
-    (
-        {"paper_id": 1, "body_text": [{"cite_spans": 1}]},
-        ", field 'body_text[0].cite_spans': must be a list",
-    ),
+    ({"paper_id": 1, "body_text": [{"cite_spans": 1}]}, ", field 'body_text[0].cite_spans': must be a list"),
 ]
 
 

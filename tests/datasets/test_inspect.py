@@ -237,11 +237,7 @@ def test_options_are_checked_before_the_data_are_read(
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        (["data=custom"], "data.dir"),
-        (["output_dir={file}"], "File exists"),
-        (["nearly=1"], "nearly"),
-    ],
+    [(["data=custom"], "data.dir"), (["output_dir={file}"], "File exists"), (["nearly=1"], "nearly")],
 )
 def test_what_cannot_be_used_is_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
     (tmp_path / "file").write_text("")

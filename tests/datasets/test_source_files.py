@@ -125,10 +125,7 @@ def test_errors_name_file_and_place(content: bytes, message: str, tmp_path: Path
     [
         (
             r'{"k": {"a": {"b": 1, "b": 2}, "c": 1, "c": "\u0061", "d": "\"b\" \"b\" \u0062"}}',
-            (
-                "k",
-                {"a": {"b": 2}, "c": "a", "d": '"b" "b" b'},
-            ),  # the last "c"
+            ("k", {"a": {"b": 2}, "c": "a", "d": '"b" "b" b'}),  # the last "c"
         ),
         (
             r'{"\ud800k": {"a": "\ud83d\ude00 \ud83d \uDE00 \\ud83d \ude00\ud83d", "b": "\u0000\\\udc00\""}}',

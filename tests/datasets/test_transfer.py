@@ -242,11 +242,7 @@ def test_the_part_of_another_address_is_not_used(server: Any, target: Path) -> N
     part = part_of(target, b"x" * 100, address=f"{server.url}/other.bin")
     fetch(server.put("file.bin", BODY), target)
     assert target.read_bytes() == BODY and server.asked == [("/file.bin", None)]
-    for note in (
-        "{",
-        "[]",
-        json.dumps({"address": f"{server.url}/file.bin"}),
-    ):  # nor an unknown one
+    for note in ("{", "[]", json.dumps({"address": f"{server.url}/file.bin"})):  # nor an unknown one
         target.replace(part)
         target.with_name("file.bin.json").write_text(note)
         fetch(f"{server.url}/file.bin", target)
