@@ -1,5 +1,4 @@
-"""JSON lines, plain or gzipped, the check of a record against its layout (a msgspec type), and files
-written."""
+"""JSON lines read, records checked against their layout (a msgspec type), and JSON files written."""
 
 from __future__ import annotations
 

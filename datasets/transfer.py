@@ -39,6 +39,7 @@ CHUNK = 1 << 14
 OK, PARTIAL, OUT_OF_RANGE = 200, 206, 416
 TEMPORARY = (408, 429, 500, 502, 503, 504)
 HTML = (b"<!doctype html", b"<html")
+Version = dict[str, Any]
 
 
 class Cut(Exception):
@@ -65,7 +66,7 @@ def fetch(address: str, target: Path, size: int | None = None) -> None:
                 if not (version and before and before == version.get("total")):
                     with _answer(session, address, before if version else 0) as answer:
                         answered = True
-                        _receive(answer, address, part, note, version, size)
+                        _receive(answer, address, target, version, size)
                 break
             except PERMANENT as error:
                 raise Unusable(reason(error)) from None
@@ -96,7 +97,7 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _noted(note: Path, address: str) -> dict[str, Any] | None:
+def _noted(note: Path, address: str) -> Version | None:
     """The version noted, if it is of a file at this address."""
     with suppress(FileNotFoundError, ValueError):
         version = json.loads(note.read_text("utf-8"))
@@ -107,9 +108,8 @@ def _noted(note: Path, address: str) -> dict[str, Any] | None:
 
 def _answer(session: requests.Session, address: str, start: int) -> requests.Response:
     """The server's answer with the file from byte `start` on, or that it cannot give that part."""
-    headers = {"Accept-Encoding": "identity"}  # ranges count the bytes that are sent
-    if start:
-        headers["Range"] = f"bytes={start}-"
+    # Ranges count the bytes that are sent.
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
     get = _from_drive if address.startswith(DRIVE) and not is_drive_folder(address) else _get
     answer = get(session, address, headers)
     if answer.status_code in (OK, PARTIAL, OUT_OF_RANGE):
@@ -128,14 +128,10 @@ def _is_page(answer: requests.Response) -> bool:
 
 
 def _receive(
-    answer: requests.Response,
-    address: str,
-    part: Path,
-    note: Path,
-    noted: dict[str, Any] | None,
-    size: int | None,
+    answer: requests.Response, address: str, target: Path, noted: Version | None, size: int | None
 ) -> None:
     """Append the answer to the part if it is the rest of the `noted` version, else start over."""
+    part, note = _part_and_note(target)
     version, have = _version(answer, address), _size(part) if noted else 0
     starts_there = answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
     resumed = bool(have) and answer.status_code == PARTIAL and version == noted and starts_there
@@ -168,18 +164,15 @@ def _receive(
         raise Cut(f"the download ended after {have:,} of {expected:,} bytes")
 
 
-def _version(answer: requests.Response, address: str) -> dict[str, Any]:
+def _version(answer: requests.Response, address: str) -> Version:
     """What the headers tell of the whole file (RFC 9110); nothing of one that is compressed in transit."""
     headers, total = answer.headers, answer.headers.get("Content-Length", "")
     if headers.get("Content-Encoding", "identity") != "identity":
         return {"address": address, "tag": None, "modified": None, "total": None}
     if answer.status_code == PARTIAL:
         total = headers.get("Content-Range", "").rpartition("/")[2]
-    tag, modified = headers.get("ETag"), headers.get("Last-Modified")
-    return {
-        "address": address, "tag": tag, "modified": modified,
-        "total": int(total) if total.isdecimal() else None,
-    }  # fmt: skip
+    version = {"address": address, "tag": headers.get("ETag"), "modified": headers.get("Last-Modified")}
+    return version | {"total": int(total) if total.isdecimal() else None}
 
 
 def need_space(folder: Path, size: int) -> None:

@@ -95,6 +95,12 @@ def title_key(letters: str) -> int:
     return int.from_bytes(blake2b(letters.encode(), digest_size=8).digest(), "little")
 
 
+def year_in(text: str) -> int:
+    """The first year from 1900 to 2099 in a text; 0 without."""
+    found = _YEAR.search(text)
+    return int(found[0]) if found else 0
+
+
 def arxiv_year(paper: str) -> int:
     """The year in an arXiv id; 0 for anything else.
 

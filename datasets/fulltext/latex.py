@@ -23,7 +23,7 @@ from bibtexparser.middlewares.names import parse_single_name_into_parts, split_m
 
 from datasets.errors import InputError
 from datasets.files import open_bytes, whole_file
-from datasets.fulltext.catalogue import arxiv_year
+from datasets.fulltext.catalogue import arxiv_year, year_in
 from datasets.fulltext.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
 from datasets.fulltext.latex_source import (
     LARGEST_FILE,
@@ -55,7 +55,6 @@ _AUTHOR_NOTE = re.compile(
 )
 _AUTHOR_MARK = re.compile(r"\$[^$]{0,100}\$|\\footnotemark\b(?:\[[^\]]{0,10}\])?")
 _DATE = re.compile(r"\\(?:date|acmYear|copyrightyear|pubyear)\s*(?=\{)")
-_YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _BODY = re.compile(r"\\begin\s*\{document\}(.*?)(?:\\end\s*\{document\}|$)", re.DOTALL)
 _SECTION = re.compile(rf"\\(?:part|chapter|(?:sub){{0,2}}section)\*?{_OPTION}")
 
@@ -80,11 +79,12 @@ def read_latex(path: Path, paper: str) -> Document:
     ends = _ABSTRACT_ENDS.search(source, begins.end()) if begins else None
     abstract = source[begins.end() : ends.start()] if begins and ends else _first(_ABSTRACT_MACRO, source)
     of_arxiv = arxiv_year(paper)
+    dates = (year_in(date) for _, date, _ in arguments(_DATE, source))
     metadata = Metadata(
         id=paper,
         title=plain(_first(_TITLE, source)),
         abstract=plain(abstract),
-        year=of_arxiv or next((year for _, date, _ in arguments(_DATE, source) if (year := _year(date))), 0),
+        year=of_arxiv or next(filter(None, dates), 0),
         authors=_authors(source),
         identifiers=frozenset(("arxiv",)) if of_arxiv else frozenset(),
     )
@@ -159,11 +159,6 @@ def _unpacked(path: Path) -> Iterator[Path]:
 def _first(macro: re.Pattern[str], source: str) -> str:
     """The argument of the macro where it is first used; "" if it is not."""
     return next((argument for _, argument, _ in arguments(macro, source)), "")
-
-
-def _year(text: str) -> int:
-    found = _YEAR.search(text)
-    return int(found[0]) if found else 0
 
 
 def _authors(source: str) -> tuple[str, ...]:
@@ -269,7 +264,7 @@ def _from_bib(text: str, wanted: Container[str]) -> dict[str, Reference]:
         entries[entry.key] = Reference(
             title=plain(fields.get("title", "")),
             authors=tuple(_bib_names(fields.get("author", ""))),
-            year=_year(fields.get("year", "") or fields.get("date", "")),
+            year=year_in(fields.get("year", "") or fields.get("date", "")),
             abstract=plain(fields.get("abstract", "")),
         )
     return entries
@@ -324,7 +319,7 @@ def _from_print(label: str, entry: str) -> Reference:
     fields = {match[1]: argument for match, argument, _ in arguments(_BIBLATEX_FIELD, entry)}
     if "title" in fields:
         families = tuple(plain(family) for _, family, _ in arguments(_BIBLATEX_FAMILY, entry))
-        year = _year(fields.get("year", "") or fields.get("date", ""))
+        year = year_in(fields.get("year", "") or fields.get("date", ""))
         return Reference(title=plain(fields["title"]), authors=families, year=year)
     text = ". ".join(plain(part).strip(" .") for part in entry.split("\\newblock"))
     return Reference(authors=tuple(_printed_names(label, entry)), text=text)

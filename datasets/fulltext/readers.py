@@ -18,7 +18,6 @@ JSON lines have one of three layouts, told apart by the keys of each record; doc
 from __future__ import annotations
 
 import glob
-import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +29,7 @@ import msgspec
 import orjson
 
 from datasets.errors import InputError
-from datasets.fulltext.catalogue import arxiv_year
+from datasets.fulltext.catalogue import arxiv_year, year_in
 from datasets.fulltext.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
 from datasets.fulltext.latex import is_archive, read_archive, read_latex
 from datasets.fulltext.latex_source import is_paper
@@ -46,7 +45,6 @@ _CANNOT_BE_READ = {
     ".pdf": "PDF is not read; convert it to TEI XML with GROBID, or name the LaTeX source",
     ".bib": "has no running text; name the .tex file that cites it, or their folder",
 }
-_YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 
 
 class SourceFile(NamedTuple):
@@ -190,9 +188,8 @@ def read_own(record: Object, where: str) -> Document:
         tuple(paper.field) if isinstance(paper.field, list) else paper.field or "",
         _kinds(paper.identifiers),
     )
-    return Document(
-        where, metadata, None if record.get("body") is None else partial(_own_text, record, where)
-    )
+    text = None if record.get("body") is None else partial(_own_text, record, where)
+    return Document(where, metadata, text)
 
 
 def _own_text(record: Object, where: str) -> FullText:
@@ -273,9 +270,8 @@ def read_s2orc_2020(record: Object, where: str) -> Document:
 def _text_2020(record: Object, where: str) -> FullText:
     references = {}
     for ref, entry in _entries(record, "bib_entries", _Entry2020, where):
-        year = _YEAR.search(str(entry.year))
         authors = tuple(map(str, entry.authors or ()))
-        references[ref] = Reference(entry.link, entry.title or "", authors, int(year[0]) if year else 0)
+        references[ref] = Reference(entry.link, entry.title or "", authors, year_in(str(entry.year)))
     return FullText(_paragraphs(record, _BODY_2020, where), references)
 
 

@@ -15,13 +15,12 @@ from typing import Any
 
 from datasets.errors import InputError
 from datasets.files import whole_file
-from datasets.fulltext.catalogue import arxiv_year
+from datasets.fulltext.catalogue import arxiv_year, year_in
 from datasets.fulltext.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
 
 _TEI = {"": "http://www.tei-c.org/ns/1.0"}
 _PREFIX = f"{{{_TEI['']}}}"
 _ID = "{http://www.w3.org/XML/1998/namespace}id"
-_YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _SPACE = re.compile(r"\s+")
 _LEFT_OUT = frozenset(f"{_PREFIX}{tag}" for tag in ("note", "figure", "table"))
 LARGEST = 1 << 25
@@ -136,7 +135,7 @@ def _reference(entry: ET.Element) -> Reference:
 def _year(element: ET.Element) -> int:
     """That of the first `date` in an element that has one; 0 without."""
     dates = (date.get("when", "") or _text(date) for date in element.iter(f"{_PREFIX}date"))
-    return next((int(found[0]) for date in dates if (found := _YEAR.search(date))), 0)
+    return next(filter(None, map(year_in, dates)), 0)
 
 
 def _text(element: ET.Element | None) -> str:

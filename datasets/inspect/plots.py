@@ -27,6 +27,7 @@ GREY = "#9a9a9a"
 
 Ints = NDArray[np.integer]
 Series = Mapping[str, Ints]
+Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -51,26 +52,19 @@ def draw_plots(folder: Path, view: CorpusView, contexts: Ints, titles: Ints, abs
     }
     known = {what: {name: y[y != 0] for name, y in series.items()} for what, series in of_papers.items()}
     splits = view.corpus.splits.items()
-    cited = {name: np.unique(split.positives.values, return_counts=True)[1] for name, split in splits}
-    citing = {name: np.unique(view.corpus.citing[s.contexts], return_counts=True)[1] for name, s in splits}
+    cited = {"cited papers": {name: _counts(split.positives.values) for name, split in splits}}
+    citing = {"citing papers": {name: _counts(view.corpus.citing[s.contexts]) for name, s in splits}}
+    of_cited, of_citing = "contexts that cite a paper, at least", "contexts of a paper, at least"
     return [
         _plot(folder / "lengths.png", "Lengths", "words", lengths, _histogram),
         _plot(folder / "years.png", "Years", "year", known, _by_year),
-        _plot(
-            folder / "citations.png",
-            "Contexts per cited paper",
-            "contexts that cite a paper, at least",
-            {"cited papers": cited},
-            _at_least,
-        ),
-        _plot(
-            folder / "contexts.png",
-            "Contexts per citing paper",
-            "contexts of a paper, at least",
-            {"citing papers": citing},
-            _at_least,
-        ),
+        _plot(folder / "citations.png", "Contexts per cited paper", of_cited, cited, _at_least),
+        _plot(folder / "contexts.png", "Contexts per citing paper", of_citing, citing, _at_least),
     ]
+
+
+def _counts(papers: Ints) -> Ints:
+    return np.unique(papers, return_counts=True)[1]
 
 
 def _plot(
@@ -164,15 +158,10 @@ def _at_least(axes: Axes, series: Series) -> None:
 
 
 def _label(
-    axes: Axes,
-    names: list[str],
-    anchors: list[tuple[float, float]],
-    align: str,
-    offset: tuple[int, int],
-    step: float,
+    axes: Axes, names: list[str], anchors: list[Point], align: str, offset: tuple[int, int], step: float
 ) -> None:
     """Write each name at its anchor (in data units), moved by steps to where no other name stands."""
-    taken: list[tuple[float, float]] = []
+    taken: list[Point] = []
     shown = names[: len(COLOURS)]
     if more := len(names) - len(shown):
         shown.append(f"{more} more")
