@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -41,11 +42,22 @@ def write_corpus(folder: Path, papers: Mapping[str, Mapping[str, Any]], contexts
     return folder
 
 
-def run_module(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """python -m NAME ARGUMENTS, in the project's folder."""
-    root, environment = Path(__file__).parents[2], {**os.environ, "OMP_NUM_THREADS": "1"}
+def write_lines(path: Path, records: Sequence[Any]) -> Path:
+    """JSON lines, gzipped if named .gz; a string is a line as it stands."""
+    lines = (one if isinstance(one, str) else json.dumps(one) for one in records)
+    text = "".join(f"{line}\n" for line in lines).encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    return path
+
+
+def run_module(name: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """python -m NAME ARGUMENTS, in the project's folder. variables: of the environment."""
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8", **variables}
     command = [sys.executable, "-m", name, *arguments]
-    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, encoding="utf-8", timeout=120
+    )
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from datasets.records import SPLITS, TARGET_MARKER
 from datasets.splitting import RandomSplitting, YearSplitting
 from evaluation.prefetch import Prefetch
 from retrieval.bm25 import BM25
-from tests.datasets.conftest import run_module
+from tests.datasets.conftest import run_module, write_lines
 
 TEXTS = Path(__file__).parent / "fulltexts"
 TRAIN = RandomSplitting(1, 0, 0, seed=0)
@@ -42,8 +42,7 @@ def citing(id: str, sentences: list[tuple[str, str]], **more: Any) -> dict[str, 
 
 
 def write(path: Path, records: list[dict[str, Any]]) -> str:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return str(path)
+    return str(write_lines(path, records))
 
 
 def content(folder: Path, name: str) -> Any:

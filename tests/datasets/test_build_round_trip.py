@@ -15,6 +15,7 @@ import pytest
 from datasets.build import build_corpus
 from datasets.fulltext.catalogue import surname
 from datasets.splitting import RandomSplitting
+from tests.datasets.conftest import write_lines
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 CONTEXTS = 400
@@ -44,16 +45,8 @@ def full_text(contexts: list[dict[str, str]], papers: dict[str, Any], draw: rand
             text += masked[done : mask.start()]
             if mask[0] == "TARGETCIT":
                 ref, paper = context["refid"], papers[context["refid"]]
-                entry = {
-                    "paper": ref,
-                    "title": paper["title"],
-                    "authors": paper["authors"],
-                    "year": paper["year"],
-                }
-                authors, year = (
-                    [surname(author) for author in paper["authors"]] or ["Anonymous"],
-                    paper["year"],
-                )
+                entry = {"paper": ref, **{key: paper[key] for key in ("title", "authors", "year")}}
+                authors, year = list(map(surname, paper["authors"])) or ["Anonymous"], paper["year"]
             else:
                 ref, year = f"other {len(bibliography)}", draw.randint(1980, 2024)
                 authors = list(SURNAMES[: draw.randint(1, 3)])
@@ -100,8 +93,7 @@ def test_contexts_come_back(name: str, tmp_path: Path) -> None:
         chosen += by_paper[paper]
     cited = {context["refid"] for context in chosen} - set(citing[: len(records)])
     records += [{"id": paper, **papers[paper]} for paper in sorted(cited)]
-    source = tmp_path / "texts.jsonl"
-    source.write_text("".join(json.dumps(record) + "\n" for record in records))
+    source = write_lines(tmp_path / "texts.jsonl", records)
     # The windows of these sets have up to 201 characters, and all contexts of a pair are to come back.
     splitting = RandomSplitting(1, 0, 0, seed=0)
     build_corpus(str(source), tmp_path / "out", splitting, window=201, shortest=0, per_pair=None)

@@ -30,7 +30,7 @@ from datasets.corpus import Corpus
 from datasets.count import count_collection
 from datasets.errors import InputError
 from datasets.splitting import RandomSplitting, YearShares, YearSplitting
-from tests.datasets.conftest import run_module
+from tests.datasets.conftest import run_module, write_lines
 
 ABOUT = {"b": {"title": "On B", "abstract": " "}, "d": {"title": "On D", "abstract": "About d."}}
 ABOUT["late"] = {"title": "Late", "abstract": "About it."}
@@ -49,13 +49,7 @@ Write = Callable[..., Path]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    def written(papers: list[Any] = PAPERS, name: str = "papers.jsonl") -> Path:
-        path = tmp_path / name
-        lines = "\n".join(one if isinstance(one, str) else json.dumps(one) for one in papers) + "\n"
-        path.write_bytes(gzip.compress(lines.encode()) if name.endswith(".gz") else lines.encode())
-        return path
-
-    return written
+    return lambda papers=PAPERS, name="papers.jsonl": write_lines(tmp_path / name, papers)
 
 
 def cited(graph: CitationGraph) -> dict[str, list[str]]:
@@ -93,10 +87,8 @@ NAMES = [f"p{number}" for number in range(6)]
 def test_citations_are_pairs_of_different_known_papers(references: list[list[str]]) -> None:
     papers = {NAMES[number]: found for number, found in enumerate(references)}
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "papers.jsonl"
-        lines = [json.dumps({"paper_id": name, "references": found}) for name, found in papers.items()]
-        path.write_text("\n".join(lines))
-        graph = open_graph(path, cache_dir=folder)
+        lines = [{"paper_id": name, "references": found} for name, found in papers.items()]
+        graph = open_graph(write_lines(Path(folder) / "papers.jsonl", lines), cache_dir=folder)
         plain = {a: [b for b in papers if b in found and b != a] for a, found in papers.items()}
         assert cited(graph) == plain
         turned = [[row for row, name in enumerate(papers) if other in plain[name]] for other in papers]

@@ -13,6 +13,7 @@ from datasets.citations.graph import open_graph
 from datasets.convert import convert
 from datasets.errors import InputError
 from tests.datasets.conftest import run_module
+from tests.datasets.conftest import write_lines as write
 
 TITLED = {"title": "Mono-unsaturated fat", "abstract": "Part ::: two.", "year": 2019}
 S2ORC_2020 = {"paper_id": "18980380", **TITLED, "mag_field_of_study": ["Medicine", "Biology"]}
@@ -20,21 +21,13 @@ S2ORC_2020 |= {"outbound_citations": ["11", "12"], "inbound_citations": ["13"]}
 CORPUS = {"id": "4cd223df", "title": "Preliminary study", "paperAbstract": "An abstract.", "year": 2014}
 CORPUS |= {"fieldsOfStudy": ["Art"], "outCitations": ["18980380"], "inCitations": []}
 # Open Research of 2017-02-21, where a paper may have no year.
-OPEN_RESEARCH = {
-    "id": "9e9c",
-    "title": "On open research",
-    "paperAbstract": "",
-    "venue": "",
-    "keyPhrases": [],
-}
+OPEN_RESEARCH: dict[str, Any] = {"id": "9e9c", "title": "On open research", "paperAbstract": ""}
+OPEN_RESEARCH |= {"venue": "", "keyPhrases": []}
 OPEN_RESEARCH |= {"inCitations": [], "outCitations": ["4cd223df", "18"], "pdfUrls": [], "s2Url": "http://x"}
 # DBLP and PubMed of Ren et al. 2014, as Citeomatic has them.
 CITEOMATIC = {"id": "13", "title": "mining top - k patterns", "abstract": "we mine .", "year": 2009}
-CITEOMATIC |= {
-    "title_raw": "Mining Top-K Patterns",
-    "abstract_raw": "We mine.",
-    "out_citations": ["12", "14"],
-}
+CITEOMATIC |= {"title_raw": "Mining Top-K Patterns", "abstract_raw": "We mine."}
+CITEOMATIC |= {"out_citations": ["12", "14"]}
 CITEOMATIC |= {"authors": ["A. B."], "venue": "ICDM", "key_phrases": ["mining"], "date": None}
 API: list[dict[str, Any]] = [
     {"corpusid": 11, "title": "A first", "year": 2001, "s2fieldsofstudy": [
@@ -45,12 +38,6 @@ API: list[dict[str, Any]] = [
     {"citingcorpusid": 12, "citedcorpusid": 11, "isinfluential": False},
     {"citingcorpusid": 12, "citedcorpusid": None},
 ]  # fmt: skip
-
-
-def write(path: Path, records: list[Any]) -> Path:
-    text = "\n".join(one if isinstance(one, str) else json.dumps(one) for one in records).encode()
-    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
-    return path
 
 
 def lines(path: Path) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from datasets.errors import InputError
 from datasets.fulltext.catalogue import surname
 from datasets.fulltext.documents import Document, Metadata
 from datasets.fulltext.readers import find_files, read
+from tests.datasets.conftest import write_lines
 
 MARKERS = {"[1]": "b0", "[2": "b1", "3]": "b2"}
 BODY: list[tuple[str, str, dict[str, Any]]] = [
@@ -138,12 +138,6 @@ def s2orc_v2() -> list[dict[str, Any]]:
 
 def documents(path: Path) -> list[Document]:
     return [document for file in find_files(str(path)) for document in read(file, lambda done: None)]
-
-
-def write_lines(path: Path, content: list[dict[str, Any]]) -> Path:
-    lines = "".join(json.dumps(record) + "\n" for record in content).encode()
-    path.write_bytes(gzip.compress(lines) if path.suffix == ".gz" else lines)
-    return path
 
 
 @pytest.mark.parametrize("layout", [own, s2orc, s2orc_v2, s2orc_2020])

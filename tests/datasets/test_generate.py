@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -34,8 +31,7 @@ from datasets.generate import (
 from datasets.prepare import open_corpus
 from datasets.records import SPLITS
 from retrieval.bm25 import BM25
-
-ROOT = Path(__file__).parents[2]
+from tests.datasets.conftest import run_module
 
 
 @pytest.fixture(scope="module")
@@ -126,9 +122,8 @@ def test_what_is_asked_for_is_there(small_blocks: None, tmp_path: Path, papers: 
     assert queries == list(files["contexts"])  # each once, in the order of the citing papers
     years = [paper["year"] for paper in files["papers"].values()]
     assert years == sorted(years) and years[0] == 1991 and 2018 <= years[-1] <= 2019
-    corpus = open_corpus(
-        tmp_path / "new", cache_dir=tmp_path, field="field"
-    )  # no citing paper is in two splits
+    # No citing paper is in two splits.
+    corpus = open_corpus(tmp_path / "new", cache_dir=tmp_path, field="field")
     assert all(len(split) for split in corpus.splits.values())
     split = np.concatenate([corpus.split(name).positives.values for name in SPLITS])
     assert (split < corpus.citing).all()  # papers cite earlier ones
@@ -144,11 +139,8 @@ def test_lengths_and_citations_are_those_measured() -> None:
     )
     assert (title.mean(), title.std()) == pytest.approx((9.2, 3.6), rel=0.05)
     assert (abstract.mean(), abstract.std()) == pytest.approx((119.9, 59.4), rel=0.05)
-    made = [
-        json.loads(generator.block("contexts", number)["contexts"].replace(b",\n", b"{", 1) + b"}")
-        for number in (3, 5)
-    ]
-    contexts = [context for block in made for context in block.values()]
+    made = [generator.block("contexts", number)["contexts"].replace(b",\n", b"{", 1) for number in (3, 5)]
+    contexts = [context for block in made for context in json.loads(block + b"}").values()]
     sides = [len(side.split()) for context in contexts for side in context["masked_text"].split("TARGETCIT")]
     assert np.mean(sides) == pytest.approx(27.5, rel=0.05)
     per_paper = Counter(context["citing_id"] for context in contexts)
@@ -185,14 +177,8 @@ def test_impossible_numbers_are_one_line(tmp_path: Path, settings: dict[str, int
 
 
 def test_command_line(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "datasets.generate", "papers=100", "contexts=100", "workers=1"]
-    done = [
-        subprocess.run(
-            [*command, f"output={tmp_path / 'new'}"], cwd=ROOT, capture_output=True, text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-        for _ in range(2)
-    ]  # fmt: skip
+    options = ("papers=100", "contexts=100", "workers=1", f"output={tmp_path / 'new'}")
+    done = [run_module("datasets.generate", *options) for _ in range(2)]
     assert done[0].returncode == 0 and "100 papers, 100 contexts" in done[0].stdout, done[0].stderr
     assert done[1].returncode == 2 and "already exists" in done[1].stderr
     assert "Traceback" not in done[1].stderr

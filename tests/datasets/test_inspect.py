@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 import io
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from functools import partial
 from html.parser import HTMLParser
@@ -24,7 +22,7 @@ from datasets.errors import InputError
 from datasets.inspect.report import draw_examples, inspect_corpus, opening, print_summary
 from datasets.inspect.tables import Line, Table
 from datasets.prepare import open_corpus
-from tests.datasets.conftest import write_corpus
+from tests.datasets.conftest import run_module, write_corpus
 
 ROOT = Path(__file__).parents[2]
 PLOTS = ("lengths.png", "years.png", "citations.png", "contexts.png")
@@ -45,14 +43,6 @@ CONTEXTS = {
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return write_corpus(tmp_path / "<i>hostile & co", PAPERS, CONTEXTS)
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "datasets.inspect", *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
-    return subprocess.run(  # one process per run: Hydra and logging are global
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, encoding="utf-8"
-    )
 
 
 def inspect(folder: Path, output: Path, **settings: Any) -> dict[str, Any]:
@@ -95,7 +85,7 @@ class Page(HTMLParser):
 def test_from_the_command_line(folder: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     data = [f"data.dir='{folder}'", f"data.cache_dir={tmp_path / 'cache'}"]
-    done = run("data=custom", *data, f"output_dir={output}")
+    done = run_module("datasets.inspect", "data=custom", *data, f"output_dir={output}")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1] == f"page: {output / 'index.html'}"
     assert sorted(path.name for path in output.iterdir()) == sorted([*PLOTS, "index.html", "inspect.json"])
@@ -193,19 +183,14 @@ def test_what_is_zero_everywhere_is_one_line() -> None:
 
 def test_every_number_is_documented(tmp_path: Path) -> None:
     """docs/inspect.md has each key; SPLIT stands for the name of a split."""
-    contexts = {
-        **CONTEXTS,
-        "c4": ("test_more", "q", "b", "And more TARGETCIT."),
-        "c5": (None, "q", "b", "No TARGETCIT."),
-    }
-    folder = write_corpus(tmp_path / "source", PAPERS, contexts)
+    more = {"c4": ("test_more", "q", "b", "And more TARGETCIT."), "c5": (None, "q", "b", "No TARGETCIT.")}
+    folder = write_corpus(tmp_path / "source", PAPERS, {**CONTEXTS, **more})
     cache = tmp_path / "cache"
     open_it = partial(open_corpus, folder, cache_dir=cache, splits=["train", "test", "test_more"])
     inspect_corpus(open_it, tmp_path / "out")
     found = json.loads((tmp_path / "out" / "inspect.json").read_text("utf-8"))
-    documented = set(
-        re.findall(r"`([a-z_]+/[A-Za-z_0-9]+)`", (ROOT / "docs" / "inspect.md").read_text("utf-8"))
-    )
+    page = (ROOT / "docs" / "inspect.md").read_text("utf-8")
+    documented = set(re.findall(r"`([a-z_]+/[A-Za-z_0-9]+)`", page))
     keys = {"/".join(key.split("/")[:2]) for key in found if "/" in key}
     keys = {re.sub(r"(in|contexts)_(train|test_more|test)", r"\1_SPLIT", key) for key in keys}
     assert keys == documented
@@ -241,7 +226,8 @@ def test_options_are_checked_before_the_data_are_read(
 )
 def test_what_cannot_be_used_is_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
     (tmp_path / "file").write_text("")
-    done = run(*(argument.format(file=tmp_path / "file") for argument in arguments))
+    filled = [argument.format(file=tmp_path / "file") for argument in arguments]
+    done = run_module("datasets.inspect", *filled)
     assert done.returncode == 2
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1 and message in done.stderr
 
@@ -266,23 +252,11 @@ def test_in_a_browser(folder: Path, tmp_path: Path, scheme: str) -> None:
     };</script>"""
     (tmp_path / "probe.html").write_text(probe)
     assert BROWSER is not None
-    done = subprocess.run(
-        [
-            BROWSER,
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            f"--user-data-dir={tmp_path / 'profile'}",
-            "--allow-file-access-from-files",
-            f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}",
-            "--virtual-time-budget=5000",
-            "--dump-dom",
-            (tmp_path / "probe.html").as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    options += ["--allow-file-access-from-files", "--virtual-time-budget=5000", "--dump-dom"]
+    options += [f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}"]
+    command = [BROWSER, *options, (tmp_path / "probe.html").as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     body = re.search(r"<body>(.*)</body>", done.stdout, re.DOTALL)
     assert body, done.stdout + done.stderr
     found = json.loads(body[1])
