@@ -67,6 +67,11 @@ def train_encoder(
     def build(given: TrainingRun) -> Training:
         parts = recipe.build(given.corpus, config)
         data = data_of(parts.reader, batch, given.seed, settings.workers)
+        if batch.queries > len(data.split):
+            raise InputError(
+                f"model.batch.queries={batch.queries}: more than the {len(data.split):,} training contexts "
+                f"of {given.corpus.name}"
+            )
         steps = steps_per_round(batch, len(data.split))
         module = module_of(
             parts.encoder,

@@ -44,6 +44,7 @@ import torch
 from hydra.utils import instantiate
 from lightning_utilities.core.rank_zero import rank_zero_only
 from omegaconf import DictConfig, OmegaConf
+from pytorch_lightning.accelerators import CUDAAccelerator
 from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
@@ -118,6 +119,8 @@ def run(config: DictConfig, build: Callable[[TrainingRun], Training]) -> Path:
     folder, seed, first = Path(config.output_dir), config.seed, getattr(rank_zero_only, "rank", 0) == 0
     if type(seed) is not int or seed < 0:
         raise InputError(f"seed={seed}: must be a whole number, not below 0")
+    if config.trainer.accelerator in ("gpu", "cuda") and not CUDAAccelerator.is_available():
+        raise InputError(f"trainer.accelerator={config.trainer.accelerator}: no GPU found; take trainer=cpu")
     if not first:
         logging.getLogger().setLevel(logging.WARNING)  # the first process speaks for all
     pl.seed_everything(seed, verbose=False)
