@@ -12,6 +12,7 @@ import rerank.settings  # noqa: F401  (schemas of the configuration)
 from datasets.errors import InputError, one_line_errors
 from datasets.settings import refuse_missing
 
+PAPER = ("paper", "paper_small")
 RECIPES = Path(__file__).parent / "conf" / "recipe"
 
 
@@ -23,8 +24,9 @@ def main(config: DictConfig) -> None:
     refuse_missing(config)
     run = HydraConfig.get()
     chosen = run.runtime.choices
-    if chosen["experiment"] == "paper" and not (RECIPES / f"{chosen['recipe@_global_']}.yaml").is_file():
-        raise InputError(f"experiment=paper: there is no model={chosen['model']} in the paper")
+    experiment, model = chosen["experiment"], chosen["model"]
+    if experiment in PAPER and not (RECIPES / f"{chosen['recipe@_global_']}.yaml").is_file():
+        raise InputError(f"experiment={experiment}: there is no model={model} in the paper")
     # Plain from here on: of a multirun it is that of all jobs, and by default it depends on the time.
     folder = Path(run.runtime.output_dir)
     config.output_dir = str(folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder)
