@@ -115,19 +115,28 @@ class Batches(Dataset[Batch]):
         return self.order[step * size : (step + 1) * size]
 
     def _order(self) -> NDArray[np.int64]:
-        """Queries of this round, rows of the split: passes over all of them are cut into rounds."""
+        """Queries of this round, rows of the split: passes over all of them are cut into rounds.
+
+        Where the pool has but a sample of them, the round is passes over that sample.
+        """
         size = self.config.queries * len(self)
         first = self.round * size
         parts, start = [], first - first % len(self.split)
         while start < first + size:
-            parts.append(self._one_pass(start // len(self.split)))
+            rng = np.random.default_rng((self.seed, 1, start // len(self.split)))
+            parts.append(self._one_pass(rng.permutation(len(self.split)), rng))
             start += len(self.split)
-        return np.concatenate(parts)[first % len(self.split) :][:size]
+        order = np.concatenate(parts)[first % len(self.split) :][:size]
+        if self.pool is None or (self.pool.row[order] >= 0).all():
+            return order
+        sampled, parts = np.flatnonzero(self.pool.row >= 0), []
+        for number in range(-(-size // len(sampled))):
+            rng = np.random.default_rng((self.seed, 4, self.round, number))
+            parts.append(self._one_pass(rng.permutation(sampled), rng))
+        return np.concatenate(parts)[:size]
 
-    def _one_pass(self, number: int) -> NDArray[np.int64]:
+    def _one_pass(self, shuffled: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
         """Every query once, in groups of contexts of one citing paper."""
-        rng = np.random.default_rng((self.seed, 1, number))
-        shuffled = rng.permutation(len(self.split))
         group = self.config.contexts_per_paper
         if group == 1:
             return shuffled
@@ -174,10 +183,11 @@ class TrainingData(pl.LightningDataModule):
         return DataLoader(batches, batch_size=None, shuffle=False, num_workers=self.workers, generator=own)
 
     def queries_of(self, round: int) -> NDArray[np.int64]:
-        """Rows of the split that a round may have as queries, ascending; all if it is a pass or more."""
+        """Rows of the split to mine a round's sample from, ascending; all if it is a pass or more."""
         if steps_per_round(self.batch, len(self.split)) * self.batch.queries >= len(self.split):
             return np.arange(len(self.split))
-        return np.unique(self._batches(round).order)
+        # Without the pool, which is that of the round before.
+        return np.unique(Batches(self.reader, self.split, None, self.batch, self.seed, round).order)
 
     def _batches(self, round: int) -> Batches:
         return Batches(self.reader, self.split, self.pool, self.batch, self.seed, round)

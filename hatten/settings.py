@@ -92,7 +92,8 @@ class MiningSettings(Settings):
     depth: int = setting(100, least=1)
     """papers prefetched for a training query"""
     queries: int = setting(50_000, least=1)
-    """training queries to prefetch for: those of the next round, a sample where there are more"""
+    """training queries to prefetch for: those of the next round; a sample where there are more, and then the
+    round has no others"""
     papers: int = 0
     """candidates to search, a sample of that size; 0: all"""
     first: str = setting("encoder", choices=("encoder", "bm25", "none"))
