@@ -37,7 +37,7 @@ class Batch:
     """[Q, N]"""
     log_rate: NDArray[np.float32]
     """[N] logarithm of how often a paper comes into a batch as another query's cited paper or by random draw
-    (at most once), 0 for papers that were mined"""
+    (at most once); of mined papers also by the draw from their query's pool"""
 
 
 def steps_per_round(config: EncoderBatchSettings, contexts: int) -> int:
@@ -96,9 +96,10 @@ class Batches(Dataset[Batch]):
         owner = np.repeat(np.arange(len(queries)), cited.lengths)
         levels[papers[None] == citing[:, None]] = EXCLUDED
         levels[owner, column(cited.values)] = CITED
-        log_rate = np.log(np.clip(self.rate[papers], 1e-12, 1.0))
-        if len(extra) > 1:
-            log_rate[np.isin(papers, extra[1][0])] = 0.0
+        rate = self.rate[papers]
+        if self.pool is not None and self.config.mined:
+            rate[np.isin(papers, mined)] += self.config.mined / self.pool.papers.shape[1]
+        log_rate = np.log(np.clip(rate, 1e-12, 1.0))
         read = self.reader
         return Batch(
             read.queries(contexts),

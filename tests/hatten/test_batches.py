@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 from datasets.corpus import Corpus
 from hatten.batches import Batch, Batches, TrainingData
 from hatten.documents import DocumentReader, Vocabulary
-from hatten.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT
+from hatten.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT, infonce_loss
 from hatten.mining import Pool
 from hatten.settings import EncoderBatchSettings
 
@@ -195,6 +196,24 @@ def test_how_often_a_paper_comes_by_chance(reader: Noting, pool: Pool) -> None:
         expected += 2 * 8 / corpus.is_candidate.sum() if corpus.is_candidate[paper] else 0
         if int(paper) not in mined:
             assert found == pytest.approx(min(expected, 1.0), rel=1e-4)
-        else:
-            assert found == pytest.approx(1.0) or found == pytest.approx(min(expected, 1.0), rel=1e-4)
-    assert (rate == 1.0).any() and (rate < 1.0).any()
+        else:  # perhaps drawn from its pool of ten
+            drawn = pytest.approx(min(expected + 0.1, 1.0), rel=1e-4)
+            assert found == drawn or found == pytest.approx(min(expected, 1.0), rel=1e-4)
+    assert (rate < 1.0).any()
+
+
+def test_a_mined_paper_has_its_share_of_the_gradient(reader: Noting, pool: Pool) -> None:
+    """Of equal cosines, a query's mined paper counts as the ten of its pool, of which it was drawn."""
+    bare = Pool(pool.row, pool.papers, np.zeros_like(pool.relevant))
+    batch = batches(reader, bare, replace(CONFIG, mined=1, random=0))[0]
+    similarity = torch.zeros(batch.levels.shape, requires_grad=True)
+    levels, log_rate = torch.from_numpy(batch.levels), torch.from_numpy(batch.log_rate)
+    infonce_loss(similarity, levels, 0.05, log_rate).backward()
+    assert similarity.grad is not None
+    negative = similarity.grad.clamp(min=0)
+    shares = (negative * (levels == OTHER)).sum(1) / negative.sum(1)
+    weight = torch.exp(-log_rate) * (levels >= OTHER)
+    expected = (weight * (levels == OTHER)).sum(1) / weight.sum(1)
+    torch.testing.assert_close(shares, expected)
+    of_one = 1 / levels.shape[1]
+    assert shares.mean() > of_one / 2, "about as much as any other paper of the batch"
