@@ -55,11 +55,8 @@ class DocumentReader:
 
     def papers(self, rows: NDArray[np.integer]) -> Documents:
         """(title, abstract) of papers, rows [B]."""
-        titles, abstracts = (
-            self._read(self.corpus.title_tokens, rows),
-            self._read(self.corpus.abstract_tokens, rows),
-        )
-        return _assemble([(TITLE, titles, None), (ABSTRACT, abstracts, None)])
+        columns = (TITLE, self.corpus.title_tokens), (ABSTRACT, self.corpus.abstract_tokens)
+        return _assemble([(kind, self._read(column, rows), None) for kind, column in columns])
 
     def queries(self, contexts: NDArray[np.integer]) -> Documents:
         """(citing title, citing abstract, context) of contexts, rows [B]; a citing paper is encoded once."""
@@ -87,10 +84,8 @@ class DocumentReader:
             places = np.flatnonzero(tokens == around)
             owner = np.searchsorted(offsets, places, side="right") - 1
             owner, first = np.unique(owner, return_index=True)
-            wanted = places[first] - self.max_tokens // 2
-            starts[owner] = np.clip(
-                wanted, starts[owner], np.maximum(offsets[owner + 1] - self.max_tokens, starts[owner])
-            )
+            last = np.maximum(offsets[owner + 1] - self.max_tokens, starts[owner])
+            starts[owner] = np.clip(places[first] - self.max_tokens // 2, starts[owner], last)
         kept = offsets_of(np.minimum(lengths, self.max_tokens))
         index = np.repeat(starts - kept[:-1], np.diff(kept)) + np.arange(kept[-1])
         return Ragged(tokens[index], kept)

@@ -119,16 +119,10 @@ class NNSelect(Recipe):
         name, vocabulary, table = starting_words(config.embeddings, corpus, self.words)
         encoder = AveragesEncoder(weighted(table, self.config.weighting, corpus, vocabulary))
         encoder.mean.dropout = self.words.word_dropout
+        known = {"format": FORMAT, "words": vocabulary.words, "max_tokens": self.config.max_tokens}
 
         def save(trained: Encoder, about: dict[str, Any], path: Path) -> None:
-            content = {
-                "format": FORMAT,
-                "words": vocabulary.words,
-                "max_tokens": self.config.max_tokens,
-                "weights": trained.state_dict(),
-                "about": about,
-            }
-            save_torch(content, path)
+            save_torch({**known, "weights": trained.state_dict(), "about": about}, path)
 
         reader = DocumentReader(corpus, vocabulary, self.config.max_tokens)
         return Parts(encoder, reader, save, {"vectors": name})

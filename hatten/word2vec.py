@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,8 +26,7 @@ log = logging.getLogger(__name__)
 RUNNING_WORDS = 60_000_000
 """Trained on in all, about; a minute or two on two cores."""
 FEWEST, MOST = 4, 20
-"""Epochs that are made at least and at most."""
-
+"""Epochs at least and at most."""
 REPORT_EVERY = 50_000  # running words
 SAY_EVERY = 10.0  # seconds
 
@@ -95,9 +95,10 @@ def train_vectors(corpus: Corpus, settings: dict[str, Any], workers: int = 1) ->
         model = Word2Vec(workers=workers, **settings)
         model.build_vocab_from_freq(counts, corpus_count=len(texts))
         model.train(texts, total_examples=len(texts), total_words=texts.words, epochs=epochs)
-    seconds = time.monotonic() - start
-    rate = texts.words * epochs / max(seconds, 1e-9)
-    log.info(f"word vectors: trained in {seconds:.0f} s, {rate:,.0f} running words/s")
+    seconds = max(time.monotonic() - start, 1e-9)
+    log.info(
+        f"word vectors: trained in {seconds:.0f} s, {texts.words * epochs / seconds:,.0f} running words/s"
+    )
     return WordVectors(model.wv.index_to_key, np.asarray(model.wv.vectors), name)
 
 
@@ -124,15 +125,13 @@ class Texts:
 
     def __iter__(self) -> Iterator[list[str]]:
         passed = 0
-        for part in self._parts:
-            for tokens in part:
-                if len(tokens) == 0:
-                    continue
+        for tokens in chain(*self._parts):
+            if len(tokens):
                 yield self._types[tokens].tolist()
-                passed += len(tokens)
-                if passed >= REPORT_EVERY:
-                    self.report(passed)
-                    passed = 0
+            passed += len(tokens)
+            if passed >= REPORT_EVERY:
+                self.report(passed)
+                passed = 0
         self.report(passed)
         self._read, now = self._read + 1, time.monotonic()
         if self._read < self.epochs and now - self._said > SAY_EVERY:

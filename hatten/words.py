@@ -129,9 +129,8 @@ def cached(
 
 def save_vectors(vectors: WordVectors, path: Path) -> None:
     """Write a .npz file, whole or not at all."""
-    words, name = (
-        np.frombuffer(text.encode(), np.uint8) for text in ("\n".join(vectors.words), vectors.name)
-    )
+    texts = "\n".join(vectors.words), vectors.name
+    words, name = (np.frombuffer(text.encode(), np.uint8) for text in texts)
     with written_whole(path) as unfinished, unfinished.open("wb") as file:
         np.savez(file, allow_pickle=False, matrix=vectors.matrix, words=words, name=name)
 
@@ -159,13 +158,25 @@ def glove(corpus: Corpus, source: str, dim: int, cache_dir: str, markers: bool =
     A file may be text with or without a first line of counts, such text compressed (.gz), or binary.
     markers: give the citation markers random vectors, for a model that trains them.
     """
-    path = _published_glove(dim, cache_dir) if source == GLOVE else _file(Path(source).expanduser())
+    if source == GLOVE:
+        if dim not in GLOVE_DIMS:
+            raise InputError(
+                f"embeddings.dim={dim}: {GLOVE} has {', '.join(map(str, GLOVE_DIMS))} dimensions"
+            )
+        name = f"{GLOVE}.{dim}d.txt"
+        file = present(obtain("glove", cache_dir, files=[name]), name)
+        assert file is not None
+        path = file
+    else:
+        path = Path(source).expanduser()
+        if path.is_dir():
+            raise InputError(f"{path}: a folder; name the file of word vectors in it by embeddings.source")
+        if not path.is_file():
+            raise InputError(
+                f"{path}: no such file of word vectors; name one, or {GLOVE}, which is downloaded"
+            )
     status = path.stat()
-    settings: dict[str, object] = {
-        "path": str(path.resolve()),
-        "bytes": status.st_size,
-        "mtime": status.st_mtime_ns,
-    }
+    settings = {"path": str(path.resolve()), "bytes": status.st_size, "mtime": status.st_mtime_ns}
     found = cached(cache_dir, "file", settings, lambda: read_vectors(path))
     found = WordVectors(found.words, found.matrix, path.name, dim)
     return announced(found.with_words(MARKER_WORDS) if markers else found, corpus)
@@ -186,23 +197,6 @@ def reference(
         vectors, vocabulary = vectors or str(folder / array), vocabulary or str(folder / words)
     matrix = load_array(vectors)
     return announced(WordVectors(load_word_list(vocabulary), matrix, Path(vectors).name, dim), corpus)
-
-
-def _published_glove(dim: int, cache_dir: str) -> Path:
-    if dim not in GLOVE_DIMS:
-        raise InputError(f"embeddings.dim={dim}: {GLOVE} has {', '.join(map(str, GLOVE_DIMS))} dimensions")
-    name = f"{GLOVE}.{dim}d.txt"
-    path = present(obtain("glove", cache_dir, files=[name]), name)
-    assert path is not None
-    return path
-
-
-def _file(path: Path) -> Path:
-    if path.is_dir():
-        raise InputError(f"{path}: a folder; name the file of word vectors in it by embeddings.source")
-    if not path.is_file():
-        raise InputError(f"{path}: no such file of word vectors; name one, or {GLOVE}, which is downloaded")
-    return path
 
 
 def read_vectors(path: Path) -> WordVectors:
@@ -246,21 +240,19 @@ def _format(path: Path) -> tuple[bool, bool]:
     if not first.strip():
         raise InputError(f"{path}: empty, a file of word vectors is wanted")
     counts = first.split()
-    header = len(counts) == 2 and all(count.isdigit() for count in counts)
-    if header:
-        return not _is_row(second, int(counts[1])), True
-    if not _is_row(first, None):
+    if len(counts) == 2 and all(count.isdigit() for count in counts):
+        return _numbers(second) != int(counts[1]), True
+    if _numbers(first) < 1:
         raise InputError(f"{path}: its first line is neither a word with numbers nor two counts")
     return False, False
 
 
-def _is_row(line: bytes, dim: int | None) -> bool:
-    """Whether a line is a word and `dim` numbers (any number of them for None)."""
+def _numbers(line: bytes) -> int:
+    """How many numbers stand behind a word; -1 where a line is anything else."""
     try:
-        numbers = [float(part) for part in line.decode("utf-8").rstrip().split(" ")[1:]]
+        return len([float(part) for part in line.decode("utf-8").rstrip().split(" ")[1:]])
     except ValueError:
-        return False
-    return len(numbers) == dim if dim is not None else len(numbers) > 0
+        return -1
 
 
 @contextlib.contextmanager

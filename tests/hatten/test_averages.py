@@ -12,15 +12,15 @@ import torch
 from hydra.utils import instantiate
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from omegaconf import DictConfig
 
-from datasets.columns import Ragged
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents, Vocabulary
+from hatten.documents import ABSTRACT, CONTEXT, TITLE, Vocabulary
 from hatten.layers import START
 from hatten.nnselect import AverageRetriever, AveragesEncoder
 from hatten.words import WordVectors, inverse_document_frequency
+from tests.hatten.made import documents
+from tests.runs import Composed
 
 WORDS = 9
 
@@ -30,17 +30,6 @@ def vectors(corpus: Corpus, seed: int = 0) -> WordVectors:
     random = np.random.default_rng(seed)
     table = random.standard_normal((len(corpus.words), 7)) * random.uniform(0.5, 2, (len(corpus.words), 1))
     return WordVectors(corpus.words, table, "random")
-
-
-def documents(rows: list[list[list[int]]]) -> Documents:
-    """Title, abstract and perhaps context of each document, as word ids; none is empty."""
-    paragraphs = [paragraph for row in rows for paragraph in row]
-    index, types = np.full((len(rows), 3), -1), np.full((len(rows), 3), ABSENT_TYPE)
-    number = 0
-    for i, row in enumerate(rows):
-        for j in range(len(row)):
-            index[i, j], types[i, j], number = number, (TITLE, ABSTRACT, CONTEXT)[j], number + 1
-    return Documents(Ragged.from_rows(paragraphs), index, types)
 
 
 def unit(vector: np.ndarray) -> np.ndarray:
@@ -129,9 +118,7 @@ def test_an_index_goes_with_the_vectors_that_it_was_made_of(tiny_corpus: Corpus,
             other.open(tiny_corpus, tmp_path / "index")
 
 
-def test_the_configured_word_vectors_are_made_for_the_corpus(
-    composed: Callable[..., DictConfig], tmp_path: Path
-) -> None:
+def test_the_configured_word_vectors_are_made_for_the_corpus(composed: Composed, tmp_path: Path) -> None:
     sizes: dict[str, Any] = {"data.papers": 100, "data.contexts": 400, "data.cache_dir": tmp_path}
     sizes |= {"embeddings.dim": 8, "embeddings.epochs": 1, "embeddings.min_count": 1, "embeddings.workers": 1}
     sizes |= {"embeddings.cache_dir": tmp_path}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from omegaconf import DictConfig
 from safetensors.torch import load_file
 from torch.nn import functional as F
 
@@ -22,6 +20,7 @@ from hatten.biencoder import BiEncoder, BiEncoderRetriever
 from retrieval.article_text import ArticleReader
 from retrieval.encoder import ArticleEncoder
 from retrieval.settings import ArticleConfig
+from tests.runs import Composed, history
 from training.settings import FineTuningSettings
 
 SMALL: dict[str, Any] = {
@@ -60,7 +59,7 @@ def options(tiny_source: Path, tiny_bert: Path, tmp_path: Path) -> Callable[...,
 @pytest.mark.slow
 def test_it_learns_and_is_saved_as_a_folder_that_retrieves(
     options: Callable[..., list[str]],
-    composed: Callable[..., DictConfig],
+    composed: Composed,
     tiny_bert: Path,
     tiny_corpus: Corpus,
     tmp_path: Path,
@@ -68,12 +67,11 @@ def test_it_learns_and_is_saved_as_a_folder_that_retrieves(
     given = options(**{"model.rounds": 2, "model.batch.steps_per_round": 15, "output_dir": tmp_path / "out"})
     best = hatten.train.train(composed("train", *given))
     assert best == tmp_path / "out" / "biencoder"
-    with (best.parent / "history.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert float(rows[2]["train/loss"]) < 0.7 * float(rows[1]["train/loss"])
-    assert {row["val/papers"] for row in rows} == {"5.0"}  # what recall is measured among
+    rows = history(best.parent)
+    assert rows[2]["train/loss"] < 0.7 * rows[1]["train/loss"]
+    assert {row["val/papers"] for row in rows} == {5}  # what recall is measured among
     about = json.loads((best / "about.json").read_text())
-    assert about["encoder"] == "tiny" and about["val/mrr"] == max(float(row["val/mrr"]) for row in rows[1:])
+    assert about["encoder"] == "tiny" and about["val/mrr"] == max(row["val/mrr"] for row in rows[1:])
     before, after = (load_file(folder / "model.safetensors") for folder in (tiny_bert, best))
     name = "encoder.layer.0.attention.self.query.weight"
     assert before.keys() == after.keys() and not torch.equal(before[name], after[name])
@@ -126,11 +124,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(
     ],
 )
 def test_options_that_do_not_work_are_named(
-    given: dict[str, Any],
-    message: str,
-    composed: Callable[..., DictConfig],
-    options: Callable[..., list[str]],
-    tmp_path: Path,
+    given: dict[str, Any], message: str, composed: Composed, options: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=message):
         hatten.train.train(composed("train", *options(**given, output_dir=tmp_path / "out")))

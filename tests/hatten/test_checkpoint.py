@@ -33,24 +33,14 @@ from hatten.checkpoint import (
 from hatten.documents import Documents, Vocabulary
 from hatten.encoder import HAttenEncoder, build_encoder
 from hatten.settings import EncoderConfig
+from tests.hatten.made import random_model
 from training.checkpoint import read_torch, save_torch
 
 WORDS = ["deep", "nets", "targetcit", "learn", "othercit"]
 
 
 def model(**options: Any) -> Model:
-    config = EncoderConfig(**{"dim": 8, "heads": 2, "hidden": 6, "max_tokens": 16, **options})
-    vocabulary = Vocabulary(WORDS)
-    random = np.random.default_rng(0)
-    encoder = build_encoder(
-        config, random.standard_normal((len(vocabulary), 8)).astype(np.float32), vocabulary
-    )
-    with torch.no_grad():
-        for weight in encoder.parameters():
-            weight.add_(
-                torch.from_numpy(random.standard_normal(tuple(weight.shape)).astype(np.float32)) * 0.1
-            )
-    return Model(encoder.eval(), vocabulary, {"round": 3, "val/mrr": 0.5})
+    return random_model(WORDS, {"round": 3, "val/mrr": 0.5}, **options)
 
 
 def vectors(encoder: HAttenEncoder) -> torch.Tensor:
@@ -266,31 +256,30 @@ def test_a_published_checkpoint_is_read_at_its_sizes(tmp_path: Path, layers: int
     assert torch.equal(encoder.word_vectors, given_words)
 
 
+WORD_LEVEL, DOCUMENT_LEVEL = "single_paragraph_encoder.", "multiple_paragraph_encoder."
+TABLE, HEADS = f"{WORD_LEVEL}pre_encoding.word_embedding", f"{WORD_LEVEL}mha_pool.ln_attention_score.weight"
+
+
 @pytest.mark.parametrize(
-    "change",
+    ("name", "value"),  # None: it is not there
     [
-        lambda state: state.pop("single_paragraph_encoder.pre_encoding.word_embedding"),
-        lambda state: state.pop("multiple_paragraph_encoder.encoder_layer_list.0.mha.ln_k.bias"),
-        lambda state: state.pop("single_paragraph_encoder.encoder_layer_list.0.feed_forward.ln1.weight"),
-        lambda state: state.update(
-            {"single_paragraph_encoder.pre_encoding.word_embedding": torch.zeros(6, 4)}
-        ),
-        lambda state: state.update({"single_paragraph_encoder.pre_encoding.word_embedding": torch.zeros(6)}),
-        lambda state: state.update({"single_paragraph_encoder.pre_encoding.word_embedding": "words"}),
-        lambda state: state.update(
-            {"single_paragraph_encoder.mha_pool.ln_attention_score.weight": torch.zeros(3, 8)}
-        ),
-        lambda state: state.update(
-            {"single_paragraph_encoder.mha_pool.ln_attention_score.weight": torch.zeros(0, 8)}
-        ),
-        lambda state: state.update({"multiple_paragraph_encoder.positional_encoding.pe": torch.zeros(3)}),
-        lambda state: state.update({"multiple_paragraph_encoder.type_embedding.weight": torch.zeros(20, 9)}),
-        lambda state: state.update({1: 2}),
+        (TABLE, None),
+        (f"{DOCUMENT_LEVEL}encoder_layer_list.0.mha.ln_k.bias", None),
+        (f"{WORD_LEVEL}encoder_layer_list.0.feed_forward.ln1.weight", None),
+        (TABLE, torch.zeros(6, 4)),
+        (TABLE, torch.zeros(6)),
+        (TABLE, "words"),
+        (HEADS, torch.zeros(3, 8)),
+        (HEADS, torch.zeros(0, 8)),
+        (f"{DOCUMENT_LEVEL}positional_encoding.pe", torch.zeros(3)),
+        (f"{DOCUMENT_LEVEL}type_embedding.weight", torch.zeros(20, 9)),
+        (1, 2),
     ],
 )
-def test_a_published_checkpoint_that_does_not_fit_is_one_error(tmp_path: Path, change: Any) -> None:
+def test_a_published_checkpoint_that_does_not_fit_is_one_error(tmp_path: Path, name: Any, value: Any) -> None:
     content = reference_content()
-    change(content["document_encoder"])
+    content["document_encoder"].pop(name, None)
+    content["document_encoder"] |= {} if value is None else {name: value}
     with pytest.raises(InputError, match=r"published\.pt: "):
         hatten.load_reference_checkpoint(reference(tmp_path, content))
 

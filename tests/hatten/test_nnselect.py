@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from omegaconf import DictConfig
 
 import hatten.train
 from datasets.demo import open_demo
 from datasets.errors import InputError
 from hatten.nnselect import NNSelectRetriever
+from tests.runs import Composed, history
 
 SMALL: dict[str, Any] = {
     "model": "nnselect",
@@ -47,7 +47,7 @@ def options(cache: Path, **more: Any) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def best(composed: Callable[..., DictConfig], cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def best(composed: Composed, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a run saved."""
     out = tmp_path_factory.mktemp("nnselect")
     return hatten.train.train(composed("train", *options(cache), f"output_dir={out}"))
@@ -55,9 +55,7 @@ def best(composed: Callable[..., DictConfig], cache: Path, tmp_path_factory: pyt
 
 def test_it_learns_and_is_saved_with_the_recall_that_it_has(best: Path, cache: Path) -> None:
     assert best.name == "nnselect.ckpt"
-    lines = (best.parent / "history.csv").read_text().splitlines()
-    at = lines[0].split(",").index("val/recall@10")
-    measured = [float(line.split(",")[at]) for line in lines[1:]]
+    measured = [row["val/recall@10"] for row in history(best.parent)]
     assert len(measured) == 4 and max(measured[1:]) > measured[0]
     about = torch.load(best, weights_only=True)["about"]
     assert about["val/recall@10"] == max(measured[1:]) and about["vectors"] == "word2vec of demo"
@@ -102,9 +100,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(
 
 
 @pytest.mark.slow
-def test_the_recipe_of_the_paper_trains_it_too(
-    composed: Callable[..., DictConfig], cache: Path, tmp_path: Path
-) -> None:
+def test_the_recipe_of_the_paper_trains_it_too(composed: Composed, cache: Path, tmp_path: Path) -> None:
     given = options(cache, experiment="paper", output_dir=tmp_path)
     config = composed("train", *given)
     assert config.model.loss.name == "triplet"
@@ -122,7 +118,7 @@ def test_the_recipe_of_the_paper_trains_it_too(
     ],
 )
 def test_options_that_do_not_work_are_named(
-    given: dict[str, Any], message: str, composed: Callable[..., DictConfig], cache: Path, tmp_path: Path
+    given: dict[str, Any], message: str, composed: Composed, cache: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=message):
         hatten.train.train(composed("train", *options(cache, **given), f"output_dir={tmp_path / 'out'}"))

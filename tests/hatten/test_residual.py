@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from datasets.columns import Ragged
-from hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents
+from hatten.documents import ABSTRACT, CONTEXT, TITLE
 from hatten.layers import REACH, START, MeanPath
+from tests.hatten.made import documents
 
 TARGET, WORDS = 3, 8
 
@@ -29,17 +29,8 @@ def made(seed: int = 0) -> MeanPath:
     return path.eval()
 
 
-def documents(rows: list[list[list[int]]]) -> Documents:
-    """Word ids of title, abstract and perhaps context of each document; empty ones are absent."""
-    index = np.full((len(rows), 3), -1)
-    types = np.full((len(rows), 3), ABSENT_TYPE)
-    paragraphs: list[list[int]] = []
-    for i, row in enumerate(rows):
-        for j, paragraph in enumerate(row):
-            if paragraph:
-                index[i, j], types[i, j] = len(paragraphs), (TITLE, ABSTRACT, CONTEXT)[j]
-                paragraphs.append(paragraph)
-    return Documents(Ragged.from_rows(paragraphs), index, types)
+def word_vectors(seed: int = 1) -> Tensor:
+    return torch.randn(WORDS, 5, generator=torch.Generator().manual_seed(seed))
 
 
 def bucket(place: int, marker: int) -> int:
@@ -60,9 +51,8 @@ def by_loops(path: MeanPath, vectors: Tensor, rows: list[list[list[int]]]) -> Te
                     weight = weight * path.distance_weight[bucket(place, paragraph.index(TARGET))].exp()
                 mean = mean + weight * vectors[word]
             if paragraph:
-                total = total + path.paragraph_weight[query, (TITLE, ABSTRACT, CONTEXT)[kind]].exp() * unit(
-                    mean
-                )
+                share = path.paragraph_weight[query, (TITLE, ABSTRACT, CONTEXT)[kind]].exp()
+                total = total + share * unit(mean)
         out.append(unit(total))
     return torch.stack(out)
 
@@ -78,11 +68,10 @@ some_documents = st.lists(st.lists(texts, min_size=2, max_size=3), min_size=1, m
 @settings(deadline=None, max_examples=50)
 @given(rows=some_documents, seed=st.integers(0, 100))
 def test_is_the_weighted_mean_of_the_words(rows: list[list[list[int]]], seed: int) -> None:
-    path, vectors = made(seed), torch.randn(WORDS, 5, generator=torch.Generator().manual_seed(seed))
+    path, vectors = made(seed), word_vectors(seed)
     with torch.no_grad():
-        torch.testing.assert_close(
-            path(vectors, documents(rows)), by_loops(path, vectors, rows), rtol=1e-4, atol=1e-5
-        )
+        expected = by_loops(path, vectors, rows)
+        torch.testing.assert_close(path(vectors, documents(rows)), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_distance_counts_from_the_marker_with_a_sign_and_up_to_its_reach() -> None:
@@ -95,21 +84,20 @@ def test_distance_counts_from_the_marker_with_a_sign_and_up_to_its_reach() -> No
         weight = path.distance_weight.exp()
         before = weight[1:REACH].sum() + 10 * weight[REACH - 1]  # 1, 2, ... words away; then all alike
         after = weight[REACH + 1 :].sum() + 10 * weight[2 * REACH - 1]
-        expected = torch.zeros(WORDS).scatter(
-            0, torch.tensor([1, 2, TARGET]), torch.stack([before, after, weight[0]])
-        )
+        expected = torch.zeros(WORDS)
+        expected[[1, 2, TARGET]] = torch.stack([before, after, weight[0]])
         torch.testing.assert_close(found[0], unit(expected))
 
 
 def test_distance_counts_from_the_first_of_several_markers() -> None:
     path, rows = made(), [[[], [], [1, TARGET, 2, TARGET, 4]], [[], [], [5, 6]], [[], [], [TARGET]]]
-    vectors = torch.randn(WORDS, 5, generator=torch.Generator().manual_seed(1))
+    vectors = word_vectors()
     with torch.no_grad():
         torch.testing.assert_close(path(vectors, documents(rows)), by_loops(path, vectors, rows))
 
 
 def test_a_model_without_a_marker_has_no_distances() -> None:
-    path, vectors = made(), torch.randn(WORDS, 5, generator=torch.Generator().manual_seed(1))
+    path, vectors = made(), word_vectors()
     with torch.no_grad():
         expected = path(vectors, documents([[[], [], [1, 2, 4]]]))
         path.distance_weight.fill_(9.0)
@@ -134,7 +122,7 @@ def test_paragraphs_start_with_the_documented_shares() -> None:
 
 
 def test_words_are_dropped_in_training_alone() -> None:
-    path, vectors = made(), torch.randn(WORDS, 5, generator=torch.Generator().manual_seed(1))
+    path, vectors = made(), word_vectors()
     some = documents([[[1, 2, 4, 5], [6, 7]], [[1], [2], [4, TARGET, 5]]])
     path.dropout = 0.5
     with torch.no_grad():
@@ -150,10 +138,7 @@ def test_words_are_dropped_in_training_alone() -> None:
 
 
 def test_every_weight_learns_from_a_query_and_a_paper() -> None:
-    path, vectors = (
-        made(),
-        torch.randn(WORDS, 5, generator=torch.Generator().manual_seed(1), requires_grad=True),
-    )
+    path, vectors = made(), word_vectors().requires_grad_()
     found = path(vectors, documents([[[1], [2, 4]], [[1, 4], [2], [4, TARGET, 5]]]))
     (found[0] @ found[1]).backward()
     for weight in (path.word_weight, path.distance_weight, path.paragraph_weight, vectors):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,24 +16,14 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from hatten.checkpoint import Model, save_model
-from hatten.documents import DocumentReader, Vocabulary
-from hatten.encoder import HAttenEncoder, build_encoder
+from hatten.documents import DocumentReader
+from hatten.encoder import HAttenEncoder
 from hatten.retriever import HAttenRetriever
-from hatten.settings import EncoderConfig
+from tests.hatten.made import random_model
 
 
-def model(corpus: Corpus, residual: str = "none") -> Model:
-    """Random weights over the corpus's own words."""
-    vocabulary, random = Vocabulary(corpus.words), np.random.default_rng(0)
-    config = EncoderConfig(dim=12, heads=2, hidden=8, max_tokens=20, residual=residual)
-    table = random.standard_normal((len(vocabulary), 12)).astype(np.float32)
-    encoder = build_encoder(config, table, vocabulary)
-    with torch.no_grad():
-        for weight in encoder.parameters():
-            weight.add_(
-                torch.from_numpy(random.standard_normal(tuple(weight.shape)).astype(np.float32)) * 0.2
-            )
-    return Model(encoder.eval(), vocabulary, {})
+def model(corpus: Corpus, **options: Any) -> Model:
+    return random_model(corpus.words, dim=12, hidden=8, max_tokens=20, **options)
 
 
 def vectors(encoder: HAttenEncoder, reader: DocumentReader, rows: np.ndarray, papers: bool) -> np.ndarray:
@@ -45,7 +36,7 @@ def vectors(encoder: HAttenEncoder, reader: DocumentReader, rows: np.ndarray, pa
 
 @pytest.mark.parametrize("residual", ["none", "mean"])
 def test_ranks_by_the_cosine_of_its_vectors(tiny_corpus: Corpus, tmp_path: Path, residual: str) -> None:
-    trained = model(tiny_corpus, residual)
+    trained = model(tiny_corpus, residual=residual)
     save_model(trained, tmp_path / "hatten.ckpt")
     retriever = HAttenRetriever(tmp_path, arithmetic="float32")  # the output folder of its training
     retriever.index(tiny_corpus)
@@ -57,9 +48,7 @@ def test_ranks_by_the_cosine_of_its_vectors(tiny_corpus: Corpus, tmp_path: Path,
     cosines[np.arange(5), tiny_corpus.citing[contexts]] = -np.inf
     for k in (3, 50):
         found = retriever.search(contexts, k)
-        expected = np.argsort(-cosines, axis=1, kind="stable")[
-            :, : min(k, 10)
-        ]  # 11 candidates less the citing
+        expected = np.argsort(-cosines, axis=1, kind="stable")[:, : min(k, 10)]  # 11 less the citing
         assert found.papers[:, :10].tolist() == expected.tolist()
         best = np.take_along_axis(cosines, expected, 1)
         np.testing.assert_allclose(found.scores[:, :10], best, atol=1e-5)

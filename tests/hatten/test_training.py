@@ -24,7 +24,7 @@ from datasets.demo import open_demo
 from datasets.errors import InputError, user_line
 from hatten.checkpoint import load_model
 from hatten.retriever import HAttenRetriever
-from tests.hatten.conftest import assert_same_run, history, same
+from tests.runs import Composed, assert_same_run, crashed, history, same
 from training.settings import DATED, run_folder
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +68,6 @@ SMALL: dict[str, Any] = {
 }
 PLAIN: dict[str, Any] = {"model.encoder.residual": "none"}
 SHORT: dict[str, Any] = {"model.rounds": 3, "model.batch.steps_per_round": 4, "model.validation.queries": 0}
-Composed = Callable[..., DictConfig]
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
@@ -135,21 +134,19 @@ def test_a_run_writes_its_files(whole: Path) -> None:
 
 def test_a_run_learns(whole: Path) -> None:
     rows = history(whole)
-    assert [int(row["round"]) for row in rows] == list(range(ROUNDS + 1))
-    losses = [float(row["train/loss"]) for row in rows[1:]]
-    assert losses[-1] < 0.7 * losses[0]
-    recalls = [float(row["val/recall@10"]) for row in rows]
-    assert recalls[-1] > recalls[0] + 0.05
-    assert all(float(row["train/steps_per_second"]) > 0 for row in rows[1:])
+    assert [row["round"] for row in rows] == list(range(ROUNDS + 1))
+    assert rows[-1]["train/loss"] < 0.7 * rows[1]["train/loss"]
+    assert rows[-1]["val/recall@10"] > rows[0]["val/recall@10"] + 0.05
+    with (whole / "history.csv").open() as file:
+        assert all(float(row["train/steps_per_second"]) > 0 for row in list(csv.DictReader(file))[1:])
 
 
 def test_the_saved_model_is_that_of_the_best_round_and_has_the_recall_that_was_measured(
     whole: Path, cache: Path
 ) -> None:
     about, rows = load_model(whole / "hatten.ckpt").about, history(whole)[1:]
-    best = max(rows, key=lambda row: float(row["val/recall@10"]))
-    assert about["round"] == int(best["round"])
-    assert about["val/recall@10"] == float(best["val/recall@10"])
+    best = max(rows, key=lambda row: row["val/recall@10"])
+    assert (about["round"], about["val/recall@10"]) == (best["round"], best["val/recall@10"])
     corpus = open_demo(papers=200, contexts=600, cache_dir=cache)
     assert about["corpus"] == corpus.fingerprint
     retriever = HAttenRetriever(whole / "hatten.ckpt", arithmetic="float32")
@@ -247,7 +244,7 @@ def test_the_first_round_needs_no_trained_encoder(
     tmp_path: Path,
 ) -> None:
     options = {**SHORT, "model.mining.first": first, "output_dir": tmp_path}
-    crash(1, composed("train", *arguments(cache, **options)))
+    crashed(hatten.train.train, 1, composed("train", *arguments(cache, **options)))
     file = tmp_path / "mined" / "round-000.npz"
     assert file.exists() == (first == "bm25")
     if first == "bm25":
@@ -278,7 +275,7 @@ def test_the_recipes_that_come_with_it_train(
 
 
 def test_a_run_is_resumed_with_its_own_settings_data_and_state_alone(
-    cache: Path, composed: Composed, crash: Callable[[int, DictConfig], None], tmp_path: Path
+    cache: Path, composed: Composed, tmp_path: Path
 ) -> None:
     def config(**other: Any) -> DictConfig:
         short = {**SHORT, "model.rounds": 2, "model.batch.steps_per_round": 2, "output_dir": tmp_path}
@@ -288,7 +285,7 @@ def test_a_run_is_resumed_with_its_own_settings_data_and_state_alone(
         with pytest.raises(InputError, match=message):
             hatten.train.train(config(resume=True, **other))
 
-    crash(3, config())
+    crashed(hatten.train.train, 3, config())
     state = (tmp_path / "last.ckpt").read_bytes()
     for part, other in (
         ("model", {"model.optimizer.lr": 1e-3}),
@@ -307,7 +304,7 @@ def test_a_run_is_resumed_with_its_own_settings_data_and_state_alone(
 
 
 def test_a_new_run_in_a_used_folder_touches_nothing_until_its_first_round_is_saved(
-    cache: Path, composed: Composed, crash: Callable[[int, DictConfig], None], tmp_path: Path
+    cache: Path, composed: Composed, tmp_path: Path
 ) -> None:
     def config(seed: int) -> DictConfig:
         short = {**SHORT, "model.rounds": 2, "model.batch.steps_per_round": 2, "seed": seed}
@@ -330,9 +327,9 @@ def test_a_new_run_in_a_used_folder_touches_nothing_until_its_first_round_is_sav
     first = files(tmp_path)
     assert len(first) >= len(names)
     for _ in range(2):
-        crash(1, config(1))
+        crashed(hatten.train.train, 1, config(1))
         assert files(tmp_path) == first and not (tmp_path / "earlier").exists()
-    crash(3, config(1))  # in its second round
+    crashed(hatten.train.train, 3, config(1))  # in its second round
     second = files(tmp_path)
     assert second["config.yaml"] != first["config.yaml"] and second["last.ckpt"] != first["last.ckpt"]
     (earlier,) = (tmp_path / "earlier").iterdir()
@@ -344,7 +341,7 @@ def test_a_new_run_in_a_used_folder_touches_nothing_until_its_first_round_is_sav
 
 
 def test_a_run_in_a_folder_named_by_its_time_is_the_latest_once_a_round_is_saved(
-    cache: Path, composed: Composed, crash: Callable[[int, DictConfig], None], tmp_path: Path
+    cache: Path, composed: Composed, tmp_path: Path
 ) -> None:
     def config(folder: str) -> DictConfig:
         short = {**SHORT, "model.rounds": 1, "model.batch.steps_per_round": 2}
@@ -353,7 +350,7 @@ def test_a_run_in_a_folder_named_by_its_time_is_the_latest_once_a_round_is_saved
     base, times = str(tmp_path), ("2026-01-01_00-00-00", "2026-01-01_00-00-01", "2026-01-01_00-00-02")
     assert run_folder(base, True, times[0]) == f"{base}/{times[0]}"  # nothing to resume
     hatten.train.train(config(f"{base}/{times[0]}"))
-    crash(1, config(f"{base}/{times[1]}"))
+    crashed(hatten.train.train, 1, config(f"{base}/{times[1]}"))
     assert run_folder(base, True, times[2]) == f"{base}/{times[0]}"
     assert run_folder(base, False, times[2]) == f"{base}/{times[2]}"
     hatten.train.train(config(f"{base}/{times[2]}/0"))  # a job of a sweep

@@ -42,19 +42,13 @@ def topics(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
         return " ".join(draw.choices(TOPICS[topic], k=30))
 
     papers = {str(i): {"title": text(i % 2), "abstract": text(i % 2)} for i in range(120)}
-    contexts = {
-        f"c{i}": {
-            "masked_text": f"{text(i % 2)} TARGETCIT {text(i % 2)}",
-            "citing_id": str(i),
-            "refid": str(i + 2),
-        }
-        for i in range(100)
-    }
-    (folder / "papers.json").write_text(json.dumps(papers))
-    (folder / "contexts.json").write_text(json.dumps(contexts))
-    (folder / "train.json").write_text(
-        json.dumps([{"context_id": f"c{i}", "positive_ids": [str(i + 2)]} for i in range(100)])
-    )
+    contexts, queries = {}, []
+    for i in range(100):
+        masked = f"{text(i % 2)} TARGETCIT {text(i % 2)}"
+        contexts[f"c{i}"] = {"masked_text": masked, "citing_id": str(i), "refid": str(i + 2)}
+        queries.append({"context_id": f"c{i}", "positive_ids": [str(i + 2)]})
+    for name, content in (("papers", papers), ("contexts", contexts), ("train", queries)):
+        (folder / f"{name}.json").write_text(json.dumps(content))
     return open_corpus(folder, cache_dir=folder / "cache")
 
 
@@ -62,9 +56,8 @@ def test_training_reads_titles_abstracts_and_training_contexts_alone(tiny_corpus
     texts = Texts(tiny_corpus)
     passages = list(texts)
     running = Counter(word for passage in passages for word in passage)
-    assert running == Counter(
-        {w: n for w, n in zip(tiny_corpus.words, tiny_corpus.word_counts.tolist(), strict=True) if n}
-    )
+    counts = zip(tiny_corpus.words, tiny_corpus.word_counts.tolist(), strict=True)
+    assert running == Counter({word: n for word, n in counts if n})
     assert len(passages) == len(texts) and running.total() == texts.words
     assert ["a", "dependency", "parser", "targetcit", "reads", "the", "captions", "."] in passages  # train
     assert not any("phonemes" in p and "targetcit" in p for p in passages)  # test

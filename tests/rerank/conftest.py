@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from rerank.cross_encoder import CrossEncoder
 from rerank.settings import PairSettings
 from retrieval.settings import ArticleConfig
-
-CONF = Path(__file__).parents[2] / "conf"
+from tests.runs import Composed, configured
 
 TINY: dict[str, Any] = {
     "model": "scibert_reranker",
@@ -52,12 +50,11 @@ def tiny_options(tiny_source: Path, tiny_bert: Path, tmp_path: Path) -> Callable
 
 
 @pytest.fixture
-def tiny_training(tiny_options: Callable[..., list[str]]) -> Callable[..., DictConfig]:
+def tiny_training(tiny_options: Callable[..., list[str]]) -> Composed:
     """The configuration of a training on the tiny corpus, with changes."""
 
     def composed(**more: Any) -> DictConfig:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            return compose("train", tiny_options(**more))
+        return configured("train", tiny_options(**more))
 
     return composed
 

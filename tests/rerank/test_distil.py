@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import pytorch_lightning as pl
 import torch
-from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 from safetensors.numpy import load_file
 from scipy.stats import spearmanr
 
 import rerank.distil
-import training.loop
 from datasets.corpus import Corpus
 from datasets.demo import open_demo
 from datasets.errors import InputError
@@ -38,9 +33,9 @@ from rerank.reranker import Reranker
 from rerank.settings import NegativesSettings, PairSettings, ScoringSettings, TeacherSettings
 from retrieval.encoder import ArticleEncoder
 from retrieval.settings import ArticleConfig
+from tests.runs import Composed, assert_same_run, configured, crashed, history
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-CONF = Path(__file__).parents[2] / "conf"
 SMALL: dict[str, Any] = {
     "model": "distil",
     "data": "demo",
@@ -99,12 +94,11 @@ def start(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def composed(cache: Path, teacher: Path, start: Path, tmp_path: Path) -> Callable[..., DictConfig]:
+def composed(cache: Path, teacher: Path, start: Path, tmp_path: Path) -> Composed:
     places = {"data.cache_dir": cache, "teacher": teacher, "checkpoint": start, "scores_dir": tmp_path / "s"}
 
     def compose_(**more: Any) -> DictConfig:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            return compose("train", [f"{key}={value}" for key, value in {**SMALL, **places, **more}.items()])
+        return configured("train", [f"{key}={value}" for key, value in {**SMALL, **places, **more}.items()])
 
     return compose_
 
@@ -113,11 +107,6 @@ def lists_of(corpus: Corpus, start: Path, teacher: Path, folder: Path) -> Scored
     prefetcher = Prefetcher(HAttenRetriever(start, arithmetic="float32"), corpus, folder / "found")
     config, drawn = TeacherSettings(queries=60), NegativesSettings(5, 10)
     return scored_lists(teacher, SCORING, prefetcher, corpus, config, drawn, 0, folder / "scores")
-
-
-def history(out: Path) -> list[dict[str, str]]:
-    with (out / "history.csv").open() as file:
-        return list(csv.DictReader(file))
 
 
 def test_the_student_is_shown_what_the_teacher_says_of_the_very_pair(
@@ -152,20 +141,16 @@ def test_the_student_is_shown_what_the_teacher_says_of_the_very_pair(
 
 @pytest.mark.slow
 def test_it_learns_the_order_of_the_teacher(
-    composed: Callable[..., DictConfig], corpus: Corpus, start: Path, teacher: Path, tmp_path: Path
+    composed: Composed, corpus: Corpus, start: Path, teacher: Path, tmp_path: Path
 ) -> None:
     lists = lists_of(corpus, start, teacher, tmp_path)
-    changes: dict[str, Any] = {
-        "model.rounds": 2,
-        "model.batch.steps_per_round": 40,
-        "model.batch.stale": False,
-    }
+    changes: dict[str, Any] = {"model.batch.steps_per_round": 40, "model.batch.stale": False}
     changes |= {"model.distil.weight": 1, "model.word_dropout": 0.0, "model.optimizer.lr": 0.01}
     best = train(composed(**changes, output_dir=tmp_path / "out"))
     assert best == tmp_path / "out" / "hatten.ckpt"
     rows = history(best.parent)
-    assert rows[0]["round"] == "0" and float(rows[0]["val/recall@10"]) > 0  # of the start, for comparison
-    assert float(rows[-1]["train/loss"]) < 0.7 * float(rows[1]["train/loss"])
+    assert rows[0]["round"] == 0 and rows[0]["val/recall@10"] > 0  # of the start, for comparison
+    assert rows[-1]["train/loss"] < 0.7 * rows[1]["train/loss"]
 
     def agreement(checkpoint: Path) -> float:
         model = load_model(checkpoint)
@@ -181,13 +166,9 @@ def test_it_learns_the_order_of_the_teacher(
 
     state = torch.load(best.parent / "last.ckpt", weights_only=True)["state_dict"]
     last = load_model(start)
-    last.encoder.load_state_dict(
-        {
-            name.removeprefix("average.module."): value
-            for name, value in state.items()
-            if name.startswith("average.module.")
-        }
-    )
+    prefix = "average.module."
+    averaged = {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
+    last.encoder.load_state_dict(averaged)
     save_model(last, tmp_path / "last.ckpt")
     assert agreement(tmp_path / "last.ckpt") > max(0.4, agreement(start) + 0.3)
 
@@ -200,31 +181,20 @@ def test_it_learns_the_order_of_the_teacher(
     ],
 )
 def test_a_resumed_run_is_the_uninterrupted_one_and_scores_nothing_again(
-    composed: Callable[..., DictConfig],
+    composed: Composed,
     changes: dict[str, Any],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    class Crash(pl.Callback):
-        def on_train_batch_end(self, trainer: pl.Trainer, *_: object) -> None:
-            if trainer.global_step == 8:
-                raise RuntimeError("crash")
-
     changes = {**changes, "resume": True}
     broken = composed(**changes, output_dir=tmp_path / "broken")
-    with monkeypatch.context() as patch:
-        patch.setattr(training.loop, "Progress", Crash)
-        with pytest.raises(RuntimeError, match="crash"):
-            train(broken)
+    crashed(train, 8, broken)
     with caplog.at_level(logging.INFO):
         resumed = train(broken)
     assert "scored: 0 pairs now" in caplog.text
     whole = train(composed(**changes, output_dir=tmp_path / "whole"))
-    states = [torch.load(best.parent / "last.ckpt", weights_only=True) for best in (whole, resumed)]
-    assert states[0]["global_step"] == states[1]["global_step"] == 12
-    for name, value in states[0]["state_dict"].items():
-        assert torch.equal(value, states[1]["state_dict"][name]), name
+    assert assert_same_run(whole.parent, resumed.parent)["global_step"] == 12
     assert whole.read_bytes() == resumed.read_bytes()
     keys = [load_file(file)["keys"] for file in (tmp_path / "s").rglob("*.safetensors")]
     assert len(np.unique(np.concatenate(keys))) == sum(map(len, keys)) > 60 * 5
@@ -238,9 +208,7 @@ def test_a_resumed_run_is_the_uninterrupted_one_and_scores_nothing_again(
         train(broken)
 
 
-def test_an_article_encoder_is_a_student_too(
-    composed: Callable[..., DictConfig], tiny_bert: Path, tmp_path: Path
-) -> None:
+def test_an_article_encoder_is_a_student_too(composed: Composed, tiny_bert: Path, tmp_path: Path) -> None:
     ArticleEncoder.pretrained(ArticleConfig("tiny", path=str(tiny_bert), max_tokens=32)).save(
         tmp_path / "first"
     )
@@ -271,7 +239,7 @@ def test_an_article_encoder_is_a_student_too(
     ],
 )
 def test_what_does_not_work_is_named(
-    composed: Callable[..., DictConfig], given: dict[str, Any], message: str, tmp_path: Path
+    composed: Composed, given: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=message):
         try:

@@ -23,10 +23,11 @@ from rerank.train import RerankingValidation
 from training.settings import FineTuningSettings, RateSettings
 
 Gradients = dict[str, Tensor]
+Make = Callable[..., CrossEncoder]
 
 
 @pytest.fixture
-def prepared(make_encoder: Callable[..., CrossEncoder]) -> Callable[..., CrossEncoder]:
+def prepared(make_encoder: Make) -> Make:
     def make(**options: Any) -> CrossEncoder:
         made = make_encoder()
         prepare_for_training(made, FineTuningSettings(**{"precision": "float32", **options}))
@@ -67,7 +68,7 @@ def assert_same(one: Gradients, other: Gradients) -> None:
 
 @pytest.mark.parametrize("loss", ["hinge", "pointwise", "listwise"])
 def test_chunks_and_accumulation_do_not_change_the_gradient(
-    prepared: Callable[..., CrossEncoder], gradients: Callable[..., Gradients], loss: str
+    prepared: Make, gradients: Callable[..., Gradients], loss: str
 ) -> None:
     whole = gradients(prepared(), StepSettings(4, 1, 100_000), loss)
     assert sum(bool(gradient.any()) for gradient in whole.values()) > 20
@@ -76,22 +77,20 @@ def test_chunks_and_accumulation_do_not_change_the_gradient(
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_less_memory_is_the_same_gradient(
-    prepared: Callable[..., CrossEncoder], gradients: Callable[..., Gradients]
-) -> None:
+def test_less_memory_is_the_same_gradient(prepared: Make, gradients: Callable[..., Gradients]) -> None:
     saving = prepared(gradient_checkpointing=True)
     assert saving.model.is_gradient_checkpointing
     assert_same(gradients(prepared(), StepSettings(4)), gradients(saving, StepSettings(4)))
 
 
-def test_dropout_is_that_of_the_settings(prepared: Callable[..., CrossEncoder]) -> None:
+def test_dropout_is_that_of_the_settings(prepared: Make) -> None:
     made = prepared(dropout=0.3)
     drops = [part for part in made.modules() if isinstance(part, torch.nn.Dropout)]
     assert made.training and len(drops) > 3 and {part.p for part in drops} == {0.3}
 
 
 @pytest.fixture
-def encoder(make_encoder: Callable[..., CrossEncoder]) -> CrossEncoder:
+def encoder(make_encoder: Make) -> CrossEncoder:
     return make_encoder("linear")
 
 

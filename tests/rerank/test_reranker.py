@@ -24,6 +24,7 @@ from rerank.reranker import Reranker
 from rerank.settings import ScoringSettings
 
 EXACT = ScoringSettings("torch", "float32")
+Pairs = tuple[np.ndarray, np.ndarray]
 needs_openvino = pytest.mark.skipif(
     importlib.util.find_spec("openvino") is None or importlib.util.find_spec("nncf") is None,
     reason="the extra int8 is not installed",
@@ -37,13 +38,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def all_pairs() -> tuple[np.ndarray, np.ndarray]:
+def all_pairs() -> Pairs:
     contexts, papers = np.divmod(np.arange(144), 12)
     return np.random.default_rng(0).permutation(contexts), papers
 
 
 @pytest.fixture
-def exact(tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def exact(tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: Pairs) -> np.ndarray:
     return Reranker.open(tiny_reranker, EXACT).score(tiny_corpus, *all_pairs)
 
 
@@ -59,15 +60,8 @@ def test_each_pair_is_once_in_batches_of_at_most_so_many_tokens(lengths: list[in
     assert all(most * (len(rows) + 1) > tokens for most, rows in zip(padded[:-1], found[:-1], strict=True))
 
 
-def test_sorted_batches_have_less_padding_than_batches_as_they_come() -> None:
-    lengths = np.random.default_rng(0).integers(20, 512, 400)
-    padded = sum(int(lengths[rows].max()) * len(rows) for rows in batches(lengths, 4096))
-    plain = sum(int(lengths[first : first + 16].max()) * 16 for first in range(0, 400, 16))
-    assert padded < 1.06 * lengths.sum() < plain / 1.5
-
-
 def test_scores_are_the_net_s_on_one_pair_at_a_time(
-    exact: np.ndarray, tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: tuple[np.ndarray, np.ndarray]
+    exact: np.ndarray, tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: Pairs
 ) -> None:
     model = CrossEncoder.load(tiny_reranker)
     pairs = PairReader(tiny_corpus, model.tokenizer, model.config).pairs(*all_pairs)
@@ -79,11 +73,7 @@ def test_scores_are_the_net_s_on_one_pair_at_a_time(
 
 @pytest.mark.parametrize("tokens", [1, 100, 1000, 100_000])
 def test_scores_do_not_depend_on_the_batch(
-    exact: np.ndarray,
-    tiny_reranker: Path,
-    tiny_corpus: Corpus,
-    all_pairs: tuple[np.ndarray, np.ndarray],
-    tokens: int,
+    exact: np.ndarray, tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: Pairs, tokens: int
 ) -> None:
     other = Reranker.open(tiny_reranker, replace(EXACT, tokens=tokens))
     order = np.random.default_rng(1).permutation(144)
@@ -105,11 +95,7 @@ def test_no_pairs_and_another_corpus(tiny_reranker: Path, tiny_corpus: Corpus, d
 
 @pytest.mark.parametrize("backend", ["torch", pytest.param("openvino", marks=needs_openvino)])
 def test_bfloat16_is_near(
-    exact: np.ndarray,
-    tiny_reranker: Path,
-    tiny_corpus: Corpus,
-    all_pairs: tuple[np.ndarray, np.ndarray],
-    backend: str,
+    exact: np.ndarray, tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: Pairs, backend: str
 ) -> None:
     scoring = ScoringSettings(backend, "bfloat16")
     found = Reranker.open(tiny_reranker, scoring).score(tiny_corpus, *all_pairs)
@@ -122,7 +108,7 @@ def test_compiled_is_the_same(
     exact: np.ndarray,
     tiny_reranker: Path,
     tiny_corpus: Corpus,
-    all_pairs: tuple[np.ndarray, np.ndarray],
+    all_pairs: Pairs,
     compiler: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -151,7 +137,7 @@ def test_threads_are_set(tiny_reranker: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @needs_openvino
 def test_openvino_computes_the_same_and_a_batch_that_fails_ends_the_scoring(
-    exact: np.ndarray, tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: tuple[np.ndarray, np.ndarray]
+    exact: np.ndarray, tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: Pairs
 ) -> None:
     reranker = Reranker.open(tiny_reranker, ScoringSettings("openvino", "float32", threads=2))
     for tokens in (4096, 90):  # all in few batches; many batches in parallel
@@ -170,11 +156,7 @@ def test_openvino_computes_the_same_and_a_batch_that_fails_ends_the_scoring(
 @pytest.mark.slow
 @needs_openvino
 def test_int8_is_near_and_calibrated_once(
-    exact: np.ndarray,
-    tiny_reranker: Path,
-    tiny_corpus: Corpus,
-    all_pairs: tuple[np.ndarray, np.ndarray],
-    cache: Path,
+    exact: np.ndarray, tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: Pairs, cache: Path
 ) -> None:
     int8 = ScoringSettings(precision="int8")
     found = Reranker.open(tiny_reranker, int8).score(tiny_corpus, *all_pairs)
