@@ -240,7 +240,6 @@ def test_the_first_round_needs_no_trained_encoder(
     first: str,
     cache: Path,
     composed: Composed,
-    crash: Callable[[int, DictConfig], None],
     tmp_path: Path,
 ) -> None:
     options = {**SHORT, "model.mining.first": first, "output_dir": tmp_path}
