@@ -347,13 +347,13 @@ def generate_corpus(
     papers: int,
     contexts: int,
     output: str | Path,
-    seed: int = 0,
-    compressed: bool = False,
-    workers: int | None = None,
+    seed: int,
+    compressed: bool,
+    workers: int | None,
 ) -> Report:
     """Write papers, contexts and splits into a new folder, all or none.
 
-    compressed: write `.json.gz`. workers: processes, by default one per core; the files do not depend on it.
+    compressed: write `.json.gz`. workers: processes; None: one per core; the files do not depend on it.
     Raises InputError for an existing folder, for numbers that make no corpus and for a full disk.
     """
     plan, folder = GenerationPlan(papers, contexts, seed), Path(output).expanduser()

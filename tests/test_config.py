@@ -144,3 +144,14 @@ def test_a_target_that_is_not_there_and_keys_it_lacks_are_found() -> None:
         {"_target_": "y", "c": {"_target_": "z"}},
         {"_target_": "z"},
     ]
+
+
+@pytest.mark.parametrize("entry", ["embed", "generate", "inspect"])
+def test_defaults_of_a_command_stand_in_its_file_alone(entry: str) -> None:
+    config = composed(entry)
+    parameters = inspect.signature(get_object(config["_target_"])).parameters
+    assert [
+        name
+        for name in parameters
+        if name in config and parameters[name].default is not inspect.Parameter.empty
+    ] == []

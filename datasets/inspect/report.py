@@ -42,11 +42,11 @@ _SENTENCE_ENDS = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9(\"'])")
 def inspect_corpus(
     data: Callable[[], Corpus],
     output_dir: str | Path,
-    near: float = 0.8,
-    title_words: int = 3,
-    authors: str = "authors",
-    examples: int = 5,
-    seed: int = 0,
+    near: float,
+    title_words: int,
+    authors: str,
+    examples: int,
+    seed: int,
 ) -> Path:
     """Inspect a corpus: print a summary, write inspect.json, plots and index.html; returns the page.
 

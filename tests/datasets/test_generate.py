@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,14 @@ from datasets.generate import (
     GenerationPlan,
     Generator,
     Words,
-    generate_corpus,
     word,
 )
 from datasets.prepare import open_corpus
 from datasets.records import SPLITS
 from retrieval.bm25 import BM25
 from tests.datasets.conftest import run_module
+
+generate_corpus = partial(records.generate_corpus, seed=0, compressed=False, workers=None)
 
 
 @pytest.fixture(scope="module")
@@ -93,22 +95,22 @@ def test_frequencies_and_growth_are_those_of_abstracts(words: Words) -> None:
 
 
 def test_processes_and_compression_do_not_change_the_content(small_blocks: None, tmp_path: Path) -> None:
-    generate_corpus(500, 1000, tmp_path / "one", 3, workers=1)
-    generate_corpus(500, 1000, tmp_path / "zipped", 3, compressed=True, workers=1)
-    report = generate_corpus(500, 1000, tmp_path / "again", 3, workers=1)
+    generate_corpus(500, 1000, tmp_path / "one", seed=3, workers=1)
+    generate_corpus(500, 1000, tmp_path / "zipped", seed=3, compressed=True, workers=1)
+    report = generate_corpus(500, 1000, tmp_path / "again", seed=3, workers=1)
     for path in (tmp_path / "one").iterdir():
         plain = path.read_bytes()
         assert (tmp_path / "again" / path.name).read_bytes() == plain
         assert gzip.decompress((tmp_path / "zipped" / f"{path.name}.gz").read_bytes()) == plain
         assert report.bytes[path.name] == len(plain)
-    other = generate_corpus(500, 1000, tmp_path / "other", 4, workers=1)
+    other = generate_corpus(500, 1000, tmp_path / "other", seed=4, workers=1)
     assert other.bytes != report.bytes
 
 
 @pytest.mark.slow
 def test_several_processes_write_the_same_files(tmp_path: Path) -> None:
     for workers in (1, 2):
-        generate_corpus(9000, 9000, tmp_path / str(workers), 1, workers=workers)
+        generate_corpus(9000, 9000, tmp_path / str(workers), seed=1, workers=workers)
     for path in (tmp_path / "1").iterdir():
         assert (tmp_path / "2" / path.name).read_bytes() == path.read_bytes()
 

@@ -19,7 +19,8 @@ from rich.console import Console
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.inspect.report import draw_examples, inspect_corpus, opening, print_summary
+from datasets.inspect import report
+from datasets.inspect.report import draw_examples, opening, print_summary
 from datasets.inspect.tables import Line, Table
 from datasets.prepare import open_corpus
 from tests.datasets.conftest import run_module, write_corpus
@@ -38,6 +39,9 @@ CONTEXTS = {
     "c2": ("train", "p", "b", "Lee said [red]so[/red] of the graph of words TARGETCIT"),
     "c3": ("test", "q", "b", "Both of them TARGETCIT."),
 }
+
+DEFAULTS = {"near": 0.8, "title_words": 3, "authors": "authors", "examples": 5, "seed": 0}
+inspect_corpus = partial(report.inspect_corpus, **DEFAULTS)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.inspect.report import inspect_corpus
+from datasets.inspect import report
 from datasets.prepare import open_corpus
 from datasets.records import EXAMPLES, TARGET_MARKER
 from tests.conftest import PAPERS
@@ -395,7 +395,7 @@ def test_an_inspection_counts_them_and_reads_past_them(
     bad = '"b": {"title": 3}, "c": {"title": 4, "authors": "x", "authors": "y"}, '
     last = ', "last": {"title": "Last", "authors": ["x"], "authors": ["Zoe Last"]}}'
     (tiny_source / "papers.json").write_text("{" + bad + text[1:-1] + last)
-    inspect_corpus(skipping, tmp_path / "out")
+    report.inspect_corpus(skipping, tmp_path / "out", 0.8, 3, "authors", 5, 0)
     found = json.loads((tmp_path / "out" / "inspect.json").read_text())
     assert found["dropped/wrong_type/papers.json"] == 2
     assert found["dropped/wrong_type/papers.json/examples"] == ["b", "c"]
