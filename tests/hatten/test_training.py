@@ -244,7 +244,7 @@ def test_the_first_round_needs_no_trained_encoder(
 ) -> None:
     options = {**SHORT, "model.mining.first": first, "output_dir": tmp_path}
     crashed(hatten.train.train, 1, composed("train", *arguments(cache, **options)))
-    file = tmp_path / "mined" / "round-000.npz"
+    file = tmp_path / "unfinished" / "mined" / "round-000.npz"  # no round is saved yet
     assert file.exists() == (first == "bm25")
     if first == "bm25":
         with np.load(file) as pool:  # papers that share words with the query, at the top above all
