@@ -14,8 +14,9 @@ from typing import Any
 
 from datasets.errors import InputError, one_line_errors
 from evaluation.measures import PerQuery
-from evaluation.protocol import PROTOCOLS, TRANSDUCTIVE, file_of, key_of
+from evaluation.protocol import file_of, key_of
 from evaluation.report import METRICS, PER_QUERY, markdown_table, write_text
+from evaluation.settings import PROTOCOLS, TRANSDUCTIVE
 from evaluation.significance import Difference, paired
 
 MEASURES = ("mrr", "recall@10", "recall@100")

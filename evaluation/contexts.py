@@ -19,14 +19,11 @@ from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.progress import counting
 from datasets.records import TRAIN
-from datasets.settings import check_count
+from datasets.settings import read_settings
 from evaluation.benchmark import Benchmark, Data, RetrieverMaker
-from evaluation.measures import CUTOFFS, PerQuery, f1, means, query_values
+from evaluation.measures import PerQuery, f1, means, query_values
 from evaluation.protocol import (
     GROUPS,
-    INDUCTIVE,
-    PROTOCOLS,
-    TRANSDUCTIVE,
     Protocol,
     Qrels,
     file_of,
@@ -44,6 +41,7 @@ from evaluation.report import (
     Provenance,
     write_results,
 )
+from evaluation.settings import INDUCTIVE, PROTOCOLS, TRANSDUCTIVE, ContextSettings
 from evaluation.significance import DRAWS, LEVEL, intervals
 from retrieval.base import Ranking, Retriever, has_index
 from retrieval.filters import Filters
@@ -63,47 +61,16 @@ class Task(NamedTuple):
 
 
 class CorpusBenchmark(Benchmark):
-    """Contexts of a split are queries; all candidates but the citing paper are ranked.
-
-    cutoffs: ranks k of recall@k; the largest is how many papers are retrieved.
-    batch: queries searched at a time; memory grows with batch * the largest cutoff.
-    protocols: of `transductive` and `inductive` (evaluation.protocol).
-    queries: size of the sample of contexts that are asked; None: all.
-    run_depth: papers of each query in run.trec; None: all that were retrieved, 0: no file.
-    seed: of the sample and of the resamples behind intervals.
-    f1: ranks k of precision@k and f1@k.
-    """
+    """Contexts of a split are queries; all candidates but the citing paper are ranked."""
 
     name: ClassVar[str]
     compared: ClassVar = {"recall@10": "R@10", "recall@100": "R@100"}
+    settings_class: ClassVar[type[ContextSettings]] = ContextSettings
 
-    def __init__(
-        self,
-        cutoffs: Sequence[int] = CUTOFFS,
-        batch: int = 2048,
-        protocols: Sequence[str] = PROTOCOLS,
-        queries: int | None = None,
-        run_depth: int | None = 100,
-        seed: int = 0,
-        f1: Sequence[int] = (),
-    ) -> None:
-        """Raises InputError for numbers that are not whole or too small, and for unknown protocols."""
-        ranks = [*cutoffs, *f1]
-        if not ranks:
-            raise InputError("benchmark.cutoffs: name the ranks k of recall@k, as [10,100]")
-        for name, number, least in (
-            *(("benchmark.cutoffs", k, 1) for k in cutoffs),
-            *(("benchmark.f1", k, 1) for k in f1),
-            ("benchmark.batch", batch, 1),
-            ("queries", 1 if queries is None else queries, 1),
-            ("benchmark.run_depth", 0 if run_depth is None else run_depth, 0),
-        ):
-            check_count(name, number, least)
-        self.cutoffs, self.f1 = sorted(set(ranks)), sorted(set(f1))
-        if isinstance(protocols, str) or not protocols or not set(protocols) <= set(PROTOCOLS):
-            raise InputError(f"benchmark.protocols: {protocols!s} is no list of {', '.join(PROTOCOLS)}")
-        self.batch, self.protocols, self.queries = batch, list(protocols), queries
-        self.run_depth, self.seed = run_depth, seed
+    def __init__(self, cutoffs: Sequence[int] | None = None, **given: Any) -> None:
+        """given: fields of the settings. Raises InputError for unusable values."""
+        given |= {} if cutoffs is None else {"cutoffs": cutoffs}
+        self.settings = read_settings(self.settings_class, given)
 
     def __call__(
         self,
@@ -117,7 +84,7 @@ class CorpusBenchmark(Benchmark):
     ) -> Metrics:
         """Evaluate a retriever on a split; as `run`."""
         queries, filters = self.sample(corpus, split), filters or Filters()
-        names = self.protocols
+        names: Sequence[str] = self.settings.protocols
         if retriever.partial and len(names) > 1:  # a run was made by one protocol, which it does not say
             names = [TRANSDUCTIVE]
             log.info("%s: a run is evaluated by one protocol, %s", retriever.name, TRANSDUCTIVE)
@@ -133,7 +100,7 @@ class CorpusBenchmark(Benchmark):
             (folder / name).unlink(missing_ok=True)  # of an evaluation that wrote more files
         for prefix, found in outcomes.items():
             for outcome in found:
-                outcome.write(folder, self.run_depth, prefix)
+                outcome.write(folder, self.settings.run_depth, prefix)
         depth = next(iter(outcomes.values()))[0].run.ranking.k
         lines = self.protocol_lines(metrics, depth, len(corpus.split(split)))
         write_results(folder, metrics, self.report(metrics, lines, folder), provenance or Provenance())
@@ -168,9 +135,9 @@ class CorpusBenchmark(Benchmark):
             raise InputError(f"corpus {corpus.name}: the split {split!r} has no queries to evaluate")
         if split == TRAIN:
             log.warning("split %s: a trained retriever has seen the answers to these queries", split)
-        if self.queries is None:
+        if self.settings.queries is None:
             return whole
-        drawn = np.random.default_rng(self.seed).permutation(len(whole))[: self.queries]
+        drawn = np.random.default_rng(self.settings.seed).permutation(len(whole))[: self.settings.queries]
         return taken(whole, np.sort(drawn))
 
     def search(
@@ -179,9 +146,9 @@ class CorpusBenchmark(Benchmark):
         """The first k papers of each context, batch by batch, and the seconds it took."""
         parts, seconds = [], 0.0
         with counting(f"{retriever.name}: searching", len(contexts)) as advance:
-            for start in range(0, len(contexts), self.batch):
+            for start in range(0, len(contexts), self.settings.batch):
                 started = time.perf_counter()
-                parts.append(retriever.search(contexts[start : start + self.batch], k, filters))
+                parts.append(retriever.search(contexts[start : start + self.settings.batch], k, filters))
                 seconds += time.perf_counter() - started
                 advance(len(parts[-1]))
         return Ranking.concat(parts), seconds
@@ -189,23 +156,24 @@ class CorpusBenchmark(Benchmark):
     def ranks(self, retriever: Retriever, protocol: Protocol) -> list[int]:
         """The cutoffs that the retriever can say something of: a run says nothing beyond its depth."""
         limit = retriever.limit(protocol.queries.contexts)
-        return [k for k in self.cutoffs if limit is None or k <= limit]
+        return [k for k in self.settings.cutoffs if limit is None or k <= limit]
 
     def protocol_lines(self, metrics: Metrics, depth: int, whole: int) -> list[str]:
         """What was asked and how it was measured.
 
         depth: papers retrieved a query; whole: contexts of the split.
         """
-        split, queries = metrics["split"], whole if self.queries is None else min(self.queries, whole)
+        split, run_depth = metrics["split"], self.settings.run_depth
+        queries = min(self.settings.queries or whole, whole)
         asked = f"Each of the {queries:,} contexts of the split {split} is a query"
         if queries < whole:
             asked = f"Queries are {queries:,} random contexts of the {whole:,} of the split {split}"
         files = "no run file was written"
-        if self.run_depth is None or self.run_depth >= depth:
+        if run_depth is None or run_depth >= depth:
             files = "the run files hold everything that was retrieved"
-        elif self.run_depth:
+        elif run_depth:
             files = (
-                f"the run files hold the first {self.run_depth:,} papers of each query and ties with the "
+                f"the run files hold the first {run_depth:,} papers of each query and ties with the "
                 "last of them, enough for recall up to there (benchmark.run_depth)"
             )
         limit = [f"The run has {metrics['limit']:,} papers of a query at most."] if "limit" in metrics else []

@@ -20,13 +20,10 @@ from retrieval.run import Run
 Values = dict[str, npt.NDArray[np.float64]]
 """Of each measure, the values of all queries [Q]."""
 
-CUTOFFS = (1, 10, 20, 50, 100, 200, 500, 1000, 2000)
-"""Ranks of Gu et al. 2022, table 2."""
-
 _QUERIES = 256
 
 
-def prefetch_measures(cutoffs: Sequence[int] = CUTOFFS) -> dict[str, Measure]:
+def prefetch_measures(cutoffs: Sequence[int]) -> dict[str, Measure]:
     """`mrr` and `recall@k`, by the names that reports use."""
     return {"mrr": RR} | {f"recall@{k}": R @ k for k in cutoffs}
 

@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
-from datasets.settings import check_count, read_settings
 from evaluation.benchmark import Output
 from evaluation.contexts import CorpusBenchmark, Outcome, Task, open_index, protocols_in
-from evaluation.measures import CUTOFFS
 from evaluation.plots import curve_plot, reranking_plot
 from evaluation.prefetch import Prefetch
-from evaluation.protocol import TRANSDUCTIVE, Protocol, key_of
+from evaluation.protocol import Protocol, key_of
 from evaluation.published import published
 from evaluation.report import (
     Column,
@@ -31,11 +29,11 @@ from evaluation.report import (
     say,
     show,
 )
+from evaluation.settings import PipelineSettings
 from evaluation.stages import (
     BASE,
     DEPTH,
     OF_DEPTH,
-    TUNED,
     Candidates,
     Fuse,
     Stages,
@@ -46,8 +44,7 @@ from evaluation.stages import (
     stage_rows,
 )
 from rerank.reranker import Reranker
-from rerank.scores import CHUNK, PairScores, Processes, candidate_scores, head_of
-from rerank.settings import ScoringSettings
+from rerank.scores import PairScores, Processes, candidate_scores, head_of
 from retrieval.base import Ranking, Retriever, nothing
 from retrieval.filters import Filters
 
@@ -55,20 +52,13 @@ PLOT = "reranking.png"
 BASE_FILES = "base-"
 """Prefix of the prefetcher's files."""
 ALL = "all"
-DEPTHS = (10, 20, 50, 100, 200, 500, 1000, 2000)
 
 
 class Pipeline(CorpusBenchmark):
-    """How well a reranker orders what a retriever finds.
+    """How well a reranker orders what a retriever finds."""
 
-    reranker: a folder that training wrote. candidates: papers of each query that are reranked, or `all`;
-    the others keep their order behind them. scoring: options of rerank.settings.ScoringSettings.
-    fuse, weight, measure, validation_queries: as in Fuse.
-    depths: smaller numbers of candidates that are reported too: their scores are known anyway.
-    scores_dir: where scores of pairs are kept, for all evaluations; chunk: pairs that are scored together
-    (rerank.scores). The others: as for all benchmarks over a corpus.
-    """
-
+    settings: PipelineSettings
+    settings_class = PipelineSettings
     name, heading = "pipeline", "Pipeline"
     columns: ClassVar[Sequence[str]] = (
         *("mrr", "recall@10", "base/recall@10", "ceiling"),
@@ -82,41 +72,17 @@ class Pipeline(CorpusBenchmark):
         "of the cited papers among these. s/query: prefetching, and the candidates by the pairs a second.",
     )
 
-    def __init__(
-        self,
-        reranker: str | Path | None,
-        candidates: int | str = 100,
-        scoring: Mapping[str, Any] | None = None,
-        fuse: str = "none",
-        weight: float | str = TUNED,
-        measure: str | Sequence[str] = "recall@10",
-        validation_queries: int = 500,
-        depths: Sequence[int] = DEPTHS,
-        scores_dir: str | Path = ".cache/pair-scores",
-        chunk: int = CHUNK,
-        cutoffs: Sequence[int] = CUTOFFS,
-        batch: int = 2048,
-        protocols: Sequence[str] = (TRANSDUCTIVE,),
-        queries: int | None = None,
-        run_depth: int | None = 100,
-        seed: int = 0,
-        f1: Sequence[int] = (),
-    ) -> None:
-        """Raises InputError for unusable values, and without a reranker."""
-        super().__init__([*cutoffs, 10], batch, protocols, queries, run_depth, seed, f1)
+    def __init__(self, reranker: str | Path | None = None, **given: Any) -> None:
+        """given: fields of the settings. Raises InputError for unusable values, and without a reranker."""
+        if "scores_dir" in given:
+            given["scores_dir"] = str(given["scores_dir"])
+        super().__init__(**given, reranker=None if reranker is None else str(reranker))
         if reranker is None:
             raise InputError(
                 f"benchmark={self.name} needs reranker=FOLDER: what train.py model=scibert_reranker has saved"
             )
-        if candidates != ALL:
-            check_count("candidates", candidates)
-        for name, number in (*(("benchmark.depths", depth) for depth in depths), ("benchmark.chunk", chunk)):
-            check_count(name, number)
-        self.reranker, self.scoring = reranker, read_settings(ScoringSettings, scoring or {})
-        self.candidates, self.depths = candidates, list(depths)
-        self.scores_dir, self.chunk = scores_dir, chunk
-        self.fuse = Fuse(fuse, weight, measure, validation_queries, seed)
-        self.processes = Processes.of_torchrun()
+        self.scoring = self.settings.scoring
+        self.fuse, self.processes = Fuse(self.settings), Processes.of_torchrun()
 
     def measure(self, task: Task) -> tuple[dict[str, Any], dict[str, list[Outcome]]]:
         retriever, corpus, filters, chosen, _ = task
@@ -132,13 +98,13 @@ class Pipeline(CorpusBenchmark):
             stages.append(self._stages(protocol, corpus, candidates, weight, retriever, scores.scorer.name))
         metrics: dict[str, Any] = {}
         for one in stages:
-            metrics |= one.metrics(self.seed)
+            metrics |= one.metrics(self.settings.seed)
         pairs = sum(len(one.scored.scores) for one in stages)
         seconds = sum(one.scored.seconds for one in stages)
         metrics |= {"reranked": stages[0].depth, "pairs": pairs}
         metrics |= {"pairs_new": sum(one.scored.new for one in stages)}
-        metrics |= {"pairs_per_second": pairs / seconds if seconds else 0.0, "fuse": self.fuse.method}
-        if self.fuse.method != "none":
+        metrics |= {"pairs_per_second": pairs / seconds if seconds else 0.0, "fuse": self.settings.fuse}
+        if self.settings.fuse != "none":
             metrics["weight"] = weight(stages[0].depth)
         metrics |= self.scorer_facts(scores) | index
         metrics |= {"reranker": scores.scorer.name, "benchmark": self.name}
@@ -155,8 +121,9 @@ class Pipeline(CorpusBenchmark):
         self.processes.announce(None)
 
     def _scores(self, corpus: Corpus) -> PairScores:
-        reranker = Reranker.open(self.reranker, self.scoring)
-        return PairScores(self.scores_dir, reranker, corpus, self.chunk, processes=self.processes)
+        reranker = Reranker.open(self.settings.reranker or "", self.scoring)
+        given = self.settings
+        return PairScores(given.scores_dir, reranker, corpus, given.chunk, processes=self.processes)
 
     def scorer_facts(self, scores: PairScores) -> dict[str, Any]:
         """More entries of metrics.json."""
@@ -173,9 +140,14 @@ class Pipeline(CorpusBenchmark):
         self, retriever: Retriever, queries: Split, filters: Filters, pool: int
     ) -> tuple[Ranking, int, float]:
         """Papers of each query, how many of them are to be reranked, and the seconds of the search."""
-        count = pool if isinstance(self.candidates, str) else min(self.candidates, pool)
-        ranking, seconds = self.search(retriever, queries.contexts, max(count, self.cutoffs[-1]), filters)
+        count = self.count(pool)
+        k = max(count, self.settings.cutoffs[-1])
+        ranking, seconds = self.search(retriever, queries.contexts, k, filters)
         return ranking, count, seconds
+
+    def count(self, pool: int) -> int:
+        """How many candidates of a pool are reranked."""
+        return pool if self.settings.candidates == ALL else min(self.settings.candidates, pool)
 
     def _stages(
         self,
@@ -187,13 +159,13 @@ class Pipeline(CorpusBenchmark):
         reranker: str,
     ) -> Stages:
         depth = found.scores.shape[1]
-        depths = sorted({depth, *(k for k in self.depths if k < depth)})
-        own = [k for k in [self.candidates] if isinstance(k, int) and k <= depth]
+        depths = sorted({depth, *(k for k in self.settings.depths if k < depth)})
+        own = [k for k in [self.settings.candidates] if isinstance(k, int) and k <= depth]
         cutoffs = sorted({10, *self.ranks(retriever, protocol), *depths, *own})
-        measured = partial(Outcome.of, protocol, corpus, cutoffs=cutoffs, f1_at=self.f1)
+        measured = partial(Outcome.of, protocol, corpus, cutoffs=cutoffs, f1_at=self.settings.f1)
         name = f"{retriever.name}+{reranker}"
         by_depth = {
-            k: measured(found.final(k, self.fuse.method, weight(k)), name, seconds=found.seconds_at(k))
+            k: measured(found.final(k, self.settings.fuse, weight(k)), name, seconds=found.seconds_at(k))
             for k in depths
         }
         return Stages(measured(found.ranking, retriever.name, seconds=found.seconds), by_depth, found.scored)
@@ -205,8 +177,8 @@ class Pipeline(CorpusBenchmark):
             f"{metrics['reranker']} reranks the first {depth:,} papers of each query; the others keep their "
             f"order behind them, so recall@k for k above {depth:,} is the prefetcher's."
         )
-        if self.candidates != ALL and depth < int(self.candidates):
-            line += f" candidates={self.candidates} is more than the pool has."
+        if self.settings.candidates != ALL and depth < int(self.settings.candidates):
+            line += f" candidates={self.settings.candidates} is more than the pool has."
         return [line]
 
     def closing(self) -> list[str]:
@@ -219,8 +191,8 @@ class Pipeline(CorpusBenchmark):
         name, title = pipeline_name(metrics), f"{metrics['data']}, split {metrics['split']}"
         reranking_plot(folder / PLOT, {name: depths_of(metrics, protocol)}, title, {name: base})
         lines = [*lines, *self.candidate_lines(metrics)]
-        parts = [f"# {self.heading}: {name} on {title}", *report_parts(metrics, lines, PLOT, self.scores_dir)]
-        return [*parts, *self.closing()]
+        parts = report_parts(metrics, lines, PLOT, self.settings.scores_dir)
+        return [f"# {self.heading}: {name} on {title}", *parts, *self.closing()]
 
     def show(self, metrics: Metrics, folder: Path) -> None:
         for protocol in protocols_in(metrics):
@@ -308,8 +280,7 @@ class Reranking(Pipeline):
     """How well a reranker orders the first candidates of an oracle, or the whole database.
 
     Candidates are those of the retriever and, behind them, the cited papers that it missed; with
-    `candidates=all` every paper that a query may find. All of them are reranked. Other settings: as for
-    Pipeline.
+    `candidates=all` every paper that a query may find. All of them are reranked.
     """
 
     name, heading = "rerank", "Reranking"
@@ -323,22 +294,22 @@ class Reranking(Pipeline):
     def prefetched(
         self, retriever: Retriever, queries: Split, filters: Filters, pool: int
     ) -> tuple[Ranking, int, float]:
-        count = pool if isinstance(self.candidates, str) else min(self.candidates, pool)
-        ranking, seconds = self.search(retriever, queries.contexts, count, filters)
-        completed = appended(ranking, _certain(retriever.corpus, queries, filters, self.candidates == ALL))
+        ranking, seconds = self.search(retriever, queries.contexts, self.count(pool), filters)
+        whole = self.settings.candidates == ALL
+        completed = appended(ranking, _certain(retriever.corpus, queries, filters, whole))
         return completed, completed.k, seconds
 
     def candidate_lines(self, metrics: Metrics) -> list[str]:
         name, retriever = metrics["reranker"], metrics["retriever"]
-        if self.candidates == ALL:
+        if self.settings.candidates == ALL:
             return [
                 f"{name} ranks the whole database: every candidate of the query. In the base order, what "
                 f"{retriever} does not find comes last."
             ]
         return [
-            f"{name} reranks the candidates of an oracle: the first {self.candidates:,} of {retriever} and, "
-            f"behind them, the cited papers that it missed. Up to there the base order is {retriever}'s own. "
-            "benchmark=pipeline is what a user would see."
+            f"{name} reranks the candidates of an oracle: the first {self.settings.candidates:,} of "
+            f"{retriever} and, behind them, the cited papers that it missed. Up to there the base order is "
+            f"{retriever}'s own. benchmark=pipeline is what a user would see."
         ]
 
     def closing(self) -> list[str]:

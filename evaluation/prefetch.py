@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from evaluation.benchmark import Output
 from evaluation.contexts import (
@@ -19,8 +19,9 @@ from evaluation.contexts import (
     protocols_in,
 )
 from evaluation.plots import recall_plot, recalls
-from evaluation.protocol import GROUPS, INDUCTIVE, TRANSDUCTIVE, key_of
+from evaluation.protocol import GROUPS, key_of
 from evaluation.report import Column, Metrics, comparison, markdown_table, show
+from evaluation.settings import INDUCTIVE, TRANSDUCTIVE, ContextSettings, PrefetchSettings
 from evaluation.significance import DRAWS
 
 PLOT = "recall.png"
@@ -32,9 +33,10 @@ COSTS = (
 
 
 class Prefetch(CorpusBenchmark):
-    """How well a retriever ranks the candidates; settings as for all benchmarks over a corpus."""
+    """How well a retriever ranks the candidates."""
 
     name = "prefetch"
+    settings_class: ClassVar[type[ContextSettings]] = PrefetchSettings
     columns = ("mrr", "recall@10", "recall@100", "recall@1000", "recall@2000", "seconds_per_query")
     about = f"""\
 - A query is a context of the split with title and abstract of its citing paper, which is never among its
@@ -51,11 +53,12 @@ class Prefetch(CorpusBenchmark):
         metrics: dict[str, Any] = {}
         index, outcomes = open_index(task), []
         for protocol in task.protocols:
-            name, k = task.retriever.name, self.cutoffs[-1]
-            ranking, seconds = self.search(task.retriever, protocol.queries.contexts, k, protocol.filters)
+            name, given = task.retriever.name, self.settings
+            asked, k = protocol.queries.contexts, given.cutoffs[-1]
+            ranking, seconds = self.search(task.retriever, asked, k, protocol.filters)
             ranks = self.ranks(task.retriever, protocol)
-            outcomes.append(Outcome.of(protocol, task.corpus, ranking, name, ranks, seconds, self.f1))
-            metrics |= outcomes[-1].metrics(self.seed)
+            outcomes.append(Outcome.of(protocol, task.corpus, ranking, name, ranks, seconds, given.f1))
+            metrics |= outcomes[-1].metrics(given.seed)
         return metrics | index, {"": outcomes}
 
     def report(self, metrics: Metrics, lines: list[str], folder: Path) -> list[str]:

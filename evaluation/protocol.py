@@ -15,13 +15,11 @@ from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.files import written_whole
 from datasets.records import TRAIN
+from evaluation.settings import INDUCTIVE, TRANSDUCTIVE
 from retrieval.filters import Filters
 from retrieval.run import NAMES, escaped, read_fields, unescaped
 
 log = logging.getLogger(__name__)
-
-TRANSDUCTIVE, INDUCTIVE = "transductive", "inductive"
-PROTOCOLS = (TRANSDUCTIVE, INDUCTIVE)
 
 GROUPS = {TRANSDUCTIVE: {"": "all", "seen": "seen", "unseen": "unseen"}, INDUCTIVE: {INDUCTIVE: INDUCTIVE}}
 """Of each protocol, groups of queries by the part before the slash in metrics.json, and their labels."""

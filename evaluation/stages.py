@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from evaluation.contexts import Outcome, cell, index_text, measures_in, pool_text, protocols_in
-from evaluation.protocol import GROUPS, TRANSDUCTIVE, key_of
+from evaluation.protocol import GROUPS, key_of
 from evaluation.report import Metrics, aligned, markdown_table
+from evaluation.settings import TRANSDUCTIVE, PipelineSettings
 from evaluation.significance import paired
 from rerank.scores import Scored, head_of, reranked
 from retrieval.base import Ranking
-from retrieval.fusion import SCORE_FUSIONS, VALIDATION, fused_scores, sample_queries, tuned_weight
-from retrieval.settings import recall_cutoff
+from retrieval.fusion import VALIDATION, fused_scores, sample_queries, tuned_weight
 
 BASE, GAIN, DEPTH = "base/", "gain/", "depth/"
 """Prefixes of keys in metrics.json: the prefetcher, its distance to the reranker, fewer candidates."""
@@ -28,7 +28,6 @@ COMPARED = ("mrr", "recall@10")
 """Measures by which the two stages are compared."""
 OF_DEPTH = {"recall@10": "R@10", "mrr": "MRR", "ceiling": "prefetch ceiling", "seconds_per_query": "s/query"}
 """What is reported of each number of candidates."""
-TUNED = "tuned"
 
 
 def depths_of(metrics: Metrics, protocol: str = TRANSDUCTIVE) -> dict[int, dict[str, float]]:
@@ -108,37 +107,15 @@ class Stages:
 
 @dataclass(frozen=True)
 class Fuse:
-    """method: of SCORE_FUSIONS. weight: of the reranker, or `tuned`: what is best for `measure`
-    (recall@k, or the mean of several) on `queries` of the validation split, drawn by `seed`."""
+    """The weight of the reranker beside the prefetcher."""
 
-    method: str
-    weight: float | str
-    measure: str | Sequence[str]
-    queries: int
-    seed: int
-
-    def __post_init__(self) -> None:
-        """Raises InputError for a value that is not one of those above."""
-        if self.method not in SCORE_FUSIONS:
-            raise InputError(f"benchmark.fuse={self.method}: choose one of {', '.join(SCORE_FUSIONS)}")
-        is_number = type(self.weight) in (int, float)
-        if self.weight != TUNED and not (is_number and 0 <= float(self.weight) <= 1):
-            raise InputError(f"benchmark.weight={self.weight}: choose {TUNED}, or a number from 0 to 1")
-        if type(self.queries) is not int or self.queries < 1:
-            raise InputError(f"benchmark.validation_queries={self.queries}: must be a whole number from 1 on")
-        assert self.cutoffs
-
-    @property
-    def cutoffs(self) -> list[int]:
-        """The k of the recalls that are tuned for."""
-        measures = [self.measure] if isinstance(self.measure, str) else list(self.measure)
-        return [recall_cutoff(one, "benchmark.measure") for one in measures or [""]]
+    given: PipelineSettings
 
     def check(self, corpus: Corpus) -> None:
         """Raises InputError if a weight is to be tuned and there is nothing to tune it on."""
-        if self.method != "none" and self.weight == TUNED and VALIDATION not in corpus.splits:
+        if self.given.fuse != "none" and self.given.weight == "tuned" and VALIDATION not in corpus.splits:
             raise InputError(
-                f"benchmark.fuse={self.method} tunes a weight on split {VALIDATION!r}, which corpus "
+                f"benchmark.fuse={self.given.fuse} tunes a weight on split {VALIDATION!r}, which corpus "
                 f"{corpus.name} lacks; give benchmark.weight, from 0 to 1"
             )
 
@@ -147,17 +124,17 @@ class Fuse:
 
         found: gives the candidates of validation queries with their scores, where they are needed.
         """
-        if self.method == "none":
+        if self.given.fuse == "none":
             return lambda depth: 1.0
-        if self.weight != TUNED:
-            return lambda depth: float(self.weight)
-        contexts, wanted = sample_queries(corpus, VALIDATION, self.queries, self.seed)
+        if self.given.weight != "tuned":
+            return lambda depth: float(self.given.weight)
+        contexts, wanted = sample_queries(corpus, VALIDATION, self.given.validation_queries, self.given.seed)
         candidates = found(Split(VALIDATION, contexts, wanted))
 
         @cache
         def tuned(depth: int) -> float:
             head, scores = head_of(candidates.ranking, depth), candidates.scores[:, :depth]
-            return tuned_weight(head, scores, wanted, self.method, self.cutoffs)
+            return tuned_weight(head, scores, wanted, self.given.fuse, self.given.tuned_cutoffs)
 
         return tuned
 

@@ -16,6 +16,7 @@ from evaluation.plots import curve_plot
 from evaluation.prefetch import Prefetch
 from evaluation.published import published
 from evaluation.report import Column, Metrics, Section, SweepJob, aligned, comparison, markdown_table
+from evaluation.settings import ContextSettings, GlobalRerankSettings
 from evaluation.stages import BASE, GAIN, pipeline_name
 from rerank.reranker import Reranker
 from rerank.scores import PairScores
@@ -26,9 +27,9 @@ PLOT = "query-tokens.png"
 
 
 class GlobalPrefetch(Prefetch):
-    """How well a retriever finds what a paper cites; settings as for Prefetch, by F1@20 first."""
+    """How well a retriever finds what a paper cites; by F1@20 first."""
 
-    name = "global_prefetch"
+    name, settings_class = "global_prefetch", ContextSettings
     columns = (F1, "mrr", "recall@10", "recall@100", "recall@1000", "seconds_per_query")
     compared: ClassVar = {F1: F1, "mrr": "mrr"}
     about = ABOUT
@@ -53,19 +54,19 @@ class GlobalReranking(Pipeline):
     """Queries are papers, the first candidates of a retriever are reranked.
 
     The paper's measures are F1@20 (`f1`), MRR of the first 1,000 papers, the largest cutoff, and R@1000.
-    query_tokens: tokens of a pair that the query gets, the candidate gets the others (rerank.pairs); None: as
-    the reranker was trained. Other settings: as for Pipeline.
     """
 
+    settings: GlobalRerankSettings
+    settings_class = GlobalRerankSettings
     name, heading = "global_rerank", "Global reranking"
     columns = (F1, f"{BASE}{F1}", *Pipeline.columns)
     compared: ClassVar = GlobalPrefetch.compared
     about = ABOUT
     published = ()
 
-    def __init__(self, *given: Any, query_tokens: int | None = None, **settings: Any) -> None:
+    def __init__(self, *given: Any, **settings: Any) -> None:
         super().__init__(*given, **settings)
-        self.scoring = replace(self.scoring, query_tokens=query_tokens)
+        self.scoring = replace(self.scoring, query_tokens=self.settings.query_tokens)
 
     def scorer_facts(self, scores: PairScores) -> dict[str, Any]:
         assert isinstance(scores.scorer, Reranker)

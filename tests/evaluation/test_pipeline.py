@@ -258,7 +258,8 @@ def test_appended_papers_stand_behind_those_that_were_found() -> None:
 
 
 def reranking(reranker: Path, folder: Path, candidates: int | str) -> Reranking:
-    return Reranking(reranker, candidates, cutoffs=[1, 10], depths=[], scores_dir=folder / "scores")
+    given = {"cutoffs": [1, 10], "depths": [], "scores_dir": folder / "scores"}
+    return Reranking(reranker, candidates=candidates, **given)
 
 
 def test_the_oracle_always_has_the_cited_paper(
@@ -311,7 +312,7 @@ def test_filters_hold_for_what_is_appended(tiny_corpus: Corpus, tiny_reranker: P
         ({"candidates": 0}, "^candidates=0: must be a whole number, at least 1$"),
         ({"candidates": "some"}, "candidates=some"),
         ({"depths": [0]}, "^benchmark.depths=0: "),
-        ({"fuse": "max"}, "benchmark.fuse=max: choose one of none, score, rank"),
+        ({"fuse": "max"}, "benchmark.fuse=max: choose none, score or rank"),
         ({"weight": 1.5}, "benchmark.weight=1.5: choose tuned, or a number from 0 to 1"),
         ({"measure": "mrr@10"}, "benchmark.measure=mrr@10: choose recall@K"),
         ({"validation_queries": 0}, "benchmark.validation_queries=0"),

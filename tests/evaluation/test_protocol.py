@@ -13,9 +13,6 @@ from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from evaluation.protocol import (
-    INDUCTIVE,
-    PROTOCOLS,
-    TRANSDUCTIVE,
     Qrels,
     file_of,
     key_of,
@@ -23,6 +20,7 @@ from evaluation.protocol import (
     seen_groups,
     taken,
 )
+from evaluation.settings import INDUCTIVE, PROTOCOLS, TRANSDUCTIVE
 from retrieval.filters import Filters
 from tests.conftest import CONTEXTS
 
