@@ -117,7 +117,7 @@ def test_bm25_alone_stands_beside_the_published_query_forms(tiny_corpus: Corpus,
 
 @pytest.mark.parametrize("ranks", [[0], [20, "all"], [2.5]])
 def test_ranks_of_f1_that_cannot_be_are_named(ranks: list[Any]) -> None:
-    with pytest.raises(InputError, match=rf"benchmark\.f1={ranks[-1]}: must be a whole number"):
+    with pytest.raises(InputError, match=rf"benchmark\.f1=.*{ranks[-1]}.*: must be a (list of )?whole number"):
         Prefetch([10], f1=ranks)
 
 
