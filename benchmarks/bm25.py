@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any
 
 import bm25s
 import numpy as np
 import Stemmer
 
-from benchmarks._common import arguments, begin, corpus, median_seconds, seconds
+from benchmarks._common import Works, arguments, begin, corpus, median_seconds, seconds
 from retrieval.bm25 import BM25
 from retrieval.terms import query_texts
 
@@ -19,6 +20,10 @@ DEPTHS = (100, 2000)
 
 def tokens(texts: list[str]) -> Any:
     return bm25s.tokenize(texts, stopwords="en", stemmer=Stemmer.Stemmer("english"), show_progress=False)
+
+
+def retrieve(peer: bm25s.BM25, texts: list[str], k: int, threads: int = 0) -> Any:
+    return peer.retrieve(tokens(texts), k=k, show_progress=False, n_threads=threads).documents
 
 
 def main() -> None:
@@ -47,20 +52,18 @@ def main() -> None:
                 args.threads if args.threads > 1 else 0,
             )
             for k in DEPTHS:
-                works = {
-                    "ours": lambda k=k, ours=ours: ours.search(contexts, k),
-                    "peer": lambda k=k, texts=texts, peer=peer, threads=threads: peer.retrieve(
-                        tokens(texts), k=k, show_progress=False, n_threads=threads
-                    ),
+                works: Works = {
+                    "ours": partial(ours.search, contexts, k),
+                    "peer": partial(retrieve, peer, texts, k, threads),
                 }
-                taken = median_seconds(args, works)  # type: ignore[arg-type]
+                taken = median_seconds(args, works)
                 rates = {name: len(texts) / spent for name, spent in taken.items()}
                 print(
                     f"  {', '.join(fields)}, {k} papers: {rates['ours']:,.0f} queries/s, bm25s "
                     f"{rates['peer']:,.0f}; {rates['ours'] / rates['peer']:.2f} times"
                 )
             own_papers = ours.search(contexts, 10).papers
-            theirs = rows[peer.retrieve(tokens(texts), k=11, show_progress=False).documents]
+            theirs = rows[retrieve(peer, texts, 11)]
             citing = opened.citing[contexts]
             pairs = zip(own_papers, theirs, citing, strict=True)
             shared = sum(len(np.intersect1d(a, b[b != paper][:10])) for a, b, paper in pairs)

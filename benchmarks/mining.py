@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks._common import arguments, begin, corpus, median_seconds, word_sums
+from benchmarks._common import Works, arguments, begin, corpus, median_seconds, word_sums
 from datasets.corpus import Corpus
 from datasets.records import TRAIN
 from hatten.mining import WordSets
@@ -28,7 +28,7 @@ def search(args: argparse.Namespace, opened: Corpus, contexts: NDArray[np.int64]
         for part in left.split(1024):
             torch.mm(part, right, out=out[: len(part)])
 
-    works = {"search": lambda: search_exact(queries, papers, args.depth, own), "product": product}
+    works: Works = {"search": lambda: search_exact(queries, papers, args.depth, own), "product": product}
     taken = median_seconds(args, works)
     print(
         f"search: {args.depth} of {len(papers):,} papers for {len(queries):,} queries, "
@@ -55,7 +55,7 @@ def jaccard(
             for row in ranked:
                 len(query & papers[row]) / max(len(query | papers[row]), 1)
 
-    works = {"sparse": lambda: sets.jaccard(sets.queries(contexts), found), "python": python}
+    works: Works = {"sparse": lambda: sets.jaccard(sets.queries(contexts), found), "python": python}
     taken = median_seconds(args, works)
     ours, plain = found.size / taken["sparse"], found[: args.few].size / taken["python"]
     print(f"Jaccard: {ours:,.0f} pairs/s, Python sets {plain:,.0f}; {ours / plain:.1f} times")

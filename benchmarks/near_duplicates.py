@@ -71,7 +71,7 @@ def main() -> None:
         "ours": lambda: TitleIndex(held_out, THRESHOLD).pairs(some),
         "peer": lambda: peer(held_out, some),
     }
-    taken = median_seconds(args, works, repeats=1)  # type: ignore[arg-type]
+    taken = median_seconds(args, works, repeats=1)
     print(
         f"{len(some):,} titles against {len(held_out):,}, {len(ours):,} pairs: {taken['ours']:.2f} s, "
         f"SetSimilaritySearch {taken['peer']:.2f} s; {taken['peer'] / taken['ours']:.1f} times its speed"

@@ -29,7 +29,8 @@ def load_arrays(folder: Path, *names: str) -> list[NDArray[Any]]:
 
 def save_ragged(folder: Path, name: str, rows: Ragged) -> None:
     """Write NAME.values.npy and NAME.offsets.npy."""
-    save_arrays(folder, **{f"{name}.values": rows.values, f"{name}.offsets": rows.offsets})
+    parts: dict[str, NDArray[Any]] = {f"{name}.values": rows.values, f"{name}.offsets": rows.offsets}
+    save_arrays(folder, **parts)
 
 
 def load_ragged(folder: Path, name: str) -> Ragged:

@@ -129,7 +129,7 @@ def test_help_has_a_line_on_every_option(entry: str, choice: str) -> None:
         config = compose(entry, [choice], return_hydra_config=True)
         HydraConfig.instance().set_config(config)
         known = notes()
-    plain = OmegaConf.to_container(config, resolve=False)
+    plain: Any = OmegaConf.to_container(config, resolve=False)
     assert isinstance(plain, dict) and plain.pop("hydra")
     found = {key for key, value in values(plain) if not known.get(key) and "${" not in str(value)}
     assert found <= {"callbacks"}

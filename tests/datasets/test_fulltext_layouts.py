@@ -124,7 +124,8 @@ def s2orc() -> list[dict[str, Any]]:
     text.mark("paragraph", 10**6, 10**6 + 5)
     text.mark("formula", -3, 2)
     record = {"corpusid": "p1", "externalids": {"arxiv": "2101.1", "doi": None}, "updated": "2023-01-01"}
-    return [*API, record | {"content": {"source": {"pdfurls": None}, **text.record()}}]
+    records: list[Any] = [*API, record | {"content": {"source": {"pdfurls": None}, **text.record()}}]
+    return records
 
 
 def s2orc_v2() -> list[dict[str, Any]]:
@@ -133,7 +134,11 @@ def s2orc_v2() -> list[dict[str, Any]]:
     add_bibliography(back)
     parts = {name: name[:3] + "_" + name[3:] for name in ("bibref", "bibentry", "bibtitle", "bibauthor")}
     names = {**parts, "sectionheader": "section_header"}
-    return [*API, {"corpusid": "p1", "body": body.record(names), "bibliography": back.record(names)}]
+    records: list[Any] = [
+        *API,
+        {"corpusid": "p1", "body": body.record(names), "bibliography": back.record(names)},
+    ]
+    return records
 
 
 def documents(path: Path) -> list[Document]:

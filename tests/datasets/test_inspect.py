@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
@@ -40,8 +41,8 @@ CONTEXTS = {
     "c3": ("test", "q", "b", "Both of them TARGETCIT."),
 }
 
-DEFAULTS = {"near": 0.8, "title_words": 3, "authors": "authors", "examples": 5, "seed": 0}
-inspect_corpus = partial(report.inspect_corpus, **DEFAULTS)
+DEFAULTS: dict[str, Any] = {"near": 0.8, "title_words": 3, "authors": "authors", "examples": 5, "seed": 0}
+inspect_corpus: Callable[..., Any] = partial(report.inspect_corpus, **DEFAULTS)
 
 
 @pytest.fixture

@@ -107,7 +107,7 @@ def test_both_stages_are_measured_by_f1(tiny_corpus: Corpus, tiny_reranker: Path
 
 def test_bm25_alone_stands_beside_the_published_query_forms(tiny_corpus: Corpus, tmp_path: Path) -> None:
     metrics = GlobalPrefetch([10], f1=[20])(BM25(query=["key_terms"]), tiny_corpus, "test", tmp_path)
-    assert metrics["f1@20"] > 0 and metrics["recall@20"] == 1  # type: ignore[operator]
+    assert metrics["f1@20"] > 0 and metrics["recall@20"] == 1
     report = (tmp_path / "report.md").read_text()
     assert published("query-forms")[1] in report and "| f1@20 |" in report
     Prefetch([10])(BM25(), tiny_corpus, "test", tmp_path)  # others have neither
@@ -117,7 +117,9 @@ def test_bm25_alone_stands_beside_the_published_query_forms(tiny_corpus: Corpus,
 
 @pytest.mark.parametrize("ranks", [[0], [20, "all"], [2.5]])
 def test_ranks_of_f1_that_cannot_be_are_named(ranks: list[Any]) -> None:
-    with pytest.raises(InputError, match=rf"benchmark\.f1=.*{ranks[-1]}.*: must be a (list of )?whole number"):
+    with pytest.raises(
+        InputError, match=rf"benchmark\.f1=.*{ranks[-1]}.*: must be a (list of )?whole number"
+    ):
         Prefetch([10], f1=ranks)
 
 

@@ -567,7 +567,7 @@ def test_l2_ranks_by_the_distance_of_vectors_as_they_are(
         ArticleRetriever(config, "float32", embeddings_dir=tmp_path / "e").index(tiny_corpus)
     for other in ({"index": IndexConfig("half")}, {"profile": ProfileConfig(0.5)}):
         with pytest.raises(InputError, match="set index=exact profile=none"):
-            ArticleRetriever(given, **other)  # type: ignore[arg-type]
+            ArticleRetriever(given, **other)
 
 
 def test_an_index_of_another_reading_is_refused(
