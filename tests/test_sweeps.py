@@ -67,8 +67,9 @@ def test_a_failed_job_does_not_lose_the_others_and_each_has_a_wandb_run_of_its_o
         "output_dir": "out",
     }
     arguments = [*(f"{name}={value}" for name, value in given.items()), *OPTIONS.get(launcher, [])]
+    # A test in this process may have left the address of its W&B service, which has another current folder.
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if not name.startswith("WANDB")},
         "WANDB_MODE": "offline",
         "WANDB_SILENT": "true",
         "HF_HUB_OFFLINE": "1",
