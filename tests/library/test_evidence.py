@@ -1,0 +1,177 @@
+"""Why a paper is recommended, on texts whose answer can be read off, and against plain counting."""
+
+from __future__ import annotations
+
+import doctest
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import library.evidence
+from datasets.corpus import Corpus
+from datasets.records import OTHER_MARKER, TARGET_MARKER
+from library.evidence import (
+    NOTHING,
+    Evidence,
+    Recommendation,
+    Witness,
+    _words,
+    around,
+    best_sentence,
+    citing_sentence,
+    name_in,
+    paper_names,
+    wanted,
+)
+from retrieval.terms import without_markers
+
+ABSTRACT = (
+    "We present a new optimiser. It adapts the learning rate of each weight from moments of gradients. "
+    "Code is at https://example.org/adaptive-learning-rate-gradients."
+)
+
+
+def test_examples_of_docstrings() -> None:
+    assert doctest.testmod(library.evidence).failed == 0
+
+
+def test_the_sentence_that_answers_best_and_its_words() -> None:
+    weights = wanted(f"adaptive learning rates {TARGET_MARKER} for gradient descent", "", lambda word: 1.0)
+    sentence, matched = best_sentence(ABSTRACT, weights)
+    assert sentence == "It adapts the learning rate of each weight from moments of gradients."
+    assert [sentence[a:b] for a, b in matched] == ["adapts", "learning", "rate", "gradients"]
+
+
+def test_words_near_the_mark_tell_more() -> None:
+    far = "parsing " + "of many other long sentences in several old treebanks " * 3
+    weights = wanted(f"{far} and speech {TARGET_MARKER}", "Pictures", lambda word: 1.0)
+    assert weights["speech"] == 1.0 > weights["pars"] > 0
+    assert weights["pictur"] < weights["speech"], "the title is less than the context"
+
+
+def test_stop_words_numbers_and_marks_tell_nothing() -> None:
+    weights = wanted(f"as we did in 2015 {OTHER_MARKER} and {TARGET_MARKER}", "", lambda word: 1.0)
+    assert weights == {}
+    assert best_sentence(ABSTRACT, weights) == ("", ())
+
+
+def test_rare_words_win_over_several_common_ones() -> None:
+    rarity = {"moments": 9.0, "new": 0.5, "present": 0.5}
+    context = f"new methods present moments {TARGET_MARKER}"
+    sentence, _ = best_sentence(ABSTRACT, wanted(context, "", lambda word: rarity.get(word, 0.1)))
+    assert "moments" in sentence
+    assert best_sentence(ABSTRACT, wanted(context, "", lambda word: 0.1), least=1.0) == ("", ())
+
+
+@pytest.mark.parametrize(
+    ("title", "names"),
+    [
+        ("BERT: Pre-training of Deep Bidirectional Transformers", ["BERT"]),
+        ("Adam: A Method for Stochastic Optimization", ["Adam"]),
+        ("Swin Transformer: Hierarchical Vision Transformer", ["Swin Transformer"]),
+        ("Deep Residual Learning for Image Recognition", ["DRLIR"]),
+        ("Long Short-Term Memory", ["LSTM"]),
+        ("An Image is Worth 16x16 Words: Transformers", ["16x16"]),
+        ("On the use of the MS-COCO and ImageNet sets in 3D", ["MS-COCO", "ImageNet"]),
+        ("GPT-4 technical report", ["GPT-4"]),
+        ("BERT-based parsing", ["BERT"]),
+        ("A SURVEY OF PARSING", []),
+        ("Attention is all you need", []),
+        ("", []),
+    ],
+)
+def test_names_of_papers(title: str, names: list[str]) -> None:
+    assert paper_names(title) == names
+
+
+@pytest.mark.parametrize(
+    ("context", "name"),
+    [
+        ("we fine-tune BERT (TARGETCIT)", "BERT"),
+        ("two BERTs TARGETCIT", "BERT"),
+        ("as imagenet TARGETCIT shows", "ImageNet"),
+        ("bert the puppet TARGETCIT", ""),
+        ("RoBERTa TARGETCIT", ""),
+        ("BERT and later ImageNet TARGETCIT", "ImageNet"),
+        ("no mark but BERT", "BERT"),
+    ],
+)
+def test_names_in_contexts(context: str, name: str) -> None:
+    assert name_in(context, ["BERT", "ImageNet"]) == name
+
+
+def test_a_marker_is_no_name() -> None:
+    assert name_in(f"as {OTHER_MARKER} and {TARGET_MARKER}", paper_names("The TARGETCIT OTHERCIT set")) == ""
+
+
+@pytest.mark.parametrize(
+    ("context", "sentence"),
+    [
+        (f"old trees. We parse [{TARGET_MARKER}, {OTHER_MARKER}] well. And", "We parse [CITE], […] well."),
+        (f"transition systems ({TARGET_MARKER}) built", "… transition systems [CITE] built …"),
+        (f"{TARGET_MARKER} is fine.", "[CITE] is fine."),
+    ],
+)
+def test_citing_sentences(context: str, sentence: str) -> None:
+    assert citing_sentence(context) == sentence
+
+
+@given(st.text(), st.integers(0, 400), st.integers(1, 60))
+def test_a_citing_sentence_always_has_its_mark_and_is_cut_to_size(text: str, at: int, longest: int) -> None:
+    text = text.replace(TARGET_MARKER, "")
+    sentence = citing_sentence(f"{text[:at]} {TARGET_MARKER} {text[at:]}")
+    assert "[CITE]" in sentence
+    shown = around(sentence, ((sentence.index("[CITE]"), sentence.index("[CITE]") + 6),), longest + 40)
+    assert len(shown) <= longest + 44 and "[CITE]" in shown
+
+
+def test_evidence_over_a_corpus(tiny_corpus: Corpus) -> None:
+    witness, row = Witness(tiny_corpus), tiny_corpus.paper_row
+    context = f"We start from a parser {TARGET_MARKER} of dependency trees in many languages"
+    papers = [row("parsing"), row("speech"), row("bare")]
+    parsing, speech, bare = witness.evidence(context, papers)
+    assert parsing.sentence == "A transition based parser for dependency trees."
+    assert parsing.cited_as == "We start from the parser of [CITE] for all languages."
+    assert speech.sentence == "" and speech.cited_as == "" and speech.why == NOTHING
+    assert bare == Evidence()
+    own, *_ = witness.evidence(context, papers, own=row("citing-train-1"))
+    assert own.cited_as == "A dependency parser [CITE] reads the captions.", "not what the draft itself says"
+    assert witness.evidence(context, []) == []
+
+
+def test_contexts_of_other_splits_are_not_quoted(tiny_corpus: Corpus) -> None:
+    context = f"inverted lists rank documents {TARGET_MARKER}"
+    (found,) = Witness(tiny_corpus).evidence(context, [tiny_corpus.paper_row("retrieval")])
+    assert found.sentence and not found.cited_as
+
+
+def test_likeness_counts_each_word_once(demo_corpus: Corpus) -> None:
+    witness = Witness(demo_corpus)
+    context = demo_corpus.context_texts[3]
+    others = np.arange(40, dtype=np.int32)
+    lengths = demo_corpus.context_tokens.take(others).lengths
+    asked = {word for word, *_ in _words(without_markers(context))}
+    expected = []
+    for other, length in zip(others.tolist(), lengths.tolist(), strict=True):
+        words = {demo_corpus.words[i] for i in demo_corpus.context_tokens[other].tolist()}
+        total = sum(witness.rarity(word) for word in asked & words)
+        expected.append(total / (1 + 1.2 * (0.25 + 0.75 * length / lengths.mean())))
+    assert np.allclose(witness._likeness(context, others), expected)
+
+
+def test_why_is_one_readable_line() -> None:
+    long = "word " * 80 + "answer " + "word " * 80
+    at = long.index("answer")
+    evidence = Evidence(long, ((at, at + 6),), "BERT", "We use BERT [CITE].")
+    assert "\n" not in evidence.why and len(evidence.why) < 300
+    assert evidence.why.startswith("BERT is named here; “… ") and "answer" in evidence.why
+    assert evidence.why.endswith("; cited as “We use BERT [CITE].”")
+
+
+def test_a_recommendation_as_json_has_the_fixed_fields() -> None:
+    found = Recommendation(1, 0.5, "p1", "lee2020", "Trees", ("Ann Lee",), None, "ACL")
+    expected = {"rank": 1, "score": 0.5, "id": "p1", "key": "lee2020", "title": "Trees", "year": None}
+    assert json.loads(json.dumps(found.as_json())) == {**expected, "why": NOTHING}
