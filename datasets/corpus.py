@@ -125,6 +125,11 @@ class Corpus:
         return list(self._texts("words")["word"])
 
     @cached_property
+    def word_ids(self) -> dict[str, int]:
+        """Rows of `words`."""
+        return {word: row for row, word in enumerate(self.words)}
+
+    @cached_property
     def _paper_rows(self) -> dict[str, int]:
         return {paper: row for row, paper in enumerate(self.paper_ids)}
 

@@ -47,6 +47,7 @@ from rerank.reranker import Reranker
 from rerank.scores import PairScores, Processes, candidate_scores, head_of
 from retrieval.base import Ranking, Retriever, nothing
 from retrieval.filters import Filters
+from retrieval.queries import Queries
 
 PLOT = "reranking.png"
 BASE_FILES = "base-"
@@ -323,7 +324,7 @@ class Reranking(Pipeline):
 def _certain(corpus: Corpus, queries: Split, filters: Filters, whole: bool) -> list[NDArray[np.integer]]:
     """What each query's candidates hold for certain [Q][n]: its cited papers, or every paper it may find."""
     found: list[NDArray[np.integer]] = [np.empty(0, np.int32)] * len(queries)
-    for places, allowed in filters.groups(corpus, queries.contexts):
+    for places, allowed in filters.groups(Queries.of(corpus, queries.contexts)):
         everything = np.flatnonzero(allowed)
         for place in places.tolist():
             papers = everything if whole else queries.positives[place]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from datasets.columns import Ragged, offsets_of
 from datasets.errors import InputError
 from datasets.records import TARGET_WORD
+from retrieval.queries import Queries
 
 if TYPE_CHECKING:
     from datasets.corpus import Corpus
@@ -48,7 +49,7 @@ class DocumentReader:
     """Makes documents of a corpus's rows, in the words of one vocabulary."""
 
     def __init__(self, corpus: Corpus, vocabulary: Vocabulary, max_tokens: int) -> None:
-        self.corpus, self.max_tokens = corpus, max_tokens
+        self.corpus, self.max_tokens, self._vocabulary = corpus, max_tokens, vocabulary
         self.ids = vocabulary.lookup(corpus.words)
         target = vocabulary.lookup([TARGET_WORD])[0]
         self.target = int(target) if target >= 0 else None
@@ -58,21 +59,33 @@ class DocumentReader:
         columns = (TITLE, self.corpus.title_tokens), (ABSTRACT, self.corpus.abstract_tokens)
         return _assemble([(kind, self._read(column, rows), None) for kind, column in columns])
 
-    def queries(self, contexts: NDArray[np.integer]) -> Documents:
-        """(citing title, citing abstract, context) of contexts, rows [B]; a citing paper is encoded once."""
-        citing, place = np.unique(self.corpus.citing[contexts], return_inverse=True)
-        titles = self._read(self.corpus.title_tokens, citing)
-        abstracts = self._read(self.corpus.abstract_tokens, citing)
-        texts = self._read(self.corpus.context_tokens, contexts, around=self.target)
+    def queries(self, queries: Queries | NDArray[np.integer]) -> Documents:
+        """(citing title, citing abstract, context) of queries, or of rows of contexts, [B].
+
+        A citing paper is encoded once.
+        """
+        asked = Queries.of(self.corpus, queries)
+        new = self._vocabulary.lookup(asked.new_words) if asked.new_words else None
+        title, abstract, context = (asked.fields[name] for name in ("title", "abstract", "context"))
+        citing, place = np.unique(title.rows, return_inverse=True)
+        titles, abstracts = self._read(title.words, citing, new), self._read(abstract.words, citing, new)
+        texts = self._read(context.words, context.rows, new, around=self.target)
         return _assemble([(TITLE, titles, place), (ABSTRACT, abstracts, place), (CONTEXT, texts, None)])
 
-    def _read(self, column: Ragged, rows: NDArray[np.integer], around: int | None = None) -> Ragged:
+    def _read(
+        self,
+        column: Ragged,
+        rows: NDArray[np.integer],
+        new: NDArray[np.int32] | None = None,
+        around: int | None = None,
+    ) -> Ragged:
         """Rows in the vocabulary's ids, unknown words dropped, at most `max_tokens` of each.
 
-        A row that is too long keeps its beginning, or what stands `around` the first token of that id.
+        new: ids of words that the corpus lacks. A row that is too long keeps its beginning, or what stands
+        `around` the first token of that id.
         """
         taken = column.take(rows)
-        ids = self.ids[taken.values]
+        ids = (self.ids if new is None else np.append(self.ids, new))[taken.values]
         known = ids >= 0
         before = np.concatenate([[0], np.cumsum(known)])
         tokens, offsets = ids[known], before[taken.offsets]

@@ -23,6 +23,7 @@ from datasets.records import MARKER_WORDS
 from retrieval.base import ordered
 from retrieval.bm25 import BM25
 from retrieval.index import search_exact
+from retrieval.queries import Queries
 
 WORD = re.compile(r"[^\W\d_]{2,}")
 PAIRS_AT_A_TIME = 200_000
@@ -182,11 +183,8 @@ class WordSets:
 
     def queries(self, contexts: NDArray[np.integer]) -> sparse.csr_array:
         """(citing title, citing abstract, context) of contexts -> [Q, stems]"""
-        citing = self.corpus.citing[contexts]
-        columns = (self.corpus.title_tokens, self.corpus.abstract_tokens)
-        return self._rows(
-            *(column.take(citing) for column in columns), self.corpus.context_tokens.take(contexts)
-        )
+        queries = Queries.of(self.corpus, contexts)
+        return self._rows(*(queries.words(field) for field in ("title", "abstract", "context")))
 
     def jaccard(self, sets: sparse.csr_array, papers: NDArray[np.integer]) -> NDArray[np.float64]:
         """sets [Q, stems], papers [Q, k] rows of the corpus (-1: none) -> [Q, k], 0 where there is none"""

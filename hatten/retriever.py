@@ -15,6 +15,7 @@ from hatten.checkpoint import PUBLISHED, open_model
 from hatten.documents import DocumentReader, Vocabulary, check_tokenizer
 from hatten.recipe import Encoder
 from retrieval.dense import DenseRetriever
+from retrieval.queries import Queries
 from retrieval.settings import IndexConfig, ProfileConfig
 from retrieval.vectors import encode, encode_queries, precision, weights_hash
 
@@ -50,8 +51,8 @@ class WordsRetriever(DenseRetriever):
     def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         return encode(self.encoder.encode, self._reader.papers, rows, self.encoder.dim, "papers")
 
-    def encode_queries(self, contexts: NDArray[np.int64]) -> NDArray[np.float32]:
-        return encode_queries(self.encoder.encode, self._reader, contexts, self.encoder.dim)
+    def encode_queries(self, queries: Queries | NDArray[np.int64]) -> NDArray[np.float32]:
+        return encode_queries(self.encoder.encode, self._reader, queries, self.encoder.dim)
 
 
 class HAttenRetriever(WordsRetriever):

@@ -25,6 +25,7 @@ from retrieval.dense import DenseRetriever, ray_shards
 from retrieval.embeddings import SHARD, Advance, EmbeddingJob, Embeddings, Vectors, embeddings_of
 from retrieval.encoder import ArticleEncoder
 from retrieval.index import build_l2_index, load_index, search_l2
+from retrieval.queries import Queries
 from retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
 from retrieval.vectors import QueryCache, VectorTable, encode, encode_queries, precision
 
@@ -77,9 +78,9 @@ class ArticleRetriever(DenseRetriever):
         read, dim = self._reader.papers, self.encoder.dim
         return encode(self.encoder.encode, read, rows, dim, "papers", self.shard, self._normalised)
 
-    def encode_queries(self, contexts: Rows) -> Floats:
+    def encode_queries(self, queries: Queries | Rows) -> Floats:
         read, dim = self._reader, self.encoder.dim
-        return encode_queries(self.encoder.encode, read, contexts, dim, normalise=self._normalised)
+        return encode_queries(self.encoder.encode, read, queries, dim, normalise=self._normalised)
 
     @property
     def _normalised(self) -> bool:
@@ -186,10 +187,10 @@ class SentenceRetriever(Retriever):
         self.prepare(corpus)
         self._sentences = load_index(self.index_config, folder)
 
-    def _search(self, contexts: Rows, k: int, allowed: Mask | None) -> Ranking:
+    def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
         may = None if allowed is None else allowed[self._papers]
-        papers, scores = nothing(len(contexts), k)
-        of = self._queries(contexts) if self._cache is None else self._cache.get(contexts, self._queries)
+        papers, scores = nothing(len(queries), k)
+        of = self._queries(queries) if self._cache is None else self._cache.get(queries, self._queries)
         vectors = np.concatenate([*of, np.empty((0, self.encoder.dim), np.float32)])
         sentences = Ragged(
             np.arange(len(vectors), dtype=np.int32), offsets_of(np.array([len(part) for part in of]))
@@ -209,9 +210,9 @@ class SentenceRetriever(Retriever):
             open_queries, depth = np.concatenate(unsure), 2 * depth
         return Ranking(papers, scores)
 
-    def _queries(self, contexts: Rows) -> list[Floats]:
-        """The sentences of each context [s, D]."""
-        texts = self._reader.queries(contexts)
+    def _queries(self, queries: Queries) -> list[Floats]:
+        """The sentences of each query [s, D]."""
+        texts = self._reader.queries(queries)
         with torch.inference_mode():
             vectors = self.encoder.encode(texts).cpu().numpy()
         return np.split(vectors, _by_text(texts).offsets[1:-1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from datasets.columns import Ragged
 from datasets.corpus import Corpus
 from datasets.records import OTHER_MARKER, TARGET_MARKER
 from retrieval.arrays import Rows
+from retrieval.queries import Queries
 from retrieval.settings import ArticleConfig
 
 if TYPE_CHECKING:
@@ -79,26 +80,26 @@ class ArticleReader:
         titles, abstracts = self._of(self.corpus.titles, papers), self._of(self.corpus.abstracts, papers)
         return self._texts(("title", "abstract"), list(zip(titles, abstracts, strict=True)))
 
-    def queries(self, contexts: NDArray[np.integer]) -> Texts:
-        """The configured fields of contexts, rows [B].
+    def queries(self, queries: Queries | NDArray[np.integer]) -> Texts:
+        """The configured fields of queries, or of rows of contexts, [B].
 
         Where `max_tokens` are too few, the title may take half of them and the context the rest, which keeps
         what is around its marker; the others lose their ends, the abstract first.
         """
-        citing, place = np.unique(self.corpus.citing[contexts], return_inverse=True)
+        asked, names = Queries.of(self.corpus, queries), tuple(self.config.query)
 
-        def of_citing(column: Sequence[str]) -> list[Field]:
-            fields = self._of(column, citing.tolist())
+        def read(name: str) -> list[Field]:
+            if name == "context":
+                return self._contexts(asked.texts(name))
+            texts, (rows, place) = (
+                asked.fields[name].texts,
+                np.unique(asked.fields[name].rows, return_inverse=True),
+            )
+            fields = self._of(texts, rows.tolist())  # a citing paper is read once
             return [fields[i] for i in place.tolist()]
 
-        readers: dict[str, Callable[[], list[Field]]] = {
-            "context": lambda: self._contexts(contexts.tolist()),
-            "title": lambda: of_citing(self.corpus.titles),
-            "abstract": lambda: of_citing(self.corpus.abstracts),
-        }
-        names = tuple(self.config.query)
-        read = {name: readers[name]() for name in set(names)}
-        return self._texts(names, list(zip(*(read[name] for name in names), strict=True)))
+        found = {name: read(name) for name in set(names)}
+        return self._texts(names, list(zip(*(found[name] for name in names), strict=True)))
 
     def _of(self, column: Sequence[str], rows: list[int]) -> list[Field]:
         texts = [column[row] for row in rows]
@@ -107,8 +108,8 @@ class ArticleReader:
         found = self._backend.encode_batch_fast(texts, add_special_tokens=False)
         return [Field(encoding.ids, [NONE] * len(encoding.ids)) for encoding in found]
 
-    def _contexts(self, rows: list[int]) -> list[Field]:
-        texts = [self.corpus.context_texts[row].replace(OTHER_MARKER, " ") for row in rows]
+    def _contexts(self, texts: list[str]) -> list[Field]:
+        texts = [text.replace(OTHER_MARKER, " ") for text in texts]
         marks = [max(text.find(TARGET_MARKER), 0) for text in texts]
         return self._encoded([text.replace(TARGET_MARKER, " ") for text in texts], marks)
 

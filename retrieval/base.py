@@ -19,6 +19,7 @@ from datasets.errors import InputError
 from datasets.files import written_folder
 from retrieval.arrays import Floats, Mask, Rows, load_arrays, save_arrays
 from retrieval.filters import Filters
+from retrieval.queries import Queries
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ def ordered(
 
 
 class Retriever(ABC):
-    """Ranks the candidates of a corpus for its contexts.
+    """Ranks the candidates of a corpus for queries.
 
     Subclasses implement `settings`, `_index` and `_search`, declare the `arrays` of their index, or write
     `_save` and `_load`, and declare below what else they can do, so that nobody has to ask for their class.
@@ -165,10 +166,10 @@ class Retriever(ABC):
         self._index(corpus)
         self._corpus = corpus
 
-    def search(self, contexts: Rows, k: int, filters: Filters | None = None) -> Ranking:
-        """The k best candidates of each context, without its citing paper.
+    def search(self, queries: Queries | Rows, k: int, filters: Filters | None = None) -> Ranking:
+        """The k best candidates of each query, without its citing paper.
 
-        contexts: int64 [Q], rows of the corpus's contexts. Memory grows with Q * k: batch large numbers.
+        queries: [Q], or rows of the corpus's contexts. Memory grows with Q * k: batch large numbers.
         filters: which candidates may be returned; the result is that of a search in a corpus that has no
         others (see retrieval.index for approximate indexes).
         Raises InputError for scores that are NaN.
@@ -176,33 +177,53 @@ class Retriever(ABC):
         corpus = self.corpus
         if k < 1:
             raise ValueError(f"k must be at least 1, not {k}")
-        contexts = np.asarray(contexts, dtype=np.int64)
+        asked = Queries.of(corpus, queries)
         if not filters:
-            return self.search_allowed(contexts, k, None)
-        papers, scores = nothing(len(contexts), k)
-        for queries, allowed in filters.groups(corpus, contexts):
-            found = self.search_allowed(contexts[queries], k, allowed)
-            papers[queries], scores[queries] = found.papers, found.scores
+            return self.search_allowed(asked, k, None)
+        papers, scores = nothing(len(asked), k)
+        for places, allowed in filters.groups(asked):
+            found = self.search_allowed(asked[places], k, allowed)
+            papers[places], scores[places] = found.papers, found.scores
         return Ranking(papers, scores)
 
-    def search_allowed(self, contexts: Rows, k: int, allowed: Mask | None) -> Ranking:
-        """As `search`, among the papers allowed [P] for all of these contexts (None: every candidate)."""
+    def search_allowed(self, queries: Queries | Rows, k: int, allowed: Mask | None) -> Ranking:
+        """As `search`, among the papers allowed [P] for all of these queries (None: every candidate)."""
         corpus = self.corpus
+        asked = Queries.of(corpus, queries)
         may = corpus.is_candidate if allowed is None else allowed
         # The citing paper may take one of the first k places, so ask for one more.
         depth = min(k + 1, int(np.count_nonzero(may)))
-        if len(contexts) == 0 or depth == 0:
-            return Ranking(*nothing(len(contexts), k))
-        found = self._search(contexts, depth, allowed)
+        if len(asked) == 0 or depth == 0:
+            return Ranking(*nothing(len(asked), k))
+        found = self._search(asked, depth, allowed)
         wrong = (np.isnan(found.scores) & (found.papers >= 0)).any(axis=1)
         if wrong.any():
-            names = [corpus.context_ids[row] for row in contexts[wrong][:5].tolist()]
+            names = asked[np.flatnonzero(wrong)[:5]].names()
             raise InputError(
                 f"retriever={self.name}: NaN scores for {np.count_nonzero(wrong):,} queries, such as "
                 f"{', '.join(names)}; its weights or vectors are damaged"
             )
-        drop = (found.papers == corpus.citing[contexts][:, None]) | ~may[found.papers]
+        drop = (found.papers == asked.citing[:, None]) | ~may[found.papers]
         return ordered(found.papers, found.scores, k, drop)
+
+    def score(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> Floats:
+        """The scores that `search` gives these papers, float32 [Q, K]; -inf for what it does not find.
+
+        papers: int32 [Q, K], rows of candidates, each once for a query; -1 for none.
+        """
+        asked = Queries.of(self.corpus, queries)
+        scores = np.full(papers.shape, -np.inf, np.float32)
+        known = np.empty(len(self.corpus.paper_ids), np.float32)
+        for query, wanted in enumerate(papers):
+            allowed = np.zeros(len(known), np.bool_)
+            allowed[wanted[wanted >= 0]] = True
+            allowed &= self.corpus.is_candidate
+            found = self.search_allowed(asked[query : query + 1], papers.shape[1], allowed)
+            there = found.papers[0] >= 0
+            known[wanted] = -np.inf
+            known[found.papers[0][there]] = found.scores[0][there]
+            scores[query] = np.where(wanted >= 0, known[wanted], -np.inf)
+        return scores
 
     # Saved indexes.
 
@@ -252,8 +273,8 @@ class Retriever(ABC):
     def _index(self, corpus: Corpus) -> None: ...
 
     @abstractmethod
-    def _search(self, contexts: Rows, k: int, allowed: Mask | None) -> Ranking:
-        """The k best of the allowed papers for each context, or fewer where no more match.
+    def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
+        """The k best of the allowed papers for each query, or fewer where no more match.
 
         allowed: bool [P], the papers that may be returned; None: every candidate. k does not exceed their
         number. The caller drops the citing paper and any paper that is not allowed.

@@ -22,6 +22,7 @@ from datasets.errors import InputError
 from datasets.records import TRAIN
 from retrieval.arrays import Floats, Mask, Rows, load_arrays, load_ragged, save_arrays, save_ragged
 from retrieval.base import Ranking, Retriever, nothing
+from retrieval.queries import Queries
 from retrieval.settings import QUERY_FIELDS, check_fields
 from retrieval.terms import KEY_TERMS, PAPERS_AT_ONCE, KeyTerms, Terms, tokenizer
 
@@ -292,37 +293,58 @@ class BM25(Retriever):
         words = corpus.context_tokens.take(contexts.values)
         return counts + self._terms.counts(np.repeat(rows, contexts.lengths), words, len(papers))
 
-    def _search(self, contexts: Rows, k: int, allowed: Mask | None) -> Ranking:
-        queries = self._queries(contexts)
+    def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
         mask = None if allowed is None else allowed[self._rows].astype(np.float32)
-        papers, scores = nothing(len(contexts), k)
+        papers, scores = nothing(len(queries), k)
 
-        def search(query: int) -> None:
-            part = slice(queries.indptr[query], queries.indptr[query + 1])
-            if part.start == part.stop:
-                return
-            values = self._engine.scores(queries.indices[part], queries.data[part])
+        def keep(query: int, values: Floats) -> None:
             if mask is not None:
                 values *= mask
             best = largest(values, k)
             papers[query, : len(best)], scores[query, : len(best)] = self._rows[best], values[best]
 
-        if self.threads == 1:
-            for query in range(len(contexts)):
-                search(query)
-        else:
-            with ThreadPoolExecutor(self.threads) as pool:
-                list(pool.map(search, range(len(contexts))))
+        self._each(queries, keep)
         return Ranking(papers, scores)
 
-    def _queries(self, contexts: Rows) -> csr_matrix:
+    def score(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> Floats:
+        asked = Queries.of(self.corpus, queries)
+        place = np.searchsorted(self._rows, papers).clip(max=len(self._rows) - 1)
+        there, scores = self._rows[place] == papers, np.full(papers.shape, -np.inf, np.float32)
+
+        def keep(query: int, values: Floats) -> None:
+            found = values[place[query]]
+            scores[query] = np.where(there[query] & (found > 0), found, -np.inf)
+
+        self._each(asked, keep)
+        return np.where(papers == asked.citing[:, None], np.float32(-np.inf), scores)
+
+    def _each(self, queries: Queries, keep: Callable[[int, Floats], None]) -> None:
+        """Call keep(query, scores of all candidates [n]) for each query that has a term."""
+        terms = self._query_terms(queries)
+
+        def work(query: int) -> None:
+            part = slice(terms.indptr[query], terms.indptr[query + 1])
+            if part.start < part.stop:
+                keep(query, self._engine.scores(terms.indices[part], terms.data[part]))
+
+        if self.threads == 1:
+            for query in range(len(queries)):
+                work(query)
+        else:
+            with ThreadPoolExecutor(self.threads) as pool:
+                list(pool.map(work, range(len(queries))))
+
+    def _query_terms(self, queries: Queries) -> csr_matrix:
         """The terms of queries, float32 [Q, T]."""
-        queries = self._terms.query_counts(self.corpus, contexts, self.query)
+        terms = self._terms
+        if queries.new_words:
+            terms = terms.with_words(queries.new_words, self._tokenizer)
+        found = terms.query_counts(queries, self.query)
         if KEY_TERMS not in self.query:
-            return queries
+            return found
         if self._key_terms is None:
             self._key_terms = KeyTerms(self._terms, self.corpus, self._rows)
-        return queries + self._key_terms.counts(contexts) * np.float32(self.query.count(KEY_TERMS))
+        return found + self._key_terms.counts(queries, terms) * np.float32(self.query.count(KEY_TERMS))
 
     def _save(self, folder: Path) -> None:
         self._terms.save(folder)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
+from numpy.typing import NDArray
 
 from datasets import over_ray
 from datasets.corpus import Corpus
@@ -25,8 +26,9 @@ from retrieval.base import Ranking, Retriever, check_encoding
 from retrieval.embeddings import Advance, EmbeddingJob, Vectors, embeddings_of
 from retrieval.index import PaperIndex, build_index, build_l2_index, check_index, load_index, search_l2
 from retrieval.profiles import with_profiles
+from retrieval.queries import Queries
 from retrieval.settings import IndexConfig, ProfileConfig
-from retrieval.vectors import BATCH, QueryCache, VectorTable
+from retrieval.vectors import BATCH, QueryCache, VectorTable, blocks
 
 NORMALISATION = "unit"
 """Vectors are of unit length, so that their inner product is the cosine."""
@@ -59,8 +61,8 @@ class DenseRetriever(Retriever):
         """Papers, rows [n] -> [n, D] of unit length; zeros where there is nothing to encode."""
 
     @abstractmethod
-    def encode_queries(self, contexts: Rows) -> Floats:
-        """Contexts, rows [Q] -> [Q, D] of unit length; zeros where there is nothing to encode."""
+    def encode_queries(self, queries: Queries | Rows) -> Floats:
+        """Queries, or rows of contexts, [Q] -> [Q, D] of unit length; zeros where nothing can be encoded."""
 
     def paper_vectors(self, corpus: Corpus, rows: Rows) -> Floats | VectorTable:
         """As `encode_papers`, by whoever encodes; the retriever is prepared for the corpus."""
@@ -105,18 +107,34 @@ class DenseRetriever(Retriever):
         self.prepare(corpus)
         self._candidates = np.flatnonzero(corpus.is_candidate)
 
-    def _search(self, contexts: Rows, k: int, allowed: Mask | None) -> Ranking:
+    def _encoded(self, queries: Queries) -> Floats:
         if self._cache is None:
-            queries = self.encode_queries(contexts)
-        else:
-            queries = np.stack(self._cache.get(contexts, self.encode_queries))
+            return self.encode_queries(queries)
+        return np.stack(self._cache.get(queries, self.encode_queries))
+
+    def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
+        vectors = self._encoded(queries)
         may = None if allowed is None else allowed[self._candidates]
         l2 = self.similarity == "l2"
-        found = search_l2(self._vectors, queries, k, may) if l2 else self._vectors.search(queries, k, may)
+        found = search_l2(self._vectors, vectors, k, may) if l2 else self._vectors.search(vectors, k, may)
         # A query without a known word is equally near to every paper: it gets none.
-        there = (found.papers >= 0) & queries.any(axis=1, keepdims=True)
+        there = (found.papers >= 0) & vectors.any(axis=1, keepdims=True)
         papers = np.where(there, self._candidates[found.papers], -1).astype(np.int32)
         return Ranking(papers, np.where(there, found.scores, np.float32(-np.inf)))
+
+    def score(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> Floats:
+        if self.similarity == "l2":
+            return super().score(queries, papers)
+        asked = Queries.of(self.corpus, queries)
+        place = np.searchsorted(self._candidates, papers).clip(max=len(self._candidates) - 1)
+        there = (self._candidates[place] == papers) & (papers != asked.citing[:, None])
+        scores = np.full(papers.shape, -np.inf, np.float32)
+        for part in blocks(len(asked), papers.shape[1] * self._vectors.dim):
+            vectors = self._encoded(asked[part])
+            found = self._vectors.read(place[part].ravel()).reshape(*place[part].shape, -1)
+            products = (found @ vectors[:, :, None])[:, :, 0]
+            scores[part] = np.where(there[part] & vectors.any(axis=1, keepdims=True), products, -np.inf)
+        return scores
 
     def _save(self, folder: Path) -> None:
         ids = self.corpus.paper_ids

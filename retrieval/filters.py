@@ -11,6 +11,7 @@ import numpy as np
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from retrieval.arrays import Mask, Rows
+from retrieval.queries import Queries
 
 CITING = "citing"
 
@@ -71,15 +72,15 @@ class Filters:
             _check_left(passed, corpus, "unseen=true")
         return passed
 
-    def groups(self, corpus: Corpus, contexts: Rows) -> Iterator[tuple[Rows, Mask]]:
-        """Places in `contexts` of queries that may get the same papers, and these papers [P]."""
-        passed = self.allowed(corpus)
+    def groups(self, queries: Queries) -> Iterator[tuple[Rows, Mask]]:
+        """Places of queries that may get the same papers, and these papers [P]."""
+        passed = self.allowed(queries.corpus)
         if self.year != CITING:
-            yield np.arange(len(contexts)), passed
+            yield np.arange(len(queries)), passed
             return
-        years = corpus.years[corpus.citing[contexts]]
-        for year in np.unique(years):
-            yield np.flatnonzero(years == year), passed if year == 0 else passed & (corpus.years <= year)
+        for year in np.unique(queries.years):
+            may = passed if year == 0 else passed & (queries.corpus.years <= year)
+            yield np.flatnonzero(queries.years == year), may
 
     def _fields(self) -> list[str]:
         return [self.field] if isinstance(self.field, str) else list(self.field or ())

@@ -20,6 +20,7 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from retrieval.arrays import Floats, Mask, Rows
 from retrieval.base import Ranking, Retriever, ordered
+from retrieval.queries import Queries
 from retrieval.settings import recall_cutoff
 
 log = logging.getLogger(__name__)
@@ -328,15 +329,15 @@ class Fusion(Retriever):
         if self._given is None:
             self.tuned["weights"] = self._tuned(corpus)
 
-    def _search(self, contexts: Rows, k: int, allowed: Mask | None) -> Ranking:
-        rankings = self._rankings(contexts, allowed)
+    def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
+        rankings = self._rankings(queries, allowed)
         shares = self.tuned["weights"] if self._given is None else self._given
         weights = np.array([[shares[name] for name in self.parts]])
         return fused(rankings, self._gains(rankings), weights, k)
 
-    def _rankings(self, contexts: Rows, allowed: Mask | None) -> list[Ranking]:
+    def _rankings(self, queries: Queries | Rows, allowed: Mask | None) -> list[Ranking]:
         """Of each part, without the citing paper: its score would be the unit of all others."""
-        return [part.search_allowed(contexts, self.depth, allowed) for part in self.parts.values()]
+        return [part.search_allowed(queries, self.depth, allowed) for part in self.parts.values()]
 
     def _gains(self, rankings: list[Ranking]) -> list[Floats]:
         if self.method == "rrf":

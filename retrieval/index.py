@@ -159,6 +159,10 @@ class PaperIndex(ABC):
         """Scores and places [Q, k] for a chunk of queries; k papers are allowed, and found."""
 
     @abstractmethod
+    def read(self, rows: Rows) -> Floats:
+        """The vectors at some places [n] -> [n, dim], as the index keeps them."""
+
+    @abstractmethod
     def __len__(self) -> int:
         """Number of vectors."""
 
@@ -215,16 +219,16 @@ class FlatIndex(PaperIndex):
         if not isinstance(self.vectors, VectorTable):
             return nearest(queries, self.vectors, k, rows)
         return nearest_in_blocks(
-            queries, k, np.arange(len(self)) if rows is None else rows, self._read, AT_ONCE
+            queries, k, np.arange(len(self)) if rows is None else rows, self.read, AT_ONCE
         )
 
-    def _read(self, rows: Rows) -> Floats:
+    def read(self, rows: Rows) -> Floats:
         found = self.vectors[rows]
         return found if self.last is None else np.concatenate([found, self.last[rows, None]], axis=1)
 
     def blocks(self) -> Iterator[Floats]:
         """All vectors, some at a time."""
-        return (self._read(np.arange(part.start, part.stop)) for part in blocks(len(self), self.dim))
+        return (self.read(np.arange(part.start, part.stop)) for part in blocks(len(self), self.dim))
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -330,10 +334,10 @@ class FaissIndex(PaperIndex):
             storage = faiss.downcast_index(self._index.storage)
             vectors = faiss.rev_swig_ptr(storage.get_xb(), len(self) * self.dim)
             return nearest(queries, vectors.reshape(len(self), self.dim), k, rows)
-        return nearest_in_blocks(queries, k, np.arange(len(self)) if rows is None else rows, self._decoded)
+        return nearest_in_blocks(queries, k, np.arange(len(self)) if rows is None else rows, self.read)
 
-    def _decoded(self, rows: Rows) -> Floats:
-        if rows[-1] - rows[0] + 1 == len(rows):
+    def read(self, rows: Rows) -> Floats:
+        if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
             return self._index.reconstruct_n(int(rows[0]), len(rows))
         return self._index.reconstruct_batch(rows)
 
@@ -406,6 +410,9 @@ class TorchIndex(PaperIndex):
             best, order = torch.cat([best, scores], 1).topk(min(k, best.shape[1] + scores.shape[1]))
             found = torch.cat([found, places], 1).gather(1, order)
         return best.cpu().numpy(), found.cpu().numpy()
+
+    def read(self, rows: Rows) -> Floats:
+        return np.asarray(self._vectors[torch.from_numpy(rows)].float().cpu().numpy())
 
     def __len__(self) -> int:
         return len(self._vectors)

@@ -9,8 +9,9 @@ import numpy as np
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.records import TRAIN
-from retrieval.arrays import Mask, Rows
+from retrieval.arrays import Mask
 from retrieval.base import Ranking, Retriever
+from retrieval.queries import Queries
 
 
 class Popularity(Retriever):
@@ -34,10 +35,10 @@ class Popularity(Retriever):
         self._papers = cited[np.argsort(-counts[cited], kind="stable")].astype(np.int32)
         self._counts = counts[self._papers].astype(np.float32)
 
-    def _search(self, contexts: Rows, k: int, allowed: Mask | None) -> Ranking:
+    def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
         papers, counts = self._papers, self._counts
         if allowed is not None:
             papers, counts = papers[allowed[papers]], counts[allowed[papers]]
         papers, counts = papers[:k], counts[:k]
-        shape = (len(contexts), len(papers))
+        shape = (len(queries), len(papers))
         return Ranking(np.broadcast_to(papers, shape), np.broadcast_to(counts, shape))

@@ -27,6 +27,7 @@ from datasets.files import written_whole
 from datasets.records import shown
 from retrieval.arrays import Mask, Rows
 from retrieval.base import Ranking, Retriever, nothing, ordered
+from retrieval.queries import Queries
 
 NAMES = pa.dictionary(pa.int32(), pa.string())
 """The type of a column of ids."""
@@ -284,8 +285,11 @@ class CachedRun(Retriever):
                     f"{split.name} are not there; they get no papers"
                 )
 
-    def _search(self, contexts: Rows, k: int, allowed: Mask | None) -> Ranking:
-        """Raises InputError for a context of a split that the files lack altogether."""
+    def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
+        """Raises InputError for a context of a split that the files lack altogether, and for a question."""
+        contexts = queries.contexts
+        if (contexts < 0).any():
+            raise InputError(f"{self._named()}: holds no answers to new questions; choose another retriever")
         place = self._place[contexts]
         for split in self.corpus.splits.values() if (place < 0).any() else ():
             if np.isin(contexts[place < 0], split.contexts).any() and not self.knows(split.contexts).any():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
 from retrieval.arrays import Rows, load_ragged, save_ragged
+from retrieval.queries import Queries
 
 PAPERS_AT_ONCE = 1 << 16
 """Papers whose words are counted at a time."""
@@ -26,19 +28,13 @@ def without_markers(text: str) -> str:
     return text.replace(TARGET_MARKER, " ").replace(OTHER_MARKER, " ")
 
 
-def query_texts(corpus: Corpus, contexts: Rows, fields: Sequence[str]) -> Iterator[str]:
-    """The fields' texts of each context, one after the other; a field that is named twice stands twice.
+def query_texts(corpus: Corpus, queries: Queries | Rows, fields: Sequence[str]) -> Iterator[str]:
+    """The fields' texts of each query [Q], one after the other; a field that is named twice stands twice.
 
-    contexts: [Q], rows of the corpus's contexts; fields: of QUERY_FIELDS.
+    queries: or rows of the corpus's contexts; fields: of QUERY_FIELDS.
     """
-    citing = corpus.citing[contexts].tolist()
-    for row, paper in zip(contexts.tolist(), citing, strict=True):
-        parts = {
-            "context": without_markers(corpus.context_texts[row]) if "context" in fields else "",
-            "title": corpus.titles[paper] if "title" in fields else "",
-            "abstract": corpus.abstracts[paper] if "abstract" in fields else "",
-        }
-        yield " ".join(parts[field] for field in fields)
+    asked = Queries.of(corpus, queries)
+    return (" ".join(map(without_markers, parts)) for parts in zip(*map(asked.texts, fields), strict=True))
 
 
 def tokenizer(stemmer: str | None, stopwords: str | None) -> Tokenizer:
@@ -60,19 +56,31 @@ class Terms:
     """The terms that stand for each word of a corpus.
 
     of_word: rows [V] of terms, as `corpus.words`; empty for stop words, signs and citation markers, several
-    where a word has parts. size: number of terms T.
+    where a word has parts. names: [T], what each term is; size: T.
     The tokens of a store are looked up here, so that no text is read and no word stemmed twice.
     """
 
-    def __init__(self, of_word: Ragged) -> None:
-        self.of_word = of_word
-        self.size = int(of_word.values.max(initial=-1)) + 1
+    def __init__(self, of_word: Ragged, names: Sequence[str]) -> None:
+        self.of_word, self.names, self.size = of_word, names, len(names)
 
     @classmethod
     def of(cls, words: Sequence[str], tokenizer: Tokenizer) -> Terms:
-        tokenizer.reset_vocab()
-        rows = list(tokenizer.streaming_tokenize(map(_without_markers, words), allow_empty=False))
-        return cls(Ragged.from_rows(rows))
+        rows, names = _terms_in(words, tokenizer)
+        return cls(Ragged.from_rows(rows), names)
+
+    def with_words(self, words: Sequence[str], tokenizer: Tokenizer) -> Terms:
+        """These terms for further words too; what is no term of the corpus is left out."""
+        rows, names = _terms_in(words, tokenizer)
+        place = [self._places.get(name) for name in names]
+        known = [[found for term in row if (found := place[term]) is not None] for row in rows]
+        more = Ragged.from_rows(known)
+        values = np.concatenate([self.of_word.values, more.values])
+        offsets = np.concatenate([self.of_word.offsets, self.of_word.offsets[-1] + more.offsets[1:]])
+        return Terms(Ragged(values, offsets), self.names)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: term for term, name in enumerate(self.names)}
 
     def counts(self, rows: NDArray[np.integer], words: Ragged, texts: int) -> csc_matrix:
         """How often each term stands in each text: float32 [texts, T].
@@ -85,17 +93,12 @@ class Terms:
         # Texts ascend, so that equal places of a column lie side by side and nothing is sorted.
         return csc_matrix((ones, (text, terms.values)), shape=(texts, self.size))
 
-    def query_counts(self, corpus: Corpus, contexts: Rows, fields: Sequence[str]) -> csr_matrix:
-        """The terms of queries, float32 [Q, T]; fields as for retrieval.bm25.query_texts."""
-        citing = corpus.citing[contexts]
-        rows, summed = np.arange(len(contexts)), csc_matrix((len(contexts), self.size), dtype=np.float32)
-        for field, words, taken in (
-            ("context", corpus.context_tokens, contexts),
-            ("title", corpus.title_tokens, citing),
-            ("abstract", corpus.abstract_tokens, citing),
-        ):
+    def query_counts(self, queries: Queries, fields: Sequence[str]) -> csr_matrix:
+        """The terms of queries, float32 [Q, T]; fields as for query_texts."""
+        rows, summed = np.arange(len(queries)), csc_matrix((len(queries), self.size), dtype=np.float32)
+        for field in queries.fields:
             if field in fields:
-                counts = self.counts(rows, words.take(taken), len(contexts))
+                counts = self.counts(rows, queries.words(field), len(queries))
                 summed = summed + counts * np.float32(fields.count(field))
         return summed.tocsr()
 
@@ -105,11 +108,22 @@ class Terms:
 
     def save(self, folder: Path) -> None:
         save_ragged(folder, "terms", self.of_word)
+        (folder / NAMES).write_text("\n".join(self.names), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path) -> Terms:
         """What `save` wrote, mapped."""
-        return cls(load_ragged(folder, "terms"))
+        return cls(load_ragged(folder, "terms"), (folder / NAMES).read_text("utf-8").split("\n"))
+
+
+NAMES = "terms.txt"
+
+
+def _terms_in(words: Sequence[str], tokenizer: Tokenizer) -> tuple[list[list[int]], list[str]]:
+    """The terms of each word, and what each term is."""
+    tokenizer.reset_vocab()
+    rows = list(tokenizer.streaming_tokenize(map(_without_markers, words), allow_empty=False))
+    return rows, list(tokenizer.get_vocab_dict())
 
 
 def _without_markers(word: str) -> str:
@@ -131,27 +145,29 @@ class KeyTerms:
     """
 
     def __init__(self, terms: Terms, corpus: Corpus, papers: NDArray[np.int32]) -> None:
-        self._terms, self._corpus = terms, corpus
-        columns = ((corpus.title_tokens, OF_TITLE), (corpus.abstract_tokens, OF_ABSTRACT))
-        self._fields = [(words, self._shares(words, papers), most) for words, most in columns]
+        self._terms = terms
+        columns = (
+            ("title", corpus.title_tokens, OF_TITLE),
+            ("abstract", corpus.abstract_tokens, OF_ABSTRACT),
+        )
+        self._fields = [(field, self._shares(words, papers), most) for field, words, most in columns]
 
-    def counts(self, contexts: Rows) -> csr_matrix:
-        """Of each context [Q] its key terms, each once: float32 [Q, T]."""
-        citing = self._corpus.citing[contexts]
-        found: list[NDArray[np.integer]] = [np.empty(0, np.int32)] * len(contexts)
-        for words, shares, most in self._fields:
-            times = self._terms.counts(np.arange(len(contexts)), words.take(citing), len(contexts)).tocsr()
+    def counts(self, queries: Queries, terms: Terms | None = None) -> csr_matrix:
+        """Of each query [Q] its key terms, each once: float32 [Q, T]; terms: with its new words."""
+        of, found = terms or self._terms, [np.empty(0, np.int32)] * len(queries)
+        for field, shares, most in self._fields:
+            times = of.counts(np.arange(len(queries)), queries.words(field), len(queries)).tocsr()
             times.sum_duplicates()
-            for query in range(len(contexts)):
+            for query in range(len(queries)):
                 part = slice(times.indptr[query], times.indptr[query + 1])
-                terms, often = times.indices[part], times.data[part]
-                known = shares[terms] > 0
-                terms, often = terms[known], often[known]
-                order = np.lexsort((terms, -bo1(often, shares[terms])))
-                found[query] = np.union1d(found[query], terms[order[:most]])
-        rows = Ragged.from_rows([terms.tolist() for terms in found])
+                there, often = times.indices[part], times.data[part]
+                known = shares[there] > 0
+                there, often = there[known], often[known]
+                order = np.lexsort((there, -bo1(often, shares[there])))
+                found[query] = np.union1d(found[query], there[order[:most]])
+        rows = Ragged.from_rows(found)
         ones = np.ones(len(rows.values), np.float32)
-        return csr_matrix((ones, rows.values, rows.offsets), shape=(len(contexts), self._terms.size))
+        return csr_matrix((ones, rows.values, rows.offsets), shape=(len(queries), self._terms.size))
 
     def _shares(self, words: Ragged, papers: NDArray[np.int32]) -> NDArray[np.float64]:
         """How often each term [T] stands in a field of the papers, divided by their number."""

@@ -24,6 +24,7 @@ from torch.nn import functional as F
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from retrieval.arrays import Floats, Rows
+from retrieval.queries import Queries
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +44,8 @@ class Reader(Protocol):
     def papers(self, rows: NDArray[np.integer]) -> Any:
         """Papers, rows [B] -> B documents."""
 
-    def queries(self, contexts: NDArray[np.integer]) -> Any:
-        """Contexts with their citing papers, rows [B] -> B documents."""
+    def queries(self, queries: Queries | NDArray[np.integer]) -> Any:
+        """Queries, or rows of contexts, [B] -> B documents."""
 
 
 class Pace:
@@ -86,14 +87,14 @@ class Pace:
 
 def encode(
     forward: Callable[[Any], Tensor],
-    read: Callable[[Rows], Any],
-    rows: Rows,
+    read: Callable[[Any], Any],
+    rows: Rows | Queries,
     dim: int,
     what: str = "documents",
     batch: int = BATCH,
     normalise: bool = True,
 ) -> Floats:
-    """Rows of a corpus to vectors [len(rows), dim] of unit length (zeros for documents without a known word).
+    """Papers (rows) or queries to vectors [len(rows), dim] of unit length (zeros where no word is known).
 
     read: `papers` or `queries` of a reader. forward: documents -> [B, dim]. batch: documents read at once.
     """
@@ -112,15 +113,16 @@ def encode(
 def encode_queries(
     forward: Callable[[Any], Tensor],
     reader: Reader,
-    contexts: Rows,
+    queries: Queries | Rows,
     dim: int,
     what: str = "queries",
     normalise: bool = True,
 ) -> Floats:
-    """Contexts [Q] to vectors [Q, dim]; those of one citing paper are read together."""
-    order = np.argsort(reader.corpus.citing[contexts], kind="stable")
-    out = np.empty((len(contexts), dim), np.float32)
-    out[order] = encode(forward, reader.queries, contexts[order], dim, what, normalise=normalise)
+    """Queries, or rows of contexts, [Q] to vectors [Q, dim]; those of one citing paper are read together."""
+    queries = Queries.of(reader.corpus, queries)
+    order = np.argsort(queries.citing, kind="stable")
+    out = np.empty((len(queries), dim), np.float32)
+    out[order] = encode(forward, reader.queries, queries[order], dim, what, normalise=normalise)
     return out
 
 
@@ -130,12 +132,13 @@ class QueryCache:
     def __init__(self) -> None:
         self._known: dict[int, Floats] = {}
 
-    def get(self, contexts: Rows, make: Callable[[Rows], Iterable[Floats]]) -> list[Floats]:
-        """What `make` gives for each of the contexts, or gave before."""
-        new = np.array([row for row in dict.fromkeys(contexts.tolist()) if row not in self._known], np.int64)
-        if len(new):
-            self._known.update(zip(new.tolist(), make(new), strict=True))
-        return [self._known[row] for row in contexts.tolist()]
+    def get(self, queries: Queries, make: Callable[[Queries], Iterable[Floats]]) -> list[Floats]:
+        """What `make` gives for each of a corpus's contexts, or gave before."""
+        rows = queries.contexts.tolist()
+        new = {row: place for place, row in enumerate(rows) if row not in self._known}
+        if new:
+            self._known.update(zip(new, make(queries[np.array(list(new.values()))]), strict=True))
+        return [self._known[row] for row in rows]
 
 
 def blocks(count: int, dim: int) -> Iterator[slice]:

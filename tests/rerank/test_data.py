@@ -34,6 +34,7 @@ from rerank.data import (
 from rerank.pairs import PairReader
 from rerank.settings import NegativesSettings, StepSettings
 from retrieval.bm25 import BM25
+from retrieval.queries import Queries
 from retrieval.run import CachedRun, Run
 
 RANKED = np.array([40, 7, 3, 12, 9, 30, 1, 2, -1, -1], np.int32)
@@ -46,9 +47,9 @@ class Watched(BM25):
         super().__init__(**options)  # type: ignore[arg-type]
         self.asked: list[int] = []
 
-    def _search(self, contexts: NDArray[np.int64], k: int, allowed: object) -> object:  # type: ignore[override]
-        self.asked += contexts.tolist()
-        return super()._search(contexts, k, allowed)  # type: ignore[arg-type]
+    def _search(self, queries: Queries, k: int, allowed: object) -> object:  # type: ignore[override]
+        self.asked += queries.contexts.tolist()
+        return super()._search(queries, k, allowed)  # type: ignore[arg-type]
 
 
 def test_each_query_is_searched_once_and_again_only_where_it_is_missing(

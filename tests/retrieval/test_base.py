@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from retrieval.arrays import Mask, Rows
+from retrieval.arrays import Mask
 from retrieval.base import MANIFEST, Ranking, Retriever, ordered, read_index, written_index
 from retrieval.popularity import Popularity
+from retrieval.queries import Queries
 
 # Few distinct values, so that ties are common; both zeros and both signs.
 SCORES = st.sampled_from([-np.inf, -3.5, -1e-30, -0.0, 0.0, 1e-30, 0.25, 1.0, 2e30])
@@ -67,8 +68,8 @@ class Everything(Retriever):
     def settings(self) -> dict[str, Any]:
         return {}
 
-    def _search(self, contexts: Rows, k: int, allowed: Mask | None) -> Ranking:
-        shape = (len(contexts), len(self._papers))
+    def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
+        shape = (len(queries), len(self._papers))
         scores = np.broadcast_to((self._papers // 3).astype(np.float32), shape)
         return Ranking(np.broadcast_to(self._papers, shape), scores)
 

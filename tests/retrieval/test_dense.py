@@ -16,6 +16,7 @@ from datasets.prepare import open_corpus
 from retrieval import dense
 from retrieval.dense import DenseRetriever
 from retrieval.filters import Filters
+from retrieval.queries import Queries
 from retrieval.settings import IndexConfig
 
 INDEXES = {
@@ -47,8 +48,8 @@ class Bags(DenseRetriever):
         self.encoded += len(rows)
         return self._sums(self.of.abstract_tokens, rows)
 
-    def encode_queries(self, contexts: NDArray[np.int64]) -> NDArray[np.float32]:
-        return self._sums(self.of.context_tokens, contexts)
+    def encode_queries(self, queries: Queries | NDArray[np.int64]) -> NDArray[np.float32]:
+        return self._sums(self.of.context_tokens, Queries.of(self.of, queries).contexts)
 
     def _sums(self, tokens: Any, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         sums = np.array([self.table[tokens[row][tokens[row] >= 0]].sum(0) for row in rows])
@@ -151,7 +152,7 @@ def test_queries_that_are_remembered_are_encoded_once(tiny_corpus: Corpus) -> No
     for retriever in (plain, remembering):
         retriever.index(tiny_corpus)
     made = remembering.encode_queries
-    remembering.encode_queries = lambda rows: (asked.extend(rows.tolist()), made(rows))[1]  # type: ignore
+    remembering.encode_queries = lambda some: (asked.extend(some.contexts.tolist()), made(some))[1]  # type: ignore
     remembering.remember_queries()
     for contexts in ([3, 1, 3], [1, 5], [5, 3, 1]):
         expected, found = (one.search(np.array(contexts), 4) for one in (plain, remembering))

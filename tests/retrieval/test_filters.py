@@ -21,6 +21,7 @@ from retrieval.bm25 import BM25
 from retrieval.dense import DenseRetriever
 from retrieval.filters import Filters
 from retrieval.popularity import Popularity
+from retrieval.queries import Queries
 
 PAPERS, CONTEXTS, CITING = 60, 48, range(48, 60)
 WORDS = ["parse", "tree", "graph", "edge", "sound", "image", "verse", "query", "model", "corpus"]
@@ -44,8 +45,8 @@ class Drawn(DenseRetriever):
     def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         return self.papers[rows]
 
-    def encode_queries(self, contexts: NDArray[np.int64]) -> NDArray[np.float32]:
-        return self.contexts[contexts]
+    def encode_queries(self, queries: Queries) -> NDArray[np.float32]:
+        return self.contexts[queries.contexts]
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +154,7 @@ def test_a_citing_paper_of_an_unknown_year_gets_papers_of_any_year(
 ) -> None:
     years = {paper: source["papers"][paper]["year"] for paper in (f"p{i}" for i in CITING)}
     assert 0 in years.values() and 2001 in years.values()  # else the test above would show little
-    for contexts, allowed in Filters(year="citing").groups(corpus, np.arange(CONTEXTS)):
+    for contexts, allowed in Filters(year="citing").groups(Queries.of(corpus, np.arange(CONTEXTS))):
         (year,) = set(corpus.years[corpus.citing[contexts]].tolist())
         assert set(corpus.years[allowed].tolist()) == {0, 2001, 2002, 2003, 2004} - (
             set(range(year + 1, 2005)) if year else set()

@@ -15,6 +15,7 @@ import Stemmer
 from datasets.corpus import Corpus
 from datasets.prepare import open_corpus
 from retrieval.bm25 import BM25
+from retrieval.queries import Queries
 from retrieval.terms import KeyTerms, Terms, bo1, query_texts, tokenizer
 
 CONTEXT = "Early transition systems   built trees greedily  ."
@@ -65,7 +66,7 @@ def test_stored_words_give_the_terms_that_bm25s_finds_in_the_texts(
     corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache", tokenizer=tokens)
     terms, names = terms_of(corpus, stemmer)
     fields = ("context", "title", "abstract", "context")
-    counts = terms.query_counts(corpus, ALL, fields)
+    counts = terms.query_counts(Queries.of(corpus, ALL), fields)
     texts = list(query_texts(corpus, ALL, fields))
     stem = Stemmer.Stemmer(stemmer) if stemmer else None
     expected = bm25s.tokenize(texts, stopwords="en", stemmer=stem, return_ids=False, show_progress=False)
@@ -134,7 +135,8 @@ def by_hand(corpus: Corpus, indexed: list[int]) -> list[set[str]]:
 def test_they_are_those_of_a_count_by_hand(corpus: Corpus) -> None:
     terms, names = terms_of(corpus)
     for indexed in (list(range(30)), [row for row in range(30) if row != 3]):
-        counts = KeyTerms(terms, corpus, np.array(indexed, np.int32)).counts(np.arange(30))
+        keyed = KeyTerms(terms, corpus, np.array(indexed, np.int32))
+        counts = keyed.counts(Queries.of(corpus, np.arange(30)))
         expected = by_hand(corpus, indexed)
         equal = 0
         for row in range(30):
