@@ -96,26 +96,41 @@ AHEAD = 16
 """Chunks that may be tokenised elsewhere while this process reads on."""
 
 
-class TextWriter:
-    """Appends rows of strings to an Arrow IPC file, batch by batch."""
+class TableWriter:
+    """Appends rows to an Arrow IPC file, batch by batch."""
 
-    def __init__(self, path: Path, columns: tuple[str, ...]) -> None:
-        self._schema = pa.schema([pa.field(name, pa.string(), nullable=False) for name in columns])
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._schema = schema
         self._file = path.open("wb")
         self._writer = pa.ipc.new_file(self._file, self._schema)
-        self._rows: list[tuple[str, ...]] = []
+        self._rows: list[tuple[Any, ...]] = []
         self._characters = 0
 
-    def append(self, *row: str) -> None:
+    def append(self, *row: Any) -> None:
         self._rows.append(row)
-        self._characters += sum(map(len, row))
+        self._characters += sum(len(value) for value in row if isinstance(value, str))
         if len(self._rows) >= BATCH_ROWS or self._characters >= BATCH_CHARACTERS:
             self._flush()
 
+    def take(self, path: Path, rows: NDArray[np.int64]) -> None:
+        """Append the given rows, ascending, of another file of the same columns."""
+        first = 0
+        for batch in table_batches(path)[1]:
+            inside = rows[np.searchsorted(rows, first) : np.searchsorted(rows, first + len(batch))] - first
+            first += len(batch)
+            kept = batch if len(inside) == len(batch) else batch.take(pa.array(inside))
+            if 2 * len(kept) >= BATCH_ROWS or kept.nbytes >= BATCH_CHARACTERS // 2:
+                self._flush()
+                self._writer.write_batch(kept)
+            else:  # so that small batches do not add up, change by change
+                for row in kept.to_pylist():
+                    self.append(*row.values())
+
     def _flush(self) -> None:
         if self._rows:
-            columns = [pa.array(column, pa.string()) for column in zip(*self._rows, strict=True)]
-            self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+            columns = zip(self._schema, zip(*self._rows, strict=True), strict=True)
+            arrays = [pa.array(column, field.type) for field, column in columns]
+            self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
         self._rows, self._characters = [], 0
 
     def close(self) -> None:
@@ -125,6 +140,20 @@ class TextWriter:
         with self._file:
             self._flush()
             self._writer.close()
+
+
+class TextWriter(TableWriter):
+    """The same for columns of strings."""
+
+    def __init__(self, path: Path, columns: tuple[str, ...]) -> None:
+        super().__init__(path, pa.schema([pa.field(name, pa.string(), nullable=False) for name in columns]))
+
+
+def table_batches(path: Path) -> tuple[pa.Schema, list[pa.RecordBatch]]:
+    """The columns and the batches of an Arrow IPC file, memory-mapped."""
+    with pa.memory_map(str(path)) as file:
+        reader = pa.ipc.open_file(file)
+        return reader.schema, [reader.get_batch(i) for i in range(reader.num_record_batches)]
 
 
 def write_strings(path: Path, column: str, values: Iterable[str]) -> None:
@@ -144,6 +173,13 @@ class NameWriter:
     def append(self, names: tuple[str, ...]) -> None:
         self._values.extend(self._codes.setdefault(name, len(self._codes)) for name in names)
         self._lengths.append(len(names))
+
+    def take(self, names: Sequence[str], codes: Ragged) -> None:
+        """Append rows of codes of names that are all new."""
+        assert not self._codes, "the first rows"
+        self._codes = {name: code for code, name in enumerate(names)}
+        self._values.frombytes(codes.values.tobytes())
+        self._lengths.frombytes(codes.lengths.astype(np.int32).tobytes())
 
     def __len__(self) -> int:
         """Number of different names."""
@@ -197,6 +233,19 @@ class TokenWriter:
             self._file.write(np.ascontiguousarray(found.values, np.int32).data)
             self._lengths.frombytes(found.lengths.astype(np.int32).tobytes())
 
+    def take(self, tokens: Ragged, rows: NDArray[np.int64]) -> None:
+        """Append the given rows, which have the same numbers."""
+        self._flush()
+        for first in range(0, len(rows), BATCH_ROWS):
+            part = rows[first : first + BATCH_ROWS]
+            if part[-1] - part[0] == len(part) - 1:
+                values = tokens.values[tokens.offsets[part[0]] : tokens.offsets[part[-1] + 1]]
+            else:
+                values = tokens.take(part).values
+            self._file.write(np.ascontiguousarray(values, np.int32).data)
+            lengths = tokens.offsets[part + 1] - tokens.offsets[part]
+            self._lengths.frombytes(lengths.astype(np.int32).tobytes())
+
     def close(self) -> None:
         """Write the rest; again does nothing."""
         if self._file.closed:
@@ -243,11 +292,15 @@ def save_array(folder: Path, stem: str, values: NDArray[Any]) -> None:
 
 
 def write_words(
-    folder: Path, table: WordTable, tokens: Sequence[tuple[TokenWriter, NDArray[np.bool_] | None]]
+    folder: Path,
+    table: WordTable,
+    tokens: Sequence[tuple[TokenWriter, NDArray[np.bool_] | None]],
+    keep_order: bool = False,
 ) -> None:
-    """Write the words, most frequent first, with their counts, and finish the token writers with these ids.
+    """Write the words with their counts, and finish the token writers with these ids.
 
-    tokens: each writer with the rows [rows] that count, None for all.
+    tokens: each writer with the rows [rows] that count, None for all. Words stand most frequent first, or
+    as in the table (keep_order).
     """
     words = table.words()
     counts = np.zeros(len(words), np.int64)
@@ -255,7 +308,10 @@ def write_words(
         for ids in writer.chunks(counted):
             counts += np.bincount(ids, minlength=len(words))
     keys = [("count", "descending"), ("word", "ascending")]
-    order = pc.sort_indices(pa.table({"count": counts, "word": words}), keys).to_numpy()
+    if keep_order:
+        order = np.arange(len(words))
+    else:
+        order = pc.sort_indices(pa.table({"count": counts, "word": words}), keys).to_numpy()
     final = np.empty(len(words), np.int32)
     final[order] = np.arange(len(words), dtype=np.int32)
     for writer, _ in tokens:

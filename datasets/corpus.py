@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from datasets.columns import Ragged
+from datasets.columns import Ragged, table_batches
 from datasets.errors import InputError
 
 STORE_VERSION = 2
@@ -121,7 +121,7 @@ class Corpus:
 
     @cached_property
     def words(self) -> list[str]:
-        """[V] by descending `word_counts`, then alphabetically."""
+        """[V] by descending `word_counts`, then alphabetically; behind them words that came later."""
         return list(self._texts("words")["word"])
 
     @cached_property
@@ -170,10 +170,8 @@ class Corpus:
         return self.splits[name]
 
     def _texts(self, stem: str) -> dict[str, TextColumn]:
-        with pa.memory_map(str(self.path / f"{stem}.arrow")) as file:
-            reader = pa.ipc.open_file(file)
-            batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
-        return {name: TextColumn([batch.column(name) for batch in batches]) for name in reader.schema.names}
+        schema, batches = table_batches(self.path / f"{stem}.arrow")
+        return {name: TextColumn([batch.column(name) for batch in batches]) for name in schema.names}
 
     def _array(self, stem: str) -> NDArray[Any]:
         mapped = np.load(self.path / f"{stem}.npy", mmap_mode="r", allow_pickle=False)

@@ -67,15 +67,17 @@ def written_folder(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def one_at_a_time(lock: Path, work: str) -> Iterator[None]:
+def one_at_a_time(lock: Path, work: str, wait: bool = True) -> Iterator[None]:
     """Held by one process at a time; the others log that they wait. The system frees it when its holder dies.
 
-    work: what the processes do, as "prepares the same corpus".
+    work: what the processes do, as "prepares the same corpus". wait: False is an InputError instead.
     """
     with lock.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            if not wait:
+                raise InputError(f"{lock.parent}: another process {work}; run again later") from None
             log.info("waiting for another process that %s", work)
             fcntl.flock(file, fcntl.LOCK_EX)
         yield

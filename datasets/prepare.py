@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from datasets.columns import (
@@ -85,6 +86,8 @@ Record = TypeVar("Record", PaperRecord, ContextRecord, QueryRecord)
 class StoreBuilder:
     """Call add_papers, add_contexts, add_split for each split, then finish; leaves the files in `folder`.
 
+    A store that continues another begins with `keep`.
+
     max_bad_share: the share of a part's records that may be dropped; None: the first bad one is an error.
     `dropped` has the bad records of each part: `papers`, `contexts`, `split NAME`.
     """
@@ -115,6 +118,7 @@ class StoreBuilder:
         self._splits: dict[str, tuple[array[int], array[int], array[int]]] = {}
         self._split_of_context: list[str | None] = []
         self._split_of_paper: list[str | None] = []  # the first split in which it cites
+        self._continues = False
 
     def __enter__(self) -> StoreBuilder:
         return self
@@ -125,6 +129,51 @@ class StoreBuilder:
         for writer in self._writers:
             with suppress(OSError) if error is not None else nullcontext():
                 writer.close()
+
+    def keep(self, old: Corpus, papers: NDArray[np.int64], contexts: bool = True) -> None:
+        """Begin with papers [K] of another store of the same settings, rows in ascending order.
+
+        contexts: keep those whose papers are kept, in their splits. The words keep their ids, whether they
+        still occur or not; nothing is tokenised again.
+        """
+        assert not self._paper_rows, "begins a store"
+        self._continues = True
+        self._words.of_words(pa.array(old.words, pa.large_string()))
+        ids = list(old.paper_ids)
+        self._paper_rows = {ids[row]: place for place, row in enumerate(papers.tolist())}
+        self._papers.take(old.path / "papers.arrow", papers)
+        self._titles.take(old.title_tokens, papers)
+        self._abstracts.take(old.abstract_tokens, papers)
+        self._years.frombytes(old.years[papers].tobytes())
+        self._fields.take(list(old.field_names), old.fields.take(papers))
+        self._has_abstract += old.is_candidate[papers].tobytes()
+        if contexts:
+            self._keep_contexts(old, papers)
+
+    def _keep_contexts(self, old: Corpus, papers: NDArray[np.int64]) -> None:
+        new_row = np.full(len(old.paper_ids) + 1, -1, np.int32)  # the last is that of no paper
+        new_row[papers] = np.arange(len(papers), dtype=np.int32)
+        kept = (new_row[old.citing] >= 0) | (old.citing < 0)
+        splits = {}
+        for name, split in old.splits.items():
+            cited = new_row[split.positives.values]
+            query = np.repeat(np.arange(len(split)), split.positives.lengths)
+            left = np.bincount(query[cited >= 0], minlength=len(split))
+            kept[split.contexts[left == 0]] = False
+            stay = (left > 0) & kept[split.contexts]
+            splits[name] = split.contexts[stay], cited[(cited >= 0) & stay[query]], left[stay]
+        rows = np.flatnonzero(kept)
+        place = np.cumsum(kept) - 1
+        ids = list(old.context_ids)
+        self._context_rows = {ids[row]: number for number, row in enumerate(rows.tolist())}
+        self._contexts.take(old.path / "contexts.arrow", rows)
+        self._context_tokens.take(old.context_tokens, rows)
+        self._citing.frombytes(new_row[old.citing[rows]].tobytes())
+        for name, (contexts, cited, counts) in splits.items():
+            found = place[contexts].astype(np.int64), cited.astype(np.int32), counts.astype(np.int32)
+            arrays = self._splits[name] = array("q"), array("i"), array("i")
+            for values, numbers in zip(arrays, found, strict=True):
+                values.frombytes(numbers.tobytes())
 
     def add_papers(
         self, records: Iterable[PaperRecord | BadRecord], place: Path, field: str | None = None
@@ -164,7 +213,9 @@ class StoreBuilder:
             check_context(context, place)
             if context.id in rows:
                 raise BadRecord("duplicate id", place, context.id, "a context of this id is there already")
-            citing = self._paper_row(context.citing_id, place, context.id, "citing_id")
+            citing = -1
+            if context.citing_id is not None:
+                citing = self._paper_row(context.citing_id, place, context.id, "citing_id")
             if context.cited_id is not None:
                 self._paper_row(context.cited_id, place, context.id, "refid")
             rows[context.id] = len(rows)
@@ -189,15 +240,17 @@ class StoreBuilder:
                 which = "this split" if earlier == name else f"split {earlier!r}"
                 reason = f"context {shown(query.context_id)} is in {which} already"
                 raise BadRecord("in two splits", place, number, reason, "context_id")
-            other = self._split_of_paper[self._citing[row]] or name
+            citing = self._citing[row]
+            other = (self._split_of_paper[citing] if citing >= 0 else None) or name
             if split_group(other) != split_group(name):
                 reason = (
-                    f"the citing paper {shown(self._paper_ids[self._citing[row]])} of context "
+                    f"the citing paper {shown(self._paper_ids[citing])} of context "
                     f"{shown(query.context_id)} is in split {other!r} too; it may cite in one split only"
                 )
                 raise BadRecord("in two splits", place, number, reason, "context_id")
             self._split_of_context[row] = name
-            self._split_of_paper[self._citing[row]] = other
+            if citing >= 0:
+                self._split_of_paper[citing] = other
             positives.extend(papers)
             contexts.append(row)
             lengths.append(len(papers))
@@ -276,7 +329,12 @@ class StoreBuilder:
             save_array(self._folder, stem, values)
         self._fields.finish()
         counted = [(self._titles, None), (self._abstracts, None), (self._context_tokens, in_train)]
-        write_words(self._folder, self._words, counted)
+        write_words(self._folder, self._words, counted, self._continues)
+
+    @property
+    def splits(self) -> list[str]:
+        """Names of the splits so far."""
+        return list(self._splits)
 
 
 def open_corpus(
@@ -354,7 +412,7 @@ def open_records(
             with one_at_a_time(stores / f"{key}.lock", "prepares the same corpus"):
                 if read_manifest(folder) is None:  # another process may have made it while we waited
                     clear_abandoned(stores, UNFINISHED)
-                    _prepare(source, folder, settings, max_bad_share, backend)
+                    prepare_store(source, folder, settings, max_bad_share, backend)
     corpus = Corpus(folder, source.name, source.files.get("papers"))
     log.info("%s", describe(corpus))
     if any(counts["kinds"] for counts in corpus.dropped.values()):
@@ -401,55 +459,75 @@ def describe(corpus: Corpus) -> str:
     )
 
 
-def _prepare(
-    source: Source, folder: Path, settings: dict[str, Any], max_bad_share: float, backend: str
+def prepare_store(
+    source: Source,
+    folder: Path,
+    settings: dict[str, Any],
+    max_bad_share: float = 0.01,
+    backend: str = "local",
+    keep: Callable[[StoreBuilder], None] = lambda _: None,
 ) -> None:
+    """Make the store of a source at `folder`; one process at a time.
+
+    settings: tokenizer, candidates, and on_error where that is "skip"; the rest as for open_records.
+    keep: may call StoreBuilder.keep, so that the store continues another.
+    """
     started = time.perf_counter()
-    # We hold the lock: whatever lies in either place was left by a process that died.
-    building = folder.with_name(f"{folder.name}{UNFINISHED}")
-    for left in (building, folder):
-        if left.exists():
-            shutil.rmtree(left)
-    building.mkdir()
-    try:
-        skip = settings.get("on_error") == "skip"
+    skip = settings.get("on_error") == "skip"
+    manifest: dict[str, Any] = {
+        "name": source.name,
+        "settings": settings,
+    }
+    with new_store(folder, manifest) as building:
         stamps = [stamp_of(path) for path in source.files.values()]
         share = max_bad_share if skip else None
         with _connected(backend), StoreBuilder(building, settings["tokenizer"], share, backend) as builder:
+            keep(builder)
             builder.add_papers(source.papers(), source.place("papers"), source.field)
             builder.add_contexts(source.contexts(), source.place("contexts"))
             for split, queries in source.splits.items():
                 builder.add_split(split, queries(), source.place(f"split {split}"))
             builder.finish(settings["candidates"])
+            manifest |= {"fingerprint": fingerprint(source.identity, settings), "splits": builder.splits}
         if [stamp_of(path) for path in source.files.values()] != stamps:
             folder_read = source.files["papers"].parent
             raise InputError(f"{folder_read}: its files changed while they were read; run again")
-        manifest: dict[str, Any] = {
-            "version": STORE_VERSION,
-            "fingerprint": folder.name,
-            "name": source.name,
-            "settings": settings,
-            "splits": list(source.splits),
-        }
         dropped = {part: bad.counts() for part, bad in builder.dropped.items()}
         examples = [json.dumps(example) for bad in builder.dropped.values() for example in bad.examples]
         if skip:
             (building / DROPPED).write_text("".join(f"{line}\n" for line in examples), "utf-8")
-        manifest["files"] = {path.name: path.stat().st_size for path in sorted(building.iterdir())}
-        manifest |= {"dropped": dropped} if skip else {}
-        (building / MANIFEST).write_text(json.dumps(manifest, indent=1), "utf-8")
-        for path in building.iterdir():
-            _sync(path)
-        building.rename(folder)
-    except BaseException:
-        shutil.rmtree(building, ignore_errors=True)
-        raise
+            manifest["dropped"] = dropped
     log.info("corpus %s: prepared in %.1f s", source.name, time.perf_counter() - started)
     if examples:
         table = dropped_table(dropped)
         log.warning(
             "corpus %s: dropped records, with examples in %s\n%s", source.name, folder / DROPPED, table
         )
+
+
+@contextmanager
+def new_store(folder: Path, manifest: dict[str, Any]) -> Iterator[Path]:
+    """A folder to write a store's files to; on success it becomes `folder`, with the manifest in it.
+
+    manifest: fingerprint, name, settings, splits; may grow until the end.
+    """
+    # One process at a time comes here: whatever lies in either place was left by one that died.
+    building = folder.with_name(f"{folder.name}{UNFINISHED}")
+    for left in (building, folder):
+        if left.exists():
+            shutil.rmtree(left)
+    building.mkdir(parents=True)
+    try:
+        yield building
+        files = {path.name: path.stat().st_size for path in sorted(building.iterdir())}
+        complete = {"version": STORE_VERSION, **manifest, "files": files}
+        (building / MANIFEST).write_text(json.dumps(complete, indent=1), "utf-8")
+        for path in building.iterdir():
+            _sync(path)
+        building.rename(folder)
+    except BaseException:
+        shutil.rmtree(building, ignore_errors=True)
+        raise
 
 
 def _connected(backend: str) -> AbstractContextManager[None]:

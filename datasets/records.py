@@ -72,11 +72,14 @@ class PaperRecord(NamedTuple):
 
 
 class ContextRecord(NamedTuple):
-    """A citation context: its text has TARGET_MARKER exactly once; `cited_id` may be unknown."""
+    """A citation context: its text has TARGET_MARKER exactly once; `cited_id` may be unknown.
+
+    citing_id None: the citing paper is not in the corpus; its row is -1.
+    """
 
     id: str
     text: str
-    citing_id: str
+    citing_id: str | None
     cited_id: str | None = None
 
 

@@ -166,7 +166,7 @@ def describe(error: OmegaConfBaseException, where: str = "") -> str:
     hint = error.ref_type
     if isinstance(error.key, str) and dataclasses.is_dataclass(error.object_type):
         hint = get_type_hints(error.object_type).get(error.key)
-    wanted = _in_words(hint)
+    wanted = in_words(hint)
     if not wanted or not key:
         return f"{key}: {error}".strip(": ")
     return f"{key}={error.value}: must be {wanted}"
@@ -212,10 +212,10 @@ def unknown_choice(file: str, options: Sequence[str]) -> str:
     return f"{group}={name}: choose {', '.join(options[:-1])} or {options[-1]}"
 
 
-def _in_words(hint: Any) -> str:
+def in_words(hint: Any) -> str:
     """`int | None` -> a whole number or null; empty for what is not a plain value or list."""
     if get_origin(hint) is UnionType:
-        known = [_in_words(part) for part in get_args(hint) if part is not NoneType]
+        known = [in_words(part) for part in get_args(hint) if part is not NoneType]
         return " or ".join([*known, "null"]) if all(known) else ""
     if get_origin(hint) in (tuple, list):
         return f"a list of {KINDS[get_args(hint)[0]][1]}" if get_args(hint)[0] in KINDS else ""

@@ -1,0 +1,420 @@
+"""A library: a folder of papers that can be asked for citations.
+
+    library.json        version, current generation, model, sources, counts, dates
+    library.lock        held by who changes the library
+    generations/N/      corpus/         the prepared store of the papers (datasets.corpus)
+                        metadata.arrow  what else is known of each paper, in the order of the store
+                        index/          what the model has made of the papers
+
+A change writes a new generation, then replaces library.json, then removes the old generation: a process that
+is killed leaves the old library or the new one, and who has the old one open goes on with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from datasets.columns import TableWriter, table_batches
+from datasets.corpus import Corpus
+from datasets.errors import InputError
+from datasets.files import one_at_a_time, one_line_disk_errors, written_whole
+from datasets.prepare import StoreBuilder, prepare_store
+from datasets.records import ContextRecord, PaperRecord, QueryRecord, Source, shown
+
+VERSION = 1
+"""Of the folder: raise it when the files change."""
+MANIFEST, LOCK, GENERATIONS = "library.json", "library.lock", "generations"
+CORPUS, METADATA, INDEX = "corpus", "metadata.arrow", "index"
+
+Rows = NDArray[np.int64]
+Indexer = Callable[[Corpus | None, Corpus, Rows, Path | None, Path], None]
+"""(old papers, new papers, kept, old index, new index): fills the new index folder.
+
+Row i of the new papers was row kept[i] of the old ones for i < len(kept); the others are new. Without an old
+generation, the old papers and index are None.
+"""
+
+
+class LibraryPaper(NamedTuple):
+    """A paper of a library; empty and 0 are unknown.
+
+    id: unique, without white space. key: in the citing documents. bibtex: the source's entry. aliases: ids
+    and keys of other records of the same paper. source: its place among the library's sources, -1: no file.
+    """
+
+    id: str
+    key: str = ""
+    title: str = ""
+    abstract: str = ""
+    authors: tuple[str, ...] = ()
+    year: int = 0
+    venue: str = ""
+    doi: str = ""
+    arxiv: str = ""
+    url: str = ""
+    collections: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    bibtex: str = ""
+    aliases: tuple[str, ...] = ()
+    source: int = -1
+
+
+_IN_CORPUS = ("id", "title", "abstract", "year")
+_LISTS = ("authors", "collections", "tags", "aliases")
+_COLUMNS = tuple(name for name in LibraryPaper._fields if name not in _IN_CORPUS)
+_SCHEMA = pa.schema(
+    [
+        pa.field(
+            name,
+            pa.list_(pa.string()) if name in _LISTS else pa.int32() if name == "source" else pa.string(),
+            nullable=False,
+        )
+        for name in _COLUMNS
+    ]
+)
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file that papers were read from, as it was then."""
+
+    path: str
+    size: int
+    hash: str
+
+
+@dataclass(frozen=True)
+class Contexts:
+    """Contexts that cite papers of the library, and which; ids of papers are the library's.
+
+    Each is called once, in this order, after all papers have been read.
+    """
+
+    contexts: Callable[[], Iterable[ContextRecord]]
+    queries: Callable[[], Iterable[QueryRecord]]
+
+
+class Library:
+    """Papers [P] in the order of `corpus`, row by row. Open one with Library.open, make one with create."""
+
+    def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
+        self.path, self.manifest = path, manifest
+        self.generation: int = manifest["generation"]
+        self.model: str = manifest["model"]
+        self.sources = [SourceFile(**source) for source in manifest["sources"]]
+        self.contexts: str = manifest["contexts"]
+        """Folder of the contexts, "" for none."""
+        self.removed: list[str] = manifest["removed"]
+        """Ids of papers that were removed by hand, which an update leaves out."""
+        self.folder = path / GENERATIONS / str(self.generation)
+        self.corpus = Corpus(self.folder / CORPUS, path.resolve().name)
+        _, self._batches = table_batches(self.folder / METADATA)
+        self._starts = np.cumsum([0] + [len(batch) for batch in self._batches])
+        if self._starts[-1] != len(self.corpus.paper_ids):
+            raise InputError("its metadata has another number of papers")
+
+    @classmethod
+    def open(cls, path: str | Path) -> Library:
+        """The current generation. Raises InputError if the folder is no library of this version."""
+        path = Path(path).expanduser()
+        while True:
+            manifest = _read_manifest(path)
+            try:
+                return cls(path, manifest)
+            except (InputError, OSError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
+                if _read_manifest(path) == manifest:  # else it was changed while we read it
+                    raise InputError(f"{path}: {_damaged(path)} ({_reason(error)})") from None
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        papers: Iterable[LibraryPaper],
+        *,
+        model: str = "",
+        sources: Sequence[SourceFile] = (),
+        contexts: Contexts | None = None,
+        contexts_from: str = "",
+        indexer: Indexer | None = None,
+        overwrite: bool = False,
+        wait: bool = True,
+    ) -> Library:
+        """Make a library; ids must be unique, and each paper needs a title or an abstract.
+
+        overwrite: replace the library that is there. wait: for another process that changes it.
+        Raises InputError if the folder holds something else or a library already.
+        """
+        path = Path(path).expanduser()
+        _check_place(path, overwrite)
+        made = not path.exists()
+        try:
+            with _locked(path, wait):
+                _check_place(path, overwrite)
+                state = {
+                    "model": model,
+                    "sources": [asdict(source) for source in sources],
+                    "contexts": contexts_from,
+                    "removed": [],
+                    "created": _now(),
+                }
+                number = max(_numbers(path), default=0) + 1
+                return _write(path, number, state, None, np.empty(0, np.int64), papers, contexts, indexer)
+        except BaseException:
+            if made and not (path / MANIFEST).exists():
+                shutil.rmtree(path, ignore_errors=True)
+            raise
+
+    @classmethod
+    @contextmanager
+    def changing(cls, path: str | Path, wait: bool = True) -> Iterator[Library]:
+        """The current generation, while no other process changes the library."""
+        path = Path(path).expanduser()
+        _read_manifest(path)
+        with _locked(path, wait):
+            yield cls.open(path)
+
+    def changed(
+        self,
+        kept: Rows,
+        papers: Iterable[LibraryPaper],
+        indexer: Indexer | None = None,
+        contexts: Contexts | None = None,
+        **state: Any,
+    ) -> Library:
+        """The next generation: rows `kept`, ascending, then `papers`. Call it inside `changing`.
+
+        contexts: replace the contexts; None keeps those whose papers are kept. state: sources, removed.
+        """
+        old = {key: self.manifest[key] for key in ("model", "sources", "contexts", "removed", "created")}
+        if "sources" in state:
+            state["sources"] = [asdict(source) for source in state["sources"]]
+        return _write(self.path, self.generation + 1, old | state, self, kept, papers, contexts, indexer)
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __repr__(self) -> str:
+        return f"Library({str(self.path)!r}, {len(self)} papers, generation {self.generation})"
+
+    @property
+    def index_dir(self) -> Path:
+        """Folder of this generation's indexes."""
+        return self.folder / INDEX
+
+    @cached_property
+    def metadata(self) -> pa.Table:
+        """The columns of LibraryPaper that `corpus` has not, memory-mapped [P]."""
+        return pa.Table.from_batches(self._batches, _SCHEMA)
+
+    def paper(self, row: int) -> LibraryPaper:
+        """IndexError for a row that is not there."""
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)}")
+        batch = int(np.searchsorted(self._starts, row, side="right")) - 1
+        found = self._batches[batch].slice(row - int(self._starts[batch]), 1).to_pylist()[0]
+        corpus = self.corpus
+        return _paper(
+            corpus.paper_ids[row], corpus.titles[row], corpus.abstracts[row], int(corpus.years[row]), found
+        )
+
+    def papers(self) -> Iterator[LibraryPaper]:
+        """All, by row."""
+        corpus = self.corpus
+        known = (row for batch in self._batches for row in batch.to_pylist())
+        columns = corpus.paper_ids, corpus.titles, corpus.abstracts, corpus.years.tolist(), known
+        for columns_of_row in zip(*columns, strict=True):
+            yield _paper(*columns_of_row)
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        """Row by id, by key and by alias; of several, an id counts before a key and a key before an alias."""
+        rows: dict[str, int] = {}
+        for row, names in enumerate(self.metadata["aliases"].to_pylist()):
+            for name in names:
+                rows.setdefault(name, row)
+        keys = {key: row for row, key in reversed(list(enumerate(self.metadata["key"].to_pylist()))) if key}
+        return rows | keys | {name: row for row, name in enumerate(self.corpus.paper_ids)}
+
+    def row(self, name: str) -> int | None:
+        """The row of the paper with this id, citation key, or id or key of another record of it."""
+        return self._rows.get(name)
+
+    def rows(self, names: Iterable[str], option: str = "id") -> Rows:
+        """Of several; InputError that names the option for one that is unknown."""
+        found = []
+        for name in names:
+            if (row := self.row(name)) is None:
+                raise InputError(f"{option}={shown(name)[1:-1]}: no paper of {self.path} has this id or key")
+            found.append(row)
+        return np.unique(np.array(found, np.int64))
+
+
+def _paper(id: str, title: str, abstract: str, year: int, known: dict[str, Any]) -> LibraryPaper:
+    lists = {name: tuple(known[name]) for name in _LISTS}
+    return LibraryPaper(id=id, title=title, abstract=abstract, year=year, **(known | lists))
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """library.json; InputError if there is none, or of another version."""
+    try:
+        manifest = json.loads((path / MANIFEST).read_text("utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        what = "no such folder" if not path.exists() else "is no library (it has no library.json)"
+        raise InputError(f"{path}: {what}; python recommend.py build library={path} makes one") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise InputError(f"{path}: {_damaged(path)} (library.json is no JSON)") from None
+    version = manifest.get("version") if isinstance(manifest, dict) else None
+    if version != VERSION:
+        found = f"of version {shown(version)}" if version is not None else "without a version"
+        raise InputError(
+            f"{path}: a library {found}, and this program reads version {VERSION}; build it again with "
+            "overwrite=true"
+        )
+    return dict(manifest)
+
+
+def _damaged(path: Path) -> str:
+    return f"damaged library; python recommend.py build library={path} overwrite=true makes it again"
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, KeyError | TypeError):
+        return f"library.json: {error}"
+    return " ".join(str(error).split())
+
+
+def _check_place(path: Path, overwrite: bool) -> None:
+    """InputError unless a library may be made there."""
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise InputError(f"library={path}: is a file; name a folder")
+    inside = {entry.name for entry in path.iterdir()}
+    if MANIFEST in inside and not overwrite:
+        raise InputError(
+            f"{path}: there is a library already; add and update change it, overwrite=true replaces it"
+        )
+    if MANIFEST not in inside and (others := inside - {LOCK, GENERATIONS}):
+        raise InputError(f"{path}: is no library and not empty ({sorted(others)[0]}); name another folder")
+
+
+@contextmanager
+def _locked(path: Path, wait: bool) -> Iterator[None]:
+    """Alone with the folder, cleared of what killed processes have left."""
+    with one_line_disk_errors(path, "the library", "library"):
+        (path / GENERATIONS).mkdir(parents=True, exist_ok=True)
+        with one_at_a_time(path / LOCK, "changes the library", wait):
+            _clear(path)
+            yield
+
+
+def _numbers(path: Path) -> list[int]:
+    return [int(folder.name) for folder in (path / GENERATIONS).iterdir() if folder.name.isdecimal()]
+
+
+def _clear(path: Path) -> None:
+    """Remove all generations but the current one."""
+    try:
+        current = str(json.loads((path / MANIFEST).read_text("utf-8"))["generation"])
+    except FileNotFoundError:
+        current = ""
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # damaged: nothing is removed until a new library stands
+    for folder in (path / GENERATIONS).iterdir():
+        if folder.name != current:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _write(
+    path: Path,
+    number: int,
+    state: dict[str, Any],
+    old: Library | None,
+    kept: Rows,
+    papers: Iterable[LibraryPaper],
+    contexts: Contexts | None,
+    indexer: Indexer | None,
+) -> Library:
+    """Write generation `number` and make it the current one."""
+    folder = path / GENERATIONS / str(number)
+    try:
+        folder.mkdir()
+        _write_papers(folder, old, kept, papers, contexts)
+        corpus = Corpus(folder / CORPUS, path.resolve().name)
+        (folder / INDEX).mkdir()
+        if indexer is not None:
+            before = (old.corpus, old.index_dir) if old else (None, None)
+            indexer(before[0], corpus, kept, before[1], folder / INDEX)
+        manifest = {
+            "version": VERSION,
+            "generation": number,
+            **state,
+            "changed": _now(),
+            "counts": {"papers": len(corpus.paper_ids), "contexts": len(corpus.context_ids)},
+        }
+        with written_whole(path / MANIFEST) as file:
+            file.write_text(json.dumps(manifest, indent=1, ensure_ascii=False), "utf-8")
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    _clear(path)
+    return Library.open(path)
+
+
+def _write_papers(
+    folder: Path, old: Library | None, kept: Rows, papers: Iterable[LibraryPaper], contexts: Contexts | None
+) -> None:
+    """The corpus and the metadata of a generation."""
+    table = TableWriter(folder / METADATA, _SCHEMA)
+    digest = hashlib.blake2b(digest_size=16)
+    identity: dict[str, str] = {}
+
+    def records() -> Iterator[PaperRecord]:
+        for paper in papers:
+            table.append(*(getattr(paper, name) for name in _COLUMNS))
+            record = PaperRecord(paper.id, paper.title, paper.abstract, paper.year)
+            digest.update(repr(record).encode())
+            yield record
+        identity["papers"] = digest.hexdigest()
+
+    def cited() -> Iterator[ContextRecord]:
+        for context in contexts.contexts() if contexts else ():
+            digest.update(repr(context).encode())
+            yield context
+        identity["contexts"] = digest.hexdigest()
+
+    def keep(builder: StoreBuilder) -> None:
+        if old is not None:
+            digest.update(old.corpus.fingerprint.encode() + kept.tobytes())
+            table.take(old.folder / METADATA, kept)
+            builder.keep(old.corpus, kept, contexts=contexts is None)
+
+    source = Source(
+        name=folder.parents[1].name,
+        identity=identity,
+        papers=records,
+        contexts=cited,
+        splits={"train": contexts.queries} if contexts else {},
+    )
+    settings = {"tokenizer": "default", "candidates": "all"}
+    with closing(table):
+        prepare_store(source, folder / CORPUS, settings, keep=keep)
