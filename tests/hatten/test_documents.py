@@ -102,7 +102,9 @@ def test_long_texts_are_cut_at_the_end_and_contexts_around_the_marker(
     words = ["unknown", "targetcit", "a", "b", "c", "d"]
     column, rows = Ragged.from_rows(texts), np.arange(len(texts))
     corpus: Any = SimpleNamespace(
-        words=words, title_tokens=column, abstract_tokens=column, context_tokens=column, citing=rows
+        **dict.fromkeys(("title_tokens", "abstract_tokens", "context_tokens"), column),
+        **dict.fromkeys(("titles", "abstracts", "context_texts"), [""] * len(texts)),
+        **{"words": words, "citing": rows.astype(np.int32), "years": rows},
     )
     vocabulary = Vocabulary(words[1:])
     documents = DocumentReader(corpus, vocabulary, most).queries(rows)

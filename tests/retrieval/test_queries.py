@@ -39,12 +39,14 @@ MAKERS: dict[str, Maker] = {
     "numpy": lambda *_: BM25(backend="numpy"),
     "popularity": lambda *_: Popularity(),
     "hatten": hatten,
-    "article": lambda _, __, bert: ArticleRetriever(ArticleConfig("tiny", path=str(bert)), "float32"),
+    "article": lambda _, __, bert: ArticleRetriever(
+        ArticleConfig("tiny", path=str(bert), max_tokens=64), "float32"
+    ),
     "half": lambda _, __, bert: ArticleRetriever(
-        ArticleConfig("tiny", path=str(bert)), "float32", IndexConfig(kind="half")
+        ArticleConfig("tiny", path=str(bert), max_tokens=64), "float32", IndexConfig(kind="half")
     ),
     "l2": lambda _, __, bert: ArticleRetriever(
-        ArticleConfig("tiny", path=str(bert), similarity="l2"), "float32"
+        ArticleConfig("tiny", path=str(bert), max_tokens=64, similarity="l2"), "float32"
     ),
     "fusion": lambda *_: Fusion({"bm25": BM25(), "popularity": Popularity()}, weights="equal"),
 }
