@@ -23,10 +23,11 @@ from torch import Tensor, nn
 
 from datasets.errors import InputError, missing_extra
 from datasets.files import written_folder
-from datasets.records import TRAIN
+from datasets.records import TARGET_MARKER, TRAIN
 from rerank.cross_encoder import CrossEncoder
 from rerank.pairs import PairReader, TokenPairs
 from rerank.settings import ScoringSettings
+from retrieval.queries import Queries, Query
 from retrieval.vectors import chunks, precision
 
 if TYPE_CHECKING:
@@ -240,10 +241,16 @@ def _installed(int8: bool) -> Any:
 
 
 def _sample(reader: PairReader, count: int) -> TokenPairs:
-    """Pairs of training contexts, each with its cited paper and a random one; the same at every call."""
-    corpus = reader.corpus
+    """Pairs of training contexts, each with its cited paper and a random one; the same at every call.
+
+    A corpus without contexts gives pairs of a paper's abstract, as the context, and a random paper.
+    """
+    corpus, random = reader.corpus, np.random.default_rng(0)
+    if not corpus.splits:
+        asking, asked = random.integers(len(corpus.paper_ids), size=(2, count))
+        questions = [Query(f"{corpus.abstracts[row]} {TARGET_MARKER}", corpus.titles[row]) for row in asking]
+        return reader.asking(Queries.asked(corpus, questions)).pairs(np.arange(count), asked)
     split = corpus.splits.get(TRAIN) or next(iter(corpus.splits.values()))
-    random = np.random.default_rng(0)
     rows = random.choice(len(split), min(count // 2, len(split)), replace=False)
     cited = np.array([split.positives[row][0] for row in rows.tolist()])
     others = random.integers(len(corpus.paper_ids), size=len(rows))

@@ -24,6 +24,7 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.records import OTHER_MARKER, TARGET_MARKER
 from rerank.settings import PairSettings
+from retrieval.queries import Queries
 from retrieval.vectors import padded_length
 
 if TYPE_CHECKING:
@@ -222,15 +223,25 @@ class PairReader:
         self._query_room = None if config.query_tokens is None else config.query_tokens - frame
         if config.max_tokens < self.subwords.special + 4:
             raise InputError(f"pairs.max_tokens={config.max_tokens}: too few for this model's special tokens")
-        papers, contexts = len(corpus.paper_ids), len(corpus.context_ids)
-        self._marks = np.zeros(contexts, np.int32)
-        self._citing = TokenTable(papers, self._citing_tokens)
-        self._candidates = TokenTable(papers, lambda rows: self.subwords(self._papers(rows)))
-        self._contexts = TokenTable(contexts, self._context_tokens)
+        self._candidates = TokenTable(
+            len(corpus.paper_ids), lambda rows: self.subwords(_joined(corpus.titles, corpus.abstracts, rows))
+        )
+        self._ask(Queries.of(corpus, np.arange(len(corpus.context_ids))))
+
+    def _ask(self, queries: Queries) -> None:
+        self._queries, self._marks = queries, np.zeros(len(queries), np.int32)
+        self._citing = TokenTable(len(queries.fields["title"].texts), self._citing_tokens)
+        self._contexts = TokenTable(len(queries), self._context_tokens)
+
+    def asking(self, queries: Queries) -> PairReader:
+        """A reader of the same candidates for questions, whose rows take the place of those of contexts."""
+        other = copy.copy(self)
+        other._ask(queries)
+        return other
 
     def pairs(self, contexts: NDArray[np.integer], papers: NDArray[np.integer]) -> TokenPairs:
         """Rows [N] of contexts and rows [N] of candidates -> N pairs."""
-        config, citing = self.config, self.corpus.citing[contexts]
+        config, citing = self.config, self._queries.fields["title"].rows[contexts]
         of_citing, of_candidate = self._citing.lengths(citing), self._candidates.lengths(papers)
         nothing = np.zeros(len(citing), np.int64)
         of_context = self._contexts.lengths(contexts) if self._border else nothing
@@ -265,18 +276,15 @@ class PairReader:
         room = np.full(len(query), self._room)
         return divided(query, candidate, room, share / (share + config.candidate), least)
 
-    def _papers(self, rows: list[int], abstracts: bool = True) -> list[str]:
-        corpus = self.corpus
-        return [f"{corpus.titles[row]} {corpus.abstracts[row] if abstracts else ''}" for row in rows]
-
     def _citing_tokens(self, rows: list[int]) -> list[list[int]]:
-        texts = self._papers(rows, self.config.citing_abstract)
+        titles, abstracts = (self._queries.fields[name].texts for name in ("title", "abstract"))
+        texts = _joined(titles, abstracts if self.config.citing_abstract else None, rows)
         if self.config.citing_words is not None:
             texts = [" ".join(text.split()[: self.config.citing_words]) for text in texts]
         return self.subwords(texts)
 
     def _context_tokens(self, rows: list[int]) -> list[list[int]]:
-        texts = [self.corpus.context_texts[row] for row in rows]
+        texts = self._queries[np.array(rows)].texts("context")
         if self.config.others == "drop":
             texts = [text.replace(OTHER_MARKER, " ") for text in texts]
         sides = [text.split(TARGET_MARKER, 1) for text in texts]
@@ -284,3 +292,7 @@ class PairReader:
         after = self.subwords([side[-1] for side in sides])
         self._marks[rows] = [len(tokens) for tokens in before]
         return [[*left, self.subwords.cit, *right] for left, right in zip(before, after, strict=True)]
+
+
+def _joined(titles: Sequence[str], abstracts: Sequence[str] | None, rows: list[int]) -> list[str]:
+    return [f"{titles[row]} {'' if abstracts is None else abstracts[row]}" for row in rows]

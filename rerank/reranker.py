@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from datasets.corpus import Corpus
 from rerank.backends import batches, open_backend
 from rerank.cross_encoder import SAVED, CrossEncoder
-from rerank.pairs import PairReader
+from rerank.pairs import PairReader, TokenPairs
 from rerank.published import PUBLISHED, open_reference
 from rerank.settings import ScoringSettings
+from retrieval.queries import Queries
 from retrieval.vectors import weights_hash
 from training.checkpoint import find_saved
 
@@ -80,7 +81,17 @@ class Reranker:
         advance: is told how many more pairs are done. Batches are made of pairs of about equal length,
         whatever their order: pass many at a time.
         """
-        pairs = self.prepare(corpus).pairs(contexts, papers)
+        return self._scores(self.prepare(corpus).pairs(contexts, papers), advance)
+
+    def score_candidates(self, queries: Queries, papers: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Scores of papers, rows [Q, K], for the queries -> [Q, K]; -inf where there is none (-1)."""
+        scores = np.full(papers.shape, -np.inf, np.float32)
+        query, place = np.nonzero(papers >= 0)
+        reader = self.prepare(queries.corpus).asking(queries)
+        scores[query, place] = self._scores(reader.pairs(query, papers[query, place]))
+        return scores
+
+    def _scores(self, pairs: TokenPairs, advance: Callable[[int], None] | None = None) -> NDArray[np.float32]:
         out = np.empty(len(pairs), np.float32)
         for rows, scores in self.backend.scores(pairs, batches(pairs.lengths, self.scoring.tokens)):
             out[rows] = scores

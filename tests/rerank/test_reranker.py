@@ -22,6 +22,8 @@ from rerank.cross_encoder import CrossEncoder
 from rerank.pairs import PairReader
 from rerank.reranker import Reranker
 from rerank.settings import ScoringSettings
+from retrieval.queries import Queries
+from tests.retrieval.test_queries import question
 
 EXACT = ScoringSettings("torch", "float32")
 Pairs = tuple[np.ndarray, np.ndarray]
@@ -69,6 +71,19 @@ def test_scores_are_the_net_s_on_one_pair_at_a_time(
         expected = [float(model.scores(model(*pairs.padded(np.array([row]))))[0]) for row in range(144)]
     assert exact.dtype == np.float32 and np.std(expected) > 0.01
     np.testing.assert_allclose(exact, expected, atol=1e-5)
+
+
+def test_questions_are_scored_as_contexts_are(
+    exact: np.ndarray, tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: Pairs
+) -> None:
+    questions = [question(tiny_corpus, row) for row in range(12)]
+    asked = Queries.asked(tiny_corpus, questions)[::-1]
+    papers = np.tile(np.arange(-1, 12, dtype=np.int32), (12, 1))
+    found = Reranker.open(tiny_reranker, EXACT).score_candidates(asked, papers)
+    assert (found[:, 0] == -np.inf).all()
+    expected = np.empty((12, 12), np.float32)
+    expected[11 - all_pairs[0], all_pairs[1]] = exact
+    np.testing.assert_allclose(found[:, 1:], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("tokens", [1, 100, 1000, 100_000])
