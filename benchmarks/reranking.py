@@ -54,7 +54,7 @@ Rows = tuple[NDArray[np.int64], NDArray[np.int64]]
 def opened_model(folder: Path | None) -> CrossEncoder:
     """A trained model, or MiniLM with a random head, which takes as long."""
     if folder is not None:
-        return CrossEncoder.load(folder)
+        return CrossEncoder.from_pretrained(folder)
     return CrossEncoder.pretrained(ArticleConfig("minilm"), PairSettings(), "linear").eval()
 
 

@@ -19,9 +19,13 @@ from hatten.pickles import load_word_list
 from hatten.recipe import Encoder
 from hatten.settings import EncoderConfig
 from training.checkpoint import find_saved, read_torch, save_torch
+from training.hub import WEIGHTS, Pretrained, is_hub_id, read_json, read_weights, write_json, write_weights
 
 FORMAT, FILE = "hatten-1", "hatten.ckpt"
 """What a file says that it is, and its name in the output folder of a training."""
+
+WORDS = "words.json"
+"""The list of words beside a model that is saved as a folder."""
 
 UNFIT = (KeyError, TypeError, AttributeError, ValueError, IndexError, ZeroDivisionError)
 """Errors of a file whose parts are not what they should be."""
@@ -36,12 +40,16 @@ REFERENCE_PAD_ID = 1
 def open_model(
     checkpoint: str | Path, vocabulary: str | Path | None = None, cache_dir: str | Path = ".cache"
 ) -> Model:
-    """A model by its file, and word list for a published one, or by the name PUBLISHED, downloaded once."""
+    """A model by its file or folder, or its id on the hub; with its word list, the authors' own, by its file
+    or by the name PUBLISHED, downloaded once."""
     if str(checkpoint) == PUBLISHED and not Path(checkpoint).exists():
         (weights,), (_, words) = RELEASES[PUBLISHED].files, RELEASES["reference-vectors"].files
         checkpoint = obtain(PUBLISHED, cache_dir) / weights
         vocabulary = vocabulary or obtain("reference-vectors", cache_dir) / words
     if vocabulary is None:
+        folder = Path(checkpoint)
+        if (folder / Model.settings_file).is_file() or (not folder.exists() and is_hub_id(checkpoint)):
+            return Model.from_pretrained(checkpoint)
         return load_model(find_saved(checkpoint, FILE))
     return load_reference_model(checkpoint, vocabulary)
 
@@ -128,12 +136,37 @@ def _translate_level(state: dict[str, Tensor], ours: str, theirs: str, layers: i
 
 
 @dataclass(frozen=True)
-class Model:
+class Model(Pretrained):
     """An encoder with its words: all that is needed to encode a corpus. `about` says how it came to be."""
+
+    settings_file = "hatten.json"
+    title = "HAtten model"
+    description = """\
+HAtten finds candidates for a missing citation: it embeds the passage, with title and abstract of the citing
+paper, and every paper that may be cited; the nearest by cosine are recommended (Gu, Gao and Hahnloser,
+[ECIR 2022](https://arxiv.org/abs/2112.01206)).
+
+```sh
+python evaluate.py benchmark=prefetch retriever=hatten checkpoint={place} data=custom data.dir=DIR
+```"""
+    tags = ("hatten", "sentence-similarity")
 
     encoder: HAttenEncoder
     vocabulary: Vocabulary
     about: dict[str, Any]
+
+    def write(self, folder: Path) -> None:
+        write_json(folder / self.settings_file, {"format": FORMAT, "config": asdict(self.encoder.config)})
+        write_json(folder / WORDS, self.vocabulary.words)
+        write_weights(folder / WEIGHTS, self.encoder.state_dict())
+
+    @classmethod
+    def read(cls, folder: Path, about: dict[str, Any]) -> Model:
+        settings = read_json(folder / cls.settings_file, dict)
+        if settings.get("format") != FORMAT:
+            raise InputError(f"{folder / cls.settings_file}: not a {cls.title} of the format {FORMAT}")
+        words, weights = read_json(folder / WORDS, list), read_weights(folder / WEIGHTS)
+        return _made({**settings, "words": words, "weights": weights, "about": about}, folder)
 
 
 def save_model(model: Model, path: Path) -> None:
@@ -169,6 +202,11 @@ def load_model(path: str | Path) -> Model:
             else ""
         )
         raise InputError(f"{path}: not a checkpoint that train.py model=hatten saved {hint}".rstrip())
+    return _made(content, path)
+
+
+def _made(content: dict[str, Any], path: str | Path) -> Model:
+    """The model of what a file or folder holds; InputError where the parts do not fit each other."""
     try:
         # Files from before the setting existed were trained with the same dropout everywhere.
         config = EncoderConfig(**{"input_dropout": content["config"]["dropout"], **content["config"]})

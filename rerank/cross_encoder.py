@@ -5,8 +5,6 @@ Of BERT only what the first token needs is computed: its hidden state is all tha
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -16,16 +14,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from datasets.errors import InputError
-from datasets.files import written_folder
 from rerank.pairs import CIT, EOS, SEP, Subwords
 from rerank.settings import PairSettings
+from retrieval.adapters import reason
 from retrieval.encoder import load_pretrained, positions
 from retrieval.settings import ArticleConfig
+from training.hub import Pretrained, read_json, read_weights, write_json, write_weights
 
 if TYPE_CHECKING:
     from transformers import BertModel, PreTrainedModel, PreTrainedTokenizerFast
 
-SETTINGS, ABOUT, HEAD = "reranker.json", "about.json", "head.safetensors"
+SETTINGS, HEAD = "reranker.json", "head.safetensors"
 """The files that a saved reranker has beside those of Hugging Face."""
 
 SAVED = "reranker"
@@ -34,12 +33,24 @@ SAVED = "reranker"
 HEADS = ("sigmoid", "linear")
 
 
-class CrossEncoder(nn.Module):
+class CrossEncoder(nn.Module, Pretrained):
     """Pairs to relevance scores.
 
     head: sigmoid, sigmoid(linear(relu(CLS))), as the reference; or linear, linear(CLS).
     `precision` is that of the matrix products; weights of another precision are converted as they are used.
     """
+
+    settings_file = SETTINGS
+    title = "reranker"
+    description = """\
+A cross-encoder that reads a passage with a missing citation, title and abstract of the citing paper, and a
+candidate, and scores how well the candidate fits (Gu, Gao and Hahnloser,
+[ECIR 2022](https://arxiv.org/abs/2112.01206)). It reranks what a retriever has found.
+
+```sh
+python evaluate.py benchmark=pipeline retriever=bm25 reranker={place} data=custom data.dir=DIR
+```"""
+    tags = ("text-ranking", "cross-encoder")
 
     def __init__(
         self,
@@ -60,7 +71,7 @@ class CrossEncoder(nn.Module):
             raise InputError(f"a tokeniser of {len(tokenizer)} subwords for {len(vectors_of(model))} vectors")
         self.model, self.tokenizer, self.config, self.head = model, tokenizer, config, head
         self.score = nn.Linear(model.config.hidden_size, 1)
-        self.precision = torch.float32
+        self.precision, self.about = torch.float32, dict[str, Any]()
         self._typed = (getattr(model.config, "type_vocab_size", 0) or 0) > 1
 
     @classmethod
@@ -74,7 +85,7 @@ class CrossEncoder(nn.Module):
         if the encoder cannot be had.
         """
         if encoder.path is not None and (Path(encoder.path) / SETTINGS).is_file():
-            saved = cls.load(encoder.path)
+            saved = cls.from_pretrained(encoder.path)
             if saved.head != head:
                 raise InputError(f"model.head={head}: the reranker to start from has {saved.head}")
             found = cls(saved.model, saved.tokenizer, pairs, head)
@@ -125,54 +136,33 @@ class CrossEncoder(nn.Module):
         """Logits [B] -> what candidates are ranked by [B]: in 0..1 with head=sigmoid."""
         return torch.sigmoid(logits) if self.head == "sigmoid" else logits
 
-    def save(self, folder: str | Path, about: Mapping[str, Any] | None = None) -> None:
-        """Write transformer and tokeniser in the format of Hugging Face, the head beside them, whole or not
-        at all.
-
-        about: plain values on how the model was trained. InputError if the folder holds anything but such a
-        model.
-        """
-        from safetensors.torch import save_file
-
-        folder = Path(folder)
-        if folder.exists() and not (folder / SETTINGS).is_file() and any(folder.iterdir()):
-            raise InputError(f"{folder}: there is something else than a reranker; name another folder")
-        head = {name: value.detach().cpu().contiguous() for name, value in self.score.state_dict().items()}
-        with written_folder(folder) as part:
-            self.model.save_pretrained(part)
-            self.tokenizer.save_pretrained(part)
-            save_file(head, part / HEAD)
-            settings = {"head": self.head, "pairs": self.config.plain()}
-            for name, values in ((SETTINGS, settings), (ABOUT, about)):
-                if values is not None:
-                    (part / name).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+    def write(self, folder: Path) -> None:
+        """Transformer and tokeniser in the format of Hugging Face, the head beside them."""
+        self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+        write_weights(folder / HEAD, self.score.state_dict())
+        write_json(folder / SETTINGS, {"head": self.head, "pairs": self.config.plain()})
 
     @classmethod
-    def load(cls, folder: str | Path) -> CrossEncoder:
-        """A model that `save` wrote, in evaluation mode in float32; InputError if it is anything else."""
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
-        folder = Path(folder)
-        if not folder.is_dir():
-            raise InputError(f"{folder}: there is no such folder of a reranker")
+    def read(cls, folder: Path, about: dict[str, Any]) -> CrossEncoder:
+        """In evaluation mode in float32."""
+        settings = read_json(folder / SETTINGS, dict)
         try:
-            settings = json.loads((folder / SETTINGS).read_text("utf-8"))
             config, head = PairSettings.read(dict(settings["pairs"])), settings["head"]
-        except FileNotFoundError:
-            raise InputError(f"{folder}: no reranker that was trained here (no {SETTINGS} in it)") from None
-        except (OSError, ValueError, TypeError, KeyError, InputError) as error:
+        except (ValueError, TypeError, KeyError, InputError) as error:
             raise InputError(f"{folder / SETTINGS}: damaged ({error})") from None
         model, tokenizer = load_pretrained(ArticleConfig("reranker", path=str(folder), max_tokens=8))
         try:
             found = cls(model, tokenizer, config, head)
-            found.score.load_state_dict(load_file(folder / HEAD))
         except InputError as error:
             raise InputError(f"{folder}: {error}") from None
-        except (OSError, SafetensorError, RuntimeError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise InputError(f"{folder / HEAD}: not the head of this reranker ({reason})") from None
+        weights = read_weights(folder / HEAD)
+        try:
+            found.score.load_state_dict(weights)
+        except RuntimeError as error:
+            raise InputError(f"{folder / HEAD}: not the head of this reranker ({reason(error)})") from None
         check_finite(found, folder)
+        found.about = about
         return found.eval()
 
 

@@ -49,15 +49,15 @@ class Reranker:
 
     @classmethod
     def open(cls, path: str | Path, scoring: ScoringSettings | None = None) -> Reranker:
-        """What training saved, by its folder or the output folder of the training, or a published
-        checkpoint, by its file or name (rerank.published).
+        """What training saved, by its folder, the output folder of the training or its id on the hub, or the
+        authors' own, by its file or name (rerank.published).
 
         InputError if it is anything else.
         """
         scoring, path = scoring or ScoringSettings(), find_saved(path, SAVED)
         if path.is_file() or (str(path) == PUBLISHED and not path.exists()):
             return cls(open_reference(path, scoring.encoder), scoring, path.name)
-        model = CrossEncoder.load(path)
+        model = CrossEncoder.from_pretrained(path)
         if scoring.query_tokens is not None:
             model.config = replace(model.config, query_tokens=scoring.query_tokens)
         return cls(model, scoring, path.name)

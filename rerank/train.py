@@ -223,7 +223,8 @@ class RerankingRounds(Rounds):
         shown = tuple(dict.fromkeys([*SHOWN, config.monitor]))
 
         def save(encoder: CrossEncoder, about: dict[str, Any], folder: Path) -> None:
-            encoder.save(folder, about)
+            encoder.about = about
+            encoder.save_pretrained(folder)
 
         super().__init__(best, save, about, config.monitor, config.patience, shown)
         self.validation, self.reader, self.tokens = validation, reader, settings.batch.tokens

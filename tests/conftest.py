@@ -114,6 +114,8 @@ class Server:
 
             do_HEAD = do_GET
 
+            do_POST = do_GET
+
             def log_message(self, *_: object) -> None:
                 pass
 
@@ -147,7 +149,7 @@ class Server:
             if value is not None:
                 request.send_header(key, value)
         request.end_headers()
-        rest = body[start:] if status != 416 and request.command == "GET" else b""
+        rest = body[start:] if status != 416 and request.command != "HEAD" else b""
         if page.get("cut") is not None and page["cuts"] > 0:
             rest, page["cuts"] = rest[: page["cut"]], page["cuts"] - 1
         with suppress(ConnectionError):
@@ -231,5 +233,5 @@ def tiny_reranker(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
     folder = tmp_path_factory.mktemp("rerankers") / "tiny-reranker"
     encoder = ArticleConfig("tiny", path=str(tiny_bert))
-    CrossEncoder.pretrained(encoder, PairSettings(max_tokens=64), head="linear").save(folder)
+    CrossEncoder.pretrained(encoder, PairSettings(max_tokens=64), head="linear").save_pretrained(folder)
     return folder

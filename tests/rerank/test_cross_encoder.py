@@ -93,7 +93,7 @@ def test_it_begins_with_what_the_model_knows(make_encoder: Make, tiny_bert: Path
 
 def test_a_reranker_is_trained_on_as_it_is(make_encoder: Make, tmp_path: Path) -> None:
     before = make_encoder("linear", 3)
-    before.save(tmp_path / "before")
+    before.save_pretrained(tmp_path / "before")
     start = ArticleConfig("local", path=str(tmp_path / "before"))
     after = CrossEncoder.pretrained(start, PairSettings(max_tokens=40), "linear", seed=9)
     assert after.config.max_tokens == 40
@@ -114,18 +114,19 @@ def test_the_head_is_drawn_from_the_seed_alone(make_encoder: Make) -> None:
 @pytest.mark.parametrize("head", ["sigmoid", "linear"])
 def test_what_is_saved_is_loaded(make_encoder: Make, given: Given, tmp_path: Path, head: str) -> None:
     made = make_encoder(head, context=3.0, others="drop")
-    made.save(tmp_path / "model", {"seed": 1})
-    again = CrossEncoder.load(tmp_path / "model")
+    made.about = {"seed": 1}
+    made.save_pretrained(tmp_path / "model")
+    again = CrossEncoder.from_pretrained(tmp_path / "model")
     assert (again.head, again.config, again.training) == (head, made.config, False)
     assert again.tokenizer.backend_tokenizer.to_str() == made.tokenizer.backend_tokenizer.to_str()
     with torch.no_grad():
         assert torch.equal(again(*given), made(*given))
-    assert json.loads((tmp_path / "model" / "about.json").read_text()) == {"seed": 1}
+    assert again.about == {"seed": 1}
 
 
 def test_the_folder_is_one_of_hugging_face(make_encoder: Make, given: Given, tmp_path: Path) -> None:
     made = make_encoder()
-    made.save(tmp_path / "model")
+    made.save_pretrained(tmp_path / "model")
     assert not list((tmp_path / "model").glob("*.bin"))
     model = AutoModel.from_pretrained(tmp_path / "model").eval()
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
@@ -140,13 +141,14 @@ def test_what_is_there_is_replaced_if_it_is_a_model_and_kept_if_not(
     make_encoder: Make, tmp_path: Path
 ) -> None:
     made = make_encoder()
-    made.save(tmp_path / "model", {"seed": 1})
-    made.save(tmp_path / "model", {"seed": 2})
+    for seed in (1, 2):
+        made.about = {"seed": seed}
+        made.save_pretrained(tmp_path / "model")
     assert json.loads((tmp_path / "model" / "about.json").read_text()) == {"seed": 2}
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("a year of work")
     with pytest.raises(InputError, match="something else than a reranker; name another folder"):
-        made.save(tmp_path / "other")
+        made.save_pretrained(tmp_path / "other")
     assert [path.name for path in (tmp_path / "other").iterdir()] == ["thesis.tex"]
 
 
@@ -170,12 +172,12 @@ def settings(**changes: Any) -> Callable[[Path], object]:
         ("tokenizer.json", Path.unlink, "the model has no tokeniser; expected tokenizer.json or"),
         ("model.safetensors", Path.unlink, "the model has no weights; expected model.safetensors or"),
         ("config.json", Path.unlink, "the model has no configuration; expected config.json"),
-        ("reranker.json", Path.unlink, r"no reranker that was trained here \(no reranker.json in it\)"),
-        ("head.safetensors", Path.unlink, "head.safetensors: not the head of this reranker"),
+        ("reranker.json", Path.unlink, r"no reranker that was saved here \(no reranker.json in it\)"),
+        ("head.safetensors", Path.unlink, "head.safetensors: this file of the model is missing"),
         ("head.safetensors", nan, r"score\.weight are not all finite numbers; the training failed"),
         ("model.safetensors", nan, "are not all finite numbers; the training failed"),
         ("model.safetensors", cut, "the model cannot be read"),
-        ("head.safetensors", cut, "not the head of this reranker"),
+        ("head.safetensors", cut, "head.safetensors: damaged"),
         ("reranker.json", cut, "reranker.json: damaged"),
         ("reranker.json", settings(pairs={"max_tokens": 129}), "max_tokens=129: the model reads at most 128"),
         ("reranker.json", settings(pairs={"max_tokens": 4}), "reranker.json: damaged .*must be at least 16"),
@@ -189,13 +191,13 @@ def test_a_folder_that_is_no_whole_model_is_one_line(
     shutil.copytree(tiny_reranker, tmp_path / "model")
     spoil(tmp_path / "model" / file)
     with pytest.raises(InputError, match=message) as raised:
-        CrossEncoder.load(tmp_path / "model")
+        CrossEncoder.from_pretrained(tmp_path / "model")
     assert "\n" not in str(raised.value) and str(tmp_path / "model") in str(raised.value)
 
 
 def test_a_model_that_is_no_reranker_is_one_line(tiny_bert: Path) -> None:
-    with pytest.raises(InputError, match="no reranker that was trained here"):
-        CrossEncoder.load(tiny_bert)
+    with pytest.raises(InputError, match="no reranker that was saved here"):
+        CrossEncoder.from_pretrained(tiny_bert)
 
 
 def test_pairs_longer_than_the_model_are_refused(make_encoder: Make) -> None:

@@ -74,7 +74,7 @@ def corpus(cache: Path) -> Corpus:
 def teacher(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("teacher") / "teacher"
     encoder = ArticleConfig("tiny", path=str(tiny_bert))
-    CrossEncoder.pretrained(encoder, PairSettings(max_tokens=128), head="sigmoid").save(folder)
+    CrossEncoder.pretrained(encoder, PairSettings(max_tokens=128), head="sigmoid").save_pretrained(folder)
     return folder
 
 

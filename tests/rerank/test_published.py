@@ -146,8 +146,8 @@ def test_a_net_of_several_gpus_is_the_same(
 
 def test_it_is_saved_and_loaded_as_any_other(checkpoint: Path, transformer: Path, tmp_path: Path) -> None:
     model = load_reference(checkpoint, transformer)
-    model.save(tmp_path / "saved", {"from": checkpoint.name})
-    again = CrossEncoder.load(tmp_path / "saved")
+    model.save_pretrained(tmp_path / "saved")
+    again = CrossEncoder.from_pretrained(tmp_path / "saved")
     assert (again.head, again.config) == ("sigmoid", model.config)
     assert all(torch.equal(value, again.state_dict()[name]) for name, value in model.state_dict().items())
 

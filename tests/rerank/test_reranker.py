@@ -65,7 +65,7 @@ def test_each_pair_is_once_in_batches_of_at_most_so_many_tokens(lengths: list[in
 def test_scores_are_the_net_s_on_one_pair_at_a_time(
     exact: np.ndarray, tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: Pairs
 ) -> None:
-    model = CrossEncoder.load(tiny_reranker)
+    model = CrossEncoder.from_pretrained(tiny_reranker)
     pairs = PairReader(tiny_corpus, model.tokenizer, model.config).pairs(*all_pairs)
     with torch.no_grad():
         expected = [float(model.scores(model(*pairs.padded(np.array([row]))))[0]) for row in range(144)]
@@ -214,9 +214,9 @@ def test_the_fingerprint_is_of_all_that_scores_depend_on_and_of_nothing_else(
     tiny_reranker: Path, tmp_path: Path
 ) -> None:
     def saved(name: str, change: Callable[[CrossEncoder], None]) -> Path:
-        model = CrossEncoder.load(tiny_reranker)
+        model = CrossEncoder.from_pretrained(tiny_reranker)
         change(model)
-        model.save(tmp_path / name)
+        model.save_pretrained(tmp_path / name)
         return tmp_path / name
 
     changes = [configure(max_tokens=63), configure(others="drop"), nudge, sharpen]

@@ -45,7 +45,7 @@ def same_files(one: Path, other: Path) -> bool:
 
 def scored(best: Path, corpus: Corpus, depth: int, cited_too: bool) -> list[tuple[list[float], list[bool]]]:
     """Logits of what BM25 finds for each training query, and which papers are cited."""
-    encoder, split, bm25 = CrossEncoder.load(best), corpus.split("train"), BM25()
+    encoder, split, bm25 = CrossEncoder.from_pretrained(best), corpus.split("train"), BM25()
     reader = PairReader(corpus, encoder.tokenizer, encoder.config)
     bm25.index(corpus)
     found = []
@@ -139,7 +139,7 @@ def test_the_first_papers_are_learnt_by_their_labels(
     changes |= {"model.validation.queries": 0, "model.negatives.depth": 5, "model.head": "linear"}
     caplog.set_level("INFO")
     best = rerank.train.train(tiny_training(**changes, output_dir=tmp_path / "out"))
-    assert CrossEncoder.load(best).config.query_tokens == 20
+    assert CrossEncoder.from_pretrained(best).config.query_tokens == 20
     pairs = [
         pair for logits, of in scored(best, tiny_corpus, 5, False) for pair in zip(logits, of, strict=True)
     ]

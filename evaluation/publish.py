@@ -1,0 +1,94 @@
+"""Publish a trained model, with a card: `python -m evaluation.publish MODEL --repo OWNER/NAME`.
+
+MODEL is what train.py saved: a file, a folder, or the output folder of a training. --output writes it as a
+folder; --repo uploads it (huggingface_hub: HF_TOKEN, HF_ENDPOINT). --results names output folders of
+evaluate.py, whose numbers and commands the card gives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from datasets.errors import InputError, one_line_errors
+from evaluation.report import METRICS, REPORT, Column, Metrics, comparison, flat
+from training.hub import Pretrained
+
+COLUMNS = (
+    Column("candidates", "candidates"),
+    Column("queries", "queries"),
+    Column("recall@10", "R@10", interval=True),
+    Column("recall@100", "R@100", interval=True),
+    Column("mrr", "MRR", interval=True),
+    Column("AVG/map", "MAP", places=2),
+)
+"""What the card shows of an evaluation; columns that none of them has are left out."""
+
+
+def open_trained(path: str | Path) -> Pretrained:
+    """What train.py saved at a path, or below it in the output folder of the training.
+
+    InputError if there is no model that can be published.
+    """
+    from hatten.checkpoint import FILE, Model, load_model
+    from rerank.cross_encoder import SAVED, CrossEncoder
+    from training.checkpoint import find_saved
+
+    path = Path(path)
+    for name, kind in ((SAVED, CrossEncoder), (FILE, Model)):
+        for folder in (path, path / name):
+            if (folder / kind.settings_file).is_file():
+                return kind.from_pretrained(folder)
+    return load_model(find_saved(path, FILE))
+
+
+def results_of(folders: Sequence[str | Path]) -> str:
+    """What evaluations measured, and by which commands, as Markdown; InputError for other folders."""
+    results: dict[str, Metrics] = {}
+    commands = []
+    for folder in map(Path, folders):
+        try:
+            metrics = json.loads((folder / METRICS).read_text("utf-8"))
+            command = (folder / REPORT).read_text("utf-8").partition("\n## Origin\n")[2].split("```\n")[1]
+        except (OSError, ValueError, IndexError) as error:
+            raise InputError(f"{folder}: not the output of an evaluation by evaluate.py ({error})") from None
+        name = f"{metrics.get('data', folder.name)}, {metrics.get('split', 'test')}"
+        results[name if name not in results else f"{name}, {folder.name}"] = metrics
+        commands.append(command.strip())
+    shown = [column for column in COLUMNS if any(column.key in flat(one) for one in results.values())]
+    if not results or not shown:
+        return ""
+    about = "Intervals of 95 % by citing paper. Measured by:"
+    return "\n\n".join([comparison(results, shown, "data"), about, "```sh\n" + "\n".join(commands) + "\n```"])
+
+
+@one_line_errors
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m evaluation.publish",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("model", type=Path, help="what train.py saved, or its output folder")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="write the folder of the model here")
+    parser.add_argument("--repo", metavar="OWNER/NAME", help="upload it to the hub by this name")
+    parser.add_argument("--private", action="store_true", help="of a new repository: nobody else sees it")
+    parser.add_argument("--results", nargs="+", default=[], metavar="FOLDER", help="outputs of evaluate.py")
+    parser.add_argument(
+        "--licence", metavar="NAME", help="of the weights, by the hub's name of it, as cc-by-4.0"
+    )
+    given = parser.parse_args()
+    if not given.output and not given.repo:
+        parser.error("--output or --repo must be given")
+    results = results_of(given.results)
+    model = open_trained(given.model)
+    if given.output:
+        print(model.save_pretrained(given.output, results, given.licence))
+    if given.repo:
+        print(model.push_to_hub(given.repo, results, given.licence, given.private))
+
+
+if __name__ == "__main__":
+    main()

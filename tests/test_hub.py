@@ -1,0 +1,265 @@
+"""Models as folders and on the hub, against a server that speaks as much of the hub as is needed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from huggingface_hub import constants
+
+from datasets.errors import InputError
+from evaluation.publish import open_trained, results_of
+from hatten.checkpoint import Model, open_model, save_model
+from rerank.cross_encoder import CrossEncoder
+from rerank.reranker import Reranker
+from rerank.settings import ScoringSettings
+from tests.conftest import Server
+from tests.hatten.made import random_model
+from training.hub import Pretrained
+
+ROOT = Path(__file__).parents[1]
+ABOUT = {"data": "demo", "corpus": "0123", "tokenizer": "default", "seed": 3, "model": {"rounds": 2}}
+ABOUT |= {"round": 2, "val/recall@10": 0.1 + 0.2}
+COMMIT = "0" * 40
+
+
+class Hub(Server):
+    """Takes uploads of one commit, and serves their files from then on."""
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        if request.command == "POST":
+            sent = request.rfile.read(int(request.headers["Content-Length"]))
+            repo = re.fullmatch(r"/api/models/(.+/.+)/(preupload|commit)/main", request.path)
+            made: dict[str, Any] = {"url": f"{self.url}/someone/model", "errors": [], "warnings": []}
+            if request.headers.get("Authorization") != "Bearer hf_write":
+                self.put(request.path[1:], "{}", status=401)
+            elif repo and repo[2] == "preupload":
+                files = [{**file, "uploadMode": "regular"} for file in json.loads(sent)["files"]]
+                made = {"files": [{**file, "shouldIgnore": False} for file in files]}
+            elif repo:
+                made = {"success": True, "commitOid": COMMIT, "commitUrl": f"{self.url}/{repo[1]}/commit/0"}
+                lines = [json.loads(line) for line in sent.splitlines()]
+                self.keep(repo[1], {
+                    line["value"]["path"]: base64.b64decode(line["value"]["content"])
+                    for line in lines
+                    if line["key"] == "file"
+                })  # fmt: skip
+            self.pages.setdefault(request.path, {"body": json.dumps(made).encode(), "ranges": False})
+        super().answer(request)
+
+    def keep(self, repo: str, files: dict[str, bytes]) -> None:
+        for name, content in files.items():
+            self.put(f"{repo}/resolve/{COMMIT}/{name}", content, headers={"X-Repo-Commit": COMMIT})
+        about = {"id": repo, "sha": COMMIT, "siblings": [{"rfilename": name} for name in files]}
+        self.put(f"api/models/{repo}/revision/main", json.dumps(about))
+        listed = [{"type": "file", "path": n, "size": len(c), "oid": n} for n, c in files.items()]
+        self.put(f"api/models/{repo}/tree/{COMMIT}?recursive=true&expand=false", json.dumps(listed))
+
+    def fetched(self) -> set[str]:
+        """Names of the files that were asked for."""
+        return {path.rpartition("/")[2] for path, _ in self.asked if "/resolve/" in path}
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    found = Hub()
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("HF_TOKEN", "hf_write")
+    monkeypatch.setattr(constants, "ENDPOINT", found.url)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    template = found.url + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    yield found
+    found.http.shutdown()
+    found.http.server_close()
+
+
+Make = Callable[[], Pretrained]
+
+
+@pytest.fixture(params=["hatten", "reranker"])
+def make(request: pytest.FixtureRequest) -> Make:
+    def made() -> Pretrained:
+        if request.param == "hatten":
+            return random_model(["deep", "nets", "targetcit", "naïve", "{"], dict(ABOUT), residual="mean")
+        model = CrossEncoder.from_pretrained(request.getfixturevalue("tiny_reranker"))
+        model.about = dict(ABOUT)
+        return model
+
+    return made
+
+
+def weights(model: Any) -> dict[str, torch.Tensor]:
+    return dict((model.encoder if isinstance(model, Model) else model).state_dict())
+
+
+def same(a: Pretrained, b: Pretrained) -> bool:
+    of_a, of_b = weights(a), weights(b)
+    equal = of_a.keys() == of_b.keys() and all(torch.equal(of_a[name], of_b[name]) for name in of_a)
+    return equal and a.about == b.about and type(a) is type(b)
+
+
+def test_a_folder_gives_back_the_model_and_pickles_nothing(make: Make, tmp_path: Path) -> None:
+    model = make()
+    folder = model.save_pretrained(tmp_path / "model")
+    assert same(type(model).from_pretrained(folder), model)
+    assert same(open_trained(folder), model)
+    assert {path.suffix for path in folder.iterdir()} <= {".json", ".safetensors", ".md"}
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    model.save_pretrained(folder)
+    assert {
+        path.name: path.read_bytes() for path in folder.iterdir()
+    } == before  # the same model, the same files
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("a year of work")
+    with pytest.raises(InputError, match=r"other: there is something else than a .*; name another folder"):
+        model.save_pretrained(tmp_path / "other")
+    assert (tmp_path / "other" / "thesis.tex").exists()
+
+
+def test_the_card_tells_data_recipe_measures_files_and_licence(make: Make, tmp_path: Path) -> None:
+    folder = make().save_pretrained(tmp_path / "model", "R@10 is .5", "cc-by-4.0", "someone/model")
+    text = (folder / "README.md").read_text("utf-8")
+    _, front, body = text.split("---\n", 2)
+    assert yaml.safe_load(front)["license"] == "cc-by-4.0"
+    assert "citation-recommendation" in yaml.safe_load(front)["tags"]
+    for part in ("=someone/model", "`demo`", "`0123`", "R@10 is .5", "| recall@10 | 0.3 |", "`cc-by-4.0`"):
+        assert part in body
+    assert yaml.safe_load(body.partition("```yaml\n")[2].partition("```")[0])["model"] == {"rounds": 2}
+    files = [path for path in folder.iterdir() if path.name != "README.md"]
+    for path in files:
+        assert (
+            f"| {path.name} | {path.stat().st_size:,} | `{hashlib.sha256(path.read_bytes()).hexdigest()}` |"
+            in body
+        )
+
+
+def test_the_card_has_the_numbers_of_evaluations_and_their_commands(tmp_path: Path) -> None:
+    (tmp_path / "metrics.json").write_text(
+        json.dumps(
+            {"data": "demo", "split": "val", "mrr": 0.25, "mrr/low": 0.2, "mrr/high": 0.3, "queries": 70}
+        )
+    )
+    with pytest.raises(InputError, match=r"not the output of an evaluation by evaluate\.py"):
+        results_of([tmp_path])
+    (tmp_path / "report.md").write_text(
+        "# R\n\n```\nno\n```\n\n## Origin\n\nnumpy.\n\n```\npython evaluate.py a=b\n```\n"
+    )
+    found = results_of([tmp_path, tmp_path])
+    assert "| demo, val | 70 | 0.250 [0.200, 0.300] |" in found and "R@10" not in found
+    assert "python evaluate.py a=b\npython evaluate.py a=b\n```" in found
+    assert results_of([]) == ""
+
+
+def test_a_model_comes_back_from_the_hub(make: Make, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make()
+    assert model.push_to_hub("someone/model") == f"{hub.url}/someone/model"
+    assert f"/someone/model/resolve/{COMMIT}/README.md" in hub.pages
+    hub.put(f"someone/model/resolve/{COMMIT}/pytorch_model.bin", b"\x80 a pickle")
+    assert same(type(model).from_pretrained("someone/model"), model)
+    assert hub.fetched() and {Path(name).suffix for name in hub.fetched()} == {".json", ".safetensors"}
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert same(type(model).from_pretrained("someone/model"), model)  # as it was downloaded
+
+
+def test_pickles_on_the_hub_stay_there(hub: Hub) -> None:
+    model = random_model(["deep", "nets"])
+    files = {"hatten.json": b"{}", "pytorch_model.bin": b"\x80", "words.pkl": b"\x80", "more/a.json": b"{}"}
+    hub.keep("someone/model", files)
+    with pytest.raises(InputError, match=r"hatten\.json: not a HAtten model of the format"):
+        type(model).from_pretrained("someone/model")
+    assert hub.fetched() == {"hatten.json"}
+
+
+def test_retriever_and_reranker_take_the_name_on_the_hub(hub: Hub, tiny_reranker: Path) -> None:
+    model = random_model(["deep", "nets"], dict(ABOUT))
+    model.push_to_hub("someone/prefetcher")
+    assert same(open_model("someone/prefetcher"), model)
+    CrossEncoder.from_pretrained(tiny_reranker).push_to_hub("someone/reranker")
+    scoring = ScoringSettings("torch", "float32")
+    assert (
+        Reranker.open("someone/reranker", scoring).fingerprint
+        == Reranker.open(tiny_reranker, scoring).fingerprint
+    )
+
+
+def test_without_a_right_or_a_network_it_is_one_line(
+    make: Make, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make()
+    monkeypatch.setenv("HF_TOKEN", "hf_read")
+    with pytest.raises(InputError, match=r"^someone/model: cannot be uploaded to http://127\S+ \(.*HF_TOKEN"):
+        model.push_to_hub("someone/model")
+    with pytest.raises(InputError, match="the name of a model on the hub is OWNER/NAME"):
+        model.push_to_hub("model")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(InputError) as raised:
+        type(model).from_pretrained("someone/model")
+    line = str(raised.value)
+    assert (
+        "\n" not in line and f"{model.settings_file} and the other files of {hub.url}/someone/model" in line
+    )
+    assert line.endswith("into the folder someone/model")
+    with pytest.raises(InputError, match="there is no such folder"):
+        type(model).from_pretrained("/nowhere/model")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("hatten.json", None, r"no HAtten model that was saved here \(no hatten\.json in it\)"),
+        ("words.json", None, r"words\.json: this file of the model is missing"),
+        ("model.safetensors", None, r"model\.safetensors: this file of the model is missing"),
+        ("model.safetensors", b"\x08\0\0\0\0\0\0\0{{{{", r"model\.safetensors: damaged"),
+        ("hatten.json", b"[]", r"hatten\.json: must hold a dict, not a list"),
+        ("hatten.json", b'{"format": "hatten-1"}', "a part of the checkpoint is missing"),
+        ("words.json", b'["deep"]', "1 words for 4 vectors"),
+        ("words.json", b"[1", r"words\.json: damaged"),
+        ("about.json", b"\xff", r"about\.json: damaged"),
+    ],
+)
+def test_a_damaged_folder_is_one_line(tmp_path: Path, file: str, content: bytes | None, message: str) -> None:
+    folder = random_model(["deep", "nets", "targetcit"]).save_pretrained(tmp_path / "model")
+    (folder / file).unlink()
+    if content is not None:
+        (folder / file).write_bytes(content)
+    with pytest.raises(InputError, match=message) as raised:
+        Model.from_pretrained(folder)
+    assert "\n" not in str(raised.value) and str(folder) in str(raised.value)
+
+
+def test_the_command_publishes_what_a_training_saved(hub: Hub, tmp_path: Path) -> None:
+    model = random_model(["deep", "nets"], dict(ABOUT))
+    save_model(model, tmp_path / "run" / "hatten.ckpt")
+    command = [sys.executable, "-m", "evaluation.publish", str(tmp_path / "run")]
+    environment = {
+        **os.environ,
+        "HF_ENDPOINT": hub.url,
+        "OMP_NUM_THREADS": "1",
+        "HF_HOME": str(tmp_path / "home"),
+    }
+
+    def run(*options: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*command, *options], cwd=ROOT, env=environment, capture_output=True, text=True)
+
+    done = run("--output", str(tmp_path / "folder"), "--repo", "someone/model")
+    assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'folder'}\n{hub.url}/someone/model\n"), (
+        done.stderr
+    )
+    assert same(Model.from_pretrained(tmp_path / "folder"), model)
+    assert same(Model.from_pretrained("someone/model"), model)
+    failed = run("--output", str(tmp_path / "none"), "--results", str(tmp_path / "run"))
+    assert failed.returncode == 2 and failed.stderr.startswith("error: ") and failed.stderr.count("\n") == 1
+    assert not (tmp_path / "none").exists()
