@@ -263,7 +263,7 @@ class Witness:
     def __init__(self, corpus: Corpus) -> None:
         self._corpus = corpus
         self._papers = len(corpus.paper_ids)
-        self._rows = {word: row for row, word in enumerate(corpus.words)}
+        self._rows = corpus.word_ids
         self._cited: Ragged | None = None
         if TRAIN in corpus.splits:
             from retrieval.bm25 import cited_in

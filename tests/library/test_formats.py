@@ -1,0 +1,140 @@
+"""Recommendations as tables, JSON, BibTeX and citations, as people and other programs read them."""
+
+from __future__ import annotations
+
+import doctest
+import io
+import json
+
+import pytest
+from bibtexparser.entrypoint import parse_string
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+import library.formats
+from datasets.fulltext.latex_source import plain
+from library.evidence import Evidence, Recommendation
+from library.formats import as_json, bibtex, citation, escaped, short_authors, table
+from library.library import LibraryPaper
+
+SENTENCE = "We propose Adam, a method for stochastic optimisation with adaptive estimates of moments."
+ADAM = Recommendation(
+    1,
+    0.8312,
+    "arxiv:1412.6980",
+    "kingma2015adam",
+    "Adam: A Method for Stochastic Optimization",
+    ("Diederik P. Kingma", "Jimmy Ba"),
+    2015,
+    "ICLR",
+    Evidence(SENTENCE, ((30, 40), (41, 53)), "Adam", "All models use Adam [CITE]."),
+    {"bm25": 12.25, "unseen": 0.0},
+)
+BARE = Recommendation(2, 0.1, "p2", "", "[red]Un\x1b[31mfair[/red]\ntitle\u202e")
+
+
+def printed(width: int = 80, explain: bool = False, **console: object) -> str:
+    file = io.StringIO()
+    Console(file=file, width=width, **console).print(table([ADAM, BARE], explain))  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def test_a_table_is_readable_at_80_columns_and_without_colour() -> None:
+    text = printed()
+    assert all(len(line) <= 80 for line in text.splitlines())
+    first = " ".join(text.split())
+    for part in (
+        "1 0.831 Adam: A Method",
+        "Kingma and Ba · 2015 · ICLR · kingma2015adam",
+        "Adam is named here",
+    ):
+        assert part in first
+    assert "\x1b" not in text
+
+
+def test_colour_marks_what_matched_and_nothing_else() -> None:
+    text = printed(200, force_terminal=True, color_system="standard")
+    assert "33mstochastic\x1b" in text and "33mmoments" not in text
+    assert "33m[CITE]" in text
+
+
+def test_markup_and_control_characters_of_titles_are_text() -> None:
+    text = printed()
+    assert "[red]Un [31mfair[/red] title" in text and "\x1b" not in text and "\u202e" not in text
+    assert "p2" in text, "the id where there is no key"
+
+
+def test_explaining_lists_the_features() -> None:
+    assert "bm25 12.2, unseen 0" in printed(explain=True) and "bm25" not in printed()
+
+
+def test_json_has_exactly_the_fixed_fields() -> None:
+    found = json.loads(as_json([ADAM, BARE]))
+    assert [list(one) for one in found] == [["rank", "score", "id", "key", "title", "year", "why"]] * 2
+    assert found[1]["year"] is None
+    assert as_json([]) == "[]"
+
+
+@pytest.mark.parametrize(
+    ("authors", "short"),
+    [
+        ([], ""),
+        (["{OpenAI}"], "OpenAI"),
+        (["van der Maaten, Laurens", "Geoffrey Hinton"], "van der Maaten and Hinton"),
+        (["李明"], "李明"),
+        (["A", "B", "C"], "A et al."),
+    ],
+)
+def test_short_authors(authors: list[str], short: str) -> None:
+    assert short_authors(authors) == short
+
+
+def test_an_entry_of_the_source_is_kept_under_the_papers_key() -> None:
+    raw = "@InProceedings{old_key,\n  title = {{BERT}: Pre-training},\n  note = {kept}\n}"
+    text = bibtex([LibraryPaper("p1", "devlin2019", "BERT", bibtex=raw)])
+    assert text == raw.replace("old_key", "devlin2019") + "\n"
+    assert citation(["a", "b"], "cite") == r"\cite{a,b}" and citation(["a"], "markdown") == "[@a]"
+
+
+def test_a_generated_entry() -> None:
+    paper = LibraryPaper(
+        "p1", "kingma2015", "Adam: 5% better BERTs & more", "", ("Kingma, D.", "Barnes and Noble"), 2015,
+        "ICLR", "10.1/a_b", "1412.6980", "https://x.org/{a}",
+    )  # fmt: skip
+    text = bibtex([paper])
+    (entry,) = parse_string(text).entries
+    assert (entry.entry_type, entry.key) == ("inproceedings", "kingma2015")
+    fields = {name: str(field.value) for name, field in entry.fields_dict.items()}
+    assert fields["title"] == r"Adam: 5\% better {BERTs} \& more"
+    assert fields["author"] == "Kingma, D. and {Barnes and Noble}"
+    assert fields["doi"] == r"10.1/a\_b" and fields["booktitle"] == "ICLR" and fields["eprint"] == "1412.6980"
+    assert fields["url"] == "https://x.org/%7Ba%7D"
+
+
+@pytest.mark.parametrize(
+    ("venue", "kind"),
+    [("", "misc"), ("Nature", "article"), ("JMLR", "article"), ("Proceedings of the ACL", "inproceedings")],
+)
+def test_kinds_of_entries(venue: str, kind: str) -> None:
+    assert bibtex([LibraryPaper("p", "k", "T", venue=venue)]).startswith(f"@{kind}{{k,")
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp", "Co"))), st.text())
+def test_any_title_is_one_field_of_one_entry(title: str, venue: str) -> None:
+    parsed = parse_string(bibtex([LibraryPaper("p", "key", title, venue=venue, year=2000)]))
+    assert not parsed.failed_blocks and [entry.key for entry in parsed.entries] == ["key"]
+    assert str(parsed.entries[0].fields_dict["year"].value) == "2000"
+
+
+@given(st.text(st.sampled_from("ab1 {}\\%&#_.,:()[]/+=")))
+def test_escaped_texts_print_as_they_were_and_have_balanced_braces(text: str) -> None:
+    latex = escaped(text)
+    assert latex.count("{") == latex.count("}")
+    for macro, sign in ((r"\textbraceleft{}", r"\{"), (r"\textbraceright{}", r"\}")):
+        latex = latex.replace(macro, sign)  # which our converter does not know
+    assert plain(latex) == " ".join(text.split())
+
+
+def test_examples_of_docstrings() -> None:
+    assert doctest.testmod(library.formats).failed == 0
