@@ -218,6 +218,7 @@ def _made(content: dict[str, Any], path: str | Path) -> Model:
             raise ValueError(f"{len(words)} words for {len(weights['word_vectors'])} vectors")
         encoder = build_encoder(config, weights["word_vectors"].numpy(), vocabulary)
         encoder.load_state_dict(weights)
+        encoder.mean_only = encoder.idle  # what adds nothing is not computed
     except UNFIT as error:
         raise InputError(
             f"{path}: a part of the checkpoint is missing or of another kind ({error})"

@@ -89,6 +89,12 @@ class HAttenEncoder(Encoder):
             nn.init.zeros_(self.document_level.pool.out.bias)
         self.mean_only = False
 
+    @property
+    def idle(self) -> bool:
+        """Whether the two levels add nothing to the mean path, as before they are trained."""
+        out = self.document_level.pool.out
+        return self.mean is not None and not bool(out.weight.any() or out.bias.any())
+
     def forward(self, token_ids: Tensor, paragraph_types: Tensor, paragraph_mask: Tensor) -> Tensor:
         """token_ids [B, P, L], paragraph_types [B, P], paragraph_mask [B, P] (True = absent) -> [B, D]"""
         ids, types, absent = (part.cpu().numpy() for part in (token_ids, paragraph_types, paragraph_mask))

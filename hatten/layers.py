@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -229,6 +230,8 @@ class MeanPath(nn.Module):
 
     def forward(self, word_vectors: Tensor, documents: Documents) -> Tensor:
         """word_vectors [V, D] -> [B, D] of unit length, zeros for a document without words."""
+        if not torch.is_grad_enabled() and not self.training and word_vectors.device.type == "cpu":
+            return self._frozen(word_vectors, documents)
         device = word_vectors.device
         index = torch.from_numpy(documents.index).to(device)
         if len(documents.paragraphs) == 0:
@@ -249,6 +252,20 @@ class MeanPath(nn.Module):
         share = self.paragraph_weight.exp()[query[:, None], types].masked_fill(index < 0, 0.0)
         return F.normalize((bags[index.clamp(min=0)] * share[:, :, None]).sum(1), dim=1)
 
+    def _frozen(self, word_vectors: Tensor, documents: Documents) -> Tensor:
+        """The same without a gradient, several times as fast on a CPU; from any number of threads."""
+        values = documents.paragraphs.values
+        weights = F.softplus(self.word_weight[torch.from_numpy(values)]).numpy()
+        places, buckets = self._distances(documents)
+        if len(places):
+            weights[places] *= self.distance_weight.exp().numpy()[buckets]
+        query, types = documents.is_query.astype(np.int64), np.minimum(documents.types, CONTEXT)
+        share = self.paragraph_weight.exp().numpy()[query[:, None], types]
+        found = np.zeros((len(documents), word_vectors.shape[1]), np.float32)
+        table = word_vectors.detach().numpy()
+        _weighted_means(values, documents.paragraphs.offsets, weights, table, documents.index, share, found)
+        return torch.from_numpy(found)
+
     def _distances(self, documents: Documents) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Places of the tokens in paragraphs with a target marker, and the buckets of their distances."""
         paragraphs = documents.paragraphs
@@ -263,3 +280,35 @@ class MeanPath(nn.Module):
         places = within + np.repeat(starts, lengths)
         distance = places - np.repeat(markers[first], lengths)
         return places, np.clip(np.abs(distance), 0, REACH - 1) + REACH * (distance > 0)
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _weighted_means(
+    values: Any, offsets: Any, weights: Any, table: Any, index: Any, share: Any, found: Any
+) -> None:
+    """Adds to found [B, D], zeros: over slots, shares [B, P] times unit sums of weighted word vectors."""
+    dim = table.shape[1]
+    bags = np.zeros((len(offsets) - 1, dim), np.float32)
+    for i in range(len(bags)):
+        for token in range(offsets[i], offsets[i + 1]):
+            weight, vector = weights[token], table[values[token]]
+            for d in range(dim):
+                bags[i, d] += weight * vector[d]
+        _to_unit_length(bags[i])
+    for i in range(len(found)):
+        for slot in range(index.shape[1]):
+            if index[i, slot] >= 0:
+                weight, bag = share[i, slot], bags[index[i, slot]]
+                for d in range(dim):
+                    found[i, d] += weight * bag[d]
+        _to_unit_length(found[i])
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _to_unit_length(vector: Any) -> None:
+    total = np.float32(0.0)
+    for d in range(len(vector)):
+        total += vector[d] * vector[d]
+    scale = np.float32(1.0) / max(np.sqrt(total), np.float32(1e-12))
+    for d in range(len(vector)):
+        vector[d] *= scale

@@ -14,6 +14,7 @@ from datasets.errors import InputError
 from hatten.checkpoint import PUBLISHED, open_model
 from hatten.documents import DocumentReader, Vocabulary, check_tokenizer
 from hatten.recipe import Encoder
+from hatten.static import load_static
 from retrieval.dense import DenseRetriever
 from retrieval.queries import Queries
 from retrieval.settings import IndexConfig, ProfileConfig
@@ -55,6 +56,12 @@ class WordsRetriever(DenseRetriever):
         return encode_queries(self.encoder.encode, self._reader, queries, self.encoder.dim)
 
 
+def check_words(about: dict[str, Any], corpus: Corpus, checkpoint: str | Path) -> None:
+    """InputError for a corpus of another tokeniser than that of the model's training."""
+    if wanted := about.get("tokenizer"):  # files of earlier versions do not say it
+        check_tokenizer(corpus, wanted, f"checkpoint={checkpoint}")
+
+
 class HAttenRetriever(WordsRetriever):
     """Nearest papers by an encoder of words, paragraphs and documents."""
 
@@ -87,6 +94,35 @@ class HAttenRetriever(WordsRetriever):
         self._checkpoint = checkpoint
 
     def prepare(self, corpus: Corpus) -> None:
-        if wanted := self.model.about.get("tokenizer"):  # files of earlier versions do not say it
-            check_tokenizer(corpus, wanted, f"checkpoint={self._checkpoint}")
+        check_words(self.model.about, corpus, self._checkpoint)
+        super().prepare(corpus)
+
+
+class StaticRetriever(WordsRetriever):
+    """Nearest papers by a static embedding model."""
+
+    name = "static"
+
+    def __init__(
+        self,
+        checkpoint: str | Path | None,
+        index: IndexConfig | None = None,
+        profile: ProfileConfig | None = None,
+    ) -> None:
+        """checkpoint: what train.py model=static saved, or a HAtten's, whose mean path is taken.
+
+        Raises InputError when it is missing or of another kind.
+        """
+        super().__init__(index, profile)
+        if checkpoint is None:
+            raise InputError(
+                "retriever=static needs checkpoint=FOLDER, the output of train.py model=static, or a "
+                "hatten.ckpt with a mean path"
+            )
+        self.model = load_static(checkpoint)
+        self.encoder, self.vocabulary = self.model.encoder, self.model.vocabulary
+        self.max_tokens, self._checkpoint = self.model.max_tokens, checkpoint
+
+    def prepare(self, corpus: Corpus) -> None:
+        check_words(self.model.about, corpus, self._checkpoint)
         super().prepare(corpus)

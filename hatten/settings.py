@@ -1,4 +1,4 @@
-"""Settings of encoders that are trained on contexts: model=hatten|nnselect|biencoder."""
+"""Settings of encoders that are trained on contexts: model=hatten|static|nnselect|biencoder."""
 
 from __future__ import annotations
 
@@ -188,6 +188,17 @@ class HAttenSettings(WordsSettings, MinedTraining):
 
 
 @dataclass(frozen=True)
+class StaticSettings(WordsSettings, MinedTraining):
+    """model=static"""
+
+    recipe: str = "hatten.static.Static"
+    max_tokens: int = setting(512, least=1)
+    """words read of a paragraph"""
+    encoder: dict[str, Any] = field(default_factory=dict)
+    """ignored; experiment=paper sets HAtten's"""
+
+
+@dataclass(frozen=True)
 class NNSelectSettings(WordsSettings, MinedTraining):
     """model=nnselect"""
 
@@ -208,5 +219,6 @@ class BiEncoderSettings(FineTuningSettings, MinedTraining):
 
 
 register("hatten", HAttenSettings)
+register("static", StaticSettings)
 register("nnselect", NNSelectSettings)
 register("biencoder", BiEncoderSettings)

@@ -1,0 +1,179 @@
+"""A static embedding model: `python train.py model=static`, `retriever=static checkpoint=OUT`.
+
+HAtten's mean path (hatten.layers) without its two levels: trained word vectors, each word with a weight of
+its own, each distance from the citation mark and each paragraph type too. It encodes tens of thousands of
+papers a second. A saved model is a folder:
+
+    config.json         format, sizes, and how it came to be
+    vocabulary.json     the words, the most frequent first
+    model.safetensors   vectors [V, D] in 32, 16 or 8 bits, with 8 bits a scale for each word; the weights
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import torch
+from numpy.typing import NDArray
+from omegaconf import DictConfig
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+
+from datasets.corpus import Corpus
+from datasets.errors import InputError
+from datasets.files import written_folder
+from datasets.records import MARKER_WORDS, TARGET_WORD
+from hatten.checkpoint import FILE, UNFIT, Model, load_model
+from hatten.documents import DocumentReader, Documents, Vocabulary
+from hatten.layers import MeanPath
+from hatten.recipe import Encoder, Parts, Recipe
+from hatten.settings import StaticSettings
+from hatten.words import inverse_document_frequency, starting_words
+from training.checkpoint import find_saved
+
+FORMAT, FOLDER = "static-1", "static"
+"""What a folder says that it is, and its name in the output folder of a training."""
+CONFIG, WORDS, WEIGHTS = "config.json", "vocabulary.json", "model.safetensors"
+KINDS = {"float32": torch.float32, "float16": torch.float16, "int8": torch.int8}
+
+
+class StaticEncoder(Encoder):
+    """Documents to unit vectors [B, D]: a mean path over word vectors that are trained with it."""
+
+    def __init__(self, word_vectors: NDArray[np.float32], vocabulary: Vocabulary) -> None:
+        """word_vectors [V, D], in the order of the vocabulary."""
+        super().__init__()
+        if word_vectors.ndim != 2 or len(word_vectors) != len(vocabulary):
+            raise ValueError(f"{len(vocabulary)} words for vectors of shape {word_vectors.shape}")
+        self.word_vectors = nn.Parameter(torch.from_numpy(np.ascontiguousarray(word_vectors, np.float32)))
+        self.mean = MeanPath(len(vocabulary))
+        self.mean.target_id = int(vocabulary.lookup([TARGET_WORD])[0])
+        self.dim, self.precision = word_vectors.shape[1], torch.float32
+
+    def encode(self, documents: Documents) -> Tensor:
+        vectors: Tensor = self.mean(self.word_vectors, documents)
+        return vectors
+
+
+@dataclass(frozen=True)
+class StaticModel:
+    """An encoder with its words, most frequent first; `about` says how it came to be."""
+
+    encoder: StaticEncoder
+    vocabulary: Vocabulary
+    max_tokens: int
+    """words that are read of a paragraph"""
+    about: dict[str, Any]
+
+    def cut(self, words: int) -> StaticModel:
+        """The same with the first, most frequent `words` of its vocabulary, and the citation marks, alone."""
+        listed = self.vocabulary.words
+        kept = [row for row, word in enumerate(listed) if row < words or word in MARKER_WORDS]
+        kept = sorted({self.vocabulary.pad_id, *kept})
+        vocabulary = Vocabulary([listed[row] for row in kept])
+        encoder = StaticEncoder(self.encoder.word_vectors.detach().numpy()[kept], vocabulary)
+        of = self.encoder.mean.state_dict()
+        encoder.mean.load_state_dict({**of, "word_weight": of["word_weight"][kept]})
+        return replace(self, encoder=encoder.eval(), vocabulary=vocabulary)
+
+
+def save_static(model: StaticModel, folder: Path, kind: str = "float32") -> None:
+    """Write a model to a folder that is whole or not there at all. kind: of the vectors, of KINDS.
+
+    int8: a vector is whole numbers from -127 to 127 times a scale of its own.
+    """
+    weights = {name: weight.detach() for name, weight in model.encoder.state_dict().items()}
+    vectors = weights["word_vectors"]
+    if kind == "int8":
+        scales = (vectors.abs().amax(1) / 127.0).clamp(min=1e-12)
+        weights["scales"] = scales
+        vectors = (vectors / scales[:, None]).round()
+    weights["word_vectors"] = vectors.to(KINDS[kind])
+    config = {
+        "format": FORMAT,
+        "dim": model.encoder.dim,
+        "words": len(model.vocabulary),
+        "vectors": kind,
+        "max_tokens": model.max_tokens,
+        "about": model.about,
+    }
+    with written_folder(folder) as unfinished:
+        (unfinished / CONFIG).write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+        listed = json.dumps(model.vocabulary.words, ensure_ascii=False, separators=(",", ":"))
+        (unfinished / WORDS).write_text(listed + "\n", "utf-8")
+        (unfinished / WEIGHTS).write_bytes(save(weights))
+
+
+def load_static(path: str | Path) -> StaticModel:
+    """What `save_static` wrote, or the mean path of a hatten.ckpt; the path may be the folder of a training.
+
+    In evaluation mode, on the CPU, with vectors in float32. InputError when it is anything else.
+    """
+    folder = find_saved(path, FOLDER)
+    if not (folder / CONFIG).is_file():
+        if folder.is_dir() and not (folder / FILE).is_file():
+            raise InputError(f"{folder}: there is neither a static model ({CONFIG}) nor {FILE} in it")
+        return mean_path_of(path)
+    try:
+        config = json.loads((folder / CONFIG).read_text("utf-8"))
+        if config["format"] != FORMAT:
+            raise InputError(f"{folder}: not a model that train.py model=static saved")
+        words = json.loads((folder / WORDS).read_text("utf-8"))
+        if type(words) is not list or not all(type(word) is str for word in words):
+            raise TypeError(f"{WORDS} is not a list of strings")
+        vocabulary, weights = Vocabulary(words), load_file(folder / WEIGHTS)
+        vectors = weights.pop("word_vectors").float()
+        if "scales" in weights:
+            vectors *= weights.pop("scales").float()[:, None]
+        encoder = StaticEncoder(vectors.numpy(), vocabulary)
+        encoder.load_state_dict({**weights, "word_vectors": vectors})
+        if not all(bool(weight.isfinite().all()) for weight in encoder.parameters()):
+            raise ValueError("numbers that are not finite")
+        model = StaticModel(encoder.eval(), vocabulary, int(config["max_tokens"]), dict(config["about"]))
+    except FileNotFoundError as error:
+        raise InputError(f"{error.filename or folder}: is missing; copy the whole folder") from None
+    except (RuntimeError, safetensors.SafetensorError, *UNFIT) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{folder}: a part of the model is missing or of another kind ({reason})") from None
+    return model
+
+
+def mean_path_of(checkpoint: str | Path) -> StaticModel:
+    """The mean path of a HAtten's checkpoint as a model of its own; InputError when it has none."""
+    model: Model = load_model(find_saved(checkpoint, FILE))
+    if model.encoder.mean is None:
+        raise InputError(
+            f"{checkpoint}: this HAtten has no mean path (model.encoder.residual=none); take retriever=hatten"
+        )
+    encoder = StaticEncoder(model.encoder.word_vectors.detach().numpy(), model.vocabulary)
+    encoder.mean.load_state_dict(model.encoder.mean.state_dict())
+    return StaticModel(encoder.eval(), model.vocabulary, model.encoder.config.max_tokens, model.about)
+
+
+class Static(Recipe):
+    """Trains word vectors and the weights of words, distances and paragraphs."""
+
+    schema = StaticSettings
+    file = FOLDER
+    groups = ("embeddings",)
+
+    def __init__(self, model: StaticSettings) -> None:
+        self.words = model
+
+    def build(self, corpus: Corpus, config: DictConfig) -> Parts:
+        name, vocabulary, table = starting_words(config.embeddings, corpus, self.words)
+        encoder = StaticEncoder(table, vocabulary)
+        encoder.mean.start_from(inverse_document_frequency(corpus, vocabulary))
+        encoder.mean.dropout = self.words.word_dropout
+
+        def save(trained: Encoder, about: dict[str, Any], path: Path) -> None:
+            assert isinstance(trained, StaticEncoder)
+            save_static(StaticModel(trained, vocabulary, self.words.max_tokens, about), path)
+
+        reader = DocumentReader(corpus, vocabulary, self.words.max_tokens)
+        return Parts(encoder, reader, save, {"vectors": name})

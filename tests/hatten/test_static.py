@@ -1,0 +1,200 @@
+"""The static model: its fast encoding against the slow one, its folder, its training and its retriever."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from datasets.corpus import Corpus
+from datasets.errors import InputError
+from datasets.records import OTHER_WORD, TARGET_WORD
+from hatten.checkpoint import load_model, save_model
+from hatten.documents import DocumentReader, Vocabulary
+from hatten.encoder import Level
+from hatten.retriever import HAttenRetriever, StaticRetriever
+from hatten.static import CONFIG, WEIGHTS, WORDS, StaticEncoder, StaticModel, load_static, save_static
+from retrieval.vectors import weights_hash
+from tests.hatten.made import documents, random_model
+
+DIM = 6
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def random_static(words: list[str], seed: int = 0, max_tokens: int = 16) -> StaticModel:
+    """Random vectors and weights for these words."""
+    random, vocabulary = np.random.default_rng(seed), Vocabulary(words)
+    table = random.standard_normal((len(vocabulary), DIM)).astype(np.float32)
+    encoder = StaticEncoder(table, vocabulary)
+    with torch.no_grad():
+        for weight in encoder.mean.parameters():
+            noise = random.standard_normal(tuple(weight.shape)).astype(np.float32)
+            weight.add_(torch.from_numpy(noise) * 0.5)
+    return StaticModel(encoder.eval(), vocabulary, max_tokens, {"tokenizer": "default", "seed": seed})
+
+
+WORDS_LISTED = [TARGET_WORD, OTHER_WORD, *"abcdefg"]
+text = st.lists(st.integers(1, len(WORDS_LISTED)), max_size=7)
+
+
+@settings(deadline=None)
+@given(rows=st.lists(st.lists(text, min_size=1, max_size=3), min_size=1, max_size=4), seed=st.integers(0, 99))
+def test_encoding_without_a_gradient_gives_the_vectors_of_training(
+    rows: list[list[list[int]]], seed: int
+) -> None:
+    encoder, read = random_static(WORDS_LISTED, seed).encoder, documents(rows)
+    expected = encoder.encode(read).detach().numpy()  # with a gradient: torch's own operations
+    with torch.inference_mode():
+        found = encoder.encode(read).numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "error"), [("float32", 0.0), ("float16", 2e-3), ("int8", 0.03)])
+def test_what_is_saved_is_what_is_loaded_but_for_the_rounding(
+    tiny_corpus: Corpus, tmp_path: Path, kind: str, error: float
+) -> None:
+    model = random_static(tiny_corpus.words)
+    save_static(model, tmp_path / "model", kind)
+    found = load_static(tmp_path / "model")
+    assert (found.vocabulary, found.max_tokens, found.about) == (model.vocabulary, 16, model.about)
+    reader = DocumentReader(tiny_corpus, model.vocabulary, 16)
+    with torch.inference_mode():
+        ours, theirs = (each.encoder.encode(reader.papers(np.arange(12))) for each in (model, found))
+    assert float((ours - theirs).abs().max()) <= error
+    assert (weights_hash(found.encoder) == weights_hash(model.encoder)) == (kind == "float32")
+    # A rounded model is saved and loaded again without further loss.
+    save_static(found, tmp_path / "again", kind)
+    assert weights_hash(load_static(tmp_path / "again").encoder) == weights_hash(found.encoder)
+
+
+def test_a_cut_model_reads_the_first_words_and_the_marks_alone() -> None:
+    model = random_static([*"abcdefg", TARGET_WORD, OTHER_WORD])
+    cut = model.cut(4)  # <pad> is the first
+    assert cut.vocabulary.words == ["<pad>", *"abc", TARGET_WORD, OTHER_WORD]
+    whole, own = (
+        documents([[[1, 2], [3]], [[1], [2], [3, 8, 1, 9]]]),
+        documents([[[1, 2], [3]], [[1], [2], [3, 4, 1, 5]]]),
+    )
+    with torch.inference_mode():
+        assert torch.allclose(cut.encoder.encode(own), model.encoder.encode(whole))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda folder: (folder / WEIGHTS).unlink(), "is missing"),
+        (lambda folder: (folder / WORDS).unlink(), "is missing"),
+        (lambda folder: (folder / WEIGHTS).write_bytes(b"none"), "missing or of another kind"),
+        (lambda folder: (folder / WORDS).write_text("[1]"), "not a list of strings"),
+        (lambda folder: (folder / WORDS).write_text('["one"]'), "1 words|2 words"),
+        (lambda folder: (folder / CONFIG).write_text("{}"), "missing or of another kind"),
+        (lambda folder: (folder / CONFIG).write_text('{"format": "other"}'), "not a model that train.py"),
+        (lambda folder: (folder / CONFIG).unlink(), "neither a static model"),
+    ],
+)
+def test_a_damaged_folder_is_one_clear_error(
+    tmp_path: Path, spoil: Callable[[Path], object], said: str
+) -> None:
+    save_static(random_static(["a", "b"]), tmp_path / "model")
+    spoil(tmp_path / "model")
+    with pytest.raises(InputError, match=said):
+        load_static(tmp_path / "model")
+
+
+def test_weights_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    model = random_static(["a", "b"])
+    with torch.no_grad():
+        model.encoder.word_vectors[1, 0] = float("nan")
+    save_static(model, tmp_path / "model")
+    with pytest.raises(InputError, match="not finite"):
+        load_static(tmp_path / "model")
+
+
+def test_a_hatten_file_gives_its_mean_path(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    model = random_model(tiny_corpus.words, residual="mean")
+    save_model(model, tmp_path / "hatten.ckpt")
+    found = StaticRetriever(tmp_path)  # the output folder of its training
+    found.index(tiny_corpus)
+    model.encoder.mean_only = True
+    reader = DocumentReader(tiny_corpus, model.vocabulary, 16)
+    with torch.inference_mode():
+        expected = model.encoder.encode(reader.papers(np.arange(12))).numpy()
+    np.testing.assert_allclose(found.encode_papers(np.arange(12)), expected, atol=1e-6)
+    save_model(random_model(tiny_corpus.words), tmp_path / "plain.ckpt")
+    with pytest.raises(InputError, match="has no mean path"):
+        load_static(tmp_path / "plain.ckpt")
+
+
+def test_levels_that_add_nothing_are_not_computed(
+    tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = random_model(tiny_corpus.words, residual="mean")
+    save_model(model, tmp_path / "busy.ckpt")
+    assert not load_model(tmp_path / "busy.ckpt").encoder.mean_only
+    with torch.no_grad():
+        model.encoder.document_level.pool.out.weight.zero_()
+        model.encoder.document_level.pool.out.bias.zero_()
+    save_model(model, tmp_path / "idle.ckpt")
+    reader = DocumentReader(tiny_corpus, model.vocabulary, 16)
+    with torch.inference_mode():
+        expected = model.encoder.encode(reader.papers(np.arange(12)))
+
+    def computed(*_: object) -> Tensor:
+        raise AssertionError("a level was computed")
+
+    monkeypatch.setattr(Level, "forward", computed)
+    retriever = HAttenRetriever(tmp_path / "idle.ckpt")
+    retriever.index(tiny_corpus)
+    with torch.inference_mode():
+        assert torch.equal(retriever.encoder.encode(reader.papers(np.arange(12))), expected)
+
+
+def test_a_model_of_another_tokeniser_is_refused(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    model = random_static(tiny_corpus.words)
+    save_static(replace(model, about={"tokenizer": "reference"}), tmp_path / "model")
+    with pytest.raises(InputError, match=r"needs data\.tokenizer=reference"):
+        StaticRetriever(tmp_path / "model").index(tiny_corpus)
+    with pytest.raises(InputError, match="retriever=static needs checkpoint=FOLDER"):
+        StaticRetriever(None)
+
+
+SMALL: dict[str, Any] = {
+    "model": "static",
+    "data": "demo",
+    "data.papers": 200,
+    "data.contexts": 600,
+    "embeddings.dim": 16,
+    "embeddings.epochs": 2,
+    "embeddings.min_count": 1,
+    "embeddings.workers": 1,
+    "model.rounds": 3,
+    "model.ema": 0.8,
+    "model.max_tokens": 64,
+    "model.batch.queries": 32,
+    "model.batch.steps_per_round": 10,
+    "model.mining.depth": 20,
+    "model.validation.queries": 50,
+    "model.validation.depth": 100,
+    "model.schedule.warmup": 5,
+    "model.optimizer.lr": 0.01,
+}
+
+
+def test_training_learns_and_resumes(trained_twice: Callable[..., tuple[Path, Path]], tmp_path: Path) -> None:
+    given = {**SMALL, "data.cache_dir": tmp_path / "cache", "embeddings.cache_dir": tmp_path / "cache"}
+    saved, _ = trained_twice(23, *(f"{name}={value}" for name, value in given.items()))
+    model = load_static(saved.parent)
+    assert saved.name == "static" and model.about["model"]["recipe"] == "hatten.static.Static"
+    history = (saved.parent / "history.csv").read_text().splitlines()
+    recall = [float(row.split(",")[history[0].split(",").index("val/recall@10")]) for row in history[1:]]
+    assert max(recall[1:]) > recall[0]
+    assert json.loads((saved / CONFIG).read_text())["vectors"] == "float32"
