@@ -154,6 +154,10 @@ class Retriever(ABC):
         """A `VectorTable` [n, D] (retrieval.vectors) of papers, not normalised; see `gives_vectors`."""
         raise NotImplementedError(f"{self.name} has no vectors of papers")
 
+    def explain(self, queries: Queries, papers: NDArray[np.int32]) -> dict[str, Floats]:
+        """What the scores of papers [Q, K] are made of: float32 [Q, K] by name; empty if it cannot say."""
+        return {}
+
     # Indexing and searching.
 
     def index(self, corpus: Corpus) -> None:
@@ -164,6 +168,16 @@ class Retriever(ABC):
         """
         self._corpus, self.tuned, self.reused = None, {}, False
         self._index(corpus)
+        self._corpus = corpus
+
+    def reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
+        """As `index(corpus)`, from the index of another corpus in `folder`, whose work is used again.
+
+        Row i of the corpus was row kept[i] of the old one for i < len(kept). All papers are candidates.
+        """
+        self._corpus, self.tuned, self.reused = None, {}, True
+        self.tuned = read_index(folder, self._about(old))
+        self._reindex(old, corpus, kept, folder)
         self._corpus = corpus
 
     def search(self, queries: Queries | Rows, k: int, filters: Filters | None = None) -> Ranking:
@@ -279,6 +293,10 @@ class Retriever(ABC):
         allowed: bool [P], the papers that may be returned; None: every candidate. k does not exceed their
         number. The caller drops the citing paper and any paper that is not allowed.
         """
+
+    def _reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
+        self.tuned = {}
+        self._index(corpus)
 
     def _save(self, folder: Path) -> None:
         """Write the index into an empty folder."""

@@ -102,6 +102,20 @@ class DenseRetriever(Retriever):
             self.tuned = {"profile.weight": weight}
         self._vectors = build_index(self.index_config, vectors)
 
+    def _reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
+        if self.index_config.kind != "exact" or self.similarity == "l2" or self.profile.weight != 0:
+            super()._reindex(old, corpus, kept, folder)  # such vectors depend on all papers
+            return
+        known = load_index(self.index_config, folder)
+        self._open(corpus)
+        place = np.searchsorted(np.flatnonzero(old.is_candidate), kept)
+        new = np.asarray(self.paper_vectors(corpus, self._candidates[len(kept) :]))
+        vectors = np.empty((len(self._candidates), new.shape[1]), np.float32)
+        vectors[len(kept) :] = new
+        for part in blocks(len(kept), new.shape[1]):
+            vectors[part] = known.read(place[part])
+        self._vectors = build_index(self.index_config, vectors)
+
     def _open(self, corpus: Corpus) -> None:
         self._cache = None
         self.prepare(corpus)

@@ -1,0 +1,313 @@
+"""Recommendations for a passage that lacks a citation, out of one's own library."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from datasets.corpus import Corpus
+from datasets.errors import InputError
+from datasets.records import OTHER_MARKER, TARGET_MARKER
+from library.evidence import Recommendation, Witness
+from library.library import Indexer, Library, LibraryPaper, Rows
+from library.models import open_retriever
+from rerank.reranker import Reranker
+from rerank.settings import ScoringSettings
+from retrieval.arrays import Mask
+from retrieval.base import Ranking, Retriever, has_index
+from retrieval.bm25 import BM25
+from retrieval.fusion import fused_scores
+from retrieval.queries import Queries, Query
+
+RANKING = "ranking"
+"""Folder of the retriever's index among a library's indexes."""
+RERANKED = 30
+"""Papers that a cross-encoder reads."""
+WEIGHT = 0.5
+"""Of its score beside the retriever's, both as z-scores (docs/reranking.md)."""
+LONGEST = 100_000
+"""Characters of a question, at most."""
+
+_MARK = re.compile(
+    rf"\[CITE\]|\[@?\?\]|\\[a-zA-Z]*cite[a-zA-Z]*\*?(?:\[[^\]]*\])*\{{\s*(?:\?*|TODO)\s*\}}|{TARGET_MARKER}"
+)
+_YEARS = re.compile(r"\s*(\d{1,4})?\s*(-)?\s*(\d{1,4})?\s*")
+
+
+def marked(text: str) -> str:
+    """The text with TARGET_MARKER at its first mark, or at its end, and OTHER_MARKER at further ones.
+
+    Marks are [CITE], \\cite{?}, \\cite{}, [?], [@?] and TARGETCIT.
+
+    >>> marked("Adam [CITE] is usual."), marked("So is SGD.")
+    ('Adam TARGETCIT is usual.', 'So is SGD. TARGETCIT')
+    """
+    first, *others = [*_MARK.split(text)]
+    if not others:
+        return f"{text.rstrip()} {TARGET_MARKER}"
+    return first + TARGET_MARKER + OTHER_MARKER.join(others)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question and what may answer it: ids or keys of papers, years as 2015-2020, a collection, a venue."""
+
+    query: Query
+    exclude: Sequence[str] = ()
+    only: Sequence[str] = ()
+    years: str | None = None
+    collection: str | None = None
+    venue: str | None = None
+
+
+@dataclass(frozen=True)
+class _Generation:
+    """What answers while a library does not change."""
+
+    library: Library
+    retriever: Retriever
+    witness: Witness
+
+    @cached_property
+    def words(self) -> BM25:
+        """For plain searches."""
+        found = BM25(query=("context",))
+        found.index(self.library.corpus)
+        return found
+
+    @cached_property
+    def venues(self) -> list[str]:
+        return [venue.lower() for venue in self.library.metadata["venue"].to_pylist()]
+
+    @cached_property
+    def collections(self) -> list[set[str]]:
+        return [set(names) for names in self.library.metadata["collections"].to_pylist()]
+
+
+class Recommender:
+    """Answers questions from a library. Several threads may ask at once."""
+
+    def __init__(self, library: Library, reranker: Reranker | None = None) -> None:
+        """reranker: reads the first papers again, slower and better."""
+        self.reranker = reranker
+        self._lock, self._reading = threading.Lock(), threading.Lock()
+        self._now = self._opened(library)
+
+    @classmethod
+    def open(cls, path: str | Path, reranker: str | Path | None = None) -> Recommender:
+        """The recommender of a library's folder. reranker: a cross-encoder's folder (rerank.reranker).
+
+        Raises InputError if the folder is no library, or the reranker none.
+        """
+        return cls(
+            Library.open(path), None if reranker is None else Reranker.open(reranker, ScoringSettings())
+        )
+
+    @classmethod
+    def from_pretrained(cls, path: str | Path) -> Recommender:
+        """As `open`, of a library's folder or its id on the hub."""
+        from training.hub import obtained
+
+        return cls.open(obtained(str(path)))
+
+    @property
+    def library(self) -> Library:
+        """Its current generation."""
+        return self._now.library
+
+    @property
+    def reranks(self) -> bool:
+        """Whether there is a cross-encoder."""
+        return self.reranker is not None
+
+    def recommend(
+        self,
+        text: str,
+        title: str = "",
+        abstract: str = "",
+        k: int = 10,
+        *,
+        exclude: Sequence[str] = (),
+        only: Sequence[str] = (),
+        years: str | None = None,
+        collection: str | None = None,
+        venue: str | None = None,
+        year: int = 0,
+        known: Sequence[str] = (),
+        rerank: bool | None = None,
+        explain: bool = False,
+    ) -> list[Recommendation]:
+        """The k best papers to cite at the mark of a text (`marked`), best first.
+
+        title, abstract, year: of the paper being written. known: ids or keys of papers that it cites already.
+        exclude, only, years, collection, venue: which papers may be recommended (`Asked`). rerank: with the
+        cross-encoder; None: if there is one. explain: with the ranker's features.
+        Raises InputError for a text without words, and for filters that leave nothing or are not understood.
+        """
+        query = Query(text, title, abstract, year, tuple(known))
+        asked = Asked(query, exclude, only, years, collection, venue)
+        return self.recommend_batch([asked], k, rerank=rerank, explain=explain)[0]
+
+    def recommend_batch(
+        self, asked: Sequence[Asked], k: int = 10, *, rerank: bool | None = None, explain: bool = False
+    ) -> list[list[Recommendation]]:
+        """As `recommend`, for several questions."""
+        if rerank and self.reranker is None:
+            raise InputError("rerank: there is no cross-encoder; give reranker=FOLDER")
+        now, again = self._now, self.reranker is not None and rerank is not False
+        depth = max(k, RERANKED) if again else k
+        queries = Queries.asked(now.library.corpus, [self._query(now.library, one.query) for one in asked])
+        with self._lock:
+            rankings = [
+                now.retriever.search_allowed(queries[row : row + 1], depth, self._allowed(now, one))
+                for row, one in enumerate(asked)
+            ]
+        if again:
+            rankings = [self._reranked(queries[row : row + 1], found) for row, found in enumerate(rankings)]
+        return [
+            self._shown(now, queries[row : row + 1], found, k, explain) for row, found in enumerate(rankings)
+        ]
+
+    def search(self, query: str, k: int = 10) -> list[LibraryPaper]:
+        """The k papers of the library that answer to some words, best first, by BM25."""
+        now = self._now
+        with self._lock:
+            found = now.words.search(Queries.asked(now.library.corpus, [Query(query)]), k).papers[0]
+        return [now.library.paper(row) for row in found[found >= 0].tolist()]
+
+    def add(self, papers: Sequence[LibraryPaper]) -> None:
+        """Add papers to the library; one whose id is there replaces it."""
+        with Library.changing(self.library.path) as library:
+            there = [row for paper in papers if (row := library.row(paper.id)) is not None]
+            kept = np.setdiff1d(np.arange(len(library)), there)
+            changed = library.changed(kept, papers, indexer(library.model))
+        self._now = self._opened(changed)
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Remove papers by their ids or keys; InputError for one that is unknown."""
+        with Library.changing(self.library.path) as library:
+            rows = library.rows(names)
+            kept = np.setdiff1d(np.arange(len(library)), rows)
+            if len(kept) == 0:
+                raise InputError(f"{library.path}: these are all of its papers; a library keeps at least one")
+            gone = [library.corpus.paper_ids[row] for row in rows]
+            changed = library.changed(
+                kept, [], indexer(library.model), removed=sorted({*library.removed, *gone})
+            )
+        self._now = self._opened(changed)
+
+    def _opened(self, library: Library) -> _Generation:
+        retriever = open_retriever(library.model, library.corpus)
+        folder = library.index_dir / RANKING
+        if not has_index(folder):
+            raise InputError(
+                f"{library.path}: has no index; python recommend.py build library={library.path} "
+                "overwrite=true makes it again"
+            )
+        retriever.load(folder, library.corpus)
+        return _Generation(library, retriever, Witness(library.corpus))
+
+    def _query(self, library: Library, query: Query) -> Query:
+        """With the mark, and with papers by their ids. InputError where there is nothing to go by."""
+        if len(query.context) > LONGEST:
+            raise InputError(
+                f"text: {len(query.context):,} characters; give the passage around the citation, at most "
+                f"{LONGEST:,}"
+            )
+        context = marked(query.context)
+        if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
+            raise InputError("text: there are no words in it; give the passage around the citation")
+        known = [library.row(name) for name in query.known]
+        ids = tuple(library.corpus.paper_ids[row] for row in known if row is not None)
+        return replace(query, context=context, known=ids)
+
+    def _allowed(self, now: _Generation, asked: Asked) -> Mask | None:
+        """The papers that may answer [P]; None: all."""
+        library = now.library
+        given = (asked.exclude, asked.only, asked.years, asked.collection, asked.venue)
+        if not any(given):
+            return None
+        allowed = np.ones(len(library), np.bool_)
+        if asked.only:
+            allowed[:] = False
+            allowed[library.rows(asked.only, "only")] = True
+        allowed[[row for name in asked.exclude if (row := library.row(name)) is not None]] = False
+        if asked.years:
+            first, last = year_range(asked.years)
+            allowed &= (library.corpus.years >= first) & (library.corpus.years <= last)
+        if asked.collection:
+            if not any(asked.collection in names for names in now.collections):
+                raise InputError(f"collection={asked.collection}: no paper of the library is in it")
+            allowed &= np.array([asked.collection in names for names in now.collections])
+        if asked.venue:
+            allowed &= np.array([asked.venue.lower() in venue for venue in now.venues])
+        return allowed
+
+    def _reranked(self, queries: Queries, found: Ranking) -> Ranking:
+        assert self.reranker is not None
+        head = Ranking(found.papers[:, :RERANKED], found.scores[:, :RERANKED])
+        with self._reading:
+            scores = self.reranker.score_candidates(queries, head.papers)
+        order = np.argsort(-fused_scores(head, scores, "score", WEIGHT), axis=1, kind="stable")
+        # Scores of two models have no unit in common: the retriever's stay, in the new order of papers.
+        papers = np.take_along_axis(head.papers, order, axis=1)
+        return Ranking(np.concatenate([papers, found.papers[:, RERANKED:]], axis=1), found.scores)
+
+    def _shown(
+        self, now: _Generation, query: Queries, found: Ranking, k: int, explain: bool
+    ) -> list[Recommendation]:
+        papers = found.papers[0][:k][found.papers[0][:k] >= 0]
+        features = now.retriever.explain(query, papers[None]) if explain else {}
+        context, title = query.texts("context")[0], query.texts("title")[0]
+        evidence = now.witness.evidence(context, papers.tolist(), title)
+        shown = []
+        for place, row in enumerate(papers.tolist()):
+            paper = now.library.paper(row)
+            told = {name: float(values[0, place]) for name, values in features.items()}
+            shown.append(
+                Recommendation(
+                    place + 1,
+                    float(found.scores[0, place]),
+                    paper.id,
+                    paper.key,
+                    paper.title,
+                    paper.authors,
+                    paper.year or None,
+                    paper.venue,
+                    evidence[place],
+                    told,
+                )
+            )
+        return shown
+
+
+def year_range(years: str) -> tuple[int, int]:
+    """The first and the last of years as 2015-2020, 2015-, -2020 or 2019; InputError for anything else."""
+    parts = _YEARS.fullmatch(years)
+    if parts is None or not (parts[1] or parts[3]) or (parts[3] and not parts[2]):
+        raise InputError(f"years={years}: give them as 2015-2020, 2015-, -2020 or 2019")
+    first = int(parts[1] or 1)
+    last = int(parts[3]) if parts[3] else 9999 if parts[2] else first
+    if first > last:
+        raise InputError(f"years={years}: the first year comes after the last")
+    return first, last
+
+
+def indexer(model: str) -> Indexer:
+    """What a library calls to index its papers by the model that it names."""
+
+    def index(old: Corpus | None, new: Corpus, kept: Rows, before: Path | None, folder: Path) -> None:
+        retriever = open_retriever(model, new)
+        if old is not None and before is not None and has_index(before / RANKING):
+            retriever.reindex(old, new, kept, before / RANKING)
+        else:
+            retriever.index(new)
+        retriever.save(folder / RANKING)
+
+    return index
