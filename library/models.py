@@ -6,6 +6,9 @@ from pathlib import Path
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
+from hatten.checkpoint import FILE
+from hatten.retriever import HAttenRetriever, StaticRetriever
+from hatten.static import CONFIG, FOLDER
 from retrieval.base import Retriever
 from retrieval.bm25 import BM25
 
@@ -23,4 +26,13 @@ def open_retriever(model: str, corpus: Corpus) -> Retriever:
     """
     if model == PLAIN:
         return BM25(query=("title", "context"))
-    raise InputError(f"model={model}: there is no such model")
+    folder = Path(model).expanduser() if model else BOX
+    for static in (folder, folder / FOLDER):
+        if (static / CONFIG).is_file():
+            return StaticRetriever(static)
+    if folder.suffix == ".ckpt" or (folder / FILE).is_file():
+        return HAttenRetriever(folder)
+    raise InputError(
+        f"model={model}: no model is there; name {PLAIN}, a hatten.ckpt, or the folder that "
+        "train.py model=static or model=ranker saved"
+    )

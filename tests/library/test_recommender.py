@@ -1,0 +1,179 @@
+"""Questions to a library: marks, filters, changes, and the same answers as a search of its corpus."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from datasets.errors import InputError
+from hatten.documents import Vocabulary
+from hatten.static import StaticEncoder, StaticModel, save_static
+from library.library import Library, LibraryPaper
+from library.recommender import Asked, Recommender, indexer, marked, year_range
+from retrieval.queries import Queries, Query
+from tests.conftest import PAPERS
+
+SHELF = [
+    LibraryPaper(
+        f"id:{name}",
+        name,
+        record["title"],
+        record["abstract"],
+        year=2000 + row,
+        venue=("ICML", "Proc. of ACL")[row % 2],
+        collections=("odd",) if row % 2 else ("even", "all"),
+    )
+    for row, (name, record) in enumerate(PAPERS.items())
+]
+WORDS = sorted({word.strip(".,").lower() for p in SHELF for word in f"{p.title} {p.abstract}".split()})
+QUESTION = "A parser of dependency trees [CITE] reads sentences."
+
+
+@pytest.fixture(scope="module")
+def static(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("model") / "static"
+    vocabulary = Vocabulary(["targetcit", *WORDS])
+    vectors = np.random.default_rng(0).normal(size=(len(vocabulary), 16)).astype(np.float32)
+    save_static(StaticModel(StaticEncoder(vectors, vocabulary), vocabulary, 64, {}), folder)
+    return str(folder)
+
+
+@pytest.fixture(params=["bm25", "static"])
+def library(request: pytest.FixtureRequest, static: str, tmp_path: Path) -> Path:
+    model = static if request.param == "static" else "bm25"
+    Library.create(tmp_path / "mine", SHELF, model=model, indexer=indexer(model))
+    return tmp_path / "mine"
+
+
+def ids(found: Any) -> list[str]:
+    return [paper.id for paper in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Adam [CITE] is", "Adam TARGETCIT is"),
+        ("Adam \\cite{?} is", "Adam TARGETCIT is"),
+        ("Adam~\\citep[see][]{TODO} is", "Adam~TARGETCIT is"),
+        ("Adam [@?] and [CITE] are", "Adam TARGETCIT and OTHERCIT are"),
+        ("Adam is", "Adam is TARGETCIT"),
+        ("we use \\cite{kingma}", "we use \\cite{kingma} TARGETCIT"),
+    ],
+)
+def test_the_first_mark_is_asked(text: str, expected: str) -> None:
+    assert marked(text) == expected
+
+
+def test_answers_are_those_of_a_search(library: Path) -> None:
+    mine = Recommender.open(library)
+    found = mine.recommend(QUESTION, "Trees for everyone", k=5)
+    corpus = mine.library.corpus
+    query = Queries.asked(corpus, [Query(marked(QUESTION), "Trees for everyone")])
+    ranking = mine._now.retriever.search(query, 5)
+    assert ids(found) == [corpus.paper_ids[row] for row in ranking.papers[0] if row >= 0]
+    assert [paper.score for paper in found] == ranking.scores[0][: len(found)].tolist()
+    assert [paper.rank for paper in found] == list(range(1, len(found) + 1))
+    first = next(paper for paper in found if paper.key == "parsing")
+    assert first.year == 2000 and first.title == "Dependency parsing" and "dependency trees" in first.why
+
+
+def test_many_questions_get_what_each_gets_alone(library: Path) -> None:
+    mine = Recommender.open(library)
+    asked = [Asked(Query(text)) for text in (QUESTION, "graphs [CITE] of edges", "sound TARGETCIT waves")]
+    together = mine.recommend_batch(asked, 4)
+    assert together == [mine.recommend(one.query.context, k=4) for one in asked]
+
+
+@pytest.mark.parametrize(
+    ("filters", "passes"),
+    [
+        ({"exclude": ["parsing", "id:graph", "unknown"]}, lambda p: p.key not in ("parsing", "graph")),
+        ({"only": ["speech", "id:vision"]}, lambda p: p.key in ("speech", "vision")),
+        ({"years": "2003-2005"}, lambda p: 2003 <= p.year <= 2005),
+        ({"years": "-2004"}, lambda p: p.year <= 2004),
+        ({"venue": "acl"}, lambda p: "ACL" in p.venue),
+        ({"collection": "even", "years": "2002-"}, lambda p: "even" in p.collections and p.year >= 2002),
+    ],
+)
+def test_filters_leave_what_passes_them(library: Path, filters: dict[str, Any], passes: Any) -> None:
+    mine = Recommender.open(library)
+    text = f"{QUESTION} Graphs, speech, images and rhyme of documents."
+    everything = mine.recommend(text, k=50)
+    shelf = {paper.id: paper for paper in SHELF}
+    expected = [paper.id for paper in everything if passes(shelf[paper.id])]
+    assert expected and ids(mine.recommend(text, k=50, **filters)) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"text": "[CITE] .,"}, "text: there are no words"),
+        ({"text": "a" * 100_001}, "at most 100,000"),
+        ({"only": ["nobody"]}, "only=nobody: no paper"),
+        ({"years": "2020-2010"}, "the first year comes after the last"),
+        ({"years": "soon"}, "give them as 2015-2020"),
+        ({"collection": "none"}, "collection=none: no paper"),
+        ({"rerank": True}, "there is no cross-encoder"),
+    ],
+)
+def test_bad_questions_are_answered_in_a_line(library: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Recommender.open(library).recommend(**{"text": QUESTION, **options})
+
+
+def test_years_are_read() -> None:
+    assert [year_range(text) for text in ("2015-2020", "2015-", "-2020", "2019")] == [
+        (2015, 2020),
+        (2015, 9999),
+        (1, 2020),
+        (2019, 2019),
+    ]
+
+
+def test_a_changed_library_answers_as_one_made_of_its_papers(library: Path, tmp_path: Path) -> None:
+    mine, model = Recommender.open(library), Library.open(library).model
+    more = [
+        LibraryPaper("id:new", "new", "Parsers of trees", "Dependency parsers build trees of words."),
+        LibraryPaper("id:graph", "graph", "Graph parsing", "We parse graphs into trees."),
+    ]
+    mine.add(more)
+    mine.remove(["speech"])
+    papers = [paper for paper in SHELF if paper.key not in ("graph", "speech")] + more
+    Library.create(tmp_path / "other", papers, model=model, indexer=indexer(model))
+    other = Recommender.open(tmp_path / "other")
+    for text in (QUESTION, "graphs [CITE]", "sound waves [CITE]"):
+        found, expected = mine.recommend(text, k=20), other.recommend(text, k=20)
+        assert ids(found) == ids(expected) and "id:speech" not in ids(found)
+        np.testing.assert_allclose([p.score for p in found], [p.score for p in expected], rtol=1e-5)
+    assert Recommender.open(library).recommend(QUESTION) == mine.recommend(QUESTION)
+    assert [paper.key for paper in mine.search("parsers of words", 1)] == ["new"]
+
+
+def test_a_cross_encoder_reads_the_first_again(library: Path, tiny_reranker: Path) -> None:
+    plain, mine = Recommender.open(library), Recommender.open(library, tiny_reranker)
+    assert mine.reranks and not plain.reranks
+    found, reread = plain.recommend(QUESTION, k=6), mine.recommend(QUESTION, k=6)
+    assert ids(mine.recommend(QUESTION, k=6, rerank=False)) == ids(found)
+    assert [paper.score for paper in reread] == [paper.score for paper in found]
+    assert mine.recommend(QUESTION, k=6) == reread
+
+
+def test_threads_get_the_same_answers(library: Path) -> None:
+    mine = Recommender.open(library)
+    texts = [f"{word} [CITE] parsers of graphs" for word in ("old", "unheard", "parsing", "zyzzyva")] * 5
+    expected = [mine.recommend(text) for text in texts]
+    found: dict[int, Any] = {}
+
+    def ask(number: int) -> None:
+        found[number] = mine.recommend(texts[number])
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(len(texts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found[number] for number in range(len(texts))] == expected
