@@ -1,11 +1,20 @@
-"""What ranks the papers of a library: the model that it names."""
+"""What ranks the papers of a library. Each generation of a library has its model beside its index:
+
+model/   model.json   format, kind and what it was copied from
+         static/      a static model (hatten.static), and/or
+         hatten.ckpt  a HAtten
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 from pathlib import Path
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
+from datasets.files import written_folder
 from hatten.checkpoint import FILE
 from hatten.retriever import HAttenRetriever, StaticRetriever
 from hatten.static import CONFIG, FOLDER
@@ -14,25 +23,71 @@ from retrieval.bm25 import BM25
 
 BOX = Path(__file__).parent / "box"
 """The model that comes with the program."""
-PLAIN = "bm25"
-"""The name of BM25 as a model: nothing learned."""
+PLAIN, STATIC, HATTEN = "bm25", "static", "hatten"
+"""Kinds of models; bm25 is also the name of the one that has learned nothing."""
+FORMAT, ABOUT = 1, "model.json"
 
 
-def open_retriever(model: str, corpus: Corpus) -> Retriever:
-    """The retriever of a model, not yet indexed: "" for the one in the box, `bm25`, or a folder or file.
+def install_model(model: str, folder: Path) -> None:
+    """Copy a model to a folder, whole or not at all: "" for the one in the box, `bm25`, or a folder or file.
 
-    corpus: what it will rank; where it has training contexts, they are used.
     Raises InputError if there is no such model.
     """
+    place = Path(model).expanduser() if model else BOX
+    copied, kind = _found(model, place)
+    with written_folder(folder) as part:
+        for name, source in copied.items():
+            _linked(source, part / name)
+        about = {"format": FORMAT, "kind": kind, "from": model or "the box"}
+        (part / ABOUT).write_text(json.dumps(about, indent=1) + "\n", "utf-8")
+
+
+def _found(model: str, place: Path) -> tuple[dict[str, Path], str]:
+    """What is to be copied, by its name in a model's folder, and the kind of the model."""
     if model == PLAIN:
-        return BM25(query=("title", "context"))
-    folder = Path(model).expanduser() if model else BOX
-    for static in (folder, folder / FOLDER):
+        return {}, PLAIN
+    for static in (place, place / FOLDER):
         if (static / CONFIG).is_file():
-            return StaticRetriever(static)
-    if folder.suffix == ".ckpt" or (folder / FILE).is_file():
-        return HAttenRetriever(folder)
+            return {FOLDER: static}, STATIC
+    for file in (place, place / FILE):
+        if file.is_file() and file.suffix == ".ckpt":
+            return {FILE: file}, HATTEN
     raise InputError(
-        f"model={model}: no model is there; name {PLAIN}, a hatten.ckpt, or the folder that "
+        f"model={model or place}: there is no model; name {PLAIN}, a hatten.ckpt, or the folder that "
         "train.py model=static or model=ranker saved"
     )
+
+
+def copy_model(folder: Path, to: Path) -> None:
+    """An installed model for another generation, by links where the disk allows them."""
+    with written_folder(to) as part:
+        shutil.copytree(folder, part, copy_function=_linked, dirs_exist_ok=True)
+
+
+def _linked(source: str | Path, to: str | Path) -> None:
+    if Path(source).is_dir():
+        shutil.copytree(source, to, copy_function=_linked)
+        return
+    try:
+        os.link(Path(source).resolve(), to)
+    except OSError:
+        shutil.copyfile(source, to)
+
+
+def open_model(folder: Path, corpus: Corpus) -> Retriever:
+    """The retriever of an installed model, not yet indexed; InputError if the model is damaged.
+
+    corpus: what it will rank; where it has training contexts, they are used.
+    """
+    try:
+        about = json.loads((folder / ABOUT).read_text("utf-8"))
+        kind, known = about["kind"], about["format"] == FORMAT
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{folder / ABOUT}: missing or damaged ({error}); build the library again") from None
+    if known and kind == PLAIN:
+        return BM25(query=("title", "context"))
+    if known and kind == STATIC:
+        return StaticRetriever(folder / FOLDER)
+    if known and kind == HATTEN:
+        return HAttenRetriever(folder / FILE)
+    raise InputError(f"{folder}: a model of another version; build the library again")

@@ -16,7 +16,7 @@ from datasets.errors import InputError
 from datasets.records import OTHER_MARKER, TARGET_MARKER
 from library.evidence import Recommendation, Witness
 from library.library import Indexer, Library, LibraryPaper, Rows
-from library.models import open_retriever
+from library.models import copy_model, install_model, open_model
 from rerank.reranker import Reranker
 from rerank.settings import ScoringSettings
 from retrieval.arrays import Mask
@@ -24,9 +24,12 @@ from retrieval.base import Ranking, Retriever, has_index
 from retrieval.bm25 import BM25
 from retrieval.fusion import fused_scores
 from retrieval.queries import Queries, Query
+from training.hub import is_hub_id
 
-RANKING = "ranking"
-"""Folder of the retriever's index among a library's indexes."""
+RANKING, MODEL = "ranking", "model"
+"""Folders of the retriever's index among a library's indexes, and of its model beside these."""
+HUB = ("library.json", *(f"*.{kind}" for kind in ("arrow", "npy", "json", "txt", "safetensors")))
+"""Files of a library that are downloaded."""
 RERANKED = 30
 """Papers that a cross-encoder reads."""
 WEIGHT = 0.5
@@ -111,10 +114,21 @@ class Recommender:
 
     @classmethod
     def from_pretrained(cls, path: str | Path) -> Recommender:
-        """As `open`, of a library's folder or its id on the hub."""
-        from training.hub import obtained
+        """As `open`, of a library's folder or its id on the hub. InputError if it cannot be had."""
+        if Path(path).exists() or not is_hub_id(path):
+            return cls.open(path)
+        from huggingface_hub import snapshot_download
 
-        return cls.open(obtained(str(path)))
+        try:
+            return cls.open(snapshot_download(str(path), allow_patterns=list(HUB)))
+        except InputError:
+            raise
+        except Exception as error:  # the network raises nearly anything
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(
+                f"{path}: neither a folder nor to be had from the hub ({reason}); copy the library's folder "
+                "to this machine and name it"
+            ) from None
 
     @property
     def library(self) -> Library:
@@ -203,7 +217,7 @@ class Recommender:
         self._now = self._opened(changed)
 
     def _opened(self, library: Library) -> _Generation:
-        retriever = open_retriever(library.model, library.corpus)
+        retriever = open_model(library.folder / MODEL, library.corpus)
         folder = library.index_dir / RANKING
         if not has_index(folder):
             raise InputError(
@@ -303,7 +317,11 @@ def indexer(model: str) -> Indexer:
     """What a library calls to index its papers by the model that it names."""
 
     def index(old: Corpus | None, new: Corpus, kept: Rows, before: Path | None, folder: Path) -> None:
-        retriever = open_retriever(model, new)
+        if before is None:
+            install_model(model, folder.parent / MODEL)
+        else:
+            copy_model(before.parent / MODEL, folder.parent / MODEL)
+        retriever = open_model(folder.parent / MODEL, new)
         if old is not None and before is not None and has_index(before / RANKING):
             retriever.reindex(old, new, kept, before / RANKING)
         else:
