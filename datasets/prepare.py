@@ -170,10 +170,11 @@ class StoreBuilder:
         self._context_tokens.take(old.context_tokens, rows)
         self._citing.frombytes(new_row[old.citing[rows]].tobytes())
         for name, (contexts, cited, counts) in splits.items():
-            found = place[contexts].astype(np.int64), cited.astype(np.int32), counts.astype(np.int32)
-            arrays = self._splits[name] = array("q"), array("i"), array("i")
-            for values, numbers in zip(arrays, found, strict=True):
-                values.frombytes(numbers.tobytes())
+            self._splits[name] = (
+                array("q", place[contexts].astype(np.int64).tobytes()),
+                array("i", cited.astype(np.int32).tobytes()),
+                array("i", counts.astype(np.int32).tobytes()),
+            )
 
     def add_papers(
         self, records: Iterable[PaperRecord | BadRecord], place: Path, field: str | None = None

@@ -4,6 +4,7 @@
     library.lock        held by who changes the library
     generations/N/      corpus/         the prepared store of the papers (datasets.corpus)
                         metadata.arrow  what else is known of each paper, in the order of the store
+                        identities.npy  what tells the papers apart (library.papers.identity)
                         index/          what the model has made of the papers
 
 A change writes a new generation, then replaces library.json, then removes the old generation: a process that
@@ -21,7 +22,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,11 +34,13 @@ from datasets.errors import InputError
 from datasets.files import one_at_a_time, one_line_disk_errors, written_whole
 from datasets.prepare import StoreBuilder, prepare_store
 from datasets.records import ContextRecord, PaperRecord, QueryRecord, Source, shown
+from library.duplicates import Identities
+from library.papers import LibraryPaper as LibraryPaper
 
 VERSION = 1
 """Of the folder: raise it when the files change."""
 MANIFEST, LOCK, GENERATIONS = "library.json", "library.lock", "generations"
-CORPUS, METADATA, INDEX = "corpus", "metadata.arrow", "index"
+CORPUS, METADATA, IDENTITIES, INDEX = "corpus", "metadata.arrow", "identities.npy", "index"
 
 Rows = NDArray[np.int64]
 Indexer = Callable[[Corpus | None, Corpus, Rows, Path | None, Path], None]
@@ -46,30 +49,6 @@ Indexer = Callable[[Corpus | None, Corpus, Rows, Path | None, Path], None]
 Row i of the new papers was row kept[i] of the old ones for i < len(kept); the others are new. Without an old
 generation, the old papers and index are None.
 """
-
-
-class LibraryPaper(NamedTuple):
-    """A paper of a library; empty and 0 are unknown.
-
-    id: unique, without white space. key: in the citing documents. bibtex: the source's entry. aliases: ids
-    and keys of other records of the same paper. source: its place among the library's sources, -1: no file.
-    """
-
-    id: str
-    key: str = ""
-    title: str = ""
-    abstract: str = ""
-    authors: tuple[str, ...] = ()
-    year: int = 0
-    venue: str = ""
-    doi: str = ""
-    arxiv: str = ""
-    url: str = ""
-    collections: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    bibtex: str = ""
-    aliases: tuple[str, ...] = ()
-    source: int = -1
 
 
 _IN_CORPUS = ("id", "title", "abstract", "year")
@@ -96,15 +75,8 @@ class SourceFile:
     hash: str
 
 
-@dataclass(frozen=True)
-class Contexts:
-    """Contexts that cite papers of the library, and which; ids of papers are the library's.
-
-    Each is called once, in this order, after all papers have been read.
-    """
-
-    contexts: Callable[[], Iterable[ContextRecord]]
-    queries: Callable[[], Iterable[QueryRecord]]
+Contexts = Callable[[NDArray[np.uint64], list[str]], tuple[Iterable[ContextRecord], Iterable[QueryRecord]]]
+"""(identities of the papers [P, 7], their ids): contexts that cite some, and the papers that each cites."""
 
 
 class Library:
@@ -115,8 +87,8 @@ class Library:
         self.generation: int = manifest["generation"]
         self.model: str = manifest["model"]
         self.sources = [SourceFile(**source) for source in manifest["sources"]]
-        self.contexts: str = manifest["contexts"]
-        """Folder of the contexts, "" for none."""
+        self.contexts = [SourceFile(**source) for source in manifest["contexts"]]
+        """The files of the contexts."""
         self.removed: list[str] = manifest["removed"]
         """Ids of papers that were removed by hand, which an update leaves out."""
         self.folder = path / GENERATIONS / str(self.generation)
@@ -147,7 +119,7 @@ class Library:
         model: str = "",
         sources: Sequence[SourceFile] = (),
         contexts: Contexts | None = None,
-        contexts_from: str = "",
+        contexts_from: Sequence[SourceFile] = (),
         indexer: Indexer | None = None,
         overwrite: bool = False,
         wait: bool = True,
@@ -158,15 +130,15 @@ class Library:
         Raises InputError if the folder holds something else or a library already.
         """
         path = Path(path).expanduser()
-        _check_place(path, overwrite)
+        check_place(path, overwrite)
         made = not path.exists()
         try:
             with _locked(path, wait):
-                _check_place(path, overwrite)
+                check_place(path, overwrite)
                 state = {
                     "model": model,
                     "sources": [asdict(source) for source in sources],
-                    "contexts": contexts_from,
+                    "contexts": [asdict(source) for source in contexts_from],
                     "removed": [],
                     "created": _now(),
                 }
@@ -191,17 +163,25 @@ class Library:
         kept: Rows,
         papers: Iterable[LibraryPaper],
         indexer: Indexer | None = None,
-        contexts: Contexts | None = None,
+        find: Contexts | None = None,
         **state: Any,
     ) -> Library:
         """The next generation: rows `kept`, ascending, then `papers`. Call it inside `changing`.
 
-        contexts: replace the contexts; None keeps those whose papers are kept. state: sources, removed.
+        find: replaces the contexts; None keeps those whose papers are kept. state: as for noted.
         """
+        return _write(self.path, self.generation + 1, self._state(state), self, kept, papers, find, indexer)
+
+    def noted(self, **state: Any) -> None:
+        """Change sources, contexts or removed in library.json. Call it inside `changing`."""
+        _write_manifest(self.path, self.manifest | self._state(state))
+
+    def _state(self, new: dict[str, Any]) -> dict[str, Any]:
         old = {key: self.manifest[key] for key in ("model", "sources", "contexts", "removed", "created")}
-        if "sources" in state:
-            state["sources"] = [asdict(source) for source in state["sources"]]
-        return _write(self.path, self.generation + 1, old | state, self, kept, papers, contexts, indexer)
+        for name in ("sources", "contexts"):
+            if name in new:
+                new[name] = [asdict(source) for source in new[name]]
+        return old | new
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -218,6 +198,11 @@ class Library:
     def metadata(self) -> pa.Table:
         """The columns of LibraryPaper that `corpus` has not, memory-mapped [P]."""
         return pa.Table.from_batches(self._batches, _SCHEMA)
+
+    @cached_property
+    def identities(self) -> NDArray[np.uint64]:
+        """Of each paper the numbers of library.papers.Identity [P, 7]."""
+        return np.load(self.folder / IDENTITIES, mmap_mode="r", allow_pickle=False)
 
     def paper(self, row: int) -> LibraryPaper:
         """IndexError for a row that is not there."""
@@ -298,7 +283,7 @@ def _reason(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _check_place(path: Path, overwrite: bool) -> None:
+def check_place(path: Path, overwrite: bool) -> None:
     """InputError unless a library may be made there."""
     if not path.exists():
         return
@@ -364,15 +349,9 @@ def _write(
         if indexer is not None:
             before = (old.corpus, old.index_dir) if old else (None, None)
             indexer(before[0], corpus, kept, before[1], folder / INDEX)
-        manifest = {
-            "version": VERSION,
-            "generation": number,
-            **state,
-            "changed": _now(),
-            "counts": {"papers": len(corpus.paper_ids), "contexts": len(corpus.context_ids)},
-        }
-        with written_whole(path / MANIFEST) as file:
-            file.write_text(json.dumps(manifest, indent=1, ensure_ascii=False), "utf-8")
+        counts = {"papers": len(corpus.paper_ids), "contexts": len(corpus.context_ids)}
+        manifest = {"version": VERSION, "generation": number, **state, "changed": _now(), "counts": counts}
+        _write_manifest(path, manifest)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -380,27 +359,40 @@ def _write(
     return Library.open(path)
 
 
+def _write_manifest(path: Path, manifest: dict[str, Any]) -> None:
+    with written_whole(path / MANIFEST) as file:
+        file.write_text(json.dumps(manifest, indent=1, ensure_ascii=False), "utf-8")
+
+
 def _write_papers(
     folder: Path, old: Library | None, kept: Rows, papers: Iterable[LibraryPaper], contexts: Contexts | None
 ) -> None:
     """The corpus and the metadata of a generation."""
     table = TableWriter(folder / METADATA, _SCHEMA)
-    digest = hashlib.blake2b(digest_size=16)
-    identity: dict[str, str] = {}
+    identities = Identities(old.identities[kept] if old else None)
+    ids = [old.corpus.paper_ids[row] for row in kept.tolist()] if old and contexts else []
+    queries: list[Iterable[QueryRecord]] = []
+    digest, content = hashlib.blake2b(digest_size=16), dict[str, str]()
 
     def records() -> Iterator[PaperRecord]:
         for paper in papers:
             table.append(*(getattr(paper, name) for name in _COLUMNS))
+            identities.add(paper)
             record = PaperRecord(paper.id, paper.title, paper.abstract, paper.year)
             digest.update(repr(record).encode())
+            if contexts:
+                ids.append(paper.id)
             yield record
-        identity["papers"] = digest.hexdigest()
+        content["papers"] = digest.hexdigest()
 
     def cited() -> Iterator[ContextRecord]:
-        for context in contexts.contexts() if contexts else ():
-            digest.update(repr(context).encode())
-            yield context
-        identity["contexts"] = digest.hexdigest()
+        if contexts:
+            found, of_train = contexts(identities.numbers(), ids)
+            queries.append(of_train)
+            for context in found:
+                digest.update(repr(context).encode())
+                yield context
+        content["contexts"] = digest.hexdigest()
 
     def keep(builder: StoreBuilder) -> None:
         if old is not None:
@@ -410,11 +402,12 @@ def _write_papers(
 
     source = Source(
         name=folder.parents[1].name,
-        identity=identity,
+        identity=content,
         papers=records,
         contexts=cited,
-        splits={"train": contexts.queries} if contexts else {},
+        splits={"train": queries.pop} if contexts else {},
     )
     settings = {"tokenizer": "default", "candidates": "all"}
     with closing(table):
         prepare_store(source, folder / CORPUS, settings, keep=keep)
+    np.save(folder / IDENTITIES, identities.numbers(), allow_pickle=False)

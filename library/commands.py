@@ -1,0 +1,211 @@
+"""The commands that make, change and describe libraries."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from datasets.errors import InputError
+from datasets.progress import counting
+from library.contexts import context_files, contexts_in
+from library.duplicates import Gathering
+from library.library import Indexer, Library, SourceFile, check_place
+from library.papers import LibraryPaper
+from library.settings import AddSettings, BuildSettings, InfoSettings, RemoveSettings, UpdateSettings
+from library.sources import find_sources, read_source
+
+log = logging.getLogger(__name__)
+
+SHOWN = 10
+"""Broken records of a file that are named."""
+
+
+def indexer_of(model: str) -> Indexer | None:
+    """What fills the index of a library for its model."""
+    return None
+
+
+def build(settings: BuildSettings) -> Library:
+    """Make a library."""
+    path, started = Path(settings.library).expanduser(), time.perf_counter()
+    check_place(path, settings.overwrite)
+    files = find_sources(settings.source)
+    cited = context_files(settings.contexts) if settings.contexts else []
+    indexer = indexer_of(settings.model)
+    path.absolute().parent.mkdir(parents=True, exist_ok=True)
+    with Gathering(path.absolute().parent) as gathering:
+        sources = _read(files, gathering)
+        gathering.finish()
+        library = Library.create(
+            path,
+            _counted(gathering),
+            model=settings.model,
+            sources=sources,
+            contexts=contexts_in(cited) if cited else None,
+            contexts_from=[_source_file(file) for file in cited],
+            indexer=indexer,
+            overwrite=settings.overwrite,
+            wait=settings.wait,
+        )
+    took = time.perf_counter() - started
+    print(f"{path}: {_papers(len(library))}, duplicates joined: {gathering.duplicates:,}, in {took:.1f} s")
+    return library
+
+
+def add(settings: AddSettings) -> Library:
+    """Add the papers of files."""
+    files = find_sources(settings.source)
+    with Library.changing(settings.library, settings.wait) as library:
+        indexer = indexer_of(library.model)
+        with Gathering(library.path, library) as gathering:
+            sources = _read(files, gathering, library.sources)
+            gathering.finish()
+            if not gathering.count:
+                library.noted(sources=sources)
+                print(f"{library.path}: nothing is new; {_papers(len(library))}")
+                return library
+            kept = np.setdiff1d(np.arange(len(library)), gathering.replaced)
+            removed = library.removed
+            if removed:
+                back = {paper.id for paper in gathering.papers()}
+                removed = [id for id in removed if id not in back]
+            changed = library.changed(kept, _counted(gathering), indexer, sources=sources, removed=removed)
+    fuller = len(gathering.replaced)
+    print(f"{library.path}: {gathering.count - fuller:,} added, {fuller:,} fuller; {_papers(len(changed))}")
+    return changed
+
+
+def remove(settings: RemoveSettings) -> Library:
+    """Remove papers."""
+    with Library.changing(settings.library, settings.wait) as library:
+        rows = library.rows(settings.id)
+        if len(rows) == len(library):
+            raise InputError(f"{library.path}: no paper would be left; delete the folder instead")
+        ids = [library.corpus.paper_ids[row] for row in rows.tolist()]
+        kept = np.setdiff1d(np.arange(len(library)), rows)
+        removed = list(dict.fromkeys([*library.removed, *ids]))
+        changed = library.changed(kept, (), indexer_of(library.model), removed=removed)
+    print(f"{library.path}: {len(rows):,} removed; {_papers(len(changed))}")
+    return changed
+
+
+def update(settings: UpdateSettings) -> Library:
+    """Read the sources again."""
+    with Library.changing(settings.library, settings.wait) as library:
+        if not library.sources:
+            raise InputError(f"{library.path}: was not made of files; add gives it some")
+        known = [*library.sources, *library.contexts]
+        if [_source_file(Path(source.path)) for source in known] == known:
+            print(f"{library.path}: its files are unchanged; {_papers(len(library))}")
+            return library
+        indexer = indexer_of(library.model)
+        with Gathering(library.path) as gathering:
+            sources = _read([Path(source.path) for source in library.sources], gathering, library.sources)
+            for row in np.flatnonzero(library.metadata["source"].to_numpy() < 0).tolist():
+                gathering.add(library.paper(row))
+            gathering.finish()
+            kept, new, gone = _compared(library, gathering)
+            cited = [_source_file(Path(source.path)) for source in library.contexts]
+            counts = [int(new.sum()), gone, len(library) - len(kept) - gone]
+            if not any(counts) and cited == library.contexts:
+                library.noted(sources=sources)
+                print(f"{library.path}: no paper has changed; {_papers(len(library))}")
+                return library
+            papers = (paper for paper, is_new in zip(gathering.papers(), new, strict=True) if is_new)
+            find = contexts_in([Path(source.path) for source in cited]) if cited else None
+            changed = library.changed(kept, papers, indexer, find, sources=sources, contexts=cited)
+    added, gone, replaced = counts[0] - counts[2], counts[1], counts[2]
+    print(
+        f"{library.path}: {added:,} added, {gone:,} removed, {replaced:,} replaced; {_papers(len(changed))}"
+    )
+    return changed
+
+
+def _compared(library: Library, gathering: Gathering) -> tuple[np.ndarray, np.ndarray, int]:
+    """Rows whose papers are as they were; which of the gathered papers [N] are not; number of papers gone."""
+    kept, new, seen = [], np.zeros(gathering.count, np.bool_), 0
+    removed = set(library.removed)
+    for number, paper in enumerate(gathering.papers()):
+        if paper.id in removed:
+            continue
+        row = library.corpus.paper_row(paper.id) if library.corpus.has_paper(paper.id) else None
+        seen += row is not None
+        if row is not None and library.paper(row) == paper:
+            kept.append(row)
+        else:
+            new[number] = True
+    return np.sort(np.array(kept, np.int64)), new, len(library) - seen
+
+
+def info(settings: InfoSettings) -> None:
+    """Tell what a library holds."""
+    library = Library.open(settings.library)
+    corpus = library.corpus
+    years = corpus.years[corpus.years > 0]
+    described = sum(1 for abstract in corpus.abstracts if abstract)
+    collections = {name for names in library.metadata["collections"].to_pylist() for name in names}
+    size = sum(file.stat().st_size for file in library.folder.rglob("*") if file.is_file())
+    lines = {
+        "papers": f"{len(library):,}, {described:,} with an abstract",
+        "years": f"{years.min()} to {years.max()}" if len(years) else "unknown",
+        "contexts": f"{len(corpus.context_ids):,}" if len(corpus.context_ids) else "",
+        "collections": ", ".join(sorted(collections)[:SHOWN]) + (" ..." if len(collections) > SHOWN else ""),
+        "sources": ", ".join(source.path for source in library.sources),
+        "removed": f"{len(library.removed):,} by hand" if library.removed else "",
+        "model": library.model or "the one in the box",
+        "size": f"{size / 1e6:,.1f} MB",
+        "generation": f"{library.generation}, of {library.manifest['changed']}",
+        "created": library.manifest["created"],
+    }
+    print(f"{library.path}")
+    for name, line in lines.items():
+        if line:
+            print(f"  {name:12} {line}")
+
+
+def _papers(count: int) -> str:
+    return f"{count:,} paper{'s' if count != 1 else ''}"
+
+
+def _read(files: list[Path], gathering: Gathering, known: Iterable[SourceFile] = ()) -> list[SourceFile]:
+    """Gather the papers of files; returns the known sources and those of the files, each once.
+
+    Raises InputError for a file without a paper that can be used.
+    """
+    sources = {source.path: source for source in known}
+    for file in files:
+        bad: list[InputError] = []
+        sources[str(file)] = _source_file(file)
+        place, before = list(sources).index(str(file)), len(gathering)
+        for paper in read_source(file, bad.append):
+            gathering.add(paper._replace(source=place))
+        if len(gathering) == before:
+            reason = f": {bad[0]}" if bad else ""
+            raise InputError(f"{file}: has no paper that can be used{reason}")
+        if bad:
+            more = [f"... and {len(bad) - SHOWN:,} more"] if len(bad) > SHOWN else []
+            lines = [*map(str, bad[:SHOWN]), *more]
+            log.warning("%s: %d records were skipped\n  %s", file, len(bad), "\n  ".join(lines))
+    return list(sources.values())
+
+
+def _source_file(file: Path) -> SourceFile:
+    try:
+        with file.open("rb") as content:
+            digest = hashlib.file_digest(content, lambda: hashlib.blake2b(digest_size=16))
+        return SourceFile(str(file), file.stat().st_size, digest.hexdigest())
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+
+
+def _counted(gathering: Gathering) -> Iterator[LibraryPaper]:
+    """The papers, with a bar on terminals."""
+    with counting("papers", gathering.count) as advance:
+        for paper in gathering.papers():
+            yield paper
+            advance(1)
