@@ -63,6 +63,7 @@ from datasets.records import (
     check_split_names,
     dropped_summary,
     dropped_table,
+    joined,
     refuse_too_many,
     shown,
     split_group,
@@ -380,6 +381,38 @@ def open_corpus(
     return open_records(source, tokenizer, cache, candidates, on_error, max_bad_share, backend)
 
 
+def open_several(
+    dirs: Sequence[str | Path],
+    tokenizer: str = "default",
+    cache_dir: str | Path = ".cache",
+    candidates: str = "abstract",
+    splits: Sequence[str] = SPLITS,
+    name: str | None = None,
+    on_error: str = "raise",
+    max_bad_share: float = 0.01,
+    backend: str = "local",
+) -> Corpus:
+    """One corpus of several folders of source files, for models that are trained on all of them.
+
+    dirs: folders as for open_corpus; ids are those of the files with the folder's name before them, as
+    FOLDER/ID, and the corpus has what any of them has of each split. The rest is as for open_corpus.
+    """
+    check_settings(tokenizer, candidates, on_error, max_bad_share, backend)
+    if isinstance(dirs, str) or len(dirs) < 2:
+        raise InputError(f"data.dirs: must be a list of two folders or more, as [one,other], not {dirs!r}")
+    folders = {(folder := Path(one).expanduser().resolve()).name: folder for one in dirs}
+    if len(folders) < len(dirs):
+        raise InputError("data.dirs: two folders have the same name, which begins the ids of their papers")
+    cache, sources = Path(cache_dir).expanduser(), {}
+    for part, folder in folders.items():
+        files = find_files(folder, None, splits)
+        with store_folder(cache) as stores:
+            identity = {of: content_hash(path, stores) for of, path in files.items()}
+        sources[part] = file_source(part, files, None, identity)
+    source = joined(sources, name or "+".join(folders))
+    return open_records(source, tokenizer, cache, candidates, on_error, max_bad_share, backend)
+
+
 def open_records(
     source: Source,
     tokenizer: str = "default",
@@ -491,7 +524,7 @@ def prepare_store(
             builder.finish(settings["candidates"])
             manifest |= {"fingerprint": fingerprint(source.identity, settings), "splits": builder.splits}
         if [stamp_of(path) for path in source.files.values()] != stamps:
-            folder_read = source.files["papers"].parent
+            folder_read = next(iter(source.files.values())).parent
             raise InputError(f"{folder_read}: its files changed while they were read; run again")
         dropped = {part: bad.counts() for part, bad in builder.dropped.items()}
         examples = [json.dumps(example) for bad in builder.dropped.values() for example in bad.examples]

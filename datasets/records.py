@@ -147,6 +147,41 @@ class Source:
         return self.files.get(part) or Path(self.name) / part
 
 
+def joined(sources: Mapping[str, Source], name: str) -> Source:
+    """One source of several by their names; ids are NAME/ID, splits those that any of them has.
+
+    Bad records keep the names of their files; identity, files and order are those of the parts.
+    """
+
+    def named(part: str, record: Any) -> Any:
+        if isinstance(record, PaperRecord):
+            return record._replace(id=f"{part}/{record.id}")
+        if isinstance(record, ContextRecord):
+            citing, cited = (None if id is None else f"{part}/{id}" for id in record[2:])
+            return ContextRecord(f"{part}/{record.id}", record.text, citing, cited)
+        if isinstance(record, QueryRecord):
+            return QueryRecord(f"{part}/{record.context_id}", [f"{part}/{id}" for id in record.positive_ids])
+        return record
+
+    def chained(reads: Mapping[str, Callable[[], Iterable[Any]]]) -> Callable[[], Iterable[Any]]:
+        return lambda: (named(part, record) for part, read in reads.items() for record in read())
+
+    splits = dict.fromkeys(split for source in sources.values() for split in source.splits)
+    return Source(
+        name,
+        {f"{part}/{of}": hash for part, source in sources.items() for of, hash in source.identity.items()},
+        papers=chained({part: source.papers for part, source in sources.items()}),
+        contexts=chained({part: source.contexts for part, source in sources.items()}),
+        splits={
+            split: chained(
+                {part: source.splits[split] for part, source in sources.items() if split in source.splits}
+            )
+            for split in splits
+        },
+        files={f"{part}/{of}": path for part, source in sources.items() for of, path in source.files.items()},
+    )
+
+
 def split_group(split: str) -> str:
     """The part of a split's name before the first underscore: `val` for `val_sentences`.
 

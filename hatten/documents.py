@@ -85,7 +85,7 @@ class DocumentReader:
         `around` the first token of that id.
         """
         taken = column.take(rows)
-        ids = (self.ids if new is None else np.append(self.ids, new))[taken.values]
+        ids = self.ids[taken.values] if new is None else self._with_new(taken.values, new)
         known = ids >= 0
         before = np.concatenate([[0], np.cumsum(known)])
         tokens, offsets = ids[known], before[taken.offsets]
@@ -102,6 +102,13 @@ class DocumentReader:
         kept = offsets_of(np.minimum(lengths, self.max_tokens))
         index = np.repeat(starts - kept[:-1], np.diff(kept)) + np.arange(kept[-1])
         return Ragged(tokens[index], kept)
+
+    def _with_new(self, words: NDArray[np.int32], new: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Ids of words of the corpus, and of new ones, which count on from them; as many as are asked for."""
+        old = words < len(self.ids)
+        ids = np.empty_like(words)
+        ids[old], ids[~old] = self.ids[words[old]], new[words[~old] - len(self.ids)]
+        return ids
 
 
 def _assemble(slots: list[tuple[int, Ragged, NDArray[np.intp] | None]]) -> Documents:

@@ -24,7 +24,7 @@ from datasets import columns, over_ray, prepare
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import local_folder
-from datasets.prepare import open_corpus, open_records
+from datasets.prepare import open_corpus, open_records, open_several
 from datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
 from tests.conftest import CONTEXTS, PAPERS
 
@@ -366,3 +366,36 @@ def test_a_copy_that_is_cut_short_is_not_used(
     with pytest.raises(InputError, match=r"bytes came of 1,000,000,000; run again"):
         local_folder(bucket, ["papers"], tmp_path / "cache")
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+
+
+def test_several_folders_are_one_corpus(tiny_source: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(tiny_source, tmp_path / "other")
+    (other / "val.json").unlink()
+    single = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
+    both = open_several([tiny_source, other], cache_dir=tmp_path / "cache")
+    assert both.name == "tiny+other"
+    assert list(both.paper_ids) == [f"{name}/{id}" for name in ("tiny", "other") for id in single.paper_ids]
+    assert list(both.titles) == 2 * list(single.titles)
+    sizes = {name: len(split) for name, split in single.splits.items()}
+    assert {name: len(split) for name, split in both.splits.items()} == {
+        **{name: 2 * size for name, size in sizes.items()},
+        "val": sizes["val"],
+    }
+    train, own = both.split("train"), single.split("train")
+    second = slice(len(own), None)  # the queries of `other`
+    shift, moved = len(single.paper_ids), len(single.context_ids)
+    assert (train.contexts[second] == own.contexts + moved).all()
+    assert (train.positives.values[len(own.positives.values) :] == own.positives.values + shift).all()
+    assert (both.citing[moved:] == single.citing + shift).all()
+    assert open_several([tiny_source, other], cache_dir=tmp_path / "cache").path == both.path
+
+
+def test_folders_that_cannot_be_joined_are_one_clear_error(tiny_source: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"data\.dirs: must be a list of two folders or more"):
+        open_several([tiny_source], cache_dir=tmp_path)
+    with pytest.raises(InputError, match="two folders have the same name"):
+        open_several([tiny_source, shutil.copytree(tiny_source, tmp_path / "copies" / "tiny")])
+    other = shutil.copytree(tiny_source, tmp_path / "other")
+    (other / "train.json").write_text('[{"context_id": "c1", "positive_ids": ["nobody"]}]')
+    with pytest.raises(InputError, match="no paper 'other/nobody' in the papers file"):
+        open_several([tiny_source, other], cache_dir=tmp_path)
