@@ -25,6 +25,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from datasets.beir import beir_source, is_beir
+from datasets.beir import find_files as find_beir_files
 from datasets.columns import (
     NameWriter,
     TextWriter,
@@ -114,7 +116,7 @@ class StoreBuilder:
         self._paper_rows: dict[str, int] = {}
         self._context_rows: dict[str, int] = {}
         self._years, self._citing = array("i"), array("i")
-        self._has_abstract = bytearray()
+        self._candidate = bytearray()  # 0: never, 1: where all papers are candidates, 2: it has an abstract
         # Per split, in the order of adding: rows of contexts, rows of cited papers, number of cited papers.
         self._splits: dict[str, tuple[array[int], array[int], array[int]]] = {}
         self._split_of_context: list[str | None] = []
@@ -147,7 +149,7 @@ class StoreBuilder:
         self._abstracts.take(old.abstract_tokens, papers)
         self._years.frombytes(old.years[papers].tobytes())
         self._fields.take(list(old.field_names), old.fields.take(papers))
-        self._has_abstract += old.is_candidate[papers].tobytes()
+        self._candidate += (2 * old.is_candidate[papers].view(np.uint8)).tobytes()
         if contexts:
             self._keep_contexts(old, papers)
 
@@ -192,7 +194,7 @@ class StoreBuilder:
             self._abstracts.append(paper.abstract)
             self._years.append(paper.year)
             self._fields.append(paper.fields)
-            self._has_abstract.append(bool(paper.abstract.strip()))
+            self._candidate.append(paper.candidate and 1 + bool(paper.abstract.strip()))
             nonlocal long
             long += len(paper.title) + len(paper.abstract) >= LONG_TEXT
 
@@ -301,10 +303,8 @@ class StoreBuilder:
         """Write what remains: final word ids, candidates, splits. InputError if no candidate is left."""
         for writer in self._writers:
             writer.close()
-        is_candidate = np.frombuffer(self._has_abstract, np.bool_)
-        if candidates == "all":
-            is_candidate = np.ones(len(self._paper_rows), np.bool_)
-        elif not is_candidate.any():
+        is_candidate = np.frombuffer(self._candidate, np.uint8) >= (1 if candidates == "all" else 2)
+        if candidates != "all" and not is_candidate.any():
             raise InputError("no paper has an abstract, so none is a candidate; set data.candidates=all")
         citing = np.frombuffer(self._citing, np.int32)
         seen = np.zeros(len(self._paper_rows), np.bool_)
@@ -355,7 +355,8 @@ def open_corpus(
     """Open a folder of source files (datasets.source_files); prepare its store on first use.
 
     dir: folder with papers.json (unless `papers` is a file elsewhere), contexts.json and splits, .gz or not;
-    both may be URLs of fsspec, as s3://BUCKET/FOLDER, which are copied to cache_dir.
+    both may be URLs of fsspec, as s3://BUCKET/FOLDER, which are copied to cache_dir. Or a folder in BEIR's
+    layout (datasets.beir).
     splits: split files to read; missing ones are left out as long as one is there.
     name: what to call the corpus in logs and tables, by default the folder's name.
     field: the key of papers.json that holds a paper's field, or a list of them; None: papers have none.
@@ -374,10 +375,13 @@ def open_corpus(
     if is_url(papers):
         papers = local_file(str(papers), cache)
     folder = Path(dir).expanduser()
-    files = find_files(folder, Path(papers).expanduser() if papers else None, splits)
+    own = Path(papers).expanduser() if papers else None
+    in_beir = own is None and is_beir(folder)
+    files = find_beir_files(folder, splits) if in_beir else find_files(folder, own, splits)
     with store_folder(cache) as stores:
         identity = {part: content_hash(path, stores) for part, path in files.items()}
-    source = file_source(name or folder.resolve().name, files, field, identity)
+    made = beir_source if in_beir else file_source
+    source = made(name or folder.resolve().name, files, field, identity)
     return open_records(source, tokenizer, cache, candidates, on_error, max_bad_share, backend)
 
 

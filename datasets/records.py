@@ -62,13 +62,17 @@ Kind = Literal[
 
 
 class PaperRecord(NamedTuple):
-    """A paper, with a title or an abstract; year 0 is unknown."""
+    """A paper, with a title or an abstract; year 0 is unknown.
+
+    candidate False: it stands for a citing paper alone, is never recommended, and may have neither.
+    """
 
     id: str
     title: str
     abstract: str
     year: int = 0
     fields: tuple[str, ...] = ()
+    candidate: bool = True
 
 
 class ContextRecord(NamedTuple):
@@ -205,7 +209,7 @@ def check_split_names(splits: object) -> None:
 def check_paper(paper: PaperRecord, path: Path) -> None:
     """Raises BadRecord."""
     _check_id(paper.id, path)
-    if not paper.title.strip() and not paper.abstract.strip():
+    if paper.candidate and not paper.title.strip() and not paper.abstract.strip():
         raise BadRecord(
             "empty", path, paper.id, "title and abstract are both empty; a paper needs one of them"
         )

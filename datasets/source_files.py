@@ -240,28 +240,25 @@ def _read(
 
 def _paper(path: Path, field: str | None, key: str, value: Any, twice: list[str]) -> PaperRecord:
     record = _object(path, key, value, twice, ("title", "abstract", "year", field))
-    title, abstract = _text(path, key, record, "title"), _text(path, key, record, "abstract")
-    try:
-        year = parse_year(record.get("year"))
-    except ValueError as error:
-        raise BadRecord("wrong value", path, key, str(error), "year") from None
-    return PaperRecord(key, title, abstract, year, _names(path, key, record, field) if field else ())
+    title, abstract = text_of(path, key, record, "title"), text_of(path, key, record, "abstract")
+    fields = names_of(path, key, record, field) if field else ()
+    return PaperRecord(key, title, abstract, year_of(path, key, record), fields)
 
 
 def _context(path: Path, key: str, value: Any, twice: list[str]) -> ContextRecord:
     record = _object(path, key, value, twice, ("masked_text", "context_id", "citing_id", "refid"))
-    text = _string(path, key, record, "masked_text")
-    if "context_id" in record and (other := _string(path, key, record, "context_id")) != key:
+    text = string_of(path, key, record, "masked_text")
+    if "context_id" in record and (other := string_of(path, key, record, "context_id")) != key:
         raise BadRecord(
             "unusable id", path, key, f"{shown(other)} differs from the record's key", "context_id"
         )
-    cited = _string(path, key, record, "refid") if record.get("refid") is not None else None
-    return ContextRecord(key, text, _string(path, key, record, "citing_id"), cited)
+    cited = string_of(path, key, record, "refid") if record.get("refid") is not None else None
+    return ContextRecord(key, text, string_of(path, key, record, "citing_id"), cited)
 
 
 def _query(path: Path, key: int, value: Any, twice: list[str]) -> QueryRecord:
     record = _object(path, key, value, twice, ("context_id", "positive_ids"))
-    context = _string(path, key, record, "context_id")
+    context = string_of(path, key, record, "context_id")
     positives = _value(path, key, record, "positive_ids")
     if not isinstance(positives, list):
         reason = f"must be a list of paper ids, not {kind_of(positives)}"
@@ -289,19 +286,28 @@ def _value(path: Path, key: Key, record: Fields, field: str) -> Any:
     return record[field]
 
 
-def _string(path: Path, key: Key, record: Fields, field: str) -> str:
+def string_of(path: Path, key: Key, record: Fields, field: str) -> str:
+    """A string that must be there; BadRecord for anything else."""
     value = _value(path, key, record, field)
     if not isinstance(value, str):
         raise BadRecord("wrong type", path, key, f"must be a string, not {kind_of(value)}", field)
     return value
 
 
-def _text(path: Path, key: Key, record: Fields, field: str) -> str:
+def text_of(path: Path, key: Key, record: Fields, field: str) -> str:
     """A string that may be absent or null: then it is empty."""
-    return "" if record.get(field) is None else _string(path, key, record, field)
+    return "" if record.get(field) is None else string_of(path, key, record, field)
 
 
-def _names(path: Path, key: Key, record: Fields, field: str) -> tuple[str, ...]:
+def year_of(path: Path, key: Key, record: Fields) -> int:
+    """The year, 0 where it is absent or null."""
+    try:
+        return parse_year(record.get("year"))
+    except ValueError as error:
+        raise BadRecord("wrong value", path, key, str(error), "year") from None
+
+
+def names_of(path: Path, key: Key, record: Fields, field: str) -> tuple[str, ...]:
     """A string or a list of strings, each once; absent, null and empty strings are none."""
     value = record.get(field)
     names = value if isinstance(value, list) else [] if value is None else [value]

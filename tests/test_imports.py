@@ -19,7 +19,7 @@ ORDER = ["datasets", "retrieval", "training", "hatten", "rerank", "library", "ev
 """Each of these imports only those before it; the entry points may import all."""
 ENTRY = "train, evaluate, recommend"
 ROOMS = {
-    "datasets": ["data", "splitting", "build", "convert", "count", "generate", "inspect"],
+    "datasets": ["data", "splitting", "build", "convert", "count", "export", "generate", "inspect"],
     "retrieval": ["encoder", "index", "profile", "embed"],
     "training": ["trainer", "logger", "callbacks"],
     "hatten": ["retriever", "embeddings", "for_data"],

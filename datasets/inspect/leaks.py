@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from datasets.beir import metadata_of
 from datasets.corpus import Corpus
 from datasets.fulltext.catalogue import fold, surname
 from datasets.fulltext.contexts import any_named, years_beside
@@ -33,7 +35,12 @@ def first_authors(corpus: Corpus, path: Path, key: str) -> list[str]:
     wanted, row = next(ids), 0
     with reading(path, "authors") as on_bytes:
         # The store has the papers in the order of the file, without those that were dropped.
-        for paper, record in read_records(path, frozenset(), dict, on_bytes, lambda bad: None):
+        records: Iterable[tuple[Any, Any]]
+        if ".jsonl" in path.suffixes:
+            records = metadata_of(path, on_bytes)
+        else:
+            records = read_records(path, frozenset(), dict, on_bytes, lambda bad: None)
+        for paper, record in records:
             if paper == wanted:
                 surnames[row] = sys.intern(first_surname(record.get(key)))
                 wanted, row = next(ids, ""), row + 1
