@@ -14,8 +14,10 @@ from datasets.errors import InputError
 from datasets.progress import counting
 from library.contexts import context_files, contexts_in
 from library.duplicates import Gathering
-from library.library import Indexer, Library, SourceFile, check_place
+from library.library import Library, SourceFile, check_place
+from library.models import model_files
 from library.papers import LibraryPaper
+from library.recommender import indexer
 from library.settings import AddSettings, BuildSettings, InfoSettings, RemoveSettings, UpdateSettings
 from library.sources import find_sources, read_source
 
@@ -25,18 +27,13 @@ SHOWN = 10
 """Broken records of a file that are named."""
 
 
-def indexer_of(model: str) -> Indexer | None:
-    """What fills the index of a library for its model."""
-    return None
-
-
 def build(settings: BuildSettings) -> Library:
     """Make a library."""
     path, started = Path(settings.library).expanduser(), time.perf_counter()
     check_place(path, settings.overwrite)
     files = find_sources(settings.source)
     cited = context_files(settings.contexts) if settings.contexts else []
-    indexer = indexer_of(settings.model)
+    model_files(settings.model)  # so that what is wrong with it is said before the papers are read
     path.absolute().parent.mkdir(parents=True, exist_ok=True)
     with Gathering(path.absolute().parent) as gathering:
         sources = _read(files, gathering)
@@ -48,7 +45,7 @@ def build(settings: BuildSettings) -> Library:
             sources=sources,
             contexts=contexts_in(cited) if cited else None,
             contexts_from=[_source_file(file) for file in cited],
-            indexer=indexer,
+            indexer=indexer(settings.model),
             overwrite=settings.overwrite,
             wait=settings.wait,
         )
@@ -60,21 +57,23 @@ def build(settings: BuildSettings) -> Library:
 def add(settings: AddSettings) -> Library:
     """Add the papers of files."""
     files = find_sources(settings.source)
-    with Library.changing(settings.library, settings.wait) as library:
-        indexer = indexer_of(library.model)
-        with Gathering(library.path, library) as gathering:
-            sources = _read(files, gathering, library.sources)
-            gathering.finish()
-            if not gathering.count:
-                library.noted(sources=sources)
-                print(f"{library.path}: nothing is new; {_papers(len(library))}")
-                return library
-            kept = np.setdiff1d(np.arange(len(library)), gathering.replaced)
-            removed = library.removed
-            if removed:
-                back = {paper.id for paper in gathering.papers()}
-                removed = [id for id in removed if id not in back]
-            changed = library.changed(kept, _counted(gathering), indexer, sources=sources, removed=removed)
+    with (
+        Library.changing(settings.library, settings.wait) as library,
+        Gathering(library.path, library) as gathering,
+    ):
+        sources = _read(files, gathering, library.sources)
+        gathering.finish()
+        if not gathering.count:
+            library.noted(sources=sources)
+            print(f"{library.path}: nothing is new; {_papers(len(library))}")
+            return library
+        kept = np.setdiff1d(np.arange(len(library)), gathering.replaced)
+        removed = library.removed
+        if removed:
+            back = {paper.id for paper in gathering.papers()}
+            removed = [id for id in removed if id not in back]
+        papers, index = _counted(gathering), indexer(library.model)
+        changed = library.changed(kept, papers, index, sources=sources, removed=removed)
     fuller = len(gathering.replaced)
     print(f"{library.path}: {gathering.count - fuller:,} added, {fuller:,} fuller; {_papers(len(changed))}")
     return changed
@@ -89,7 +88,7 @@ def remove(settings: RemoveSettings) -> Library:
         ids = [library.corpus.paper_ids[row] for row in rows.tolist()]
         kept = np.setdiff1d(np.arange(len(library)), rows)
         removed = list(dict.fromkeys([*library.removed, *ids]))
-        changed = library.changed(kept, (), indexer_of(library.model), removed=removed)
+        changed = library.changed(kept, (), indexer(library.model), removed=removed)
     print(f"{library.path}: {len(rows):,} removed; {_papers(len(changed))}")
     return changed
 
@@ -103,7 +102,6 @@ def update(settings: UpdateSettings) -> Library:
         if [_source_file(Path(source.path)) for source in known] == known:
             print(f"{library.path}: its files are unchanged; {_papers(len(library))}")
             return library
-        indexer = indexer_of(library.model)
         with Gathering(library.path) as gathering:
             sources = _read([Path(source.path) for source in library.sources], gathering, library.sources)
             for row in np.flatnonzero(library.metadata["source"].to_numpy() < 0).tolist():
@@ -118,7 +116,9 @@ def update(settings: UpdateSettings) -> Library:
                 return library
             papers = (paper for paper, is_new in zip(gathering.papers(), new, strict=True) if is_new)
             find = contexts_in([Path(source.path) for source in cited]) if cited else None
-            changed = library.changed(kept, papers, indexer, find, sources=sources, contexts=cited)
+            changed = library.changed(
+                kept, papers, indexer(library.model), find, sources=sources, contexts=cited
+            )
     added, gone, replaced = counts[0] - counts[2], counts[1], counts[2]
     print(
         f"{library.path}: {added:,} added, {gone:,} removed, {replaced:,} replaced; {_papers(len(changed))}"

@@ -301,7 +301,8 @@ class Witness:
             return [""] * len(papers)
         contexts = self._cited.take(np.asarray(papers, np.int64))
         likeness = self._likeness(context, contexts.values)
-        likeness[self._corpus.citing[contexts.values] == (-1 if own is None else own)] = -1
+        if own is not None:
+            likeness[self._corpus.citing[contexts.values] == own] = -1
         sentences = []
         for start, end in pairwise(contexts.offsets.tolist()):
             best = start + int(np.argmax(likeness[start:end])) if end > start else -1

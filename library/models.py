@@ -33,8 +33,7 @@ def install_model(model: str, folder: Path) -> None:
 
     Raises InputError if there is no such model.
     """
-    place = Path(model).expanduser() if model else BOX
-    copied, kind = _found(model, place)
+    copied, kind = model_files(model)
     with written_folder(folder) as part:
         for name, source in copied.items():
             _linked(source, part / name)
@@ -42,10 +41,11 @@ def install_model(model: str, folder: Path) -> None:
         (part / ABOUT).write_text(json.dumps(about, indent=1) + "\n", "utf-8")
 
 
-def _found(model: str, place: Path) -> tuple[dict[str, Path], str]:
-    """What is to be copied, by its name in a model's folder, and the kind of the model."""
+def model_files(model: str) -> tuple[dict[str, Path], str]:
+    """What is to be copied, by its name in a model's folder, and the kind; fails as install_model."""
     if model == PLAIN:
         return {}, PLAIN
+    place = Path(model).expanduser() if model else BOX
     for static in (place, place / FOLDER):
         if (static / CONFIG).is_file():
             return {FOLDER: static}, STATIC

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from datasets.fulltext.catalogue import LONG_TITLE, YEARS_APART, letters_of, surname, title_key
 
 _EVERYWHERE = ("doi:", "arxiv:", "openalex:", "s2:")
-"""Ids that mean the same paper wherever they stand; others mean it together with their title."""
+"""Ids that mean the same paper wherever they stand; another, or a key, means it together with the title."""
 
 
 class LibraryPaper(NamedTuple):
@@ -62,7 +62,7 @@ def identity(paper: LibraryPaper) -> Identity:
     letters = letters_of(paper.title)
     title = title_key(letters) if letters else 0
     return Identity(
-        _number(paper.id if paper.id.startswith(_EVERYWHERE) else f"{title} {paper.id}"),
+        _number(paper.id if paper.id.startswith(_EVERYWHERE) else f"{title} {paper.key or paper.id}"),
         _number(paper.doi),
         _number(paper.arxiv),
         title,

@@ -77,10 +77,11 @@ class Queries:
         papers = citing.astype(np.int64)
         fields = {
             "context": QueryField(corpus.context_texts, corpus.context_tokens, rows),
-            "title": QueryField(corpus.titles, corpus.title_tokens, papers),
-            "abstract": QueryField(corpus.abstracts, corpus.abstract_tokens, papers),
+            "title": _of_papers(corpus.titles, corpus.title_tokens, papers),
+            "abstract": _of_papers(corpus.abstracts, corpus.abstract_tokens, papers),
         }
-        return cls(corpus, fields, rows, citing, corpus.years[citing], known or _none(len(rows)))
+        years = np.where(citing < 0, np.int32(0), corpus.years[citing])
+        return cls(corpus, fields, rows, citing, years, known or _none(len(rows)))
 
     @classmethod
     def asked(cls, corpus: Corpus, queries: Sequence[Query]) -> Queries:
@@ -137,6 +138,16 @@ class Queries:
             self.corpus.context_ids[row] if row >= 0 else repr(text[:40])
             for row, text in zip(self.contexts.tolist(), self.texts("context"), strict=True)
         ]
+
+
+def _of_papers(texts: Sequence[str], words: Ragged, papers: Rows) -> QueryField:
+    """A field of papers [Q], rows of a corpus; empty for those that it lacks (-1)."""
+    if papers.min(initial=0) >= 0:
+        return QueryField(texts, words, papers)
+    known, rows = np.unique(np.append(-1, papers), return_inverse=True)
+    taken = words.take(known[1:])
+    listed = ["", *(texts[row] for row in known[1:].tolist())]
+    return QueryField(listed, Ragged(taken.values, np.append(0, taken.offsets)), rows[1:])
 
 
 def _none(queries: int) -> Ragged:
