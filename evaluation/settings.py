@@ -63,6 +63,18 @@ class PrefetchSettings(ContextSettings):
 
 
 @dataclass(frozen=True)
+class RecommendSettings(ContextSettings):
+    """A library answers, as it answers people."""
+
+    library: str | None = None
+    """folder that recommend.py build made"""
+    reranker: str | None = None
+    """a cross-encoder that reads the first papers again; null: none"""
+    cutoffs: tuple[int, ...] = (1, 10, 20, 50, 100)
+    batch: int = 256
+
+
+@dataclass(frozen=True)
 class PipelineSettings(ContextSettings):
     """A retriever, then a reranker of its first candidates."""
 
@@ -156,6 +168,7 @@ class Tuning(Settings):
 
 
 register("prefetch", PrefetchSettings, target="evaluation.prefetch.Prefetch")
+register("recommend", RecommendSettings, target="evaluation.benchmarks.recommend.Recommend")
 register("pipeline", PipelineSettings, target="evaluation.pipeline.Pipeline")
 register("rerank", PipelineSettings, target="evaluation.pipeline.Reranking")
 _GLOBAL = "evaluation.benchmarks.global_reranking"

@@ -172,6 +172,18 @@ class Recommender:
         self, asked: Sequence[Asked], k: int = 10, *, rerank: bool | None = None, explain: bool = False
     ) -> list[list[Recommendation]]:
         """As `recommend`, for several questions."""
+        now, queries, rankings = self._ranked(asked, k, rerank)
+        return [
+            self._shown(now, queries[row : row + 1], found, k, explain) for row, found in enumerate(rankings)
+        ]
+
+    def rank(self, asked: Sequence[Asked], k: int, rerank: bool | None = None) -> list[Ranking]:
+        """As `recommend_batch`: rows of the library's papers and scores alone, [1, k or more] a question."""
+        return self._ranked(asked, k, rerank)[2]
+
+    def _ranked(
+        self, asked: Sequence[Asked], k: int, rerank: bool | None
+    ) -> tuple[_Generation, Queries, list[Ranking]]:
         if rerank and self.reranker is None:
             raise InputError("rerank: there is no cross-encoder; give reranker=FOLDER")
         now, again = self._now, self.reranker is not None and rerank is not False
@@ -184,9 +196,7 @@ class Recommender:
             ]
         if again:
             rankings = [self._reranked(queries[row : row + 1], found) for row, found in enumerate(rankings)]
-        return [
-            self._shown(now, queries[row : row + 1], found, k, explain) for row, found in enumerate(rankings)
-        ]
+        return now, queries, rankings
 
     def search(self, query: str, k: int = 10) -> list[LibraryPaper]:
         """The k papers of the library that answer to some words, best first, by BM25."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from datasets.settings import Settings
 
@@ -59,3 +60,35 @@ class RemoveSettings(ChangeSettings):
 @dataclass(frozen=True, kw_only=True)
 class UpdateSettings(ChangeSettings):
     """Read a library's files again: new papers are added, changed ones replaced, gone ones removed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskSettings(LibrarySettings):
+    """Ask for the papers to cite in a passage."""
+
+    positional: ClassVar[str] = "text"
+
+    text: str
+    """the passage, with [CITE] where the citation is missing (e.g. "Adam [CITE] is the usual optimiser"); -: read it"""
+    title: str = ""
+    """of the paper being written"""
+    abstract: str = ""
+    """of the paper being written"""
+    k: int = 10
+    """papers to recommend"""
+    years: str | None = None
+    """of the papers: 2015-2020, 2015-, -2020 or 2019"""
+    venue: str | None = None
+    """that the papers appeared in, or a part of its name"""
+    collection: str | None = None
+    """of the library, that the papers are in"""
+    exclude: tuple[str, ...] = ()
+    """ids or citation keys that are not recommended"""
+    only: tuple[str, ...] = ()
+    """ids or citation keys that alone are recommended"""
+    reranker: str | None = None
+    """folder of a cross-encoder that reads the first papers again"""
+    format: str = "table"
+    """table | json | bibtex | cite | markdown"""
+    explain: bool = False
+    """with the features that made the scores"""
