@@ -20,7 +20,7 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "add": (settings.AddSettings, "library.commands:add"),
     "remove": (settings.RemoveSettings, "library.commands:remove"),
     "update": (settings.UpdateSettings, "library.commands:update"),
-    "ask": (settings.AskSettings, "library.ask:ask"),
+    "ask": (settings.AskSettings, "library.commands:ask"),
     "info": (settings.InfoSettings, "library.commands:info"),
 }
 """The settings of each command, and the function that gets them."""

@@ -1,24 +1,34 @@
-"""The commands that make, change and describe libraries."""
+"""The commands that make, change, describe and ask libraries."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
 
 from datasets.errors import InputError
 from datasets.progress import counting
 from library.contexts import context_files, contexts_in
 from library.duplicates import Gathering
+from library.formats import FORMATS, as_json, bibtex, citation, table
 from library.library import Library, SourceFile, check_place
 from library.models import model_files
 from library.papers import LibraryPaper
-from library.recommender import indexer
-from library.settings import AddSettings, BuildSettings, InfoSettings, RemoveSettings, UpdateSettings
+from library.recommender import Recommender, indexer
+from library.settings import (
+    AddSettings,
+    AskSettings,
+    BuildSettings,
+    InfoSettings,
+    RemoveSettings,
+    UpdateSettings,
+)
 from library.sources import find_sources, read_source
 
 log = logging.getLogger(__name__)
@@ -166,6 +176,39 @@ def info(settings: InfoSettings) -> None:
     for name, line in lines.items():
         if line:
             print(f"  {name:12} {line}")
+
+
+def ask(settings: AskSettings) -> None:
+    """Print the papers to cite; nothing else goes to stdout."""
+    if settings.format not in FORMATS:
+        raise InputError(f"format={settings.format}: choose one of {', '.join(FORMATS)}")
+    if settings.k < 1:
+        raise InputError(f"k={settings.k}: give a number from 1 on")
+    recommender = Recommender.open(settings.library, settings.reranker)
+    found = recommender.recommend(
+        sys.stdin.read() if settings.text == "-" else settings.text,
+        settings.title,
+        settings.abstract,
+        settings.k,
+        exclude=settings.exclude,
+        only=settings.only,
+        years=settings.years,
+        collection=settings.collection,
+        venue=settings.venue,
+        explain=settings.explain,
+    )
+    keys = [paper.key or paper.id for paper in found]
+    if settings.format == "json":
+        print(as_json(found))
+    elif settings.format == "bibtex":
+        library = recommender.library
+        print(bibtex(library.paper(row) for row in library.rows(paper.id for paper in found)), end="")
+    elif settings.format in ("cite", "markdown"):
+        print(citation(keys, settings.format))
+    else:
+        Console().print(table(found, settings.explain))
+    if not found:
+        print(f"{settings.library}: no paper answers to this passage", file=sys.stderr)
 
 
 def _papers(count: int) -> str:

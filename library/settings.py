@@ -69,7 +69,7 @@ class AskSettings(LibrarySettings):
     positional: ClassVar[str] = "text"
 
     text: str
-    """the passage, with [CITE] where the citation is missing (e.g. "Adam [CITE] is the usual optimiser"); -: read it"""
+    """the passage, with [CITE] where the citation is missing; -: read it (e.g. "Adam [CITE] is usual")"""
     title: str = ""
     """of the paper being written"""
     abstract: str = ""

@@ -1,4 +1,4 @@
-"""benchmark=recommend: contexts of a corpus asked of a library as a person asks them (library.recommender)."""
+"""benchmark=recommend: contexts of a corpus asked of a library as people ask them (library.recommender)."""
 
 from __future__ import annotations
 
@@ -53,22 +53,22 @@ class Asking(Retriever):
     def _index(self, corpus: Corpus) -> None:
         """Find the corpus's candidates in the library; InputError if it has none of them."""
         library = self._recommender.library
-        papers = [row for row in np.flatnonzero(corpus.is_candidate).tolist()]
-        found = [(library.row(corpus.paper_ids[row]), row) for row in papers]
+        candidates = np.flatnonzero(corpus.is_candidate).tolist()
+        found = [(library.row(corpus.paper_ids[row]), row) for row in candidates]
         self._papers = np.full(len(library), -1, np.int32)
         for there, row in reversed(found):
             if there is not None:
                 self._papers[there] = row
         if (self._papers < 0).all():
-            raise InputError(f"{library.path}: has no candidate of {corpus.name}; build it of its papers file")
+            raise InputError(f"{library.path}: has no candidate of {corpus.name}; build it of its papers")
 
     def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
         if allowed is not None:
             raise InputError("benchmark=recommend: takes no filters and one protocol, transductive")
-        corpus, papers_of = queries.corpus, (queries.texts(field) for field in ("context", "title", "abstract"))
+        ids, texts = queries.corpus.paper_ids, map(queries.texts, ("context", "title", "abstract"))
         asked = [
-            Asked(Query(*texts, year=int(year)), exclude=(corpus.paper_ids[own],))
-            for *texts, year, own in zip(*papers_of, queries.years, queries.citing, strict=True)
+            Asked(Query(context, title, abstract, int(year)), exclude=(ids[own],))
+            for context, title, abstract, year, own in zip(*texts, queries.years, queries.citing, strict=True)
         ]
         papers, scores = nothing(len(asked), k)
         for query, found in enumerate(self._recommender.rank(asked, k)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -9,11 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+import recommend
+from datasets.corpus import Corpus
 from datasets.errors import InputError
+from datasets.prepare import open_corpus
+from evaluation.benchmark import Data
+from evaluation.benchmarks.recommend import Recommend
+from evaluation.prefetch import Prefetch
+from evaluation.report import Provenance
 from hatten.documents import Vocabulary
+from hatten.retriever import StaticRetriever
 from hatten.static import StaticEncoder, StaticModel, save_static
 from library.library import Library, LibraryPaper
 from library.recommender import Asked, Recommender, indexer, marked, year_range
+from retrieval.bm25 import BM25
 from retrieval.queries import Queries, Query
 from tests.conftest import PAPERS
 
@@ -25,6 +36,7 @@ SHELF = [
         record["abstract"],
         year=2000 + row,
         venue=("ICML", "Proc. of ACL")[row % 2],
+        aliases=(name,),
         collections=("odd",) if row % 2 else ("even", "all"),
     )
     for row, (name, record) in enumerate(PAPERS.items())
@@ -177,3 +189,37 @@ def test_threads_get_the_same_answers(library: Path) -> None:
     for thread in threads:
         thread.join()
     assert [found[number] for number in range(len(texts))] == expected
+
+
+def test_ask_prints_what_was_asked_for(
+    library: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(*arguments: str) -> str:
+        monkeypatch.setattr("sys.argv", ["recommend.py", "ask", f"library={library}", *arguments])
+        recommend.main()
+        return capsys.readouterr().out
+
+    found = json.loads(said(f"text={QUESTION}", "k=3", "format=json"))
+    assert [list(one) for one in found] == [["rank", "score", "id", "key", "title", "year", "why"]] * 3
+    assert [one["id"] for one in found] == ids(Recommender.open(library).recommend(QUESTION, k=3))
+    keys = [one["key"] for one in found]
+    assert said(QUESTION, "k=3", "format=cite") == f"\\cite{{{','.join(keys)}}}\n"
+    entries = said(QUESTION, "k=3", "format=bibtex")
+    assert sorted(re.findall(r"@\w+\{(\S+),", entries)) == sorted(keys)
+    assert found[0]["title"] in said(QUESTION, "k=1")
+    with pytest.raises(SystemExit, match="2"):
+        said(QUESTION, "format=xml")
+
+
+def test_a_library_is_measured_as_its_retriever_is(
+    library: Path, tiny_corpus: Corpus, tmp_path: Path, static: str
+) -> None:
+    asked = Recommend([1, 3, 10], library=str(library))
+    data = Data(lambda: tiny_corpus, "test")
+    found = asked.run(tmp_path / "asked", Provenance(), lambda: BM25(), data)
+    static_model = Library.open(library).model == static
+    retriever = StaticRetriever(static) if static_model else BM25(query=("title", "context"))
+    everything = open_corpus(tmp_path / "tiny", cache_dir=tmp_path / "all", candidates="all")
+    expected = Prefetch([1, 3, 10])(retriever, everything, "test", tmp_path / "prefetch")
+    for measure in ("mrr", "recall@1", "recall@3", "seen/recall@3"):
+        assert found[measure] == pytest.approx(expected[measure])
