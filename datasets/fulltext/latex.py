@@ -12,7 +12,7 @@ import logging
 import re
 import tarfile
 import zlib
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -60,11 +60,11 @@ _SECTION = re.compile(rf"\\(?:part|chapter|(?:sub){{0,2}}section)\*?{_OPTION}")
 
 _NOTES = r"(?:\s*(?:\[[^\[\]]*\]|<[^<>]*>)){0,2}"
 _KEYS = rf"{_NOTES}\s*\{{([^{{}}]*)\}}"
-_CITATION = re.compile(
+CITATION = re.compile(
     r"\\(?:[cC]ite[a-zA-Z]*|(?:[pP]aren|[tT]ext|[aA]uto|[sS]mart|[sS]uper|[fF]oot|[fF]ull|[oO]nline|short)cite[a-zA-Z]*)"
     rf"\*?((?:{_KEYS})+)"
 )
-_ONE_OF_ITS_KEYS = re.compile(_KEYS)
+ONE_OF_ITS_KEYS = re.compile(_KEYS)
 _NO_CITATION = re.compile(r"\\(?:citestyle|setcitestyle|citenamefont|citetext)\b")
 _AUTHOR_AND_YEAR = re.compile(
     r"\\[cC]iteauthor(\*?)\{([^{}]*)\}[\s~]*[(\[]?\\cite(?:year|yearpar|num)\*?\{\2\}[)\]]?"
@@ -75,12 +75,18 @@ _MARK = re.compile("\ue000(\\d+)\ue001")
 def read_latex(path: Path, paper: str) -> Document:
     """The paper of a document. Raises InputError if it is too large or its macros expand without end."""
     source = read_source(path)
+    metadata = read_metadata(source, paper)
+    return Document(str(path), metadata, partial(_full_text, path, source), partial(_described, path, source))
+
+
+def read_metadata(source: str, paper: str) -> Metadata:
+    """What a document says of itself; paper: its id."""
     begins = _ABSTRACT.search(source)
     ends = _ABSTRACT_ENDS.search(source, begins.end()) if begins else None
     abstract = source[begins.end() : ends.start()] if begins and ends else _first(_ABSTRACT_MACRO, source)
     of_arxiv = arxiv_year(paper)
     dates = (year_in(date) for _, date, _ in arguments(_DATE, source))
-    metadata = Metadata(
+    return Metadata(
         id=paper,
         title=plain(_first(_TITLE, source)),
         abstract=plain(abstract),
@@ -88,18 +94,18 @@ def read_latex(path: Path, paper: str) -> Document:
         authors=_authors(source),
         identifiers=frozenset(("arxiv",)) if of_arxiv else frozenset(),
     )
-    return Document(str(path), metadata, partial(_full_text, path, source), partial(_described, path, source))
 
 
 def _described(path: Path, source: str) -> list[Reference]:
     """The cited entries of .bib files that have a title and an abstract."""
-    keys = [key for found in _CITATION.finditer(source) for key in _keys(found[1])]
+    keys = [key for found in CITATION.finditer(source) for key in cited_keys(found[1])]
     entries = read_bibliography(path, source, keys).values()
     return [entry for entry in entries if entry.title and entry.abstract]
 
 
-def _keys(citation: str) -> list[str]:
-    keys = (key.strip() for keys in _ONE_OF_ITS_KEYS.findall(citation) for key in keys.split(","))
+def cited_keys(citation: str) -> list[str]:
+    """The keys in what follows a macro that cites."""
+    keys = (key.strip() for keys in ONE_OF_ITS_KEYS.findall(citation) for key in keys.split(","))
     return [key for key in keys if key]
 
 
@@ -177,36 +183,60 @@ def _authors(source: str) -> tuple[str, ...]:
 
 
 def _full_text(path: Path, source: str) -> FullText:
+    paragraphs, keys = read_sections(running_text(document_body(source)))
+    return FullText(paragraphs, read_bibliography(path, source, keys))
+
+
+def document_body(source: str) -> str:
     body = _BODY.search(source)
-    text = running_text(body[1]) if body else ""
+    return body[1] if body else ""
+
+
+def read_sections(text: str) -> tuple[list[Paragraph], list[str]]:
+    """The sections of a body, a paragraph each, and the keys that they cite."""
     text = _AUTHOR_AND_YEAR.sub(r"\\citet{\2}", _NO_CITATION.sub("", text))
-    numbers: dict[str, int] = {}
     citations: list[list[str]] = []
 
     def marked(match: re.Match[str]) -> str:
-        citations.append(_keys(match[1]))
-        for key in citations[-1]:
-            numbers.setdefault(key, len(numbers) + 1)
-        return f"\ue000{len(citations) - 1}\ue001" if citations[-1] else ""
+        citations.append(cited_keys(match[1]))
+        return mark(len(citations) - 1) if citations[-1] else ""
 
-    text = _CITATION.sub(marked, text)
+    text = CITATION.sub(marked, text)
+    numbers = numbered(citations)
     paragraphs, title, done = [], "", 0
     for number, (match, argument, end) in enumerate(arguments(_SECTION, text)):
         content = text[done : match.start()]
-        paragraphs.append(_paragraph(content, citations, numbers, f"{number} {title}"))
+        paragraphs.append(read_paragraph(content, citations, numbers, f"{number} {title}"))
         title, done = plain(argument), end
-    paragraphs.append(_paragraph(text[done:], citations, numbers, f"{len(paragraphs)} {title}"))
-    return FullText(paragraphs, read_bibliography(path, source, numbers))
+    paragraphs.append(read_paragraph(text[done:], citations, numbers, f"{len(paragraphs)} {title}"))
+    return paragraphs, list(numbers)
 
 
-def _paragraph(content: str, citations: list[list[str]], numbers: dict[str, int], section: str) -> Paragraph:
-    """A section's text, with numbers in square brackets for citations."""
+def mark(citation: int) -> str:
+    """Stands for a citation, by its number, in text that read_paragraph is to convert."""
+    return f"\ue000{citation}\ue001"
+
+
+def numbered(citations: Sequence[Sequence[str]]) -> dict[str, int]:
+    """Keys and their numbers, from 1 on, by the order of the citations."""
+    keys = dict.fromkeys(key for cited in citations for key in cited)
+    return {key: number for number, key in enumerate(keys, 1)}
+
+
+def read_paragraph(
+    content: str,
+    citations: Sequence[Sequence[str]],
+    numbers: dict[str, int],
+    section: str,
+    convert: Callable[[str], str] = plain,
+) -> Paragraph:
+    """A section's text, with numbers in square brackets for citations; convert: from its markup."""
     if not _MARK.search(content):
         return Paragraph(content, [], section)  # gives no context, and conversion is slow
     pieces: list[str] = []
     spans: list[CitationSpan] = []
     length = 0
-    for place, piece in enumerate(_MARK.split(plain(content))):
+    for place, piece in enumerate(_MARK.split(convert(content))):
         if place % 2:
             keys = citations[int(piece)]
             start = length + 1
@@ -240,21 +270,28 @@ _WITH_INITIALS = re.compile(rf"{_INITIALS}([^\W\d_][\w'’-]+)|([^\W\d_][\w'’-
 _AUTHORS_END = 400
 
 
-def read_bibliography(path: Path, source: str, keys: Iterable[str]) -> dict[str, Reference]:
+def bib_files(path: Path, source: str, root: Path | None = None) -> list[Path]:
+    """The .bib files that a document names and that lie in its folder, or in `root`, or below."""
+    names = [name.strip() for names in _BIB_FILES.findall(source) for name in names.split(",")]
+    files = [(path.parent / (name if name.endswith(".bib") else f"{name}.bib")).resolve() for name in names]
+    return [file for file in files if file.is_relative_to((root or path.parent).resolve()) and file.is_file()]
+
+
+def read_bibliography(
+    path: Path, source: str, keys: Iterable[str], root: Path | None = None
+) -> dict[str, Reference]:
     """The entries with these keys for the document at `path`, without those that are nowhere."""
     wanted = dict.fromkeys(keys)
     printed = _printed(path, source)
     entries = {key: _from_print(*printed[key]) for key in wanted if key in printed}
     # .bib files keep title and authors apart: they override what is printed, and the first the others.
-    for name in reversed([name.strip() for names in _BIB_FILES.findall(source) for name in names.split(",")]):
-        file = (path.parent / (name if name.endswith(".bib") else f"{name}.bib")).resolve()
-        if file.is_relative_to(path.parent.resolve()) and file.is_file():
-            entries |= _from_bib(decoded(file), wanted)
+    for file in reversed(bib_files(path, source, root)):
+        entries |= bib_entries(decoded(file), wanted)
     return entries
 
 
-def _from_bib(text: str, wanted: Container[str]) -> dict[str, Reference]:
-    """Parses only the entries wanted: some people cite out of files of a hundred thousand."""
+def bib_entries(text: str, wanted: Container[str]) -> dict[str, Reference]:
+    """By key. Parses only those wanted: some people cite out of files of a hundred thousand."""
     starts = list(_BIB_ENTRY.finditer(text))
     ends = [match.start() for match in starts[1:]] + [len(text)]
     parts = [text[match.start() : end] for match, end in zip(starts, ends, strict=True) if match[2] in wanted]

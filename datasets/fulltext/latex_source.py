@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,12 +66,12 @@ def is_document(start: bytes) -> bool:
     return _DOCUMENT.search(start) is not None
 
 
-def read_source(path: Path) -> str:
+def read_source(path: Path, inputs: Inputs | None = None) -> str:
     """The document. Raises InputError if it is too large or its macros expand without end.
 
     Inputs are resolved if they lie in its folder or below; others, and missing ones, are skipped.
     """
-    text = _with_inputs(path.resolve(), (), [LARGEST, MOST_INPUTS])
+    text = _with_inputs(path.resolve(), (), inputs or Inputs())
     for begin, end in _LEFT_OUT:
         text = cut_out(text, begin, end)
     macros: dict[str, _Macro] = {}
@@ -96,7 +97,26 @@ def decoded(path: Path) -> str:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = content.decode("latin-1")
+    return cleaned(text)
+
+
+def cleaned(text: str) -> str:
+    """With plain ends of lines, and without characters that stand for something of ours."""
     return _PRIVATE.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", ""))
+
+
+@dataclass
+class Inputs:
+    """How the files of a document are read, and what became of them.
+
+    read: the text of a file. root: the folder that inputs must lie in, None for the document's own. left: the
+    characters and inputs that are still allowed. skipped: names of inputs that were not followed, and why.
+    """
+
+    read: Callable[[Path], str] = decoded
+    root: Path | None = None
+    left: list[int] = field(default_factory=lambda: [LARGEST, MOST_INPUTS])
+    skipped: dict[str, str] = field(default_factory=dict)
 
 
 def braced(text: str, start: int) -> tuple[str, int]:
@@ -130,26 +150,32 @@ def cut_out(text: str, begin: re.Pattern[str], end: re.Pattern[str]) -> str:
     return " ".join([*pieces, text[done:]])
 
 
-def _with_inputs(path: Path, parents: tuple[Path, ...], left: list[int]) -> str:
-    """left: the characters and inputs that are still allowed."""
-    text = _COMMENT.sub(r"\1", _VERBATIM.sub(lambda match: _SPECIAL.sub(" ", match[2]), decoded(path)))
-    left[0] -= len(text)
-    left[1] -= 1
-    if left[0] < 0:
+def _with_inputs(path: Path, parents: tuple[Path, ...], inputs: Inputs) -> str:
+    text = _COMMENT.sub(r"\1", _VERBATIM.sub(lambda match: _SPECIAL.sub(" ", match[2]), inputs.read(path)))
+    inputs.left[0] -= len(text)
+    inputs.left[1] -= 1
+    if inputs.left[0] < 0:
         raise InputError(f"{path}: the document has more than {LARGEST:,} characters with its inputs")
-    if left[1] < 0 or len(parents) > _DEEPEST:
+    if inputs.left[1] < 0 or len(parents) > _DEEPEST:
         raise InputError(
             f"{path}: the document has more than {MOST_INPUTS:,} inputs, or {_DEEPEST} in each other"
         )
     parents = (*parents, path)
     folder = parents[0].parent
+    root = folder if inputs.root is None else inputs.root.resolve()
 
     def included(match: re.Match[str]) -> str:
         name = (match[1] or match[2]).strip().strip('"')
+        why = "there is no such file"
         for candidate in (folder / f"{name}.tex", folder / name):
             place = candidate.resolve()
-            if place not in parents and place.is_relative_to(folder) and place.is_file():
-                return _with_inputs(place, parents, left)
+            if not place.is_relative_to(root):
+                why = f"it lies outside of {root}"
+            elif place in parents:
+                why = "it is a part of itself"
+            elif place.is_file():
+                return _with_inputs(place, parents, inputs)
+        inputs.skipped[name] = why
         return ""
 
     return _INPUT.sub(included, text)
