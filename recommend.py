@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "update": (settings.UpdateSettings, "library.commands:update"),
     "ask": (settings.AskSettings, "library.commands:ask"),
     "info": (settings.InfoSettings, "library.commands:info"),
+    "draft": (settings.DraftSettings, "library.draft:draft"),
 }
 """The settings of each command, and the function that gets them."""
 HELP = ("--help", "-h", "help")

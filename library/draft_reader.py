@@ -94,10 +94,10 @@ class Draft:
 
 
 class Syntax(NamedTuple):
-    """commands: what may lack a citation. filled: the command with these keys, None if it lacks none."""
+    """commands: what may lack a citation. filled: one with the keys that it lacks, and how many, or None."""
 
     commands: re.Pattern[str]
-    filled: Callable[[str, Sequence[str]], str | None]
+    filled: Callable[[str, Sequence[str]], tuple[str, int] | None]
 
 
 class _Contents(NamedTuple):
@@ -169,9 +169,9 @@ class _Marking:
             for match in self.syntax.commands.finditer(text):
                 thousands, ones = divmod(len(self.found), 1000)
                 number = f"{_OURS}{chr(0xF001 + thousands)}{chr(0xF401 + ones)}"
-                if (command := self.syntax.filled(match[0], [number])) is not None:
+                if filled := self.syntax.filled(match[0], [number]):
                     self.found[number] = (path, *match.span())
-                    before, after = command.split(number, 1)
+                    before, after = filled[0].split(number, 1)
                     pieces += [cleaned(text[done : match.start()] + before), number, cleaned(after)]
                     done = match.end()
             self._marked[path] = "".join([*pieces, cleaned(text[done:])]).removeprefix("\ufeff")
@@ -227,31 +227,29 @@ _ASIDE = re.compile(
 )
 
 
-def _filled_latex(command: str, keys: Sequence[str]) -> str | None:
+def _filled_latex(command: str, keys: Sequence[str]) -> tuple[str, int] | None:
     r"""
-    >>> _filled_latex(r"\citep[see][]{lee2020, ?}", ["diaz"]), _filled_latex(r"\cite{lee2020}", ["diaz"])
-    ('\\citep[see][]{lee2020, diaz}', None)
+    >>> _filled_latex(r"\citep[see][]{lee2020, ?}", ["diaz", "bo"]), _filled_latex(r"\cite{lee2020}", [])
+    (('\\citep[see][]{lee2020, diaz}', 1), None)
     """
     left, missing = list(keys), False
 
     def filled(match: re.Match[str]) -> str:
         nonlocal missing
-        parts = match[1].split(",")
-        lacks = [_MISSING.fullmatch(part.strip()) and (part.strip() or len(parts) == 1) for part in parts]
-        if not any(lacks):
-            return match[0]
-        missing = True
-        new = []
-        for part, lack in zip(parts, lacks, strict=True):
-            if not lack:
+        new, parts = [], match[1].split(",")
+        for part in parts:
+            key = part.strip()
+            if not _MISSING.fullmatch(key) or (not key and len(parts) > 1):
                 new.append(part)
-            elif left:
+                continue
+            missing = True
+            if left:
                 new.append(part[: len(part) - len(part.lstrip())] + left.pop(0))
         start = match.start(1) - match.start()
         return f"{match[0][:start]}{','.join(new)}}}" if new else match[0]
 
     text = ONE_OF_ITS_KEYS.sub(filled, command)
-    return text if missing else None
+    return (text, len(keys) - len(left)) if missing else None
 
 
 LATEX = Syntax(_COMMANDS, _filled_latex)
@@ -310,17 +308,13 @@ _EMPHASIS = re.compile(r"(?<!\w)(\*{1,3}|_{1,3})(?=\S)(.+?)(?<=\S)\1(?!\w)|(\*\*
 _BACKSLASH = re.compile(r"\\([^\w\s])")
 
 
-def _filled_markdown(group: str, keys: Sequence[str]) -> str | None:
+def _filled_markdown(group: str, keys: Sequence[str]) -> tuple[str, int] | None:
     """
-    >>> _filled_markdown("[see @lee2020; @?]", ["diaz"]), _filled_markdown("[CITE]", ["diaz", "bo"])
-    ('[see @lee2020; @diaz]', '[@diaz; @bo]')
+    >>> _filled_markdown("[see @lee2020; @?]", ["diaz", "bo"]), _filled_markdown("[CITE]", ["diaz", "bo"])
+    (('[see @lee2020; @diaz]', 1), ('[@diaz]', 1))
     """
-    cited = [
-        f"@{key}" if (whole := _KEY.fullmatch(f"@{key}")) and whole[2] else f"@{{{key}}}" for key in keys
-    ]
-    if _WISH.fullmatch(group):
-        return f"[{'; '.join(cited)}]"
-    left, missing = list(cited), False
+    left = [f"@{key}" if _KEY.fullmatch(f"@{key}") else f"@{{{key}}}" for key in keys]
+    missing = False
 
     def filled(match: re.Match[str]) -> str:
         nonlocal missing
@@ -329,8 +323,8 @@ def _filled_markdown(group: str, keys: Sequence[str]) -> str | None:
         missing = True
         return left.pop(0) if left else match[0]
 
-    text = _KEY.sub(filled, group)
-    return text if missing else None
+    text = _KEY.sub(filled, "[@?]" if _WISH.fullmatch(group) else group)
+    return (text, len(keys) - len(left)) if missing else None
 
 
 MARKDOWN = Syntax(_GROUPS, _filled_markdown)

@@ -36,11 +36,13 @@ class Evidence:
     """Why a paper is recommended; what was not found is empty.
 
     sentence: of the abstract, that answers best; matched: its words that the question has, as spans.
-    name: of the paper, that stands in the question. cited_as: how another paper cites it, with [CITE] there.
+    in_title: such words of the title, where no sentence answers. name: of the paper, that stands in the
+    question. cited_as: how another paper cites it, with [CITE] there.
     """
 
     sentence: str = ""
     matched: Spans = ()
+    in_title: tuple[str, ...] = ()
     name: str = ""
     cited_as: str = ""
 
@@ -49,6 +51,8 @@ class Evidence:
         """In one line."""
         named = [f"{self.name} is named here"] if self.name else []
         said = [f"“{around(self.sentence, self.matched, LONGEST)}”"] if self.sentence else []
+        if self.in_title and not self.name:
+            said = [f"its title has {', '.join(f'“{word}”' for word in self.in_title)}"]
         mark = self.cited_as.find(MARK)
         cited = around(self.cited_as, ((mark, mark + len(MARK)),), LONGEST)
         return "; ".join(named + said + ([f"cited as “{cited}”"] if cited else [])) or NOTHING
@@ -82,7 +86,7 @@ class Recommendation:
 
 LONGEST = 200
 """Characters shown of a sentence."""
-NOTHING = "no words in common: found by its meaning"
+NOTHING = "has no telling words in common with the text"
 _WORD = re.compile(r"[^\W_]{2,}")
 _STOPWORDS = frozenset(STOPWORDS_EN_PLUS)
 _NEAR = 12
@@ -286,9 +290,12 @@ class Witness:
         weights, least = wanted(context, title, self.rarity), _TELLING * self.rarity("")
         found = []
         for paper, cited_as in zip(papers, self._citations(context, papers, own), strict=True):
+            title = self._corpus.titles[paper]
             sentence, matched = best_sentence(self._corpus.abstracts[paper], weights, least)
-            names = [name for name in paper_names(self._corpus.titles[paper]) if self._tells(name)]
-            found.append(Evidence(sentence, matched, name_in(context, names), cited_as))
+            spans = () if sentence else best_sentence(title, weights, least)[1]
+            in_title = tuple(dict.fromkeys(title[a:b] for a, b in spans))
+            name = name_in(context, [name for name in paper_names(title) if self._tells(name)])
+            found.append(Evidence(sentence, matched, in_title, name, cited_as))
         return found
 
     def _tells(self, name: str) -> bool:

@@ -51,7 +51,7 @@ def _why(paper: Recommendation) -> Text:
     """Why, with the words that matched, the name and the mark standing out."""
     text = Text(f"\n{shown(paper.why)}", style="not bold italic")
     evidence = paper.evidence
-    told = {evidence.sentence[a:b] for a, b in evidence.matched} | {evidence.name, MARK} - {""}
+    told = {evidence.sentence[a:b] for a, b in evidence.matched} | {evidence.name, MARK, *evidence.in_title}
     words = "|".join(re.escape(word) for word in sorted(told - {""}, key=len, reverse=True))
     text.highlight_regex(rf"(?<!\w)(?:{words})(?!\w)", "yellow")
     return text
@@ -155,17 +155,12 @@ def _balanced(text: str) -> bool:
 
 
 def _title(title: str) -> str:
-    """Words with capitals inside, or with digits, in braces, since styles write titles in lower case."""
-    pieces = _MATHS.split(title)
+    """Words with capitals inside in braces, since styles write titles in lower case."""
+    words = re.split(r"(\$[^$]+\$|[\s:,;?!()\[\]]+)", title)
+    inner = [any(sign.isupper() for sign in word[1:]) and not place % 2 for place, word in enumerate(words)]
     return "".join(
-        escaped(piece) if place % 2 else re.sub(r"\S+", lambda word: _protected(word[0]), piece)
-        for place, piece in enumerate(pieces)
+        f"{{{escaped(word)}}}" if name else escaped(word) for word, name in zip(words, inner, strict=True)
     )
-
-
-def _protected(word: str) -> str:
-    inner = any(sign.isupper() for sign in word[1:])
-    return f"{{{escaped(word)}}}" if inner else escaped(word)
 
 
 def _author(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from datasets.settings import Settings
+from datasets.settings import Settings, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,3 +92,19 @@ class AskSettings(LibrarySettings):
     """table | json | bibtex | cite | markdown"""
     explain: bool = False
     """with the features that made the scores"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftSettings(LibrarySettings):
+    """Suggest papers where a draft lacks a citation: \\cite{?}, \\citep{TODO}, in Markdown [@?] or [CITE]."""
+
+    tex: str
+    """the draft, in LaTeX or Markdown (e.g. paper.tex)"""
+    k: int = setting(5, least=1)
+    """papers for each place"""
+    format: str = setting("text", choices=("text", "json"))
+    """text | json"""
+    fill: str = ""
+    """new file, or folder for a draft with inputs: a copy in which the best papers are cited"""
+    root: str = ""
+    """folder that inputs must lie in; empty: the draft's own"""

@@ -253,7 +253,7 @@ def read_paragraph(
 # The bibliography: entries of .bib files, or those printed in a .bbl or the document.
 
 _BIB_FILES = re.compile(r"\\(?:bibliography|addbibresource(?:\[[^\]]*\])?|addglobalbib)\s*\{([^{}]+)\}")
-_BIB_ENTRY = re.compile(r"^[ \t]*@\s*(\w+)\s*[{(]\s*([^\s,{}()=]+)\s*,", re.MULTILINE)
+BIB_ENTRY = re.compile(r"^[ \t]*@\s*(\w+)\s*[{(]\s*([^\s,{}()=]+)\s*,", re.MULTILINE)
 _BIB_STRINGS = re.compile(r"^[ \t]*@\s*string\s*[{(].*$", re.MULTILINE | re.IGNORECASE)
 _ITEM = re.compile(r"\\bibitem\s*(?=[\[{])")
 _ITEMS_END = re.compile(r"\\end\s*\{thebibliography\}")
@@ -292,7 +292,7 @@ def read_bibliography(
 
 def bib_entries(text: str, wanted: Container[str]) -> dict[str, Reference]:
     """By key. Parses only those wanted: some people cite out of files of a hundred thousand."""
-    starts = list(_BIB_ENTRY.finditer(text))
+    starts = list(BIB_ENTRY.finditer(text))
     ends = [match.start() for match in starts[1:]] + [len(text)]
     parts = [text[match.start() : end] for match, end in zip(starts, ends, strict=True) if match[2] in wanted]
     entries = {}

@@ -28,7 +28,7 @@ ADAM = Recommendation(
     ("Diederik P. Kingma", "Jimmy Ba"),
     2015,
     "ICLR",
-    Evidence(SENTENCE, ((30, 40), (41, 53)), "Adam", "All models use Adam [CITE]."),
+    Evidence(SENTENCE, ((30, 40), (41, 53)), (), "Adam", "All models use Adam [CITE]."),
     {"bm25": 12.25, "unseen": 0.0},
 )
 BARE = Recommendation(2, 0.1, "p2", "", "[red]Un\x1b[31mfair[/red]\ntitle\u202e")

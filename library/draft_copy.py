@@ -1,0 +1,161 @@
+"""A copy of a draft in which the best papers are cited, with their entries in a copy of its .bib file.
+
+The originals stay as they are, and nothing that exists is written over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from datasets.errors import InputError
+from datasets.files import written_whole
+from datasets.fulltext.catalogue import letters_of
+from datasets.fulltext.latex import BIB_ENTRY, bib_entries
+from library.draft_reader import MARKDOWN, Draft, Place, read_text, syntax_of
+from library.evidence import MARK, Recommendation
+from library.formats import bibtex
+from library.library import Library
+
+_NAMED_BIB = re.compile(r"(\\(?:bibliography|addbibresource(?:\[[^\]]*\])?|addglobalbib)\s*\{)([^{}]+)(\})")
+_NAMED_IN_FRONT = re.compile(r"(?m)^(bibliography:[ \t]*)(.*)$")
+_NO_KEY = re.compile(r"[^\w:.+/-]+")
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Where the copies go: of each file, and of the .bib file; renamed: the last gets another name."""
+
+    files: Mapping[Path, Path]
+    bib: Path
+    renamed: bool
+
+
+def copy_places(given: Draft, fill: Path, root: Path | None) -> Copies:
+    """fill: a file for the draft alone, or a folder for the draft with its inputs.
+
+    Raises InputError if something is there already, or a file is not enough.
+    """
+    folder = (root or given.path.parent).resolve()
+    if fill.suffix.lower() == given.path.suffix.lower():
+        others = {place.file.name for place in given.places} - {given.path.name}
+        if others:
+            names = ", ".join(sorted(others))
+            raise InputError(
+                f"fill={fill}: citations are missing in {names}, too; name a folder: fill=filled"
+            )
+        copies = Copies({given.path: fill}, fill.with_suffix(".bib"), True)
+    else:
+        files = {file: fill / file.relative_to(folder) for file in given.files}
+        bib = fill / (given.bibs[-1].relative_to(folder) if given.bibs else f"{given.path.stem}.bib")
+        copies = Copies(files, bib, not given.bibs)
+    for target in (*copies.files.values(), copies.bib):
+        if target.exists():
+            raise InputError(f"fill={fill}: {target} is there already; name another place")
+    return copies
+
+
+def write_copies(
+    given: Draft,
+    found: Sequence[Sequence[Recommendation]],
+    known: Mapping[str, str],
+    library: Library,
+    copies: Copies,
+) -> list[str]:
+    """Write them; returns lines that tell what was written, and what is left to do.
+
+    found: papers for each place; known: ids of papers that the draft cites, by its keys.
+    """
+    bibliography = read_text(given.bibs[-1]) if given.bibs else ""
+    keys = _Keys(known, [bibliography, *map(read_text, given.bibs[:-1])], library)
+    for key, entry in given.cited.items():
+        if entry is None and key in known:  # cited, but only the library has the entry
+            keys.new[key] = library.corpus.paper_row(known[key])
+    edits: dict[Path, list[tuple[Place, str]]] = {}
+    in_sentence: dict[tuple[Path, str], set[str]] = {}
+    for place, papers in zip(given.places, found, strict=True):
+        there = in_sentence.setdefault((place.file, place.sentence.replace(MARK.strip("[]"), "?")), set())
+        others = [paper for paper in papers if paper.id not in there]
+        filled = syntax_of(given.path).filled(place.command, [keys.of(paper) for paper in others])
+        if filled and filled[1]:
+            edits.setdefault(place.file, []).append((place, filled[0]))
+            keys.cite(others[: filled[1]])
+            there |= {paper.id for paper in others[: filled[1]]}
+    texts = {place: _edited(given.files[file], edits.get(file, [])) for file, place in copies.files.items()}
+    count, names = sum(map(len, edits.values())), ", ".join(map(str, texts))
+    lines = [f"{names}: {count} of {len(given.places)} places filled; check each of them"]
+    if keys.new:
+        entries = bibtex(library.paper(row)._replace(key=key) for key, row in keys.new.items())
+        gap = "\n" if bibliography and not bibliography.endswith("\n") else ""
+        texts[copies.bib] = f"{bibliography}{gap}\n{entries}" if bibliography else entries
+        lines.append(f"{copies.bib}: {len(keys.new)} entries added")
+        if copies.renamed and not _renamed(given, texts, copies):
+            lines.append(f"name {copies.bib.name} in the copy: no bibliography is named in it")
+    with ExitStack() as stack:
+        for target, text in texts.items():
+            stack.enter_context(written_whole(target)).write_bytes(text.encode())
+    return lines
+
+
+class _Keys:
+    """The draft's keys for papers of the library."""
+
+    def __init__(self, known: Mapping[str, str], bibliographies: Sequence[str], library: Library) -> None:
+        self.new: dict[str, int] = {}
+        """Rows of the papers whose entries are to be added, by key."""
+        self._keys = {paper: key for key, paper in known.items()}
+        self._library = library
+        self._bibliographies = bibliographies
+        self._taken = {match[2] for text in bibliographies for match in BIB_ENTRY.finditer(text)} | set(known)
+        self._missing: dict[str, int] = {}
+
+    def of(self, paper: Recommendation) -> str:
+        if paper.id not in self._keys:
+            row = self._library.corpus.paper_row(paper.id)
+            wished = key = _NO_KEY.sub("", paper.key or paper.id) or f"paper{row}"
+            number = 0
+            while key in self._taken and not self._has(key, paper.title):
+                number += 1
+                key = f"{wished}-{number}"
+            self._keys[paper.id] = key
+            if key not in self._taken:
+                self._taken.add(key)
+                self._missing[key] = row
+        return self._keys[paper.id]
+
+    def cite(self, papers: Sequence[Recommendation]) -> None:
+        for key in map(self.of, papers):
+            if key in self._missing:
+                self.new[key] = self._missing[key]
+
+    def _has(self, key: str, title: str) -> bool:
+        """Whether the draft's entry of this key is of the paper of this title."""
+        entries = [bib_entries(text, {key}).get(key) for text in self._bibliographies]
+        return any(letters_of(entry.title) == letters_of(title) for entry in entries if entry)
+
+
+def _edited(text: str, edits: Sequence[tuple[Place, str]]) -> str:
+    pieces, done = [], 0
+    for place, command in sorted(edits, key=lambda edit: edit[0].start):
+        pieces += [text[done : place.start], command]
+        done = place.end
+    return "".join([*pieces, text[done:]])
+
+
+def _renamed(given: Draft, texts: dict[Path, str], copies: Copies) -> bool:
+    """Name the new .bib file in place of the old one, or beside others; whether a place for it was found."""
+    target = copies.files[given.path]
+    if syntax_of(given.path) is MARKDOWN:
+        texts[target], count = _NAMED_IN_FRONT.subn(rf"\g<1>{copies.bib.name}", texts[target], count=1)
+        return count > 0
+
+    def named(match: re.Match[str]) -> str:
+        *others, _ = match[2].split(",")
+        stem = copies.bib.name if "resource" in match[1] else copies.bib.stem
+        return f"{match[1]}{','.join([*others, stem])}{match[3]}"
+
+    texts[target], count = _NAMED_BIB.subn(named, texts[target])
+    return count > 0

@@ -1,0 +1,387 @@
+"""Drafts: where citations are missing, in which contexts, what is suggested, and copies that cite it."""
+
+from __future__ import annotations
+
+import doctest
+import io
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bibtexparser.entrypoint import parse_string
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+import library.draft_reader
+from datasets.errors import InputError
+from datasets.fulltext.contexts import citations, cut
+from datasets.fulltext.latex import read_latex
+from library.draft import draft, report, suggest
+from library.draft_reader import WINDOW, read_draft
+from library.library import Library
+from library.papers import LibraryPaper
+from library.recommender import Recommender, indexer
+from library.settings import DraftSettings
+
+SHELF = [
+    (
+        "bert",
+        "devlin2019bert",
+        "BERT: Pre-training of Deep Bidirectional Transformers",
+        "Language models BERT.",
+    ),
+    (
+        "gpt",
+        "radford2018",
+        "Improving Language Understanding by Generative Pre-Training",
+        "A generative model.",
+    ),
+    ("adam", "kingma2015", "Adam: A Method for Stochastic Optimization", "Adam adapts steps of gradients."),
+    ("mst", "mcdonald2005", "Non-projective Parsing using Spanning Trees", "Graph-based dependency parsers."),
+    (
+        "nivre",
+        "nivre2003",
+        "An Efficient Algorithm for Projective Parsing",
+        "Transition-based parsers are greedy.",
+    ),
+    (
+        "own",
+        "lee2026",
+        "ParseNet: Parsing with Attention",
+        "Parsers of sentences with transformers BERT Adam.",
+    ),
+]
+PAPER = r"""\documentclass{article}
+\newcommand{\ours}{\textsc{ParseNet}\xspace}
+\title{\ours: Parsing with Attention\thanks{Work in progress}}
+\begin{document}
+\begin{abstract}
+We parse sentences with transformers \citep{vaswani2017}. It helps.
+\end{abstract}
+\section{Introduction}
+% \cite{?} in a comment
+Transformers \citep{vaswani2017} are used in translation \cite{ghost}.
+Language models such as BERT~\cite{?} are fine-tuned,
+and so is the generative variant of \citet{improving, TODO}. Steps are those of
+Adam \citep[see][Section~2]{}. Write \verb|\cite{?}| for a place.
+\input{sec/related}
+\input{../outside}
+\begin{verbatim}
+\cite{?} in verbatim
+\end{verbatim}
+\begin{figure}\includegraphics{x}\caption{Gradients \cite{TODO} at work.}\end{figure}
+The treebank is old\footnote{Its parser is greedy \cite{XXX}.}.
+\bibliographystyle{plain}
+\bibliography{refs}
+\end{document}
+"""
+RELATED = r"""\section{Related work}
+Dependency parsers that are graph-based \parencite{?} and transition-based
+\autocite{nivre2003,?} are older.
+\input{sec/related}
+"""
+BIB = """@misc{vaswani2017, title={Attention Is All You Need}, year=2017}
+@misc{improving, title={Improving Language Understanding by Generative Pre-training}, year=2018}
+"""
+NOTES = """---
+title: "Parsing *notes*"
+bibliography: refs.bib
+---
+# Introduction
+
+Transformers [@vaswani2017] are used, as @improving shows. Language models such
+as BERT [@?] are fine-tuned [see @improving, p. 3; @TODO].
+
+`[CITE]` is a mark. <!-- [CITE] -->
+
+```python
+x = [CITE]
+```
+
+# Method
+
+> Steps are those of Adam [CITE]. See [the **page**](https://x.org/[a]) and [CITE](http://no).
+
+## Abstract
+
+We parse sentences.
+"""
+
+
+@pytest.fixture(scope="module")
+def recommender(tmp_path_factory: pytest.TempPathFactory) -> Recommender:
+    path = tmp_path_factory.mktemp("library") / "mine"
+    papers = [LibraryPaper(id, key, title, abstract, year=2000) for id, key, title, abstract in SHELF]
+    Library.create(path, papers, model="bm25", indexer=indexer("bm25"))
+    return Recommender.open(path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A draft in LaTeX with an input, one in Markdown, and their .bib file."""
+    place = tmp_path / "draft"
+    (place / "sec").mkdir(parents=True)
+    for name, text in {
+        "paper.tex": PAPER,
+        "sec/related.tex": RELATED,
+        "refs.bib": BIB,
+        "notes.md": NOTES,
+    }.items():
+        (place / name).write_text(text)
+    (tmp_path / "outside.tex").write_text(r"Far away \cite{?}.")
+    return place
+
+
+def contexts(path: Path, text: str) -> list[str]:
+    path.write_text(text)
+    return [place.context for place in read_draft(path).places]
+
+
+def test_places_of_a_latex_draft(folder: Path) -> None:
+    found = read_draft(folder / "paper.tex")
+    assert found.title == "ParseNet: Parsing with Attention"
+    assert found.abstract.startswith("We parse sentences with transformers") and "cit" not in found.abstract
+    assert [(place.file.name, place.line, place.command) for place in found.places] == [
+        ("paper.tex", 11, r"\cite{?}"),
+        ("paper.tex", 12, r"\citet{improving, TODO}"),
+        ("paper.tex", 13, r"\citep[see][Section~2]{}"),
+        ("paper.tex", 19, r"\cite{TODO}"),
+        ("paper.tex", 20, r"\cite{XXX}"),
+        ("related.tex", 2, r"\parencite{?}"),
+        ("related.tex", 3, r"\autocite{nivre2003,?}"),
+    ]
+    assert list(found.cited) == ["vaswani2017", "ghost", "improving", "nivre2003"]
+    assert [key for key, entry in found.cited.items() if entry is None] == ["ghost", "nivre2003"]
+    assert found.notes == [
+        r"\input{sec/related} is not followed: it is a part of itself",
+        rf"\input{{../outside}} is not followed: it lies outside of {folder}",
+    ]
+    for place in found.places:
+        text = found.files[place.file]
+        assert text[place.start : place.end] == place.command
+
+
+def test_sentences_and_what_they_cite(folder: Path) -> None:
+    bert, gpt, adam, *_ = read_draft(folder / "paper.tex").places
+    also = "and so is the generative variant of [improving, ?]."
+    assert bert.sentence == f"Language models such as BERT [CITE] are fine-tuned, {also}"
+    assert bert.beside == gpt.beside == ("improving",)
+    assert "BERT [?]" in gpt.sentence and "[improving, CITE]" in gpt.sentence
+    assert adam.sentence == "Steps are those of Adam [CITE]." and adam.beside == ()
+
+
+def test_a_context_is_that_of_a_citation_at_its_place(folder: Path) -> None:
+    """The oracle: the contexts that the builder of data sets cuts where another key stands in the place."""
+    text = PAPER.replace(r"BERT~\cite{?}", r"BERT~\cite{improving}").replace("improving, TODO", "other")
+    text = text.replace("Section~2]{}", "Section~2]{more}")
+    (folder / "cited.tex").write_text(text)
+    full_text = read_latex(folder / "cited.tex", "p").full_text
+    assert full_text is not None
+    (expected,) = [
+        cut(found.left, found.right, WINDOW, "whole")
+        for found in citations(full_text(), WINDOW + 9, Counter())
+        if found.ref == "improving"
+    ]
+    assert "BERT [TARGETCIT] are fine-tuned" in expected and "[OTHERCIT]" in expected
+    assert read_draft(folder / "paper.tex").places[0].context == expected
+
+
+def test_captions_and_footnotes_are_read_apart(folder: Path) -> None:
+    caption, footnote = read_draft(folder / "paper.tex").places[3:5]
+    assert caption.context == "Gradients [TARGETCIT] at work."
+    assert (
+        footnote.sentence.endswith("Its parser is greedy [CITE]..") and "treebank is old" in footnote.context
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        r"\cite{?}", r"\cite{}", r"\cite{ }", r"\cite{???}", r"\citep{TODO}", r"\citet*{FIXME}",
+        r"\cite{todo}", r"\cite{XXX}", r"\cite{TODO:adam}", r"\citep[see][p.~3]{?}", r"\parencite{?}",
+        r"\textcite[][4]{?}", r"\autocite{?}", r"\footcite{?}", r"\Citet{?}", r"\citeauthor{?}", r"\cite {?}",
+        r"\cite{a,?,b}", r"\cites{a}{?}",
+    ],
+)  # fmt: skip
+def test_commands_without_a_key(command: str, tmp_path: Path) -> None:
+    found = read_draft_of(tmp_path, f"Trees {command} are parsed.")
+    assert [place.command for place in found.places] == [command]
+    assert found.places[0].context.startswith("Trees ") and found.places[0].context.count("TARGETCIT") == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"\cite{lee2020}", r"\nocite{?}", r"\citestyle{?}", r"\cite{a,}", r"\cite{what?}", "% \\cite{?}",
+        r"\verb+\cite{?}+", "\\begin{lstlisting}\n\\cite{?}\n\\end{lstlisting}", r"\iffalse \cite{?} \fi",
+        "\\begin{comment}\n\\cite{?}\n\\end{comment}", "[?]", r"\cite",
+        r"\newcommand{\todocite}{\cite{TODO}}",
+    ],
+)  # fmt: skip
+def test_what_lacks_no_citation(text: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"nothing to cite is missing; write \\cite\{\?\}"):
+        read_draft_of(tmp_path, f"Trees {text}\nare parsed.")
+
+
+def read_draft_of(folder: Path, text: str, name: str = "paper.tex") -> Any:
+    (folder / name).write_text(text)
+    return read_draft(folder / name)
+
+
+def test_macros_of_the_draft(tmp_path: Path) -> None:
+    text = r"\newcommand{\mycite}[1]{(see \citep{#1})}\newcommand{\net}{ParseNet}\net is good \mycite{TODO}."
+    (place,) = read_draft_of(tmp_path, text).places
+    assert place.command == r"\mycite{TODO}" and place.context == "ParseNet is good (see [TARGETCIT])."
+
+
+def test_places_that_no_text_holds_are_told(tmp_path: Path) -> None:
+    found = read_draft_of(tmp_path, "\\section{On \\cite{?}}\nTrees \\cite{?} are parsed.")
+    assert found.notes == [r"paper.tex:1: \cite{?} stands in no running text and is left alone"]
+    assert len(found.places) == 1
+
+
+def test_inputs_elsewhere_are_read_when_asked_for(folder: Path) -> None:
+    names = {place.file.name for place in read_draft(folder / "paper.tex", folder.parent).places}
+    assert names == {"paper.tex", "related.tex", "outside.tex"}
+
+
+def test_places_of_a_markdown_draft(folder: Path) -> None:
+    found = read_draft(folder / "notes.md")
+    assert (found.title, found.abstract) == ("Parsing notes", "We parse sentences.")
+    assert [(place.line, place.command) for place in found.places] == [
+        (8, "[@?]"),
+        (8, "[see @improving, p. 3; @TODO]"),
+        (18, "[CITE]"),
+    ]
+    assert found.places[0].sentence.startswith(
+        "Language models such as BERT [CITE] are fine-tuned [improving, ?]."
+    )
+    assert found.places[2].sentence == "Steps are those of Adam [CITE]."
+    assert "See the page and" in found.places[2].context
+    assert list(found.cited) == ["vaswani2017", "improving"] and found.cited["improving"] is not None
+
+
+def test_markdown_without_a_front(tmp_path: Path) -> None:
+    found = read_draft_of(tmp_path, "Trees\n=====\n\n**Old** _trees_ [@TODO] and a@b.org\n", "a.md")
+    assert found.title == "Trees" and found.places[0].context == "Old trees [TARGETCIT] and a@b.org"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"%PDF-1.5 \x00", "is a PDF"),
+        (b"\x7fELF\0\0", "is no text"),
+        ("é".encode("latin-1"), r"is not in UTF-8 \(line 1\)"),
+        (b"\xff\xfe\\\0c\0", "is no text"),
+        (b"", "nothing to cite is missing"),
+    ],
+)
+def test_bad_drafts(content: bytes, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "paper.tex").write_bytes(content)
+    with pytest.raises(InputError, match=reason) as error:
+        read_draft(tmp_path / "paper.tex")
+    assert "\n" not in str(error.value) and "paper.tex" in str(error.value)
+
+
+def test_missing_files_and_broken_fronts(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        read_draft(tmp_path / "none.tex")
+    with pytest.raises(InputError, match="are no YAML"):
+        read_draft_of(tmp_path, "---\ntitle: [a\n---\n[@?] trees", "a.md")
+
+
+@given(st.text(st.sampled_from("\\{}[]%$?@ \nabcite`*#-~<>!:,.")), st.sampled_from(["tex", "md"]))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_text_is_a_draft_or_one_line(tmp_path: Path, text: str, kind: str) -> None:
+    mark = {"tex": r"\cite{?}", "md": "[@?]"}[kind]
+    (tmp_path / f"a.{kind}").write_text(f"{text} Trees {mark}.")
+    try:
+        found = read_draft(tmp_path / f"a.{kind}")
+    except InputError as error:
+        assert "\n" not in str(error)
+    else:
+        assert all(place.context.count("TARGETCIT") == 1 for place in found.places)
+
+
+def test_suggestions(folder: Path, recommender: Recommender) -> None:
+    suggestions = suggest(read_draft(folder / "paper.tex"), recommender, 3)
+    assert suggestions.known == {"improving": "gpt", "nivre2003": "nivre"}
+    assert suggestions.unknown == ["ghost"]
+    commands = [place.command for place in suggestions.draft.places]
+    ids = [[paper.id for paper in papers] for papers in suggestions.found]
+    found = dict(zip(commands, ids, strict=True))
+    assert found[r"\cite{?}"][0] == "bert" and found[r"\parencite{?}"][0] == "mst"
+    assert all("own" not in papers for papers in found.values()), "a draft does not cite itself"
+    assert "gpt" not in found[r"\cite{?}"], "cited in the same sentence"
+    assert "nivre" not in found[r"\autocite{nivre2003,?}"]
+    keys = {paper.id: paper.key for papers in suggestions.found for paper in papers}
+    assert keys["gpt"] == "improving", "the key that the draft has for it"
+
+
+def test_the_report_is_readable_at_80_columns(folder: Path, recommender: Recommender) -> None:
+    file = io.StringIO()
+    report(suggest(read_draft(folder / "paper.tex"), recommender, 2), Console(file=file, width=80))
+    text = file.getvalue()
+    assert all(len(line) <= 80 for line in text.splitlines()) and "\x1b" not in text
+    assert "paper.tex:11  \\cite{?}\n  Language models such as BERT [CITE] are" in text
+    assert "devlin2019bert" in text and "BERT is named here" in text
+    assert "neither in the library nor in the draft's bibliography: ghost" in text
+
+
+def run(recommender: Recommender, **options: Any) -> None:
+    draft(DraftSettings(library=str(recommender.library.path), **options))
+
+
+def test_json(folder: Path, recommender: Recommender, capsys: pytest.CaptureFixture[str]) -> None:
+    run(recommender, tex=str(folder / "notes.md"), k=1, format="json")
+    found = json.loads(capsys.readouterr().out)
+    assert [place["line"] for place in found["places"]] == [8, 8, 18]
+    (paper,) = found["places"][0]["recommendations"]
+    assert list(paper) == ["rank", "score", "id", "key", "title", "year", "why"] and paper["id"] == "bert"
+
+
+def test_a_filled_folder(folder: Path, recommender: Recommender) -> None:
+    before = {path: path.read_bytes() for path in folder.rglob("*.*")}
+    target = folder.parent / "filled"
+    run(recommender, tex=str(folder / "paper.tex"), fill=str(target))
+    assert {path: path.read_bytes() for path in folder.rglob("*.*")} == before
+    paper, related = (target / "paper.tex").read_text(), (target / "sec" / "related.tex").read_text()
+    assert r"BERT~\cite{devlin2019bert} are" in paper and r"% \cite{?} in a comment" in paper
+    assert r"\cite{?} in verbatim" in paper and r"\verb|\cite{?}|" in paper
+    assert r"graph-based \parencite{mcdonald2005} and" in related
+    second = related.split("nivre2003,")[1].split("}")[0]
+    assert second == "?", "a paper is not cited twice in a sentence, and the library has no other"
+    entries = {entry.key for entry in parse_string((target / "refs.bib").read_text()).entries}
+    assert {"vaswani2017", "improving", "devlin2019bert", "mcdonald2005", "nivre2003"} <= entries
+    with pytest.raises(InputError, match="is there already; name another place"):
+        run(recommender, tex=str(folder / "paper.tex"), fill=str(target))
+
+
+def test_a_filled_file(folder: Path, recommender: Recommender, capsys: pytest.CaptureFixture[str]) -> None:
+    target = folder / "copy.md"
+    run(recommender, tex=str(folder / "notes.md"), fill=str(target))
+    text = target.read_text()
+    assert "BERT [@devlin2019bert] are" in text and "Adam [@kingma2015]." in text
+    assert "bibliography: copy.bib\n" in text and "`[CITE]` is a mark" in text
+    assert (folder / "copy.bib").read_text().startswith(BIB + "\n@misc{devlin2019bert,\n")
+    with pytest.raises(InputError, match=r"missing in related\.tex, too; name a folder"):
+        run(recommender, tex=str(folder / "paper.tex"), fill=str(folder / "copy.tex"))
+    assert not (folder / "copy.tex").exists()
+
+
+def test_keys_that_another_paper_has_and_ends_of_lines(folder: Path, recommender: Recommender) -> None:
+    (folder / "refs.bib").write_text("@misc{devlin2019bert, title={Quite another paper}}\n")
+    text = "As in BERT \\cite{?}.\r\n\\section{B}Steps of Adam \\cite{?,?}.\r\n\\bibliography{a, refs}\r\n"
+    (folder / "a.tex").write_bytes(text.encode())
+    run(recommender, tex=str(folder / "a.tex"), fill=str(folder / "b.tex"))
+    filled = (folder / "b.tex").read_bytes().decode()
+    assert "BERT \\cite{devlin2019bert-1}.\r\n" in filled and "\\cite{kingma2015," in filled
+    assert "\\bibliography{a,b}\r\n" in filled
+    assert "@misc{devlin2019bert-1," in (folder / "b.bib").read_text()
+
+
+def test_examples_of_docstrings() -> None:
+    assert doctest.testmod(library.draft_reader).failed == 0
