@@ -23,6 +23,8 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "ask": (settings.AskSettings, "library.commands:ask"),
     "info": (settings.InfoSettings, "library.commands:info"),
     "draft": (settings.DraftSettings, "library.draft:draft"),
+    "serve": (settings.ServeSettings, "library.server:serve"),
+    "mcp": (settings.McpSettings, "library.mcp:run_stdio"),
 }
 """The settings of each command, and the function that gets them."""
 HELP = ("--help", "-h", "help")

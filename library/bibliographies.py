@@ -51,17 +51,21 @@ def text_of(latex: str) -> str:
 
 def read_bibtex(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     """The entries of a file, in order. Raises InputError for a file without entries."""
-    text = decoded(path)
+    return papers_in(decoded(path), str(path), on_bad)
+
+
+def papers_in(text: str, name: str, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
+    """The BibTeX entries of a text, in order. Raises InputError, with its name, if it has none."""
     library = parse_string(text)
     blocks = [block for block in library.blocks if isinstance(block, Entry | ParsingFailedBlock)]
     if not blocks:
-        raise InputError(f"{path}: has no entries (@article{{key, ...}})")
+        raise InputError(f"{name}: has no entries (@article{{key, ...}})")
     # Of an entry with a field or a key that is there twice the parser tells what it has read.
     read = [block.ignore_error_block if isinstance(block, ParsingFailedBlock) else block for block in blocks]
     entries = {entry.key.lower(): entry for entry in reversed(read) if isinstance(entry, Entry)}
     strings = {name.lower(): str(string.value) for name, string in library.strings_dict.items()}
     for block, entry in zip(blocks, read, strict=True):
-        where = f"{path}, line {(block.start_line or 0) + 1}"
+        where = f"{name}, line {(block.start_line or 0) + 1}"
         if key := _KEY.match(raw := block.raw or ""):
             where += f" ({key[1]})"
         if not isinstance(entry, Entry):

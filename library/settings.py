@@ -108,3 +108,39 @@ class DraftSettings(LibrarySettings):
     """new file, or folder for a draft with inputs: a copy in which the best papers are cited"""
     root: str = ""
     """folder that inputs must lie in; empty: the draft's own"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeSettings(LibrarySettings):
+    """Serve a library over HTTP: a page for people, JSON for programs, MCP for writing assistants."""
+
+    reranker: str | None = None
+    """folder of a cross-encoder that reads the first papers again"""
+    host: str = "127.0.0.1"
+    """address to listen at; 0.0.0.0: every one of this machine, for others to ask"""
+    port: int = setting(8000, most=65535)
+    """to listen at; 0: any free one"""
+    names: tuple[str, ...] = ()
+    """host names by which others reach the server; other names are refused (e.g. [papers.lab])"""
+    token: str = ""
+    """that changes of the library need; empty: one is made and shown"""
+    mcp: bool = True
+    """tools for writing assistants at /mcp"""
+    threads: int = setting(2, least=1)
+    """that answer requests"""
+    queue: int = setting(64, least=1)
+    """requests that wait for a thread; further ones are told to come again"""
+    connections: int = setting(512, least=1)
+    """open at once"""
+    max_body: int = setting(4_000_000, least=1000)
+    """bytes of a request"""
+    patience: float = setting(10.0, above=0)
+    """seconds that a request may take to arrive"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class McpSettings(LibrarySettings):
+    """Answer a writing assistant that starts this command: MCP over stdin and stdout."""
+
+    reranker: str | None = None
+    """folder of a cross-encoder that reads the first papers again"""

@@ -1,0 +1,236 @@
+"""What is asked of a library and answered over HTTP and MCP, with its limits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import quote
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from datasets.errors import InputError
+from datasets.records import refuse
+from library.bibliographies import papers_in
+from library.evidence import MARK, Recommendation
+from library.formats import bibtex
+from library.sources import check_paper, make_paper
+
+if TYPE_CHECKING:
+    from library.papers import LibraryPaper
+    from library.recommender import Recommender
+
+MOST_PAPERS = 100
+"""Papers in an answer, at most."""
+Name = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+"""An id, a key, a collection, a venue."""
+Years = Annotated[str, StringConstraints(pattern=r"^(\d{1,4}|\d{1,4}-(\d{1,4})?|-\d{1,4})$")]
+
+
+class Question(BaseModel):
+    """A passage that lacks a citation, and who asks."""
+
+    model_config = ConfigDict(extra="forbid")
+    text: str = Field(
+        min_length=1,
+        max_length=100_000,
+        description="the passage; [CITE], \\cite{?} or TARGETCIT where the citation is missing, else its end",
+        examples=["Adam [CITE] is the usual optimiser."],
+    )
+    title: str = Field(default="", max_length=2_000, description="of the paper being written")
+    abstract: str = Field(default="", max_length=20_000, description="of the paper being written")
+    k: int = Field(default=10, ge=1, le=MOST_PAPERS, description="papers to recommend")
+    exclude: list[Name] = Field(default=[], max_length=1_000, description="ids never to recommend")
+    only: list[Name] = Field(default=[], max_length=10_000, description="ids to recommend alone; empty: all")
+    years: Years | None = Field(
+        default=None, description="of the papers", examples=["2015-2020", "2015-", "2019"]
+    )
+    collection: Name | None = Field(default=None, description="of the library, that the papers are in")
+    venue: Name | None = Field(default=None, description="that the papers appeared in")
+    rerank: bool | None = Field(default=None, description="with the cross-encoder; null: if there is one")
+    details: bool = Field(default=False, description="also authors, venue, evidence and BibTeX")
+
+
+class Questions(BaseModel):
+    """Several questions in one request."""
+
+    model_config = ConfigDict(extra="forbid")
+    queries: list[Question] = Field(min_length=1, max_length=64)
+
+
+class Shown(BaseModel):
+    """What speaks for a paper: a text, and its parts that do, by code points."""
+
+    kind: str
+    text: str
+    spans: list[tuple[int, int]]
+
+
+class Details(BaseModel):
+    authors: list[str]
+    venue: str
+    url: str
+    bibtex: str
+    evidence: list[Shown]
+
+
+class Recommended(BaseModel):
+    """A recommended paper."""
+
+    rank: int
+    score: float
+    id: str
+    key: str
+    title: str
+    year: int | None
+    why: str
+    details: Details | None = Field(default=None, description="if they were asked for")
+
+
+class Answer(BaseModel):
+    recommendations: list[Recommended]
+
+
+class Answers(BaseModel):
+    """Of each question, in their order."""
+
+    answers: list[Answer]
+
+
+class PaperRecord(BaseModel):
+    """A paper to add; its id is made of doi, arXiv id or title where none is given."""
+
+    model_config = ConfigDict(extra="forbid")
+    id: Annotated[str, StringConstraints(max_length=500)] = ""
+    key: Annotated[str, StringConstraints(max_length=500)] = ""
+    title: str = Field(min_length=1, max_length=2_000)
+    abstract: str = Field(default="", max_length=20_000)
+    authors: list[Name] = Field(default=[], max_length=5_000)
+    year: int = Field(default=0, ge=0, le=9999, description="0: unknown")
+    venue: str = Field(default="", max_length=1_000)
+    doi: str = Field(default="", max_length=500)
+    arxiv: str = Field(default="", max_length=500)
+    url: str = Field(default="", max_length=2_000)
+    collections: list[Name] = Field(default=[], max_length=100)
+    tags: list[Name] = Field(default=[], max_length=1_000)
+
+
+class NewPapers(BaseModel):
+    """Papers to add: BibTeX entries or records, or both."""
+
+    model_config = ConfigDict(extra="forbid")
+    bibtex: str = ""
+    papers: list[PaperRecord] = Field(default=[], max_length=10_000)
+
+
+class Changed(BaseModel):
+    """What a change did."""
+
+    papers: int = Field(description="in the library now")
+    changed: int = Field(description="added or removed")
+
+
+class Health(BaseModel):
+    status: Literal["ok"] = "ok"
+    papers: int
+
+
+class About(BaseModel):
+    """What is served."""
+
+    name: str = Field(description="of the library's folder")
+    papers: int
+    collections: list[str]
+    reranks: bool = Field(description="whether a cross-encoder reads what is found")
+
+
+class Problem(BaseModel):
+    detail: str = Field(description="one line")
+
+
+class FoundPaper(BaseModel):
+    """A paper of the library."""
+
+    id: str
+    key: str
+    title: str
+    authors: list[str]
+    year: int | None
+    venue: str
+    abstract: str
+
+
+class Found(BaseModel):
+    papers: list[FoundPaper]
+
+
+def answer(recommender: Recommender, asked: Question) -> Answer:
+    """What the recommender says to a question. Raises InputError for what cannot be answered."""
+    given = asked.model_dump(exclude={"details"})
+    made = []
+    for paper in recommender.recommend(**given):
+        shown = Recommended(**paper.as_json())
+        if asked.details:
+            shown.details = details(paper, paper_of(recommender, paper.id))
+        made.append(shown)
+    return Answer(recommendations=made)
+
+
+def paper_of(recommender: Recommender, id: str) -> LibraryPaper:
+    row = recommender.library.row(id)
+    assert row is not None
+    return recommender.library.paper(row)
+
+
+def details(paper: Recommendation, kept: LibraryPaper) -> Details:
+    """What the page shows beside, and why."""
+    said = paper.evidence
+    evidence = []
+    if said.name:
+        evidence.append(Shown(kind="Named in the passage:", text=said.name, spans=[(0, len(said.name))]))
+    if said.sentence:
+        evidence.append(Shown(kind="", text=said.sentence, spans=list(said.matched)))
+    if said.cited_as:
+        mark = said.cited_as.find(MARK)
+        spans = [(mark, mark + len(MARK))] if mark >= 0 else []
+        evidence.append(Shown(kind="Cited elsewhere:", text=said.cited_as, spans=spans))
+    return Details(
+        authors=list(paper.authors),
+        venue=paper.venue,
+        url=link(kept),
+        bibtex=bibtex([kept]),
+        evidence=evidence,
+    )
+
+
+def link(paper: LibraryPaper) -> str:
+    """Where the paper is on the web, empty if unknown."""
+    if paper.url:
+        return paper.url
+    if paper.doi:
+        return f"https://doi.org/{quote(paper.doi)}"
+    return f"https://arxiv.org/abs/{quote(paper.arxiv)}" if paper.arxiv else ""
+
+
+def found(recommender: Recommender, query: str, k: int) -> Found:
+    """The k papers that a plain search for words finds."""
+    papers = recommender.search(query, k)
+    return Found(
+        papers=[
+            FoundPaper.model_validate({**paper._asdict(), "year": paper.year or None}) for paper in papers
+        ]
+    )
+
+
+def records(new: NewPapers) -> list[LibraryPaper]:
+    """The papers to add. Raises InputError for the first that cannot be one."""
+    made = []
+    for place, paper in enumerate(new.papers):
+        known: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in paper
+        }
+        made.append(make_paper(**known))
+        check_paper(made[-1], f"papers.{place}")
+    if new.bibtex:
+        made += papers_in(new.bibtex, "bibtex", refuse)
+    if not made:
+        raise InputError("give papers or bibtex")
+    return made

@@ -1,0 +1,314 @@
+"""The server over HTTP: what it answers, what it refuses, and that nothing that is sent breaks it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from datasets.errors import InputError
+from library.server import listen
+from tests.library.shelf import PAPERS, TOKEN, Watched, serving
+
+FIELDS = {"rank", "score", "id", "key", "title", "year", "why"}
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
+    return Watched.over(tmp_path_factory.mktemp("library"))
+
+
+@pytest.fixture(scope="module")
+def url(watched: Watched) -> Iterator[str]:
+    with serving(watched, mcp=False) as url:
+        yield url
+
+
+def ask(url: str, text: str = "Adam [CITE] is an optimiser", **more: Any) -> requests.Response:
+    return requests.post(f"{url}/recommend", json={"text": text, **more}, timeout=20)
+
+
+def raw(url: str, sent: bytes) -> bytes:
+    """All that the server says to these bytes until it closes the connection."""
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.sendall(sent)
+        told = b""
+        while part := connection.recv(65536):
+            told += part
+    return told
+
+
+def test_a_question_is_answered_in_the_fixed_form(url: str) -> None:
+    answer = ask(url, k=2, title="Training", exclude=["vaswani"]).json()
+    assert set(answer) == {"recommendations"}
+    first, second = answer["recommendations"]
+    assert set(first) == set(second) == FIELDS
+    assert (first["rank"], first["id"], first["key"], first["year"]) == (1, "kingma", "kingma2015adam", 2015)
+    assert "Adam is named here" in first["why"]
+    assert ask(url, "optimisers", only=["bare"]).json()["recommendations"][0]["year"] is None
+
+
+def test_details_are_given_on_request_alone(url: str) -> None:
+    [shown] = ask(url, k=1, details=True).json()["recommendations"]
+    assert set(shown) == {*FIELDS, "details"}
+    details = shown["details"]
+    assert details["authors"] == ["Diederik P. Kingma", "Jimmy Ba"] and details["venue"] == "ICLR"
+    assert "kingma2015adam" in details["bibtex"]
+    for evidence in details["evidence"]:
+        assert all(0 <= start < stop <= len(evidence["text"]) for start, stop in evidence["spans"])
+
+
+def test_a_batch_is_answered_as_its_questions_are(url: str, watched: Watched) -> None:
+    texts = ["Adam [CITE] is an optimiser", "attention [CITE]", "titles of markup"]
+    batch = requests.post(
+        f"{url}/recommend/batch", json={"queries": [{"text": text, "k": 2} for text in texts]}, timeout=20
+    )
+    assert batch.json()["answers"] == [ask(url, text, k=2).json() for text in texts]
+
+
+def test_filters_reach_the_recommender(url: str) -> None:
+    text = "attention of Adam to titles"
+    found = {
+        name: [paper["id"] for paper in ask(url, text, **given).json()["recommendations"]]
+        for name, given in {
+            "collection": {"collection": "networks"},
+            "venue": {"venue": "iclr"},
+            "years": {"years": "2018-"},
+        }.items()
+    }
+    assert found == {"collection": ["vaswani"], "venue": ["kingma"], "years": ["doi:10.1000/markup"]}
+
+
+def test_health_and_library(url: str) -> None:
+    assert requests.get(f"{url}/health", timeout=20).json() == {"status": "ok", "papers": len(PAPERS)}
+    about = requests.get(f"{url}/library", timeout=20).json()
+    assert about["name"] == "papers" and about["reranks"] is True
+    assert about["collections"] == ["networks", "optimisers"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        ({"text": ""}, "text: "),
+        ({"text": "x" * 100_001}, "text: "),
+        ({}, "text: "),
+        ({"text": "[CITE]"}, "no words"),
+        ({"text": "a", "k": 0}, "k: "),
+        ({"text": "a", "k": 101}, "k: "),
+        ({"text": "a", "years": "soon"}, "years: "),
+        ({"text": "a", "exclude": ["b"] * 1001}, "exclude: "),
+        ({"text": "a", "library": "/etc/passwd"}, "library: "),
+    ],
+)
+def test_what_cannot_be_answered_gets_one_line(url: str, sent: dict[str, Any], said: str) -> None:
+    answer = requests.post(f"{url}/recommend", json=sent, timeout=20)
+    assert answer.status_code == 422
+    assert said in answer.json()["detail"] and "\n" not in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xff\xfe\x00",
+        b'{"text": "\xc3\x28"}',
+        b'{"text": "\\ud800"}',
+        b'{"text": "a", "k": 1e999}',
+        b'{"text": "a", "k": ' + b"9" * 5000 + b"}",
+        b"[" * 100_000,
+        b'{"text": ' * 5000,
+        b"null",
+        b'{"text": "a"}{}',
+    ],
+)
+def test_malformed_bodies_are_refused(url: str, body: bytes) -> None:
+    for path in ("recommend", "recommend/batch", "papers"):
+        answer = requests.post(
+            f"{url}/{path}",
+            data=body,
+            headers={"Content-Type": "application/json", **BEARER},
+            timeout=20,
+        )
+        assert answer.status_code in (400, 422), (path, answer.text)
+        assert isinstance(answer.json()["detail"], str)
+
+
+def test_changes_need_the_token(url: str, watched: Watched) -> None:
+    new = {"papers": [{"id": "doi:10.1000/new", "key": "new2026", "title": "Something new"}]}
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic " + TOKEN}):
+        assert requests.post(f"{url}/papers", json=new, headers=headers, timeout=20).status_code == 401
+        assert requests.delete(f"{url}/papers/kingma", headers=headers, timeout=20).status_code == 401
+    assert len(watched.library) == len(PAPERS)
+    added = requests.post(f"{url}/papers", json=new, headers=BEARER, timeout=20)
+    assert added.json() == {"papers": len(PAPERS) + 1, "changed": 1}
+    removed = requests.delete(f"{url}/papers/doi:10.1000%2Fnew", headers=BEARER, timeout=20)
+    assert removed.json()["papers"] == len(PAPERS)
+    again = requests.delete(f"{url}/papers/doi:10.1000%2Fnew", headers=BEARER, timeout=20)
+    assert again.status_code == 404 and "no such paper" in again.json()["detail"]
+
+
+def test_bibtex_is_added_as_a_file_of_it_is(url: str, watched: Watched) -> None:
+    entry = r"""@article{diaz2021, title = {Ranking {BERT}s}, year = 2021, doi = {10.1000/DIAZ},
+        author = {D{\'i}az, Ann}}"""
+    added = requests.post(f"{url}/papers", json={"bibtex": entry}, headers=BEARER, timeout=20)
+    assert added.json()["changed"] == 1, added.text
+    [shown] = ask(url, "ranking BERTs", k=1, details=True).json()["recommendations"]
+    assert (shown["id"], shown["key"], shown["title"]) == ("doi:10.1000/diaz", "diaz2021", "Ranking BERTs")
+    assert (
+        shown["details"]["authors"] == ["Ann Díaz"]
+        and shown["details"]["url"] == "https://doi.org/10.1000/diaz"
+    )
+    assert requests.delete(f"{url}/papers/diaz2021", headers=BEARER, timeout=20).status_code == 200
+    for bad, said in (
+        ("no entry", "bibtex: has no entries"),
+        ("@article{a, title = {b}", "bibtex, line 1"),
+        ("", "give"),
+    ):
+        refused = requests.post(f"{url}/papers", json={"bibtex": bad}, headers=BEARER, timeout=20)
+        assert refused.status_code == 422 and said in refused.json()["detail"]
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[::1"])
+def test_other_host_names_are_refused(url: str, host: str) -> None:
+    told = raw(url, f"GET /health HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    assert told.startswith((b"HTTP/1.1 421", b"HTTP/1.1 400"))
+    assert b"papers" not in told.split(b"\r\n\r\n", 1)[1].replace(b"papers.lab", b"")
+
+
+def test_given_host_names_are_answered(watched: Watched) -> None:
+    with serving(watched, mcp=False, names=("papers.lab",)) as url:
+        for host in ("Papers.lab:8000", "localhost", "[::1]:9"):
+            assert requests.get(f"{url}/health", headers={"Host": host}, timeout=20).status_code == 200
+
+
+def test_pages_of_other_sites_get_nothing(url: str) -> None:
+    for origin, status in (("https://evil.example", 403), ("null", 403), (url, 200)):
+        answer = requests.post(
+            f"{url}/recommend", json={"text": "Adam"}, headers={"Origin": origin}, timeout=20
+        )
+        assert answer.status_code == status
+        assert not [name for name in answer.headers if name.lower().startswith("access-control")]
+
+
+def test_long_bodies_are_refused_also_in_chunks(watched: Watched) -> None:
+    with serving(watched, mcp=False, max_body=1000) as url:
+        whole = ask(url, "x" * 1100)
+        parts = (b"x" * 300 for _ in range(5))  # requests sends an iterator in chunks
+        chunked = requests.post(f"{url}/recommend", data=parts, timeout=20)
+        assert [whole.status_code, chunked.status_code] == [413, 413]
+        assert "1000 bytes" in chunked.json()["detail"]
+        assert ask(url).status_code == 200
+
+
+def test_slow_bodies_are_given_up(watched: Watched) -> None:
+    with serving(watched, mcp=False, patience=0.2) as url:
+        head = b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        for body in (b"Content-Length: 50\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"):
+            assert raw(url, head + body).startswith(b"HTTP/1.1 408")
+        assert ask(url).status_code == 200
+
+
+def test_a_full_queue_says_when_to_come_again(watched: Watched) -> None:
+    watched.go_on.clear()
+    with serving(watched, mcp=False, threads=1, queue=1) as url, ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(ask, url, "wait") for _ in range(3)]  # one at work, one in the queue
+        done, _ = wait(asked, return_when=FIRST_COMPLETED)
+        [refused] = [one.result() for one in done]
+        assert refused.status_code == 503 and refused.headers["Retry-After"] == "1"
+        assert requests.get(f"{url}/health", timeout=20).status_code == 200
+        watched.go_on.set()
+        assert sorted(one.result().status_code for one in asked) == [200, 200, 503]
+
+
+def test_questions_of_clients_who_have_gone_are_not_asked(watched: Watched) -> None:
+    watched.go_on.clear()
+    watched.texts.clear()
+    with serving(watched, mcp=False, threads=1) as url, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(ask, url, "wait")
+        while not watched.texts:
+            time.sleep(0.01)
+        with pytest.raises(requests.exceptions.ReadTimeout):
+            requests.post(f"{url}/recommend", json={"text": "in vain"}, timeout=0.2)
+        watched.go_on.set()
+        assert first.result().status_code == 200 and ask(url, "after").status_code == 200
+    assert watched.texts == ["wait", "after"]
+
+
+def test_a_crash_stays_in_its_request(url: str, watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR), ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda n: ask(url, "crash" if n % 2 else "Adam"), range(16)))
+    assert [answer.status_code for answer in answers] == [200, 500] * 8
+    assert answers[1].json() == {"detail": "the server failed at this request; its log says why"}
+    assert sum("with a secret" in str(record.exc_info) for record in caplog.records) == 8
+
+
+def test_many_users_at_once(url: str) -> None:
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda n: ask(url, f"question {n} on Adam"), range(200)))
+    assert {answer.status_code for answer in answers} == {200}
+
+
+def test_paths_lead_to_no_file(url: str) -> None:
+    for path in (
+        "/../pyproject.toml",
+        "/%2e%2e/pyproject.toml",
+        "/page.html",
+        "//etc/passwd",
+        "/recommend/../..",
+    ):
+        told = raw(url, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        assert told.startswith((b"HTTP/1.1 404", b"HTTP/1.1 405")), (path, told)
+
+
+def test_the_page_loads_nothing_from_elsewhere(url: str) -> None:
+    page = requests.get(url, timeout=20)
+    assert page.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert "unsafe" not in page.headers["Content-Security-Policy"]
+    assert "http://" not in page.text and "https://" not in page.text
+
+
+def test_a_port_that_is_taken_is_one_line() -> None:
+    with listen("127.0.0.1", 0) as taken, pytest.raises(InputError, match="choose another port"):
+        listen("127.0.0.1", taken.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def schema(url: str) -> Any:
+    return schemathesis.openapi.from_url(f"{url}/openapi.json")
+
+
+def test_requests_drawn_from_the_schema_are_answered_as_it_says(schema: Any) -> None:
+    operations = [result.ok() for result in schema.get_all_operations()]
+    assert len(operations) == 6
+    for operation in operations:
+
+        @given(case=operation.as_strategy())
+        @settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+        def check(case: Any) -> None:
+            # A text without words is one by the schema, and is refused all the same.
+            case.call_and_validate(headers=BEARER, timeout=20, excluded_checks=[positive_data_acceptance])
+
+        check()
+
+
+@given(body=st.binary(max_size=300))
+@settings(max_examples=50, deadline=None, derandomize=True)
+def test_any_bytes_get_an_answer(schema: Any, body: bytes) -> None:
+    url = schema.get_base_url()
+    for sent in (body, json.dumps({"text": body.decode("latin-1")}).encode()):
+        headers = {"Content-Type": "application/json"}
+        answer = requests.post(f"{url}/recommend", data=sent, headers=headers, timeout=20)
+        assert answer.status_code < 500
