@@ -84,8 +84,8 @@ class Recommendation:
 
 # Words, and how much each of a question tells.
 
-LONGEST = 200
-"""Characters shown of a sentence."""
+LONGEST = 150
+"""Characters shown of a sentence, about."""
 NOTHING = "has no telling words in common with the text"
 _WORD = re.compile(r"[^\W_]{2,}")
 _STOPWORDS = frozenset(STOPWORDS_EN_PLUS)
