@@ -92,7 +92,8 @@ def _of_entry(entry: Entry, entries: dict[str, Entry], bibtex: str) -> LibraryPa
         return next((value for name in names if (value := fields.get(name, "").strip())), "")
 
     eprint = first("eprint") if "arxiv" in first("archiveprefix", "eprinttype").lower() else ""
-    places = [eprint, *map(first, ("arxivid", "arxiv", "url", "journal", "note", "volume"))]
+    places = [eprint, *map(first, ("arxivid", "arxiv", "url", "journal", "note"))]
+    places.append(re.sub("^abs/", "arxiv:", first("volume")))  # DBLP's CoRR
 
     def names(*of: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for field in of for name in names_in(text_of(first(field)))))

@@ -78,9 +78,9 @@ def _leader(
 ) -> int | None:
     for column, key in zip(known[:3], own[:3], strict=True):
         if key in column:
-            return column[key][0]
+            return min(column[key])
     found = known[3].get(own.title, ()) if own.title else ()
-    return next((leader for leader in found if own.agrees(papers[leader])), None)
+    return min((leader for leader in found if own.agrees(papers[leader])), default=None)
 
 
 class Gathering:

@@ -93,6 +93,10 @@ class Library:
         """Ids of papers that were removed by hand, which an update leaves out."""
         self.folder = path / GENERATIONS / str(self.generation)
         self.corpus = Corpus(self.folder / CORPUS, path.resolve().name)
+        self.identities: NDArray[np.uint64] = np.load(
+            self.folder / IDENTITIES, mmap_mode="r", allow_pickle=False
+        )
+        """Of each paper the numbers of library.papers.Identity [P, 7]."""
         _, self._batches = table_batches(self.folder / METADATA)
         self._starts = np.cumsum([0] + [len(batch) for batch in self._batches])
         if self._starts[-1] != len(self.corpus.paper_ids):
@@ -198,11 +202,6 @@ class Library:
     def metadata(self) -> pa.Table:
         """The columns of LibraryPaper that `corpus` has not, memory-mapped [P]."""
         return pa.Table.from_batches(self._batches, _SCHEMA)
-
-    @cached_property
-    def identities(self) -> NDArray[np.uint64]:
-        """Of each paper the numbers of library.papers.Identity [P, 7]."""
-        return np.load(self.folder / IDENTITIES, mmap_mode="r", allow_pickle=False)
 
     def paper(self, row: int) -> LibraryPaper:
         """IndexError for a row that is not there."""

@@ -1,0 +1,173 @@
+"""A store that continues another is the one that is prepared from scratch, up to the numbers of words."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from datasets.columns import Ragged, TableWriter, TextWriter, table_batches
+from datasets.corpus import Corpus
+from datasets.errors import InputError
+from datasets.prepare import prepare_store
+from datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
+from tests.conftest import CONTEXTS, PAPERS
+
+SETTINGS = {"tokenizer": "default", "candidates": "all"}
+RECORDS = [
+    PaperRecord(id, paper["title"], paper["abstract"], 2000 + row, ("a", "b")[: row % 3])
+    for row, (id, paper) in enumerate(PAPERS.items())
+]
+
+
+def source(papers: list[PaperRecord], contexts: bool = True) -> Source:
+    """Papers, and the contexts among them."""
+    ids = {paper.id for paper in papers}
+    among = {
+        id: (split, citing, cited, text)
+        for id, (split, citing, cited, text) in CONTEXTS.items()
+        if contexts and citing in ids and cited in ids
+    }
+    queries = {
+        split: [QueryRecord(id, [cited]) for id, (of, _, cited, _) in among.items() if of == split]
+        for split in ("train", "val", "test")
+    }
+    return Source(
+        "tiny",
+        {"papers": ",".join(sorted(ids))},
+        papers=lambda: papers,
+        contexts=lambda: [ContextRecord(id, text, citing) for id, (_, citing, _, text) in among.items()],
+        splits={split: partial(list, rows) for split, rows in queries.items() if rows},
+    )
+
+
+def store(folder: Path, papers: list[PaperRecord], **more: Any) -> Corpus:
+    prepare_store(source(papers, **more.pop("only", {})), folder, SETTINGS, **more)
+    return Corpus(folder)
+
+
+def content(corpus: Corpus) -> dict[str, Any]:
+    """All that a corpus holds, words as such."""
+
+    def texts(tokens: Ragged) -> list[list[str]]:
+        return [[corpus.words[word] for word in row] for row in tokens]
+
+    counts = dict(zip(corpus.words, corpus.word_counts.tolist(), strict=True))
+    return {
+        "papers": list(
+            zip(
+                corpus.paper_ids,
+                corpus.titles,
+                corpus.abstracts,
+                corpus.years.tolist(),
+                corpus.is_candidate.tolist(),
+                corpus.seen.tolist(),
+                [[corpus.field_names[code] for code in row] for row in corpus.fields],
+                texts(corpus.title_tokens),
+                texts(corpus.abstract_tokens),
+                strict=True,
+            )
+        ),
+        "contexts": sorted(
+            zip(
+                corpus.context_ids,
+                corpus.context_texts,
+                [corpus.paper_ids[row] for row in corpus.citing],
+                texts(corpus.context_tokens),
+                strict=True,
+            )
+        ),
+        "splits": {
+            name: sorted(
+                (corpus.context_ids[row], [corpus.paper_ids[paper] for paper in cited])
+                for row, cited in zip(split.contexts, split.positives, strict=True)
+            )
+            for name, split in corpus.splits.items()
+            if len(split)
+        },
+        "counts": {word: count for word, count in counts.items() if count},
+    }
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(kept=st.sets(st.integers(0, len(RECORDS) - 1)), added=st.integers(0, 3))
+def test_it_is_the_store_from_scratch(
+    tmp_path_factory: pytest.TempPathFactory, kept: set[int], added: int
+) -> None:
+    more = [PaperRecord(f"new-{i}", f"New wörds of parsing {i}", "", 2020, ("c", "a")) for i in range(added)]
+    rows = np.array(sorted(kept), np.int64)
+    if not kept and not added:
+        return
+    folder = tmp_path_factory.mktemp("stores")
+    old = store(folder / "old", RECORDS)
+    new = store(folder / "new", more, only={"contexts": False}, keep=lambda builder: builder.keep(old, rows))
+    assert content(new) == content(store(folder / "scratch", [RECORDS[row] for row in rows] + more))
+    assert new.words[: len(old.words)] == old.words
+    kept_tokens = [new.title_tokens[row].tolist() for row in range(len(rows))]
+    assert kept_tokens == [old.title_tokens[row].tolist() for row in rows]
+    assert len({old.fingerprint, new.fingerprint}) == 2 or not added
+
+
+def test_contexts_can_be_replaced(tmp_path: Path) -> None:
+    old = store(tmp_path / "old", RECORDS)
+    rows = np.arange(len(RECORDS) - 1)
+    papers = {"papers": lambda: RECORDS[-1:]}
+    whole = source(RECORDS)
+    again = Source("tiny", {}, papers["papers"], whole.contexts, whole.splits)
+    prepare_store(
+        again, tmp_path / "new", SETTINGS, keep=lambda builder: builder.keep(old, rows, contexts=False)
+    )
+    assert content(Corpus(tmp_path / "new")) == content(old)
+
+
+def test_an_id_that_is_there_is_refused(tmp_path: Path) -> None:
+    old = store(tmp_path / "old", RECORDS)
+    with pytest.raises(InputError, match="'graph': a paper of this id is there already"):
+        store(
+            tmp_path / "new",
+            [RECORDS[1]],
+            only={"contexts": False},
+            keep=lambda builder: builder.keep(old, np.array([0, 1])),
+        )
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_context_may_be_of_no_paper_of_the_corpus(tmp_path: Path) -> None:
+    outside = Source(
+        "tiny",
+        {},
+        papers=lambda: RECORDS[:2],
+        contexts=lambda: [ContextRecord("c", "As TARGETCIT parse.", None)],
+        splits={"train": lambda: [QueryRecord("c", ["graph"])]},
+    )
+    prepare_store(outside, tmp_path / "old", SETTINGS)
+    old = Corpus(tmp_path / "old")
+    assert old.citing.tolist() == [-1] and old.seen.tolist() == [False, True]
+    new = store(
+        tmp_path / "new",
+        RECORDS[4:5],
+        only={"contexts": False},
+        keep=lambda builder: builder.keep(old, np.array([1])),
+    )
+    assert new.citing.tolist() == [-1] and new.splits["train"].positives[0].tolist() == [0]
+
+
+def test_small_batches_do_not_add_up(tmp_path: Path) -> None:
+    path = tmp_path / "0.arrow"
+    with_one = TextWriter(path, ("text",))
+    with_one.append("0")
+    with_one.close()
+    for step in range(1, 6):
+        schema, _ = table_batches(path)
+        writer = TableWriter(tmp_path / f"{step}.arrow", schema)
+        writer.take(path, np.arange(step))
+        writer.append(str(step))
+        writer.close()
+        path = tmp_path / f"{step}.arrow"
+    (batch,) = table_batches(path)[1]
+    assert batch.column("text").to_pylist() == list("012345")

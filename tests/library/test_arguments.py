@@ -1,0 +1,145 @@
+"""Options as key=value: read by the fields of settings, explained, refused in one line; the commands."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import recommend
+from datasets.errors import InputError
+from datasets.help import field_notes
+from datasets.settings import Settings, setting
+from library.arguments import options_help, read_arguments
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask(Settings):
+    """Ask."""
+
+    positional: ClassVar[str] = "text"
+    library: str
+    """folder (e.g. mine)"""
+    text: str = ""
+    """the passage"""
+    k: int = setting(10, least=1)
+    """papers"""
+    weight: float = 0.5
+    """share"""
+    year: int | None = None
+    """of the paper"""
+    explain: bool = False
+    """with features"""
+    only: tuple[str, ...] = ()
+    """ids"""
+    format: str = setting("table", choices=("table", "json"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (
+            ["k=3", "weight=1", "year=1999", "explain=true"],
+            {"k": 3, "weight": 1.0, "year": 1999, "explain": True},
+        ),
+        (["year=null", "--explain", "--k=2"], {"k": 2, "explain": True}),
+        (["only=[a, 'b',\"c,d\"]"], {"only": ("a", "'b'", "c,d")}),
+        (["only=a,b"], {"only": ("a,b",)}),
+        (["only=[]"], {}),
+        (["text=[x=1]: ${a} ???"], {"text": "[x=1]: ${a} ???"}),
+        (["Adam [CITE] has rate=0.1"], {"text": "Adam [CITE] has rate=0.1"}),
+        (["alpha=0.1 as in [CITE]"], {"text": "alpha=0.1 as in [CITE]"}),
+        (["text=k=3 [CITE]\nnext"], {"text": "k=3 [CITE]\nnext"}),
+    ],
+)
+def test_arguments_become_settings(arguments: list[str], expected: dict[str, object]) -> None:
+    assert read_arguments(Ask, ["library=mine", *arguments]) == Ask(library="mine", **expected)  # type: ignore[arg-type]
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_a_text_is_taken_as_it_is(text: str) -> None:
+    assert read_arguments(Ask, ["library=mine", f"text={text}"]).text == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ([], "library must be given, as library=mine: folder"),
+        (["libary=x"], "libary: there is no such option; did you mean library?"),
+        (["zzz=x"], "zzz: there is no such option; there are: library, text, k, weight, year, "),
+        (["library=x", "k=ten"], "k=ten: must be a whole number"),
+        (["library=x", "k=0"], "k=0: must be at least 1"),
+        (["library=x", "year=new"], "year=new: must be a whole number or null"),
+        (["library=x", "explain=perhaps"], "explain=perhaps: must be true or false"),
+        (["library=x", "format=xml"], "format=xml: choose table or json"),
+        (["library=x", "library=y"], "library: is given twice"),
+        (["library=x", "one", "two"], "text: is given twice"),
+        (["--library"], "--library: give a value, as library=..."),
+        (["library=x", "weight=nan"], "weight=nan: must not be below 0"),
+    ],
+)
+def test_what_is_wrong_is_one_line(arguments: list[str], line: str) -> None:
+    with pytest.raises(InputError) as error:
+        read_arguments(Ask, arguments)
+    assert str(error.value).startswith(line)
+
+
+def test_help_has_a_line_on_each_option() -> None:
+    text = options_help(Ask)
+    assert "\n  text=                           the passage; may stand without `text=`" in text
+    assert "library=...  " in text and "table | json" in text
+
+
+@pytest.mark.parametrize("name", recommend.COMMANDS)
+def test_every_command_and_option_is_explained(name: str) -> None:
+    kind, place = recommend.COMMANDS[name]
+    assert kind.__doc__ and not kind.__doc__.startswith(f"{kind.__name__}(")
+    assert field_notes(kind).keys() >= {part.name for part in fields(kind)}
+    module = place.partition(":")[0]
+    assert (ROOT / f"{module.replace('.', '/')}.py").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "out", "err"),
+    [
+        ([], 2, "", "error: no command is given; choose build, "),
+        (["biuld"], 2, "", "error: biuld: there is no such command; did you mean build?"),
+        (["info"], 2, "", "error: library must be given, as library=my-library: folder of the library"),
+        (["info", "my-library"], 2, "", "error: 'my-library': options are given as key=value"),
+        (["--help"], 0, "python recommend.py COMMAND key=value", ""),
+        (["build", "--help"], 0, "python recommend.py build: ", ""),
+    ],
+)
+def test_the_command_line(
+    arguments: list[str], code: int, out: str, err: str, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("sys.argv", ["recommend.py", *arguments])
+    try:
+        recommend.main()
+        ended: object = 0
+    except SystemExit as end:
+        ended = end.code
+    said = capsys.readouterr()
+    assert ended == code and said.out.startswith(out) and said.err.startswith(err)
+    assert said.err.count("\n") == (code != 0)
+
+
+def test_options_are_read_before_slow_imports() -> None:
+    code = (
+        "import sys, recommend\nsys.argv = ['recommend.py', 'build', 'library=x']\n"
+        "try: recommend.main()\n"
+        "except SystemExit: print(sorted({'torch', 'faiss', 'numba', 'pyarrow'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "[]\n" and done.stderr.startswith(
+        "error: source must be given, as source=papers.bib"
+    )

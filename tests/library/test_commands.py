@@ -1,0 +1,174 @@
+"""build, add, remove, update and info, as a user gives them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import recommend
+from library.library import Library
+from library.recommender import Recommender
+from tests.conftest import CONTEXTS, PAPERS
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def entry(key: str, title: str, **fields: object) -> str:
+    lines = "".join(f"  {name} = {{{value}}},\n" for name, value in ({"title": title} | fields).items())
+    return f"@article{{{key},\n{lines}}}\n"
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """`python recommend.py COMMAND library=mine ...`: (code, output, errors)."""
+    monkeypatch.chdir(tmp_path)
+
+    def run_(command: str, *arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["recommend.py", command, "library=mine", *arguments])
+        try:
+            recommend.main()
+            code: object = 0
+        except SystemExit as end:
+            code = end.code
+        out, err = capsys.readouterr()
+        return int(str(code)), out, err
+
+    return run_
+
+
+@pytest.fixture
+def bib(run: Run, tmp_path: Path) -> Path:
+    """A library of three papers, and its file."""
+    file = tmp_path / "a.bib"
+    file.write_text(
+        entry("one", "Parsing trees", year=2001, abstract="Trees are parsed.", groups="Thesis")
+        + entry("two", "Speech", year=2002, doi="10.1000/two")
+        + entry("three", "Graphs", year=2003)
+    )
+    code, out, _ = run("build", "source=a.bib", "model=bm25")
+    assert code == 0 and out.startswith("mine: 3 papers, duplicates joined: 0, in ")
+    return file
+
+
+def papers() -> dict[str, str]:
+    return {paper.id: paper.title for paper in Library.open("mine").papers()}
+
+
+def test_info(bib: Path, run: Run) -> None:
+    code, out, _ = run("info")
+    lines = dict(line.split(maxsplit=1) for line in out.splitlines()[1:])
+    assert code == 0 and lines["papers"] == "3, 1 with an abstract"
+    assert (lines["years"], lines["model"], lines["sources"]) == ("2001 to 2003", "bm25", str(bib))
+    assert lines["collections"] == "Thesis" and lines["generation"].startswith("1, of 20")
+
+
+def test_add(bib: Path, run: Run) -> None:
+    more = bib.with_name("more.bib")
+    more.write_text(
+        entry("zwei", "Speech recognition", doi="10.1000/two", abstract="Sound.") + entry("four", "Poems")
+    )
+    _, out, _ = run("add", "source=more.bib")
+    assert out == "mine: 1 added, 1 fuller; 4 papers\n"
+    library = Library.open("mine")
+    fuller = library.paper(library.row("zwei") or 0)
+    assert (fuller.id, fuller.key, fuller.title) == ("doi:10.1000/two", "two", "Speech")
+    assert fuller.abstract == "Sound." and [Path(file.path).name for file in library.sources] == [
+        "a.bib", "more.bib",
+    ]  # fmt: skip
+    assert run("add", "source=more.bib")[1] == "mine: nothing is new; 4 papers\n"
+    assert Library.open("mine").generation == 2
+    assert [found.key for found in Recommender.open("mine").recommend("Poems", k=1)] == ["four"]
+
+
+def test_remove_and_update(bib: Path, run: Run) -> None:
+    assert run("remove", "id=[one,doi:10.1000/two]")[1] == "mine: 2 removed; 1 paper\n"
+    assert papers() == {"key:three": "Graphs"}
+    assert run("update")[1] == "mine: its files are unchanged; 1 paper\n"
+    bib.write_text(
+        entry("one", "Parsing trees", year=2001) + entry("three", "Graphs again") + entry("four", "Poems")
+    )
+    assert run("update")[1] == "mine: 1 added, 0 removed, 1 replaced; 2 papers\n"
+    assert papers() == {"key:three": "Graphs again", "key:four": "Poems"}
+    bib.write_text(entry("four", "Poems") + "\n")
+    assert run("update")[1] == "mine: 0 added, 1 removed, 0 replaced; 1 paper\n"
+    bib.write_text(entry("four", "Poems"))
+    assert run("update")[1] == "mine: no paper has changed; 1 paper\n"
+    bib.write_text(entry("four", "Poems") + entry("one", "Parsing trees", year=2001))
+    assert run("add", "source=a.bib")[1] == "mine: 1 added, 0 fuller; 2 papers\n"  # asked for by name
+    assert Library.open("mine").removed == ["doi:10.1000/two"]
+    code, _, err = run("remove", "id=[one,four]")
+    assert (code, err) == (2, "error: mine: no paper would be left; delete the folder instead\n")
+
+
+def test_an_updated_library_is_one_built_anew(bib: Path, run: Run) -> None:
+    more = bib.with_name("more.bib")
+    more.write_text(entry("two", "Speech", doi="10.1000/two", abstract="Sound.") + entry("four", "Poems"))
+    run("add", "source=more.bib")
+    bib.write_text(entry("three", "Graphs!", year=2004) + entry("two", "Speech", doi="10.1000/two"))
+    run("update")
+    updated = sorted(Library.open("mine").papers())
+    run("build", "source=[a.bib,more.bib]", "model=bm25", "overwrite=true")
+    assert sorted(Library.open("mine").papers()) == updated
+
+
+def test_broken_entries_are_skipped_counted_and_named(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a.bib").write_text(
+        "@article{open, title={x\n}\n" + entry("good", "Good") + "@misc{bare, year=1}"
+    )
+    code, out, _ = run("build", "source=a.bib", "model=bm25")
+    assert code == 0 and "1 paper," in out
+    err = caplog.text
+    assert f"{tmp_path}/a.bib: 2 records were skipped\n" in err
+    assert "a.bib, line 1 (open): cannot be parsed" in err and "(bare): has neither title nor" in err
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "line"),
+    [
+        ("", "source=a.bib", "a.bib: is empty"),
+        ("@comment{x}", "source=a.bib", "a.bib: has no entries"),
+        ("@misc{a, year=1}", "source=a.bib", "a.bib: has no paper that can be used: "),
+        ("x", "source=b.bib", "source=b.bib: no such file"),
+        ("x", "source=a.bib contexts=nowhere", "contexts=nowhere: no such folder; it must have"),
+        ("x", "source=a.bib model=nowhere", "model=nowhere: there is no model"),
+    ],
+)
+def test_nothing_is_made_of_bad_input(
+    run: Run, tmp_path: Path, content: str, arguments: str, line: str
+) -> None:
+    (tmp_path / "a.bib").write_text(content)
+    given = arguments.split()
+    code, out, err = run("build", *given, *([] if "model" in arguments else ["model=bm25"]))
+    assert (code, out) == (2, "") and line in err and err.count("\n") == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["a.bib"]
+
+
+def test_contexts_come_with_the_papers_that_they_cite(run: Run, tiny_source: Path) -> None:
+    """By whichever id: of the papers in the file, and in a .bib by their titles."""
+    code, _, _ = run("build", f"source={tiny_source}", f"contexts={tiny_source}", "model=bm25")
+    corpus = Library.open("mine").corpus
+    train = {id: CONTEXTS[id] for id in CONTEXTS if CONTEXTS[id][0] == "train"}
+    assert code == 0 and list(corpus.context_ids) == list(train)
+    assert [corpus.paper_ids[row] for row in corpus.citing] == [citing for _, citing, _, _ in train.values()]
+    names = ["parsing", "vision"]
+    tiny_source.with_name("a.bib").write_text(
+        "".join(entry(name, PAPERS[name]["title"], year=2000 + 4 * row) for row, name in enumerate(names))
+    )
+    run("build", "source=a.bib", f"contexts={tiny_source}", "model=bm25", "overwrite=true")
+    library = Library.open("mine")
+    cited = {library.corpus.context_ids[row]: papers for row, papers in zip(
+        library.corpus.split("train").contexts, library.corpus.split("train").positives, strict=True
+    )}  # fmt: skip
+    assert {id: [names[row] for row in rows] for id, rows in cited.items()} == {
+        "c1": ["parsing"], "c2": ["parsing"], "c5": ["vision"], "c6": ["parsing"],
+    }  # fmt: skip
+    assert library.corpus.citing.tolist() == [-1] * 4
+    train_file = tiny_source / "train.json"
+    train_file.write_text(json.dumps(json.loads(train_file.read_text())[:2]))
+    assert run("update")[1] == "mine: 0 added, 0 removed, 0 replaced; 2 papers\n"
+    assert len(Library.open("mine").corpus.context_ids) == 2

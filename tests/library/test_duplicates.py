@@ -1,0 +1,127 @@
+"""Records of one paper become one, as a plain loop over all pairs finds them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from library.duplicates import Gathering, Identities
+from library.library import Library
+from library.papers import Identity, LibraryPaper, identity, merged
+
+TITLE = "A long title of more than twenty letters"
+
+
+def paper(id: str = "x", title: str = TITLE, **known: object) -> LibraryPaper:
+    return LibraryPaper(id, title=title, **known)  # type: ignore[arg-type]
+
+
+def joined(*papers: LibraryPaper) -> list[int]:
+    found = Identities()
+    for one in papers:
+        found.add(one)
+    return found.leaders().tolist()
+
+
+def test_by_doi_arxiv_id_and_title() -> None:
+    papers = [
+        paper("a", "One title", doi="10.1/x"),
+        paper("b", "Another title", doi="10.1/x", arxiv="2001.00001"),
+        paper("c", "A third title", arxiv="2001.00001"),
+        paper("d", TITLE, year=2010, authors=("Ann Lee",)),
+        paper("e", TITLE.upper() + "!", year=2012, authors=("Lee, A.",)),
+        paper("f", TITLE, year=2015),
+        paper("g", TITLE, authors=("Bo Diaz",)),
+        paper("arxiv:2002.00002", ""),
+        paper("arxiv:2002.00002", "Title of it"),
+    ]
+    assert joined(*papers) == [0, 0, 0, 3, 3, 5, 5, 7, 7]
+
+
+def test_what_speaks_against_it() -> None:
+    assert joined(paper("a", doi="10.1/x"), paper("b", doi="10.1/y")) == [0, 1]
+    assert joined(paper("a", arxiv="2001.00001"), paper("b", arxiv="2001.00002")) == [0, 1]
+    assert joined(paper("a", "Editorial"), paper("b", "Editorial")) == [0, 1]
+    assert joined(paper("a", "Editorial", year=2001), paper("b", "Editorial", year=2001)) == [0, 0]
+    assert joined(paper("a", doi="10.1/x"), paper("b"), paper("c", doi="10.1/y")) == [0, 0, 2]
+
+
+def slow_leaders(papers: list[LibraryPaper]) -> list[int]:
+    """Each record against all earlier papers, one key after the other."""
+    leaders: list[int] = []
+    known: dict[int, Identity] = {}
+    everywhere: list[list[Identity]] = []
+    for row, one in enumerate(papers):
+        own = identity(one)
+        found = None
+        for column in range(3):
+            for leader in known:
+                records = everywhere[leader]
+                if found is None and own[column] and any(record[column] == own[column] for record in records):
+                    found = leader
+        for leader, so_far in known.items():
+            same = any(record.title == own.title for record in everywhere[leader])
+            if found is None and own.title and same and own.agrees(so_far):
+                found = leader
+        everywhere.append([])
+        if found is None:
+            known[row] = own
+            found = row
+        else:
+            known[found] = Identity(*(a or b for a, b in zip(known[found], own, strict=True)))
+        everywhere[found].append(own)
+        leaders.append(found)
+    return leaders
+
+
+records = st.builds(
+    paper,
+    st.sampled_from(["p1", "p2", "arxiv:1", "doi:2"]),
+    st.sampled_from([TITLE, "Other title", ""]),
+    doi=st.sampled_from(["", "10.1/x", "10.1/y"]),
+    arxiv=st.sampled_from(["", "2001.00001", "2001.00002"]),
+    year=st.sampled_from([0, 2000, 2001, 2005]),
+    authors=st.sampled_from([(), ("Ann Lee",), ("Bo Diaz",)]),
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(records, max_size=12))
+def test_as_a_plain_loop_finds_them(papers: list[LibraryPaper]) -> None:
+    assert joined(*papers) == slow_leaders(papers)
+
+
+def test_the_fuller_fields_count() -> None:
+    one = LibraryPaper("a", "k1", "T", "", ("Ann Lee",), 0, "", "10.1/x", collections=("A",), tags=("t",))
+    two = LibraryPaper(
+        "b", "k2", "Title", "Abstract", ("A. Lee", "B. Diaz"), 2001, "ICML", collections=("B", "A")
+    )
+    assert merged([one, two]) == LibraryPaper(
+        "a", "k1", "T", "Abstract", ("A. Lee", "B. Diaz"), 2001, "ICML", "10.1/x",
+        collections=("A", "B"), tags=("t",), aliases=("b", "k2"),
+    )  # fmt: skip
+    assert merged([merged([one, two]), two]) == merged([one, two])
+
+
+def test_papers_are_gathered_in_their_order_with_ids_of_their_own(tmp_path: Path) -> None:
+    with Gathering(tmp_path) as gathering:
+        for one in (paper("a", "First"), paper("b"), paper("a", "Third"), paper("c"), paper("a", "Fourth")):
+            gathering.add(one)
+        gathering.finish()
+        found = list(gathering.papers())
+        assert [one.id for one in found] == ["a", "b", "a-2", "a-3"] and found == list(gathering.papers())
+        assert (gathering.count, gathering.duplicates, found[1].aliases) == (4, 1, ("c",))
+    assert not list(tmp_path.iterdir())
+
+
+def test_papers_come_to_those_of_a_library(tmp_path: Path) -> None:
+    library = Library.create(tmp_path / "mine", [paper("a"), paper("b", "Second"), paper("a-2", "Third")])
+    with Gathering(tmp_path, library) as gathering:
+        for one in (paper("c", abstract="Fuller."), paper("b", "Second"), paper("a", "Another")):
+            gathering.add(one)
+        gathering.finish()
+        found = list(gathering.papers())
+    assert gathering.replaced.tolist() == [0] and gathering.count == 2
+    assert found == [paper("a", abstract="Fuller.", aliases=("c",)), paper("a-3", "Another")]

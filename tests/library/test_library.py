@@ -1,0 +1,223 @@
+"""The folder of a library: made, changed, killed while it changes, damaged, of another version."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from datasets.corpus import Corpus
+from datasets.errors import InputError
+from library.library import Library, LibraryPaper, Rows
+
+SHELF = [
+    LibraryPaper(
+        id=f"doi:10.1/{row}",
+        key=f"key{row}",
+        title=f"Title of paper {row}",
+        abstract=f"It is about word{row} and others." if row % 3 else "",
+        authors=("Ann Lee", f"Bo {row}")[: row % 3],
+        year=2000 + row if row % 2 else 0,
+        venue="ICML",
+        doi=f"10.1/{row}",
+        collections=("odd",) if row % 2 else (),
+        bibtex=f"@article{{key{row}}}",
+        aliases=(f"old{row}",),
+        source=row % 2,
+    )
+    for row in range(9)
+]
+NEW = LibraryPaper("key:new", "new", "A new title", "Its abstract.")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    Library.create(tmp_path / "mine", SHELF, model="bm25")
+    return tmp_path / "mine"
+
+
+def change(path: Path, drop: int = 4, indexer: Any = None) -> Library:
+    """Without paper `drop`, with NEW."""
+    with Library.changing(path) as library:
+        return library.changed(np.delete(np.arange(len(library)), drop), [NEW], indexer)
+
+
+def test_a_library_gives_back_its_papers(path: Path) -> None:
+    library = Library.open(path)
+    assert list(library.papers()) == SHELF == [library.paper(row) for row in range(len(library))]
+    assert (library.generation, library.model, len(library)) == (1, "bm25", 9)
+    corpus = library.corpus
+    assert corpus.is_candidate.all() and list(corpus.titles) == [paper.title for paper in SHELF]
+    assert library.metadata["venue"].to_pylist() == ["ICML"] * 9
+    assert [library.row(name) for name in ("doi:10.1/3", "key3", "old3", "nothing")] == [3, 3, 3, None]
+    assert library.rows(["key5", "old1", "key5"]).tolist() == [1, 5]
+    with pytest.raises(InputError, match=r"id=nothing: no paper of .*mine has this id or key"):
+        library.rows(["nothing"])
+    with pytest.raises(IndexError):
+        library.paper(9)
+
+
+def test_a_change_is_a_new_generation(path: Path) -> None:
+    old = Library.open(path)
+    told: list[Any] = []
+
+    def index(before: Corpus | None, new: Corpus, kept: Rows, was: Path | None, folder: Path) -> None:
+        told.append((before and before.path, new.path, kept.tolist(), was, folder))
+        (folder / "file").write_text("index")
+
+    new = change(path, indexer=index)
+    assert list(new.papers()) == SHELF[:4] + SHELF[5:] + [NEW]
+    assert told == [
+        (old.corpus.path, new.corpus.path, [0, 1, 2, 3, 5, 6, 7, 8], old.index_dir, new.index_dir)
+    ]
+    assert (new.index_dir / "file").read_text() == "index"
+    assert new.manifest["created"] == old.manifest["created"] and new.generation == 2
+    assert new.identities[:8].tolist() == old.identities[[0, 1, 2, 3, 5, 6, 7, 8]].tolist()
+    assert [folder.name for folder in (path / "generations").iterdir()] == ["2"]
+    assert old.paper(4) == SHELF[4]  # who has it open goes on with it
+
+
+@pytest.mark.parametrize("error", [InputError("the index"), KeyboardInterrupt()])
+def test_what_fails_changes_nothing(path: Path, error: BaseException) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        change(path, indexer=fail)
+    assert list(Library.open(path).papers()) == SHELF
+    assert [folder.name for folder in (path / "generations").iterdir()] == ["1"]
+    with pytest.raises(type(error)):
+        Library.create(path.parent / "other", SHELF, indexer=fail)
+    assert not (path.parent / "other").exists()
+
+
+def in_child(work: Callable[[], object]) -> int | None:
+    process = get_context("fork").Process(target=work)
+    process.start()
+    process.join(60)
+    return process.exitcode
+
+
+def test_a_kill_at_any_moment_leaves_the_old_library_or_the_new_one(path: Path, tmp_path: Path) -> None:
+    moments, fatal = 0, -1
+
+    def at_each_moment(event: str, arguments: tuple[Any, ...]) -> None:
+        # What touches the disk begins with one of these.
+        nonlocal moments
+        touches = event in ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "shutil.rmtree")
+        if touches and isinstance(arguments[0], str | os.PathLike) and str(path) in str(arguments[0]):
+            moments += 1
+            if moments == fatal:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def change_and_die() -> None:
+        sys.addaudithook(at_each_moment)
+        change(path)
+        (tmp_path / "moments").write_text(str(moments))
+
+    shutil.copytree(path, tmp_path / "before")
+    assert in_child(change_and_die) == 0
+    last = int((tmp_path / "moments").read_text())
+    assert last > 40
+    generations = []
+    for moment in [*range(1, last, last // 8), last - 4, last - 1, last]:
+        shutil.rmtree(path)
+        shutil.copytree(tmp_path / "before", path)
+        moments, fatal = 0, moment
+        assert in_child(change_and_die) == -signal.SIGKILL
+        library = Library.open(path)
+        new = library.generation == 2
+        assert list(library.papers()) == (SHELF[:4] + SHELF[5:] + [NEW] if new else SHELF)
+        generations.append(library.generation)
+        with Library.changing(path) as library:  # what was left is no hindrance
+            assert len(library.changed(np.arange(3), ())) == 3
+    assert generations == sorted(generations) and set(generations) == {1, 2}
+
+
+def test_of_two_writers_one_waits_or_says_so(path: Path) -> None:
+    with Library.changing(path):
+        with (
+            pytest.raises(InputError, match="another process changes the library; run again later"),
+            Library.changing(path, wait=False),
+        ):
+            pass
+        with pytest.raises(InputError, match="another process changes the library"):
+            Library.create(path, SHELF, overwrite=True, wait=False)
+        with (path / "library.lock").open("w") as lock, pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert len(Library.open(path)) == 9  # reading needs no lock
+
+    def add(number: int) -> None:
+        with Library.changing(path) as library:
+            paper = NEW._replace(id=f"key:{number}")
+            library.changed(np.arange(len(library)), [paper])
+
+    processes = [get_context("fork").Process(target=add, args=(number,)) for number in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    library = Library.open(path)
+    assert {paper.id for paper in list(library.papers())[9:]} == {"key:0", "key:1", "key:2"}
+    assert library.generation == 4
+
+
+def test_a_library_is_not_made_over_something_else(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is a library already; add and update change it"):
+        Library.create(path, [NEW])
+    library = Library.create(path, [NEW], overwrite=True)
+    assert list(library.papers()) == [NEW] and library.generation == 2
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "main.tex").touch()
+    with pytest.raises(InputError, match=r"thesis: is no library and not empty \(main.tex\)"):
+        Library.create(tmp_path / "thesis", [NEW])
+    with pytest.raises(InputError, match="is a file; name a folder"):
+        Library.create(tmp_path / "thesis" / "main.tex", [NEW])
+    (tmp_path / "empty").mkdir()
+    assert len(Library.create(tmp_path / "empty", [NEW])) == 1
+
+
+def test_folders_that_are_no_library_of_this_version(path: Path, tmp_path: Path) -> None:
+    manifest = json.loads((path / "library.json").read_text())
+
+    def line() -> str:
+        with pytest.raises(InputError) as error:
+            Library.open(path)
+        return str(error.value).removeprefix(f"{path}: ")
+
+    for change, found in [
+        ({"version": 2}, "a library of version 2, and this program reads version 1; build it again"),
+        ({"version": None}, "a library without a version"),
+        ({"generation": 7}, "damaged library; python recommend.py build"),
+        ({"sources": [{"name": "x"}]}, "damaged library"),
+        ({"removed": ...}, "damaged library"),
+    ]:
+        changed = {key: value for key, value in (manifest | change).items() if value is not ...}
+        (path / "library.json").write_text(json.dumps(changed))
+        assert line().startswith(found)
+    for text, found in [("{", "damaged library"), ("[]", "a library without a version")]:
+        (path / "library.json").write_text(text)
+        assert line().startswith(found)
+    (path / "library.json").write_text(json.dumps(manifest))
+    metadata = path / "generations" / "1" / "metadata.arrow"
+    whole = metadata.read_bytes()
+    metadata.write_bytes(whole[:100])
+    assert line().startswith("damaged library")
+    metadata.write_bytes(whole)
+    assert len(Library.open(path)) == 9
+    (path / "generations" / "1" / "corpus" / "years.npy").unlink()
+    assert line().startswith("damaged library")
+    (path / "library.json").unlink()
+    assert line().startswith("is no library (it has no library.json); python recommend.py build library=")
+    path = tmp_path / "nowhere"
+    assert line().startswith("no such folder; python recommend.py build library=")
