@@ -1,0 +1,190 @@
+"""The page in a real browser: what it asks, shows and copies, by keyboard, on a phone and in the dark."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from tests.library.shelf import Watched, serving
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
+TEXT = "We train with Adam [CITE], an optimiser that adapts to gradients and to moments of any order."
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
+    return Watched.over(tmp_path_factory.mktemp("library"))
+
+
+@pytest.fixture(scope="module")
+def url(watched: Watched) -> Iterator[str]:
+    with serving(watched, mcp=False) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM)  # as root it goes without its sandbox
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium: Any, url: str) -> Iterator[Any]:
+    """Opens the page, with settings of the browser; in the end nothing may have failed or gone elsewhere."""
+    wrong: list[str] = []
+    contexts = []
+
+    def opened(**settings: Any) -> Any:
+        context = chromium.new_context(permissions=["clipboard-read", "clipboard-write"], **settings)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+        page.on("request", lambda sent: sent.url.startswith((url, "data:")) or wrong.append(sent.url))
+        page.goto(url)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert [one for one in wrong if "status of 422" not in one] == []
+
+
+def answered(page: Any) -> None:
+    """Wait until the reranked papers are there."""
+    expect(page.locator("#status")).to_have_text(re.compile("reranked$"))
+
+
+def questions_of(page: Any) -> list[dict[str, Any]]:
+    """What the page asks from now on."""
+    asked: list[dict[str, Any]] = []
+    page.on("request", lambda sent: sent.method == "POST" and asked.append(sent.post_data_json))
+    return asked
+
+
+def copied(page: Any, what: str = "") -> str:
+    expect(page.locator("#status")).to_have_text(re.compile(f"^Copied {re.escape(what)}"))
+    return str(page.evaluate("navigator.clipboard.readText()"))
+
+
+def test_papers_come_as_one_pauses_the_prefetched_first(open_page: Any, watched: Watched) -> None:
+    page = open_page()
+    asked = questions_of(page)
+    expect(page.locator("#about")).to_have_text("4 papers in papers")
+    page.locator("#text").press_sequentially(TEXT, delay=5)
+    answered(page)
+    assert page.locator("#papers h2").first.inner_text() != "Adam: A Method for Stochastic Optimization"
+    assert [one["rerank"] for one in asked[-2:]] == [False, True]
+    assert len(asked) < 20, "it asks at pauses, not at every key"
+    assert asked[-1]["text"] == TEXT and asked[-1]["details"] is True
+
+
+def test_the_caret_is_the_mark_where_none_is_written(open_page: Any) -> None:
+    page = open_page()
+    asked = questions_of(page)
+    page.fill("#text", "Adam is an optimiser.")
+    answered(page)
+    assert asked[-1]["text"] == "Adam is an optimiser. [CITE] "
+    page.press("#text", "Home")
+    for _ in range(4):
+        page.press("#text", "ArrowRight")
+    with page.expect_request(lambda sent: sent.method == "POST" and "Adam [CITE]  is" in sent.post_data):
+        pass
+
+
+def test_markup_is_shown_as_text_and_evidence_is_marked(open_page: Any) -> None:
+    page = open_page()
+    page.fill("#text", "Adam and bold titles [CITE] of markup")
+    answered(page)
+    titles = page.locator("#papers h2").all_inner_texts()
+    assert any(title.startswith("<img src=x onerror=") for title in titles)
+    assert page.locator("#papers img, #papers b, #papers script, #papers u, #papers i").count() == 0
+    assert page.title() == "Recommend a citation"
+    assert "Adam" in page.locator("#papers mark").all_inner_texts()
+    links = page.locator("#papers a").evaluate_all("all => all.map(link => link.href)")
+    assert links and all(link.startswith("https://") for link in links)  # none with javascript:
+
+
+def test_by_keyboard_alone(open_page: Any) -> None:
+    page = open_page()
+    page.keyboard.type(TEXT)  # the passage has the focus
+    answered(page)
+    focused = "document.activeElement.querySelector('h2')?.textContent ?? document.activeElement.id"
+    titles = page.locator("#papers h2").all_inner_texts()
+    page.keyboard.press("Control+ArrowDown")
+    assert page.evaluate(focused) == titles[0]
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate(focused) == titles[1]
+    key = page.locator("#papers li").nth(1).locator(".key").inner_text()
+    for press in ("Enter", "c"):
+        page.keyboard.press(press)
+        assert copied(page, key) == key
+        page.keyboard.press("b")
+        assert re.match(rf"@\w+{{{re.escape(key)},", copied(page, "BibTeX"))
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowUp")
+    assert page.evaluate(focused) == "text"
+    page.keyboard.press("Control+ArrowDown")
+    page.keyboard.press("Escape")
+    assert page.evaluate(focused) == "text"
+
+
+def test_filters_leave_papers_out(open_page: Any) -> None:
+    page = open_page()
+    page.fill("#text", "attention, optimisers and titles of Adam [CITE]")
+    answered(page)
+    page.click("summary:text('Filters')")
+    page.fill("#collection", "networks")
+    expect(page.locator("#papers h2")).to_have_text(["Attention Is All You Need"])
+    page.fill("#collection", "")
+    page.fill("#from", "2020")
+    expect(page.locator("#papers .by")).to_have_text([re.compile("2020$")])
+    page.fill("#to", "1999")
+    expect(page.locator("#status.error")).to_have_text(re.compile("the first year comes after the last"))
+    page.fill("#text", "")
+    expect(page.locator("#papers li")).to_have_count(0)
+
+
+def test_a_phone_in_the_dark(open_page: Any) -> None:
+    page = open_page(
+        viewport={"width": 360, "height": 640}, color_scheme="dark", has_touch=True, is_mobile=True
+    )
+    page.fill("#text", TEXT)
+    answered(page)
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    colours = "(name) => getComputedStyle(document.body)[name].match(/\\d+/g).map(Number)"
+    ground, ink = (sum(page.evaluate(colours, name)[:3]) for name in ("backgroundColor", "color"))
+    assert ground < 120 and ink > 600
+    page.locator("#papers .key").first.tap()
+    assert copied(page) == page.locator("#papers .key").first.inner_text()
+
+
+def test_controls_have_names_and_changes_are_said(open_page: Any) -> None:
+    page = open_page()
+    page.fill("#text", TEXT)
+    answered(page)
+    unnamed = page.evaluate(
+        "[...document.querySelectorAll('input, textarea, button, a, li')].filter(one =>"
+        " !(one.labels?.length || one.ariaLabel || one.textContent.trim())).map(one => one.outerHTML)"
+    )
+    assert unnamed == []
+    assert page.get_attribute("#status", "aria-live") == "polite"
+    assert page.get_by_label("Passage").first.is_visible()
+
+
+def test_a_server_that_is_gone_is_said(chromium: Any, watched: Watched) -> None:
+    with serving(watched, mcp=False) as url:
+        page = chromium.new_page()
+        page.goto(url)
+    page.fill("#text", TEXT)
+    expect(page.locator("#status.error")).not_to_be_empty()
+    page.close()
