@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from datasets.columns import Ragged
 from datasets.corpus import Corpus
-from datasets.tokenize import TOKENIZERS
 from retrieval.arrays import Rows
 
 
@@ -86,6 +85,8 @@ class Queries:
     @classmethod
     def asked(cls, corpus: Corpus, queries: Sequence[Query]) -> Queries:
         """Of questions; KeyError for an unknown id in `known` or `own`."""
+        from datasets.tokenize import TOKENIZERS  # imports numba, which takes a second
+
         tokenize, ids = TOKENIZERS[corpus.settings["tokenizer"]], corpus.word_ids
         new: dict[str, int] = {}
 
