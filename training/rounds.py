@@ -85,23 +85,28 @@ class History:
         self._plot()
 
     def _plot(self) -> None:
-        from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
 
-        figure = Figure(figsize=(9, 3.6), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        for axis, names in ((left, ["train/loss"]), (right, [f"val/{name}" for name in self.shown])):
-            for name in names:
-                points = [(row["round"], row[name]) for row in self.rows if name in row]
-                if points:
-                    axis.plot(*zip(*points, strict=True), marker="o", label=name)
-            axis.set_xlabel("rounds trained")
-            axis.grid(alpha=0.3)
-            if axis.has_data():
-                axis.legend()
-        left.set_ylabel("mean loss of the round")
-        right.set_ylim(0, 1)
-        with written_whole(self.folder / CURVES) as path:
-            figure.savefig(path, format="png", dpi=120)
+        from training.plots import coloured, draw, label_ends, panels, save
+
+        figure, axes = panels("Loss and validation by round", (1, 1))
+        parts = ("train/", ("loss",), "loss, mean of the round"), ("val/", self.shown, "validation")
+        for axis, (prefix, names, title) in zip(axes, parts, strict=True):
+            curves = {
+                name: {row["round"]: row[prefix + name] for row in self.rows if prefix + name in row}
+                for name in names
+            }
+            # Recall among the first 2,000 of fewer papers is always 1 and says nothing.
+            curves = {name: curve for name, curve in curves.items() if set(curve.values()) - {1.0}}
+            draw(axis, curves, colours := coloured(curves))
+            axis.set(xlabel="rounds trained", xlim=(-0.3, max(1, self.rows[-1]["round"]) + 0.3))
+            low, high = axis.get_ylim()
+            axis.set_ylim((0, 1) if prefix == "val/" else (min(0, low), high))
+            axis.set_title(title, loc="left", fontsize=9.5)
+            axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+            if curves:
+                label_ends(axis, curves, colours)
+        save(figure, self.folder / CURVES)
 
 
 class Rounds(pl.Callback):
