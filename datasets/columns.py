@@ -112,6 +112,11 @@ class TableWriter:
         if len(self._rows) >= BATCH_ROWS or self._characters >= BATCH_CHARACTERS:
             self._flush()
 
+    def extend(self, columns: Sequence[pa.Array]) -> None:
+        """Append a batch of rows, column by column."""
+        self._flush()
+        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+
     def take(self, path: Path, rows: NDArray[np.int64]) -> None:
         """Append the given rows, ascending, of another file of the same columns."""
         first = 0
@@ -120,8 +125,7 @@ class TableWriter:
             first += len(batch)
             kept = batch if len(inside) == len(batch) else batch.take(pa.array(inside))
             if 2 * len(kept) >= BATCH_ROWS or kept.nbytes >= BATCH_CHARACTERS // 2:
-                self._flush()
-                self._writer.write_batch(kept)
+                self.extend(kept.columns)
             else:  # so that small batches do not add up, change by change
                 for row in kept.to_pylist():
                     self.append(*row.values())
@@ -130,8 +134,8 @@ class TableWriter:
         if self._rows:
             columns = zip(self._schema, zip(*self._rows, strict=True), strict=True)
             arrays = [pa.array(column, field.type) for field, column in columns]
-            self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
-        self._rows, self._characters = [], 0
+            self._rows, self._characters = [], 0
+            self.extend(arrays)
 
     def close(self) -> None:
         """Write the rest; again does nothing."""
@@ -316,7 +320,7 @@ def write_words(
     final[order] = np.arange(len(words), dtype=np.int32)
     for writer, _ in tokens:
         writer.finish(final)
-    batches = (order[first : first + BATCH_ROWS] for first in range(0, len(order), BATCH_ROWS))
-    ordered = (word for rows in batches for word in words.take(pa.array(rows)).to_pylist())
-    write_strings(folder / "words.arrow", "word", ordered)
+    with closing(TextWriter(folder / "words.arrow", ("word",))) as writer:
+        for first in range(0, len(order), BATCH_ROWS):
+            writer.extend([words.take(pa.array(order[first : first + BATCH_ROWS])).cast(pa.string())])
     save_array(folder, "word_counts", counts[order])
