@@ -33,11 +33,14 @@ def open_trained(path: str | Path) -> Pretrained:
     InputError if there is no model that can be published.
     """
     from hatten.checkpoint import FILE, Model, load_model
+    from hatten.static import FOLDER, StaticModel
     from rerank.cross_encoder import SAVED, CrossEncoder
     from training.checkpoint import find_saved
 
     path = Path(path)
-    for name, kind in ((SAVED, CrossEncoder), (FILE, Model)):
+    kinds: tuple[tuple[str, type[Pretrained]], ...]
+    kinds = (SAVED, CrossEncoder), (FOLDER, StaticModel), (FILE, Model)  # a reranker has a config.json too
+    for name, kind in kinds:
         for folder in (path, path / name):
             if (folder / kind.settings_file).is_file():
                 return kind.from_pretrained(folder)

@@ -4,9 +4,10 @@ HAtten's mean path (hatten.layers) without its two levels: trained word vectors,
 its own, each distance from the citation mark and each paragraph type too. It encodes tens of thousands of
 papers a second. A saved model is a folder:
 
-    config.json         format, sizes, and how it came to be
+    config.json         format and sizes
     vocabulary.json     the words, the most frequent first
     model.safetensors   vectors [V, D] in 32, 16 or 8 bits, with 8 bits a scale for each word; the weights
+    about.json          how it came to be; README.md, its card, tells it to people (training.hub)
 """
 
 from __future__ import annotations
@@ -17,16 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
 import torch
 from numpy.typing import NDArray
 from omegaconf import DictConfig
-from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.files import written_folder
 from datasets.records import MARKER_WORDS, TARGET_WORD
 from hatten.checkpoint import FILE, UNFIT, Model, load_model
 from hatten.documents import DocumentReader, Documents, Vocabulary
@@ -34,11 +32,13 @@ from hatten.layers import MeanPath
 from hatten.recipe import Encoder, Parts, Recipe
 from hatten.settings import StaticSettings
 from hatten.words import inverse_document_frequency, starting_words
+from retrieval.adapters import reason
 from training.checkpoint import find_saved
+from training.hub import WEIGHTS, Pretrained, is_hub_id, read_json, read_weights, write_json, write_weights
 
 FORMAT, FOLDER = "static-1", "static"
 """What a folder says that it is, and its name in the output folder of a training."""
-CONFIG, WORDS, WEIGHTS = "config.json", "vocabulary.json", "model.safetensors"
+CONFIG, WORDS = "config.json", "vocabulary.json"
 KINDS = {"float32": torch.float32, "float16": torch.float16, "int8": torch.int8}
 
 
@@ -61,14 +61,74 @@ class StaticEncoder(Encoder):
 
 
 @dataclass(frozen=True)
-class StaticModel:
+class StaticModel(Pretrained):
     """An encoder with its words, most frequent first; `about` says how it came to be."""
+
+    settings_file = CONFIG
+    title = "static model"
+    description = """\
+A static embedding model for citation recommendation: weighted means of word vectors embed the passage with a
+missing citation, with title and abstract of the citing paper, and every paper that may be cited; the nearest
+by cosine are recommended. It encodes tens of thousands of papers a second on a CPU.
+
+```sh
+python evaluate.py benchmark=prefetch retriever=static checkpoint={place} data=custom data.dir=DIR
+```"""
+    tags = ("static-embeddings", "sentence-similarity")
 
     encoder: StaticEncoder
     vocabulary: Vocabulary
     max_tokens: int
     """words that are read of a paragraph"""
     about: dict[str, Any]
+    kind: str = "float32"
+    """of the vectors in its file, of KINDS; int8: whole numbers to ±127 times a scale for each word"""
+
+    def write(self, folder: Path) -> None:
+        weights = {name: weight.detach() for name, weight in self.encoder.state_dict().items()}
+        vectors = weights["word_vectors"]
+        if self.kind == "int8":
+            scales = (vectors.abs().amax(1) / 127.0).clamp(min=1e-12)
+            weights["scales"] = scales
+            vectors = (vectors / scales[:, None]).round()
+        weights["word_vectors"] = vectors.to(KINDS[self.kind])
+        config = {
+            "format": FORMAT,
+            "dim": self.encoder.dim,
+            "words": len(self.vocabulary),
+            "vectors": self.kind,
+            "max_tokens": self.max_tokens,
+        }
+        write_json(folder / CONFIG, config)
+        listed = json.dumps(self.vocabulary.words, ensure_ascii=False, separators=(",", ":"))
+        (folder / WORDS).write_text(listed + "\n", "utf-8")
+        write_weights(folder / WEIGHTS, weights)
+
+    @classmethod
+    def read(cls, folder: Path, about: dict[str, Any]) -> StaticModel:
+        """On the CPU, with vectors in float32."""
+        config, words = read_json(folder / CONFIG, dict), read_json(folder / WORDS, list)
+        if config.get("format") != FORMAT:
+            raise InputError(f"{folder}: not a model that train.py model=static saved")
+        weights = read_weights(folder / WEIGHTS)
+        try:
+            if not all(type(word) is str for word in words):
+                raise TypeError(f"{WORDS} is not a list of strings")
+            vocabulary, vectors = Vocabulary(words), weights.pop("word_vectors").float()
+            if "scales" in weights:
+                vectors *= weights.pop("scales").float()[:, None]
+            encoder = StaticEncoder(vectors.numpy(), vocabulary)
+            encoder.load_state_dict({**weights, "word_vectors": vectors})
+            if not all(bool(weight.isfinite().all()) for weight in encoder.parameters()):
+                raise ValueError("numbers that are not finite")
+            if config["vectors"] not in KINDS:
+                raise ValueError(f"vectors of the kind {config['vectors']}")
+            about = about or dict(config.get("about", {}))  # where earlier versions have it
+            return cls(encoder.eval(), vocabulary, int(config["max_tokens"]), about, config["vectors"])
+        except (RuntimeError, *UNFIT) as error:
+            raise InputError(
+                f"{folder}: a part of the model is missing or of another kind ({reason(error)})"
+            ) from None
 
     def cut(self, words: int) -> StaticModel:
         """The same with the first, most frequent `words` of its vocabulary, and the citation marks, alone."""
@@ -83,64 +143,22 @@ class StaticModel:
 
 
 def save_static(model: StaticModel, folder: Path, kind: str = "float32") -> None:
-    """Write a model to a folder that is whole or not there at all. kind: of the vectors, of KINDS.
-
-    int8: a vector is whole numbers from -127 to 127 times a scale of its own.
-    """
-    weights = {name: weight.detach() for name, weight in model.encoder.state_dict().items()}
-    vectors = weights["word_vectors"]
-    if kind == "int8":
-        scales = (vectors.abs().amax(1) / 127.0).clamp(min=1e-12)
-        weights["scales"] = scales
-        vectors = (vectors / scales[:, None]).round()
-    weights["word_vectors"] = vectors.to(KINDS[kind])
-    config = {
-        "format": FORMAT,
-        "dim": model.encoder.dim,
-        "words": len(model.vocabulary),
-        "vectors": kind,
-        "max_tokens": model.max_tokens,
-        "about": model.about,
-    }
-    with written_folder(folder) as unfinished:
-        (unfinished / CONFIG).write_text(json.dumps(config, indent=2) + "\n", "utf-8")
-        listed = json.dumps(model.vocabulary.words, ensure_ascii=False, separators=(",", ":"))
-        (unfinished / WORDS).write_text(listed + "\n", "utf-8")
-        (unfinished / WEIGHTS).write_bytes(save(weights))
+    """Write a model to a folder that is whole or not there at all. kind: of the vectors, of KINDS."""
+    replace(model, kind=kind).save_pretrained(folder)
 
 
 def load_static(path: str | Path) -> StaticModel:
-    """What `save_static` wrote, or the mean path of a hatten.ckpt; the path may be the folder of a training.
+    """What `save_static` wrote, by its folder or its id on the hub, or the mean path of a hatten.ckpt.
 
-    In evaluation mode, on the CPU, with vectors in float32. InputError when it is anything else.
+    The path may be the output folder of a training. In evaluation mode, on the CPU, with vectors in float32.
+    InputError when it is anything else.
     """
     folder = find_saved(path, FOLDER)
-    if not (folder / CONFIG).is_file():
-        if folder.is_dir() and not (folder / FILE).is_file():
-            raise InputError(f"{folder}: there is neither a static model ({CONFIG}) nor {FILE} in it")
-        return mean_path_of(path)
-    try:
-        config = json.loads((folder / CONFIG).read_text("utf-8"))
-        if config["format"] != FORMAT:
-            raise InputError(f"{folder}: not a model that train.py model=static saved")
-        words = json.loads((folder / WORDS).read_text("utf-8"))
-        if type(words) is not list or not all(type(word) is str for word in words):
-            raise TypeError(f"{WORDS} is not a list of strings")
-        vocabulary, weights = Vocabulary(words), load_file(folder / WEIGHTS)
-        vectors = weights.pop("word_vectors").float()
-        if "scales" in weights:
-            vectors *= weights.pop("scales").float()[:, None]
-        encoder = StaticEncoder(vectors.numpy(), vocabulary)
-        encoder.load_state_dict({**weights, "word_vectors": vectors})
-        if not all(bool(weight.isfinite().all()) for weight in encoder.parameters()):
-            raise ValueError("numbers that are not finite")
-        model = StaticModel(encoder.eval(), vocabulary, int(config["max_tokens"]), dict(config["about"]))
-    except FileNotFoundError as error:
-        raise InputError(f"{error.filename or folder}: is missing; copy the whole folder") from None
-    except (RuntimeError, safetensors.SafetensorError, *UNFIT) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{folder}: a part of the model is missing or of another kind ({reason})") from None
-    return model
+    if (folder / CONFIG).is_file() or (not folder.exists() and is_hub_id(path)):
+        return StaticModel.from_pretrained(folder)
+    if folder.is_dir() and not (folder / FILE).is_file():
+        raise InputError(f"{folder}: there is neither a static model ({CONFIG}) nor {FILE} in it")
+    return mean_path_of(path)
 
 
 def mean_path_of(checkpoint: str | Path) -> StaticModel:

@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -22,6 +23,8 @@ from huggingface_hub import constants
 from datasets.errors import InputError
 from evaluation.publish import open_trained, results_of
 from hatten.checkpoint import Model, open_model, save_model
+from hatten.documents import Vocabulary
+from hatten.static import StaticEncoder, StaticModel, load_static
 from rerank.cross_encoder import CrossEncoder
 from rerank.reranker import Reranker
 from rerank.settings import ScoringSettings
@@ -89,11 +92,18 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 Make = Callable[[], Pretrained]
 
 
-@pytest.fixture(params=["hatten", "reranker"])
+@pytest.fixture(params=["hatten", "static", "reranker"])
 def make(request: pytest.FixtureRequest) -> Make:
     def made() -> Pretrained:
+        words = ["deep", "nets", "targetcit", "naïve", "{"]
         if request.param == "hatten":
-            return random_model(["deep", "nets", "targetcit", "naïve", "{"], dict(ABOUT), residual="mean")
+            return random_model(words, dict(ABOUT), residual="mean")
+        if request.param == "static":
+            vectors = np.random.default_rng(0).standard_normal((6, 8)).astype(np.float16).astype(np.float32)
+            vocabulary = Vocabulary(["<pad>", *words])
+            return StaticModel(
+                StaticEncoder(vectors, vocabulary).eval(), vocabulary, 64, dict(ABOUT), "float16"
+            )
         model = CrossEncoder.from_pretrained(request.getfixturevalue("tiny_reranker"))
         model.about = dict(ABOUT)
         return model
@@ -102,7 +112,7 @@ def make(request: pytest.FixtureRequest) -> Make:
 
 
 def weights(model: Any) -> dict[str, torch.Tensor]:
-    return dict((model.encoder if isinstance(model, Model) else model).state_dict())
+    return dict(getattr(model, "encoder", model).state_dict())
 
 
 def same(a: Pretrained, b: Pretrained) -> bool:
@@ -187,6 +197,10 @@ def test_retriever_and_reranker_take_the_name_on_the_hub(hub: Hub, tiny_reranker
     model = random_model(["deep", "nets"], dict(ABOUT))
     model.push_to_hub("someone/prefetcher")
     assert same(open_model("someone/prefetcher"), model)
+    encoder = StaticEncoder(np.ones((3, 4), np.float32), Vocabulary(["<pad>", "a", "b"]))
+    static = StaticModel(encoder.eval(), Vocabulary(["<pad>", "a", "b"]), 64, dict(ABOUT), "int8")
+    static.push_to_hub("someone/static")
+    assert same(load_static("someone/static"), static) and load_static("someone/static").kind == "int8"
     CrossEncoder.from_pretrained(tiny_reranker).push_to_hub("someone/reranker")
     scoring = ScoringSettings("torch", "float32")
     assert (

@@ -22,9 +22,10 @@ from hatten.checkpoint import load_model, save_model
 from hatten.documents import DocumentReader, Vocabulary
 from hatten.encoder import Level
 from hatten.retriever import HAttenRetriever, StaticRetriever
-from hatten.static import CONFIG, WEIGHTS, WORDS, StaticEncoder, StaticModel, load_static, save_static
+from hatten.static import CONFIG, WORDS, StaticEncoder, StaticModel, load_static, save_static
 from retrieval.vectors import weights_hash
 from tests.hatten.made import documents, random_model
+from training.hub import WEIGHTS
 
 DIM = 6
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -93,10 +94,10 @@ def test_a_cut_model_reads_the_first_words_and_the_marks_alone() -> None:
     [
         (lambda folder: (folder / WEIGHTS).unlink(), "is missing"),
         (lambda folder: (folder / WORDS).unlink(), "is missing"),
-        (lambda folder: (folder / WEIGHTS).write_bytes(b"none"), "missing or of another kind"),
+        (lambda folder: (folder / WEIGHTS).write_bytes(b"none"), "model.safetensors: damaged"),
         (lambda folder: (folder / WORDS).write_text("[1]"), "not a list of strings"),
         (lambda folder: (folder / WORDS).write_text('["one"]'), "1 words|2 words"),
-        (lambda folder: (folder / CONFIG).write_text("{}"), "missing or of another kind"),
+        (lambda folder: (folder / CONFIG).write_text("{}"), "not a model that train.py"),
         (lambda folder: (folder / CONFIG).write_text('{"format": "other"}'), "not a model that train.py"),
         (lambda folder: (folder / CONFIG).unlink(), "neither a static model"),
     ],
