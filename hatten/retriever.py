@@ -14,11 +14,12 @@ from datasets.errors import InputError
 from hatten.checkpoint import PUBLISHED, open_model
 from hatten.documents import DocumentReader, Vocabulary, check_tokenizer
 from hatten.recipe import Encoder
-from hatten.static import load_static
+from hatten.static import CONFIG, FOLDER, load_static
 from retrieval.dense import DenseRetriever
 from retrieval.queries import Queries
 from retrieval.settings import IndexConfig, ProfileConfig
 from retrieval.vectors import encode, encode_queries, precision, weights_hash
+from training.checkpoint import find_saved
 
 log = logging.getLogger(__name__)
 
@@ -126,3 +127,15 @@ class StaticRetriever(WordsRetriever):
     def prepare(self, corpus: Corpus) -> None:
         check_words(self.model.about, corpus, self._checkpoint)
         super().prepare(corpus)
+
+
+def trained_retriever(
+    checkpoint: str | Path | None,
+    index: IndexConfig | None = None,
+    profile: ProfileConfig | None = None,
+    cache_dir: str | Path = ".cache",
+) -> WordsRetriever:
+    """The retriever of a saved model, a static one or HAtten; InputError where there is none."""
+    if checkpoint is not None and (find_saved(checkpoint, FOLDER) / CONFIG).is_file():
+        return StaticRetriever(checkpoint, index, profile)
+    return HAttenRetriever(checkpoint, index=index, profile=profile, cache_dir=cache_dir)

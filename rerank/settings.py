@@ -284,6 +284,44 @@ class DistilSettings(FineTuningSettings, EncoderTraining):
     distil: DistilLossSettings = field(default_factory=DistilLossSettings)
 
 
+@dataclass(frozen=True)
+class RankerSettings(Settings):
+    """How the model of the ranker is fitted."""
+
+    where: ClassVar[str] = "model.ranker"
+    kind: str = setting("linear", choices=("linear", "lightgbm"))
+    """linear: weights, by the softmax over a list | lightgbm: trees, by lambdarank (the extra trees)"""
+    split: str = "val"
+    """whose contexts are ranked to learn from; the parts must not have been trained on them"""
+    queries: int | None = setting(None, least=1)
+    """a sample of them; null: all"""
+    folds: int = setting(3, least=2)
+    """parts of the citing papers, each ranked by a model of the others, for the figures in the log"""
+    drop: float = setting(0.0, below=1)
+    """share of lists in which a group of features is empty, for each group"""
+    l2: float = 1e-3
+    """of linear: weight of the sum of squared weights"""
+    iterations: int = setting(100, least=1)
+    """of linear: of L-BFGS, at most"""
+    trees: int = setting(300, least=1)
+    """of lightgbm"""
+    leaves: int = setting(31, least=2)
+    """of lightgbm: of a tree"""
+    rate: float = setting(0.05, above=0)
+    """of lightgbm: how much of a tree's answer counts"""
+
+
+@dataclass(frozen=True)
+class RankerTrainingSettings(Settings):
+    """model=ranker"""
+
+    where: ClassVar[str] = "model"
+    train: str = "rerank.ranker_training.train"
+    """the function that trains"""
+    ranker: RankerSettings = field(default_factory=RankerSettings)
+
+
+register("ranker", RankerTrainingSettings)
 register("scibert_reranker", RerankerSettings)
 register("distil", DistilSettings)
 register("scoring", ScoringSettings)

@@ -138,6 +138,10 @@ class Retriever(ABC):
         """The most papers that any of these contexts of the indexed corpus can get; None: all there are."""
         return None
 
+    def fits(self, corpus: Corpus) -> bool:
+        """Whether the corpus has what the retriever learns from, as training contexts."""
+        return True
+
     def remember_queries(self) -> None:  # noqa: B027
         """Keep what queries are encoded to until the next `index`: worthwhile where each is asked again."""
 

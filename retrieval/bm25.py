@@ -257,6 +257,9 @@ class BM25(Retriever):
     def index_bytes(self) -> int:
         return self._engine.nbytes + self._terms.nbytes
 
+    def fits(self, corpus: Corpus) -> bool:
+        return not self._contexts or len(corpus.splits.get(TRAIN, ())) > 0
+
     def _index(self, corpus: Corpus) -> None:
         """Raises InputError if no candidate has a term, or if contexts lack a training split to be of."""
         self._rows, self._key_terms = np.flatnonzero(corpus.is_candidate).astype(np.int32), None

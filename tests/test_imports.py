@@ -22,8 +22,8 @@ ROOMS = {
     "datasets": ["data", "splitting", "build", "convert", "count", "export", "generate", "inspect"],
     "retrieval": ["encoder", "index", "profile", "embed"],
     "training": ["trainer", "logger", "callbacks"],
-    "hatten": ["retriever", "embeddings", "for_data"],
-    "rerank": ["model", "tuned", "recipe"],
+    "hatten": ["embeddings", "for_data"],
+    "rerank": ["retriever", "model", "tuned", "recipe"],
     "evaluation": ["benchmark", "sweep", "build_mdcr"],
     ENTRY: ["train", "evaluate", "experiment", "hydra/callbacks"],
 }

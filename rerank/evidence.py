@@ -1,0 +1,454 @@
+"""What the ranker's features read of a corpus: terms of its texts, contexts that cite papers, names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from datasets.columns import Ragged, offsets_of
+from datasets.corpus import Corpus, Split
+from datasets.records import TARGET_WORD, TRAIN
+from datasets.tokenize import TOKENIZERS, WordTable
+from retrieval.arrays import Floats, load_arrays, save_arrays
+from retrieval.bm25 import cited_in
+from retrieval.dense import DenseRetriever
+from retrieval.queries import Queries, QueryField
+from retrieval.terms import Terms, tokenizer
+
+K1, B, B_SHORT = 1.2, 0.75, 0.3
+"""Of BM25; titles and contexts are all of about the same length."""
+NEAR = 6.0
+"""Words from the mark at which a word of a context counts half as much as beside it."""
+CITING = 100
+"""Training contexts of a paper that are read, at most, evenly taken."""
+BEST = 3
+"""Citing contexts, or papers, that a mean of the best is of."""
+
+
+# Texts as rows of terms.
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Rows of terms: each weighs what it adds to the BM25 score of its text (Robertson and Zaragoza 2009)."""
+
+    offsets: NDArray[np.int64]
+    terms: NDArray[np.int32]
+    weights: Floats
+
+    @classmethod
+    def of(cls, counts: csr_matrix, rarity: Floats, b: float = B) -> Texts:
+        """counts: how often, or how near the mark, each term stands in each text [n, T]; rarity: idf [T]."""
+        counts.sum_duplicates()
+        lengths = np.asarray(counts.sum(axis=1)).ravel()
+        average = max(float(lengths.sum()) / max(int(np.count_nonzero(lengths)), 1), 1e-9)
+        norm = np.repeat(K1 * (1 - b + b * lengths / average), np.diff(counts.indptr))
+        weights = counts.data / (norm + counts.data) * rarity[counts.indices]
+        return cls(counts.indptr.astype(np.int64), counts.indices, weights.astype(np.float32))
+
+
+@njit(nogil=True, cache=True)
+def products(
+    queries: Any, terms: Any, weights: Any, offsets: Any, of: Any, values: Any, scratch: Any, rows: Any
+) -> Any:
+    """Products [Q, K] of queries (rows of terms) and the texts `rows` [Q, K]; 0 for a row below 0.
+
+    scratch: zeros [T]; zeros again afterwards.
+    """
+    out = np.zeros(rows.shape, np.float32)
+    for q in range(rows.shape[0]):
+        for i in range(queries[q], queries[q + 1]):
+            scratch[terms[i]] += weights[i]
+        for k in range(rows.shape[1]):
+            row = rows[q, k]
+            if row >= 0:
+                total = np.float32(0)
+                for i in range(offsets[row], offsets[row + 1]):
+                    total += scratch[of[i]] * values[i]
+                out[q, k] = total
+        for i in range(queries[q], queries[q + 1]):
+            scratch[terms[i]] = 0
+    return out
+
+
+@njit(nogil=True, cache=True)
+def _keep(best: Any, value: Any) -> None:
+    """Put a value among the best [BEST], in descending order."""
+    i = best.shape[0] - 1
+    if not value > best[i]:
+        return
+    while i > 0 and value > best[i - 1]:
+        best[i] = best[i - 1]
+        i -= 1
+    best[i] = value
+
+
+@njit(nogil=True, cache=True)
+def best_products(
+    queries: Any,
+    terms: Any,
+    weights: Any,
+    offsets: Any,
+    of: Any,
+    values: Any,
+    scratch: Any,
+    papers: Any,
+    ends: Any,
+    rows: Any,
+    source: Any,
+    own: Any,
+) -> Any:
+    """The highest products [Q, K, BEST] of each query and the texts that papers [Q, K] have; -inf for none.
+
+    ends, rows: the texts of each paper; source: the citing paper of each; those of `own` [Q] do not count.
+    """
+    out = np.full((papers.shape[0], papers.shape[1], BEST), np.float32(-np.inf), np.float32)
+    for q in range(papers.shape[0]):
+        for i in range(queries[q], queries[q + 1]):
+            scratch[terms[i]] += weights[i]
+        for k in range(papers.shape[1]):
+            paper = papers[q, k]
+            if paper < 0:
+                continue
+            for j in range(ends[paper], ends[paper + 1]):
+                row = rows[j]
+                if source[row] == own[q]:
+                    continue
+                total = np.float32(0)
+                for i in range(offsets[row], offsets[row + 1]):
+                    total += scratch[of[i]] * values[i]
+                _keep(out[q, k], total)
+        for i in range(queries[q], queries[q + 1]):
+            scratch[terms[i]] = 0
+    return out
+
+
+@njit(nogil=True, cache=True, fastmath={"contract", "reassoc"})
+def best_cosines(vectors: Any, table: Any, papers: Any, ends: Any, rows: Any, source: Any, own: Any) -> Any:
+    """The same of unit vectors [Q, D] and [n, D]."""
+    out = np.full((papers.shape[0], papers.shape[1], BEST), np.float32(-np.inf), np.float32)
+    for q in range(papers.shape[0]):
+        vector = vectors[q]
+        for k in range(papers.shape[1]):
+            paper = papers[q, k]
+            if paper < 0:
+                continue
+            for j in range(ends[paper], ends[paper + 1]):
+                row = rows[j]
+                if source[row] == own[q]:
+                    continue
+                total = np.float32(0)
+                for d in range(vector.shape[0]):
+                    total += vector[d] * table[row, d]
+                _keep(out[q, k], total)
+    return out
+
+
+# Names of papers.
+
+_INNER = re.compile(r"(?<![\w\-])[^\W\d_][\w+\-]*?(?:(?<=[^\W_])[A-Z]|\d)[\w+\-]*")
+"""A word with a capital inside, or with a digit."""
+_BRACKETED = re.compile(r"\(([^\W\d_][\w+\-]{1,14})\)")
+_PIECE = re.compile(r"[^\W_]+")
+_SMALL = frozenset(
+    "a an and as at by for from in into of on or the to toward towards using via with without".split()  # noqa: SIM905
+)
+MOST_WORDS = 4
+"""Words of a name: longer ones are found as titles are, by their terms."""
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+def title_names(title: str) -> list[str]:
+    """What stands before the colon, of three words or fewer, and words with inner capitals or digits.
+
+    >>> title_names("LoRA: Low-Rank Adaptation of GPT-3")
+    ['LoRA', 'GPT-3']
+    """
+    head, colon, _ = title.partition(":")
+    found = [head.strip()] if colon and 0 < len(head.split()) <= 3 else []
+    return list(dict.fromkeys(found if title.isupper() else [*found, *_INNER.findall(title)]))
+
+
+def initials(title: str) -> list[str]:
+    """Acronyms of three to six letters that the parts of a title make, and that their first three words make.
+
+    >>> initials("Denoising Diffusion Probabilistic Models: a Survey")
+    ['ddpm', 'ddp']
+    """
+    found = []
+    for part in title.lower().split(":"):
+        letters = "".join(word[0] for word in _PIECE.findall(part) if word not in _SMALL)
+        found += [letters] if 3 <= len(letters) <= 6 else []
+        found += [letters[:3]] if len(letters) > 3 else []
+    return list(dict.fromkeys(found))
+
+
+def abstract_names(abstract: str) -> list[str]:
+    """Names that an abstract introduces: in brackets, or words with inner capitals or digits.
+
+    >>> abstract_names("We propose AdaGrad, a method (AGM) for nets.")
+    ['AGM', 'AdaGrad']
+    """
+    return list(dict.fromkeys([*_BRACKETED.findall(abstract), *_INNER.findall(abstract)]))
+
+
+def run_hashes(words: NDArray[np.integer], starts: NDArray[np.integer], length: int) -> NDArray[np.uint64]:
+    """A number for each run of `length` words that begins at one of the places."""
+    total = np.full(len(starts), np.uint64(length), np.uint64)
+    for i in range(length):
+        total = (total ^ words[starts + i].astype(np.uint64)) * _MIX
+        total ^= total >> np.uint64(29)
+    return total
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names of papers [P]: hashes of their words, and how telling each is (0 to 1)."""
+
+    offsets: NDArray[np.int64]
+    hashes: NDArray[np.uint64]
+    weights: Floats
+
+    @classmethod
+    def of(cls, corpus: Corpus, find: Callable[[str], list[str]], texts: Iterable[str]) -> Names:
+        """find: the names in a paper's text.
+
+        A name is as telling as it is rare: log(N / n) / log N, of N papers n have it; and no more than the
+        rarest of its words, by the words of all texts.
+        """
+        found = [find(text) for text in texts]
+        table = WordTable(TOKENIZERS[corpus.settings["tokenizer"]])
+        read = table.ids([name for names in found for name in names])
+        ids = np.array([corpus.word_ids.get(word, -1) for word in table.words().to_pylist()], np.int64)
+        words, lengths = ids[read.values] if len(read.values) else np.empty(0, np.int64), read.lengths
+        counts = np.asarray(corpus.word_counts, np.float64)
+        rarity = 1 - np.log(np.maximum(counts, 1)) / np.log(max(counts.sum(), 2))
+        hashes, rarest = np.zeros(len(read), np.uint64), np.zeros(len(read))
+        for length in range(1, MOST_WORDS + 1):
+            rows = np.flatnonzero(lengths == length)
+            grid = words[read.offsets[rows, None] + np.arange(length)]
+            rows, grid = rows[(grid >= 0).all(axis=1)], grid[(grid >= 0).all(axis=1)]
+            hashes[rows] = run_hashes(words, read.offsets[rows], length)
+            rarest[rows] = rarity[grid].max(axis=1)
+        known = rarest > 0
+        paper = np.repeat(np.arange(len(found)), [len(names) for names in found])[known]
+        hashes, rarest = hashes[known], rarest[known]
+        _, place, times = np.unique(hashes, return_inverse=True, return_counts=True)
+        own = np.log(len(found) / np.minimum(times, len(found))) / np.log(max(len(found), 2))
+        weights = np.minimum(own[place], rarest).astype(np.float32)
+        return cls(offsets_of(np.bincount(paper, minlength=len(found))), hashes, weights)
+
+
+@njit(nogil=True, cache=True)
+def nearest_names(
+    queries: Any,
+    hashes: Any,
+    distances: Any,
+    offsets: Any,
+    names: Any,
+    weights: Any,
+    papers: Any,
+    reach: float,
+) -> Any:
+    """The highest weight * reach / (reach + distance) of a name of papers [Q, K] in a query; 0 without any.
+
+    queries, hashes, distances: runs of words of each query, by hash, then distance.
+    """
+    out = np.zeros(papers.shape, np.float32)
+    for q in range(papers.shape[0]):
+        start, end = queries[q], queries[q + 1]
+        for k in range(papers.shape[1]):
+            if papers[q, k] < 0 or start == end:
+                continue
+            for i in range(offsets[papers[q, k]], offsets[papers[q, k] + 1]):
+                low = start + np.searchsorted(hashes[start:end], names[i])
+                if low < end and hashes[low] == names[i]:
+                    out[q, k] = max(out[q, k], weights[i] * reach / (reach + distances[low]))
+    return out
+
+
+# All of it.
+
+
+def only(queries: Queries, *names: str) -> Queries:
+    """The queries with these fields alone; the others are empty."""
+    rows = np.zeros(len(queries), np.int64)
+    none = QueryField([""], Ragged(np.empty(0, np.int32), np.zeros(2, np.int64)), rows)
+    fields = {name: field if name in names else none for name, field in queries.fields.items()}
+    return replace(queries, fields=fields)
+
+
+class Evidence:
+    """What features read of a corpus, made once. P papers, n training contexts of m citing papers.
+
+    title, abstract: texts of papers. title_pairs: pairs of terms that follow each other in titles.
+    title_names, initials, abstract_names: names of papers.
+    contexts, near, left, right, pairs: texts of training contexts: whole; by nearness to the mark; what is
+    before and what is behind it; pairs of terms by nearness.
+    citing: the training contexts of each paper; source [n] their citing papers, rows of the corpus.
+    cited_by: the citing papers of each paper, rows of `papers` [m], which are rows of the corpus.
+    context_vectors [n, D], paper_vectors [m, D]: of contexts, and of titles with abstracts of citing papers.
+    """
+
+    RAGGED = ("citing", "cited_by")
+    TEXTS = ("title", "abstract", "title_pairs", "contexts", "near", "left", "right", "pairs")
+    NAMES = ("title_names", "initials", "abstract_names")
+    ARRAYS = ("rarity", "pair_keys", "pair_rarity", "source", "papers", "context_vectors", "paper_vectors")
+
+    def __init__(self, corpus: Corpus, terms: Terms | None = None) -> None:
+        self.corpus, self.tokenizer = corpus, tokenizer("english", "en")
+        self.terms = terms or Terms.of(corpus.words, self.tokenizer)
+        self.mark = corpus.word_ids.get(TARGET_WORD, -1)
+        self.lengths = np.log1p(corpus.title_tokens.lengths + corpus.abstract_tokens.lengths)
+        self.title_lengths = np.log1p(corpus.title_tokens.lengths)
+
+    @classmethod
+    def of(cls, corpus: Corpus, dense: DenseRetriever | None) -> Evidence:
+        """dense: indexed; makes the vectors of contexts and of citing papers, which there are none of
+        without it."""
+        made = cls(corpus)
+        made._read_papers(corpus)
+        made._read_contexts(corpus, corpus.splits.get(TRAIN), dense)
+        for array in made._arrays().values():
+            array.setflags(write=False)  # as mapped ones: loops are compiled once for both
+        return made
+
+    @property
+    def has_contexts(self) -> bool:
+        """Whether the corpus has training contexts."""
+        return len(self.source) > 0
+
+    @property
+    def has_vectors(self) -> bool:
+        return len(self.context_vectors) > 0
+
+    def _read_papers(self, corpus: Corpus) -> None:
+        title, abstract = (self.counts(words) for words in (corpus.title_tokens, corpus.abstract_tokens))
+        papers = len(corpus.paper_ids)
+        having = np.bincount((title + abstract).indices, minlength=self.terms.size)
+        self.rarity = np.log(1 + (papers - having + 0.5) / (having + 0.5)).astype(np.float32)
+        self.title, self.abstract = Texts.of(title, self.rarity, B_SHORT), Texts.of(abstract, self.rarity)
+        self.title_names = Names.of(corpus, title_names, corpus.titles)
+        self.initials = Names.of(corpus, initials, corpus.titles)
+        self.abstract_names = Names.of(corpus, abstract_names, corpus.abstracts)
+
+    def _read_contexts(self, corpus: Corpus, split: Split | None, dense: DenseRetriever | None) -> None:
+        papers = len(corpus.paper_ids)
+        if split is None:
+            split = Split(TRAIN, np.empty(0, np.int64), Ragged.from_rows([]))
+        queries = Queries.of(corpus, split.contexts)
+        words, titles = queries.words("context"), corpus.title_tokens
+        self.source = queries.citing
+        self.citing = cited_in(Split(TRAIN, np.arange(len(split)), split.positives), papers, CITING)
+        self.contexts = Texts.of(self.counts(words), self.rarity)
+        self.near, self.left, self.right = (
+            Texts.of(self.near_counts(words, side), self.rarity, B_SHORT) for side in (0, -1, 1)
+        )
+        keys, times = np.unique(
+            np.concatenate([self._pairs(titles)[0], self._pairs(words)[0]]), return_counts=True
+        )
+        self.pair_keys = keys[times > 1]
+        self.pair_rarity = np.log(1 + len(titles) / times[times > 1]).astype(np.float32)
+        self.title_pairs = Texts.of(self.pair_counts(titles, marked=False), self.pair_rarity, B_SHORT)
+        self.pairs = Texts.of(self.pair_counts(words), self.pair_rarity, B_SHORT)
+        citing = np.repeat(self.source, split.positives.lengths).astype(np.int64)
+        cited = np.unique(split.positives.values.astype(np.int64) * papers + citing)
+        of, place = np.unique(cited % papers, return_inverse=True)
+        self.papers = of.astype(np.int32)
+        counts = np.bincount(cited // papers, minlength=papers)
+        self.cited_by = Ragged(place.astype(np.int32), offsets_of(counts))
+        dim = 0 if dense is None else dense.encode_queries(queries[:0]).shape[1]
+        self.context_vectors = self.paper_vectors = np.empty((0, dim), np.float32)
+        if dense is not None and len(split):
+            self.context_vectors = dense.encode_queries(only(queries, "context"))
+            _, one = np.unique(self.source, return_index=True)
+            self.paper_vectors = dense.encode_queries(only(queries[one], "title", "abstract"))
+
+    def counts(self, words: Ragged, terms: Terms | None = None) -> csr_matrix:
+        """How often each term stands in texts [n, T]."""
+        return (terms or self.terms).counts(np.arange(len(words)), words, len(words)).tocsr()
+
+    def near_counts(self, words: Ragged, side: int = 0, terms: Terms | None = None) -> csr_matrix:
+        """The same, but a place d words from the mark counts 1 / (1 + d / NEAR).
+
+        side: -1: only what is before the mark; 1: only what is behind it.
+        """
+        text, term, distance = self._marked(words, terms)
+        if side:
+            kept = np.sign(distance) == side
+            text, term, distance = text[kept], term[kept], distance[kept]
+        weights = (NEAR / (NEAR + np.abs(distance))).astype(np.float32)
+        return csr_matrix((weights, (text, term)), shape=(len(words), self.terms.size))
+
+    def pair_counts(self, words: Ragged, terms: Terms | None = None, marked: bool = True) -> csr_matrix:
+        """Pairs of terms that follow each other in texts [n, pairs]; marked: by nearness to the mark."""
+        keys, text, distance = self._pairs(words, terms)
+        place = np.searchsorted(self.pair_keys, keys).clip(max=max(len(self.pair_keys) - 1, 0))
+        kept = self.pair_keys[place] == keys if len(self.pair_keys) else np.zeros(len(keys), np.bool_)
+        weights = NEAR / (NEAR + distance[kept]) if marked else np.ones(int(kept.sum()))
+        shape = (len(words), len(self.pair_keys))
+        return csr_matrix((weights.astype(np.float32), (text[kept], place[kept])), shape=shape)
+
+    def _pairs(
+        self, words: Ragged, terms: Terms | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Of each pair its number, its text, and how far it is from the mark."""
+        text, term, distance = self._marked(words, terms)
+        same = text[1:] == text[:-1]
+        keys = term[:-1].astype(np.int64) * self.terms.size + term[1:]
+        far = np.abs(distance)
+        return keys[same], text[:-1][same], np.minimum(far[1:], far[:-1])[same]
+
+    def _marked(
+        self, words: Ragged, terms: Terms | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+        """Of each term of texts its text, itself, and its place in words behind the mark."""
+        of_word = (terms or self.terms).of_word
+        found, lengths = of_word.take(words.values), of_word.lengths[words.values]
+        text = np.repeat(np.arange(len(words)), words.lengths)
+        return np.repeat(text, lengths), found.values, np.repeat(self.distances(words), lengths)
+
+    def distances(self, words: Ragged) -> NDArray[np.int64]:
+        """How many words each word is behind the first mark of its text; far before where there is none."""
+        text = np.repeat(np.arange(len(words)), words.lengths)
+        place = np.arange(len(words.values)) - words.offsets[text]
+        marks = np.flatnonzero(words.values == self.mark)
+        at = np.full(len(words), 10**6)
+        at[text[marks][::-1]] = place[marks][::-1]
+        return np.asarray(place - at[text])
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self._arrays().values())
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        found = {name: getattr(self, name) for name in self.ARRAYS}
+        for name in (*self.TEXTS, *self.NAMES, *self.RAGGED):
+            part = getattr(self, name)
+            found |= {f"{name}.{field.name}": getattr(part, field.name) for field in fields(part)}
+        return found
+
+    def save(self, folder: Path) -> None:
+        save_arrays(folder, **self._arrays())
+        self.terms.save(folder)
+
+    @classmethod
+    def load(cls, folder: Path, corpus: Corpus) -> Evidence:
+        """What `save` wrote, mapped."""
+        made = cls(corpus, Terms.load(folder))
+        for name, array in zip(cls.ARRAYS, load_arrays(folder, *cls.ARRAYS), strict=True):
+            setattr(made, name, array)
+        kinds = {Texts: cls.TEXTS, Names: cls.NAMES, Ragged: cls.RAGGED}
+        for kind, names in kinds.items():
+            for name in names:
+                files = (f"{name}.{field.name}" for field in fields(kind))
+                setattr(made, name, kind(*load_arrays(folder, *files)))
+        return made

@@ -1,0 +1,512 @@
+"""Features of candidate papers: columns with names, for queries and their candidates [Q, K] as arrays.
+
+A feature is one function of `Candidates`, registered in a group; the retrievers bring columns of their own.
+Where a source has nothing to say (no training contexts, no year) a value is NaN. `standardised` turns columns
+into what a model reads: it does not depend on the units, so that a model can be taken to other data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from datasets.columns import Ragged, offsets_of
+from datasets.errors import InputError
+from rerank.evidence import (
+    MOST_WORDS,
+    Evidence,
+    Names,
+    Texts,
+    best_cosines,
+    best_products,
+    nearest_names,
+    only,
+    products,
+    run_hashes,
+)
+from retrieval.arrays import Floats
+from retrieval.base import Retriever
+from retrieval.dense import DenseRetriever
+from retrieval.queries import Queries
+
+Function = Callable[["Candidates"], NDArray[np.floating]]
+
+RETRIEVERS = "retrievers"
+"""The group of the columns of the retrievers."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A column: its group, and the function that gives it [Q, K]."""
+
+    group: str
+    of: Function
+
+
+FEATURES: dict[str, Feature] = {}
+
+
+def feature(group: str) -> Callable[[Function], Function]:
+    """Register a function as the column of its name."""
+
+    def register(function: Function) -> Function:
+        FEATURES[function.__name__] = Feature(group, function)
+        return function
+
+    return register
+
+
+class Candidates:
+    """Queries [Q] and their candidates [Q, K], rows of papers, -1 for none; parts: the indexed retrievers."""
+
+    def __init__(
+        self, evidence: Evidence, parts: Mapping[str, Retriever], queries: Queries, papers: NDArray[np.int32]
+    ) -> None:
+        self.evidence, self.parts, self.queries, self.papers = evidence, parts, queries, papers
+        self.corpus = evidence.corpus
+        new = queries.new_words
+        self._terms = evidence.terms.with_words(new, evidence.tokenizer) if new else None
+
+    @cached_property
+    def dense(self) -> DenseRetriever | None:
+        """The retriever that makes vectors of contexts."""
+        return first_dense(self.parts)
+
+    def columns(self, groups: Sequence[str] | None = None) -> dict[str, NDArray[np.floating]]:
+        """Every column [Q, K] of these groups (None: of all), in a fixed order."""
+        found: dict[str, NDArray[np.floating]] = {}
+        if groups is None or RETRIEVERS in groups:
+            found |= self._of_parts()
+        for name, one in FEATURES.items():
+            if groups is None or one.group in groups:
+                found[name] = one.of(self)
+        return found
+
+    def _of_parts(self) -> dict[str, NDArray[np.floating]]:
+        """PART.score, as it is; PART.rank: log(1 + rank in the list, from 0). Of the dense part also its
+        scores of the context alone, and of the citing paper's title and abstract alone."""
+        found: dict[str, NDArray[np.floating]] = {}
+        for name, part in self.parts.items():
+            scores = part.score(self.queries, self.papers)
+            found[f"{name}.score"] = lowest_for_none(scores, self.papers)
+            found[f"{name}.rank"] = log_ranks(scores)
+            if part is self.dense:
+                for column, fields in (("context", ("context",)), ("citing", ("title", "abstract"))):
+                    scores = part.score(only(self.queries, *fields), self.papers)
+                    found[f"{name}.{column}"] = lowest_for_none(scores, self.papers)
+        return found
+
+    # Queries as rows of terms.
+
+    @cached_property
+    def context(self) -> csr_matrix:
+        """[Q, T]"""
+        return self.evidence.counts(self.queries.words("context"), self._terms)
+
+    @cached_property
+    def near(self) -> csr_matrix:
+        """[Q, T], by nearness to the mark."""
+        return self.evidence.near_counts(self.queries.words("context"), 0, self._terms)
+
+    @cached_property
+    def pairs(self) -> csr_matrix:
+        """Pairs of terms that follow each other [Q, pairs], by nearness to the mark."""
+        return self.evidence.pair_counts(self.queries.words("context"), self._terms)
+
+    @cached_property
+    def citing_title(self) -> csr_matrix:
+        """[Q, T]"""
+        return self.evidence.counts(self.queries.words("title"), self._terms)
+
+    @cached_property
+    def citing_abstract(self) -> csr_matrix:
+        """[Q, T]"""
+        return self.evidence.counts(self.queries.words("abstract"), self._terms)
+
+    # Their products with what belongs to the candidates.
+
+    def product(self, queries: csr_matrix, texts: Texts) -> Floats:
+        """BM25 [Q, K] of queries [Q, T] and a text of each paper."""
+        scratch = np.zeros(queries.shape[1], np.float32)
+        rows = (queries.indptr, queries.indices, queries.data)
+        return products(*rows, texts.offsets, texts.terms, texts.weights, scratch, self.papers)
+
+    def best_product(self, queries: csr_matrix, texts: Texts) -> Floats:
+        """The highest BM25 [Q, K, BEST] of queries [Q, T] and the training contexts that cite a candidate,
+        but for those of the citing paper. NaN where none does."""
+        scratch, cited = np.zeros(queries.shape[1], np.float32), self.evidence.citing
+        rows = (queries.indptr, queries.indices, queries.data, texts.offsets, texts.terms, texts.weights)
+        of = (scratch, self.papers, cited.offsets, cited.values, self.evidence.source, self.queries.citing)
+        return _filled(best_products(*rows, *of))
+
+    def best_cosine(
+        self, fields: Sequence[str], table: Floats, cited: Ragged, source: NDArray[np.integer]
+    ) -> Floats:
+        """The highest cosines [Q, K, BEST] of these fields of the query and the rows of a table that a
+        candidate has, but for those of the citing paper."""
+        if self.dense is None or len(table) == 0:
+            return np.full((*self.papers.shape, 1), np.nan, np.float32)
+        vectors = self.dense.encode_queries(only(self.queries, *fields))
+        own = self.queries.citing
+        return _filled(best_cosines(vectors, table, self.papers, cited.offsets, cited.values, source, own))
+
+    @cached_property
+    def by_contexts(self) -> Floats:
+        return self.best_product(self.context, self.evidence.contexts)
+
+    @cached_property
+    def by_near(self) -> Floats:
+        return self.best_product(self.near, self.evidence.near)
+
+    @cached_property
+    def by_left(self) -> Floats:
+        before = self.evidence.near_counts(self.queries.words("context"), -1, self._terms)
+        return self.best_product(before, self.evidence.left)
+
+    @cached_property
+    def by_right(self) -> Floats:
+        behind = self.evidence.near_counts(self.queries.words("context"), 1, self._terms)
+        return self.best_product(behind, self.evidence.right)
+
+    @cached_property
+    def by_pairs(self) -> Floats:
+        return self.best_product(self.pairs, self.evidence.pairs)
+
+    @cached_property
+    def by_vectors(self) -> Floats:
+        there = self.evidence
+        return self.best_cosine(("context",), there.context_vectors, there.citing, there.source)
+
+    @cached_property
+    def by_papers(self) -> Floats:
+        there = self.evidence
+        return self.best_cosine(("title", "abstract"), there.paper_vectors, there.cited_by, there.papers)
+
+    @cached_property
+    def citations(self) -> NDArray[np.float64]:
+        """Training papers that cite each candidate, but for the citing paper; NaN where there are none."""
+        cited = self.evidence.cited_by
+        if not self.evidence.has_contexts:
+            return np.full(self.papers.shape, np.nan)
+        found = cited.lengths[self.papers].astype(np.float64)
+        for query in np.flatnonzero(np.isin(self.queries.citing, self.evidence.papers)):
+            own = np.searchsorted(self.evidence.papers, self.queries.citing[query])
+            rows = np.flatnonzero(cited.values == own)
+            mine = np.searchsorted(cited.offsets, rows, side="right") - 1
+            found[query] -= np.isin(self.papers[query], mine)
+        return found
+
+    @cached_property
+    def _runs(self) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
+        """Runs of words of the contexts: offsets [Q + 1], hashes, ascending, and words from the mark."""
+        words = self.queries.words("context")
+        far = np.abs(self.evidence.distances(words))
+        text = np.repeat(np.arange(len(words)), words.lengths)
+        parts: list[tuple[Any, Any, Any]] = []
+        for length in range(1, MOST_WORDS + 1):
+            starts = np.arange(max(len(text) - length + 1, 0))
+            starts = starts[text[starts] == text[starts + length - 1]]
+            hashes = run_hashes(words.values, starts, length)
+            parts.append((text[starts], hashes, np.minimum(far[starts], far[starts + length - 1])))
+        texts, hashes, distances = (np.concatenate(part) for part in zip(*parts, strict=True))
+        order = np.lexsort((distances, hashes, texts))
+        return offsets_of(np.bincount(texts, minlength=len(words))), hashes[order], distances[order]
+
+    def named(self, names: Names, reach: float) -> Floats:
+        """The most telling name of each candidate that is in the context: its weight / (1 + d / reach),
+        d words from the mark; 0 where none is there."""
+        there = (names.offsets, names.hashes, names.weights)
+        return nearest_names(*self._runs, *there, self.papers, reach)
+
+    @cached_property
+    def years_before(self) -> NDArray[np.float64]:
+        """Years from each candidate to the citing paper, NaN where one is unknown."""
+        years, own = self.corpus.years[self.papers], self.queries.years[:, None]
+        return np.where((years > 0) & (own > 0), own - years, np.nan)
+
+
+def first_dense(parts: Mapping[str, Retriever]) -> DenseRetriever | None:
+    """The first retriever by an encoder, None if there is none."""
+    return next((part for part in parts.values() if isinstance(part, DenseRetriever)), None)
+
+
+def _filled(best: Floats) -> Floats:
+    """Values of the best [Q, K, BEST]: of fewer the last is repeated; NaN where there is none."""
+    for i in range(1, best.shape[2]):
+        best[..., i] = np.where(np.isneginf(best[..., i]), best[..., i - 1], best[..., i])
+    return np.where(np.isneginf(best), np.float32(np.nan), best)
+
+
+def lowest_for_none(scores: Floats, papers: NDArray[np.int32]) -> Floats:
+    """Scores [Q, K]; what a retriever does not find, -inf, counts as the lowest of its list."""
+    there = np.isfinite(scores) & (papers >= 0)
+    lowest = np.where(there, scores, np.inf).min(axis=1, keepdims=True, initial=np.inf)
+    return np.where(there, scores, np.where(np.isfinite(lowest), lowest, 0)).astype(np.float32)
+
+
+def log_ranks(scores: Floats) -> Floats:
+    """log(1 + rank) of scores in their list [Q, K], ranks from 0."""
+    order = np.argsort(-scores, axis=1, kind="stable")
+    places = np.log1p(np.arange(scores.shape[1], dtype=np.float32))
+    ranks = np.empty(order.shape, np.float32)
+    np.put_along_axis(ranks, order, np.broadcast_to(places, order.shape), axis=1)
+    return ranks
+
+
+def standardised(columns: Mapping[str, NDArray[np.floating]], papers: NDArray[np.int32]) -> Floats:
+    """Columns [Q, K] as [Q, K, F] in standard deviations from the mean of their list.
+
+    What is NaN is 0, as the mean; so is a column that says the same of all.
+    """
+    out = np.zeros((*papers.shape, len(columns)), np.float32)
+    for place, values in enumerate(columns.values()):
+        there = np.isfinite(values) & (papers >= 0)
+        count = np.maximum(there.sum(axis=1, keepdims=True), 1)
+        values = np.where(there, values, 0).astype(np.float64)
+        above = np.where(there, values - values.sum(axis=1, keepdims=True) / count, 0)
+        deviation = np.sqrt((above**2).sum(axis=1, keepdims=True) / count)
+        out[..., place] = above / np.where(deviation > 1e-6, deviation, np.inf)
+    return out
+
+
+def check_groups(groups: Sequence[str] | None) -> tuple[str, ...] | None:
+    """The groups of features as a tuple, None for all; InputError for an unknown one and for none."""
+    if groups is None:
+        return None
+    known = tuple(dict.fromkeys([RETRIEVERS, *(one.group for one in FEATURES.values())]))
+    for group in [groups] if isinstance(groups, str) else groups or [""]:
+        if group not in known:
+            raise InputError(f"retriever.features: {group!r} is not one of {', '.join(known)}")
+    return (groups,) if isinstance(groups, str) else tuple(groups)
+
+
+# BM25 of the context against the paper. Unit: sums of idf.
+
+
+@feature("texts")
+def context_title(x: Candidates) -> Floats:
+    """Context against title."""
+    return x.product(x.context, x.evidence.title)
+
+
+@feature("texts")
+def context_abstract(x: Candidates) -> Floats:
+    """Context against abstract."""
+    return x.product(x.context, x.evidence.abstract)
+
+
+@feature("texts")
+def near_title(x: Candidates) -> Floats:
+    """The context by nearness to the mark, 1 / (1 + d / 6) for d words, against title."""
+    return x.product(x.near, x.evidence.title)
+
+
+@feature("texts")
+def near_abstract(x: Candidates) -> Floats:
+    """The context by nearness to the mark against abstract."""
+    return x.product(x.near, x.evidence.abstract)
+
+
+@feature("texts")
+def pairs_title(x: Candidates) -> Floats:
+    """Pairs of terms of the context, by nearness to the mark, against those of the title."""
+    return x.product(x.pairs, x.evidence.title_pairs)
+
+
+# BM25 of the citing paper against the paper. Unit: sums of idf.
+
+
+@feature("citing")
+def citing_title_title(x: Candidates) -> Floats:
+    """Title against title."""
+    return x.product(x.citing_title, x.evidence.title)
+
+
+@feature("citing")
+def citing_title_abstract(x: Candidates) -> Floats:
+    """Title against abstract."""
+    return x.product(x.citing_title, x.evidence.abstract)
+
+
+@feature("citing")
+def citing_abstract_title(x: Candidates) -> Floats:
+    """Abstract against title."""
+    return x.product(x.citing_abstract, x.evidence.title)
+
+
+@feature("citing")
+def citing_abstract_abstract(x: Candidates) -> Floats:
+    """Abstract against abstract."""
+    return x.product(x.citing_abstract, x.evidence.abstract)
+
+
+# Training contexts that cite the paper, but for those of the citing paper.
+# `best`: the one most like the query; `mean`: of the three most like it.
+
+
+@feature("contexts")
+def contexts_best(x: Candidates) -> Floats:
+    """BM25, whole contexts."""
+    return x.by_contexts[..., 0]
+
+
+@feature("contexts")
+def contexts_mean(x: Candidates) -> NDArray[np.floating]:
+    """BM25, whole contexts."""
+    return x.by_contexts.mean(axis=2)
+
+
+@feature("contexts")
+def near_best(x: Candidates) -> Floats:
+    """BM25, by nearness to the mark in both."""
+    return x.by_near[..., 0]
+
+
+@feature("contexts")
+def near_mean(x: Candidates) -> NDArray[np.floating]:
+    """BM25, by nearness to the mark in both."""
+    return x.by_near.mean(axis=2)
+
+
+@feature("contexts")
+def left_best(x: Candidates) -> Floats:
+    """BM25 of what is before the mark, by nearness."""
+    return x.by_left[..., 0]
+
+
+@feature("contexts")
+def left_mean(x: Candidates) -> NDArray[np.floating]:
+    """BM25 of what is before the mark, by nearness."""
+    return x.by_left.mean(axis=2)
+
+
+@feature("contexts")
+def right_best(x: Candidates) -> Floats:
+    """BM25 of what is behind the mark, by nearness."""
+    return x.by_right[..., 0]
+
+
+@feature("contexts")
+def right_mean(x: Candidates) -> NDArray[np.floating]:
+    """BM25 of what is behind the mark, by nearness."""
+    return x.by_right.mean(axis=2)
+
+
+@feature("contexts")
+def pairs_best(x: Candidates) -> Floats:
+    """BM25 of pairs of terms, by nearness."""
+    return x.by_pairs[..., 0]
+
+
+@feature("contexts")
+def pairs_mean(x: Candidates) -> NDArray[np.floating]:
+    """BM25 of pairs of terms, by nearness."""
+    return x.by_pairs.mean(axis=2)
+
+
+@feature("vectors")
+def vectors_best(x: Candidates) -> Floats:
+    """Cosine of the contexts' vectors."""
+    return x.by_vectors[..., 0]
+
+
+@feature("vectors")
+def vectors_mean(x: Candidates) -> NDArray[np.floating]:
+    """Cosine of the contexts' vectors."""
+    return x.by_vectors.mean(axis=2)
+
+
+@feature("vectors")
+def papers_best(x: Candidates) -> Floats:
+    """Cosine of the vectors of title and abstract: the citing paper and the training papers that cite it."""
+    return x.by_papers[..., 0]
+
+
+@feature("vectors")
+def papers_mean(x: Candidates) -> NDArray[np.floating]:
+    """Cosine of the vectors of title and abstract: the citing paper and the training papers that cite it."""
+    return x.by_papers.mean(axis=2)
+
+
+# Names of the paper in the context. Unit: 0 (not there) to 1 (no other paper has it).
+
+
+@feature("names")
+def name_near(x: Candidates) -> Floats:
+    """A name in the title, d words from the mark: rarity / (1 + d / 3)."""
+    return x.named(x.evidence.title_names, 3.0)
+
+
+@feature("names")
+def name_beside(x: Candidates) -> Floats:
+    """The same, rarity / (1 + d)."""
+    return x.named(x.evidence.title_names, 1.0)
+
+
+@feature("names")
+def name_there(x: Candidates) -> Floats:
+    """A name in the title, anywhere: its rarity."""
+    return x.named(x.evidence.title_names, 1e9)
+
+
+@feature("names")
+def initials_near(x: Candidates) -> Floats:
+    """The initials of the title, as name_near."""
+    return x.named(x.evidence.initials, 3.0)
+
+
+@feature("names")
+def abstract_name_near(x: Candidates) -> Floats:
+    """A name in the abstract, as name_near."""
+    return x.named(x.evidence.abstract_names, 3.0)
+
+
+# The paper itself.
+
+
+@feature("popularity")
+def popularity(x: Candidates) -> NDArray[np.floating]:
+    """log(1 + training papers that cite it, but for the citing paper)."""
+    return np.log1p(x.citations)
+
+
+@feature("popularity")
+def unseen(x: Candidates) -> NDArray[np.floating]:
+    """1: no other training paper cites it."""
+    return np.where(np.isnan(x.citations), np.nan, x.citations == 0)
+
+
+@feature("age")
+def age(x: Candidates) -> NDArray[np.floating]:
+    """log(1 + years from the paper to the citing paper)."""
+    return np.log1p(np.maximum(x.years_before, 0))
+
+
+@feature("age")
+def recent(x: Candidates) -> NDArray[np.floating]:
+    """1: at most a year older than the citing paper."""
+    return np.where(np.isnan(x.years_before), np.nan, (x.years_before <= 1) & (x.years_before >= 0))
+
+
+@feature("age")
+def later(x: Candidates) -> NDArray[np.floating]:
+    """1: of a later year than the citing paper."""
+    return np.where(np.isnan(x.years_before), np.nan, x.years_before < 0)
+
+
+@feature("length")
+def length(x: Candidates) -> NDArray[np.floating]:
+    """log(1 + words of title and abstract)."""
+    return x.evidence.lengths[x.papers]
+
+
+@feature("length")
+def title_length(x: Candidates) -> NDArray[np.floating]:
+    """log(1 + words of the title)."""
+    return x.evidence.title_lengths[x.papers]

@@ -1,0 +1,265 @@
+"""The learned ranker: a stage between prefetching and the cross-encoder (multi-stage ranking).
+
+Candidates are the union of what several retrievers find first; each gets features (rerank.features), and a
+model that train.py model=ranker has fitted orders them (rerank.ranker_training).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datasets.corpus import Corpus
+from datasets.errors import InputError, missing_extra
+from datasets.files import written_folder
+from rerank.evidence import Evidence
+from rerank.features import Candidates, check_groups, first_dense, standardised
+from retrieval.arrays import Floats, Mask, Rows
+from retrieval.base import Ranking, Retriever, ordered
+from retrieval.fusion import fused, reciprocal_ranks
+from retrieval.queries import Queries
+from training.checkpoint import find_saved
+
+log = logging.getLogger(__name__)
+
+SAVED = "ranker"
+"""The folder of a trained ranker, in the output folder of its training."""
+FORMAT, MODEL, TREES = "ranker-1", "ranker.json", "trees.txt"
+QUERIES = 32
+"""Queries whose candidates are ranked at a time."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A linear model: the weight of each standardised column; a column that it does not know has none."""
+
+    of: Mapping[str, float]
+
+    def scores(self, columns: Sequence[str], values: Floats) -> Floats:
+        """values [Q, K, F] -> [Q, K]"""
+        return np.asarray(values @ np.array([self.of.get(name, 0.0) for name in columns], np.float32))
+
+
+class Trees:
+    """LightGBM's trees over the standardised columns; a column that is not there is 0, as the mean."""
+
+    def __init__(self, columns: Sequence[str], text: str) -> None:
+        """text: the model as LightGBM writes it."""
+        self.columns, self.text = list(columns), text
+        self._model = lightgbm().Booster(model_str=text)
+
+    def scores(self, columns: Sequence[str], values: Floats) -> Floats:
+        """values [Q, K, F] -> [Q, K]"""
+        place = {name: i for i, name in enumerate(columns)}
+        flat = np.zeros((values.shape[0] * values.shape[1], len(self.columns)), np.float32)
+        for i, name in enumerate(self.columns):
+            if name in place:
+                flat[:, i] = values[..., place[name]].ravel()
+        return np.asarray(self._model.predict(flat, num_threads=1), np.float32).reshape(values.shape[:2])
+
+
+def lightgbm() -> Any:
+    """The module; InputError if the extra is not installed."""
+    try:
+        import lightgbm as module
+    except ImportError:
+        raise InputError(missing_extra("model.ranker.kind=lightgbm", "trees")) from None
+    return module
+
+
+@dataclass(frozen=True)
+class RankingModel:
+    """What orders candidates. about: what it was trained on, and how, as plain values."""
+
+    model: Weights | Trees
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def save(self, folder: Path) -> None:
+        """Write the folder, whole or not at all."""
+        with written_folder(folder) as part:
+            content: dict[str, Any] = {"format": FORMAT, "about": dict(self.about)}
+            if isinstance(self.model, Weights):
+                content |= {"kind": "linear", "weights": dict(self.model.of)}
+            else:
+                content |= {"kind": "lightgbm", "columns": self.model.columns}
+                (part / TREES).write_text(self.model.text, encoding="utf-8")
+            (part / MODEL).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> RankingModel:
+        """What `save` wrote, from its folder or the one that holds it; InputError for anything else."""
+        path = find_saved(folder, SAVED) / MODEL
+        try:
+            content = json.loads(path.read_text("utf-8"))
+            if content["format"] != FORMAT:
+                raise InputError(
+                    f"{path}: a ranker of format {content['format']!r}; this version reads {FORMAT}"
+                )
+            if content["kind"] == "linear":
+                weights = {str(name): float(weight) for name, weight in content["weights"].items()}
+                if not np.isfinite(list(weights.values())).all():
+                    raise ValueError("a weight is no number")
+                model: Weights | Trees = Weights(weights)
+            else:
+                model = Trees(content["columns"], (path.parent / TREES).read_text("utf-8"))
+            return cls(model, content["about"])
+        except FileNotFoundError as error:
+            raise InputError(
+                f"{error.filename}: there is no such file; ranker= names what train.py model=ranker saved"
+            ) from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{path}: not a ranker ({error}); train it again") from None
+
+
+class Ranker(Retriever):
+    """Ranks the union of what its parts find first by a trained model.
+
+    parts: retrievers by the names that the model knows them by. One that learns from training contexts is
+    left out where the corpus has none.
+    depth: papers taken of each part. What comes behind these candidates, where more are asked for, is in the
+    order of the parts' reciprocal ranks.
+    features: groups of features (rerank.features); null: all.
+    """
+
+    name = "ranker"
+
+    def __init__(
+        self,
+        ranker: str | Path | RankingModel | None,
+        parts: Mapping[str, Retriever],
+        depth: int = 200,
+        features: Sequence[str] | None = None,
+    ) -> None:
+        """ranker: what train.py model=ranker saved; None: it is to be trained.
+
+        Raises InputError for a value that is not one of those above.
+        """
+        super().__init__()
+        self.given = dict(parts)
+        if not self.given:
+            raise InputError("retriever.parts: there is none to rank the papers of")
+        if type(depth) is not int or depth < 1:
+            raise InputError(f"retriever.depth: {depth!r} is no whole number from 1 on")
+        self.depth, self.features = depth, check_groups(features)
+        self.model = RankingModel.load(ranker) if isinstance(ranker, str | Path) else ranker
+        self.parts: dict[str, Retriever] = {}
+
+    def settings(self) -> dict[str, Any]:
+        parts = {name: {"retriever": part.name, **part.settings()} for name, part in self.given.items()}
+        return {"parts": parts, "depth": self.depth}
+
+    def query_settings(self) -> dict[str, Any]:
+        parts = {name: found for name, part in self.given.items() if (found := part.query_settings())}
+        model = None if self.model is None else self.model.about.get("hash")
+        return {**parts, "features": self.features, "model": model}
+
+    def remember_queries(self) -> None:
+        for part in self.given.values():
+            part.remember_queries()
+
+    @property
+    def index_bytes(self) -> int:
+        return self.evidence.nbytes + sum(part.index_bytes for part in self.parts.values())
+
+    def _index(self, corpus: Corpus) -> None:
+        self._choose(corpus)
+        for name, part in self.parts.items():
+            part.index(corpus)
+            self.tuned |= {f"{name}.{key}": value for key, value in part.tuned.items()}
+        self.evidence = Evidence.of(corpus, first_dense(self.parts))
+
+    def _choose(self, corpus: Corpus) -> None:
+        """The parts that this corpus has everything for."""
+        known = {name: part for name, part in self.given.items() if part.fits(corpus)}
+        if left := [name for name in self.given if name not in known]:
+            log.info(f"ranker: {corpus.name} has no training contexts, so it does without {', '.join(left)}")
+        if not known:
+            raise InputError(
+                f"retriever.parts: corpus {corpus.name} has no training contexts for any of them"
+            )
+        self.parts = known
+
+    def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
+        if self.model is None:
+            raise InputError("retriever=ranker needs ranker=FOLDER, what train.py model=ranker saved")
+        batches = [
+            self._ranked(queries[slice(start, start + QUERIES)], k, allowed)
+            for start in range(0, len(queries), QUERIES)
+        ]
+        return Ranking.concat(batches)
+
+    def _ranked(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
+        found = self.prefetched(queries, max(self.depth, k), allowed)
+        papers = self.candidates(found)
+        ranking = ordered(papers, self.scored(queries, papers), k)
+        if k <= self.depth:
+            return ranking
+        # The rest is ranked as a whole below the last candidate.
+        rest = fused(found, [reciprocal_ranks(part) for part in found], np.ones((1, len(found))), k)
+        known = np.zeros((len(queries), len(self.corpus.paper_ids) + 1), np.bool_)
+        np.put_along_axis(known, papers.astype(np.int64), True, axis=1)
+        more = np.where(np.take_along_axis(known, rest.papers.astype(np.int64), axis=1), -1, rest.papers)
+        last = np.where(ranking.papers >= 0, ranking.scores, np.inf).min(axis=1, keepdims=True)
+        below = np.where(np.isfinite(last), last, 0) - 1 - np.arange(k, dtype=np.float32)
+        return ordered(
+            np.concatenate([ranking.papers, more], axis=1), np.concatenate([ranking.scores, below], axis=1), k
+        )
+
+    def prefetched(self, queries: Queries, depth: int, allowed: Mask | None = None) -> list[Ranking]:
+        """What each part finds, without the citing paper."""
+        return [part.search_allowed(queries, depth, allowed) for part in self.parts.values()]
+
+    def candidates(self, found: Sequence[Ranking]) -> NDArray[np.int32]:
+        """The first `depth` papers of each part, each once, by row, [Q, K]; -1 behind them."""
+        papers = np.sort(np.concatenate([part.papers[:, : self.depth] for part in found], axis=1), axis=1)
+        papers[:, 1:][papers[:, 1:] == papers[:, :-1]] = -1
+        papers = -np.sort(-papers, axis=1)
+        most = int((papers >= 0).sum(axis=1).max(initial=1))
+        return np.ascontiguousarray(papers[:, :most])
+
+    def columns(self, queries: Queries, papers: NDArray[np.int32]) -> dict[str, NDArray[np.floating]]:
+        """The features [Q, K] of papers [Q, K], by name."""
+        return Candidates(self.evidence, self.parts, queries, papers).columns(self.features)
+
+    def scored(self, queries: Queries, papers: NDArray[np.int32]) -> Floats:
+        """What the model gives papers [Q, K] as candidates of one list."""
+        assert self.model is not None
+        columns = self.columns(queries, papers)
+        return self.model.model.scores(list(columns), standardised(columns, papers))
+
+    def explain(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> dict[str, NDArray[np.floating]]:
+        """The features [Q, K] of papers [Q, K] as they are, NaN where there is nothing to tell."""
+        return self.columns(Queries.of(self.corpus, queries), papers)
+
+    def score(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> Floats:
+        """As Retriever.score; features are standardised over the candidates that a search has."""
+        asked, scores = Queries.of(self.corpus, queries), np.full(papers.shape, -np.inf, np.float32)
+        for start in range(0, len(asked), QUERIES):
+            rows = slice(start, start + QUERIES)
+            own = self.candidates(self.prefetched(asked[rows], self.depth))
+            values = self.scored(asked[rows], own)
+            for query, (there, value) in enumerate(zip(own, values, strict=True), start):
+                known = {
+                    int(paper): float(one) for paper, one in zip(there, value, strict=True) if paper >= 0
+                }
+                scores[query] = [known.get(paper, -np.inf) for paper in papers[query].tolist()]
+        return scores
+
+    def _save(self, folder: Path) -> None:
+        for name, part in self.parts.items():
+            part.save(folder / "parts" / name)
+        (folder / "evidence").mkdir()
+        self.evidence.save(folder / "evidence")
+
+    def _load(self, folder: Path, corpus: Corpus) -> None:
+        self._choose(corpus)
+        for name, part in self.parts.items():
+            part.load(folder / "parts" / name, corpus)
+        self.evidence = Evidence.load(folder / "evidence", corpus)

@@ -1,0 +1,249 @@
+"""Features against plain Python over texts; names of papers; what an empty source gives."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import random as random_matrix
+
+from datasets.columns import Ragged
+from datasets.corpus import Corpus
+from datasets.errors import InputError
+from hatten.nnselect import AverageRetriever
+from rerank.evidence import (
+    BEST,
+    Evidence,
+    Texts,
+    abstract_names,
+    best_cosines,
+    best_products,
+    initials,
+    only,
+    products,
+    title_names,
+)
+from rerank.features import FEATURES, Candidates, check_groups, log_ranks, lowest_for_none, standardised
+from retrieval.bm25 import BM25
+from retrieval.queries import Queries, Query
+
+TERMS, TEXTS, PAPERS = 12, 9, 5
+
+
+def average(corpus: Corpus) -> AverageRetriever:
+    """A dense retriever of random word vectors."""
+    from hatten.words import WordVectors
+
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(len(corpus.words), 8)).astype(np.float32)
+    return AverageRetriever(lambda corpus: WordVectors(list(corpus.words), vectors, "random"))
+
+
+def of(corpus: Corpus, split: str = "test", dense: bool = True) -> tuple[Evidence, dict[str, Any], Queries]:
+    parts: dict[str, Any] = {"bm25": BM25()}
+    if dense:
+        parts["dense"] = average(corpus)
+    for part in parts.values():
+        part.index(corpus)
+    return Evidence.of(corpus, parts.get("dense")), parts, Queries.of(corpus, corpus.split(split).contexts)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_the_kernels_agree_with_matrix_products(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    queries, texts = (random_matrix(n, TERMS, 0.4, "csr", np.float32, rng) for n in (3, TEXTS))
+    rows = rng.integers(-1, TEXTS, (3, 4)).astype(np.int32)
+    whole = (queries @ texts.T).toarray()
+    flat = (queries.indptr, queries.indices, queries.data, texts.indptr, texts.indices, texts.data)
+    scratch = np.zeros(TERMS, np.float32)
+    found = products(*flat, scratch, rows)
+    expected = np.where(rows >= 0, np.take_along_axis(whole, np.maximum(rows, 0), 1), 0)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert not scratch.any(), "the scratch is left clean"
+
+    cited = Ragged.from_rows([rng.integers(0, TEXTS, rng.integers(0, 6)) for _ in range(PAPERS)])
+    papers = rng.integers(-1, PAPERS, (3, 4)).astype(np.int32)
+    source, own = rng.integers(0, 3, TEXTS).astype(np.int32), rng.integers(-1, 3, 3).astype(np.int32)
+    best = best_products(*flat, scratch, papers, cited.offsets, cited.values, source, own)
+    vectors, table = (rng.normal(size=(n, 6)).astype(np.float32) for n in (3, TEXTS))
+    nearest = best_cosines(vectors, table, papers, cited.offsets, cited.values, source, own)
+    for values, every in ((best, whole), (nearest, vectors @ table.T)):
+        for q, k in np.ndindex(papers.shape):
+            texts_of = cited[int(papers[q, k])] if papers[q, k] >= 0 else np.empty(0, np.int32)
+            there = sorted((every[q, row] for row in texts_of if source[row] != own[q]), reverse=True)[:BEST]
+            padded = there + [-np.inf] * (BEST - len(there))
+            np.testing.assert_allclose(values[q, k], padded, rtol=1e-4, atol=1e-5)
+
+
+def test_weights_of_terms_are_those_of_bm25() -> None:
+    counts = random_matrix(6, TERMS, 0.5, "csr", np.float32, np.random.default_rng(1))
+    rarity = np.linspace(0.1, 2, TERMS).astype(np.float32)
+    dense, lengths = counts.toarray(), counts.toarray().sum(1)
+    made = Texts.of(counts.copy(), rarity, b=0.75)
+    for row in range(6):
+        for i in range(made.offsets[row], made.offsets[row + 1]):
+            times = dense[row, made.terms[i]]
+            norm = 1.2 * (0.25 + 0.75 * lengths[row] / lengths[lengths > 0].mean())
+            assert made.weights[i] == pytest.approx(rarity[made.terms[i]] * times / (times + norm), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "title, names",
+    [
+        ("LoRA: Low-Rank Adaptation", ["LoRA"]),
+        ("Language models are few-shot learners", []),
+        ("A study of BERT and word2vec on GPT-3", ["BERT", "word2vec", "GPT-3"]),
+        ("ATTENTION IS ALL YOU NEED", []),
+        ("A title whose head is rather long: and more", []),
+        ("", []),
+    ],
+)
+def test_names_in_titles(title: str, names: list[str]) -> None:
+    assert title_names(title) == names
+
+
+def test_initials_and_names_of_abstracts() -> None:
+    assert initials("Latent Dirichlet allocation") == ["lda"]
+    assert initials("On trees") == []
+    assert "CRF" in abstract_names("We use conditional random fields (CRF).")
+    assert abstract_names("We parse trees.") == []
+
+
+def test_a_name_counts_by_its_distance_from_the_mark(tiny_corpus: Corpus) -> None:
+    evidence = Evidence.of(tiny_corpus, None)
+    row = tiny_corpus.paper_row("parsing")
+    names = evidence.title_names.of(
+        tiny_corpus, lambda text: ["dependency parsing"][: text == "parse"], ["parse"]
+    )
+    far, near = (
+        Candidates(evidence, {}, Queries.asked(tiny_corpus, [Query(text)]), np.array([[0]], np.int32))
+        for text in ("dependency parsing of trees by hand TARGETCIT", "by hand dependency parsing TARGETCIT")
+    )
+    assert row == 0 and len(names.hashes) == 1
+    weight = names.weights[0]
+    assert near.named(names, 3.0)[0, 0] == pytest.approx(weight * 3 / 4)
+    assert far.named(names, 3.0)[0, 0] == pytest.approx(weight * 3 / (3 + 5))
+    none = Queries.asked(tiny_corpus, [Query("parsing dependency TARGETCIT")])
+    assert Candidates(evidence, {}, none, np.array([[0]], np.int32)).named(names, 3.0)[0, 0] == 0
+
+
+def test_bm25_features_against_a_plain_sum(demo_corpus: Corpus) -> None:
+    evidence, parts, queries = of(demo_corpus, dense=False)
+    papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:20], (len(queries), 1)).astype(np.int32)
+    found = Candidates(evidence, parts, queries, papers).columns(["texts"])["near_title"]
+    stems = [[int(t) for t in evidence.terms.of_word[w]] for w in range(len(demo_corpus.words))]
+    titles = evidence.title
+    for q in range(0, len(queries), 7):
+        words = queries.words("context")[q].tolist()
+        mark = words.index(evidence.mark)
+        weight: dict[int, float] = {}
+        for place, word in enumerate(words):
+            for term in stems[word]:
+                weight[term] = weight.get(term, 0) + 1 / (1 + abs(place - mark) / 6)
+        for k in range(0, 20, 3):
+            part = slice(titles.offsets[papers[q, k]], titles.offsets[papers[q, k] + 1])
+            pairs = zip(titles.terms[part].tolist(), titles.weights[part].tolist(), strict=True)
+            assert found[q, k] == pytest.approx(
+                sum(weight.get(t, 0) * w for t, w in pairs), rel=1e-4, abs=1e-5
+            )
+
+
+def test_what_the_citing_paper_itself_cites_is_not_known_to_its_queries(demo_corpus: Corpus) -> None:
+    evidence, parts, queries = of(demo_corpus, "train")
+    split = demo_corpus.split("train")
+    papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:30], (len(queries), 1)).astype(np.int32)
+    found = Candidates(evidence, parts, queries, papers)
+    citing = demo_corpus.citing[split.contexts]
+    cites = {(int(a), int(b)) for a, row in zip(citing, split.positives, strict=True) for b in row}
+    for q in range(0, len(queries), 17):
+        for k in range(30):
+            others = {a for a, b in cites if b == papers[q, k] and a != citing[q]}
+            assert found.citations[q, k] == len(others)
+            assert np.isnan(found.by_contexts[q, k, 0]) == (not others)
+            assert np.isnan(found.by_papers[q, k, 0]) == (not others)
+
+
+def test_columns_of_many_queries_are_those_of_each(demo_corpus: Corpus) -> None:
+    evidence, parts, queries = of(demo_corpus)
+    rng = np.random.default_rng(0)
+    candidates = np.flatnonzero(demo_corpus.is_candidate)
+    papers = np.stack([rng.permutation(candidates)[:15] for _ in range(len(queries))]).astype(np.int32)
+    papers[:, -1] = -1
+    whole = Candidates(evidence, parts, queries, papers).columns()
+    assert set(FEATURES) < set(whole) and {"bm25.score", "dense.rank", "dense.citing"} < set(whole)
+    for q in range(0, len(queries), 5):
+        one = Candidates(evidence, parts, queries[np.array([q])], papers[[q]]).columns()
+        for name, values in whole.items():
+            assert values.shape == papers.shape
+            np.testing.assert_allclose(one[name][0, :-1], values[q, :-1], rtol=1e-4, atol=1e-4, err_msg=name)
+
+
+def test_asked_queries_have_the_features_of_the_contexts_that_they_are(demo_corpus: Corpus) -> None:
+    evidence, parts, queries = of(demo_corpus)
+    papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:10], (len(queries), 1)).astype(np.int32)
+    texts = [queries.texts(name) for name in ("context", "title", "abstract")]
+    asked = [
+        Query(context, title, abstract, year, own=demo_corpus.paper_ids[own])
+        for context, title, abstract, year, own in zip(
+            *texts, queries.years.tolist(), queries.citing.tolist(), strict=True
+        )
+    ]
+    wanted = Candidates(evidence, parts, queries, papers).columns()
+    found = Candidates(evidence, parts, Queries.asked(demo_corpus, asked), papers).columns()
+    for name, values in wanted.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-4, atol=1e-4, err_msg=name)
+
+
+def test_a_source_that_is_missing_leaves_its_columns_empty(tiny_corpus: Corpus) -> None:
+    del tiny_corpus.splits["train"]
+    tiny_corpus.years = np.zeros_like(tiny_corpus.years)
+    evidence, parts, queries = of(tiny_corpus, dense=False)
+    papers = np.tile(np.arange(6, dtype=np.int32), (len(queries), 1))
+    found = Candidates(evidence, parts, queries, papers).columns()
+    groups = {"contexts", "vectors", "popularity", "age"}
+    empty = {name for name, values in found.items() if np.isnan(values).all()}
+    assert empty == {name for name, one in FEATURES.items() if one.group in groups}
+    assert np.isfinite(standardised(found, papers)).all()
+
+
+def test_columns_are_standardised_over_their_list() -> None:
+    papers = np.array([[3, 5, 7, -1], [1, 2, -1, -1]], np.int32)
+    column = np.array([[1.0, 2.0, math.nan, 99.0], [4.0, 4.0, 0.0, 0.0]])
+    found = standardised({"a": column}, papers)[..., 0]
+    np.testing.assert_allclose(found, [[-1, 1, 0, 0], [0, 0, 0, 0]])
+
+
+def test_ranks_and_what_is_not_found() -> None:
+    scores = np.array([[2.0, -np.inf, 5.0, 2.0]], np.float32)
+    np.testing.assert_allclose(np.expm1(log_ranks(scores)), [[1, 3, 0, 2]], atol=1e-5)
+    papers = np.array([[1, 2, 3, 4]], np.int32)
+    np.testing.assert_array_equal(lowest_for_none(scores, papers), [[2, 2, 5, 2]])
+
+
+def test_only_some_fields_are_read(tiny_corpus: Corpus) -> None:
+    queries = Queries.of(tiny_corpus, tiny_corpus.split("test").contexts)
+    alone = only(queries, "title")
+    assert alone.texts("title") == queries.texts("title") and not any(alone.texts("context"))
+    assert not alone.words("abstract").lengths.any() and len(alone) == len(queries)
+
+
+def test_groups_are_checked() -> None:
+    assert check_groups("texts") == ("texts",) and check_groups(None) is None
+    for wrong in (["text"], []):
+        with pytest.raises(InputError, match=r"retriever.features: .* is not one of retrievers, texts"):
+            check_groups(wrong)
+
+
+def test_evidence_is_saved_whole(demo_corpus: Corpus, tmp_path: Any) -> None:
+    evidence, parts, queries = of(demo_corpus)
+    evidence.save(tmp_path)
+    papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:10], (len(queries), 1)).astype(np.int32)
+    wanted = Candidates(evidence, parts, queries, papers).columns()
+    found = Candidates(Evidence.load(tmp_path, demo_corpus), parts, queries, papers).columns()
+    for name, values in wanted.items():
+        np.testing.assert_array_equal(found[name], values, err_msg=name)

@@ -1,0 +1,298 @@
+"""The ranker: what it orders and keeps, saved and loaded, trained, evaluated, refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from datasets.corpus import Corpus, Split
+from datasets.errors import InputError
+from rerank import ranker_training
+from rerank.ranker import MODEL, Ranker, RankingModel, Trees, Weights
+from rerank.ranker_training import cross_fitted, dropped, fitted, measured, read_lists, train
+from rerank.settings import RankerSettings
+from retrieval.base import Ranking
+from retrieval.bm25 import BM25
+from retrieval.filters import Filters
+from retrieval.popularity import Popularity
+from retrieval.queries import Queries, Query
+from tests.rerank.test_features import average
+from tests.runs import configured
+
+MIXED = {"bm25.score": 1.0, "near_title": 0.5, "near_best": 0.7, "popularity": 0.3, "name_near": 1.0}
+
+
+def ranker(corpus: Corpus, weights: dict[str, float] = MIXED, depth: int = 15, **options: Any) -> Ranker:
+    parts = {"bm25": BM25(), "bm25_contexts": BM25(contexts=100), "dense": average(corpus)}
+    made = Ranker(RankingModel(Weights(weights)), parts, depth, **options)
+    made.index(corpus)
+    return made
+
+
+def contexts(corpus: Corpus, split: str = "test") -> np.ndarray:
+    return corpus.split(split).contexts
+
+
+def same(one: Ranking, other: Ranking) -> None:
+    np.testing.assert_array_equal(one.papers, other.papers)
+    np.testing.assert_allclose(one.scores, other.scores, rtol=1e-4, atol=1e-4)
+
+
+def test_a_model_of_one_score_orders_as_its_retriever(demo_corpus: Corpus) -> None:
+    found = ranker(demo_corpus, {"bm25.score": 1.0}).search(contexts(demo_corpus), 10)
+    bm25 = BM25()
+    bm25.index(demo_corpus)
+    np.testing.assert_array_equal(found.papers, bm25.search(contexts(demo_corpus), 10).papers)
+
+
+def test_a_batch_is_ranked_as_each_of_its_queries(demo_corpus: Corpus) -> None:
+    made, rows = ranker(demo_corpus), contexts(demo_corpus)
+    same(made.search(rows, 12), Ranking.concat([made.search(rows[[i]], 12) for i in range(len(rows))]))
+
+
+def test_the_first_papers_do_not_change_with_k_and_none_that_a_part_finds_is_lost(
+    demo_corpus: Corpus,
+) -> None:
+    made, rows = ranker(demo_corpus, depth=8), contexts(demo_corpus)
+    few, many = made.search(rows, 5), made.search(rows, 120)
+    np.testing.assert_array_equal(few.papers, many.papers[:, :5])
+    queries = Queries.of(demo_corpus, rows)
+    for part in made.parts.values():
+        for q, papers in enumerate(part.search(queries, 20).papers):
+            assert set(papers[papers >= 0].tolist()) <= set(many.papers[q].tolist())
+    for q, papers in enumerate(many.papers):
+        there = papers[papers >= 0]
+        assert len(set(there.tolist())) == len(there) and queries.citing[q] not in there
+    assert (np.diff(many.scores, axis=1)[many.papers[:, 1:] >= 0] <= 0).all()
+
+
+def test_candidates_are_the_union_of_what_the_parts_find_first(demo_corpus: Corpus) -> None:
+    made, queries = ranker(demo_corpus, depth=4), Queries.of(demo_corpus, contexts(demo_corpus))
+    found = made.prefetched(queries, 9)
+    for q, papers in enumerate(made.candidates(found)):
+        wanted = {int(p) for part in found for p in part.papers[q, :4] if p >= 0}
+        assert set(papers[papers >= 0].tolist()) == wanted and (papers >= 0).sum() == len(wanted)
+
+
+def test_scores_of_given_papers_are_those_of_the_search(demo_corpus: Corpus) -> None:
+    made, rows = ranker(demo_corpus), contexts(demo_corpus)
+    found = made.search(rows, 10)
+    np.testing.assert_allclose(made.score(rows, found.papers), found.scores, rtol=1e-5, atol=1e-5)
+    own = demo_corpus.citing[rows][:, None].astype(np.int32)
+    assert np.isneginf(made.score(rows, own)).all()
+
+
+def test_filters_hold(demo_corpus: Corpus) -> None:
+    made, rows = ranker(demo_corpus), contexts(demo_corpus)
+    found = made.search(rows, 40, Filters(unseen=True))
+    there = found.papers[found.papers >= 0]
+    assert len(there) and not demo_corpus.seen[there].any()
+
+
+def test_a_corpus_without_training_contexts_is_ranked_by_the_other_parts(tiny_corpus: Corpus) -> None:
+    del tiny_corpus.splits["train"]
+    made = ranker(tiny_corpus)
+    assert list(made.parts) == ["bm25", "dense"]
+    found = made.search(contexts(tiny_corpus), 5)
+    assert (found.papers[:, 0] >= 0).all()
+    with pytest.raises(InputError, match="has no training contexts for any of them"):
+        Ranker(None, {"bm25": BM25(contexts=9)}).index(tiny_corpus)
+
+
+def test_a_question_is_answered_and_explained(demo_corpus: Corpus) -> None:
+    made = ranker(demo_corpus)
+    asked = Queries.asked(demo_corpus, [Query("words that no paper has: zyx TARGETCIT", title="Zyx")])
+    found = made.search(asked, 5)
+    columns = made.explain(asked, found.papers)
+    assert {"bm25.score", "name_near", "popularity"} < set(columns)
+    assert all(values.shape == (1, 5) for values in columns.values())
+
+
+def test_an_index_is_saved_and_loaded(demo_corpus: Corpus, tmp_path: Path) -> None:
+    made, rows = ranker(demo_corpus), contexts(demo_corpus)
+    made.save(tmp_path / "index")
+    loaded = Ranker(made.model, made.given, made.depth)
+    loaded.load(tmp_path / "index", demo_corpus)
+    same(loaded.search(rows, 20), made.search(rows, 20))
+    with pytest.raises(InputError, match="an index of another depth"):
+        Ranker(made.model, made.given, 3).load(tmp_path / "index", demo_corpus)
+
+
+# Models and their training.
+
+
+def test_a_model_is_saved_without_pickles(tmp_path: Path) -> None:
+    RankingModel(Weights(MIXED), {"seed": 3}).save(tmp_path / "out" / "ranker")
+    assert [path.name for path in (tmp_path / "out" / "ranker").iterdir()] == [MODEL]
+    for place in ("out", "out/ranker"):
+        found = RankingModel.load(tmp_path / place)
+        assert found.model == Weights(MIXED) and found.about == {"seed": 3}
+
+
+@pytest.mark.parametrize(
+    "content, line",
+    [
+        (None, "there is no such file; ranker= names what train.py model=ranker saved"),
+        ("{", "not a ranker"),
+        ("[]", "not a ranker"),
+        ('{"format": "ranker-9"}', "a ranker of format 'ranker-9'"),
+        ('{"format": "ranker-1", "kind": "linear", "weights": {"a": "b"}, "about": {}}', "not a ranker"),
+        ('{"format": "ranker-1", "kind": "linear", "weights": {"a": NaN}, "about": {}}', "not a ranker"),
+    ],
+)
+def test_a_damaged_model_is_refused_in_one_line(tmp_path: Path, content: str | None, line: str) -> None:
+    if content is not None:
+        (tmp_path / MODEL).write_text(content)
+    with pytest.raises(InputError, match=line):
+        RankingModel.load(tmp_path)
+
+
+def test_what_a_ranker_needs_is_said(demo_corpus: Corpus) -> None:
+    with pytest.raises(InputError, match=r"retriever.parts: there is none"):
+        Ranker(None, {})
+    with pytest.raises(InputError, match=r"retriever.depth: 0 is no whole number"):
+        Ranker(None, {"bm25": BM25()}, 0)
+    untrained = Ranker(None, {"bm25": BM25()})
+    untrained.index(demo_corpus)
+    with pytest.raises(InputError, match="needs ranker=FOLDER"):
+        untrained.search(contexts(demo_corpus), 3)
+
+
+def lists_of(corpus: Corpus) -> tuple[list[str], list[Any], Split]:
+    split = corpus.split("train")
+    return *read_lists(ranker(corpus), split), split
+
+
+def test_a_linear_model_is_at_the_least_loss(demo_corpus: Corpus) -> None:
+    columns, lists, _ = lists_of(demo_corpus)
+    given = RankerSettings(l2=0.01, iterations=300)
+    model = fitted(given, columns, lists, 0)
+    assert isinstance(model, Weights)
+
+    def loss(weights: np.ndarray) -> float:
+        total, count = 0.0, 0
+        for part in lists:
+            for values, papers, cited in zip(part.values, part.papers, part.cited, strict=True):
+                if cited.any():
+                    scores = (values.astype(np.float64) @ weights)[papers >= 0]
+                    there = cited[papers >= 0]
+                    total += np.log(np.exp(scores).sum()) - scores[there].mean()
+                    count += 1
+        return total / count + 0.01 * float(weights @ weights)
+
+    weights = np.array([model.of[name] for name in columns])
+    rng, least = np.random.default_rng(0), loss(weights)
+    assert least < loss(np.zeros_like(weights))
+    for _ in range(5):
+        assert least <= loss(weights + rng.normal(size=len(weights)) * 0.02)
+
+
+def test_measures_of_lists_are_those_of_a_plain_ranking(demo_corpus: Corpus) -> None:
+    columns, lists, split = lists_of(demo_corpus)
+    model, found = Weights(MIXED), {"recall@10": 0.0, "mrr": 0.0}
+    made = ranker(demo_corpus)
+    order = made.search(split.contexts, 45).papers
+    for papers, wanted in zip(order, split.positives, strict=True):
+        candidates = papers.tolist()
+        ranks = [candidates.index(int(p)) + 1 for p in wanted if int(p) in candidates]
+        found["recall@10"] += sum(rank <= 10 for rank in ranks) / len(wanted)
+        found["mrr"] += 1 / min(ranks) if ranks and min(ranks) <= 15 else 0
+    sums = [measured(model, columns, part) for part in lists]
+    assert sum(one["recall@10"] for one in sums) == pytest.approx(found["recall@10"], abs=1.5)
+
+
+def test_each_citing_paper_is_ranked_by_a_model_that_has_not_seen_it(
+    demo_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns, lists, split = lists_of(demo_corpus)
+    citing, seen, asked = demo_corpus.citing[split.contexts], [], []
+
+    def fit(given: Any, columns: Any, lists: Any, seed: int) -> Weights:
+        seen.append({int(citing[q]) for part in lists for q in part.queries})
+        return Weights(MIXED)
+
+    def measure(model: Any, columns: Any, part: Any) -> dict[str, float]:
+        assert not seen[-1] & {int(citing[q]) for q in part.queries}
+        asked.extend(part.queries.tolist())
+        return {"recall@10": 0.0, "recall@100": 0.0, "mrr": 0.0}
+
+    monkeypatch.setattr(ranker_training, "fitted", fit)
+    monkeypatch.setattr(ranker_training, "measured", measure)
+    cross_fitted(RankerSettings(), columns, lists, citing, 0)
+    assert sorted(asked) == list(range(len(split)))
+
+
+def test_groups_are_dropped_by_query_and_seed(demo_corpus: Corpus) -> None:
+    columns, lists, _ = lists_of(demo_corpus)
+    part, place = lists[0], columns.index("popularity")
+    first, again = (dropped(part, columns, 0.5, 0) for _ in range(2))
+    np.testing.assert_array_equal(first.values, again.values)
+    empty = ~first.values[..., place].any(axis=1) & part.values[..., place].any(axis=1)
+    assert 0 < empty.sum() < len(empty)
+    kept = columns.index("bm25.score")
+    np.testing.assert_array_equal(first.values[..., kept], part.values[..., kept])
+    assert dropped(part, columns, 0.0, 0) is part
+
+
+def test_trees_are_saved_as_text(demo_corpus: Corpus, tmp_path: Path) -> None:
+    pytest.importorskip("lightgbm")
+    columns, lists, _ = lists_of(demo_corpus)
+    model = fitted(RankerSettings(kind="lightgbm", trees=5), columns, lists, 0)
+    assert isinstance(model, Trees)
+    RankingModel(model).save(tmp_path / "ranker")
+    loaded, values = RankingModel.load(tmp_path).model, lists[0].values.astype(np.float32)
+    np.testing.assert_array_equal(loaded.scores(columns, values), model.scores(columns, values))
+    assert loaded.scores(columns[:3], values[..., :3]).shape == values.shape[:2]
+
+
+def test_too_little_to_learn_from_is_refused(tiny_corpus: Corpus) -> None:
+    columns, lists = read_lists(ranker(tiny_corpus), tiny_corpus.split("val"))
+    with pytest.raises(InputError, match="fewer than 20 queries have a cited paper"):
+        fitted(RankerSettings(), columns, lists, 0)
+    with pytest.raises(InputError, match=r"model.ranker.folds=3: the contexts are of 1 citing papers"):
+        cross_fitted(RankerSettings(), columns, lists, np.zeros(2, np.int32), 0)
+
+
+def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus) -> None:
+    from hydra.utils import instantiate
+
+    options = [
+        "data.papers=120",
+        "data.contexts=300",
+        f"data.cache_dir={demo_corpus.path.parent.parent}",
+        "~retriever@retriever.parts.dense",
+        "retriever.depth=20",
+    ]
+    out = tmp_path / "out"
+    config = configured("train", ["model=ranker", *options, f"output_dir={out}", "model.ranker.split=train"])
+    assert train(config) == out / "ranker"
+    about = json.loads((out / "ranker" / MODEL).read_text())["about"]
+    assert about["split"] == "train" and about["contexts"] == len(demo_corpus.split("train"))
+    assert about["cross_fitted"]["recall@10"] > 0
+    given = configured("evaluate", ["retriever=ranker", f"ranker={out}", *options])
+    made = instantiate(given.retriever)
+    made.index(demo_corpus)
+    found = made.search(contexts(demo_corpus), 10).papers
+    bm25 = BM25()
+    bm25.index(demo_corpus)
+    split = demo_corpus.split("test")
+
+    def hits(papers: np.ndarray) -> int:
+        return sum(
+            bool(np.isin(row, wanted).any()) for row, wanted in zip(papers, split.positives, strict=True)
+        )
+
+    assert hits(found) >= hits(bm25.search(split.contexts, 10).papers)
+
+
+def test_popularity_can_be_a_part(demo_corpus: Corpus) -> None:
+    made = Ranker(RankingModel(Weights({"popularity.score": 1.0})), {"popularity": Popularity()}, depth=10)
+    made.index(demo_corpus)
+    alone = Popularity()
+    alone.index(demo_corpus)
+    rows = contexts(demo_corpus)
+    np.testing.assert_array_equal(made.search(rows, 5).papers, alone.search(rows, 5).papers)
