@@ -308,3 +308,11 @@ def test_a_damaged_file_is_papers_or_one_line(tmp_path: Path, data: st.DataObjec
     for paper in papers:
         json.dumps(paper).encode()
         assert paper.title or paper.abstract
+
+
+def test_the_library_of_the_examples() -> None:
+    papers, bad = read(Path(__file__).parents[2] / "examples" / "library.bib")
+    assert not bad and len({paper.id for paper in papers}) == len({paper.key for paper in papers}) == 59
+    for paper in papers:
+        assert paper.abstract and paper.year and paper.authors and paper.collections
+        assert not set("{}\\") & set(paper.title + paper.abstract + "".join(paper.authors) + paper.venue)
