@@ -127,6 +127,7 @@ def test_a_folder_gives_back_the_model_and_pickles_nothing(make: Make, tmp_path:
     assert same(type(model).from_pretrained(folder), model)
     assert same(open_trained(folder), model)
     assert {path.suffix for path in folder.iterdir()} <= {".json", ".safetensors", ".md"}
+    assert len({path.stat().st_mode for path in folder.iterdir()}) == 1
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     model.save_pretrained(folder)
     assert {

@@ -77,6 +77,8 @@ class Pretrained:
         with written_folder(folder) as part:
             self.write(part)
             write_json(part / ABOUT, dict(self.about))
+            for path in part.iterdir():  # safetensors writes files that nobody else may read
+                path.chmod((part / ABOUT).stat().st_mode)
             text = card(self, part, place or folder.name, results, licence)
             (part / CARD).write_text(text, encoding="utf-8")
         return folder
