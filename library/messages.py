@@ -186,12 +186,17 @@ def details(paper: Recommendation, kept: LibraryPaper) -> Details:
     evidence = []
     if said.name:
         evidence.append(Shown(kind="Named in the passage:", text=said.name, spans=[(0, len(said.name))]))
+    elif said.in_title:
+        text = ", ".join(said.in_title)
+        evidence.append(Shown(kind="In its title:", text=text, spans=[(0, len(text))]))
     if said.sentence:
         evidence.append(Shown(kind="", text=said.sentence, spans=list(said.matched)))
     if said.cited_as:
         mark = said.cited_as.find(MARK)
         spans = [(mark, mark + len(MARK))] if mark >= 0 else []
         evidence.append(Shown(kind="Cited elsewhere:", text=said.cited_as, spans=spans))
+    if not evidence:
+        evidence.append(Shown(kind=paper.why, text="", spans=[]))
     return Details(
         authors=list(paper.authors),
         venue=paper.venue,

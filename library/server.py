@@ -370,8 +370,14 @@ def make_uvicorn(recommender: Recommender, settings: ServeSettings) -> uvicorn.S
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens; InputError if it cannot."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio sends at once (TCP_NODELAY) only where the protocol is named: else answers wait 40 ms.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        return socket.create_server((host, port), family=family, backlog=256)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(256)
+        return listening
     except (OSError, OverflowError) as error:
+        listening.close()
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"host={host} port={port}: {reason}; choose another port or host") from None

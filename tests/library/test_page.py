@@ -49,7 +49,9 @@ def open_page(chromium: Any, url: str) -> Iterator[Any]:
         page.set_default_timeout(20_000)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
-        page.on("request", lambda sent: sent.url.startswith((url, "data:")) or wrong.append(sent.url))
+        page.on(
+            "request", lambda sent: wrong.extend([] if sent.url.startswith((url, "data:")) else [sent.url])
+        )
         page.goto(url)
         return page
 
@@ -67,7 +69,7 @@ def answered(page: Any) -> None:
 def questions_of(page: Any) -> list[dict[str, Any]]:
     """What the page asks from now on."""
     asked: list[dict[str, Any]] = []
-    page.on("request", lambda sent: sent.method == "POST" and asked.append(sent.post_data_json))
+    page.on("request", lambda sent: asked.extend([sent.post_data_json] * (sent.method == "POST")))
     return asked
 
 

@@ -1,0 +1,172 @@
+"""The server of a library under load: p50, p95 and p99 of answers over HTTP, to one user and to many at once.
+
+A real server process (python recommend.py serve) gets contexts of the test split as questions. The ceiling is
+what the same clients measure for GET /health, which asks nothing of the library. Without --library one is
+built of the data, and 100 papers are added to it in the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import local
+from typing import Any
+
+import numpy as np
+import requests
+from numpy.typing import NDArray
+
+from benchmarks._common import arguments, begin, corpus
+from datasets.demo import open_demo
+
+TOKEN = "of the benchmark"
+
+
+@contextmanager
+def served(library: Path, options: Sequence[str]) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The URL of a server process, once it listens."""
+    command = [sys.executable, "recommend.py", "serve", f"library={library}", "port=0", f"token={TOKEN}"]
+    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().split("/ ")[0], process
+        finally:
+            process.terminate()
+
+
+def timed(work: Callable[[Any], int], given: Sequence[Any], users: int) -> tuple[NDArray[np.float64], int]:
+    """Milliseconds of each request [N], by so many users at once; and how many were not answered."""
+
+    def one(value: Any) -> tuple[float, int]:
+        start = time.perf_counter()
+        status = work(value)
+        return 1000 * (time.perf_counter() - start), status
+
+    with ThreadPoolExecutor(users) as pool:
+        list(pool.map(one, given[:users]))  # opens the connections
+        start = time.perf_counter()
+        done = list(pool.map(one, given))
+        taken = time.perf_counter() - start
+    milliseconds = np.array([spent for spent, _ in done])
+    failed = sum(status != 200 for _, status in done)
+    print(f"    {len(done) / taken:7.1f} requests/s, {failed} failed;", end=" ")
+    return milliseconds, failed
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--library", type=Path, help="folder of a library; built of the data when absent")
+    parser.add_argument(
+        "--model", default="", help="of the library that is built; default: the one in the box"
+    )
+    parser.add_argument("--reranker", default="", help="folder of a cross-encoder")
+    parser.add_argument("--requests", type=int, default=400)
+    parser.add_argument("--users", type=int, nargs="+", default=[1, 20])
+    args = parser.parse_args()
+    begin(args)
+    opened = corpus(args)
+    texts = opened.context_texts
+    rows = opened.split("test").contexts
+    rows = np.random.default_rng(0).choice(rows, min(args.requests, len(rows)), replace=False)
+    citing = opened.citing[rows]
+    questions = [
+        {"text": texts[row], "title": opened.titles[paper], "abstract": opened.abstracts[paper][:20_000]}
+        for row, paper in zip(rows.tolist(), citing.tolist(), strict=True)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        library = args.library or build(args, Path(folder))
+        ask_all(args, library, questions)
+
+
+def build(args: argparse.Namespace, folder: Path) -> Path:
+    source = args.data
+    if not source.is_dir():
+        open_demo()
+        source = Path("outputs/demo/data")
+    options = [
+        f"library={folder / 'library'}",
+        f"source={source}",
+        f"contexts={source}",
+        f"model={args.model}",
+    ]
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "recommend.py", "build", *options], check=True)
+    print(f"built in {time.perf_counter() - start:.1f} s")
+    return folder / "library"
+
+
+def ask_all(args: argparse.Namespace, library: Path, questions: list[dict[str, str]]) -> None:
+    start = time.perf_counter()
+    options = [f"reranker={args.reranker}"] if args.reranker else []
+    with served(library, options) as (url, process):
+        sessions = local()
+
+        def session() -> requests.Session:
+            if not hasattr(sessions, "own"):
+                sessions.own = requests.Session()
+            return sessions.own
+
+        def ask(question: dict[str, str]) -> int:
+            return session().post(f"{url}/recommend", json=question, timeout=120).status_code
+
+        def health(_: Any) -> int:
+            return session().get(f"{url}/health", timeout=120).status_code
+
+        ask(questions[0])
+        print(f"start to first answer: {time.perf_counter() - start:.1f} s")
+        for users in args.users:
+            medians = {}
+            for name, work in (("health", health), ("recommend", ask)):
+                print(f"{name:>9}, {users:2} at once:", end="")
+                taken, _ = timed(work, questions, users)
+                medians[name], high, top = np.percentile(taken, [50, 95, 99])
+                print(f"p50 {medians[name]:.1f} ms, p95 {high:.1f}, p99 {top:.1f}")
+            print(
+                f"           recommend / health at the median: {medians['recommend'] / medians['health']:.1f}"
+            )
+        if args.library is None:
+            add_papers(url, 100)
+        status = Path(f"/proc/{process.pid}/status")
+        if status.is_file():
+            peak = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+            print(f"peak memory of the server: {int(peak.split()[1]) / 1e6:.2f} GB")
+
+
+def add_papers(url: str, count: int) -> None:
+    words = [
+        "sparse",
+        "dense",
+        "graph",
+        "neural",
+        "citation",
+        "ranking",
+        "attention",
+        "kernel",
+        "sampling",
+        "inference",
+    ]
+    rng = np.random.default_rng(0)
+    new = [
+        {
+            "id": f"new:{row}",
+            "title": " ".join(rng.choice(words, 6)),
+            "abstract": " ".join(rng.choice(words, 99)),
+        }
+        for row in range(count)
+    ]
+    start = time.perf_counter()
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    added = requests.post(f"{url}/papers", json={"papers": new}, headers=headers, timeout=600)
+    added.raise_for_status()
+    print(f"{added.json()['changed']} papers added in {time.perf_counter() - start:.2f} s")
+
+
+if __name__ == "__main__":
+    main()
