@@ -152,10 +152,10 @@ def _renamed(given: Draft, texts: dict[Path, str], copies: Copies) -> bool:
         texts[target], count = _NAMED_IN_FRONT.subn(rf"\g<1>{copies.bib.name}", texts[target], count=1)
         return count > 0
 
-    def named(match: re.Match[str]) -> str:
-        *others, _ = match[2].split(",")
-        stem = copies.bib.name if "resource" in match[1] else copies.bib.stem
-        return f"{match[1]}{','.join([*others, stem])}{match[3]}"
-
-    texts[target], count = _NAMED_BIB.subn(named, texts[target])
-    return count > 0
+    commands = list(_NAMED_BIB.finditer(texts[target]))
+    if commands:  # the last names the last file
+        start, end = commands[-1].span(2)
+        *others, last = texts[target][start:end].split(",")
+        name = copies.bib.name if last.strip().endswith(".bib") else copies.bib.stem
+        texts[target] = f"{texts[target][:start]}{','.join([*others, name])}{texts[target][end:]}"
+    return bool(commands)

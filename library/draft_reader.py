@@ -8,11 +8,12 @@ those of training; a key that is gone afterwards stood in a comment or in code.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import pairwise
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from datasets.errors import InputError
 from datasets.files import whole_file
 from datasets.fulltext.catalogue import year_in
 from datasets.fulltext.contexts import citations, cut
-from datasets.fulltext.documents import CitationSpan, FullText, Metadata, Paragraph, Reference
+from datasets.fulltext.documents import FullText, Metadata, Paragraph, Reference
 from datasets.fulltext.latex import (
     CITATION,
     ONE_OF_ITS_KEYS,
@@ -131,19 +132,19 @@ def read_draft(path: Path, root: Path | None = None) -> Draft:
             contexts.setdefault(citation.ref, cut(citation.left, citation.right, WINDOW, "whole"))
     sentences: dict[str, tuple[str, tuple[str, ...]]] = {}
     for paragraph in contents.paragraphs:
-        for span in paragraph.citations:
-            if span.ref in contexts:
-                sentences.setdefault(span.ref, _sentence(paragraph, span))
+        for key, sentence, beside in _sentences(paragraph):
+            sentences.setdefault(key, (sentence, beside))
     places, notes = [], list(contents.notes)
     for number, (file, start, end) in marking.found.items():
         text = marking.texts[file]
         line, command = text.count("\n", 0, start) + 1, text[start:end]
-        if number in sentences:
+        if number in contexts:
             places.append(Place(file, start, end, line, command, contexts[number], *sentences[number]))
         elif number in contents.missing:
             notes.append(f"{file.name}:{line}: {command} stands in no running text and is left alone")
     if not places:
-        found = "its missing citations are in no running text" if notes else "nothing to cite is missing"
+        found = "nothing to cite is missing"
+        found = "its missing citations stand in no running text" if contents.missing else found
         kinds = "[@?] or [CITE]" if marking.syntax is MARKDOWN else r"\cite{?}, \cite{} or \citep{TODO}"
         raise InputError(f"{path}: {found}; write {kinds} where a citation is to be found")
     about = contents.metadata
@@ -194,26 +195,28 @@ def read_text(path: Path) -> str:
         ) from None
 
 
-def _sentence(paragraph: Paragraph, place: CitationSpan) -> tuple[str, tuple[str, ...]]:
-    """The sentence of a paragraph that has the place, and the keys that it cites."""
+def _sentences(paragraph: Paragraph) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Each of our keys in a paragraph, its sentence, and the keys that this cites."""
     text = paragraph.text
-    bounds = pairwise([0, *sentence_starts(text), len(text)])
-    start, end = next((a, b) for a, b in bounds if a <= place.start < b)
-    pieces, beside, done = [], dict[str, None](), start
-    for span in sorted(set(paragraph.citations)):
-        if start <= span.start and span.end <= end and span.ref is not None:
-            missing = span.ref.startswith(_OURS)
-            shown = span.ref if not missing else "?" if span.ref != place.ref else MARK.strip("[]")
-            pieces += [text[done : span.start], shown]
-            done = span.end
-            beside |= {} if missing else {span.ref: None}
-    return "".join([*pieces, text[done:end]]).strip(), tuple(beside)
+    bounds = [0, *sentence_starts(text), len(text)]
+    spans = sorted(span for span in set(paragraph.citations) if span.ref is not None)
+    for number, group in groupby(spans, key=lambda span: bisect_right(bounds, span.start)):
+        cited = list(group)
+        keys = [key for _, _, key in cited if key is not None]
+        edges = [bounds[number - 1], *(edge for span in cited for edge in span[:2]), bounds[number]]
+        between = [text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True)]
+        beside = tuple(dict.fromkeys(key for key in keys if not key.startswith(_OURS)))
+        for ours in (key for key in keys if key.startswith(_OURS)):
+            shown = [
+                MARK.strip("[]") if key == ours else "?" if key.startswith(_OURS) else key for key in keys
+            ]
+            yield ours, "".join(chain(*zip(between, [*shown, ""], strict=True))).strip(), beside
 
 
 # LaTeX.
 
 _COMMANDS = re.compile(
-    r"\\(?!nocite|citestyle|setcitestyle|\w*citename|citetext|citealias)[A-Za-z]*[cC]ite[A-Za-z]*\*?(?:"
+    r"\\(?!nocite|citestyle|setcitestyle|\w*citename|citetext|citealias)(?=[A-Za-z]*[cC]ite)[A-Za-z]++\*?(?:"
     rf"{ONE_OF_ITS_KEYS.pattern})+"
 )
 _CODE = "verbatim|Verbatim|lstlisting|minted|filecontents|comment|tikzpicture|pgfpicture"
@@ -297,14 +300,14 @@ _KEY = re.compile(r"(?<![\w@])-?@(?:\{([^{}\s]+)\}|([\w\uf000](?:[\w:.#$%&+?<>~/
 _FRONT = re.compile(r"\A\s*---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _NO_TEXT = re.compile(
     r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)|<!--.*?(?:-->|\Z)|\$\$.*?\$\$"
-    r"|(?<!`)(`{1,2})(?!`)[^\n]+?(?<!`)\2(?!`)|!\[[^\]]*\]\([^)]*\)",
+    r"|(?<!`)(`{1,2})(?!`)[^\n]{1,1000}?(?<!`)\2(?!`)|!\[[^\[\]]*\]\([^)]*\)",
     re.MULTILINE | re.DOTALL,
 )
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$|^(\S.*)\n(=+|-{2,})[ \t]*$", re.MULTILINE)
 _MARKS = re.compile("\ue000\\d+\ue001")
 _LINK = re.compile(r"\[([^\[\]]*)\](?:\([^)]*\)|\[[^\[\]]*\])|\[\^[^\]]*\]:?|<(https?://[^>]*)>")
 _LINE_START = re.compile(r"^[ \t]*(?:>[ \t]?|[-*+][ \t]+|\d+[.)][ \t]+)+", re.MULTILINE)
-_EMPHASIS = re.compile(r"(?<!\w)(\*{1,3}|_{1,3})(?=\S)(.+?)(?<=\S)\1(?!\w)|(\*\*)", re.DOTALL)
+_EMPHASIS = re.compile(r"(?<!\w)(\*{1,3}|_{1,3})(?=\S)([^*_]{1,500}?)(?<=\S)\1(?!\w)|\*\*")
 _BACKSLASH = re.compile(r"\\([^\w\s])")
 
 

@@ -383,5 +383,15 @@ def test_keys_that_another_paper_has_and_ends_of_lines(folder: Path, recommender
     assert "@misc{devlin2019bert-1," in (folder / "b.bib").read_text()
 
 
+def test_only_the_last_of_several_bib_files_gets_another_name(folder: Path, recommender: Recommender) -> None:
+    (folder / "more.bib").write_text("@misc{a, title={A}}")
+    text = "\\addbibresource{more.bib}\\addbibresource{refs.bib}\nModels such as BERT \\cite{?}."
+    (folder / "a.tex").write_text(text)
+    run(recommender, tex=str(folder / "a.tex"), fill=str(folder / "b.tex"))
+    filled = text.replace("refs.bib", "b.bib").replace("?", "devlin2019bert")
+    assert (folder / "b.tex").read_text() == filled
+    assert (folder / "b.bib").read_text().startswith(BIB)
+
+
 def test_examples_of_docstrings() -> None:
     assert doctest.testmod(library.draft_reader).failed == 0
