@@ -202,7 +202,7 @@ def ask(settings: AskSettings) -> None:
         print(as_json(found))
     elif settings.format == "bibtex":
         library = recommender.library
-        print(bibtex(library.paper(row) for row in library.rows(paper.id for paper in found)), end="")
+        print(bibtex(library.paper(library.corpus.paper_row(paper.id)) for paper in found), end="")
     elif settings.format in ("cite", "markdown"):
         print(citation(keys, settings.format))
     else:

@@ -14,13 +14,12 @@ from pathlib import Path
 from datasets.errors import InputError
 from datasets.files import written_whole
 from datasets.fulltext.catalogue import letters_of
-from datasets.fulltext.latex import BIB_ENTRY, bib_entries
+from datasets.fulltext.latex import BIB_ENTRY, BIB_FILES, bib_entries
 from library.draft_reader import MARKDOWN, Draft, Place, read_text, syntax_of
 from library.evidence import MARK, Recommendation
 from library.formats import bibtex
 from library.library import Library
 
-_NAMED_BIB = re.compile(r"(\\(?:bibliography|addbibresource(?:\[[^\]]*\])?|addglobalbib)\s*\{)([^{}]+)(\})")
 _NAMED_IN_FRONT = re.compile(r"(?m)^(bibliography:[ \t]*)(.*)$")
 _NO_KEY = re.compile(r"[^\w:.+/-]+")
 
@@ -152,9 +151,9 @@ def _renamed(given: Draft, texts: dict[Path, str], copies: Copies) -> bool:
         texts[target], count = _NAMED_IN_FRONT.subn(rf"\g<1>{copies.bib.name}", texts[target], count=1)
         return count > 0
 
-    commands = list(_NAMED_BIB.finditer(texts[target]))
+    commands = list(BIB_FILES.finditer(texts[target]))
     if commands:  # the last names the last file
-        start, end = commands[-1].span(2)
+        start, end = commands[-1].span(1)
         *others, last = texts[target][start:end].split(",")
         name = copies.bib.name if last.strip().endswith(".bib") else copies.bib.stem
         texts[target] = f"{texts[target][:start]}{','.join([*others, name])}{texts[target][end:]}"

@@ -252,7 +252,7 @@ def read_paragraph(
 
 # The bibliography: entries of .bib files, or those printed in a .bbl or the document.
 
-_BIB_FILES = re.compile(r"\\(?:bibliography|addbibresource(?:\[[^\]]*\])?|addglobalbib)\s*\{([^{}]+)\}")
+BIB_FILES = re.compile(r"\\(?:bibliography|addbibresource(?:\[[^\]]*\])?|addglobalbib)\s*\{([^{}]+)\}")
 BIB_ENTRY = re.compile(r"^[ \t]*@\s*(\w+)\s*[{(]\s*([^\s,{}()=]+)\s*,", re.MULTILINE)
 _BIB_STRINGS = re.compile(r"^[ \t]*@\s*string\s*[{(].*$", re.MULTILINE | re.IGNORECASE)
 _ITEM = re.compile(r"\\bibitem\s*(?=[\[{])")
@@ -272,7 +272,7 @@ _AUTHORS_END = 400
 
 def bib_files(path: Path, source: str, root: Path | None = None) -> list[Path]:
     """The .bib files that a document names and that lie in its folder, or in `root`, or below."""
-    names = [name.strip() for names in _BIB_FILES.findall(source) for name in names.split(",")]
+    names = [name.strip() for names in BIB_FILES.findall(source) for name in names.split(",")]
     files = [(path.parent / (name if name.endswith(".bib") else f"{name}.bib")).resolve() for name in names]
     return [file for file in files if file.is_relative_to((root or path.parent).resolve()) and file.is_file()]
 
