@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from datasets.columns import Ragged
 from datasets.corpus import Corpus
-from datasets.records import OTHER_MARKER, TARGET_MARKER, TRAIN
+from datasets.records import OTHER_MARKER, TARGET_MARKER, TARGET_WORD, TRAIN
 from retrieval.article_text import sentence_starts
 from retrieval.terms import without_markers
 
@@ -37,7 +37,7 @@ class Evidence:
 
     sentence: of the abstract, that answers best; matched: its words that the question has, as spans.
     in_title: such words of the title, where no sentence answers. name: of the paper, that stands in the
-    question. cited_as: how another paper cites it, with [CITE] there.
+    sentence of the question. cited_as: how another paper cites it, with [CITE] there.
     """
 
     sentence: str = ""
@@ -91,6 +91,8 @@ _WORD = re.compile(r"[^\W_]{2,}")
 _STOPWORDS = frozenset(STOPWORDS_EN_PLUS)
 _NEAR = 12
 """Words from the mark at which a word counts half."""
+_OUTSIDE = 0.5
+"""What a word of another sentence than the mark's counts, beside one in it."""
 _OF_TITLE = 0.3
 """What a word of the citing title counts, beside one at the mark."""
 _K1, _B, _USUAL = 1.2, 0.75, 20
@@ -118,16 +120,26 @@ def wanted(context: str, title: str, rarity: Rarity) -> dict[str, float]:
 
     context: with TARGETCIT; title: of the citing paper.
     """
-    before, _, after = context.replace(OTHER_MARKER, " ").partition(TARGET_MARKER)
+    context = context.replace(OTHER_MARKER, " " * len(OTHER_MARKER))
+    mark, (first, last) = max(context.find(TARGET_MARKER), 0), sentence_around(context)
+    words = [found for found in _words(context) if found[0] != TARGET_WORD]
+    before = sum(start < mark for _, start, _ in words)
     weights: dict[str, float] = {}
     stem = _stemmer().stemWord
-    for words in (reversed([word for word, *_ in _words(before)]), (word for word, *_ in _words(after))):
-        for distance, word in enumerate(words):
-            weight = rarity(word) / (1 + distance / _NEAR)
-            weights[stem(word)] = max(weight, weights.get(stem(word), 0))
+    for place, (word, start, _) in enumerate(words):
+        distance = before - 1 - place if place < before else place - before
+        weight = rarity(word) / (1 + distance / _NEAR) * (1 if first <= start < last else _OUTSIDE)
+        weights[stem(word)] = max(weight, weights.get(stem(word), 0))
     for word, *_ in _words(title):
         weights.setdefault(stem(word), _OF_TITLE * rarity(word))
     return weights
+
+
+def sentence_around(context: str) -> tuple[int, int]:
+    """The first character of the sentence of a context that has the mark, and the one after its last."""
+    mark = max(context.find(TARGET_MARKER), 0)
+    bounds = [0, *sentence_starts(context), max(len(context), 1)]
+    return next((a, b) for a, b in pairwise(bounds) if a <= mark < b)
 
 
 def best_sentence(text: str, weights: dict[str, float], least: float = 0.0) -> tuple[str, Spans]:
@@ -232,16 +244,19 @@ def _is_name(word: str) -> bool:
 
 
 def name_in(context: str, names: Sequence[str]) -> str:
-    """The name that stands nearest to the mark in a context; "" for none. Names of one case count as written.
+    """The name nearest to the mark, in its sentence; "" for none. One of a single case counts as written.
 
     >>> name_in("as in word2vec and BERTs (TARGETCIT)", ["Word2Vec", "BERT"])
     'BERT'
     """
+    start, end = sentence_around(context)
+    context = context[start:end]
     mark = max(context.find(TARGET_MARKER), 0)
     found: tuple[int, str] | None = None
     for name in names:
         mixed = any(sign.islower() for sign in name[1:]) and _is_name(name)
-        pattern = rf"(?<![^\W_]){re.escape(name)}(?:s|es)?(?![^\W_])"
+        written = re.escape(name).replace(r"\-", "-?")
+        pattern = rf"(?<![^\W_]){written}(?:s|es)?(?![^\W_])"
         for match in re.finditer(pattern, context, re.IGNORECASE if mixed else 0):
             nearness = min(abs(match.start() - mark), abs(match.end() - mark))
             if name not in (TARGET_MARKER, OTHER_MARKER) and (found is None or nearness < found[0]):
@@ -342,13 +357,11 @@ def citing_sentence(context: str) -> str:
     >>> citing_sentence("of trees. Graphs are parsed well by TARGETCIT, OTHERCIT. We")
     'Graphs are parsed well by [CITE], […].'
     """
-    mark = max(context.find(TARGET_MARKER), 0)
-    bounds = [0, *sentence_starts(context), len(context)]
-    start, end = next((a, b) for a, b in pairwise(bounds) if a <= mark < max(b, 1))
+    start, end = sentence_around(context)
     sentence = context[start:end].strip()
     if start == 0 and not sentence[:1].isupper() and not sentence.startswith(TARGET_MARKER):
         sentence = f"… {sentence}"
-    if end == len(context) and not re.search(r"[.!?][\"')\]]*$", sentence):
+    if end >= len(context) and not re.search(r"[.!?][\"')\]]*$", sentence):
         sentence = f"{sentence} …"
     sentence = _BRACKETED.sub(r"\1", sentence)
     return sentence.replace(TARGET_MARKER, MARK).replace(OTHER_MARKER, "[…]")

@@ -34,17 +34,22 @@ def table(found: Sequence[Recommendation], explain: bool = False) -> Table:
     grid.add_column(overflow="fold")
     for paper in found:
         text = Text(shown(paper.title) or "(no title)", style="bold")
-        year = str(paper.year) if paper.year else ""
-        facts = [short_authors(paper.authors), year, shown(paper.venue)]
-        about = " · ".join(filter(None, facts))
-        text.append(f"\n{about}{about and ' · '}", style="not bold")
-        text.append(shown(paper.key or paper.id), style="not bold green")
+        for place, (fact, style) in enumerate(_facts(paper)):
+            text.append(" · " if place else "\n", style="not bold")
+            text.append(shown(fact), style=style)
         text.append_text(_why(paper))
         if explain and paper.features:
             listed = ", ".join(f"{name} {value:.3g}" for name, value in paper.features.items())
             text.append(f"\n{listed}", style="not bold dim")
         grid.add_row(str(paper.rank), f"{paper.score:.3f}", text)
     return grid
+
+
+def _facts(paper: Recommendation) -> list[tuple[str, str]]:
+    """Authors, year, key and venue, as far as they are known, with the style of each."""
+    year, key = str(paper.year or ""), paper.key or paper.id
+    facts = [(short_authors(paper.authors), ""), (year, ""), (key, " green"), (paper.venue, "")]
+    return [(fact, f"not bold{colour}") for fact, colour in facts if fact]
 
 
 def _why(paper: Recommendation) -> Text:

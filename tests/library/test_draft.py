@@ -306,6 +306,12 @@ def test_any_text_is_a_draft_or_one_line(tmp_path: Path, text: str, kind: str) -
         assert all(place.context.count("TARGETCIT") == 1 for place in found.places)
 
 
+def test_the_example() -> None:
+    found = read_draft(Path(__file__).parents[2] / "examples" / "draft.tex")
+    assert len(found.places) == 9 and found.abstract and not found.notes
+    assert None not in found.cited.values(), "examples/library.bib has what it cites"
+
+
 def test_suggestions(folder: Path, recommender: Recommender) -> None:
     suggestions = suggest(read_draft(folder / "paper.tex"), recommender, 3)
     assert suggestions.known == {"improving": "gpt", "nivre2003": "nivre"}

@@ -50,6 +50,8 @@ def test_words_near_the_mark_tell_more() -> None:
     weights = wanted(f"{far} and speech {TARGET_MARKER}", "Pictures", lambda word: 1.0)
     assert weights["speech"] == 1.0 > weights["pars"] > 0
     assert weights["pictur"] < weights["speech"], "the title is less than the context"
+    weights = wanted(f"Old trees. New graphs {TARGET_MARKER}. Sounds", "", lambda word: 1.0)
+    assert weights["tree"] < weights["new"] and weights["sound"] == 0.5, "other sentences count half"
 
 
 def test_stop_words_numbers_and_marks_tell_nothing() -> None:
@@ -97,10 +99,12 @@ def test_names_of_papers(title: str, names: list[str]) -> None:
         ("RoBERTa TARGETCIT", ""),
         ("BERT and later ImageNet TARGETCIT", "ImageNet"),
         ("no mark but BERT", "BERT"),
+        ("MambaST TARGETCIT oversmooths", "Mamba-ST"),
+        ("We know BERT. We use TARGETCIT here. Then ImageNet.", ""),
     ],
 )
 def test_names_in_contexts(context: str, name: str) -> None:
-    assert name_in(context, ["BERT", "ImageNet"]) == name
+    assert name_in(context, ["BERT", "ImageNet", "Mamba-ST"]) == name
 
 
 def test_a_marker_is_no_name() -> None:

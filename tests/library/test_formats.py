@@ -46,7 +46,7 @@ def test_a_table_is_readable_at_80_columns_and_without_colour() -> None:
     first = " ".join(text.split())
     for part in (
         "1 0.831 Adam: A Method",
-        "Kingma and Ba · 2015 · ICLR · kingma2015adam",
+        "Kingma and Ba · 2015 · kingma2015adam · ICLR",
         "Adam is named here",
     ):
         assert part in first
