@@ -35,12 +35,14 @@ def open_trained(path: str | Path) -> Pretrained:
     from hatten.checkpoint import FILE, Model, load_model
     from hatten.static import FOLDER, StaticModel
     from rerank.cross_encoder import SAVED, CrossEncoder
+    from rerank.ranker import SAVED as RANKER
+    from rerank.ranker import RankingModel
     from training.checkpoint import find_saved
 
     path = Path(path)
     kinds: tuple[tuple[str, type[Pretrained]], ...]
-    kinds = (SAVED, CrossEncoder), (FOLDER, StaticModel), (FILE, Model)  # a reranker has a config.json too
-    for name, kind in kinds:
+    kinds = (SAVED, CrossEncoder), (RANKER, RankingModel), (FOLDER, StaticModel), (FILE, Model)
+    for name, kind in kinds:  # in this order: a reranker has a static model's config.json too
         for folder in (path, path / name):
             if (folder / kind.settings_file).is_file():
                 return kind.from_pretrained(folder)

@@ -6,7 +6,6 @@ model that train.py model=ranker has fitted orders them (rerank.ranker_training)
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,6 @@ from numpy.typing import NDArray
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError, missing_extra
-from datasets.files import written_folder
 from rerank.evidence import Evidence
 from rerank.features import Candidates, check_groups, first_dense, standardised
 from retrieval.arrays import Floats, Mask, Rows
@@ -26,6 +24,7 @@ from retrieval.base import Ranking, Retriever, ordered
 from retrieval.fusion import fused, reciprocal_ranks
 from retrieval.queries import Queries
 from training.checkpoint import find_saved
+from training.hub import Pretrained, read_json, write_json
 
 log = logging.getLogger(__name__)
 
@@ -75,47 +74,54 @@ def lightgbm() -> Any:
 
 
 @dataclass(frozen=True)
-class RankingModel:
+class RankingModel(Pretrained):
     """What orders candidates. about: what it was trained on, and how, as plain values."""
+
+    settings_file = MODEL
+    title = "ranker"
+    description = """\
+A learned ranker for citation recommendation: it orders what several retrievers find first, by features such
+as their scores and ranks, names near the mark, popularity and age. The retrievers are those under `parts`
+below; their own models are not in this folder.
+
+```sh
+python evaluate.py retriever=ranker ranker={place} checkpoint=HATTEN data=custom data.dir=DIR
+```"""
+    tags = ("learning-to-rank",)
 
     model: Weights | Trees
     about: Mapping[str, Any] = field(default_factory=dict)
 
-    def save(self, folder: Path) -> None:
-        """Write the folder, whole or not at all."""
-        with written_folder(folder) as part:
-            content: dict[str, Any] = {"format": FORMAT, "about": dict(self.about)}
-            if isinstance(self.model, Weights):
-                content |= {"kind": "linear", "weights": dict(self.model.of)}
-            else:
-                content |= {"kind": "lightgbm", "columns": self.model.columns}
-                (part / TREES).write_text(self.model.text, encoding="utf-8")
-            (part / MODEL).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    def write(self, folder: Path) -> None:
+        if isinstance(self.model, Weights):
+            content: dict[str, Any] = {"kind": "linear", "weights": dict(self.model.of)}
+        else:
+            content = {"kind": "lightgbm", "columns": self.model.columns}
+            (folder / TREES).write_text(self.model.text, encoding="utf-8")
+        write_json(folder / MODEL, {"format": FORMAT} | content)
 
     @classmethod
-    def load(cls, folder: str | Path) -> RankingModel:
-        """What `save` wrote, from its folder or the one that holds it; InputError for anything else."""
-        path = find_saved(folder, SAVED) / MODEL
-        try:
-            content = json.loads(path.read_text("utf-8"))
-            if content["format"] != FORMAT:
-                raise InputError(
-                    f"{path}: a ranker of format {content['format']!r}; this version reads {FORMAT}"
-                )
-            if content["kind"] == "linear":
-                weights = {str(name): float(weight) for name, weight in content["weights"].items()}
-                if not np.isfinite(list(weights.values())).all():
-                    raise ValueError("a weight is no number")
-                model: Weights | Trees = Weights(weights)
-            else:
-                model = Trees(content["columns"], (path.parent / TREES).read_text("utf-8"))
-            return cls(model, content["about"])
-        except FileNotFoundError as error:
+    def read(cls, folder: Path, about: dict[str, Any]) -> RankingModel:
+        path = folder / MODEL
+        content = read_json(path, dict)
+        if content.get("format") != FORMAT:
             raise InputError(
-                f"{error.filename}: there is no such file; ranker= names what train.py model=ranker saved"
-            ) from None
+                f"{path}: a ranker of format {content.get('format')!r}; this version reads {FORMAT}"
+            )
+        try:
+            if content["kind"] == "lightgbm":
+                return cls(Trees(content["columns"], (folder / TREES).read_text("utf-8")), about)
+            weights = {str(name): float(weight) for name, weight in content["weights"].items()}
+            if not np.isfinite(list(weights.values())).all():
+                raise ValueError("a weight is no number")
+            return cls(Weights(weights), about)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{path}: not a ranker ({error}); train it again") from None
+
+    @classmethod
+    def load(cls, place: str | Path) -> RankingModel:
+        """What a training saved, by its folder, the output folder of the training or its id on the hub."""
+        return cls.from_pretrained(find_saved(place, SAVED))
 
 
 class Ranker(Retriever):

@@ -95,7 +95,7 @@ def train(config: DictConfig) -> Path:
         "seconds": round(seconds, 1),
         "hash": hash_of(model),
     }
-    RankingModel(model, about).save(folder / SAVED)
+    RankingModel(model, about).save_pretrained(folder / SAVED)
     with written_whole(folder / METRICS) as path:
         path.write_text(
             json.dumps({f"val/{name}": value for name, value in measured.items()}) + "\n", "utf-8"

@@ -225,7 +225,7 @@ def _data(about: dict[str, Any]) -> str:
     data, corpus, tokenizer = (about.pop(key, None) for key in ("data", "corpus", "tokenizer"))
     if data is None:
         return "Not recorded."
-    text = f"Trained on the training split of `{data}`"
+    text = f"Trained on the split `{about.get('split', 'train')}` of `{data}`"
     text += f" (prepared store `{corpus}`)" if corpus else ""
     return text + (f", cut into words by the tokeniser `{tokenizer}`." if tokenizer else ".")
 

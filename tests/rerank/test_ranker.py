@@ -22,6 +22,7 @@ from retrieval.popularity import Popularity
 from retrieval.queries import Queries, Query
 from tests.rerank.test_features import average
 from tests.runs import configured
+from training.hub import ABOUT, CARD
 
 MIXED = {"bm25.score": 1.0, "near_title": 0.5, "near_best": 0.7, "popularity": 0.3, "name_near": 1.0}
 
@@ -126,8 +127,8 @@ def test_an_index_is_saved_and_loaded(demo_corpus: Corpus, tmp_path: Path) -> No
 
 
 def test_a_model_is_saved_without_pickles(tmp_path: Path) -> None:
-    RankingModel(Weights(MIXED), {"seed": 3}).save(tmp_path / "out" / "ranker")
-    assert [path.name for path in (tmp_path / "out" / "ranker").iterdir()] == [MODEL]
+    folder = RankingModel(Weights(MIXED), {"seed": 3}).save_pretrained(tmp_path / "out" / "ranker")
+    assert sorted(path.name for path in folder.iterdir()) == sorted([MODEL, ABOUT, CARD])
     for place in ("out", "out/ranker"):
         found = RankingModel.load(tmp_path / place)
         assert found.model == Weights(MIXED) and found.about == {"seed": 3}
@@ -136,9 +137,9 @@ def test_a_model_is_saved_without_pickles(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content, line",
     [
-        (None, "there is no such file; ranker= names what train.py model=ranker saved"),
-        ("{", "not a ranker"),
-        ("[]", "not a ranker"),
+        (None, "no ranker that was saved here"),
+        ("{", "damaged"),
+        ("[]", "must hold a dict, not a list"),
         ('{"format": "ranker-9"}', "a ranker of format 'ranker-9'"),
         ('{"format": "ranker-1", "kind": "linear", "weights": {"a": "b"}, "about": {}}', "not a ranker"),
         ('{"format": "ranker-1", "kind": "linear", "weights": {"a": NaN}, "about": {}}', "not a ranker"),
@@ -243,7 +244,7 @@ def test_trees_are_saved_as_text(demo_corpus: Corpus, tmp_path: Path) -> None:
     columns, lists, _ = lists_of(demo_corpus)
     model = fitted(RankerSettings(kind="lightgbm", trees=5), columns, lists, 0)
     assert isinstance(model, Trees)
-    RankingModel(model).save(tmp_path / "ranker")
+    RankingModel(model).save_pretrained(tmp_path / "ranker")
     loaded, values = RankingModel.load(tmp_path).model, lists[0].values.astype(np.float32)
     np.testing.assert_array_equal(loaded.scores(columns, values), model.scores(columns, values))
     assert loaded.scores(columns[:3], values[..., :3]).shape == values.shape[:2]
@@ -270,7 +271,7 @@ def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus) -> None:
     out = tmp_path / "out"
     config = configured("train", ["model=ranker", *options, f"output_dir={out}", "model.ranker.split=train"])
     assert train(config) == out / "ranker"
-    about = json.loads((out / "ranker" / MODEL).read_text())["about"]
+    about = json.loads((out / "ranker" / ABOUT).read_text())
     assert about["split"] == "train" and about["contexts"] == len(demo_corpus.split("train"))
     assert about["cross_fitted"]["recall@10"] > 0
     given = configured("evaluate", ["retriever=ranker", f"ranker={out}", *options])
