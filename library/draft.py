@@ -50,7 +50,7 @@ def draft(settings: DraftSettings) -> None:
     root = Path(settings.root).expanduser() if settings.root else None
     given = read_draft(Path(settings.tex).expanduser(), root)
     targets = copy_places(given, Path(settings.fill).expanduser(), root) if settings.fill else None
-    recommender = Recommender.open(settings.library)
+    recommender = Recommender.open(settings.library, settings.reranker)
     suggestions = suggest(given, recommender, settings.k)
     if settings.format == "json":
         print(json.dumps(as_json(suggestions), ensure_ascii=False, indent=1))

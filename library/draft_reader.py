@@ -45,13 +45,13 @@ from datasets.fulltext.latex_source import (
     read_source,
     running_text,
 )
-from datasets.records import OTHER_MARKER
+from datasets.records import OTHER_MARKER, TARGET_MARKER
 from library.evidence import MARK
 from retrieval.article_text import sentence_starts
 
 WINDOW = 200
 """Characters on each side of a missing citation, as in the training contexts."""
-_MARKDOWN = (".md", ".markdown", ".qmd", ".rmd")
+_MARKDOWN = (".md", ".markdown", ".qmd", ".rmd", ".txt")
 _OURS = "\uf000"
 """Begins our keys, which are of characters that `cleaned` takes out of texts and that are no words."""
 _MISSING = re.compile(r"\?*|(?:TODO|FIXME|XXX)(?:\W.*)?", re.IGNORECASE)
@@ -129,7 +129,9 @@ def read_draft(path: Path, root: Path | None = None) -> Draft:
     contexts: dict[str, str] = {}
     for citation in citations(full_text, WINDOW + len(OTHER_MARKER), Counter()):
         if citation.ref in marking.found:
-            contexts.setdefault(citation.ref, cut(citation.left, citation.right, WINDOW, "whole"))
+            context = cut(citation.left, citation.right, WINDOW, "whole")
+            if re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
+                contexts.setdefault(citation.ref, context)
     sentences: dict[str, tuple[str, tuple[str, ...]]] = {}
     for paragraph in contents.paragraphs:
         for key, sentence, beside in _sentences(paragraph):
@@ -141,10 +143,10 @@ def read_draft(path: Path, root: Path | None = None) -> Draft:
         if number in contexts:
             places.append(Place(file, start, end, line, command, contexts[number], *sentences[number]))
         elif number in contents.missing:
-            notes.append(f"{file.name}:{line}: {command} stands in no running text and is left alone")
+            notes.append(f"{file.name}:{line}: {command} has no running text around it and is left alone")
     if not places:
         found = "nothing to cite is missing"
-        found = "its missing citations stand in no running text" if contents.missing else found
+        found = "its missing citations have no running text around them" if contents.missing else found
         kinds = "[@?] or [CITE]" if marking.syntax is MARKDOWN else r"\cite{?}, \cite{} or \citep{TODO}"
         raise InputError(f"{path}: {found}; write {kinds} where a citation is to be found")
     about = contents.metadata

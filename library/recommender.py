@@ -290,7 +290,8 @@ class Recommender:
         papers = found.papers[0][:k][found.papers[0][:k] >= 0]
         features = now.retriever.explain(query, papers[None]) if explain else {}
         context, title = query.texts("context")[0], query.texts("title")[0]
-        evidence = now.witness.evidence(context, papers.tolist(), title)
+        own = int(query.citing[0])
+        evidence = now.witness.evidence(context, papers.tolist(), title, None if own < 0 else own)
         shown = []
         for place, row in enumerate(papers.tolist()):
             paper = now.library.paper(row)

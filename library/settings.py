@@ -102,6 +102,8 @@ class DraftSettings(LibrarySettings):
     """the draft, in LaTeX or Markdown (e.g. paper.tex)"""
     k: int = setting(5, least=1)
     """papers for each place"""
+    reranker: str | None = None
+    """folder of a cross-encoder that reads the first papers again"""
     format: str = setting("text", choices=("text", "json"))
     """text | json"""
     fill: str = ""

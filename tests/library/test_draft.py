@@ -238,9 +238,13 @@ def test_macros_of_the_draft(tmp_path: Path) -> None:
 
 
 def test_places_that_no_text_holds_are_told(tmp_path: Path) -> None:
-    found = read_draft_of(tmp_path, "\\section{On \\cite{?}}\nTrees \\cite{?} are parsed.")
-    assert found.notes == [r"paper.tex:1: \cite{?} stands in no running text and is left alone"]
-    assert len(found.places) == 1
+    text = "\\section{On \\cite{?}}\nTrees \\cite{?} are parsed.\n\\section{More}\n\\cite{a} (\\cite{TODO})"
+    found = read_draft_of(tmp_path, text)
+    why = "has no running text around it and is left alone"
+    assert found.notes == [rf"paper.tex:1: \cite{{?}} {why}", rf"paper.tex:4: \cite{{TODO}} {why}"]
+    assert [place.line for place in found.places] == [2]
+    with pytest.raises(InputError, match="its missing citations have no running text around them"):
+        read_draft_of(tmp_path, "\\cite{?}")
 
 
 def test_inputs_elsewhere_are_read_when_asked_for(folder: Path) -> None:
