@@ -20,7 +20,7 @@ from library.formats import FORMATS, as_json, bibtex, citation, table
 from library.library import Library, SourceFile, check_place
 from library.models import model_files
 from library.papers import LibraryPaper
-from library.recommender import Recommender, indexer
+from library.recommender import Recommender, added, indexer, without
 from library.settings import (
     AddSettings,
     AskSettings,
@@ -77,13 +77,7 @@ def add(settings: AddSettings) -> Library:
             library.noted(sources=sources)
             print(f"{library.path}: nothing is new; {_papers(len(library))}")
             return library
-        kept = np.setdiff1d(np.arange(len(library)), gathering.replaced)
-        removed = library.removed
-        if removed:
-            back = {paper.id for paper in gathering.papers()}
-            removed = [id for id in removed if id not in back]
-        papers, index = _counted(gathering), indexer(library.model)
-        changed = library.changed(kept, papers, index, sources=sources, removed=removed)
+        changed = added(library, gathering, _counted(gathering), sources=sources)
     fuller = len(gathering.replaced)
     print(f"{library.path}: {gathering.count - fuller:,} added, {fuller:,} fuller; {_papers(len(changed))}")
     return changed
@@ -92,14 +86,8 @@ def add(settings: AddSettings) -> Library:
 def remove(settings: RemoveSettings) -> Library:
     """Remove papers."""
     with Library.changing(settings.library, settings.wait) as library:
-        rows = library.rows(settings.id)
-        if len(rows) == len(library):
-            raise InputError(f"{library.path}: no paper would be left; delete the folder instead")
-        ids = [library.corpus.paper_ids[row] for row in rows.tolist()]
-        kept = np.setdiff1d(np.arange(len(library)), rows)
-        removed = list(dict.fromkeys([*library.removed, *ids]))
-        changed = library.changed(kept, (), indexer(library.model), removed=removed)
-    print(f"{library.path}: {len(rows):,} removed; {_papers(len(changed))}")
+        changed = without(library, settings.id)
+    print(f"{library.path}: {len(library) - len(changed):,} removed; {_papers(len(changed))}")
     return changed
 
 

@@ -165,19 +165,15 @@ class Found(BaseModel):
 def answer(recommender: Recommender, asked: Question) -> Answer:
     """What the recommender says to a question. Raises InputError for what cannot be answered."""
     given = asked.model_dump(exclude={"details"})
+    found, library = recommender.recommend(**given), recommender.library
     made = []
-    for paper in recommender.recommend(**given):
+    for paper in found:
         shown = Recommended(**paper.as_json())
-        if asked.details:
-            shown.details = details(paper, paper_of(recommender, paper.id))
+        row = library.row(paper.id) if asked.details else None
+        if row is not None:  # another request may have removed it by now
+            shown.details = details(paper, library.paper(row))
         made.append(shown)
     return Answer(recommendations=made)
-
-
-def paper_of(recommender: Recommender, id: str) -> LibraryPaper:
-    row = recommender.library.row(id)
-    assert row is not None
-    return recommender.library.paper(row)
 
 
 def details(paper: Recommendation, kept: LibraryPaper) -> Details:

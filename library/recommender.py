@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.records import OTHER_MARKER, TARGET_MARKER
+from library.duplicates import Gathering
 from library.evidence import Recommendation, Witness
-from library.library import Indexer, Library, LibraryPaper, Rows
+from library.library import MANIFEST, Indexer, Library, LibraryPaper, Rows
 from library.models import copy_model, install_model, open_model
 from rerank.reranker import Reranker
 from rerank.settings import ScoringSettings
@@ -99,8 +101,8 @@ class Recommender:
     def __init__(self, library: Library, reranker: Reranker | None = None) -> None:
         """reranker: reads the first papers again, slower and better."""
         self.reranker = reranker
-        self._lock, self._reading = threading.Lock(), threading.Lock()
-        self._now = self._opened(library)
+        self._lock, self._reading, self._opening = threading.Lock(), threading.Lock(), threading.Lock()
+        self._now, self._written = self._opened(library), (library.path / MANIFEST).stat().st_mtime_ns
 
     @classmethod
     def open(cls, path: str | Path, reranker: str | Path | None = None) -> Recommender:
@@ -132,7 +134,7 @@ class Recommender:
 
     @property
     def library(self) -> Library:
-        """Its current generation."""
+        """As it was at the last question or change."""
         return self._now.library
 
     @property
@@ -186,7 +188,7 @@ class Recommender:
     ) -> tuple[_Generation, Queries, list[Ranking]]:
         if rerank and self.reranker is None:
             raise InputError("rerank: there is no cross-encoder; give reranker=FOLDER")
-        now, again = self._now, self.reranker is not None and rerank is not False
+        now, again = self._follow(), self.reranker is not None and rerank is not False
         depth = max(k, RERANKED) if again else k
         queries = Queries.asked(now.library.corpus, [self._query(now.library, one.query) for one in asked])
         with self._lock:
@@ -197,31 +199,41 @@ class Recommender:
 
     def search(self, query: str, k: int = 10) -> list[LibraryPaper]:
         """The k papers of the library that answer to some words, best first, by BM25."""
-        now = self._now
+        now = self._follow()
         with self._lock:
             found = now.words.search(Queries.asked(now.library.corpus, [Query(query)]), k).papers[0]
         return [now.library.paper(row) for row in found[found >= 0].tolist()]
 
     def add(self, papers: Sequence[LibraryPaper]) -> None:
-        """Add papers to the library; one whose id is there replaces it."""
-        with Library.changing(self.library.path) as library:
-            there = [row for paper in papers if (row := library.row(paper.id)) is not None]
-            kept = np.setdiff1d(np.arange(len(library)), there)
-            changed = library.changed(kept, papers, indexer(library.model))
-        self._now = self._opened(changed)
+        """Add papers to the library; one that is there already becomes fuller (library.duplicates)."""
+        with (
+            Library.changing(self.library.path) as library,
+            Gathering(library.path, library) as gathering,
+        ):
+            for paper in papers:
+                gathering.add(paper)
+            gathering.finish()
+            if gathering.count:
+                added(library, gathering, gathering.papers())
+        self._follow()
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove papers by their ids or keys; InputError for one that is unknown."""
         with Library.changing(self.library.path) as library:
-            rows = library.rows(names)
-            kept = np.setdiff1d(np.arange(len(library)), rows)
-            if len(kept) == 0:
-                raise InputError(f"{library.path}: these are all of its papers; a library keeps at least one")
-            gone = [library.corpus.paper_ids[row] for row in rows]
-            changed = library.changed(
-                kept, [], indexer(library.model), removed=sorted({*library.removed, *gone})
-            )
-        self._now = self._opened(changed)
+            without(library, names)
+        self._follow()
+
+    def _follow(self) -> _Generation:
+        """The current generation, also where another process has made it."""
+        try:
+            written = (self._now.library.path / MANIFEST).stat().st_mtime_ns
+        except OSError:
+            return self._now  # someone has taken the library away
+        if written != self._written:
+            with self._opening:
+                if written != self._written:
+                    self._now, self._written = self._opened(Library.open(self._now.library.path)), written
+        return self._now
 
     def _opened(self, library: Library) -> _Generation:
         retriever = open_model(library.folder / MODEL, library.corpus)
@@ -323,6 +335,29 @@ def year_range(years: str) -> tuple[int, int]:
     if first > last:
         raise InputError(f"years={years}: the first year comes after the last")
     return first, last
+
+
+def added(library: Library, gathering: Gathering, papers: Iterable[LibraryPaper], **state: Any) -> Library:
+    """The generation with what has been gathered, as `papers`. Call it inside `Library.changing`."""
+    kept = np.setdiff1d(np.arange(len(library)), gathering.replaced)
+    removed = library.removed
+    if removed:
+        back = {paper.id for paper in gathering.papers()}
+        removed = [id for id in removed if id not in back]
+    return library.changed(kept, papers, indexer(library.model), removed=removed, **state)
+
+
+def without(library: Library, names: Iterable[str]) -> Library:
+    """The generation without some papers, by their ids or keys. Call it inside `Library.changing`.
+
+    InputError for an unknown one, and if none would be left.
+    """
+    rows = library.rows(names)
+    if len(rows) == len(library):
+        raise InputError(f"{library.path}: no paper would be left; delete the folder instead")
+    removed = dict.fromkeys([*library.removed, *(library.corpus.paper_ids[row] for row in rows.tolist())])
+    kept = np.setdiff1d(np.arange(len(library)), rows)
+    return library.changed(kept, (), indexer(library.model), removed=list(removed))
 
 
 def indexer(model: str) -> Indexer:
