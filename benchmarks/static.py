@@ -40,7 +40,8 @@ def main() -> None:
         start = time.perf_counter()
         model = load_static(args.checkpoint)
         print(f"loading the model: {time.perf_counter() - start:.2f} s")
-    encoder, reader = model.encoder, DocumentReader(opened, model.vocabulary, model.max_tokens)
+    encoder, words = model.opened()
+    reader = DocumentReader(opened, words, model.max_tokens)
     rows = np.random.default_rng(0).permutation(np.flatnonzero(opened.is_candidate))
     torch.manual_seed(0)
     reference = PlainEncoder(config, table).eval()
@@ -55,8 +56,8 @@ def main() -> None:
         {"static": lambda: encode(encoder.encode, reader.papers, rows, encoder.dim), "reference": plainly},
     )
     static, plain = len(rows) / taken["static"], len(few) / taken["reference"]
-    words = len(reader.papers(rows[:1000]).paragraphs.values) / min(1000, len(rows))
-    print(f"static: {static:,.0f} papers/s ({len(rows):,} papers of {words:.0f} words, reading included)")
+    length = len(reader.papers(rows[:1000]).paragraphs.values) / min(1000, len(rows))
+    print(f"static: {static:,.0f} papers/s ({len(rows):,} papers of {length:.0f} words, reading included)")
     print(f"the reference's encoder: {plain:,.1f} papers/s ({len(few)} papers)")
     print(f"static / reference: {static / plain:,.0f}; peak memory {memory():.2f} GB")
 

@@ -42,7 +42,8 @@ class WordsRetriever(DenseRetriever):
     def prepare(self, corpus: Corpus) -> None:
         words = np.array([any(map(str.isalnum, word)) for word in corpus.words], bool)
         counts = np.where(words, np.asarray(corpus.word_counts), 0)
-        share = counts[self.vocabulary.lookup(corpus.words) >= 0].sum() / max(counts.sum(), 1)
+        ids = self.vocabulary.lookup(corpus.words)
+        share = counts[(ids >= 0) & (ids < len(self.vocabulary))].sum() / max(counts.sum(), 1)
         if share < KNOWN_SHARE:
             log.warning(
                 f"{self.name}: the model knows {share:.0%} of the running words of {corpus.name}; was it "
@@ -121,7 +122,7 @@ class StaticRetriever(WordsRetriever):
                 "hatten.ckpt with a mean path"
             )
         self.model = load_static(checkpoint)
-        self.encoder, self.vocabulary = self.model.encoder, self.model.vocabulary
+        self.encoder, self.vocabulary = self.model.opened()
         self.max_tokens, self._checkpoint = self.model.max_tokens, checkpoint
 
     def prepare(self, corpus: Corpus) -> None:

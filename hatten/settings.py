@@ -194,6 +194,8 @@ class StaticSettings(WordsSettings, MinedTraining):
     recipe: str = "hatten.static.Static"
     max_tokens: int = setting(512, least=1)
     """words read of a paragraph"""
+    unknown_weight: float = 1.5
+    """of words that the trained model does not know, which get random vectors; 0: they are left out"""
     encoder: dict[str, Any] = field(default_factory=dict)
     """ignored; experiment=paper sets HAtten's"""
 

@@ -2,7 +2,10 @@
 
 HAtten's mean path (hatten.layers) without its two levels: trained word vectors, each word with a weight of
 its own, each distance from the citation mark and each paragraph type too. It encodes tens of thousands of
-papers a second. A saved model is a folder:
+papers a second. Words that it does not know, as names in other fields, are not lost: each gets a random
+vector by its letters, so that texts that share it are closer (the hashing trick of Weinberger et al. 2009).
+
+A saved model is a folder:
 
     config.json         format and sizes
     vocabulary.json     the words, the most frequent first
@@ -12,7 +15,10 @@ papers a second. A saved model is a folder:
 
 from __future__ import annotations
 
+import hashlib
 import json
+import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,19 +45,33 @@ from training.hub import WEIGHTS, Pretrained, is_hub_id, read_json, read_weights
 FORMAT, FOLDER = "static-1", "static"
 """What a folder says that it is, and its name in the output folder of a training."""
 CONFIG, WORDS = "config.json", "vocabulary.json"
+BUCKETS = 16_384
+"""Random vectors for unknown words; two of these words share one with a chance of 1 in so many."""
 KINDS = {"float32": torch.float32, "float16": torch.float16, "int8": torch.int8}
+
+
+class OpenVocabulary(Vocabulary):
+    """A vocabulary that gives unknown words with a letter or digit one of BUCKETS ids behind its own."""
+
+    def lookup(self, store_words: Iterable[str]) -> NDArray[np.int32]:
+        words = list(store_words)
+        ids, end = super().lookup(words), len(self)
+        for place in np.flatnonzero(ids < 0).tolist():
+            if any(map(str.isalnum, words[place])):
+                ids[place] = end + zlib.crc32(words[place].encode("utf-8", "surrogatepass")) % BUCKETS
+        return ids
 
 
 class StaticEncoder(Encoder):
     """Documents to unit vectors [B, D]: a mean path over word vectors that are trained with it."""
 
     def __init__(self, word_vectors: NDArray[np.float32], vocabulary: Vocabulary) -> None:
-        """word_vectors [V, D], in the order of the vocabulary."""
+        """word_vectors [V, D] in the order of the vocabulary, perhaps with further rows behind them."""
         super().__init__()
-        if word_vectors.ndim != 2 or len(word_vectors) != len(vocabulary):
+        if word_vectors.ndim != 2 or len(word_vectors) < len(vocabulary):
             raise ValueError(f"{len(vocabulary)} words for vectors of shape {word_vectors.shape}")
         self.word_vectors = nn.Parameter(torch.from_numpy(np.ascontiguousarray(word_vectors, np.float32)))
-        self.mean = MeanPath(len(vocabulary))
+        self.mean = MeanPath(len(word_vectors))
         self.mean.target_id = int(vocabulary.lookup([TARGET_WORD])[0])
         self.dim, self.precision = word_vectors.shape[1], torch.float32
 
@@ -83,6 +103,8 @@ python evaluate.py benchmark=prefetch retriever=static checkpoint={place} data=c
     about: dict[str, Any]
     kind: str = "float32"
     """of the vectors in its file, of KINDS; int8: whole numbers to ±127 times a scale for each word"""
+    unknown_weight: float = 0.0
+    """of words that the vocabulary lacks; 0: they are left out"""
 
     def write(self, folder: Path) -> None:
         weights = {name: weight.detach() for name, weight in self.encoder.state_dict().items()}
@@ -98,6 +120,7 @@ python evaluate.py benchmark=prefetch retriever=static checkpoint={place} data=c
             "words": len(self.vocabulary),
             "vectors": self.kind,
             "max_tokens": self.max_tokens,
+            "unknown_weight": self.unknown_weight,
         }
         write_json(folder / CONFIG, config)
         listed = json.dumps(self.vocabulary.words, ensure_ascii=False, separators=(",", ":"))
@@ -117,6 +140,8 @@ python evaluate.py benchmark=prefetch retriever=static checkpoint={place} data=c
             vocabulary, vectors = Vocabulary(words), weights.pop("word_vectors").float()
             if "scales" in weights:
                 vectors *= weights.pop("scales").float()[:, None]
+            if len(vectors) != len(vocabulary):
+                raise ValueError(f"{len(vocabulary)} words for {len(vectors)} vectors")
             encoder = StaticEncoder(vectors.numpy(), vocabulary)
             encoder.load_state_dict({**weights, "word_vectors": vectors})
             if not all(bool(weight.isfinite().all()) for weight in encoder.parameters()):
@@ -124,11 +149,25 @@ python evaluate.py benchmark=prefetch retriever=static checkpoint={place} data=c
             if config["vectors"] not in KINDS:
                 raise ValueError(f"vectors of the kind {config['vectors']}")
             about = about or dict(config.get("about", {}))  # where earlier versions have it
-            return cls(encoder.eval(), vocabulary, int(config["max_tokens"]), about, config["vectors"])
+            most, weight = int(config["max_tokens"]), float(config["unknown_weight"])
+            return cls(encoder.eval(), vocabulary, most, about, config["vectors"], weight)
         except (RuntimeError, *UNFIT) as error:
             raise InputError(
                 f"{folder}: a part of the model is missing or of another kind ({reason(error)})"
             ) from None
+
+    def opened(self) -> tuple[StaticEncoder, Vocabulary]:
+        """Encoder and vocabulary to encode any text with: those with rows for unknown words."""
+        if not self.unknown_weight:
+            return self.encoder, self.vocabulary
+        table, mean = self.encoder.word_vectors.detach().numpy(), self.encoder.mean.state_dict()
+        bits = hashlib.shake_256(b"vectors of unknown words").digest(-(-BUCKETS * self.encoder.dim // 8))
+        signs = np.unpackbits(np.frombuffer(bits, np.uint8), count=BUCKETS * self.encoder.dim)
+        random = (signs.reshape(BUCKETS, -1) * np.float32(2) - 1) / np.float32(self.encoder.dim**0.5)
+        encoder = StaticEncoder(np.concatenate([table, random]), self.vocabulary)
+        weight = torch.full((BUCKETS,), self.unknown_weight).expm1().log()
+        encoder.mean.load_state_dict({**mean, "word_weight": torch.cat([mean["word_weight"], weight])})
+        return encoder.eval(), OpenVocabulary(self.vocabulary.words)
 
     def cut(self, words: int) -> StaticModel:
         """The same with the first, most frequent `words` of its vocabulary, and the citation marks, alone."""
@@ -191,7 +230,8 @@ class Static(Recipe):
 
         def save(trained: Encoder, about: dict[str, Any], path: Path) -> None:
             assert isinstance(trained, StaticEncoder)
-            save_static(StaticModel(trained, vocabulary, self.words.max_tokens, about), path)
+            model = StaticModel(trained, vocabulary, self.words.max_tokens, about)
+            save_static(replace(model, unknown_weight=self.words.unknown_weight), path)
 
         reader = DocumentReader(corpus, vocabulary, self.words.max_tokens)
         return Parts(encoder, reader, save, {"vectors": name})

@@ -63,9 +63,10 @@ def test_encoding_without_a_gradient_gives_the_vectors_of_training(
 def test_what_is_saved_is_what_is_loaded_but_for_the_rounding(
     tiny_corpus: Corpus, tmp_path: Path, kind: str, error: float
 ) -> None:
-    model = random_static(tiny_corpus.words)
+    model = replace(random_static(tiny_corpus.words), unknown_weight=0.5)
     save_static(model, tmp_path / "model", kind)
     found = load_static(tmp_path / "model")
+    assert found.unknown_weight == 0.5
     assert (found.vocabulary, found.max_tokens, found.about) == (model.vocabulary, 16, model.about)
     reader = DocumentReader(tiny_corpus, model.vocabulary, 16)
     with torch.inference_mode():
@@ -168,6 +169,23 @@ def test_a_model_of_another_tokeniser_is_refused(tiny_corpus: Corpus, tmp_path: 
         StaticRetriever(None)
 
 
+def test_unknown_words_bring_texts_that_share_them_together(tiny_corpus: Corpus) -> None:
+    known = [word for word in tiny_corpus.words if word not in ("parsing", "trees", "graph")]
+    model = replace(random_static(known), unknown_weight=1.5)
+    encoder, vocabulary = model.opened()
+    ids = vocabulary.lookup(["parsing", *known[:5], "trees", "graph", "parsing", "?!", ""])
+    assert ids[1:6].tolist() == model.vocabulary.lookup(known[:5]).tolist()
+    assert len({*ids[[0, 6, 7]]}) == 3 and ids[0] == ids[8] and ids[[0, 6, 7]].min() >= len(vocabulary)
+    assert (ids[9:] == -1).all()
+    rows = documents([[[1, 2, ids[0]]], [[3, ids[0]]], [[3]], [[1, 2]]])
+    with torch.inference_mode():
+        query, shares, lacks, plain = encoder.encode(rows)
+        assert query @ shares > query @ lacks
+        assert torch.equal(plain, model.encoder.encode(documents([[[1, 2]]]))[0])
+    norms = encoder.word_vectors[len(vocabulary) :].norm(dim=1)
+    assert torch.allclose(norms, torch.ones(len(norms)), atol=1e-5)
+
+
 SMALL: dict[str, Any] = {
     "model": "static",
     "data": "demo",
@@ -194,6 +212,7 @@ def test_training_learns_and_resumes(trained_twice: Callable[..., tuple[Path, Pa
     given = {**SMALL, "data.cache_dir": tmp_path / "cache", "embeddings.cache_dir": tmp_path / "cache"}
     saved, _ = trained_twice(23, *(f"{name}={value}" for name, value in given.items()))
     model = load_static(saved.parent)
+    assert model.unknown_weight == 1.5  # by default
     assert saved.name == "static" and model.about["model"]["recipe"] == "hatten.static.Static"
     history = (saved.parent / "history.csv").read_text().splitlines()
     recall = [float(row.split(",")[history[0].split(",").index("val/recall@10")]) for row in history[1:]]
