@@ -320,7 +320,7 @@ def write_words(
     final[order] = np.arange(len(words), dtype=np.int32)
     for writer, _ in tokens:
         writer.finish(final)
-    with closing(TextWriter(folder / "words.arrow", ("word",))) as writer:
+    with closing(TextWriter(folder / "words.arrow", ("word",))) as texts:
         for first in range(0, len(order), BATCH_ROWS):
-            writer.extend([words.take(pa.array(order[first : first + BATCH_ROWS])).cast(pa.string())])
+            texts.extend([words.take(pa.array(order[first : first + BATCH_ROWS])).cast(pa.string())])
     save_array(folder, "word_counts", counts[order])
