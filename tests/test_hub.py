@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import os
-import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,65 +26,13 @@ from rerank.cross_encoder import CrossEncoder
 from rerank.ranker import RankingModel, Weights
 from rerank.reranker import Reranker
 from rerank.settings import ScoringSettings
-from tests.conftest import Server
+from tests.conftest import COMMIT, Hub
 from tests.hatten.made import random_model
 from training.hub import Pretrained
 
 ROOT = Path(__file__).parents[1]
 ABOUT = {"data": "demo", "corpus": "0123", "tokenizer": "default", "seed": 3, "model": {"rounds": 2}}
 ABOUT |= {"round": 2, "val/recall@10": 0.1 + 0.2}
-COMMIT = "0" * 40
-
-
-class Hub(Server):
-    """Takes uploads of one commit, and serves their files from then on."""
-
-    def answer(self, request: BaseHTTPRequestHandler) -> None:
-        if request.command == "POST":
-            sent = request.rfile.read(int(request.headers["Content-Length"]))
-            repo = re.fullmatch(r"/api/models/(.+/.+)/(preupload|commit)/main", request.path)
-            made: dict[str, Any] = {"url": f"{self.url}/someone/model", "errors": [], "warnings": []}
-            if request.headers.get("Authorization") != "Bearer hf_write":
-                self.put(request.path[1:], "{}", status=401)
-            elif repo and repo[2] == "preupload":
-                files = [{**file, "uploadMode": "regular"} for file in json.loads(sent)["files"]]
-                made = {"files": [{**file, "shouldIgnore": False} for file in files]}
-            elif repo:
-                made = {"success": True, "commitOid": COMMIT, "commitUrl": f"{self.url}/{repo[1]}/commit/0"}
-                lines = [json.loads(line) for line in sent.splitlines()]
-                self.keep(repo[1], {
-                    line["value"]["path"]: base64.b64decode(line["value"]["content"])
-                    for line in lines
-                    if line["key"] == "file"
-                })  # fmt: skip
-            self.pages.setdefault(request.path, {"body": json.dumps(made).encode(), "ranges": False})
-        super().answer(request)
-
-    def keep(self, repo: str, files: dict[str, bytes]) -> None:
-        for name, content in files.items():
-            self.put(f"{repo}/resolve/{COMMIT}/{name}", content, headers={"X-Repo-Commit": COMMIT})
-        about = {"id": repo, "sha": COMMIT, "siblings": [{"rfilename": name} for name in files]}
-        self.put(f"api/models/{repo}/revision/main", json.dumps(about))
-        listed = [{"type": "file", "path": n, "size": len(c), "oid": n} for n, c in files.items()]
-        self.put(f"api/models/{repo}/tree/{COMMIT}?recursive=true&expand=false", json.dumps(listed))
-
-    def fetched(self) -> set[str]:
-        """Names of the files that were asked for."""
-        return {path.rpartition("/")[2] for path, _ in self.asked if "/resolve/" in path}
-
-
-@pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    found = Hub()
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setenv("HF_TOKEN", "hf_write")
-    monkeypatch.setattr(constants, "ENDPOINT", found.url)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    template = found.url + "/{repo_id}/resolve/{revision}/{filename}"
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-    yield found
-    found.http.shutdown()
-    found.http.server_close()
 
 
 Make = Callable[[], Pretrained]

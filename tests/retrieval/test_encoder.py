@@ -36,6 +36,7 @@ from retrieval.article_text import ArticleReader
 from retrieval.encoder import ArticleEncoder, find_folder, load_pretrained, positions
 from retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
 from retrieval.vectors import weights_hash
+from tests.conftest import Hub
 
 
 @pytest.fixture
@@ -81,36 +82,22 @@ def test_a_model_that_cannot_be_downloaded_is_one_clear_line(
 
 @pytest.mark.parametrize("pickled", [False, True])
 def test_a_model_is_downloaded_once(
-    folder: Path, pickled: bool, tmp_path: Path, server: Any, monkeypatch: pytest.MonkeyPatch
+    folder: Path, pickled: bool, tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path))
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(constants, "ENDPOINT", server.url)
-    address = server.url + "/{repo_id}/resolve/{revision}/{filename}"
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", address)
     weights = load_file(folder / "model.safetensors")
     torch.save(weights, folder / "pytorch_model.bin")
     if pickled:
         (folder / "model.safetensors").unlink()
     (folder / "README.md").write_text("Not wanted.")
-    commit = "0" * 40
-    for path in folder.iterdir():
-        where = f"some/model/resolve/{commit}/{path.name}"
-        server.put(where, path.read_bytes(), headers={"X-Repo-Commit": commit})
-    sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
-    about = {"id": "some/model", "sha": commit, "siblings": [{"rfilename": name} for name in sizes]}
-    server.put("api/models/some/model/revision/main", json.dumps(about))
-    files = [{"type": "file", "path": name, "size": size, "oid": name} for name, size in sizes.items()]
-    server.put(f"api/models/some/model/tree/{commit}?recursive=true&expand=false", json.dumps(files))
+    hub.keep("some/model", {path.name: path.read_bytes() for path in folder.iterdir()})
     config = ArticleConfig("some", hub="some/model", max_tokens=32)
     model = load_pretrained(config)[0]
     assert weights_hash(model) == weights_hash(load_pretrained(at(folder))[0])
-    asked = {path for path, _ in server.asked}
-    assert any(path.endswith("pytorch_model.bin") for path in asked) == pickled
-    assert not any(path.endswith("README.md") for path in asked)
-    server.asked.clear()
+    assert ("pytorch_model.bin" in hub.fetched()) == pickled and "README.md" not in hub.fetched()
+    hub.asked.clear()
     assert weights_hash(load_pretrained(config)[0]) == weights_hash(model)
-    assert not server.asked
+    assert not hub.asked
 
 
 @pytest.mark.parametrize(
