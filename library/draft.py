@@ -118,7 +118,7 @@ def as_json(suggestions: Suggestions) -> dict[str, Any]:
 def report(suggestions: Suggestions, console: Console) -> None:
     """Each place with its sentence and the papers for it, for people."""
     given = suggestions.draft
-    cited = f"{len(given.cited)} papers cited, {len(suggestions.known)} of them in the library"
+    cited = f"cites {len(given.cited)}, of which the library has {len(suggestions.known)}"
     title = f"“{shown(given.title)}”" if given.title else "without a title"
     console.print(
         Text.assemble((given.path.name, "bold"), f": {title}, {_places(len(given.places))}, {cited}")

@@ -122,6 +122,8 @@ def read_draft(path: Path, root: Path | None = None) -> Draft:
     Raises InputError if a file cannot be read or is not in UTF-8, or if no citation is missing.
     """
     path = path.resolve()
+    if root is not None and not (root.is_dir() and path.is_relative_to(root.resolve())):
+        raise InputError(f"root={root}: is no folder that the draft lies in")
     marking = _Marking(syntax_of(path))
     contents = (_read_latex if marking.syntax is LATEX else _read_markdown)(path, root, marking)
     references = {key: entry or Reference() for key, entry in contents.cited.items()}

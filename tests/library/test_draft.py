@@ -250,6 +250,9 @@ def test_places_that_no_text_holds_are_told(tmp_path: Path) -> None:
 def test_inputs_elsewhere_are_read_when_asked_for(folder: Path) -> None:
     names = {place.file.name for place in read_draft(folder / "paper.tex", folder.parent).places}
     assert names == {"paper.tex", "related.tex", "outside.tex"}
+    for root in (folder / "sec", folder / "none"):
+        with pytest.raises(InputError, match="is no folder that the draft lies in"):
+            read_draft(folder / "paper.tex", root)
 
 
 def test_places_of_a_markdown_draft(folder: Path) -> None:
@@ -368,6 +371,9 @@ def test_a_filled_folder(folder: Path, recommender: Recommender) -> None:
     assert {"vaswani2017", "improving", "devlin2019bert", "mcdonald2005", "nivre2003"} <= entries
     with pytest.raises(InputError, match="is there already; name another place"):
         run(recommender, tex=str(folder / "paper.tex"), fill=str(target))
+    run(recommender, tex=str(folder / "paper.tex"), fill=str(folder.parent / "all"), root=str(folder.parent))
+    copies = {str(path.relative_to(folder.parent / "all")) for path in (folder.parent / "all").rglob("*.*")}
+    assert copies == {"draft/paper.tex", "draft/sec/related.tex", "draft/refs.bib", "outside.tex"}
 
 
 def test_a_filled_file(folder: Path, recommender: Recommender, capsys: pytest.CaptureFixture[str]) -> None:
