@@ -71,7 +71,8 @@ class Corpus:
     """Papers [P], contexts [C] and splits of a prepared store.
 
     Token ids are rows of `words`, codes of `fields` rows of `field_names`; `seen` [P] marks the papers that
-    training contexts cite. Pickles as its path: a worker process maps the same files.
+    training contexts cite; `citing` [C] are rows of papers, or -2, -3 and so on for papers that the corpus
+    lacks. Pickles as its path: a worker process maps the same files.
     """
 
     def __init__(

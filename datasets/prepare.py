@@ -121,6 +121,7 @@ class StoreBuilder:
         self._splits: dict[str, tuple[array[int], array[int], array[int]]] = {}
         self._split_of_context: list[str | None] = []
         self._split_of_paper: list[str | None] = []  # the first split in which it cites
+        self._outside: dict[str, int] = {}
         self._continues = False
 
     def __enter__(self) -> StoreBuilder:
@@ -154,9 +155,10 @@ class StoreBuilder:
             self._keep_contexts(old, papers)
 
     def _keep_contexts(self, old: Corpus, papers: NDArray[np.int64]) -> None:
-        new_row = np.full(len(old.paper_ids) + 1, -1, np.int32)  # the last is that of no paper
+        new_row = np.full(len(old.paper_ids), -1, np.int32)
         new_row[papers] = np.arange(len(papers), dtype=np.int32)
-        kept = (new_row[old.citing] >= 0) | (old.citing < 0)
+        citing = np.where(old.citing < 0, old.citing, new_row[old.citing.clip(min=0)])
+        kept = citing != -1
         splits = {}
         for name, split in old.splits.items():
             cited = new_row[split.positives.values]
@@ -171,7 +173,7 @@ class StoreBuilder:
         self._context_rows = {ids[row]: number for number, row in enumerate(rows.tolist())}
         self._contexts.take(old.path / "contexts.arrow", rows)
         self._context_tokens.take(old.context_tokens, rows)
-        self._citing.frombytes(new_row[old.citing[rows]].tobytes())
+        self._citing.frombytes(citing[rows].tobytes())
         for name, (contexts, cited, counts) in splits.items():
             self._splits[name] = (
                 array("q", place[contexts].astype(np.int64).tobytes()),
@@ -217,8 +219,9 @@ class StoreBuilder:
             check_context(context, place)
             if context.id in rows:
                 raise BadRecord("duplicate id", place, context.id, "a context of this id is there already")
-            citing = -1
-            if context.citing_id is not None:
+            if context.outside:
+                citing = self._outside.setdefault(context.citing_id, -2 - len(self._outside))
+            else:
                 citing = self._paper_row(context.citing_id, place, context.id, "citing_id")
             if context.cited_id is not None:
                 self._paper_row(context.cited_id, place, context.id, "refid")

@@ -78,13 +78,14 @@ class PaperRecord(NamedTuple):
 class ContextRecord(NamedTuple):
     """A citation context: its text has TARGET_MARKER exactly once; `cited_id` may be unknown.
 
-    citing_id None: the citing paper is not in the corpus; its row is -1.
+    outside: the citing paper is none of the corpus, and only its id is known.
     """
 
     id: str
     text: str
-    citing_id: str | None
+    citing_id: str
     cited_id: str | None = None
+    outside: bool = False
 
 
 class QueryRecord(NamedTuple):
@@ -161,8 +162,9 @@ def joined(sources: Mapping[str, Source], name: str) -> Source:
         if isinstance(record, PaperRecord):
             return record._replace(id=f"{part}/{record.id}")
         if isinstance(record, ContextRecord):
-            citing, cited = (None if id is None else f"{part}/{id}" for id in record[2:])
-            return ContextRecord(f"{part}/{record.id}", record.text, citing, cited)
+            cited = None if record.cited_id is None else f"{part}/{record.cited_id}"
+            id, citing = f"{part}/{record.id}", f"{part}/{record.citing_id}"
+            return record._replace(id=id, citing_id=citing, cited_id=cited)
         if isinstance(record, QueryRecord):
             return QueryRecord(f"{part}/{record.context_id}", [f"{part}/{id}" for id in record.positive_ids])
         return record

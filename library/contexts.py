@@ -32,7 +32,7 @@ def context_files(folder: str) -> list[Path]:
 def contexts_in(files: list[Path]) -> Contexts:
     """The contexts that cite papers of a library, whichever ids the files have for these.
 
-    A citing paper that is not in the library is None.
+    A citing paper that is not in the library is outside.
     """
 
     def find(
@@ -50,8 +50,9 @@ def contexts_in(files: list[Path]) -> Contexts:
         def found() -> Iterator[ContextRecord]:
             for context in strict(read_contexts(contexts)):
                 if context.id in wanted:
-                    row = rows.get(context.citing_id or "")
-                    yield ContextRecord(context.id, context.text, None if row is None else ids[row])
+                    row = rows.get(context.citing_id)
+                    citing = context.citing_id if row is None else ids[row]
+                    yield ContextRecord(context.id, context.text, citing, outside=row is None)
 
         return found(), queries
 

@@ -359,12 +359,11 @@ class Evidence:
         self.pair_rarity = np.log(1 + len(titles) / times[times > 1]).astype(np.float32)
         self.title_pairs = Texts.of(self.pair_counts(titles, marked=False), self.pair_rarity, B_SHORT)
         self.pairs = Texts.of(self.pair_counts(words), self.pair_rarity, B_SHORT)
-        citing = np.repeat(self.source, split.positives.lengths).astype(np.int64)
-        cited = np.unique(split.positives.values.astype(np.int64) * papers + citing)
-        of, place = np.unique(cited % papers, return_inverse=True)
-        self.papers = of.astype(np.int32)
-        counts = np.bincount(cited // papers, minlength=papers)
-        self.cited_by = Ragged(place.astype(np.int32), offsets_of(counts))
+        self.papers, place = np.unique(self.source, return_inverse=True)
+        citing = np.repeat(place, split.positives.lengths)
+        cited = np.unique(split.positives.values.astype(np.int64) * max(len(self.papers), 1) + citing)
+        cited, citing = np.divmod(cited, max(len(self.papers), 1))
+        self.cited_by = Ragged(citing.astype(np.int32), offsets_of(np.bincount(cited, minlength=papers)))
         dim = 0 if dense is None else dense.encode_queries(queries[:0]).shape[1]
         self.context_vectors = self.paper_vectors = np.empty((0, dim), np.float32)
         if dense is not None and len(split):

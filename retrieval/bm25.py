@@ -285,6 +285,14 @@ class BM25(Retriever):
         else:
             self._engine = Postings.of(counts, self._method, k1, b, self._backend == "numba")
 
+    def _reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
+        known = len(old.words)
+        if corpus.words[:known] == old.words:  # else its store does not continue the other
+            terms = Terms.load(folder)
+            self._terms = terms.with_words(corpus.words[known:], self._tokenizer, more_terms=True)
+            self._terms_of = corpus.words
+        super()._reindex(old, corpus, kept, folder)
+
     def _paper_counts(self, corpus: Corpus, papers: NDArray[np.int32], cited: Ragged | None) -> csc_matrix:
         """Terms of papers [n, T]."""
         rows = np.arange(len(papers))

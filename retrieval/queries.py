@@ -52,7 +52,7 @@ class Queries:
     fields: `context`, and `title` and `abstract` of the citing paper. Word ids are rows of `corpus.words`,
     and of `new_words` from `len(corpus.words)` on.
     contexts: int64 [Q], rows of the corpus's contexts, -1 for questions. citing: int32 [Q], rows of the
-    citing papers, -1 where the corpus lacks them. years: int32 [Q] of the citing papers, 0 where unknown.
+    citing papers, below 0 where the corpus lacks them. years: int32 [Q] of the citing papers, 0: unknown.
     known: [Q], rows of papers that the citing paper is known to cite elsewhere.
     """
 
@@ -79,7 +79,7 @@ class Queries:
             "title": _of_papers(corpus.titles, corpus.title_tokens, papers),
             "abstract": _of_papers(corpus.abstracts, corpus.abstract_tokens, papers),
         }
-        years = np.where(citing < 0, np.int32(0), corpus.years[citing])
+        years = np.where(citing < 0, np.int32(0), corpus.years[citing.clip(min=0)])
         return cls(corpus, fields, rows, citing, years, known or _none(len(rows)))
 
     @classmethod
@@ -142,10 +142,10 @@ class Queries:
 
 
 def _of_papers(texts: Sequence[str], words: Ragged, papers: Rows) -> QueryField:
-    """A field of papers [Q], rows of a corpus; empty for those that it lacks (-1)."""
+    """A field of papers [Q], rows of a corpus; empty for those that it lacks, below 0."""
     if papers.min(initial=0) >= 0:
         return QueryField(texts, words, papers)
-    known, rows = np.unique(np.append(-1, papers), return_inverse=True)
+    known, rows = np.unique(np.append(-1, papers.clip(min=-1)), return_inverse=True)
     taken = words.take(known[1:])
     listed = ["", *(texts[row] for row in known[1:].tolist())]
     return QueryField(listed, Ragged(taken.values, np.append(0, taken.offsets)), rows[1:])

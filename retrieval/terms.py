@@ -68,15 +68,19 @@ class Terms:
         rows, names = _terms_in(words, tokenizer)
         return cls(Ragged.from_rows(rows), names)
 
-    def with_words(self, words: Sequence[str], tokenizer: Tokenizer) -> Terms:
-        """These terms for further words too; what is no term of the corpus is left out."""
+    def with_words(self, words: Sequence[str], tokenizer: Tokenizer, more_terms: bool = False) -> Terms:
+        """These terms for further words too; what is none of them is left out or, more_terms, becomes one."""
         rows, names = _terms_in(words, tokenizer)
-        place = [self._places.get(name) for name in names]
+        of_all, places = self.names, self._places
+        if more_terms:
+            of_all = [*self.names, *(name for name in names if name not in places)]
+            places = {name: term for term, name in enumerate(of_all)}
+        place = [places.get(name) for name in names]
         known = [[found for term in row if (found := place[term]) is not None] for row in rows]
         more = Ragged.from_rows(known)
         values = np.concatenate([self.of_word.values, more.values])
         offsets = np.concatenate([self.of_word.offsets, self.of_word.offsets[-1] + more.offsets[1:]])
-        return Terms(Ragged(values, offsets), self.names)
+        return Terms(Ragged(values, offsets), of_all)
 
     @cached_property
     def _places(self) -> dict[str, int]:

@@ -16,6 +16,7 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import prepare_store
 from datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
+from retrieval.queries import Queries
 from tests.conftest import CONTEXTS, PAPERS
 
 SETTINGS = {"tokenizer": "default", "candidates": "all"}
@@ -142,19 +143,25 @@ def test_a_context_may_be_of_no_paper_of_the_corpus(tmp_path: Path) -> None:
         "tiny",
         {},
         papers=lambda: RECORDS[:2],
-        contexts=lambda: [ContextRecord("c", "As TARGETCIT parse.", None)],
-        splits={"train": lambda: [QueryRecord("c", ["graph"])]},
+        contexts=lambda: [
+            ContextRecord(f"c{row}", "As TARGETCIT parse.", citing, outside=True)
+            for row, citing in enumerate("aba")
+        ],
+        splits={"train": lambda: [QueryRecord(f"c{row}", ["graph"]) for row in range(3)]},
     )
     prepare_store(outside, tmp_path / "old", SETTINGS)
     old = Corpus(tmp_path / "old")
-    assert old.citing.tolist() == [-1] and old.seen.tolist() == [False, True]
+    assert old.citing.tolist() == [-2, -3, -2] and old.seen.tolist() == [False, True]
     new = store(
         tmp_path / "new",
         RECORDS[4:5],
         only={"contexts": False},
         keep=lambda builder: builder.keep(old, np.array([1])),
     )
-    assert new.citing.tolist() == [-1] and new.splits["train"].positives[0].tolist() == [0]
+    assert new.citing.tolist() == [-2, -3, -2] and new.splits["train"].positives[0].tolist() == [0]
+    asked = Queries.of(old, np.arange(3))
+    assert asked.texts("title") == [""] * 3 and asked.words("abstract").lengths.tolist() == [0] * 3
+    assert asked.years.tolist() == [0] * 3 and asked.texts("context") == list(old.context_texts)
 
 
 def test_small_batches_do_not_add_up(tmp_path: Path) -> None:
