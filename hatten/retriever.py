@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from hatten.checkpoint import PUBLISHED, open_model
+from hatten.checkpoint import FILE, PUBLISHED, open_model, save_model
 from hatten.documents import DocumentReader, Vocabulary, check_tokenizer
 from hatten.recipe import Encoder
-from hatten.static import CONFIG, FOLDER, load_static
+from hatten.static import CONFIG, FOLDER, load_static, save_static
 from retrieval.dense import DenseRetriever
 from retrieval.queries import Queries
 from retrieval.settings import IndexConfig, ProfileConfig
@@ -40,16 +40,16 @@ class WordsRetriever(DenseRetriever):
         return {"weights": weights_hash(self.encoder), "arithmetic": str(self.encoder.precision)}
 
     def prepare(self, corpus: Corpus) -> None:
+        self._reader = DocumentReader(corpus, self.vocabulary, self.max_tokens)
         words = np.array([any(map(str.isalnum, word)) for word in corpus.words], bool)
         counts = np.where(words, np.asarray(corpus.word_counts), 0)
-        ids = self.vocabulary.lookup(corpus.words)
+        ids = self._reader.ids  # beyond the vocabulary: words that get a vector without being known
         share = counts[(ids >= 0) & (ids < len(self.vocabulary))].sum() / max(counts.sum(), 1)
         if share < KNOWN_SHARE:
             log.warning(
                 f"{self.name}: the model knows {share:.0%} of the running words of {corpus.name}; was it "
                 "trained on other data, or with another data.tokenizer?"
             )
-        self._reader = DocumentReader(corpus, self.vocabulary, self.max_tokens)
 
     def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         return encode(self.encoder.encode, self._reader.papers, rows, self.encoder.dim, "papers")
@@ -99,6 +99,9 @@ class HAttenRetriever(WordsRetriever):
         check_words(self.model.about, corpus, self._checkpoint)
         super().prepare(corpus)
 
+    def keep(self, folder: Path) -> None:
+        save_model(self.model, folder / FILE)
+
 
 class StaticRetriever(WordsRetriever):
     """Nearest papers by a static embedding model."""
@@ -128,6 +131,9 @@ class StaticRetriever(WordsRetriever):
     def prepare(self, corpus: Corpus) -> None:
         check_words(self.model.about, corpus, self._checkpoint)
         super().prepare(corpus)
+
+    def keep(self, folder: Path) -> None:
+        save_static(self.model, folder / FOLDER)
 
 
 def trained_retriever(

@@ -1,8 +1,9 @@
 """What ranks the papers of a library. Each generation of a library has its model beside its index:
 
 model/   model.json   format, kind and what it was copied from
-         static/      a static model (hatten.static), and/or
+         static/      a static model (hatten.static), or
          hatten.ckpt  a HAtten
+         ranker/      a learned ranker (rerank.ranker) over that model and BM25
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import written_folder
 from hatten.checkpoint import FILE
-from hatten.retriever import HAttenRetriever, StaticRetriever
+from hatten.retriever import trained_retriever
 from hatten.static import CONFIG, FOLDER
+from rerank.ranker import SAVED, Ranker
 from retrieval.base import Retriever
 from retrieval.bm25 import BM25
 
 BOX = Path(__file__).parent / "box"
 """The model that comes with the program."""
-PLAIN, STATIC, HATTEN = "bm25", "static", "hatten"
+PLAIN, DENSE, RANKED = "bm25", "dense", "ranker"
 """Kinds of models; bm25 is also the name of the one that has learned nothing."""
 FORMAT, ABOUT = 1, "model.json"
 
@@ -48,14 +50,18 @@ def model_files(model: str) -> tuple[dict[str, Path], str]:
     place = Path(model).expanduser() if model else BOX
     for static in (place, place / FOLDER):
         if (static / CONFIG).is_file():
-            return {FOLDER: static}, STATIC
+            return _ranked({FOLDER: static}, place)
     for file in (place, place / FILE):
         if file.is_file() and file.suffix == ".ckpt":
-            return {FILE: file}, HATTEN
+            return _ranked({FILE: file}, place)
     raise InputError(
         f"model={model or place}: there is no model; name {PLAIN}, a hatten.ckpt, or the folder that "
         "train.py model=static or model=ranker saved"
     )
+
+
+def _ranked(dense: dict[str, Path], place: Path) -> tuple[dict[str, Path], str]:
+    return ({**dense, SAVED: place / SAVED}, RANKED) if (place / SAVED).is_dir() else (dense, DENSE)
 
 
 def copy_model(folder: Path, to: Path) -> None:
@@ -86,8 +92,13 @@ def open_model(folder: Path, corpus: Corpus) -> Retriever:
         raise InputError(f"{folder / ABOUT}: missing or damaged ({error}); build the library again") from None
     if known and kind == PLAIN:
         return BM25(query=("title", "context"))
-    if known and kind == STATIC:
-        return StaticRetriever(folder / FOLDER)
-    if known and kind == HATTEN:
-        return HAttenRetriever(folder / FILE)
+    if known and kind == DENSE:
+        return trained_retriever(folder)
+    if known and kind == RANKED:  # the parts as in conf/retriever/ranker.yaml
+        parts = {
+            "dense": trained_retriever(folder),
+            "bm25": BM25(backend="numba"),
+            "bm25_contexts": BM25(contexts=100, k1=2.0, b=0.5, backend="numba"),
+        }
+        return Ranker(folder / SAVED, parts)
     raise InputError(f"{folder}: a model of another version; build the library again")

@@ -22,7 +22,7 @@ from library.models import copy_model, install_model, open_model
 from rerank.reranker import Reranker
 from rerank.settings import ScoringSettings
 from retrieval.arrays import Mask
-from retrieval.base import Ranking, Retriever, has_index, ordered
+from retrieval.base import Ranking, Retriever, has_index
 from retrieval.bm25 import BM25
 from retrieval.fusion import fused_scores
 from retrieval.queries import Queries, Query
@@ -192,7 +192,10 @@ class Recommender:
         depth = max(k, RERANKED) if again else k
         queries = Queries.asked(now.library.corpus, [self._query(now.library, one.query) for one in asked])
         with self._lock:
-            rankings = [self._found(now, queries[row : row + 1], one, depth) for row, one in enumerate(asked)]
+            rankings = [
+                now.retriever.search_allowed(queries[row : row + 1], depth, self._allowed(now, one))
+                for row, one in enumerate(asked)
+            ]
         if again:
             rankings = [self._reranked(queries[row : row + 1], found) for row, found in enumerate(rankings)]
         return now, queries, rankings
@@ -260,21 +263,16 @@ class Recommender:
         ids = tuple(library.corpus.paper_ids[row] for row in known if row is not None)
         return replace(query, context=context, known=ids)
 
-    def _found(self, now: _Generation, query: Queries, asked: Asked, k: int) -> Ranking:
-        """The k best papers that may answer, but for those left out."""
-        out = [row for name in asked.exclude if (row := now.library.row(name)) is not None]
-        found = now.retriever.search_allowed(query, k + len(out), self._allowed(now, asked))
-        return ordered(found.papers, found.scores, k, np.isin(found.papers, out))
-
     def _allowed(self, now: _Generation, asked: Asked) -> Mask | None:
-        """The papers [P] that pass the filters but for `exclude`; None: all."""
+        """The papers [P] that pass the filters; None: all."""
         library = now.library
-        if not any((asked.only, asked.years, asked.collection, asked.venue)):
+        if not any((asked.exclude, asked.only, asked.years, asked.collection, asked.venue)):
             return None
         allowed = np.ones(len(library), np.bool_)
         if asked.only:
             allowed[:] = False
             allowed[library.rows(asked.only, "only")] = True
+        allowed[[row for name in asked.exclude if (row := library.row(name)) is not None]] = False
         if asked.years:
             first, last = year_range(asked.years)
             allowed &= (library.corpus.years >= first) & (library.corpus.years <= last)

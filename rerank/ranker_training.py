@@ -96,6 +96,8 @@ def train(config: DictConfig) -> Path:
         "hash": hash_of(model),
     }
     RankingModel(model, about).save_pretrained(folder / SAVED)
+    for part in ranker.parts.values():
+        part.keep(folder)  # recommend.py build model=FOLDER finds all of it there
     with written_whole(folder / METRICS) as path:
         path.write_text(
             json.dumps({f"val/{name}": value for name, value in measured.items()}) + "\n", "utf-8"

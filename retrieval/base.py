@@ -126,6 +126,9 @@ class Retriever(ABC):
 
     # What a retriever may be able to do.
 
+    def keep(self, folder: Path) -> None:  # noqa: B027
+        """Save its model, if it has one, beside that of a ranker whose part it is."""
+
     def set_parameters(self, **values: float) -> None:
         """Set some of the `tunable` parameters for corpora indexed from now on."""
         raise NotImplementedError(f"{self.name} has no parameters to tune")

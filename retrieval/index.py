@@ -35,6 +35,8 @@ CHUNK = 1024
 """Queries searched at a time."""
 AT_ONCE = 1 << 26
 """Numbers of mapped vectors compared at a time, 256 MiB: each block has its own best k, which are merged."""
+SPARE = 256
+"""Up to this many papers that may not be found, a search fetches as many more and drops them."""
 FEW = 32
 """Up to this many queries, comparing with codes is faster than decoding them for a matrix product."""
 MULTIPLIED = 5
@@ -134,21 +136,23 @@ class PaperIndex(ABC):
             raise ValueError(f"queries have {queries.shape[1]} dimensions, papers {self.dim}")
         if k < 1 or chunk < 1:
             raise ValueError(f"k ({k}) and chunk ({chunk}) must be at least 1")
-        if allowed is not None and allowed.all():
-            allowed = None
+        out = 0 if allowed is None else len(self) - int(np.count_nonzero(allowed))
+        left_out = None
+        if out <= SPARE:  # to search without a filter and drop them is faster
+            left_out, allowed = (None if allowed is None or out == 0 else ~allowed), None
         excluded = np.empty((len(queries), 0), np.int32) if exclude is None else exclude
         excluded = excluded[:, None] if excluded.ndim == 1 else excluded
         if excluded.ndim != 2 or len(excluded) != len(queries):
             raise ValueError(f"exclude has shape {excluded.shape} for {len(queries)} queries")
         # Whatever is excluded may take one of the first places, so ask for as many more.
-        depth = k + excluded.shape[1]
+        depth = k + excluded.shape[1] + (out if left_out is not None else 0)
         depth = min(depth, len(self) if allowed is None else int(np.count_nonzero(allowed)))
         if depth == 0 or len(queries) == 0:
             return Ranking(*nothing(len(queries), k))
         parts = []
         for start in range(0, len(queries), chunk):
             scores, found = self._nearest(queries[start : start + chunk], depth, allowed)
-            drop = np.zeros(found.shape, np.bool_)
+            drop = np.zeros(found.shape, np.bool_) if left_out is None else left_out[found]
             for column in excluded[start : start + chunk].T:
                 drop |= found == column[:, None]
             parts.append(ordered(found, scores, k, drop))
