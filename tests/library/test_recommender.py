@@ -61,7 +61,8 @@ def ranked(static: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A ranker over the static model, as train.py model=ranker leaves it."""
     folder = tmp_path_factory.mktemp("ranked")
     shutil.copytree(static, folder / "static")
-    RankingModel(Weights({"dense.score": 1.0, "bm25.score": 0.5, "name_near": 1.0})).save_pretrained(folder / "ranker")
+    weights = Weights({"dense.score": 1.0, "bm25.score": 0.5, "name_near": 1.0})
+    RankingModel(weights).save_pretrained(folder / "ranker")
     return str(folder)
 
 
