@@ -24,7 +24,7 @@ import requests
 from numpy.typing import NDArray
 
 from benchmarks._common import arguments, begin, corpus
-from datasets.demo import open_demo
+from datasets.demo import write_demo
 
 TOKEN = "of the benchmark"
 
@@ -86,20 +86,16 @@ def main() -> None:
 
 
 def build(args: argparse.Namespace, folder: Path) -> Path:
-    source = args.data
+    """A library of the data, or of the demo corpus."""
+    source, library = args.data, folder / "library"
     if not source.is_dir():
-        open_demo()
-        source = Path("outputs/demo/data")
-    options = [
-        f"library={folder / 'library'}",
-        f"source={source}",
-        f"contexts={source}",
-        f"model={args.model}",
-    ]
+        source = folder / "demo"
+        write_demo(source, papers=2000, contexts=8000, seed=0)
+    options = [f"library={library}", f"source={source}", f"contexts={source}", f"model={args.model}"]
     start = time.perf_counter()
     subprocess.run([sys.executable, "recommend.py", "build", *options], check=True)
     print(f"built in {time.perf_counter() - start:.1f} s")
-    return folder / "library"
+    return library
 
 
 def ask_all(args: argparse.Namespace, library: Path, questions: list[dict[str, str]]) -> None:

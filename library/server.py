@@ -360,6 +360,7 @@ def make_uvicorn(recommender: Recommender, settings: ServeSettings) -> uvicorn.S
         log_level="warning",
         server_header=False,
         proxy_headers=False,
+        http="h11",
         ws="none",
         limit_concurrency=settings.connections,
         timeout_graceful_shutdown=5,
