@@ -92,7 +92,7 @@ def check(config: DictConfig) -> None:
         assert unknown_keys(node) == set(), node["_target_"]
 
 
-@pytest.mark.parametrize("entry", [*ENTRIES, "convert", "count", "export", "build_mdcr"])
+@pytest.mark.parametrize("entry", [*ENTRIES, "convert", "count", "export", "build_mdcr", "compress"])
 def test_the_defaults_compose(entry: str) -> None:
     config = composed(entry)
     check(config)

@@ -22,7 +22,7 @@ ROOMS = {
     "datasets": ["data", "splitting", "build", "convert", "count", "export", "generate", "inspect"],
     "retrieval": ["encoder", "index", "profile", "embed"],
     "training": ["trainer", "logger", "callbacks"],
-    "hatten": ["embeddings", "for_data"],
+    "hatten": ["embeddings", "for_data", "compress"],
     "rerank": ["retriever", "model", "tuned", "recipe"],
     "evaluation": ["benchmark", "sweep", "build_mdcr"],
     ENTRY: ["train", "evaluate", "experiment", "hydra/callbacks"],

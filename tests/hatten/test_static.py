@@ -19,6 +19,7 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.records import OTHER_WORD, TARGET_WORD
 from hatten.checkpoint import load_model, save_model
+from hatten.compress import compress
 from hatten.documents import DocumentReader, Vocabulary
 from hatten.encoder import Level
 from hatten.retriever import HAttenRetriever, StaticRetriever
@@ -167,6 +168,19 @@ def test_a_model_of_another_tokeniser_is_refused(tiny_corpus: Corpus, tmp_path: 
         StaticRetriever(tmp_path / "model").index(tiny_corpus)
     with pytest.raises(InputError, match="retriever=static needs checkpoint=FOLDER"):
         StaticRetriever(None)
+
+
+def test_a_model_is_compressed_into_a_new_folder(tmp_path: Path) -> None:
+    save_static(random_static([*"abcdefg"]), tmp_path / "static")
+    folder = compress(tmp_path, tmp_path / "small", 4, "int8")  # the output folder of its training
+    found = load_static(folder)
+    assert (found.kind, found.vocabulary.words) == ("int8", ["<pad>", *"abc"])
+    with pytest.raises(InputError, match="is there already"):
+        compress(tmp_path, folder, 4, "int8")
+    for words, vectors, said in ((0, "int8", "words=0: must be"), (4, "int4", "vectors=int4: choose")):
+        with pytest.raises(InputError, match=said):
+            compress(tmp_path, tmp_path / "other", words, vectors)
+    assert not (tmp_path / "other").exists()
 
 
 def test_unknown_words_bring_texts_that_share_them_together(tiny_corpus: Corpus) -> None:

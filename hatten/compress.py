@@ -1,0 +1,52 @@
+"""Smaller static models: `python -m hatten.compress checkpoint=OUT output=DIR words=40000 vectors=int8`."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import hydra
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+from datasets.errors import InputError, failing_in_one_line, one_line_errors
+from datasets.settings import check_count, refuse_missing
+
+log = logging.getLogger(__name__)
+
+
+def compress(checkpoint: str | Path, output: str | Path, words: int | None, vectors: str) -> Path:
+    """Write a static model with the most frequent words of another, in fewer bits, to a new folder.
+
+    words: how many to keep; None: all. vectors: float32, float16 or int8. The words that are left out are
+    unknown to it, and get random vectors as others do. Raises InputError for options that do not fit.
+    """
+    from hatten.static import KINDS, load_static, save_static  # torch, when the options are known to be right
+
+    if vectors not in KINDS:
+        raise InputError(f"vectors={vectors}: choose {', '.join(KINDS)}")
+    if words is not None:
+        check_count("words", words)
+    folder = Path(output)
+    if folder.exists():
+        raise InputError(f"output={folder}: is there already; name a new folder")
+    model = load_static(checkpoint)
+    known = len(model.vocabulary)
+    model = model if words is None else model.cut(words)
+    save_static(model, folder, vectors)
+    size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+    log.info(f"{folder}: {len(model.vocabulary):,} of {known:,} words, {vectors}, {size:.1f} MB")
+    return folder
+
+
+@one_line_errors
+@hydra.main(version_base="1.3", config_path=str(Path(__file__).parents[1] / "conf"), config_name="compress")
+def main(config: DictConfig) -> None:
+    """Compose and compress."""
+    with failing_in_one_line():
+        refuse_missing(config)
+        instantiate(config)
+
+
+if __name__ == "__main__":
+    main()
