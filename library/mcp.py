@@ -7,6 +7,7 @@ server.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
@@ -43,6 +44,7 @@ def make_server(recommender: Recommender, run: Runs) -> MCPServer[Any]:
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp.types import ToolAnnotations
 
+    logging.getLogger("mcp").setLevel(logging.WARNING)  # it tells of every session
     server = MCPServer("citation-recommendation", instructions=INSTRUCTIONS, log_level="WARNING")
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 

@@ -236,7 +236,8 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
 
     @app.exception_handler(InputError)
     async def unanswerable(_: Request, error: InputError) -> JSONResponse:
-        return JSONResponse({"detail": str(error)}, 422)
+        line = str(error).replace(str(recommender.library.path), "the library")
+        return JSONResponse({"detail": line}, 422)
 
     @app.get("/", include_in_schema=False)
     async def show_page() -> HTMLResponse:

@@ -106,6 +106,7 @@ def test_health_and_library(url: str) -> None:
         ({"text": "x" * 100_001}, "text: "),
         ({}, "text: "),
         ({"text": "[CITE]"}, "no words"),
+        ({"text": "a", "only": ["nobody"]}, "only=nobody: no paper of the library has this id or key"),
         ({"text": "a", "k": 0}, "k: "),
         ({"text": "a", "k": 101}, "k: "),
         ({"text": "a", "years": "soon"}, "years: "),
