@@ -230,6 +230,11 @@ def _source_file(file: Path) -> SourceFile:
         with file.open("rb") as content:
             digest = hashlib.file_digest(content, lambda: hashlib.blake2b(digest_size=16))
         return SourceFile(str(file), file.stat().st_size, digest.hexdigest())
+    except FileNotFoundError:
+        raise InputError(
+            f"{file}: no such file, and the library was made of it; put it back, or build the library anew "
+            "with overwrite=true"
+        ) from None
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
 

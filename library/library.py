@@ -84,7 +84,7 @@ class Library:
 
     def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
         self.path, self.manifest = path, manifest
-        self.generation: int = manifest["generation"]
+        self.generation = int(manifest["generation"])  # a name of a folder, and nothing else
         self.model: str = manifest["model"]
         self.sources = [SourceFile(**source) for source in manifest["sources"]]
         self.contexts = [SourceFile(**source) for source in manifest["contexts"]]
