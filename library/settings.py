@@ -128,7 +128,7 @@ class ServeSettings(LibrarySettings):
     """that changes of the library need; empty: one is made and shown"""
     mcp: bool = True
     """tools for writing assistants at /mcp"""
-    threads: int = setting(2, least=1)
+    threads: int = setting(4, least=1)
     """that answer requests"""
     queue: int = setting(64, least=1)
     """requests that wait for a thread; further ones are told to come again"""
