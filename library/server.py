@@ -21,7 +21,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
-from urllib.parse import urlsplit
 
 import uvicorn
 from fastapi import Depends, FastAPI, HTTPException, Request
@@ -112,8 +111,7 @@ class Door:
         host = headers.get("host", "").lower()
         if re.sub(r":\d+$", "", host) not in self.hosts:
             raise Refused(421, "the Host header names another server; names=[...] of serve adds a name")
-        origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host:
+        if headers.get("origin", f"http://{host}").lower() not in (f"http://{host}", f"https://{host}"):
             raise Refused(403, "requests from pages of other sites are not answered")
 
     async def read(self, receive: Receive) -> bytes | None:
