@@ -186,6 +186,7 @@ class CorpusBenchmark(Benchmark):
             f"{asked}; relevant are the papers cited at the target marker.",
             f"The citing paper is never among its query's candidates; {depth:,} papers are retrieved.",
             *limit,
+            *([metrics["protocol"]] if "protocol" in metrics else []),
             *filters,
             "Measures by ir_measures (trec_eval), mean over queries; a query without results counts as zero, "
             f"ties are ordered as trec_eval does; {files}.",
@@ -304,6 +305,8 @@ def facts_of(retriever: Retriever, corpus: Corpus, split: str, filters: Filters)
         f"tuned/{name}": value if isinstance(value, int | float | str) else json.dumps(value)
         for name, value in retriever.tuned.items()
     }
+    if retriever.protocol:
+        tuned["protocol"] = retriever.protocol
     return tuned | {
         "retriever": retriever.name,
         "data": corpus.name,
@@ -322,7 +325,7 @@ def protocols_in(metrics: Metrics) -> list[str]:
 def measures_in(metrics: Metrics, protocol: str) -> list[str]:
     """Keys of the measures over all queries of a protocol, but for recall@k of pools of k papers or less."""
     prefix = key_of("", protocol)
-    wanted = tuple(prefix + measure for measure in ("mrr", "recall@", "precision@", "f1@"))
+    wanted = tuple(prefix + measure for measure in ("map", "mrr", "recall@", "precision@", "f1@"))
     pool = metrics[key_of("candidates", protocol)]
     names = [
         name

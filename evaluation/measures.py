@@ -10,7 +10,7 @@ from pathlib import Path
 import ir_measures
 import numpy as np
 import numpy.typing as npt
-from ir_measures import RR, Measure, P, R
+from ir_measures import AP, RR, Measure, P, R
 
 from datasets.errors import InputError
 from datasets.files import written_whole
@@ -39,12 +39,13 @@ def f1(precision: npt.ArrayLike, recall: npt.ArrayLike) -> npt.NDArray[np.float6
 
 
 def query_values(run: Run, qrels: Qrels, cutoffs: Sequence[int], f1_at: Sequence[int] = ()) -> Values:
-    """`mrr` and `recall@k` of each query; of the ranks in `f1_at` also `precision@k` and `f1@k`.
+    """`mrr` and `recall@k` of each query; of the ranks in `f1_at` also `precision@k` and `f1@k`, and `map`.
 
     F1 is that of Citeomatic's evaluation (Bhagavatula et al. 2018, citeomatic/eval_metrics.py): of the
     precision and recall of one query, so that its mean is over queries. ir_measures has it at no rank.
     """
-    measures = prefetch_measures(sorted({*cutoffs, *f1_at})) | {f"precision@{k}": P @ k for k in f1_at}
+    several = {"map": AP} | {f"precision@{k}": P @ k for k in f1_at} if f1_at else {}
+    measures = prefetch_measures(sorted({*cutoffs, *f1_at})) | several
     values = per_query(run, qrels, measures)
     return values | {f"f1@{k}": f1(values[f"precision@{k}"], values[f"recall@{k}"]) for k in f1_at}
 

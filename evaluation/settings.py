@@ -23,7 +23,7 @@ class ContextSettings(Settings):
     cutoffs: tuple[int, ...] = (1, 10, 20, 50, 100, 200, 500, 1000, 2000)
     """ranks k of recall@k, here those of Gu et al. 2022, table 2; MRR is of as many as the largest"""
     f1: tuple[int, ...] = ()
-    """ranks k of precision@k and f1@k"""
+    """ranks k of precision@k and f1@k, of queries with several relevant papers; these have MAP too"""
     batch: int = 2048
     """queries searched at a time; memory grows with batch * the largest cutoff"""
     protocols: tuple[str, ...] = (TRANSDUCTIVE,)

@@ -107,6 +107,8 @@ class Retriever(ABC):
     """parameters that `set_parameters` changes, to be tuned on validation data"""
     partial = False
     """whether it ranks only some contexts, those that it `knows`"""
+    protocol = ""
+    """what reports say of the protocol of a retriever that is asked by more than texts"""
     gives_vectors = False
     """whether `raw_vectors` gives the papers' vectors"""
 

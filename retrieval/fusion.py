@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -302,7 +302,7 @@ class Fusion(Retriever):
         self.depth, self.queries, self.seed = depth, queries, seed
         self.measures = [measure] if isinstance(measure, str) else list(measure)
         self.cutoffs = [recall_cutoff(text, "retriever.measure") for text in self.measures or [""]]
-        self._given = None if weights == TUNED else _shares(weights, self.parts)
+        self._given = None if weights == TUNED else shares(weights, self.parts)
 
     def settings(self) -> dict[str, Any]:
         parts = {name: {"retriever": part.name, **part.settings()} for name, part in self.parts.items()}
@@ -371,7 +371,7 @@ class Fusion(Retriever):
             part.load(folder / name, corpus)
 
 
-def _shares(weights: str | Mapping[str, float], parts: Mapping[str, Retriever]) -> dict[str, float]:
+def shares(weights: str | Mapping[str, float], parts: Collection[str]) -> dict[str, float]:
     """The given weights of the parts, scaled to the sum 1."""
     found = dict.fromkeys(parts, 1.0) if weights == EQUAL else weights
     if not isinstance(found, Mapping) or set(found) != set(parts):

@@ -30,7 +30,7 @@ class GlobalPrefetch(Prefetch):
     """How well a retriever finds what a paper cites; by F1@20 first."""
 
     name, settings_class = "global_prefetch", ContextSettings
-    columns = (F1, "mrr", "recall@10", "recall@100", "recall@1000", "seconds_per_query")
+    columns = (F1, "map", "mrr", "recall@10", "recall@100", "recall@1000", "seconds_per_query")
     compared: ClassVar = {F1: F1, "mrr": "mrr"}
     about = ABOUT
 

@@ -52,6 +52,9 @@ def test_f1_is_that_of_citeomatic(seed: int, found: int, k: int) -> None:
         expected = citeomatic([papers[row] for row in rows[place]], cited[query], k)
         got = tuple(values[f"{name}@{k}"][place] for name in ("precision", "recall", "f1"))
         assert got == pytest.approx(expected)
+        ranked = [papers[row] in cited[query] for row in rows[place]]
+        precisions = [sum(ranked[: rank + 1]) / (rank + 1) for rank, hit in enumerate(ranked) if hit]
+        assert values["map"][place] == pytest.approx(sum(precisions) / len(cited[query]))
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(20, 30))

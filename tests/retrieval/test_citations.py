@@ -1,0 +1,306 @@
+"""The citation graph as a signal: as it is defined, and nothing from the query's date on counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from datasets.citations.queries import open_papers
+from datasets.corpus import Corpus
+from datasets.errors import InputError
+from datasets.splitting import RandomSplitting
+from retrieval.base import Ranking
+from retrieval.bm25 import BM25
+from retrieval.citations import LATER, SIGNALS, Citations, Dates, graph_of
+from retrieval.filters import Filters
+from retrieval.queries import Queries, Query
+
+WEIGHTS = {"text": 0.5, "cited": 0.3, "citing": 0.2}
+WORDS = [f"{a}{b}on" for a in ("gra", "quar", "bos", "phot", "mes", "lept") for b in ("v", "k", "t", "l")]
+Paper = dict[str, Any]
+
+
+def literature(seed: int, papers: int = 40) -> list[Paper]:
+    """Papers of 1993 and 1994, by month, that cite any others; some have no date, or just a year."""
+    rng = np.random.default_rng(seed)
+    months = np.sort(rng.integers(0, 24, papers)).tolist()
+    made: list[Paper] = []
+    for number, month in enumerate(months):
+        year = 1993 + month // 12
+        kind = rng.choice(["month", "year", "none"], p=[0.7, 0.2, 0.1])
+        paper = f"hep-th/{year % 100}{month % 12 + 1:02}{number:03}" if kind == "month" else f"p{number}"
+        title, abstract = (" ".join(rng.choice(WORDS, length)) for length in (4, 12))
+        made.append({"paper_id": paper, "title": title, "abstract": abstract, "references": []})
+        made[-1]["year"] = 0 if kind == "none" else year
+    for paper in made:
+        cite(paper, made, rng)
+    return made
+
+
+def cite(paper: Paper, papers: list[Paper], rng: np.random.Generator) -> None:
+    """Give a paper other references, one at least that is not of a later year."""
+    others = [other for other in papers if other is not paper]
+    before = [other for other in others if paper["year"] == 0 or other["year"] <= paper["year"]]
+    chosen = [*rng.choice(len(others), 4, replace=False).tolist()]
+    references = [before[int(rng.integers(len(before)))], *(others[one] for one in chosen)]
+    paper["references"] = sorted({other["paper_id"] for other in references})
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[Paper]], Corpus]:
+    """Papers as a corpus, each a query."""
+    folder = tmp_path_factory.mktemp("citations")
+
+    def make(papers: list[Paper]) -> Corpus:
+        path = folder / "papers.jsonl"
+        path.write_text("\n".join(map(json.dumps, papers)) + "\n")
+        return open_papers(path, RandomSplitting(0.4, 0.3, 0.3, seed=0), cache_dir=folder / "cache")
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def corpus(opened: Callable[[list[Paper]], Corpus]) -> Corpus:
+    return opened(literature(0))
+
+
+def indexed(corpus: Corpus, **options: Any) -> Citations:
+    given: dict[str, Any] = {"similar": 5, "depth": 10, "weights": WEIGHTS}
+    retriever = Citations(BM25(), **(given | options))
+    retriever.index(corpus)
+    return retriever
+
+
+def all_queries(corpus: Corpus) -> np.ndarray:
+    return np.arange(len(corpus.context_ids))
+
+
+def months(paper: str, year: int) -> tuple[float, float]:
+    """The first and the last month of a paper of `literature`, plainly."""
+    if year == 0:
+        return -np.inf, np.inf
+    if paper.startswith("hep-th/"):
+        month = 12 * year + int(paper[9:11]) - 1
+        return month, month
+    return 12 * year, 12 * year + 11
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_scores_are_their_definition(opened: Callable[[list[Paper]], Corpus], seed: int) -> None:
+    papers = literature(seed)
+    corpus = opened(papers)
+    retriever, text, n = indexed(corpus), BM25(), len(papers)
+    text.index(corpus)
+    dates = [months(paper["paper_id"], paper["year"]) for paper in papers]
+    row = {paper["paper_id"]: number for number, paper in enumerate(papers)}
+    # Relevant, and so in the graph, are cited papers that are not of a later year.
+    cites = [
+        {row[p] for p in one["references"] if one["year"] == 0 or papers[row[p]]["year"] <= one["year"]}
+        for one in papers
+    ]
+    found = retriever.search(all_queries(corpus), n)
+    for context, ranked in enumerate(found.papers):
+        q = int(corpus.citing[context])
+        plain = text.search(np.array([context]), n)
+        scores = np.zeros(n)
+        there = plain.papers[0] >= 0
+        scores[plain.papers[0][there]] = plain.scores[0][there]
+        first = plain.scores[0][there][:10]
+        unit = max(first[0] - first[-1], first[0] / 100)
+        scale = 1 - (first[0] - scores) / unit
+        before = [p for p in range(n) if p != q and dates[p][1] < dates[q][0]]
+        near = sorted((p for p in before if scores[p] > 0), key=lambda p: (-scores[p], p))[:5]
+        expected = {}
+        for p in range(n):
+            cited = sum(max(scale[s], 0) ** 2 for s in near if p in cites[s])
+            citing = sum(max(scale[s], 0) ** 2 for s in near if s in cites[p] and p in before)
+            later = dates[p][0] > dates[q][1]
+            expected[p] = 0.5 * scale[p] + 0.3 * cited**0.5 + 0.2 * citing**0.5 - LATER * later
+        kept = ranked[ranked >= 0]
+        assert q not in kept and len(set(kept.tolist())) == len(kept)
+        got = found.scores[context][ranked >= 0]
+        assert got == pytest.approx([expected[p] for p in kept.tolist()], rel=1e-4, abs=1e-3)
+        # What the graph finds is always there, and of the others nothing better than what is.
+        left = set(range(n)) - {q, *kept.tolist()}
+        graph = {p for s in near if scale[s] > 0 for p in cites[s]}
+        assert not left & graph or all(dates[p][0] > dates[q][1] for p in left & graph)
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_own_references_and_those_of_papers_not_earlier_change_nothing(
+    opened: Callable[[list[Paper]], Corpus], seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    papers = literature(seed)
+    query = int(rng.integers(len(papers) // 2, len(papers)))
+    own = months(papers[query]["paper_id"], papers[query]["year"])
+
+    def ranking() -> Ranking:
+        corpus = opened(papers)
+        context = [row for row in all_queries(corpus) if corpus.citing[row] == query]
+        return indexed(corpus).search(np.array(context), len(papers))
+
+    asked = ranking()
+    cite(papers[query], papers, rng)
+    same(ranking(), asked)
+    for paper in papers:
+        if not months(paper["paper_id"], paper["year"])[1] < own[0]:
+            cite(paper, papers, rng)
+    same(ranking(), asked)
+
+
+def same(found: Ranking, expected: Ranking) -> None:
+    np.testing.assert_array_equal(found.papers, expected.papers)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+
+
+def test_references_of_earlier_papers_change_something(opened: Callable[[list[Paper]], Corpus]) -> None:
+    papers, rng = literature(3), np.random.default_rng(3)
+    before = indexed(opened(papers)).search(np.array([35]), 20)
+    for paper in papers[:20]:
+        cite(paper, papers, rng)
+    after = indexed(opened(papers)).search(np.array([35]), 20)
+    assert before.papers.tolist() != after.papers.tolist()
+
+
+def test_an_own_paper_that_asks_years_later_does_not_show_its_references(corpus: Corpus) -> None:
+    retriever, papers = indexed(corpus), len(corpus.paper_ids)
+    row = int(corpus.citing[20])
+    question = Query(corpus.context_texts[20], corpus.titles[row], year=1999, own=corpus.paper_ids[row])
+    asked = Queries.asked(corpus, [question])
+    found = retriever.search(asked, papers)
+    assert row not in found.papers[0]
+    retriever._cites = retriever._cites.tolil()
+    retriever._cites[row] = 0
+    retriever._cites = retriever._cites.tocsr()
+    retriever._cited_by = retriever._cites.T.tocsr()
+    same(retriever.search(asked, papers), found)
+
+
+def test_a_question_without_a_year_is_asked_after_all_that_is_dated(corpus: Corpus) -> None:
+    retriever = indexed(corpus)
+    texts = [(corpus.context_texts[20], corpus.titles[20])]
+    now, later = (Queries.asked(corpus, [Query(*texts[0], year=year)]) for year in (0, 1999))
+    same(retriever.search(now, 30), retriever.search(later, 30))
+    assert retriever.search(now, 30).scores.min() > -LATER / 2
+    early = Queries.asked(corpus, [Query(*texts[0], year=1993)])
+    assert retriever.explain(early, np.arange(40, dtype=np.int32)[None])["cited"].max() == 0
+
+
+def test_later_papers_come_last_and_filters_only_leave_out(corpus: Corpus) -> None:
+    retriever, n = indexed(corpus), len(corpus.paper_ids)
+    contexts = all_queries(corpus)
+    found = retriever.search(contexts, n)
+    dates = Dates.of_papers(corpus)
+    later = dates.first[found.papers] > dates.last[corpus.citing][:, None]
+    later[found.papers < 0] = True
+    assert later.any() and (np.diff(later.astype(int), axis=1) >= 0).all()
+    field = np.arange(n) % 2 == 0
+    half = retriever.search_allowed(contexts, n, field)
+    scores = retriever.score(contexts, found.papers)
+    np.testing.assert_allclose(scores[found.papers >= 0], found.scores[found.papers >= 0], rtol=1e-5)
+    assert np.isneginf(scores[found.papers < 0]).all()
+    np.testing.assert_allclose(
+        retriever.score(contexts, half.papers)[half.papers >= 0], half.scores[half.papers >= 0], rtol=1e-5
+    )
+    assert field[half.papers[half.papers >= 0]].all()
+    early = retriever.search(contexts, n, Filters(year="citing"))
+    known = (early.papers >= 0) & (corpus.years[corpus.citing] > 0)[:, None]
+    assert not (corpus.years[early.papers] > corpus.years[corpus.citing][:, None])[known].any()
+
+
+def test_the_text_alone_ranks_as_it_does_but_for_later_papers(corpus: Corpus) -> None:
+    only = indexed(corpus, weights={"text": 1, "cited": 0, "citing": 0}, depth=40)
+    text = BM25()
+    text.index(corpus)
+    dates, contexts = Dates.of_papers(corpus), all_queries(corpus)
+    found, plain = only.search(contexts, 39), text.search(contexts, 39)
+    for query, (mine, theirs) in enumerate(zip(found.papers, plain.papers, strict=True)):
+        late = dates.first[theirs] > dates.last[corpus.citing[query]]
+        there = theirs >= 0
+        assert mine.tolist() == [*theirs[there & ~late], *theirs[there & late], *theirs[~there]]
+    assert only.protocol == "" and only.name == "bm25-later-last"
+    assert "citation graph" in indexed(corpus).protocol
+
+
+def test_explanations_add_up_to_the_scores(corpus: Corpus) -> None:
+    retriever = indexed(corpus)
+    queries = Queries.of(corpus, all_queries(corpus))
+    found = retriever.search(queries, 8)
+    parts = retriever.explain(queries, found.papers)
+    total = sum(WEIGHTS[name] * parts[name] for name in SIGNALS)
+    good = (found.papers >= 0) & (found.scores > -LATER / 2)
+    np.testing.assert_allclose(total[good], found.scores[good], rtol=1e-5, atol=1e-6)
+
+
+def test_tuned_weights_and_a_loaded_index(corpus: Corpus, tmp_path: Path) -> None:
+    retriever = indexed(corpus, weights="tuned")
+    weights = retriever.tuned["weights"]
+    assert set(weights) == set(SIGNALS) and sum(weights.values()) == pytest.approx(1)
+    retriever.save(tmp_path / "index")
+    loaded = Citations(BM25(), similar=5, depth=10)
+    loaded.load(tmp_path / "index", corpus)
+    assert loaded.tuned == retriever.tuned
+    same(loaded.search(all_queries(corpus), 10), retriever.search(all_queries(corpus), 10))
+    with pytest.raises(InputError, match="another similar"):
+        Citations(BM25(), similar=6, depth=10).load(tmp_path / "index", corpus)
+
+
+def test_months_are_those_of_arxiv_identifiers() -> None:
+    ids = ["hep-th/9305123", "arXiv:1706.03762", "2301.00001v2", "9305123", "math.AG/9912001v2", "W1706", "x"]
+    years = np.array([1993, 2017, 2022, 1993, 1999, 2017, 0], np.int32)
+    papers: Any = SimpleNamespace(paper_ids=ids, years=years)
+    dates = Dates.of_papers(papers)
+    known = [(1993, 5), (2017, 6), None, None, (1999, 12), None, None]
+    for row, month in enumerate(known):
+        if month:
+            assert dates.first[row] == dates.last[row] == 12 * month[0] + month[1] - 1
+        elif years[row]:
+            assert (dates.first[row], dates.last[row] + 1) == (12 * years[row], 12 * years[row] + 12)
+    assert dates.first[-1] < 0 and dates.last[-1] > 12 * 9999
+
+
+def test_the_graph_has_each_citation_once(tiny_corpus: Corpus) -> None:
+    graph = graph_of(tiny_corpus)
+    expected = {
+        (int(tiny_corpus.citing[context]), paper)
+        for split in tiny_corpus.splits.values()
+        for context, papers in zip(split.contexts, split.positives, strict=True)
+        for paper in papers.tolist()
+    }
+    assert set(zip(*(part.tolist() for part in graph.nonzero()), strict=True)) == expected
+    assert graph.max() == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"similar": 0}, r"retriever\.similar: 0 is no whole number from 1 on"),
+        ({"depth": "many"}, r"retriever\.depth: 'many'"),
+        ({"weights": {"text": 1}}, r"retriever\.weights: .*a weight for each of text, cited, citing"),
+        ({"measure": "map"}, r"retriever\.measure=map: choose recall@K"),
+    ],
+)
+def test_bad_options_are_one_line(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Citations(BM25(), **options)
+
+
+def test_without_validation_weights_must_be_given(
+    opened: Callable[[list[Paper]], Corpus], tmp_path: Path
+) -> None:
+    path = tmp_path / "papers.jsonl"
+    path.write_text("\n".join(map(json.dumps, literature(1))) + "\n")
+    corpus = open_papers(path, RandomSplitting(0.5, 0.0, 0.5, seed=0), cache_dir=tmp_path / "cache")
+    with pytest.raises(InputError, match=r"split 'val', which corpus .* lacks; set retriever\.weights"):
+        Citations(BM25()).index(corpus)
