@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,12 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from datasets.columns import Ragged, offsets_of
+from datasets.columns import Ragged, offsets_of, ranges
 from datasets.corpus import Corpus, Split
 from datasets.records import TARGET_WORD, TRAIN
 from datasets.tokenize import TOKENIZERS, WordTable
-from retrieval.arrays import Floats, load_arrays, save_arrays
+from retrieval.arrays import Floats, Rows, load_arrays, save_arrays
+from retrieval.base import changed_little
 from retrieval.bm25 import cited_in
 from retrieval.dense import DenseRetriever
 from retrieval.queries import Queries, QueryField
@@ -43,16 +44,40 @@ class Texts:
     offsets: NDArray[np.int64]
     terms: NDArray[np.int32]
     weights: Floats
+    average: Floats
+    """[1]: length of a text"""
 
     @classmethod
-    def of(cls, counts: csr_matrix, rarity: Floats, b: float = B) -> Texts:
-        """counts: how often, or how near the mark, each term stands in each text [n, T]; rarity: idf [T]."""
+    def of(cls, counts: csr_matrix, rarity: Floats, b: float = B, average: float = 0.0) -> Texts:
+        """counts: how often, or how near the mark, each term stands in each text [n, T]; rarity: idf [T].
+
+        average: length of a text, 0 for that of these.
+        """
         counts.sum_duplicates()
         lengths = np.asarray(counts.sum(axis=1)).ravel()
-        average = max(float(lengths.sum()) / max(int(np.count_nonzero(lengths)), 1), 1e-9)
+        average = average or max(float(lengths.sum()) / max(int(np.count_nonzero(lengths)), 1), 1e-9)
         norm = np.repeat(K1 * (1 - b + b * lengths / average), np.diff(counts.indptr))
         weights = counts.data / (norm + counts.data) * rarity[counts.indices]
-        return cls(counts.indptr.astype(np.int64), counts.indices, weights.astype(np.float32))
+        offsets, mean = counts.indptr.astype(np.int64), np.array([average], np.float32)
+        return cls(offsets, counts.indices, weights.astype(np.float32), mean)
+
+    def then(self, kept: Rows, more: Texts) -> Texts:
+        """Rows `kept`, then further ones."""
+        offsets, (terms, weights) = _then(self.offsets, (self.terms, self.weights), kept)
+        behind = more.offsets[1:] + offsets[-1]
+        terms, weights = np.append(terms, more.terms), np.append(weights, more.weights)
+        return Texts(np.append(offsets, behind), terms, weights, self.average)
+
+
+def _then(
+    offsets: NDArray[np.int64], columns: tuple[NDArray[Any], ...], kept: Rows
+) -> tuple[NDArray[np.int64], tuple[NDArray[Any], ...]]:
+    """Rows of ragged columns: their offsets and values."""
+    if len(kept) and kept[-1] - kept[0] == len(kept) - 1:
+        first, last = offsets[kept[0]], offsets[kept[-1] + 1]
+        return offsets[kept[0] : kept[-1] + 2] - first, tuple(column[first:last] for column in columns)
+    index, taken = ranges(offsets[kept], offsets[kept + 1])
+    return taken, tuple(column[index] for column in columns)
 
 
 @njit(nogil=True, cache=True)
@@ -218,8 +243,14 @@ class Names:
     weights: Floats
 
     @classmethod
-    def of(cls, corpus: Corpus, find: Callable[[str], list[str]], texts: Iterable[str]) -> Names:
-        """find: the names in a paper's text.
+    def of(
+        cls,
+        corpus: Corpus,
+        find: Callable[[str], list[str]],
+        texts: Iterable[str],
+        others: NDArray[np.uint64] | None = None,
+    ) -> Names:
+        """find: the names in a paper's text. others: names of further papers, which are counted too.
 
         A name is as telling as it is rare: log(N / n) / log N, of N papers n have it; and no more than the
         rarest of its words, by the words of all texts.
@@ -241,10 +272,21 @@ class Names:
         known = rarest > 0
         paper = np.repeat(np.arange(len(found)), [len(names) for names in found])[known]
         hashes, rarest = hashes[known], rarest[known]
-        _, place, times = np.unique(hashes, return_inverse=True, return_counts=True)
-        own = np.log(len(found) / np.minimum(times, len(found))) / np.log(max(len(found), 2))
+        different, place, times = np.unique(hashes, return_inverse=True, return_counts=True)
+        papers = len(corpus.paper_ids)
+        if others is not None and len(different):
+            at = np.searchsorted(different, others).clip(max=len(different) - 1)
+            times = times + np.bincount(at[different[at] == others], minlength=len(different))
+        own = np.log(papers / np.minimum(times, papers)) / np.log(max(papers, 2))
         weights = np.minimum(own[place], rarest).astype(np.float32)
         return cls(offsets_of(np.bincount(paper, minlength=len(found))), hashes, weights)
+
+    def then(self, kept: Rows, more: Names) -> Names:
+        """Papers `kept`, then further ones."""
+        offsets, (hashes, weights) = _then(self.offsets, (self.hashes, self.weights), kept)
+        behind = more.offsets[1:] + offsets[-1]
+        hashes, weights = np.append(hashes, more.hashes), np.append(weights, more.weights)
+        return Names(np.append(offsets, behind), hashes, weights)
 
 
 @njit(nogil=True, cache=True)
@@ -301,7 +343,11 @@ class Evidence:
     RAGGED = ("citing", "cited_by")
     TEXTS = ("title", "abstract", "title_pairs", "contexts", "near", "left", "right", "pairs")
     NAMES = ("title_names", "initials", "abstract_names")
-    ARRAYS = ("rarity", "pair_keys", "pair_rarity", "source", "papers", "context_vectors", "paper_vectors")
+    VECTORS = ("context_vectors", "paper_vectors")
+    ARRAYS = ("drift", "rarity", "pair_keys", "pair_rarity", "source", "papers", *VECTORS)
+    title_names: Names
+    initials: Names
+    abstract_names: Names
 
     def __init__(self, corpus: Corpus, terms: Terms | None = None) -> None:
         self.corpus, self.tokenizer = corpus, tokenizer("english", "en")
@@ -309,6 +355,8 @@ class Evidence:
         self.mark = corpus.word_ids.get(TARGET_WORD, -1)
         self.lengths = np.log1p(corpus.title_tokens.lengths + corpus.abstract_tokens.lengths)
         self.title_lengths = np.log1p(corpus.title_tokens.lengths)
+        self.drift = np.zeros(1, np.int64)
+        """[1]: papers that have changed since it was known how rare terms are."""
 
     @classmethod
     def of(cls, corpus: Corpus, dense: DenseRetriever | None) -> Evidence:
@@ -316,10 +364,55 @@ class Evidence:
         without it."""
         made = cls(corpus)
         made._read_papers(corpus)
-        made._read_contexts(corpus, corpus.splits.get(TRAIN), dense)
+        made._read_contexts(corpus, dense)
         for array in made._arrays().values():
             array.setflags(write=False)  # as mapped ones: loops are compiled once for both
         return made
+
+    @classmethod
+    def changed(cls, folder: Path, old: Corpus, corpus: Corpus, kept: Rows) -> Evidence | None:
+        """That of a corpus whose first papers were rows `kept` of another one, whose evidence is in `folder`.
+
+        How rare known terms and names are stays as it was; None where too much has changed for that.
+        """
+        before = cls.load(folder, old)
+        changed = changed_little(old, corpus, kept, int(before.drift[0]))
+        if changed is None:
+            return None
+        made = cls(corpus, before.terms.with_words(corpus.words[len(old.words) :], before.tokenizer, True))
+        for name in (*cls.ARRAYS, *cls.TEXTS):
+            setattr(made, name, getattr(before, name))
+        made.drift = np.array([changed])
+        keys = before.pair_keys.astype(np.int64)
+        made.pair_keys = keys // before.terms.size * made.terms.size + keys % before.terms.size
+        made._read_citations(corpus, corpus.splits.get(TRAIN))
+        rows = np.arange(len(kept), len(corpus.paper_ids))
+        columns = (corpus.title_tokens, corpus.abstract_tokens)
+        title, abstract = (made.counts(words.take(rows)) for words in columns)
+        having = np.bincount((title + abstract).indices, minlength=made.terms.size)[before.terms.size :]
+        papers = len(old.paper_ids)
+        new = np.log(1 + np.maximum(papers - having + 0.5, 0.5) / (having + 0.5))
+        made.rarity = np.append(before.rarity, new.astype(np.float32))
+        pairs = made.pair_counts(corpus.title_tokens.take(rows), marked=False)
+        parts = {"title": (title, made.rarity, B_SHORT), "abstract": (abstract, made.rarity, B)}
+        for name, (counts, rarity, b) in (
+            parts | {"title_pairs": (pairs, made.pair_rarity, B_SHORT)}
+        ).items():
+            known = getattr(before, name)
+            setattr(made, name, known.then(kept, Texts.of(counts, rarity, b, float(known.average[0]))))
+        for name, (find, texts) in cls._names(corpus).items():
+            found = getattr(before, name)
+            more = Names.of(corpus, find, (texts[row] for row in rows.tolist()), found.hashes)
+            setattr(made, name, found.then(kept, more))
+        return made
+
+    @staticmethod
+    def _names(corpus: Corpus) -> dict[str, tuple[Callable[[str], list[str]], Sequence[str]]]:
+        return {
+            "title_names": (title_names, corpus.titles),
+            "initials": (initials, corpus.titles),
+            "abstract_names": (abstract_names, corpus.abstracts),
+        }
 
     @property
     def has_contexts(self) -> bool:
@@ -336,18 +429,27 @@ class Evidence:
         having = np.bincount((title + abstract).indices, minlength=self.terms.size)
         self.rarity = np.log(1 + (papers - having + 0.5) / (having + 0.5)).astype(np.float32)
         self.title, self.abstract = Texts.of(title, self.rarity, B_SHORT), Texts.of(abstract, self.rarity)
-        self.title_names = Names.of(corpus, title_names, corpus.titles)
-        self.initials = Names.of(corpus, initials, corpus.titles)
-        self.abstract_names = Names.of(corpus, abstract_names, corpus.abstracts)
+        for name, (find, texts) in self._names(corpus).items():
+            setattr(self, name, Names.of(corpus, find, texts))
 
-    def _read_contexts(self, corpus: Corpus, split: Split | None, dense: DenseRetriever | None) -> None:
+    def _read_citations(self, corpus: Corpus, split: Split | None) -> Queries:
+        """Who cites whom; returns the training contexts as queries."""
         papers = len(corpus.paper_ids)
         if split is None:
             split = Split(TRAIN, np.empty(0, np.int64), Ragged.from_rows([]))
         queries = Queries.of(corpus, split.contexts)
-        words, titles = queries.words("context"), corpus.title_tokens
         self.source = queries.citing
         self.citing = cited_in(Split(TRAIN, np.arange(len(split)), split.positives), papers, CITING)
+        self.papers, place = np.unique(self.source, return_inverse=True)
+        citing = np.repeat(place, split.positives.lengths)
+        cited = np.unique(split.positives.values.astype(np.int64) * max(len(self.papers), 1) + citing)
+        cited, citing = np.divmod(cited, max(len(self.papers), 1))
+        self.cited_by = Ragged(citing.astype(np.int32), offsets_of(np.bincount(cited, minlength=papers)))
+        return queries
+
+    def _read_contexts(self, corpus: Corpus, dense: DenseRetriever | None) -> None:
+        queries = self._read_citations(corpus, corpus.splits.get(TRAIN))
+        words, titles = queries.words("context"), corpus.title_tokens
         self.contexts = Texts.of(self.counts(words), self.rarity)
         self.near, self.left, self.right = (
             Texts.of(self.near_counts(words, side), self.rarity, B_SHORT) for side in (0, -1, 1)
@@ -359,14 +461,9 @@ class Evidence:
         self.pair_rarity = np.log(1 + len(titles) / times[times > 1]).astype(np.float32)
         self.title_pairs = Texts.of(self.pair_counts(titles, marked=False), self.pair_rarity, B_SHORT)
         self.pairs = Texts.of(self.pair_counts(words), self.pair_rarity, B_SHORT)
-        self.papers, place = np.unique(self.source, return_inverse=True)
-        citing = np.repeat(place, split.positives.lengths)
-        cited = np.unique(split.positives.values.astype(np.int64) * max(len(self.papers), 1) + citing)
-        cited, citing = np.divmod(cited, max(len(self.papers), 1))
-        self.cited_by = Ragged(citing.astype(np.int32), offsets_of(np.bincount(cited, minlength=papers)))
         dim = 0 if dense is None else dense.encode_queries(queries[:0]).shape[1]
         self.context_vectors = self.paper_vectors = np.empty((0, dim), np.float32)
-        if dense is not None and len(split):
+        if dense is not None and len(queries):
             self.context_vectors = dense.encode_queries(only(queries, "context"))
             _, one = np.unique(self.source, return_index=True)
             self.paper_vectors = dense.encode_queries(only(queries[one], "title", "abstract"))

@@ -258,6 +258,19 @@ class Ranker(Retriever):
                 scores[query] = [known.get(paper, -np.inf) for paper in papers[query].tolist()]
         return scores
 
+    def _reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
+        self._choose(old)
+        before = set(self.parts)
+        self._choose(corpus)
+        if set(self.parts) != before:
+            super()._reindex(old, corpus, kept, folder)
+            return
+        for name, part in self.parts.items():
+            part.reindex(old, corpus, kept, folder / "parts" / name)
+            self.tuned |= {f"{name}.{key}": value for key, value in part.tuned.items()}
+        found = Evidence.changed(folder / "evidence", old, corpus, kept)
+        self.evidence = found or Evidence.of(corpus, first_dense(self.parts))
+
     def _save(self, folder: Path) -> None:
         for name, part in self.parts.items():
             part.save(folder / "parts" / name)

@@ -323,7 +323,22 @@ def check_encoding(encoding: str) -> None:
         raise InputError(f"encoding={encoding}: choose one of {', '.join(ENCODINGS)}")
 
 
-FORMAT = 1
+LITTLE = 0.02
+"""Share of papers that may change until what an index knows of all papers together is taken anew."""
+
+
+def changed_little(old: Corpus, corpus: Corpus, kept: Rows, before: int = 0) -> int | None:
+    """Papers that differ from those that an index was made of, if they are few; `before`: of earlier changes.
+
+    None: they are many, the contexts are others, or words have other ids.
+    """
+    changed = before + len(old.paper_ids) + len(corpus.paper_ids) - 2 * len(kept)
+    if changed > LITTLE * len(kept) or corpus.words[: len(old.words)] != old.words:
+        return None
+    return changed if list(corpus.context_ids) == list(old.context_ids) else None
+
+
+FORMAT = 2
 MANIFEST = "index.json"
 
 

@@ -16,12 +16,12 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csc_matrix, csr_matrix, vstack
 
-from datasets.columns import Ragged, offsets_of
+from datasets.columns import Ragged, offsets_of, ranges
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.records import TRAIN
 from retrieval.arrays import Floats, Mask, Rows, load_arrays, load_ragged, save_arrays, save_ragged
-from retrieval.base import Ranking, Retriever, nothing
+from retrieval.base import Ranking, Retriever, changed_little, nothing
 from retrieval.queries import Queries
 from retrieval.settings import QUERY_FIELDS, check_fields
 from retrieval.terms import KEY_TERMS, PAPERS_AT_ONCE, KeyTerms, Terms, tokenizer
@@ -72,9 +72,9 @@ class Postings:
 
     PARTS = ("data", "indices", "indptr")
 
-    def __init__(self, matrix: csc_matrix, compiled: bool) -> None:
-        """matrix: float32 [papers, T]"""
-        self._matrix, self._compiled = matrix, compiled
+    def __init__(self, matrix: csc_matrix, compiled: bool, average: float, changed: int = 0) -> None:
+        """matrix: float32 [papers, T]; average: length of a text; changed: texts since that was taken."""
+        self._matrix, self._compiled, self._average, self.changed = matrix, compiled, average, changed
         if compiled:
             self.scores(np.zeros(1, np.int32), np.zeros(1, np.float32))
 
@@ -100,7 +100,38 @@ class Postings:
             indices[places] = part.indices + np.int32(texts)
             next_place += of_term
             texts += len(length)
-        return cls(csc_matrix((data, indices, indptr), shape=(total, len(texts_with))), compiled)
+        return cls(csc_matrix((data, indices, indptr), shape=(total, len(texts_with))), compiled, average)
+
+    def with_texts(
+        self, kept: Rows, counts: csc_matrix, changed: int, method: str, k1: float, b: float
+    ) -> Postings:
+        """Texts `kept`, ascending, then further ones [n, T']. How rare known terms are stays as it was."""
+        saturation, rarity = METHODS[method]
+        data, indices, indptr = (getattr(self._matrix, part) for part in self.PARTS)
+        texts, terms = self._matrix.shape[0], counts.shape[1]
+        texts_with = np.zeros(terms, np.int64)
+        texts_with[: len(indptr) - 1] = np.diff(indptr)
+        of_new = np.diff(counts.indptr)
+        few, which = np.unique(np.where(texts_with, texts_with, of_new), return_inverse=True)
+        weight = np.array([RARITY[rarity](n, texts) if n else 0 for n in few.tolist()], np.float32)[which]
+        if len(kept) < texts:
+            place = np.full(texts, -1, np.int32)
+            place[kept] = np.arange(len(kept), dtype=np.int32)
+            indices = place[indices]
+            stay = indices >= 0
+            data, indices, indptr = data[stay], indices[stay], offsets_of(stay)[indptr]
+        of_old = np.zeros(terms, np.int64)
+        of_old[: len(indptr) - 1] = np.diff(indptr)
+        merged = offsets_of(of_old + of_new)
+        new = np.ones(merged[-1], np.bool_)
+        new[ranges(merged[:-1], merged[:-1] + of_old)[0]] = False
+        length = np.asarray(counts.sum(axis=1)).ravel()
+        share = saturation(counts.data, b * length[counts.indices] / self._average, k1, b)
+        parts = np.empty(len(new), np.float32), np.empty(len(new), np.int32)
+        parts[0][~new], parts[1][~new] = data, indices
+        parts[0][new], parts[1][new] = share * np.repeat(weight, of_new), counts.indices + len(kept)
+        matrix = csc_matrix((*parts, merged), shape=(len(kept) + len(length), terms))
+        return Postings(matrix, self._compiled, self._average, changed)
 
     @property
     def nbytes(self) -> int:
@@ -117,12 +148,15 @@ class Postings:
 
     def save(self, folder: Path) -> None:
         save_arrays(folder, **{f"{part}.csc.index": getattr(self._matrix, part) for part in self.PARTS})
+        save_arrays(folder, texts=np.array([self._average, self.changed]))
 
     @classmethod
     def load(cls, folder: Path, papers: int, compiled: bool) -> Postings:
         """What `save` wrote, mapped."""
         data, indices, indptr = load_arrays(folder, *(f"{part}.csc.index" for part in cls.PARTS))
-        return cls(csc_matrix((data, indices, indptr), shape=(papers, len(indptr) - 1)), compiled)
+        matrix = csc_matrix((data, indices, indptr), shape=(papers, len(indptr) - 1))
+        average, changed = load_arrays(folder, "texts")[0].tolist()
+        return cls(matrix, compiled, average, int(changed))
 
 
 @njit(nogil=True)
@@ -266,13 +300,7 @@ class BM25(Retriever):
         if self._terms_of is not corpus.words:  # else it is another pool of the same papers
             self._terms, self._terms_of = Terms.of(corpus.words, self._tokenizer), corpus.words
             self._tokenizer.reset_vocab()  # its dictionaries would outlive what they were for
-        cited = None
-        if self._contexts:
-            if TRAIN not in corpus.splits:
-                raise InputError(
-                    f"retriever.contexts: corpus {corpus.name} has no split {TRAIN!r} to take them of; set 0"
-                )
-            cited = cited_in(corpus.splits[TRAIN], len(corpus.paper_ids), self._contexts)
+        cited = self._cited(corpus)
         counts = [
             self._paper_counts(corpus, self._rows[start : start + PAPERS_AT_ONCE], cited)
             for start in range(0, len(self._rows), PAPERS_AT_ONCE)
@@ -286,12 +314,33 @@ class BM25(Retriever):
             self._engine = Postings.of(counts, self._method, k1, b, self._backend == "numba")
 
     def _reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
-        known = len(old.words)
-        if corpus.words[:known] == old.words:  # else its store does not continue the other
-            terms = Terms.load(folder)
-            self._terms = terms.with_words(corpus.words[known:], self._tokenizer, more_terms=True)
-            self._terms_of = corpus.words
-        super()._reindex(old, corpus, kept, folder)
+        """Where few papers have changed, the others keep their weights."""
+        all_are = bool(old.is_candidate.all() and corpus.is_candidate.all())
+        if self._backend == "rank_bm25" or not all_are:
+            super()._reindex(old, corpus, kept, folder)
+            return
+        self._load(folder, old)
+        assert isinstance(self._engine, Postings)
+        changed = changed_little(old, corpus, kept, self._engine.changed)
+        if changed is None:
+            super()._reindex(old, corpus, kept, folder)
+            return
+        self._rows, self._key_terms = np.flatnonzero(corpus.is_candidate).astype(np.int32), None
+        words = corpus.words[len(old.words) :]
+        self._terms = self._terms.with_words(words, self._tokenizer, more_terms=True)
+        counts = self._paper_counts(corpus, self._rows[len(kept) :], self._cited(corpus))
+        parameters = self._parameters["k1"], self._parameters["b"]
+        self._engine = self._engine.with_texts(kept, counts, changed, self._method, *parameters)
+
+    def _cited(self, corpus: Corpus) -> Ragged | None:
+        """The contexts that are indexed with each paper [P], if any are."""
+        if not self._contexts:
+            return None
+        if TRAIN not in corpus.splits:
+            raise InputError(
+                f"retriever.contexts: corpus {corpus.name} has no split {TRAIN!r} to take them of; set 0"
+            )
+        return cited_in(corpus.splits[TRAIN], len(corpus.paper_ids), self._contexts)
 
     def _paper_counts(self, corpus: Corpus, papers: NDArray[np.int32], cited: Ragged | None) -> csc_matrix:
         """Terms of papers [n, T]."""
