@@ -41,10 +41,11 @@ from evaluation.report import (
     Provenance,
     write_results,
 )
-from evaluation.settings import INDUCTIVE, PROTOCOLS, TRANSDUCTIVE, ContextSettings
+from evaluation.settings import DRAFT, INDUCTIVE, PROTOCOLS, TRANSDUCTIVE, ContextSettings
 from evaluation.significance import DRAWS, LEVEL, intervals
 from retrieval.base import Ranking, Retriever, has_index
 from retrieval.filters import Filters
+from retrieval.queries import Queries
 from retrieval.run import Run
 
 log = logging.getLogger(__name__)
@@ -141,14 +142,14 @@ class CorpusBenchmark(Benchmark):
         return taken(whole, np.sort(drawn))
 
     def search(
-        self, retriever: Retriever, contexts: NDArray[np.int64], k: int, filters: Filters
+        self, retriever: Retriever, queries: Queries | NDArray[np.int64], k: int, filters: Filters
     ) -> tuple[Ranking, float]:
-        """The first k papers of each context, batch by batch, and the seconds it took."""
+        """The first k papers of each query, batch by batch, and the seconds it took."""
         parts, seconds = [], 0.0
-        with counting(f"{retriever.name}: searching", len(contexts)) as advance:
-            for start in range(0, len(contexts), self.settings.batch):
+        with counting(f"{retriever.name}: searching", len(queries)) as advance:
+            for start in range(0, len(queries), self.settings.batch):
                 started = time.perf_counter()
-                parts.append(retriever.search(contexts[start : start + self.settings.batch], k, filters))
+                parts.append(retriever.search(queries[start : start + self.settings.batch], k, filters))
                 seconds += time.perf_counter() - started
                 advance(len(parts[-1]))
         return Ranking.concat(parts), seconds
@@ -368,6 +369,12 @@ def pool_text(metrics: Metrics, protocol: str) -> str:
             f"Pool: the {candidates:,} candidates {passing} that no training context cites; {who} They are "
             "the queries none of whose cited papers is cited by a training context. The transductive "
             "protocol has other queries and another pool: the two are not comparable."
+        )
+    if protocol == DRAFT:
+        return (
+            f"Pool: all {candidates:,} candidates {passing}; {who} What the citing paper cites at other "
+            "places of the split is known, but for places whose text overlaps with the one asked for. The "
+            "other protocols do not know it: they are not comparable."
         )
     seen = "Seen: at least one cited paper is also cited by a training context; unseen: all others."
     if "seen/queries" not in metrics:

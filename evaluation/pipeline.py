@@ -95,7 +95,9 @@ class Pipeline(CorpusBenchmark):
         weight = self.fuse.weigher(corpus, lambda split: found(split, filters, pool))
         stages = []
         for protocol in chosen:
-            candidates = found(protocol.queries, protocol.filters, protocol.candidates)
+            candidates = found(
+                protocol.queries, protocol.filters, protocol.candidates, protocol.asked(corpus)
+            )
             stages.append(self._stages(protocol, corpus, candidates, weight, retriever, scores.scorer.name))
         metrics: dict[str, Any] = {}
         for one in stages:
@@ -131,19 +133,26 @@ class Pipeline(CorpusBenchmark):
         return {}
 
     def _found(
-        self, retriever: Retriever, scores: PairScores, queries: Split, filters: Filters, pool: int
+        self,
+        retriever: Retriever,
+        scores: PairScores,
+        queries: Split,
+        filters: Filters,
+        pool: int,
+        asked: Queries | None = None,
     ) -> Candidates:
-        ranking, count, seconds = self.prefetched(retriever, queries, filters, pool)
+        asked = Queries.of(retriever.corpus, queries.contexts if asked is None else asked)
+        ranking, count, seconds = self.prefetched(retriever, queries, filters, pool, asked)
         found, scored = candidate_scores(scores, queries.contexts, head_of(ranking, count).papers)
         return Candidates(ranking, found, seconds, scored)
 
     def prefetched(
-        self, retriever: Retriever, queries: Split, filters: Filters, pool: int
+        self, retriever: Retriever, queries: Split, filters: Filters, pool: int, asked: Queries
     ) -> tuple[Ranking, int, float]:
         """Papers of each query, how many of them are to be reranked, and the seconds of the search."""
         count = self.count(pool)
         k = max(count, self.settings.cutoffs[-1])
-        ranking, seconds = self.search(retriever, queries.contexts, k, filters)
+        ranking, seconds = self.search(retriever, asked, k, filters)
         return ranking, count, seconds
 
     def count(self, pool: int) -> int:
@@ -293,9 +302,9 @@ class Reranking(Pipeline):
     )
 
     def prefetched(
-        self, retriever: Retriever, queries: Split, filters: Filters, pool: int
+        self, retriever: Retriever, queries: Split, filters: Filters, pool: int, asked: Queries
     ) -> tuple[Ranking, int, float]:
-        ranking, seconds = self.search(retriever, queries.contexts, self.count(pool), filters)
+        ranking, seconds = self.search(retriever, asked, self.count(pool), filters)
         whole = self.settings.candidates == ALL
         completed = appended(ranking, _certain(retriever.corpus, queries, filters, whole))
         return completed, completed.k, seconds

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -37,10 +37,7 @@ class Prefetch(CorpusBenchmark):
 
     name = "prefetch"
     settings_class: ClassVar[type[ContextSettings]] = PrefetchSettings
-    columns: ClassVar[Sequence[str]] = (
-        *("mrr", "recall@10", "recall@100", "recall@1000", "recall@2000"),
-        "seconds_per_query",
-    )
+    columns = ("mrr", "recall@10", "recall@100", "recall@1000", "recall@2000", "seconds_per_query")
     about = f"""\
 - A query is a context of the split with title and abstract of its citing paper, which is never among its
   candidates. R@k is the share of the cited papers among the first k, MRR the mean of 1 / rank. The best of a
@@ -57,7 +54,7 @@ class Prefetch(CorpusBenchmark):
         index, outcomes = open_index(task), []
         for protocol in task.protocols:
             name, given = task.retriever.name, self.settings
-            asked, k = protocol.queries.contexts, given.cutoffs[-1]
+            asked, k = protocol.asked(task.corpus), given.cutoffs[-1]
             ranking, seconds = self.search(task.retriever, asked, k, protocol.filters)
             ranks = self.ranks(task.retriever, protocol)
             outcomes.append(Outcome.of(protocol, task.corpus, ranking, name, ranks, seconds, given.f1))

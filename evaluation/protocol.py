@@ -11,17 +11,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from datasets.columns import Ragged
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.files import written_whole
 from datasets.records import TRAIN
-from evaluation.settings import INDUCTIVE, TRANSDUCTIVE
+from evaluation.settings import DRAFT, INDUCTIVE, TRANSDUCTIVE
 from retrieval.filters import Filters
+from retrieval.queries import Queries, cited_elsewhere
 from retrieval.run import NAMES, escaped, read_fields, unescaped
 
 log = logging.getLogger(__name__)
 
-GROUPS = {TRANSDUCTIVE: {"": "all", "seen": "seen", "unseen": "unseen"}, INDUCTIVE: {INDUCTIVE: INDUCTIVE}}
+GROUPS = {
+    TRANSDUCTIVE: {"": "all", "seen": "seen", "unseen": "unseen"},
+    INDUCTIVE: {INDUCTIVE: INDUCTIVE},
+    DRAFT: {DRAFT: DRAFT},
+}
 """Of each protocol, groups of queries by the part before the slash in metrics.json, and their labels."""
 
 
@@ -41,7 +47,7 @@ class Protocol:
     """Queries, their candidates, and groups of the queries [Q] that are reported by themselves.
 
     candidates: size of the pool; a query gets all of it but its citing paper, and with `filters.year=citing`
-    nothing later than that.
+    nothing later than that. known: papers [Q] that the citing paper is known to cite at other places.
     """
 
     name: str
@@ -49,6 +55,11 @@ class Protocol:
     filters: Filters
     candidates: int
     groups: Mapping[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
+    known: Ragged | None = None
+
+    def asked(self, corpus: Corpus) -> Queries:
+        """What retrievers are given."""
+        return Queries.of(corpus, self.queries.contexts, self.known)
 
 
 def protocols(names: Sequence[str], corpus: Corpus, queries: Split, filters: Filters) -> list[Protocol]:
@@ -70,6 +81,9 @@ def protocols(names: Sequence[str], corpus: Corpus, queries: Split, filters: Fil
             log.info(
                 "corpus %s, split %s: no %s for the inductive protocol", corpus.name, queries.name, lacks
             )
+    if DRAFT in names:
+        known = cited_elsewhere(corpus, corpus.split(queries.name), queries.contexts)
+        made.append(Protocol(DRAFT, queries, filters, int(passed.sum()), known=known))
     if not made:
         raise InputError(
             f"benchmark.protocols={list(names)}: corpus {corpus.name} has nothing for it in the split "

@@ -11,7 +11,7 @@ from datasets.settings import Settings, check_count, read_settings, register, se
 from rerank.settings import ScoringSettings
 from retrieval.settings import recall_cutoff
 
-PROTOCOLS = TRANSDUCTIVE, INDUCTIVE = "transductive", "inductive"
+PROTOCOLS = TRANSDUCTIVE, INDUCTIVE, DRAFT = "transductive", "inductive", "draft"
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,10 @@ class ContextSettings(Settings):
     batch: int = 2048
     """queries searched at a time; memory grows with batch * the largest cutoff"""
     protocols: tuple[str, ...] = (TRANSDUCTIVE,)
-    """transductive: all queries and candidates; inductive: those that training knows nothing of"""
+    """transductive: all queries and candidates; inductive: those that training knows nothing of; draft:
+    all, and what the citing paper cites at other places is known"""
+    draft: bool = False
+    """also by the protocol draft"""
     queries: int | None = None
     """size of a sample of queries; null: all"""
     run_depth: int | None = 100
@@ -51,6 +54,8 @@ class ContextSettings(Settings):
         super().__post_init__()
         object.__setattr__(self, "cutoffs", tuple(sorted(set(ranks))))
         object.__setattr__(self, "f1", tuple(sorted(set(self.f1))))
+        if self.draft and DRAFT not in self.protocols:
+            object.__setattr__(self, "protocols", (*self.protocols, DRAFT))
         if not self.protocols or not set(self.protocols) <= set(PROTOCOLS):
             raise InputError(
                 f"benchmark.protocols: {list(self.protocols)} is no list of {', '.join(PROTOCOLS)}"
@@ -59,7 +64,7 @@ class ContextSettings(Settings):
 
 @dataclass(frozen=True)
 class PrefetchSettings(ContextSettings):
-    protocols: tuple[str, ...] = PROTOCOLS
+    protocols: tuple[str, ...] = (TRANSDUCTIVE, INDUCTIVE)
 
 
 @dataclass(frozen=True)

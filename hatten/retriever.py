@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +41,19 @@ class WordsRetriever(DenseRetriever):
 
     def prepare(self, corpus: Corpus) -> None:
         self._reader = DocumentReader(corpus, self.vocabulary, self.max_tokens)
-        words = np.array([any(map(str.isalnum, word)) for word in corpus.words], bool)
-        counts = np.where(words, np.asarray(corpus.word_counts), 0)
-        ids = self._reader.ids  # beyond the vocabulary: words that get a vector without being known
-        share = counts[(ids >= 0) & (ids < len(self.vocabulary))].sum() / max(counts.sum(), 1)
+        share = self.known_share(corpus)
         if share < KNOWN_SHARE:
             log.warning(
                 f"{self.name}: the model knows {share:.0%} of the running words of {corpus.name}; was it "
                 "trained on other data, or with another data.tokenizer?"
             )
+
+    def known_share(self, corpus: Corpus) -> float:
+        """Share of the running words of the corpus, which it is prepared for, that the model knows."""
+        words = np.array([any(map(str.isalnum, word)) for word in corpus.words], bool)
+        counts = np.where(words, np.asarray(corpus.word_counts), 0)
+        ids = self._reader.ids  # beyond the vocabulary: words that get a vector without being known
+        return float(counts[(ids >= 0) & (ids < len(self.vocabulary))].sum() / max(counts.sum(), 1))
 
     def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         return encode(self.encoder.encode, self._reader.papers, rows, self.encoder.dim, "papers")
@@ -114,12 +117,10 @@ class StaticRetriever(WordsRetriever):
         checkpoint: str | Path | None,
         index: IndexConfig | None = None,
         profile: ProfileConfig | None = None,
-        unknown_weight: float | None = None,
     ) -> None:
         """checkpoint: what train.py model=static saved, or a HAtten's, whose mean path is taken.
 
-        unknown_weight: of words that the model lacks; None: as it was saved. Raises InputError when a file is
-        missing or of another kind.
+        Raises InputError when it is missing or of another kind.
         """
         super().__init__(index, profile)
         if checkpoint is None:
@@ -127,11 +128,7 @@ class StaticRetriever(WordsRetriever):
                 "retriever=static needs checkpoint=FOLDER, the output of train.py model=static, or a "
                 "hatten.ckpt with a mean path"
             )
-        if unknown_weight is not None and unknown_weight < 0:
-            raise InputError(f"retriever.unknown_weight={unknown_weight}: must not be below 0")
         self.model = load_static(checkpoint)
-        if unknown_weight is not None:
-            self.model = replace(self.model, unknown_weight=unknown_weight)
         self.encoder, self.vocabulary = self.model.opened()
         self.max_tokens, self._checkpoint = self.model.max_tokens, checkpoint
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ from retrieval.terms import Terms, tokenizer
 
 K1, B, B_SHORT = 1.2, 0.75, 0.3
 """Of BM25; titles and contexts are all of about the same length."""
-NEAR = 6.0
-"""Words from the mark at which a word of a context counts half as much as beside it."""
+NEAR, BESIDE = 6.0, 1.5
+"""Words from the mark at which a word of a context counts half as much as beside it; two measures of near."""
 CITING = 100
 """Training contexts of a paper that are read, at most, evenly taken."""
 BEST = 3
@@ -145,7 +146,7 @@ def best_products(
                 continue
             for j in range(ends[paper], ends[paper + 1]):
                 row = rows[j]
-                if source[row] == own[q]:
+                if own[q] >= 0 and source[row] == own[q]:
                     continue
                 total = np.float32(0)
                 for i in range(offsets[row], offsets[row + 1]):
@@ -168,7 +169,7 @@ def best_cosines(vectors: Any, table: Any, papers: Any, ends: Any, rows: Any, so
                 continue
             for j in range(ends[paper], ends[paper + 1]):
                 row = rows[j]
-                if source[row] == own[q]:
+                if own[q] >= 0 and source[row] == own[q]:
                     continue
                 total = np.float32(0)
                 for d in range(vector.shape[0]):
@@ -334,14 +335,14 @@ class Evidence:
     title, abstract: texts of papers. title_pairs: pairs of terms that follow each other in titles.
     title_names, initials, abstract_names: names of papers.
     contexts, near, left, right, pairs: texts of training contexts: whole; by nearness to the mark; what is
-    before and what is behind it; pairs of terms by nearness.
+    before and what is behind it; what is just before it; pairs of terms by nearness.
     citing: the training contexts of each paper; source [n] their citing papers, rows of the corpus.
     cited_by: the citing papers of each paper, rows of `papers` [m], which are rows of the corpus.
     context_vectors [n, D], paper_vectors [m, D]: of contexts, and of titles with abstracts of citing papers.
     """
 
     RAGGED = ("citing", "cited_by")
-    TEXTS = ("title", "abstract", "title_pairs", "contexts", "near", "left", "right", "pairs")
+    TEXTS = ("title", "abstract", "title_pairs", "contexts", "near", "left", "right", "beside", "pairs")
     NAMES = ("title_names", "initials", "abstract_names")
     VECTORS = ("context_vectors", "paper_vectors")
     ARRAYS = ("drift", "rarity", "pair_keys", "pair_rarity", "source", "papers", *VECTORS)
@@ -414,6 +415,13 @@ class Evidence:
             "abstract_names": (abstract_names, corpus.abstracts),
         }
 
+    @cached_property
+    def title_weights(self) -> Floats:
+        """The sum of the weights of the terms of each title [P]."""
+        row = np.repeat(np.arange(len(self.title.offsets) - 1), np.diff(self.title.offsets))
+        sums = np.bincount(row, self.title.weights, len(self.title.offsets) - 1)
+        return sums.astype(np.float32)
+
     @property
     def has_contexts(self) -> bool:
         """Whether the corpus has training contexts."""
@@ -454,6 +462,7 @@ class Evidence:
         self.near, self.left, self.right = (
             Texts.of(self.near_counts(words, side), self.rarity, B_SHORT) for side in (0, -1, 1)
         )
+        self.beside = Texts.of(self.near_counts(words, -1, reach=BESIDE), self.rarity, B_SHORT)
         keys, times = np.unique(
             np.concatenate([self._pairs(titles)[0], self._pairs(words)[0]]), return_counts=True
         )
@@ -472,8 +481,10 @@ class Evidence:
         """How often each term stands in texts [n, T]."""
         return (terms or self.terms).counts(np.arange(len(words)), words, len(words)).tocsr()
 
-    def near_counts(self, words: Ragged, side: int = 0, terms: Terms | None = None) -> csr_matrix:
-        """The same, but a place d words from the mark counts 1 / (1 + d / NEAR).
+    def near_counts(
+        self, words: Ragged, side: int = 0, terms: Terms | None = None, reach: float = NEAR
+    ) -> csr_matrix:
+        """The same, but a place d words from the mark counts 1 / (1 + d / reach).
 
         side: -1: only what is before the mark; 1: only what is behind it.
         """
@@ -481,7 +492,7 @@ class Evidence:
         if side:
             kept = np.sign(distance) == side
             text, term, distance = text[kept], term[kept], distance[kept]
-        weights = (NEAR / (NEAR + np.abs(distance))).astype(np.float32)
+        weights = (reach / (reach + np.abs(distance))).astype(np.float32)
         return csr_matrix((weights, (text, term)), shape=(len(words), self.terms.size))
 
     def pair_counts(self, words: Ragged, terms: Terms | None = None, marked: bool = True) -> csr_matrix:
@@ -539,12 +550,12 @@ class Evidence:
     @classmethod
     def load(cls, folder: Path, corpus: Corpus) -> Evidence:
         """What `save` wrote, mapped."""
-        made = cls(corpus, Terms.load(folder))
-        for name, array in zip(cls.ARRAYS, load_arrays(folder, *cls.ARRAYS), strict=True):
+        made, names = cls(corpus, Terms.load(folder)), cls.ARRAYS
+        for name, array in zip(names, load_arrays(folder, *names), strict=True):
             setattr(made, name, array)
         kinds = {Texts: cls.TEXTS, Names: cls.NAMES, Ragged: cls.RAGGED}
-        for kind, names in kinds.items():
-            for name in names:
+        for kind, parts in kinds.items():
+            for name in parts:
                 files = (f"{name}.{field.name}" for field in fields(kind))
                 setattr(made, name, kind(*load_arrays(folder, *files)))
         return made

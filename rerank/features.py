@@ -19,6 +19,7 @@ from scipy.sparse import csr_matrix
 from datasets.columns import Ragged, offsets_of
 from datasets.errors import InputError
 from rerank.evidence import (
+    BESIDE,
     MOST_WORDS,
     Evidence,
     Names,
@@ -71,7 +72,7 @@ class Candidates:
         self.evidence, self.parts, self.queries, self.papers = evidence, parts, queries, papers
         self.corpus = evidence.corpus
         new = queries.new_words
-        self._terms = evidence.terms.with_words(new, evidence.tokenizer) if new else None
+        self.terms = evidence.terms.with_words(new, evidence.tokenizer) if new else None
 
     @cached_property
     def dense(self) -> DenseRetriever | None:
@@ -107,27 +108,27 @@ class Candidates:
     @cached_property
     def context(self) -> csr_matrix:
         """[Q, T]"""
-        return self.evidence.counts(self.queries.words("context"), self._terms)
+        return self.evidence.counts(self.queries.words("context"), self.terms)
 
     @cached_property
     def near(self) -> csr_matrix:
         """[Q, T], by nearness to the mark."""
-        return self.evidence.near_counts(self.queries.words("context"), 0, self._terms)
+        return self.evidence.near_counts(self.queries.words("context"), 0, self.terms)
 
     @cached_property
     def pairs(self) -> csr_matrix:
         """Pairs of terms that follow each other [Q, pairs], by nearness to the mark."""
-        return self.evidence.pair_counts(self.queries.words("context"), self._terms)
+        return self.evidence.pair_counts(self.queries.words("context"), self.terms)
 
     @cached_property
     def citing_title(self) -> csr_matrix:
         """[Q, T]"""
-        return self.evidence.counts(self.queries.words("title"), self._terms)
+        return self.evidence.counts(self.queries.words("title"), self.terms)
 
     @cached_property
     def citing_abstract(self) -> csr_matrix:
         """[Q, T]"""
-        return self.evidence.counts(self.queries.words("abstract"), self._terms)
+        return self.evidence.counts(self.queries.words("abstract"), self.terms)
 
     # Their products with what belongs to the candidates.
 
@@ -165,14 +166,22 @@ class Candidates:
         return self.best_product(self.near, self.evidence.near)
 
     @cached_property
+    def left(self) -> csr_matrix:
+        """What is before the mark [Q, T], by nearness to it."""
+        return self.evidence.near_counts(self.queries.words("context"), -1, self.terms)
+
+    @cached_property
+    def right(self) -> csr_matrix:
+        """What is behind the mark [Q, T], by nearness to it."""
+        return self.evidence.near_counts(self.queries.words("context"), 1, self.terms)
+
+    @cached_property
     def by_left(self) -> Floats:
-        before = self.evidence.near_counts(self.queries.words("context"), -1, self._terms)
-        return self.best_product(before, self.evidence.left)
+        return self.best_product(self.left, self.evidence.left)
 
     @cached_property
     def by_right(self) -> Floats:
-        behind = self.evidence.near_counts(self.queries.words("context"), 1, self._terms)
-        return self.best_product(behind, self.evidence.right)
+        return self.best_product(self.right, self.evidence.right)
 
     @cached_property
     def by_pairs(self) -> Floats:
@@ -195,11 +204,27 @@ class Candidates:
         if not self.evidence.has_contexts:
             return np.full(self.papers.shape, np.nan)
         found = cited.lengths[self.papers].astype(np.float64)
-        for query in np.flatnonzero(np.isin(self.queries.citing, self.evidence.papers)):
-            own = np.searchsorted(self.evidence.papers, self.queries.citing[query])
-            rows = np.flatnonzero(cited.values == own)
+        own = self.queries.citing
+        for query in np.flatnonzero((own >= 0) & np.isin(own, self.evidence.papers)):
+            rows = np.flatnonzero(cited.values == np.searchsorted(self.evidence.papers, own[query]))
             mine = np.searchsorted(cited.offsets, rows, side="right") - 1
             found[query] -= np.isin(self.papers[query], mine)
+        return found
+
+    @cached_property
+    def known_cosines(self) -> Floats:
+        """Cosines of each candidate's vector to those of the known papers: the highest, and their mean
+        [Q, K, 2]. It does not count as like itself."""
+        found = np.full((*self.papers.shape, 2), np.nan, np.float32)
+        if self.dense is None or self.dense.similarity != "cosine":
+            return found
+        for query in np.flatnonzero(self.queries.known.lengths):
+            known = self.queries.known[int(query)]
+            cosines = self.dense.stored(self.papers[query]) @ self.dense.stored(known).T
+            cosines[self.papers[query][:, None] == known] = np.nan
+            there = ~np.isnan(cosines).all(axis=1)
+            found[query, there, 0] = np.nanmax(cosines[there], axis=1)
+            found[query, there, 1] = np.nanmean(cosines[there], axis=1)
         return found
 
     @cached_property
@@ -314,6 +339,31 @@ def near_abstract(x: Candidates) -> Floats:
 
 
 @feature("texts")
+def left_title(x: Candidates) -> Floats:
+    """What is before the mark, by nearness, against title."""
+    return x.product(x.left, x.evidence.title)
+
+
+@feature("texts")
+def right_title(x: Candidates) -> Floats:
+    """What is behind the mark, by nearness, against title."""
+    return x.product(x.right, x.evidence.title)
+
+
+@feature("texts")
+def title_share(x: Candidates) -> NDArray[np.floating]:
+    """Share of the title's idf, 0 to 1, whose terms are in the context."""
+    there = x.context.sign()
+    return x.product(there, x.evidence.title) / np.maximum(x.evidence.title_weights[x.papers], 1e-9)
+
+
+@feature("texts")
+def title_share_near(x: Candidates) -> NDArray[np.floating]:
+    """The same, terms by nearness to the mark."""
+    return x.product(x.near, x.evidence.title) / np.maximum(x.evidence.title_weights[x.papers], 1e-9)
+
+
+@feature("texts")
 def pairs_title(x: Candidates) -> Floats:
     """Pairs of terms of the context, by nearness to the mark, against those of the title."""
     return x.product(x.pairs, x.evidence.title_pairs)
@@ -384,6 +434,13 @@ def left_best(x: Candidates) -> Floats:
 def left_mean(x: Candidates) -> NDArray[np.floating]:
     """BM25 of what is before the mark, by nearness."""
     return x.by_left.mean(axis=2)
+
+
+@feature("contexts")
+def beside_best(x: Candidates) -> Floats:
+    """BM25 of what is just before the mark: 1 / (1 + d / 1.5)."""
+    beside = x.evidence.near_counts(x.queries.words("context"), -1, x.terms, BESIDE)
+    return x.best_product(beside, x.evidence.beside)[..., 0]
 
 
 @feature("contexts")
@@ -498,6 +555,50 @@ def recent(x: Candidates) -> NDArray[np.floating]:
 def later(x: Candidates) -> NDArray[np.floating]:
     """1: of a later year than the citing paper."""
     return np.where(np.isnan(x.years_before), np.nan, x.years_before < 0)
+
+
+# What the draft is known to cite at other places. NaN where nothing is known.
+
+
+def _if_known(x: Candidates, values: NDArray[np.floating]) -> NDArray[np.floating]:
+    return np.where(x.queries.known.lengths[:, None] > 0, values, np.nan)
+
+
+@feature("draft")
+def known(x: Candidates) -> NDArray[np.floating]:
+    """1: the draft cites it elsewhere."""
+    size, places = len(x.corpus.paper_ids), np.arange(len(x.queries))
+    pairs = x.queries.known.values + np.repeat(places, x.queries.known.lengths) * size
+    return _if_known(x, np.isin(x.papers + places[:, None] * size, pairs).astype(np.float32))
+
+
+@feature("draft")
+def known_best(x: Candidates) -> Floats:
+    """Cosine of its vector to that of the nearest other paper that the draft cites."""
+    return x.known_cosines[..., 0]
+
+
+@feature("draft")
+def known_mean(x: Candidates) -> Floats:
+    """Mean cosine of its vector to those of the papers that the draft cites."""
+    return x.known_cosines[..., 1]
+
+
+@feature("draft")
+def cited_together(x: Candidates) -> NDArray[np.floating]:
+    """Co-citation: sum of log(1 + n) over the training papers that cite it, n papers of the draft being cited
+    there too, divided by the root of their number."""
+    cited, there = x.evidence.cited_by, x.queries.known
+    papers = cited.take(there.values)
+    rows = np.repeat(np.repeat(np.arange(len(there)), there.lengths), papers.lengths)
+    own = x.queries.citing[rows]
+    others = (x.evidence.papers[papers.values] != own) | (own < 0)
+    ones, shape = np.ones(int(others.sum()), np.float32), (len(there), len(x.evidence.papers))
+    times = csr_matrix((ones, (rows[others], papers.values[others])), shape=shape)
+    times.data = np.log1p(times.data)
+    ones = np.ones(len(cited.values), np.float32)
+    votes = x.product(times, Texts(cited.offsets, cited.values, ones, ones[:1]))
+    return _if_known(x, votes / np.sqrt(np.maximum(cited.lengths[x.papers], 1)))
 
 
 @feature("length")

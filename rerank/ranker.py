@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError, missing_extra
+from hatten.retriever import WordsRetriever
 from rerank.evidence import Evidence
 from rerank.features import Candidates, check_groups, first_dense, standardised
 from retrieval.arrays import Floats, Mask, Rows
@@ -30,7 +31,7 @@ log = logging.getLogger(__name__)
 
 SAVED = "ranker"
 """The folder of a trained ranker, in the output folder of its training."""
-FORMAT, MODEL, TREES = "ranker-1", "ranker.json", "trees.txt"
+FORMAT, MODEL, TREES = "ranker-1", "ranker.json", "trees-{}.txt"
 QUERIES = 32
 """Queries whose candidates are ranked at a time."""
 
@@ -73,9 +74,19 @@ def lightgbm() -> Any:
     return module
 
 
+HOME, BARE, ABROAD, DRAFT = "home", "bare", "abroad", "draft"
+"""For a corpus with training contexts; for one without, whose words the dense part knows; and for one of
+another field. Each also as NAME-draft, for queries of which it is known what they cite elsewhere."""
+KNOWN_SHARE = 0.97
+"""Of running words: with fewer a corpus without training contexts is of another field."""
+
+
 @dataclass(frozen=True)
 class RankingModel(Pretrained):
-    """What orders candidates. about: what it was trained on, and how, as plain values."""
+    """What orders candidates: a model for each of HOME, BARE, ABROAD and their drafts, or for some of them.
+
+    about: what they were trained on, and how, as plain values.
+    """
 
     settings_file = MODEL
     title = "ranker"
@@ -89,16 +100,26 @@ python evaluate.py retriever=ranker ranker={place} checkpoint=HATTEN data=custom
 ```"""
     tags = ("learning-to-rank",)
 
-    model: Weights | Trees
+    models: Mapping[str, Weights | Trees]
     about: Mapping[str, Any] = field(default_factory=dict)
 
+    def name_for(self, contexts: bool, share: float) -> str:
+        """The name of the model for a corpus.
+
+        contexts: whether it has training contexts; share: of its running words that the dense part knows.
+        """
+        wanted = [HOME] if contexts else [BARE, HOME] if share >= KNOWN_SHARE else [ABROAD, BARE, HOME]
+        return next(name for name in [*wanted, *self.models] if name in self.models)
+
     def write(self, folder: Path) -> None:
-        if isinstance(self.model, Weights):
-            content: dict[str, Any] = {"kind": "linear", "weights": dict(self.model.of)}
-        else:
-            content = {"kind": "lightgbm", "columns": self.model.columns}
-            (folder / TREES).write_text(self.model.text, encoding="utf-8")
-        write_json(folder / MODEL, {"format": FORMAT} | content)
+        models: dict[str, Any] = {}
+        for name, model in self.models.items():
+            if isinstance(model, Weights):
+                models[name] = {"kind": "linear", "weights": dict(model.of)}
+            else:
+                models[name] = {"kind": "lightgbm", "columns": model.columns}
+                (folder / TREES.format(name)).write_text(model.text, encoding="utf-8")
+        write_json(folder / MODEL, {"format": FORMAT, "models": models})
 
     @classmethod
     def read(cls, folder: Path, about: dict[str, Any]) -> RankingModel:
@@ -109,12 +130,10 @@ python evaluate.py retriever=ranker ranker={place} checkpoint=HATTEN data=custom
                 f"{path}: a ranker of format {content.get('format')!r}; this version reads {FORMAT}"
             )
         try:
-            if content["kind"] == "lightgbm":
-                return cls(Trees(content["columns"], (folder / TREES).read_text("utf-8")), about)
-            weights = {str(name): float(weight) for name, weight in content["weights"].items()}
-            if not np.isfinite(list(weights.values())).all():
-                raise ValueError("a weight is no number")
-            return cls(Weights(weights), about)
+            models = {str(name): _read(name, one, folder) for name, one in content["models"].items()}
+            if not models:
+                raise ValueError("it is empty")
+            return cls(models, about)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{path}: not a ranker ({error}); train it again") from None
 
@@ -122,6 +141,16 @@ python evaluate.py retriever=ranker ranker={place} checkpoint=HATTEN data=custom
     def load(cls, place: str | Path) -> RankingModel:
         """What a training saved, by its folder, the output folder of the training or its id on the hub."""
         return cls.from_pretrained(find_saved(place, SAVED))
+
+
+def _read(name: str, content: Mapping[str, Any], folder: Path) -> Weights | Trees:
+    """One of the models of a folder."""
+    if content["kind"] != "linear":
+        return Trees(content["columns"], (folder / TREES.format(name)).read_text("utf-8"))
+    weights = {str(column): float(weight) for column, weight in content["weights"].items()}
+    if not np.isfinite(list(weights.values())).all():
+        raise ValueError("a weight is no number")
+    return Weights(weights)
 
 
 class Ranker(Retriever):
@@ -151,12 +180,13 @@ class Ranker(Retriever):
         self.given = dict(parts)
         if not self.given:
             raise InputError("retriever.parts: there is none to rank the papers of")
-        self.join_protocols(self.given.values())
         if type(depth) is not int or depth < 1:
             raise InputError(f"retriever.depth: {depth!r} is no whole number from 1 on")
         self.depth, self.features = depth, check_groups(features)
         self.model = RankingModel.load(ranker) if isinstance(ranker, str | Path) else ranker
         self.parts: dict[str, Retriever] = {}
+        self.chosen = HOME
+        """The name of the model that ranks the indexed corpus."""
 
     def settings(self) -> dict[str, Any]:
         parts = {name: {"retriever": part.name, **part.settings()} for name, part in self.given.items()}
@@ -181,6 +211,19 @@ class Ranker(Retriever):
             part.index(corpus)
             self.tuned |= {f"{name}.{key}": value for key, value in part.tuned.items()}
         self.evidence = Evidence.of(corpus, first_dense(self.parts))
+        self._choose_model(corpus)
+
+    def _choose_model(self, corpus: Corpus) -> None:
+        """The model for the corpus, by what is there."""
+        if self.model is None:
+            return
+        dense, contexts = first_dense(self.parts), self.evidence.has_contexts
+        share = dense.known_share(corpus) if isinstance(dense, WordsRetriever) else 1.0
+        self.chosen = self.model.name_for(contexts, share)
+        log.info(
+            f"ranker: ranks {corpus.name} by its model `{self.chosen}`: {'with' if contexts else 'no'} "
+            f"training contexts, {share:.1%} of the running words known"
+        )
 
     def _choose(self, corpus: Corpus) -> None:
         """The parts that this corpus has everything for."""
@@ -239,7 +282,12 @@ class Ranker(Retriever):
         """What the model gives papers [Q, K] as candidates of one list."""
         assert self.model is not None
         columns = self.columns(queries, papers)
-        return self.model.model.scores(list(columns), standardised(columns, papers))
+        values, name = standardised(columns, papers), self.chosen
+        scores = self.model.models[name].scores(list(columns), values)
+        drafts = np.flatnonzero(queries.known.lengths)
+        if len(drafts) and (draft := self.model.models.get(f"{name}-{DRAFT}")):
+            scores[drafts] = draft.scores(list(columns), values[drafts])
+        return scores
 
     def explain(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> dict[str, NDArray[np.floating]]:
         """The features [Q, K] of papers [Q, K] as they are, NaN where there is nothing to tell."""
@@ -283,3 +331,4 @@ class Ranker(Retriever):
         for name, part in self.parts.items():
             part.load(folder / "parts" / name, corpus)
         self.evidence = Evidence.load(folder / "evidence", corpus)
+        self._choose_model(corpus)

@@ -8,12 +8,13 @@ fitting over citing papers: each is ranked by a model that has not seen it.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import logging
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,22 +24,37 @@ from numpy.typing import NDArray
 from omegaconf import DictConfig
 from torch import Tensor
 
+from datasets.columns import Ragged
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.files import written_whole
 from datasets.progress import counting
+from datasets.records import TRAIN
 from datasets.settings import read_settings
 from rerank.features import FEATURES, standardised
-from rerank.ranker import QUERIES, SAVED, Ranker, RankingModel, Trees, Weights, lightgbm
+from rerank.ranker import (
+    ABROAD,
+    BARE,
+    DRAFT,
+    HOME,
+    QUERIES,
+    SAVED,
+    Ranker,
+    RankingModel,
+    Trees,
+    Weights,
+    lightgbm,
+)
 from rerank.settings import RankerSettings, RankerTrainingSettings
 from retrieval.arrays import Floats, Mask, Rows
 from retrieval.base import ordered
-from retrieval.queries import Queries
+from retrieval.queries import Queries, cited_elsewhere
 from training.loop import resolved
 from training.rounds import METRICS
 
 log = logging.getLogger(__name__)
 
+OF_DRAFTS = {name for name, one in FEATURES.items() if one.group == DRAFT}
 FEW = 20
 """Lists with a cited paper that a model can be fitted to, at the least."""
 
@@ -61,83 +77,113 @@ class Lists:
             self.values[rows], self.papers[rows], self.cited[rows], self.queries[rows], self.count[rows]
         )
 
+    def only(self, columns: Sequence[int]) -> Lists:
+        """The same with some of the columns, by their places."""
+        return replace(self, values=self.values[..., columns])
+
 
 def train(config: DictConfig) -> Path:
     """Train by `config` (conf/train.yaml) in its output_dir; gives the folder of the ranker."""
     settings = read_settings(RankerTrainingSettings, resolved(config)["model"])
     given, folder = settings.ranker, Path(config.output_dir)
     corpus: Corpus = instantiate(config.data)
-    split = training_split(corpus, given, config.seed)
-    ranker: Ranker = instantiate(config.retriever)
-    ranker.open(corpus, config.index_dir)
     start = time.monotonic()
-    columns, lists = read_lists(ranker, split)
-    read = time.monotonic() - start
-    citing = corpus.citing[split.contexts]
-    measured = cross_fitted(given, columns, lists, citing, config.seed)
-    model = fitted(given, columns, lists, config.seed)
-    seconds = time.monotonic() - start
-    log.info(
-        f"ranker: {len(split):,} lists of {sum(map(_pairs, lists)) / len(split):,.0f} candidates with "
-        f"{len(columns)} features, read in {read:.0f} s, fitted in {seconds - read:.0f} s; by {given.folds}-"
-        f"fold cross-fitting: " + ", ".join(f"{name} {value:.4f}" for name, value in measured.items())
-    )
+    models: dict[str, Weights | Trees] = {}
+    measured: dict[str, float] = {}
+    own: Ranker | None = None
+    for name, ranker, split in _rankers(config, corpus, given):
+        own = own or ranker
+        known = cited_elsewhere(corpus, corpus.split(split.name), split.contexts)
+        columns, lists = read_lists(ranker, split, known)
+        candidates = sum(int((part.papers >= 0).sum()) for part in lists) / len(split)
+        log.info(
+            f"ranker: {name}: {len(split):,} lists of {candidates:,.0f} candidates, {len(columns)} features"
+        )
+        citing = corpus.citing[split.contexts]
+        plain = [place for place, column in enumerate(columns) if column not in OF_DRAFTS]
+        for model, places in ((name, plain), (f"{name}-{DRAFT}", list(range(len(columns))))):
+            given_columns, given_lists = [columns[i] for i in places], [part.only(places) for part in lists]
+            found = cross_fitted(given, given_columns, given_lists, citing, config.seed)
+            models[model] = fitted(given, given_columns, given_lists, config.seed)
+            measured |= {f"{model}/{measure}": value for measure, value in found.items()}
+            log.info(
+                f"ranker: {model}, by {given.folds}-fold cross-fitting over citing papers: "
+                + ", ".join(f"{measure} {value:.4f}" for measure, value in found.items())
+            )
+    assert own is not None
     about = {
         "data": corpus.name,
         "corpus": corpus.fingerprint,
-        "split": split.name,
-        "contexts": len(split),
-        "parts": {name: part.name for name, part in ranker.parts.items()},
-        "depth": ranker.depth,
+        "parts": {name: part.name for name, part in own.parts.items()},
+        "depth": own.depth,
         "settings": resolved(config)["model"],
+        "retriever": resolved(config)["retriever"],
         "seed": config.seed,
         "cross_fitted": measured,
-        "seconds": round(seconds, 1),
-        "hash": hash_of(model),
+        "seconds": round(time.monotonic() - start, 1),
+        "hash": hash_of(models),
     }
-    RankingModel(model, about).save_pretrained(folder / SAVED)
-    for part in ranker.parts.values():
+    RankingModel(models, about).save_pretrained(folder / SAVED)
+    for part in own.parts.values():
         part.keep(folder)  # recommend.py build model=FOLDER finds all of it there
     with written_whole(folder / METRICS) as path:
-        path.write_text(
-            json.dumps({f"val/{name}": value for name, value in measured.items()}) + "\n", "utf-8"
-        )
-    log.info(f"ranker: saved in {folder / SAVED}")
+        metrics = {f"val/{name.removeprefix('home/')}": value for name, value in measured.items()}
+        path.write_text(json.dumps(metrics, indent=1) + "\n", "utf-8")
+    log.info(f"ranker: saved in {folder / SAVED}, after {time.monotonic() - start:.0f} s")
     return folder / SAVED
 
 
-def training_split(corpus: Corpus, given: RankerSettings, seed: int) -> Split:
-    """The contexts that are ranked for training, a sample where there are more than wanted."""
-    split = corpus.split(given.split)
-    if given.queries is None or len(split) <= given.queries:
+def _rankers(
+    config: DictConfig, corpus: Corpus, given: RankerSettings
+) -> Iterator[tuple[str, Ranker, Split]]:
+    """The name of each model that can be made, the indexed ranker that finds its lists, and their queries."""
+    if len(corpus.splits.get(TRAIN, ())):
+        home: Ranker = instantiate(config.retriever)
+        home.open(corpus, config.index_dir)
+        yield HOME, home, training_split(corpus, given.split, given.queries, config.seed)
+    few, strange = training_split(corpus, given.split, given.fewer, config.seed), copy.copy(corpus)
+    strange.splits = {name: split for name, split in corpus.splits.items() if name != TRAIN}
+    strange.seen = np.zeros_like(corpus.seen)
+    for name, checkpoint in ((BARE, config.checkpoint), (ABROAD, given.foreign)):
+        if name == ABROAD and checkpoint is None:
+            log.info("ranker: no model for other fields: it needs model.ranker.foreign=CHECKPOINT")
+            continue
+        config = config.copy()
+        config.checkpoint = checkpoint
+        ranker: Ranker = instantiate(config.retriever)
+        ranker.index(strange)
+        yield name, ranker, few
+
+
+def training_split(corpus: Corpus, name: str, queries: int | None, seed: int) -> Split:
+    """The contexts of a split that are ranked for training, a sample where there are more than wanted."""
+    split = corpus.split(name)
+    if queries is None or len(split) <= queries:
         return split
-    rows = np.sort(np.random.default_rng(seed).permutation(len(split))[: given.queries])
+    rows = np.sort(np.random.default_rng(seed).permutation(len(split))[:queries])
     return Split(split.name, split.contexts[rows], split.positives.take(rows))
 
 
-def read_lists(ranker: Ranker, split: Split) -> tuple[list[str], list[Lists]]:
-    """The names of the columns, and the lists of a split's contexts as a search has them."""
-    asked, columns, lists = Queries.of(ranker.corpus, split.contexts), [""], []
+def read_lists(ranker: Ranker, split: Split, known: Ragged | None = None) -> tuple[list[str], list[Lists]]:
+    """The names of the columns, and the lists of a split's contexts as a search has them.
+
+    known: papers [Q] that the citing papers are known to cite elsewhere.
+    """
+    asked, columns, lists = Queries.of(ranker.corpus, split.contexts, known), [""], []
+    size = len(ranker.corpus.paper_ids)
     with counting("ranker: reading lists", len(asked)) as advance:
         for start in range(0, len(asked), QUERIES):
             rows = np.arange(start, min(start + QUERIES, len(asked)))
-            queries, wanted = asked[rows], split.positives.take(rows)
+            queries, wanted, places = asked[rows], split.positives.take(rows), np.arange(len(rows))
             papers = ranker.candidates(ranker.prefetched(queries, ranker.depth))
             found = ranker.columns(queries, papers)
             columns = list(found)
-            pairs = np.isin(
-                papers + np.arange(len(rows))[:, None] * len(ranker.corpus.paper_ids),
-                wanted.values
-                + np.repeat(np.arange(len(rows)), wanted.lengths) * len(ranker.corpus.paper_ids),
-            )
+            pairs = wanted.values + np.repeat(places, wanted.lengths) * size
+            cited = np.isin(papers + places[:, None] * size, pairs) & (papers >= 0)
             values = standardised(found, papers).astype(np.float16)
-            lists.append(Lists(values, papers, pairs & (papers >= 0), rows, wanted.lengths))
+            lists.append(Lists(values, papers, cited, rows, wanted.lengths))
             advance(len(rows))
     return columns, lists
-
-
-def _pairs(lists: Lists) -> int:
-    return int((lists.papers >= 0).sum())
 
 
 # Fitting.
@@ -182,7 +228,11 @@ def fit_linear(given: RankerSettings, columns: Sequence[str], lists: Sequence[Li
     total = sum(len(part.papers) for part in lists)
     weights = torch.zeros(len(columns), requires_grad=True)
     solver = torch.optim.LBFGS(
-        [weights], max_iter=given.iterations, history_size=20, line_search_fn="strong_wolfe"
+        [weights],
+        max_iter=given.iterations,
+        tolerance_change=1e-7,
+        history_size=20,
+        line_search_fn="strong_wolfe",
     )
 
     def closure() -> Tensor:
@@ -269,7 +319,9 @@ def measured(model: Weights | Trees, columns: Sequence[str], lists: Lists) -> di
     return {**found, "mrr": float((1 / ranks).sum())}
 
 
-def hash_of(model: Weights | Trees) -> str:
-    """A hash of the model's numbers."""
-    content = model.text if isinstance(model, Trees) else json.dumps(dict(model.of), sort_keys=True)
-    return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
+def hash_of(models: Mapping[str, Weights | Trees]) -> str:
+    """A hash of the models' numbers."""
+    content = {
+        name: model.text if isinstance(model, Trees) else dict(model.of) for name, model in models.items()
+    }
+    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=8).hexdigest()

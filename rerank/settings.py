@@ -295,6 +295,11 @@ class RankerSettings(Settings):
     """whose contexts are ranked to learn from; the parts must not have been trained on them"""
     queries: int | None = setting(None, least=1)
     """a sample of them; null: all"""
+    fewer: int = setting(3000, least=1)
+    """a sample for the models of corpora without training contexts"""
+    foreign: str | None = None
+    """checkpoint of a dense model that was trained on another field: how far it is to be trusted here is what
+    the model for other fields learns; null: there is no such model"""
     folds: int = setting(3, least=2)
     """parts of the citing papers, each ranked by a model of the others, for the figures in the log"""
     drop: float = setting(0.0, below=1)

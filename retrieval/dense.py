@@ -150,8 +150,14 @@ class DenseRetriever(Retriever):
             scores[part] = np.where(there[part] & vectors.any(axis=1, keepdims=True), products, -np.inf)
         return scores
 
+    def stored(self, papers: NDArray[np.integer]) -> Floats:
+        """The indexed vectors of papers, rows [n] -> [n, D]; zeros for what is no candidate."""
+        place = np.searchsorted(self._candidates, papers).clip(max=len(self._candidates) - 1)
+        there = self._candidates[place] == papers
+        return np.where(there[:, None], self._vectors.read(place), np.float32(0))
+
     def _save(self, folder: Path) -> None:
-        ids = list(self.corpus.paper_ids)
+        ids = self.corpus.paper_ids
         with (folder / "ids.txt").open("w", encoding="utf-8") as file:
             file.writelines(f"{ids[row]}\n" for row in self._candidates.tolist())
         self._vectors.save(folder)

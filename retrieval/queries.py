@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.columns import Ragged
-from datasets.corpus import Corpus
+from datasets.corpus import Corpus, Split
+from datasets.records import MARKER_WORDS
 from retrieval.arrays import Rows
 
 
@@ -153,3 +154,38 @@ def _of_papers(texts: Sequence[str], words: Ragged, papers: Rows) -> QueryField:
 
 def _none(queries: int) -> Ragged:
     return Ragged(np.empty(0, np.int32), np.zeros(queries + 1, np.int64))
+
+
+RUN_WORDS = 5
+"""Two contexts overlap if they share so many words that follow each other."""
+
+
+def cited_elsewhere(corpus: Corpus, split: Split, contexts: NDArray[np.int64]) -> Ragged:
+    """Papers that the citing papers of contexts [Q] cite at other places of the split, by row, each once.
+
+    A place is left out if it is the one asked for, or if its text overlaps with it: one sentence may have
+    several marks, and windows around neighbouring marks share their middle.
+    """
+    citing = corpus.citing[split.contexts]
+    order = np.argsort(citing, kind="stable")
+    own, starts = np.unique(citing[order], return_index=True)
+    papers = dict(zip(own.tolist(), np.split(order, starts[1:]), strict=True))
+    marks = {corpus.word_ids[word] for word in MARKER_WORDS if word in corpus.word_ids}
+    runs: dict[int, set[tuple[int, ...]]] = {}
+
+    def runs_of(context: int) -> set[tuple[int, ...]]:
+        if context not in runs:
+            words = [word for word in corpus.context_tokens[context].tolist() if word not in marks]
+            runs[context] = set(zip(*(words[i:] for i in range(RUN_WORDS)), strict=False))
+        return runs[context]
+
+    known: list[list[int]] = []
+    for context in contexts.tolist():
+        apart = [
+            place
+            for place in papers[int(corpus.citing[context])].tolist()
+            if (other := int(split.contexts[place])) != context
+            and runs_of(other).isdisjoint(runs_of(context))
+        ]
+        known.append(sorted({int(paper) for place in apart for paper in split.positives[place]}))
+    return Ragged.from_rows(known)

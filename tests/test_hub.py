@@ -23,7 +23,7 @@ from hatten.checkpoint import Model, open_model, save_model
 from hatten.documents import Vocabulary
 from hatten.static import StaticEncoder, StaticModel, load_static
 from rerank.cross_encoder import CrossEncoder
-from rerank.ranker import RankingModel, Weights
+from rerank.ranker import HOME, RankingModel, Weights
 from rerank.reranker import Reranker
 from rerank.settings import ScoringSettings
 from tests.conftest import COMMIT, Hub
@@ -51,7 +51,7 @@ def make(request: pytest.FixtureRequest) -> Make:
                 StaticEncoder(vectors, vocabulary).eval(), vocabulary, 64, dict(ABOUT), "float16"
             )
         if request.param == "ranker":
-            return RankingModel(Weights({"bm25.score": 1 / 3, "age": -2.5}), dict(ABOUT))
+            return RankingModel({HOME: Weights({"bm25.score": 1 / 3, "age": -2.5})}, dict(ABOUT))
         model = CrossEncoder.from_pretrained(request.getfixturevalue("tiny_reranker"))
         model.about = dict(ABOUT)
         return model

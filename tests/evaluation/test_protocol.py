@@ -20,8 +20,9 @@ from evaluation.protocol import (
     seen_groups,
     taken,
 )
-from evaluation.settings import INDUCTIVE, PROTOCOLS, TRANSDUCTIVE
+from evaluation.settings import DRAFT, INDUCTIVE, PROTOCOLS, TRANSDUCTIVE
 from retrieval.filters import Filters
+from retrieval.queries import cited_elsewhere
 from tests.conftest import CONTEXTS
 
 IDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
@@ -42,7 +43,7 @@ def test_seen_needs_one_target_that_training_cites(tiny_source: Path, tmp_path: 
 
 @pytest.mark.parametrize("split", ["train", "val", "test"])
 def test_inductive_queries_and_papers_are_unknown_to_training(tiny_corpus: Corpus, split: str) -> None:
-    found = protocols(PROTOCOLS, tiny_corpus, tiny_corpus.split(split), Filters())
+    found = protocols((TRANSDUCTIVE, INDUCTIVE), tiny_corpus, tiny_corpus.split(split), Filters())
     assert found[0].name == TRANSDUCTIVE and found[0].candidates == 11
     assert len(found[0].queries) == len(tiny_corpus.split(split))
     wanted = {key for key, (of, _, cited, _) in CONTEXTS.items() if of == split and cited not in SEEN}
@@ -58,7 +59,7 @@ def test_inductive_queries_and_papers_are_unknown_to_training(tiny_corpus: Corpu
 
 
 def names(corpus: Corpus, filters: Filters) -> list[str]:
-    return [one.name for one in protocols(PROTOCOLS, corpus, corpus.split("test"), filters)]
+    return [one.name for one in protocols((TRANSDUCTIVE, INDUCTIVE), corpus, corpus.split("test"), filters)]
 
 
 def test_a_query_with_one_target_that_training_cites_is_not_inductive(
@@ -81,7 +82,7 @@ def test_without_a_training_split_there_is_no_inductive_protocol(tiny_source: Pa
 
 def test_filters_that_leave_no_paper_unknown_to_training(tiny_corpus: Corpus) -> None:
     filters = Filters(exclude=sorted(set(tiny_corpus.paper_ids) - SEEN))
-    found = protocols(PROTOCOLS, tiny_corpus, tiny_corpus.split("test"), filters)
+    found = protocols((TRANSDUCTIVE, INDUCTIVE), tiny_corpus, tiny_corpus.split("test"), filters)
     assert [one.name for one in found] == [TRANSDUCTIVE] and found[0].candidates == 4
     with pytest.raises(InputError, match="none of the candidates"):
         protocols(
@@ -129,3 +130,26 @@ def test_a_relevance_that_is_too_large_is_one_line(tmp_path: Path, blank: str) -
         InputError, match=r"line 2, field 'relevance': '10+' is not a number, or one too large"
     ):
         Qrels.read(tmp_path / "qrels.trec")
+
+
+def test_a_draft_knows_what_is_cited_at_other_places_of_it(tiny_corpus: Corpus) -> None:
+    split = tiny_corpus.split("train")
+    found = protocols([DRAFT], tiny_corpus, split, Filters())[0]
+    asked = found.asked(tiny_corpus)
+    for query, known in enumerate(found.known or []):
+        context = tiny_corpus.context_ids[int(split.contexts[query])]
+        citing = CONTEXTS[context][1]
+        others = {cited for key, (_, own, cited, _) in CONTEXTS.items() if own == citing and key != context}
+        assert {tiny_corpus.paper_ids[row] for row in known} == others
+        assert asked.known[query].tolist() == known.tolist()
+
+
+def test_places_that_overlap_are_not_known(tiny_source: Path, tmp_path: Path) -> None:
+    contexts = json.loads((tiny_source / "contexts.json").read_text())
+    contexts["c1"]["masked_text"] = "We start from the parser of OTHERCIT for all languages TARGETCIT."
+    (tiny_source / "contexts.json").write_text(json.dumps(contexts))
+    corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
+    split = corpus.split("train")
+    known = cited_elsewhere(corpus, split, split.contexts[:2])
+    # The first two are of one passage: neither tells that the other cites; the third does.
+    assert [[corpus.paper_ids[row] for row in rows] for rows in known] == [["graph"], ["graph"]]

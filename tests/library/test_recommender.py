@@ -25,7 +25,7 @@ from hatten.static import StaticEncoder, StaticModel, save_static
 from library.library import Library, LibraryPaper
 from library.models import open_model
 from library.recommender import MODEL, Asked, Recommender, indexer, marked, year_range
-from rerank.ranker import RankingModel, Weights
+from rerank.ranker import HOME, RankingModel, Weights
 from retrieval.bm25 import BM25
 from retrieval.queries import Queries, Query
 from tests.conftest import PAPERS
@@ -62,7 +62,7 @@ def ranked(static: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("ranked")
     shutil.copytree(static, folder / "static")
     weights = Weights({"dense.score": 1.0, "bm25.score": 0.5, "name_near": 1.0})
-    RankingModel(weights).save_pretrained(folder / "ranker")
+    RankingModel({HOME: weights}).save_pretrained(folder / "ranker")
     return str(folder)
 
 

@@ -29,7 +29,7 @@ from rerank.evidence import (
 )
 from rerank.features import FEATURES, Candidates, check_groups, log_ranks, lowest_for_none, standardised
 from retrieval.bm25 import BM25
-from retrieval.queries import Queries, Query
+from retrieval.queries import Queries, Query, cited_elsewhere
 
 TERMS, TEXTS, PAPERS = 12, 9, 5
 
@@ -205,7 +205,7 @@ def test_a_source_that_is_missing_leaves_its_columns_empty(tiny_corpus: Corpus) 
     evidence, parts, queries = of(tiny_corpus, dense=False)
     papers = np.tile(np.arange(6, dtype=np.int32), (len(queries), 1))
     found = Candidates(evidence, parts, queries, papers).columns()
-    groups = {"contexts", "vectors", "popularity", "age"}
+    groups = {"contexts", "vectors", "popularity", "age", "draft"}
     empty = {name for name, values in found.items() if np.isnan(values).all()}
     assert empty == {name for name, one in FEATURES.items() if one.group in groups}
     assert np.isfinite(standardised(found, papers)).all()
@@ -247,3 +247,33 @@ def test_evidence_is_saved_whole(demo_corpus: Corpus, tmp_path: Any) -> None:
     found = Candidates(Evidence.load(tmp_path, demo_corpus), parts, queries, papers).columns()
     for name, values in wanted.items():
         np.testing.assert_array_equal(found[name], values, err_msg=name)
+
+
+def test_what_a_draft_cites_elsewhere(demo_corpus: Corpus) -> None:
+    evidence, parts, _ = of(demo_corpus)
+    split = demo_corpus.split("train")
+    known = cited_elsewhere(demo_corpus, split, split.contexts)
+    queries = Queries.of(demo_corpus, split.contexts, known)
+    papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:25], (len(queries), 1)).astype(np.int32)
+    found = Candidates(evidence, parts, queries, papers).columns(["draft"])
+    vectors = parts["dense"].encode_papers(np.arange(len(demo_corpus.paper_ids)))
+    citing = demo_corpus.citing[split.contexts]
+    cites: dict[int, set[int]] = {}
+    for own, row in zip(citing.tolist(), split.positives, strict=True):
+        cites.setdefault(own, set()).update(row.tolist())
+    for q in range(0, len(queries), 13):
+        there = set(known[q].tolist())
+        for k in range(25):
+            paper = int(papers[q, k])
+            if not there:
+                assert all(np.isnan(column[q, k]) for column in found.values())
+                continue
+            assert found["known"][q, k] == (paper in there)
+            others = [float(vectors[paper] @ vectors[one]) for one in there if one != paper]
+            if others:
+                assert found["known_best"][q, k] == pytest.approx(max(others), abs=1e-5)
+                assert found["known_mean"][q, k] == pytest.approx(np.mean(others), abs=1e-5)
+            elsewhere = [cites[own] for own in cites if own != citing[q] and paper in cites[own]]
+            votes = sum(math.log1p(len(cited & there)) for cited in elsewhere)
+            total = sum(paper in cited for cited in cites.values())
+            assert found["cited_together"][q, k] == pytest.approx(votes / math.sqrt(max(total, 1)), abs=1e-4)

@@ -12,7 +12,7 @@ import pytest
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from rerank import ranker_training
-from rerank.ranker import MODEL, Ranker, RankingModel, Trees, Weights
+from rerank.ranker import HOME, MODEL, Ranker, RankingModel, Trees, Weights
 from rerank.ranker_training import cross_fitted, dropped, fitted, measured, read_lists, train
 from rerank.settings import RankerSettings
 from retrieval.base import Ranking
@@ -24,12 +24,13 @@ from tests.rerank.test_features import average
 from tests.runs import configured
 from training.hub import ABOUT, CARD
 
+WHOLE = '{"format": "ranker-1", "models": %s}'
 MIXED = {"bm25.score": 1.0, "near_title": 0.5, "near_best": 0.7, "popularity": 0.3, "name_near": 1.0}
 
 
 def ranker(corpus: Corpus, weights: dict[str, float] = MIXED, depth: int = 15, **options: Any) -> Ranker:
     parts = {"bm25": BM25(), "bm25_contexts": BM25(contexts=100), "dense": average(corpus)}
-    made = Ranker(RankingModel(Weights(weights)), parts, depth, **options)
+    made = Ranker(RankingModel({HOME: Weights(weights)}), parts, depth, **options)
     made.index(corpus)
     return made
 
@@ -127,11 +128,12 @@ def test_an_index_is_saved_and_loaded(demo_corpus: Corpus, tmp_path: Path) -> No
 
 
 def test_a_model_is_saved_without_pickles(tmp_path: Path) -> None:
-    folder = RankingModel(Weights(MIXED), {"seed": 3}).save_pretrained(tmp_path / "out" / "ranker")
+    model = RankingModel({HOME: Weights(MIXED)}, {"seed": 3})
+    folder = model.save_pretrained(tmp_path / "out" / "ranker")
     assert sorted(path.name for path in folder.iterdir()) == sorted([MODEL, ABOUT, CARD])
     for place in ("out", "out/ranker"):
         found = RankingModel.load(tmp_path / place)
-        assert found.model == Weights(MIXED) and found.about == {"seed": 3}
+        assert found.models == {HOME: Weights(MIXED)} and found.about == {"seed": 3}
 
 
 @pytest.mark.parametrize(
@@ -141,8 +143,10 @@ def test_a_model_is_saved_without_pickles(tmp_path: Path) -> None:
         ("{", "damaged"),
         ("[]", "must hold a dict, not a list"),
         ('{"format": "ranker-9"}', "a ranker of format 'ranker-9'"),
-        ('{"format": "ranker-1", "kind": "linear", "weights": {"a": "b"}, "about": {}}', "not a ranker"),
-        ('{"format": "ranker-1", "kind": "linear", "weights": {"a": NaN}, "about": {}}', "not a ranker"),
+        (WHOLE % '{"home": {"kind": "linear", "weights": {"a": "b"}}}', "not a ranker"),
+        (WHOLE % '{"home": {"kind": "linear", "weights": {"a": NaN}}}', "not a ranker"),
+        (WHOLE % '{"home": {"kind": "lightgbm", "columns": []}}', "not a ranker"),
+        (WHOLE % "{}", "not a ranker"),
     ],
 )
 def test_a_damaged_model_is_refused_in_one_line(tmp_path: Path, content: str | None, line: str) -> None:
@@ -244,8 +248,8 @@ def test_trees_are_saved_as_text(demo_corpus: Corpus, tmp_path: Path) -> None:
     columns, lists, _ = lists_of(demo_corpus)
     model = fitted(RankerSettings(kind="lightgbm", trees=5), columns, lists, 0)
     assert isinstance(model, Trees)
-    RankingModel(model).save_pretrained(tmp_path / "ranker")
-    loaded, values = RankingModel.load(tmp_path).model, lists[0].values.astype(np.float32)
+    RankingModel({HOME: model}).save_pretrained(tmp_path / "ranker")
+    loaded, values = RankingModel.load(tmp_path).models[HOME], lists[0].values.astype(np.float32)
     np.testing.assert_array_equal(loaded.scores(columns, values), model.scores(columns, values))
     assert loaded.scores(columns[:3], values[..., :3]).shape == values.shape[:2]
 
@@ -272,8 +276,8 @@ def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus) -> None:
     config = configured("train", ["model=ranker", *options, f"output_dir={out}", "model.ranker.split=train"])
     assert train(config) == out / "ranker"
     about = json.loads((out / "ranker" / ABOUT).read_text())
-    assert about["split"] == "train" and about["contexts"] == len(demo_corpus.split("train"))
-    assert about["cross_fitted"]["recall@10"] > 0
+    assert about["data"] == demo_corpus.name and about["cross_fitted"]["home/recall@10"] > 0
+    assert about["cross_fitted"]["home-draft/recall@10"] >= about["cross_fitted"]["bare/recall@10"]
     given = configured("evaluate", ["retriever=ranker", f"ranker={out}", *options])
     made = instantiate(given.retriever)
     made.index(demo_corpus)
@@ -291,7 +295,9 @@ def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus) -> None:
 
 
 def test_popularity_can_be_a_part(demo_corpus: Corpus) -> None:
-    made = Ranker(RankingModel(Weights({"popularity.score": 1.0})), {"popularity": Popularity()}, depth=10)
+    made = Ranker(
+        RankingModel({HOME: Weights({"popularity.score": 1.0})}), {"popularity": Popularity()}, depth=10
+    )
     made.index(demo_corpus)
     alone = Popularity()
     alone.index(demo_corpus)
