@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -37,7 +37,10 @@ class Prefetch(CorpusBenchmark):
 
     name = "prefetch"
     settings_class: ClassVar[type[ContextSettings]] = PrefetchSettings
-    columns = ("mrr", "recall@10", "recall@100", "recall@1000", "recall@2000", "seconds_per_query")
+    columns: ClassVar[Sequence[str]] = (
+        *("mrr", "recall@10", "recall@100", "recall@1000", "recall@2000"),
+        "seconds_per_query",
+    )
     about = f"""\
 - A query is a context of the split with title and abstract of its citing paper, which is never among its
   candidates. R@k is the share of the cited papers among the first k, MRR the mean of 1 / rank. The best of a

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import hydra
@@ -33,7 +34,11 @@ def compress(checkpoint: str | Path, output: str | Path, words: int | None, vect
     model = load_static(checkpoint)
     known = len(model.vocabulary)
     model = model if words is None else model.cut(words)
-    save_static(model, folder, vectors)
+    about = {
+        name: value for name, value in model.about.items() if not name.startswith("val/")
+    }  # of the other
+    about["compressed"] = f"{len(model.vocabulary):,} of {known:,} words, vectors in {vectors}"
+    save_static(replace(model, about=about), folder, vectors)
     size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
     log.info(f"{folder}: {len(model.vocabulary):,} of {known:,} words, {vectors}, {size:.1f} MB")
     return folder

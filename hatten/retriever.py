@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,10 +118,12 @@ class StaticRetriever(WordsRetriever):
         checkpoint: str | Path | None,
         index: IndexConfig | None = None,
         profile: ProfileConfig | None = None,
+        unknown_weight: float | None = None,
     ) -> None:
         """checkpoint: what train.py model=static saved, or a HAtten's, whose mean path is taken.
 
-        Raises InputError when it is missing or of another kind.
+        unknown_weight: of words that the model lacks; None: as it was saved. Raises InputError when a file is
+        missing or of another kind.
         """
         super().__init__(index, profile)
         if checkpoint is None:
@@ -128,7 +131,11 @@ class StaticRetriever(WordsRetriever):
                 "retriever=static needs checkpoint=FOLDER, the output of train.py model=static, or a "
                 "hatten.ckpt with a mean path"
             )
+        if unknown_weight is not None and unknown_weight < 0:
+            raise InputError(f"retriever.unknown_weight={unknown_weight}: must not be below 0")
         self.model = load_static(checkpoint)
+        if unknown_weight is not None:
+            self.model = replace(self.model, unknown_weight=unknown_weight)
         self.encoder, self.vocabulary = self.model.opened()
         self.max_tokens, self._checkpoint = self.model.max_tokens, checkpoint
 

@@ -180,6 +180,7 @@ class Ranker(Retriever):
         self.given = dict(parts)
         if not self.given:
             raise InputError("retriever.parts: there is none to rank the papers of")
+        self.join_protocols(self.given.values())
         if type(depth) is not int or depth < 1:
             raise InputError(f"retriever.depth: {depth!r} is no whole number from 1 on")
         self.depth, self.features = depth, check_groups(features)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,6 +142,10 @@ class Retriever(ABC):
     def limit(self, contexts: Rows) -> int | None:
         """The most papers that any of these contexts of the indexed corpus can get; None: all there are."""
         return None
+
+    def join_protocols(self, parts: Collection[Retriever]) -> None:
+        """Say of the protocol what its parts have to say."""
+        self.protocol = " ".join(dict.fromkeys(part.protocol for part in parts if part.protocol))
 
     def fits(self, corpus: Corpus) -> bool:
         """Whether the corpus has what the retriever learns from, as training contexts."""

@@ -144,7 +144,7 @@ class Citations(Retriever):
         self.name = f"{text.name}+citation-graph" if self._graph_used else f"{text.name}-later-last"
         if self._graph_used:
             self.protocol = (
-                "**This retriever reads the citation graph**: the reference lists of papers dated before the "
+                "**This retriever reads the citation graph**, the reference lists of papers dated before the "
                 "query, not its own. Not comparable with retrievers that read texts alone."
             )
 
@@ -161,6 +161,9 @@ class Citations(Retriever):
 
     def remember_queries(self) -> None:
         self.text.remember_queries()
+
+    def fits(self, corpus: Corpus) -> bool:
+        return self.text.fits(corpus)
 
     @property
     def index_bytes(self) -> int:

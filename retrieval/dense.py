@@ -157,7 +157,7 @@ class DenseRetriever(Retriever):
         return np.where(there[:, None], self._vectors.read(place), np.float32(0))
 
     def _save(self, folder: Path) -> None:
-        ids = self.corpus.paper_ids
+        ids = list(self.corpus.paper_ids)
         with (folder / "ids.txt").open("w", encoding="utf-8") as file:
             file.writelines(f"{ids[row]}\n" for row in self._candidates.tolist())
         self._vectors.save(folder)

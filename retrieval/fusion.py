@@ -290,6 +290,7 @@ class Fusion(Retriever):
         self.parts = dict(parts)
         if not self.parts:
             raise InputError("retriever.parts: there is none to fuse")
+        self.join_protocols(self.parts.values())
         for key, value, known in (("method", method, METHODS), ("normalise", normalise, NORMALISATIONS)):
             if value not in known:
                 raise InputError(f"retriever.{key}: {value!r} is not one of {', '.join(known)}")

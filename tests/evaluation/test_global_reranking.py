@@ -27,6 +27,8 @@ from evaluation.report import SweepJob, show
 from rerank.train import RerankingValidation
 from retrieval.base import Ranking
 from retrieval.bm25 import BM25
+from retrieval.citations import Citations
+from retrieval.fusion import Fusion
 from retrieval.run import Run
 
 
@@ -116,6 +118,15 @@ def test_bm25_alone_stands_beside_the_published_query_forms(tiny_corpus: Corpus,
     Prefetch([10])(BM25(), tiny_corpus, "test", tmp_path)  # others have neither
     report = (tmp_path / "report.md").read_text()
     assert "as published" not in report and "f1@" not in report
+
+
+def test_reports_say_who_reads_the_citation_graph(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    graph = Citations(BM25(), weights={"text": 1, "cited": 1, "citing": 1})
+    for retriever in (graph, Fusion({"words": BM25(), "graph": graph}, weights="equal"), BM25()):
+        metrics = GlobalPrefetch([10], f1=[20])(retriever, tiny_corpus, "test", tmp_path)
+        said = "- **This retriever reads the citation graph**" in (tmp_path / "report.md").read_text()
+        assert said == ("protocol" in metrics) == (retriever.name != "bm25")
+    assert graph.name == "bm25+citation-graph"
 
 
 @pytest.mark.parametrize("ranks", [[0], [20, "all"], [2.5]])

@@ -175,6 +175,7 @@ def test_a_model_is_compressed_into_a_new_folder(tmp_path: Path) -> None:
     folder = compress(tmp_path, tmp_path / "small", 4, "int8")  # the output folder of its training
     found = load_static(folder)
     assert (found.kind, found.vocabulary.words) == ("int8", ["<pad>", *"abc"])
+    assert found.about["compressed"] == "4 of 8 words, vectors in int8"
     with pytest.raises(InputError, match="is there already"):
         compress(tmp_path, folder, 4, "int8")
     for words, vectors, said in ((0, "int8", "words=0: must be"), (4, "int4", "vectors=int4: choose")):
@@ -183,7 +184,7 @@ def test_a_model_is_compressed_into_a_new_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
 
 
-def test_unknown_words_bring_texts_that_share_them_together(tiny_corpus: Corpus) -> None:
+def test_unknown_words_bring_texts_that_share_them_together(tiny_corpus: Corpus, tmp_path: Path) -> None:
     known = [word for word in tiny_corpus.words if word not in ("parsing", "trees", "graph")]
     model = replace(random_static(known), unknown_weight=1.5)
     encoder, vocabulary = model.opened()
@@ -196,6 +197,9 @@ def test_unknown_words_bring_texts_that_share_them_together(tiny_corpus: Corpus)
         query, shares, lacks, plain = encoder.encode(rows)
         assert query @ shares > query @ lacks
         assert torch.equal(plain, model.encoder.encode(documents([[[1, 2]]]))[0])
+    save_static(model, tmp_path / "model")
+    assert StaticRetriever(tmp_path / "model").vocabulary.lookup(["parsing"]) == ids[0]
+    assert StaticRetriever(tmp_path / "model", unknown_weight=0).vocabulary.lookup(["parsing"]) == -1
     norms = encoder.word_vectors[len(vocabulary) :].norm(dim=1)
     assert torch.allclose(norms, torch.ones(len(norms)), atol=1e-5)
 

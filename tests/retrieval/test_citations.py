@@ -36,9 +36,9 @@ def literature(seed: int, papers: int = 40) -> list[Paper]:
     for number, month in enumerate(months):
         year = 1993 + month // 12
         kind = rng.choice(["month", "year", "none"], p=[0.7, 0.2, 0.1])
-        paper = f"hep-th/{year % 100}{month % 12 + 1:02}{number:03}" if kind == "month" else f"p{number}"
+        name = f"hep-th/{year % 100}{month % 12 + 1:02}{number:03}" if kind == "month" else f"p{number}"
         title, abstract = (" ".join(rng.choice(WORDS, length)) for length in (4, 12))
-        made.append({"paper_id": paper, "title": title, "abstract": abstract, "references": []})
+        made.append({"paper_id": name, "title": title, "abstract": abstract, "references": []})
         made[-1]["year"] = 0 if kind == "none" else year
     for paper in made:
         cite(paper, made, rng)
@@ -238,7 +238,7 @@ def test_explanations_add_up_to_the_scores(corpus: Corpus) -> None:
     queries = Queries.of(corpus, all_queries(corpus))
     found = retriever.search(queries, 8)
     parts = retriever.explain(queries, found.papers)
-    total = sum(WEIGHTS[name] * parts[name] for name in SIGNALS)
+    total = np.sum([WEIGHTS[name] * parts[name] for name in SIGNALS], axis=0)
     good = (found.papers >= 0) & (found.scores > -LATER / 2)
     np.testing.assert_allclose(total[good], found.scores[good], rtol=1e-5, atol=1e-6)
 
