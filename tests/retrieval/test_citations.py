@@ -304,3 +304,13 @@ def test_without_validation_weights_must_be_given(
     corpus = open_papers(path, RandomSplitting(0.5, 0.0, 0.5, seed=0), cache_dir=tmp_path / "cache")
     with pytest.raises(InputError, match=r"split 'val', which corpus .* lacks; set retriever\.weights"):
         Citations(BM25()).index(corpus)
+
+
+def test_questions_that_nothing_matches_find_nothing(corpus: Corpus) -> None:
+    asked = Queries.asked(corpus, [Query("zzz", year=1900), Query("zzz"), Query("zzz", year=1993)])
+    retriever = indexed(corpus)
+    assert (retriever.search(asked, 5).papers == -1).all()
+    words = Queries.asked(corpus, [Query(corpus.titles[0], year=1900)])
+    found = retriever.search(words, 5)
+    assert (found.papers >= 0).all()  # all later, but for those without a year
+    np.testing.assert_array_equal(found.scores < -LATER / 2, corpus.years[found.papers] > 0)
