@@ -22,7 +22,7 @@ import torch
 from hydra.utils import instantiate
 from numpy.typing import NDArray
 from omegaconf import DictConfig
-from torch import Tensor
+from scipy.optimize import minimize
 
 from datasets.columns import Ragged
 from datasets.corpus import Corpus, Split
@@ -221,43 +221,37 @@ def dropped(lists: Lists, columns: Sequence[str], share: float, seed: int) -> Li
 
 def fit_linear(given: RankerSettings, columns: Sequence[str], lists: Sequence[Lists]) -> Weights:
     """Weights of the least mean cross entropy plus l2 |w|^2, by L-BFGS."""
-    parts = [
-        (torch.from_numpy(part.values), torch.from_numpy(part.papers >= 0), torch.from_numpy(part.cited))
-        for part in lists
-    ]
-    total = sum(len(part.papers) for part in lists)
-    weights = torch.zeros(len(columns), requires_grad=True)
-    solver = torch.optim.LBFGS(
-        [weights],
-        max_iter=given.iterations,
-        tolerance_change=1e-7,
-        history_size=20,
-        line_search_fn="strong_wolfe",
-    )
+    values, cited, sizes = _flat(lists)
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    wanted = cited / np.repeat(np.add.reduceat(cited, starts), sizes)
 
-    def closure() -> Tensor:
-        solver.zero_grad()
-        whole = torch.zeros(())
-        for values, there, cited in parts:
-            scores = (values.float() @ weights).masked_fill(~there, -torch.inf)
-            wanted = cited / cited.sum(1, keepdim=True)
-            loss = -(torch.log_softmax(scores, 1).masked_fill(~cited, 0.0) * wanted).sum() / total
-            loss.backward()  # of each part at once: the whole need not fit
-            whole += loss.detach()
-        penalty = given.l2 * weights.square().sum()
-        penalty.backward()
-        return whole + penalty.detach()
+    def loss(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        scores = (values @ weights.astype(np.float32)).astype(np.float64)
+        scores -= np.repeat(np.maximum.reduceat(scores, starts), sizes)
+        shares = np.exp(scores)
+        sums = np.add.reduceat(shares, starts)
+        shares /= np.repeat(sums, sizes)
+        entropy = (np.log(sums).sum() - wanted @ scores) / len(sizes)
+        gradient = ((shares - wanted).astype(np.float32) @ values) / len(sizes)
+        return float(entropy + given.l2 * weights @ weights), gradient + 2 * given.l2 * weights
 
-    solver.step(closure)
-    return Weights(dict(zip(columns, weights.detach().double().tolist(), strict=True)))
+    options = {"maxiter": given.iterations, "maxcor": 20}
+    found = minimize(loss, np.zeros(len(columns)), jac=True, method="L-BFGS-B", options=options)
+    return Weights(dict(zip(columns, found.x.tolist(), strict=True)))
+
+
+def _flat(lists: Sequence[Lists]) -> tuple[Floats, NDArray[np.float64], NDArray[np.int64]]:
+    """All candidates, one after the other: values [n, F], whether cited [n]; and how many each list has."""
+    there = [part.papers >= 0 for part in lists]
+    pairs = list(zip(lists, there, strict=True))
+    values = np.concatenate([part.values[mask] for part, mask in pairs]).astype(np.float32)
+    cited = np.concatenate([part.cited[mask] for part, mask in pairs]).astype(np.float64)
+    return values, cited, np.concatenate([mask.sum(axis=1) for mask in there])
 
 
 def fit_trees(given: RankerSettings, columns: Sequence[str], lists: Sequence[Lists]) -> Trees:
     """Boosted trees by lambdarank."""
-    there = [part.papers >= 0 for part in lists]
-    values = np.concatenate([part.values[mask] for part, mask in zip(lists, there, strict=True)])
-    cited = np.concatenate([part.cited[mask] for part, mask in zip(lists, there, strict=True)])
-    sizes = np.concatenate([mask.sum(axis=1) for mask in there])
+    values, cited, sizes = _flat(lists)
     module = lightgbm()
     options = {
         "objective": "lambdarank",
@@ -273,7 +267,7 @@ def fit_trees(given: RankerSettings, columns: Sequence[str], lists: Sequence[Lis
         "num_threads": torch.get_num_threads(),
         "verbose": -1,
     }
-    data = module.Dataset(values.astype(np.float32), cited.astype(np.int32), group=sizes)
+    data = module.Dataset(values, cited.astype(np.int32), group=sizes)
     return Trees(columns, module.train(options, data, given.trees).model_to_string())
 
 

@@ -293,8 +293,8 @@ class RankerSettings(Settings):
     """linear: weights, by the softmax over a list | lightgbm: trees, by lambdarank (the extra trees)"""
     split: str = "val"
     """whose contexts are ranked to learn from; the parts must not have been trained on them"""
-    queries: int | None = setting(None, least=1)
-    """a sample of them; null: all"""
+    queries: int | None = setting(10_000, least=1)
+    """a sample where there are more; null: all"""
     fewer: int = setting(3000, least=1)
     """a sample for the models of corpora without training contexts"""
     foreign: str | None = None
