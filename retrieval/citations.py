@@ -247,9 +247,11 @@ class Citations(Retriever):
         query, place = np.nonzero(similar.papers >= 0)
         weight = np.maximum(1 - (best - similar.scores) / unit, 0)[query, place] ** 2
         similarity = csr_matrix((weight, (query, similar.papers[query, place])), shape, dtype=np.float32)
-        citing = (similarity @ self._cited_by).tocsr()
+        cited, citing = (similarity @ graph for graph in (self._cites, self._cited_by))
         citing.data *= before[citing.indices]
-        return _Asked(queries, best, unit, (similarity @ self._cites).tocsr(), citing, later)
+        for graph in (cited, citing):
+            graph.sort_indices()  # single values are then looked up by halving
+        return _Asked(queries, best, unit, cited, citing, later)
 
     def _candidates(self, asked: _Asked, may: Mask) -> NDArray[np.int32]:
         """What the text finds first, and what the graph adds to it, each once [Q, n]; -1 for none."""
