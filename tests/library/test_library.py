@@ -185,6 +185,10 @@ def test_a_library_is_not_made_over_something_else(path: Path, tmp_path: Path) -
         Library.create(tmp_path / "thesis" / "main.tex", [NEW])
     (tmp_path / "empty").mkdir()
     assert len(Library.create(tmp_path / "empty", [NEW])) == 1
+    (tmp_path / "killed" / "generations" / "1" / "corpus.part").mkdir(parents=True)
+    (tmp_path / "killed" / "library.lock").touch()
+    assert len(Library.create(tmp_path / "killed", [NEW])) == 1
+    assert [folder.name for folder in (tmp_path / "killed" / "generations").iterdir()] == ["1"]
 
 
 def test_folders_that_are_no_library_of_this_version(path: Path, tmp_path: Path) -> None:
