@@ -44,7 +44,10 @@ def building(args: argparse.Namespace) -> None:
     file = source(args)
     papers = sum(1 for _ in read_source(file, lambda _: None))
     read = seconds(args, lambda: [None for _ in read_source(file, lambda _: None)])
-    settings = BuildSettings(library=str(args.library), source=(str(file),), model=args.model, overwrite=True)
+    contexts = str(file.parent) if args.contexts else ""
+    settings = BuildSettings(
+        library=str(args.library), source=(str(file),), contexts=contexts, model=args.model, overwrite=True
+    )
     built = seconds(args, lambda: build(settings))
     size = sum(path.stat().st_size for path in args.library.rglob("*") if path.is_file()) / 1e6
     print(
@@ -81,7 +84,8 @@ def main() -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--papers", type=int, default=0, help="generate so many in place of the data")
     parser.add_argument("--folder", type=Path, help="for the papers and the library; else a temporary one")
-    parser.add_argument("--model", default="bm25")
+    parser.add_argument("--model", default="bm25", help="folder of a model; empty: the one in the box")
+    parser.add_argument("--contexts", action="store_true", help="with the training contexts of the data")
     args = parser.parse_args()
     begin(args)
     print(f"data: {f'{args.papers:,} generated papers' if args.papers else REAL.name}, model={args.model}")
