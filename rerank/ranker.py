@@ -320,6 +320,7 @@ class Ranker(Retriever):
             self.tuned |= {f"{name}.{key}": value for key, value in part.tuned.items()}
         found = Evidence.changed(folder / "evidence", old, corpus, kept)
         self.evidence = found or Evidence.of(corpus, first_dense(self.parts))
+        self._choose_model(corpus)
 
     def _save(self, folder: Path) -> None:
         for name, part in self.parts.items():

@@ -10,7 +10,7 @@ import pytest
 from datasets.corpus import Corpus
 from datasets.prepare import prepare_store
 from datasets.records import PaperRecord, Source
-from rerank.ranker import Ranker, RankingModel, Weights
+from rerank.ranker import HOME, Ranker, RankingModel, Weights
 from retrieval.base import Retriever, changed_little
 from retrieval.bm25 import BM25
 from retrieval.queries import Queries, Query
@@ -72,7 +72,8 @@ def test_bm25(demo_corpus: Corpus, changed: Corpus, kept: np.ndarray, tmp_path: 
 
 def test_a_new_word_is_a_term(demo_corpus: Corpus, kept: np.ndarray, tmp_path: Path) -> None:
     corpus = continued(demo_corpus, kept, tmp_path / "store", "Zyzzyva beetles")
-    old, new = (Ranker(RankingModel(Weights({"context_title": 1.0})), {"bm25": BM25()}) for _ in range(2))
+    model = RankingModel({HOME: Weights({"context_title": 1.0})})
+    old, new = (Ranker(model, {"bm25": BM25()}) for _ in range(2))
     old.index(demo_corpus)
     reindexed(new, old, corpus, kept, tmp_path / "index")
     found = new.search(Queries.asked(corpus, [Query("The zyzzyva TARGETCIT eats.")]), 1)
