@@ -488,7 +488,7 @@ class Evidence:
 
         side: -1: only what is before the mark; 1: only what is behind it.
         """
-        text, term, distance = self._marked(words, terms)
+        text, term, distance = self.marked(words, terms)
         if side:
             kept = np.sign(distance) == side
             text, term, distance = text[kept], term[kept], distance[kept]
@@ -497,24 +497,30 @@ class Evidence:
 
     def pair_counts(self, words: Ragged, terms: Terms | None = None, marked: bool = True) -> csr_matrix:
         """Pairs of terms that follow each other in texts [n, pairs]; marked: by nearness to the mark."""
+        text, place, weights = self.pair_places(words, terms)
+        shape = (len(words), len(self.pair_keys))
+        return csr_matrix((weights if marked else np.ones_like(weights), (text, place)), shape=shape)
+
+    def pair_places(
+        self, words: Ragged, terms: Terms | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+        """Of each known pair its text, its place in `pair_keys`, and its weight by nearness to the mark."""
         keys, text, distance = self._pairs(words, terms)
         place = np.searchsorted(self.pair_keys, keys).clip(max=max(len(self.pair_keys) - 1, 0))
         kept = self.pair_keys[place] == keys if len(self.pair_keys) else np.zeros(len(keys), np.bool_)
-        weights = NEAR / (NEAR + distance[kept]) if marked else np.ones(int(kept.sum()))
-        shape = (len(words), len(self.pair_keys))
-        return csr_matrix((weights.astype(np.float32), (text[kept], place[kept])), shape=shape)
+        return text[kept], place[kept], (NEAR / (NEAR + distance[kept])).astype(np.float32)
 
     def _pairs(
         self, words: Ragged, terms: Terms | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Of each pair its number, its text, and how far it is from the mark."""
-        text, term, distance = self._marked(words, terms)
+        text, term, distance = self.marked(words, terms)
         same = text[1:] == text[:-1]
         keys = term[:-1].astype(np.int64) * self.terms.size + term[1:]
         far = np.abs(distance)
         return keys[same], text[:-1][same], np.minimum(far[1:], far[:-1])[same]
 
-    def _marked(
+    def marked(
         self, words: Ragged, terms: Terms | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
         """Of each term of texts its text, itself, and its place in words behind the mark."""

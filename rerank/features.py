@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from datasets.errors import InputError
 from rerank.evidence import (
     BESIDE,
     MOST_WORDS,
+    NEAR,
     Evidence,
     Names,
     Texts,
@@ -63,6 +64,14 @@ def feature(group: str) -> Callable[[Function], Function]:
     return register
 
 
+class TermRows(NamedTuple):
+    """Terms of texts [n]: offsets [n + 1], terms, what each weighs; a term may be there more than once."""
+
+    offsets: NDArray[np.int64]
+    terms: NDArray[np.int32]
+    weights: Floats
+
+
 class Candidates:
     """Queries [Q] and their candidates [Q, K], rows of papers, -1 for none; parts: the indexed retrievers."""
 
@@ -73,6 +82,8 @@ class Candidates:
         self.corpus = evidence.corpus
         new = queries.new_words
         self.terms = evidence.terms.with_words(new, evidence.tokenizer) if new else None
+        size = max(evidence.terms.size, len(evidence.pair_keys), len(evidence.papers))
+        self._scratch = np.zeros(max(size, 1), np.float32)
 
     @cached_property
     def dense(self) -> DenseRetriever | None:
@@ -97,64 +108,104 @@ class Candidates:
             scores = part.score(self.queries, self.papers)
             found[f"{name}.score"] = lowest_for_none(scores, self.papers)
             found[f"{name}.rank"] = log_ranks(scores)
-            if part is self.dense:
-                for column, fields in (("context", ("context",)), ("citing", ("title", "abstract"))):
-                    scores = part.score(only(self.queries, *fields), self.papers)
-                    found[f"{name}.{column}"] = lowest_for_none(scores, self.papers)
+            if part is self.dense and part.similarity == "cosine":
+                for column, vectors in self.field_vectors.items():
+                    cosines = (self.paper_vectors @ vectors[:, :, None])[:, :, 0]
+                    found[f"{name}.{column}"] = lowest_for_none(cosines, self.papers)
         return found
 
     # Queries as rows of terms.
 
     @cached_property
-    def context(self) -> csr_matrix:
-        """[Q, T]"""
-        return self.evidence.counts(self.queries.words("context"), self.terms)
+    def _marked(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+        """Offsets [Q + 1] of the terms of contexts, the terms, and how far each is behind the mark."""
+        text, term, distance = self.evidence.marked(self.queries.words("context"), self.terms)
+        return offsets_of(np.bincount(text, minlength=len(self.queries))), term, distance
+
+    def nearness(self, side: int = 0, reach: float = NEAR) -> TermRows:
+        """Terms of contexts d words from the mark weigh 1 / (1 + d / reach).
+
+        side: -1: only what is before the mark; 1: only what is behind it.
+        """
+        offsets, term, distance = self._marked
+        weights = (reach / (reach + np.abs(distance))).astype(np.float32)
+        return TermRows(
+            offsets, term, np.where(np.sign(distance) == side, weights, np.float32(0)) if side else weights
+        )
 
     @cached_property
-    def near(self) -> csr_matrix:
-        """[Q, T], by nearness to the mark."""
-        return self.evidence.near_counts(self.queries.words("context"), 0, self.terms)
+    def context(self) -> TermRows:
+        """Each place of a term weighs 1."""
+        offsets, term, _ = self._marked
+        return TermRows(offsets, term, np.ones(len(term), np.float32))
 
     @cached_property
-    def pairs(self) -> csr_matrix:
-        """Pairs of terms that follow each other [Q, pairs], by nearness to the mark."""
-        return self.evidence.pair_counts(self.queries.words("context"), self.terms)
+    def near(self) -> TermRows:
+        return self.nearness()
 
     @cached_property
-    def citing_title(self) -> csr_matrix:
-        """[Q, T]"""
-        return self.evidence.counts(self.queries.words("title"), self.terms)
+    def left(self) -> TermRows:
+        return self.nearness(-1)
 
     @cached_property
-    def citing_abstract(self) -> csr_matrix:
-        """[Q, T]"""
-        return self.evidence.counts(self.queries.words("abstract"), self.terms)
+    def right(self) -> TermRows:
+        return self.nearness(1)
+
+    @cached_property
+    def pairs(self) -> TermRows:
+        """Pairs of terms that follow each other, by nearness to the mark."""
+        text, place, weights = self.evidence.pair_places(self.queries.words("context"), self.terms)
+        offsets = offsets_of(np.bincount(text, minlength=len(self.queries)))
+        return TermRows(offsets, place.astype(np.int32), weights)
+
+    @cached_property
+    def citing_title(self) -> TermRows:
+        return self._whole("title")
+
+    @cached_property
+    def citing_abstract(self) -> TermRows:
+        return self._whole("abstract")
+
+    def _whole(self, name: str) -> TermRows:
+        """A field, each place of a term weighing 1."""
+        words = self.queries.words(name)
+        found = (self.terms or self.evidence.terms).of_word.take(words.values)
+        return TermRows(found.offsets[words.offsets], found.values, np.ones(len(found.values), np.float32))
+
+    # Their vectors.
+
+    @cached_property
+    def paper_vectors(self) -> Floats:
+        """Of the candidates [Q, K, D], as the dense part has them."""
+        assert self.dense is not None
+        return self.dense.stored(np.maximum(self.papers, 0).ravel()).reshape(*self.papers.shape, -1)
+
+    @cached_property
+    def field_vectors(self) -> dict[str, Floats]:
+        """By the dense part: `context`, of the contexts alone, and `citing`, of the citing papers, [Q, D]."""
+        assert self.dense is not None
+        fields = {"context": ("context",), "citing": ("title", "abstract")}
+        return {name: self.dense.encode_queries(only(self.queries, *of)) for name, of in fields.items()}
 
     # Their products with what belongs to the candidates.
 
-    def product(self, queries: csr_matrix, texts: Texts) -> Floats:
-        """BM25 [Q, K] of queries [Q, T] and a text of each paper."""
-        scratch = np.zeros(queries.shape[1], np.float32)
-        rows = (queries.indptr, queries.indices, queries.data)
-        return products(*rows, texts.offsets, texts.terms, texts.weights, scratch, self.papers)
+    def product(self, queries: TermRows, texts: Texts) -> Floats:
+        """BM25 [Q, K] of queries and a text of each paper."""
+        return products(*queries, texts.offsets, texts.terms, texts.weights, self._scratch, self.papers)
 
-    def best_product(self, queries: csr_matrix, texts: Texts) -> Floats:
-        """The highest BM25 [Q, K, BEST] of queries [Q, T] and the training contexts that cite a candidate,
-        but for those of the citing paper. NaN where none does."""
-        scratch, cited = np.zeros(queries.shape[1], np.float32), self.evidence.citing
-        rows = (queries.indptr, queries.indices, queries.data, texts.offsets, texts.terms, texts.weights)
-        of = (scratch, self.papers, cited.offsets, cited.values, self.evidence.source, self.queries.citing)
-        return _filled(best_products(*rows, *of))
+    def best_product(self, queries: TermRows, texts: Texts) -> Floats:
+        """The highest BM25 [Q, K, BEST] of queries and the training contexts that cite a candidate, but for
+        those of the citing paper. NaN where none does."""
+        cited, rows = self.evidence.citing, (*queries, texts.offsets, texts.terms, texts.weights)
+        of = (self.papers, cited.offsets, cited.values, self.evidence.source, self.queries.citing)
+        return _filled(best_products(*rows, self._scratch, *of))
 
-    def best_cosine(
-        self, fields: Sequence[str], table: Floats, cited: Ragged, source: NDArray[np.integer]
-    ) -> Floats:
-        """The highest cosines [Q, K, BEST] of these fields of the query and the rows of a table that a
-        candidate has, but for those of the citing paper."""
+    def best_cosine(self, field: str, table: Floats, cited: Ragged, source: NDArray[np.integer]) -> Floats:
+        """The highest cosines [Q, K, BEST] of a field of the query and the rows of a table that a candidate
+        has, but for those of the citing paper."""
         if self.dense is None or len(table) == 0:
             return np.full((*self.papers.shape, 1), np.nan, np.float32)
-        vectors = self.dense.encode_queries(only(self.queries, *fields))
-        own = self.queries.citing
+        vectors, own = self.field_vectors[field], self.queries.citing
         return _filled(best_cosines(vectors, table, self.papers, cited.offsets, cited.values, source, own))
 
     @cached_property
@@ -164,16 +215,6 @@ class Candidates:
     @cached_property
     def by_near(self) -> Floats:
         return self.best_product(self.near, self.evidence.near)
-
-    @cached_property
-    def left(self) -> csr_matrix:
-        """What is before the mark [Q, T], by nearness to it."""
-        return self.evidence.near_counts(self.queries.words("context"), -1, self.terms)
-
-    @cached_property
-    def right(self) -> csr_matrix:
-        """What is behind the mark [Q, T], by nearness to it."""
-        return self.evidence.near_counts(self.queries.words("context"), 1, self.terms)
 
     @cached_property
     def by_left(self) -> Floats:
@@ -190,12 +231,12 @@ class Candidates:
     @cached_property
     def by_vectors(self) -> Floats:
         there = self.evidence
-        return self.best_cosine(("context",), there.context_vectors, there.citing, there.source)
+        return self.best_cosine("context", there.context_vectors, there.citing, there.source)
 
     @cached_property
     def by_papers(self) -> Floats:
         there = self.evidence
-        return self.best_cosine(("title", "abstract"), there.paper_vectors, there.cited_by, there.papers)
+        return self.best_cosine("citing", there.paper_vectors, there.cited_by, there.papers)
 
     @cached_property
     def citations(self) -> NDArray[np.float64]:
@@ -220,7 +261,7 @@ class Candidates:
             return found
         for query in np.flatnonzero(self.queries.known.lengths):
             known = self.queries.known[int(query)]
-            cosines = self.dense.stored(self.papers[query]) @ self.dense.stored(known).T
+            cosines = self.paper_vectors[query] @ self.dense.stored(known).T
             cosines[self.papers[query][:, None] == known] = np.nan
             there = ~np.isnan(cosines).all(axis=1)
             found[query, there, 0] = np.nanmax(cosines[there], axis=1)
@@ -289,15 +330,14 @@ def standardised(columns: Mapping[str, NDArray[np.floating]], papers: NDArray[np
 
     What is NaN is 0, as the mean; so is a column that says the same of all.
     """
-    out = np.zeros((*papers.shape, len(columns)), np.float32)
-    for place, values in enumerate(columns.values()):
-        there = np.isfinite(values) & (papers >= 0)
-        count = np.maximum(there.sum(axis=1, keepdims=True), 1)
-        values = np.where(there, values, 0).astype(np.float64)
-        above = np.where(there, values - values.sum(axis=1, keepdims=True) / count, 0)
-        deviation = np.sqrt((above**2).sum(axis=1, keepdims=True) / count)
-        out[..., place] = above / np.where(deviation > 1e-6, deviation, np.inf)
-    return out
+    values = np.stack([np.asarray(column, np.float64) for column in columns.values()], axis=2)
+    there = np.isfinite(values) & (papers >= 0)[:, :, None]
+    values[~there] = 0
+    count = np.maximum(there.sum(axis=1, keepdims=True), 1)
+    values -= values.sum(axis=1, keepdims=True) / count
+    values[~there] = 0
+    deviation = np.sqrt((values**2).sum(axis=1, keepdims=True) / count)
+    return (values / np.where(deviation > 1e-6, deviation, np.inf)).astype(np.float32)
 
 
 def check_groups(groups: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -353,7 +393,12 @@ def right_title(x: Candidates) -> Floats:
 @feature("texts")
 def title_share(x: Candidates) -> NDArray[np.floating]:
     """Share of the title's idf, 0 to 1, whose terms are in the context."""
-    there = x.context.sign()
+    offsets, term, _ = x.context
+    text = np.repeat(np.arange(len(x.queries)), np.diff(offsets))
+    size = max(x.evidence.terms.size, 1)
+    text, term = np.divmod(np.unique(text * size + term), size)
+    once = offsets_of(np.bincount(text, minlength=len(x.queries)))
+    there = TermRows(once, term.astype(np.int32), np.ones(len(term), np.float32))
     return x.product(there, x.evidence.title) / np.maximum(x.evidence.title_weights[x.papers], 1e-9)
 
 
@@ -439,8 +484,7 @@ def left_mean(x: Candidates) -> NDArray[np.floating]:
 @feature("contexts")
 def beside_best(x: Candidates) -> Floats:
     """BM25 of what is just before the mark: 1 / (1 + d / 1.5)."""
-    beside = x.evidence.near_counts(x.queries.words("context"), -1, x.terms, BESIDE)
-    return x.best_product(beside, x.evidence.beside)[..., 0]
+    return x.best_product(x.nearness(-1, BESIDE), x.evidence.beside)[..., 0]
 
 
 @feature("contexts")
@@ -597,7 +641,8 @@ def cited_together(x: Candidates) -> NDArray[np.floating]:
     times = csr_matrix((ones, (rows[others], papers.values[others])), shape=shape)
     times.data = np.log1p(times.data)
     ones = np.ones(len(cited.values), np.float32)
-    votes = x.product(times, Texts(cited.offsets, cited.values, ones, ones[:1]))
+    counted = TermRows(times.indptr.astype(np.int64), times.indices, times.data)
+    votes = x.product(counted, Texts(cited.offsets, cited.values, ones, ones[:1]))
     return _if_known(x, votes / np.sqrt(np.maximum(cited.lengths[x.papers], 1)))
 
 
