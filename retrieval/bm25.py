@@ -159,7 +159,7 @@ class Postings:
         return cls(matrix, compiled, average, int(changed))
 
 
-@njit(nogil=True)
+@njit(nogil=True, cache=True)
 def _add(data: Any, indices: Any, indptr: Any, terms: Any, weights: Any, scores: Any) -> None:
     for term, weight in zip(terms, weights):  # noqa: B905 (Numba has no `strict`)
         for place in range(indptr[term], indptr[term + 1]):
