@@ -31,7 +31,7 @@ from datasets.files import written_whole
 from datasets.progress import counting
 from datasets.records import TRAIN
 from datasets.settings import read_settings
-from rerank.features import FEATURES, standardised
+from rerank.features import FEATURES, RETRIEVERS, standardised
 from rerank.ranker import (
     ABROAD,
     BARE,
@@ -110,6 +110,15 @@ def train(config: DictConfig) -> Path:
                 f"ranker: {model}, by {given.folds}-fold cross-fitting over citing papers: "
                 + ", ".join(f"{measure} {value:.4f}" for measure, value in found.items())
             )
+        if given.ablate:
+            _ablate(
+                given,
+                name,
+                [columns[i] for i in plain],
+                [part.only(plain) for part in lists],
+                citing,
+                config.seed,
+            )
     assert own is not None
     about = {
         "data": corpus.name,
@@ -131,6 +140,26 @@ def train(config: DictConfig) -> Path:
         path.write_text(json.dumps(metrics, indent=1) + "\n", "utf-8")
     log.info(f"ranker: saved in {folder / SAVED}, after {time.monotonic() - start:.0f} s")
     return folder / SAVED
+
+
+def _ablate(
+    given: RankerSettings,
+    name: str,
+    columns: Sequence[str],
+    lists: Sequence[Lists],
+    citing: NDArray[np.int32],
+    seed: int,
+) -> None:
+    """Log the figures without each group of features."""
+    groups = {column: FEATURES[column].group if column in FEATURES else RETRIEVERS for column in columns}
+    for group in dict.fromkeys(groups.values()):
+        kept = [place for place, column in enumerate(columns) if groups[column] != group]
+        parts, names = [part.only(kept) for part in lists], [columns[place] for place in kept]
+        found = cross_fitted(given, names, parts, citing, seed)
+        log.info(
+            f"ranker: {name} without {group}: "
+            + ", ".join(f"{key} {value:.4f}" for key, value in found.items())
+        )
 
 
 def _rankers(

@@ -302,6 +302,8 @@ class RankerSettings(Settings):
     the model for other fields learns; null: there is no such model"""
     folds: int = setting(3, least=2)
     """parts of the citing papers, each ranked by a model of the others, for the figures in the log"""
+    ablate: bool = False
+    """also log the figures without each group of features"""
     drop: float = setting(0.0, below=1)
     """share of lists in which a group of features is empty, for each group"""
     l2: float = 1e-3
