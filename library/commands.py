@@ -7,6 +7,7 @@ import logging
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -77,7 +78,8 @@ def add(settings: AddSettings) -> Library:
             library.noted(sources=sources)
             print(f"{library.path}: nothing is new; {_papers(len(library))}")
             return library
-        changed = added(library, gathering, _counted(gathering), sources=sources)
+        unread = [replace(file, hash="") for file in library.contexts]  # those of the new papers
+        changed = added(library, gathering, _counted(gathering), sources=sources, contexts=unread)
     fuller = len(gathering.replaced)
     print(f"{library.path}: {gathering.count - fuller:,} added, {fuller:,} fuller; {_papers(len(changed))}")
     return changed

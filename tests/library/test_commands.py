@@ -168,7 +168,12 @@ def test_contexts_come_with_the_papers_that_they_cite(run: Run, tiny_source: Pat
         "c1": ["parsing"], "c2": ["parsing"], "c5": ["vision"], "c6": ["parsing"],
     }  # fmt: skip
     assert library.corpus.citing.tolist() == [-2, -2, -3, -3]  # c1 and c2 are of one paper, c5 and c6 too
+    tiny_source.with_name("b.bib").write_text(entry("graph", PAPERS["graph"]["title"], year=2001))
+    run("add", "source=b.bib")
+    assert len(Library.open("mine").corpus.context_ids) == 4
+    assert run("update")[1] == "mine: 0 added, 0 removed, 0 replaced; 3 papers\n"
+    assert len(Library.open("mine").corpus.context_ids) == 5
     train_file = tiny_source / "train.json"
     train_file.write_text(json.dumps(json.loads(train_file.read_text())[:2]))
-    assert run("update")[1] == "mine: 0 added, 0 removed, 0 replaced; 2 papers\n"
+    assert run("update")[1] == "mine: 0 added, 0 removed, 0 replaced; 3 papers\n"
     assert len(Library.open("mine").corpus.context_ids) == 2
