@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from datasets.columns import Ragged
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from rerank import ranker_training
@@ -303,3 +304,30 @@ def test_popularity_can_be_a_part(demo_corpus: Corpus) -> None:
     alone.index(demo_corpus)
     rows = contexts(demo_corpus)
     np.testing.assert_array_equal(made.search(rows, 5).papers, alone.search(rows, 5).papers)
+
+
+def test_the_model_is_chosen_by_what_the_corpus_has() -> None:
+    home, bare, abroad = (Weights({name: 1.0}) for name in ("a", "b", "c"))
+    model = RankingModel({"home": home, "bare": bare, "abroad": abroad, "home-draft": home})
+    assert model.name_for(contexts=True, share=0.5) == "home"
+    assert model.name_for(contexts=False, share=0.99) == "bare"
+    assert model.name_for(contexts=False, share=0.9) == "abroad"
+    assert RankingModel({"home": home}).name_for(contexts=False, share=0.5) == "home"
+    assert RankingModel({"bare": bare}).name_for(contexts=True, share=0.5) == "bare"
+
+
+def test_queries_of_a_draft_are_ranked_by_its_model(demo_corpus: Corpus) -> None:
+    made = ranker(demo_corpus)
+    made.model = RankingModel({HOME: Weights({"bm25.score": 1.0}), "home-draft": Weights({"known": 1.0})})
+    rows = contexts(demo_corpus)[:6]
+    wanted = np.flatnonzero(demo_corpus.is_candidate)[:3]
+    known = Ragged.from_rows([wanted, [], wanted, [], [], wanted])
+    found = made.search(Queries.of(demo_corpus, rows, known), 5).papers
+    plain = made.search(rows, 5).papers
+    for q in range(6):
+        if len(known[q]):
+            candidates = made.candidates(made.prefetched(Queries.of(demo_corpus, rows[[q]]), made.depth))[0]
+            there = set(wanted.tolist()) & set(candidates.tolist()) - {int(demo_corpus.citing[rows[q]])}
+            assert set(found[q, : len(there)].tolist()) == there
+        else:
+            np.testing.assert_array_equal(found[q], plain[q])
