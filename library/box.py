@@ -1,0 +1,75 @@
+"""Makes the model in the box (library/box): python -m library.box static=FOLDER rankers=[FOLDER,...]
+
+A static model, cut to its most frequent words and stored in 8 bits, and a linear ranker whose weights are the
+means of several rankers' over that model. docs/recommend.md has the commands that made what is there.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from datasets.errors import InputError, one_line_errors
+from datasets.settings import Settings
+from hatten.static import FOLDER, load_static
+from library.arguments import read_arguments
+from library.models import BOX
+from rerank.ranker import SAVED, RankingModel, Weights
+
+LARGEST = 12_000_000
+"""Bytes of the box, at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxSettings(Settings):
+    """Make the model in the box."""
+
+    static: str
+    """static model, as train.py model=static left it (e.g. outputs/box/static)"""
+    rankers: tuple[str, ...]
+    """linear rankers, as train.py model=ranker left them (e.g. [outputs/box/neurips,outputs/box/acl])"""
+    words: int = 36_000
+    """the most frequent of the static model that are kept"""
+    output: str = str(BOX)
+    """folder of the box"""
+
+
+@one_line_errors
+def main() -> None:
+    """Cut, store and say how large the box is."""
+    settings = read_arguments(BoxSettings, sys.argv[1:])
+    folder = Path(settings.output)
+    static = replace(load_static(settings.static).cut(settings.words), kind="int8")
+    ranker = averaged([RankingModel.load(place) for place in settings.rankers])
+    static.save_pretrained(folder / FOLDER)
+    ranker.save_pretrained(folder / SAVED)
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    print(f"{folder}: {size / 1e6:.1f} MB, {len(static.vocabulary):,} words")
+    if size > LARGEST:
+        raise InputError(f"{folder}: more than {LARGEST / 1e6:.0f} MB; keep fewer words=")
+
+
+def averaged(rankers: list[RankingModel]) -> RankingModel:
+    """The model of each name with the mean of the rankers' weights; a column that one lacks counts 0 there.
+
+    InputError for trees, which have no weights.
+    """
+    models: dict[str, Any] = {}
+    for name in dict.fromkeys(name for ranker in rankers for name in ranker.models):
+        found = [ranker.models[name] for ranker in rankers if name in ranker.models]
+        linear = [model.of for model in found if isinstance(model, Weights)]
+        if len(linear) < len(found):
+            raise InputError("rankers: the box takes linear ones (model.ranker.kind=linear)")
+        columns = dict.fromkeys(column for weights in linear for column in weights)
+        models[name] = Weights(
+            {column: float(np.mean([weights.get(column, 0.0) for weights in linear])) for column in columns}
+        )
+    return RankingModel(models, {"mean of": [dict(ranker.about) for ranker in rankers]})
+
+
+if __name__ == "__main__":
+    main()
