@@ -1,13 +1,13 @@
 """Makes the model in the box (library/box): python -m library.box static=FOLDER rankers=[FOLDER,...]
 
-A static model, cut to its most frequent words and stored in 8 bits, and a linear ranker whose weights are the
-means of several rankers' over that model. docs/recommend.md has the commands that made what is there.
+A static model, made small by hatten.compress, and a linear ranker whose weights are the means of several
+rankers' over that model. docs/recommend.md has the commands that made what is there.
 """
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,28 +29,26 @@ class BoxSettings(Settings):
     """Make the model in the box."""
 
     static: str
-    """static model, as train.py model=static left it (e.g. outputs/box/static)"""
+    """static model, as hatten.compress left it (e.g. outputs/box/static)"""
     rankers: tuple[str, ...]
     """linear rankers, as train.py model=ranker left them (e.g. [outputs/box/neurips,outputs/box/acl])"""
-    words: int = 36_000
-    """the most frequent of the static model that are kept"""
     output: str = str(BOX)
     """folder of the box"""
 
 
 @one_line_errors
 def main() -> None:
-    """Cut, store and say how large the box is."""
+    """Put them together and say how large the box is."""
     settings = read_arguments(BoxSettings, sys.argv[1:])
     folder = Path(settings.output)
-    static = replace(load_static(settings.static).cut(settings.words), kind="int8")
+    static = load_static(settings.static)
     ranker = averaged([RankingModel.load(place) for place in settings.rankers])
     static.save_pretrained(folder / FOLDER)
     ranker.save_pretrained(folder / SAVED)
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     print(f"{folder}: {size / 1e6:.1f} MB, {len(static.vocabulary):,} words")
     if size > LARGEST:
-        raise InputError(f"{folder}: more than {LARGEST / 1e6:.0f} MB; keep fewer words=")
+        raise InputError(f"{folder}: more than {LARGEST / 1e6:.0f} MB; compress the model to fewer words")
 
 
 def averaged(rankers: list[RankingModel]) -> RankingModel:
