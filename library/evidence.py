@@ -252,8 +252,11 @@ def name_in(context: str, names: Sequence[str]) -> str:
     start, end = sentence_around(context)
     context = context[start:end]
     mark = max(context.find(TARGET_MARKER), 0)
+    letters = context.lower().replace("-", "")
     found: tuple[int, str] | None = None
     for name in names:
+        if name.lower().replace("-", "") not in letters:  # as nearly always: no pattern need be compiled
+            continue
         mixed = any(sign.islower() for sign in name[1:]) and _is_name(name)
         written = re.escape(name).replace(r"\-", "-?")
         pattern = rf"(?<![^\W_]){written}(?:s|es)?(?![^\W_])"
