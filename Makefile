@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed
 DEMO := outputs/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv install minilm demo results test test-all lint format typecheck bench clean
+.PHONY: help .venv install minilm demo box results test test-all lint format typecheck bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z.]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,22 @@ demo: $(INSTALLED) ## train HAtten on the demo corpus, compare it with BM25 and 
 	$(BIN)/python recommend.py build library=$(DEMO)/library source=examples/library.bib overwrite=true
 	$(BIN)/python recommend.py ask library=$(DEMO)/library k=3 \
 		"We fine-tune BERT with Adam [CITE] and search vectors with Faiss."
+
+BOX := outputs/box
+NEURIPS ?= ../shared/data/neurips2025-lcr
+ACL ?= ../shared/data/acl-scisumm-lcr
+TRAIN := $(BIN)/python train.py
+box: $(INSTALLED) ## make the model in the box again: make box NEURIPS=DIR ACL=DIR (an hour)
+	$(TRAIN) model=static data=several 'data.dirs=[$(NEURIPS),$(ACL)]' output_dir=$(BOX)/both
+	$(TRAIN) model=static data=custom data.dir=$(NEURIPS) output_dir=$(BOX)/static-neurips
+	$(TRAIN) model=static data=custom data.dir=$(ACL) output_dir=$(BOX)/static-acl
+	rm -rf $(BOX)/small
+	$(BIN)/python -m hatten.compress checkpoint=$(BOX)/both output=$(BOX)/small words=40000 vectors=int8
+	$(TRAIN) model=ranker data=custom data.dir=$(NEURIPS) checkpoint=$(BOX)/small \
+		model.ranker.foreign=$(BOX)/static-acl model.ranker.queries=3000 output_dir=$(BOX)/neurips
+	$(TRAIN) model=ranker data=custom data.dir=$(ACL) checkpoint=$(BOX)/small \
+		model.ranker.foreign=$(BOX)/static-neurips model.ranker.queries=3000 output_dir=$(BOX)/acl
+	$(BIN)/python -m library.box static=$(BOX)/small 'rankers=[$(BOX)/neurips,$(BOX)/acl]'
 
 results: $(INSTALLED) ## evaluate what docs/retrieval.yaml lists and write docs/retrieval.md (hours; after `make minilm`)
 	$(BIN)/python -m evaluation.results docs/retrieval.yaml $(ARGS)

@@ -1,7 +1,7 @@
 """Makes the model in the box (library/box): python -m library.box static=FOLDER rankers=[FOLDER,...]
 
 A static model, made small by hatten.compress, and a linear ranker whose weights are the means of several
-rankers' over that model. docs/recommend.md has the commands that made what is there.
+rankers' over that model. `make box` makes what is there.
 """
 
 from __future__ import annotations
