@@ -22,6 +22,8 @@ from rerank.ranker import SAVED, RankingModel, Weights
 
 LARGEST = 12_000_000
 """Bytes of the box, at most."""
+KEPT = ("data", "corpus", "depth", "models", "seed", "hash")
+"""What is told of each ranker."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +68,8 @@ def averaged(rankers: list[RankingModel]) -> RankingModel:
         models[name] = Weights(
             {column: float(np.mean([weights.get(column, 0.0) for weights in linear])) for column in columns}
         )
-    return RankingModel(models, {"mean of": [dict(ranker.about) for ranker in rankers]})
+    about = [{key: one for key, one in ranker.about.items() if key in KEPT} for ranker in rankers]
+    return RankingModel(models, {"mean of": about})
 
 
 if __name__ == "__main__":

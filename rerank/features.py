@@ -656,3 +656,10 @@ def length(x: Candidates) -> NDArray[np.floating]:
 def title_length(x: Candidates) -> NDArray[np.floating]:
     """log(1 + words of the title)."""
     return x.evidence.title_lengths[x.papers]
+
+
+@feature("length")
+def title_only(x: Candidates) -> NDArray[np.floating]:
+    """1 for a paper without an abstract, else 0."""
+    lengths, titles = x.evidence.lengths[x.papers], x.evidence.title_lengths[x.papers]
+    return (lengths == titles).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The model in the box: small enough, answers over the library in the repository, is the mean of its rankers."""
+"""The model in the box: small, the mean of its rankers, and it answers over the library of the repository."""
 
 from __future__ import annotations
 
