@@ -16,13 +16,13 @@ from scipy.sparse import csr_matrix
 
 from datasets.columns import Ragged, offsets_of, ranges
 from datasets.corpus import Corpus, Split
-from datasets.records import TARGET_WORD, TRAIN
+from datasets.records import TRAIN
 from datasets.tokenize import TOKENIZERS, WordTable
 from retrieval.arrays import Floats, Rows, load_arrays, save_arrays
 from retrieval.base import changed_little
 from retrieval.bm25 import cited_in
 from retrieval.dense import DenseRetriever
-from retrieval.queries import Queries, QueryField
+from retrieval.queries import Queries, QueryField, mark_of
 from retrieval.terms import Terms, tokenizer
 
 K1, B, B_SHORT = 1.2, 0.75, 0.3
@@ -353,7 +353,7 @@ class Evidence:
     def __init__(self, corpus: Corpus, terms: Terms | None = None) -> None:
         self.corpus, self.tokenizer = corpus, tokenizer("english", "en")
         self.terms = terms or Terms.of(corpus.words, self.tokenizer)
-        self.mark = corpus.word_ids.get(TARGET_WORD, -1)
+        self.mark = mark_of(corpus)
         self.lengths = np.log1p(corpus.title_tokens.lengths + corpus.abstract_tokens.lengths)
         self.title_lengths = np.log1p(corpus.title_tokens.lengths)
         self.drift = np.zeros(1, np.int64)

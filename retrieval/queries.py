@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from datasets.columns import Ragged
 from datasets.corpus import Corpus, Split
-from datasets.records import MARKER_WORDS
+from datasets.records import MARKER_WORDS, TARGET_WORD
 from retrieval.arrays import Rows
 
 
@@ -89,7 +89,7 @@ class Queries:
         from datasets.tokenize import TOKENIZERS  # imports numba, which takes a second
 
         tokenize, ids = TOKENIZERS[corpus.settings["tokenizer"]], corpus.word_ids
-        new: dict[str, int] = {}
+        new = {} if TARGET_WORD in ids else {TARGET_WORD: len(ids)}  # as `mark_of` says
 
         def field(texts: list[str]) -> QueryField:
             rows = [
@@ -150,6 +150,11 @@ def _of_papers(texts: Sequence[str], words: Ragged, papers: Rows) -> QueryField:
     taken = words.take(known[1:])
     listed = ["", *(texts[row] for row in known[1:].tolist())]
     return QueryField(listed, Ragged(taken.values, np.append(0, taken.offsets)), rows[1:])
+
+
+def mark_of(corpus: Corpus) -> int:
+    """The word id of the mark in queries; where no text of the corpus has it, it is the first new word."""
+    return corpus.word_ids.get(TARGET_WORD, len(corpus.word_ids))
 
 
 def _none(queries: int) -> Ragged:

@@ -12,13 +12,16 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from hatten.checkpoint import save_model
 from hatten.retriever import HAttenRetriever
+from library.library import Library
+from library.papers import LibraryPaper
+from rerank.evidence import Evidence
 from retrieval.article import ArticleRetriever
 from retrieval.base import Retriever
 from retrieval.bm25 import BM25
 from retrieval.filters import Filters
 from retrieval.fusion import Fusion
 from retrieval.popularity import Popularity
-from retrieval.queries import Queries, Query
+from retrieval.queries import Queries, Query, mark_of
 from retrieval.run import CachedRun
 from retrieval.settings import ArticleConfig, IndexConfig
 from tests.hatten.made import random_model
@@ -126,6 +129,14 @@ def test_what_is_taken_of_queries_is_theirs(tiny_corpus: Corpus) -> None:
     assert second.known[1].tolist() == [tiny_corpus.paper_row("speech")] and len(first) == 1
     assert second.names() == ["'two TARGETCIT'", "'one TARGETCIT'"]
     assert Queries.of(tiny_corpus, np.array([8])).names() == [tiny_corpus.context_ids[8]]
+
+
+def test_the_mark_is_found_where_no_text_of_the_corpus_has_it(tiny_source: Path, tmp_path: Path) -> None:
+    library = Library.create(tmp_path / "l", [LibraryPaper("a", title="Parsers of trees", abstract="Trees.")])
+    asked = Queries.asked(library.corpus, [Query("Parsers TARGETCIT of zyzzyva trees")])
+    assert asked.words("context")[0].tolist()[1] == mark_of(library.corpus)
+    evidence = Evidence.of(library.corpus, None)
+    assert evidence.distances(asked.words("context")).tolist() == [-1, 0, 1, 2, 3]
 
 
 def test_a_run_answers_no_questions(tiny_corpus: Corpus, tmp_path: Path) -> None:
