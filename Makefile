@@ -45,7 +45,7 @@ demo: $(INSTALLED) ## train HAtten on the demo corpus, compare it with BM25 and 
 	@echo "The table is in $(DEMO)/eval/summary.md; curves of the training are in $(DEMO)/train."
 	$(BIN)/python recommend.py build library=$(DEMO)/library source=examples/library.bib overwrite=true
 	$(BIN)/python recommend.py ask library=$(DEMO)/library k=3 \
-		"We fine-tune BERT with Adam [CITE] and search vectors with Faiss."
+		"Adam [CITE] is the usual optimiser for deep networks."
 
 BOX := outputs/box
 NEURIPS ?= ../shared/data/neurips2025-lcr

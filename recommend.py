@@ -27,6 +27,8 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "mcp": (settings.McpSettings, "library.mcp:run_stdio"),
 }
 """The settings of each command, and the function that gets them."""
+QUIET = ("ask", "draft")
+"""Commands that answer, and say nothing else."""
 HELP = ("--help", "-h", "help")
 
 
@@ -53,7 +55,8 @@ def main() -> None:
         print(f"python recommend.py {name}: {kind.__doc__}\n\nOptions:\n{options_help(kind)}")
         return
     given = read_arguments(kind, arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    level = logging.WARNING if name in QUIET else logging.INFO
+    logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
     module, _, function = place.partition(":")
     getattr(import_module(module), function)(given)
 
