@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,10 +49,15 @@ class DocumentReader:
     """Makes documents of a corpus's rows, in the words of one vocabulary."""
 
     def __init__(self, corpus: Corpus, vocabulary: Vocabulary, max_tokens: int) -> None:
-        self.corpus, self.max_tokens, self._vocabulary = corpus, max_tokens, vocabulary
+        self.corpus, self.max_tokens = corpus, max_tokens
+        self._vocabulary: Vocabulary | None = vocabulary
         self.ids = vocabulary.lookup(corpus.words)
         target = vocabulary.lookup([TARGET_WORD])[0]
         self.target = int(target) if target >= 0 else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the words: worker processes read contexts, which have no new ones."""
+        return {**self.__dict__, "_vocabulary": None}
 
     def papers(self, rows: NDArray[np.integer]) -> Documents:
         """(title, abstract) of papers, rows [B]."""
@@ -65,7 +70,10 @@ class DocumentReader:
         A citing paper is encoded once.
         """
         asked = Queries.of(self.corpus, queries)
-        new = self._vocabulary.lookup(asked.new_words) if asked.new_words else None
+        new = None
+        if asked.new_words:
+            assert self._vocabulary is not None, "a reader in a worker process"
+            new = self._vocabulary.lookup(asked.new_words)
         title, abstract, context = (asked.fields[name] for name in ("title", "abstract", "context"))
         citing, place = np.unique(title.rows, return_inverse=True)
         titles, abstracts = self._read(title.words, citing, new), self._read(abstract.words, citing, new)
