@@ -43,6 +43,7 @@ def test_the_box_is_small() -> None:
     ],
 )
 def test_it_answers_over_the_library_of_the_repository(tmp_path: Path, text: str, key: str) -> None:
-    Library.create(tmp_path / "own", read_source(EXAMPLES, [].append), indexer=indexer(""))
+    bad: list[InputError] = []
+    Library.create(tmp_path / "own", read_source(EXAMPLES, bad.append), indexer=indexer(""))
     found = Recommender.open(tmp_path / "own").recommend(text, k=3)
     assert key in [paper.key for paper in found]

@@ -45,8 +45,8 @@ class Drawn(DenseRetriever):
     def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         return self.papers[rows]
 
-    def encode_queries(self, queries: Queries) -> NDArray[np.float32]:
-        return self.contexts[queries.contexts]
+    def encode_queries(self, queries: Queries | NDArray[np.int64]) -> NDArray[np.float32]:
+        return self.contexts[Queries.of(self.corpus, queries).contexts]
 
 
 @pytest.fixture(scope="module")
