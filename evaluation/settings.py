@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from datasets.errors import InputError
 from datasets.settings import Settings, check_count, read_settings, register, setting
 from rerank.settings import ScoringSettings
-from retrieval.settings import recall_cutoff
+from retrieval.settings import recall_measures
 
 PROTOCOLS = TRANSDUCTIVE, INDUCTIVE, DRAFT = "transductive", "inductive", "draft"
 
@@ -121,8 +120,7 @@ class PipelineSettings(ContextSettings):
     @property
     def tuned_cutoffs(self) -> list[int]:
         """The k of the recalls that the weight is tuned for."""
-        measures: Sequence[str] = [self.measure] if isinstance(self.measure, str) else self.measure
-        return [recall_cutoff(one, "benchmark.measure") for one in measures or [""]]
+        return recall_measures(self.measure, "benchmark.measure")[1]
 
 
 @dataclass(frozen=True)

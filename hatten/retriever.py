@@ -36,21 +36,22 @@ class WordsRetriever(DenseRetriever):
     """the words of the encoder"""
     max_tokens: int
     """words that are read of a paragraph"""
+    known_share: float
+    """of the running words of the corpus that it is prepared for, those that the model knows"""
 
     def fingerprint(self) -> dict[str, Any]:
         return {"weights": weights_hash(self.encoder), "arithmetic": str(self.encoder.precision)}
 
     def prepare(self, corpus: Corpus) -> None:
         self._reader = DocumentReader(corpus, self.vocabulary, self.max_tokens)
-        share = self.known_share(corpus)
-        if share < KNOWN_SHARE:
+        self.known_share = self._share_of(corpus)
+        if self.known_share < KNOWN_SHARE:
             log.warning(
-                f"{self.name}: the model knows {share:.0%} of the running words of {corpus.name}; was it "
-                "trained on other data, or with another data.tokenizer?"
+                f"{self.name}: the model knows {self.known_share:.0%} of the running words of {corpus.name}; "
+                "was it trained on other data, or with another data.tokenizer?"
             )
 
-    def known_share(self, corpus: Corpus) -> float:
-        """Share of the running words of the corpus, which it is prepared for, that the model knows."""
+    def _share_of(self, corpus: Corpus) -> float:
         words = np.array([any(map(str.isalnum, word)) for word in corpus.words], bool)
         counts = np.where(words, np.asarray(corpus.word_counts), 0)
         ids = self._reader.ids  # beyond the vocabulary: words that get a vector without being known

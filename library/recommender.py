@@ -21,6 +21,7 @@ from library.library import MANIFEST, Indexer, Library, LibraryPaper, Rows
 from library.models import copy_model, install_model, open_model
 from rerank.reranker import Reranker
 from rerank.settings import ScoringSettings
+from retrieval.adapters import reason
 from retrieval.arrays import Mask
 from retrieval.base import Ranking, Retriever, has_index
 from retrieval.bm25 import BM25
@@ -30,7 +31,7 @@ from training.hub import is_hub_id
 
 RANKING, MODEL = "ranking", "model"
 """Folders of the retriever's index among a library's indexes, and of its model beside these."""
-HUB = ("library.json", *(f"*.{kind}" for kind in ("arrow", "npy", "json", "txt", "safetensors")))
+HUB = [f"*.{kind}" for kind in ("arrow", "npy", "json", "txt", "safetensors")]
 """Files of a library that are downloaded."""
 RERANKED = 30
 """Papers that a cross-encoder reads."""
@@ -122,14 +123,13 @@ class Recommender:
         from huggingface_hub import snapshot_download
 
         try:
-            return cls.open(snapshot_download(str(path), allow_patterns=list(HUB)))
+            return cls.open(snapshot_download(str(path), allow_patterns=HUB))
         except InputError:
             raise
         except Exception as error:  # the network raises nearly anything
-            reason = " ".join(str(error).split())[:200]
             raise InputError(
-                f"{path}: neither a folder nor to be had from the hub ({reason}); copy the library's folder "
-                "to this machine and name it"
+                f"{path}: neither a folder nor to be had from the hub ({reason(error)}); copy the library's "
+                "folder to this machine and name it"
             ) from None
 
     @property

@@ -24,6 +24,7 @@ from retrieval.arrays import Floats, Mask, Rows
 from retrieval.base import Ranking, Retriever, ordered
 from retrieval.fusion import fused, reciprocal_ranks
 from retrieval.queries import Queries
+from retrieval.settings import check_counts
 from training.checkpoint import find_saved
 from training.hub import Pretrained, read_json, write_json
 
@@ -181,8 +182,7 @@ class Ranker(Retriever):
         if not self.given:
             raise InputError("retriever.parts: there is none to rank the papers of")
         self.join_protocols(self.given.values())
-        if type(depth) is not int or depth < 1:
-            raise InputError(f"retriever.depth: {depth!r} is no whole number from 1 on")
+        check_counts(depth=depth)
         self.depth, self.features = depth, check_groups(features)
         self.model = RankingModel.load(ranker) if isinstance(ranker, str | Path) else ranker
         self.parts: dict[str, Retriever] = {}
@@ -219,7 +219,7 @@ class Ranker(Retriever):
         if self.model is None:
             return
         dense, contexts = first_dense(self.parts), self.evidence.has_contexts
-        share = dense.known_share(corpus) if isinstance(dense, WordsRetriever) else 1.0
+        share = dense.known_share if isinstance(dense, WordsRetriever) else 1.0
         self.chosen = self.model.name_for(contexts, share)
         log.info(
             f"ranker: ranks {corpus.name} by its model `{self.chosen}`: {'with' if contexts else 'no'} "

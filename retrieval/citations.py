@@ -31,7 +31,7 @@ from retrieval.fusion import (
     simplex,
 )
 from retrieval.queries import Queries
-from retrieval.settings import recall_cutoff
+from retrieval.settings import check_counts, recall_measures
 
 log = logging.getLogger(__name__)
 
@@ -132,13 +132,10 @@ class Citations(Retriever):
     ) -> None:
         """Raises InputError for a value that is not one of those above."""
         super().__init__()
-        for key, number in (("similar", similar), ("depth", depth), ("queries", queries)):
-            if type(number) is not int or number < 1:
-                raise InputError(f"retriever.{key}: {number!r} is no whole number from 1 on")
+        check_counts(similar=similar, depth=depth, queries=queries)
         self.text, self.similar, self.depth = text, similar, depth
         self.queries, self.seed = queries, seed
-        self.measures = [measure] if isinstance(measure, str) else list(measure)
-        self.cutoffs = [recall_cutoff(one, "retriever.measure") for one in self.measures or [""]]
+        self.measures, self.cutoffs = recall_measures(measure)
         self._given = None if weights == TUNED else shares(weights, SIGNALS)
         self._graph_used = self._given is None or self._given["cited"] + self._given["citing"] > 0
         self.name = f"{text.name}+citation-graph" if self._graph_used else f"{text.name}-later-last"

@@ -21,7 +21,7 @@ from datasets.errors import InputError
 from retrieval.arrays import Floats, Mask, Rows
 from retrieval.base import Ranking, Retriever, ordered
 from retrieval.queries import Queries
-from retrieval.settings import recall_cutoff
+from retrieval.settings import check_counts, recall_measures
 
 log = logging.getLogger(__name__)
 
@@ -294,15 +294,12 @@ class Fusion(Retriever):
         for key, value, known in (("method", method, METHODS), ("normalise", normalise, NORMALISATIONS)):
             if value not in known:
                 raise InputError(f"retriever.{key}: {value!r} is not one of {', '.join(known)}")
-        for key, number in (("depth", depth), ("queries", queries)):
-            if type(number) is not int or number < 1:
-                raise InputError(f"retriever.{key}: {number!r} is no whole number from 1 on")
+        check_counts(depth=depth, queries=queries)
         if not isinstance(rank_constant, int | float) or not 0 <= rank_constant < np.inf:
             raise InputError(f"retriever.rank_constant: {rank_constant!r} is no number from 0 on")
         self.method, self.normalise, self.constant = method, normalise, rank_constant
         self.depth, self.queries, self.seed = depth, queries, seed
-        self.measures = [measure] if isinstance(measure, str) else list(measure)
-        self.cutoffs = [recall_cutoff(text, "retriever.measure") for text in self.measures or [""]]
+        self.measures, self.cutoffs = recall_measures(measure)
         self._given = None if weights == TUNED else shares(weights, self.parts)
 
     def settings(self) -> dict[str, Any]:

@@ -87,6 +87,21 @@ def recall_cutoff(measure: str, option: str) -> int:
     return int(k)
 
 
+def recall_measures(
+    measure: str | Sequence[str], option: str = "retriever.measure"
+) -> tuple[list[str], list[int]]:
+    """One or several `recall@k` as a list, and their k; InputError naming the option, also for none."""
+    measures = [measure] if isinstance(measure, str) else list(measure)
+    return measures, [recall_cutoff(one, option) for one in measures or [""]]
+
+
+def check_counts(**options: object) -> None:
+    """InputError unless each of these options of a retriever is a whole number from 1 on."""
+    for name, value in options.items():
+        if type(value) is not int or value < 1:
+            raise InputError(f"retriever.{name}: {value!r} is no whole number from 1 on")
+
+
 @dataclass(frozen=True)
 class ProfileConfig:
     """How much the training contexts that cite a paper count in its vector (retrieval.profiles)."""

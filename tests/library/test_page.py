@@ -18,17 +18,6 @@ TEXT = "We train with Adam [CITE], an optimiser that adapts to gradients and to 
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
-    return Watched.over(tmp_path_factory.mktemp("library"))
-
-
-@pytest.fixture(scope="module")
-def url(watched: Watched) -> Iterator[str]:
-    with serving(watched, mcp=False) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM)  # as root it goes without its sandbox

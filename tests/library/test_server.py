@@ -6,7 +6,6 @@ import json
 import logging
 import socket
 import time
-from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -23,17 +22,6 @@ from tests.library.shelf import PAPERS, TOKEN, Watched, serving
 
 FIELDS = {"rank", "score", "id", "key", "title", "year", "why"}
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
-
-
-@pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
-    return Watched.over(tmp_path_factory.mktemp("library"))
-
-
-@pytest.fixture(scope="module")
-def url(watched: Watched) -> Iterator[str]:
-    with serving(watched, mcp=False) as url:
-        yield url
 
 
 def ask(url: str, text: str = "Adam [CITE] is an optimiser", **more: Any) -> requests.Response:
