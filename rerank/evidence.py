@@ -386,7 +386,7 @@ class Evidence:
         made.drift = np.array([changed])
         keys = before.pair_keys.astype(np.int64)
         made.pair_keys = keys // before.terms.size * made.terms.size + keys % before.terms.size
-        made._read_citations(corpus, corpus.splits.get(TRAIN))
+        made.read_citations(corpus, corpus.splits.get(TRAIN))
         rows = np.arange(len(kept), len(corpus.paper_ids))
         columns = (corpus.title_tokens, corpus.abstract_tokens)
         title, abstract = (made.counts(words.take(rows)) for words in columns)
@@ -440,7 +440,7 @@ class Evidence:
         for name, (find, texts) in self._names(corpus).items():
             setattr(self, name, Names.of(corpus, find, texts))
 
-    def _read_citations(self, corpus: Corpus, split: Split | None) -> Queries:
+    def read_citations(self, corpus: Corpus, split: Split | None) -> Queries:
         """Who cites whom; returns the training contexts as queries."""
         papers = len(corpus.paper_ids)
         if split is None:
@@ -456,7 +456,7 @@ class Evidence:
         return queries
 
     def _read_contexts(self, corpus: Corpus, dense: DenseRetriever | None) -> None:
-        queries = self._read_citations(corpus, corpus.splits.get(TRAIN))
+        queries = self.read_citations(corpus, corpus.splits.get(TRAIN))
         words, titles = queries.words("context"), corpus.title_tokens
         self.contexts = Texts.of(self.counts(words), self.rarity)
         self.near, self.left, self.right = (

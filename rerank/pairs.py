@@ -5,6 +5,10 @@
 With pairs.query=paper (Nogueira et al. 2020, section 3) the citing paper itself is the query:
 
     [CLS] citing title and abstract [SEP] candidate's title and abstract [SEP]
+
+With pairs.contexts=1 the candidate is followed by the training context that cites it most like the query:
+
+    ... [SEP] candidate's title and abstract <sep> context with <cit> [SEP]
 """
 
 from __future__ import annotations
@@ -29,6 +33,8 @@ from retrieval.vectors import padded_length
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
+
+    from rerank.citing_contexts import CitingContexts
 
 CIT, SEP, EOS = "<cit>", "<sep>", "<eos>"
 """Tokens added to a model's own, in the reference's order: the target citation; the border between citing
@@ -169,7 +175,8 @@ def divided(
 class TokenPairs:
     """N tokenised and truncated pairs.
 
-    border: the tokens between citing text and context. lengths: [N], special tokens included.
+    border: the tokens between citing text and context. cited: contexts that cite the candidate, each behind
+    a SEP unless it is empty. lengths: [N], special tokens included.
     """
 
     subwords: Subwords
@@ -177,6 +184,7 @@ class TokenPairs:
     citing: Spans
     context: Spans
     candidate: Spans
+    cited: list[Spans]
     lengths: NDArray[np.int64]
     max_tokens: int
 
@@ -202,12 +210,42 @@ class TokenPairs:
         ):
             second = Spans.repeated(tokens, len(chosen)).put(ids, at)
             at = part.take(chosen).put(ids, second)
+        for part in self.cited:
+            there = (part.lengths[chosen] > 0).astype(np.int64)
+            at = Spans(np.array([frame.sep], np.int32), 0 * there, there).put(ids, at)
+            at = part.take(chosen).put(ids, at)
         at = Spans.repeated(frame.after, len(chosen)).put(ids, at)
         assert (at == lengths).all()
         column = np.arange(width)
-        there = column < lengths[:, None]
-        types = np.where((column >= second[:, None]) & there, frame.second_type, 0)
-        return torch.from_numpy(ids), torch.from_numpy(types), torch.from_numpy(there.astype(np.int64))
+        mask = column < lengths[:, None]
+        types = np.where((column >= second[:, None]) & mask, frame.second_type, 0)
+        return torch.from_numpy(ids), torch.from_numpy(types), torch.from_numpy(mask.astype(np.int64))
+
+
+class ContextTable(TokenTable):
+    """Token ids of contexts, with CIT at the mark."""
+
+    def __init__(self, subwords: Subwords, queries: Queries, others: str) -> None:
+        """others: as PairSettings.others."""
+        super().__init__(len(queries), self._tokens)
+        self.subwords, self.queries, self.others = subwords, queries, others
+        self._marks = np.zeros(len(queries), np.int32)
+
+    def around(self, rows: NDArray[np.integer], kept: NDArray[np.int64], before: NDArray[np.int64]) -> Spans:
+        """`kept` [N] tokens of rows [N]; `before` [N] of them are before the mark, if there are so many."""
+        starts, lengths = self.starts(rows), self.lengths(rows)
+        marks = self._marks[rows].astype(np.int64)
+        return Spans(self.values, starts + np.clip(marks - before, 0, lengths - kept), kept)
+
+    def _tokens(self, rows: list[int]) -> list[list[int]]:
+        texts = self.queries[np.array(rows)].texts("context")
+        if self.others == "drop":
+            texts = [text.replace(OTHER_MARKER, " ") for text in texts]
+        sides = [text.split(TARGET_MARKER, 1) for text in texts]
+        before = self.subwords([side[0] for side in sides])
+        after = self.subwords([side[-1] for side in sides])
+        self._marks[rows] = [len(tokens) for tokens in before]
+        return [[*left, self.subwords.cit, *right] for left, right in zip(before, after, strict=True)]
 
 
 class PairReader:
@@ -227,11 +265,17 @@ class PairReader:
             len(corpus.paper_ids), lambda rows: self.subwords(_joined(corpus.titles, corpus.abstracts, rows))
         )
         self._ask(Queries.of(corpus, np.arange(len(corpus.context_ids))))
+        self._cited = self._contexts
+        self._choose: CitingContexts | None = None
+        if config.contexts:
+            from rerank import citing_contexts  # imports numba, which takes a second
+
+            self._choose = citing_contexts.CitingContexts(corpus)
 
     def _ask(self, queries: Queries) -> None:
-        self._queries, self._marks = queries, np.zeros(len(queries), np.int32)
+        self._queries = queries
         self._citing = TokenTable(len(queries.fields["title"].texts), self._citing_tokens)
-        self._contexts = TokenTable(len(queries), self._context_tokens)
+        self._contexts = ContextTable(self.subwords, queries, self.config.others)
 
     def asking(self, queries: Queries) -> PairReader:
         """A reader of the same candidates for questions, whose rows take the place of those of contexts."""
@@ -245,24 +289,46 @@ class PairReader:
         of_citing, of_candidate = self._citing.lengths(citing), self._candidates.lengths(papers)
         nothing = np.zeros(len(citing), np.int64)
         of_context = self._contexts.lengths(contexts) if self._border else nothing
+        cited = self._cited_rows(contexts, papers)
+        of_cited = [np.where(rows < 0, 0, self._cited.lengths(np.maximum(rows, 0)) + 1) for rows in cited]
         # The separator is a token of the query: it takes part in the division, as in the reference.
-        query, candidate = self._sides(of_citing + len(self._border) + of_context, of_candidate)
-        kept, context, start = query, nothing, nothing
+        query, candidate = self._sides(
+            of_citing + len(self._border) + of_context, of_candidate + sum(of_cited, nothing)
+        )
+        lengths = query + config.max_tokens - self._room
+        kept, context = query, nothing
         if self._border:
             share = config.context / (config.citing + config.context)
             context, kept = divided(of_context, of_citing, query - 1, share, (1, 0))
-            marks = self._marks[contexts].astype(np.int64)
-            before = context // 2 if config.cut == "both" else context - 1
-            start = self._contexts.starts(contexts) + np.clip(marks - before, 0, of_context - context)
+        before = context // 2 if config.cut == "both" else context - 1
+        spans: list[Spans] = []
+        for rows, length in zip(cited, of_cited, strict=True):
+            share = config.cited / (config.cited * (len(cited) - len(spans)) + config.candidate)
+            left = sum(of_cited[len(spans) + 1 :], of_candidate)
+            own, rest = divided(length, left, candidate, share, (0, 1))
+            short = own < 2  # no room for SEP and the mark
+            candidate = np.where(short, np.minimum(left, candidate), rest)
+            own = np.where(short, 0, own - 1)
+            spans.append(self._cited.around(np.maximum(rows, 0), own, own // 2))
+            lengths += own + (own > 0)
         return TokenPairs(
             self.subwords,
             self._border,
             Spans(self._citing.values, self._citing.starts(citing), kept),
-            Spans(self._contexts.values, start, context),
+            self._contexts.around(contexts, context, before),
             Spans(self._candidates.values, self._candidates.starts(papers), candidate),
-            query + candidate + config.max_tokens - self._room,
+            spans,
+            lengths + candidate,
             config.max_tokens,
         )
+
+    def _cited_rows(
+        self, contexts: NDArray[np.integer], papers: NDArray[np.integer]
+    ) -> list[NDArray[np.int64]]:
+        """Rows [N] of the first, second, ... context that cites each candidate, -1 for none."""
+        if self._choose is None or not len(self._choose.contexts):
+            return []
+        return list(self._choose.most_like(self._queries, contexts, papers, self.config.contexts).T)
 
     def _sides(
         self, query: NDArray[np.int64], candidate: NDArray[np.int64]
@@ -282,16 +348,6 @@ class PairReader:
         if self.config.citing_words is not None:
             texts = [" ".join(text.split()[: self.config.citing_words]) for text in texts]
         return self.subwords(texts)
-
-    def _context_tokens(self, rows: list[int]) -> list[list[int]]:
-        texts = self._queries[np.array(rows)].texts("context")
-        if self.config.others == "drop":
-            texts = [text.replace(OTHER_MARKER, " ") for text in texts]
-        sides = [text.split(TARGET_MARKER, 1) for text in texts]
-        before = self.subwords([side[0] for side in sides])
-        after = self.subwords([side[-1] for side in sides])
-        self._marks[rows] = [len(tokens) for tokens in before]
-        return [[*left, self.subwords.cit, *right] for left, right in zip(before, after, strict=True)]
 
 
 def _joined(titles: Sequence[str], abstracts: Sequence[str] | None, rows: list[int]) -> list[str]:

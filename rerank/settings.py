@@ -45,6 +45,11 @@ class PairSettings(Settings):
     """which end of a context is cut: both, around the target marker | end (as the reference)"""
     others: str = setting("keep", choices=("keep", "drop"))
     """markers of other citations in a context: keep (as the reference) | drop"""
+    contexts: int = setting(0, most=2)
+    """training contexts that cite the candidate, the most like the query, which are read behind it; never of
+    the query's own citing paper"""
+    cited: float = setting(1.5, above=0, below=inf)
+    """share of each of them within the candidate's side, where `candidate` is that of title and abstract"""
     query: str = setting("context", choices=("context", "paper"))
     """what the query is: the context, behind the citing text | paper: the citing text alone"""
     query_tokens: int | None = None
@@ -70,12 +75,12 @@ class PairSettings(Settings):
         """As saved with a reranker and hashed for the scores of its pairs: the same for the same pairs,
         always.
 
-        `query` and `query_tokens` came after the first rerankers and are left out at their defaults; the
-        former option `candidate_words` is written as the null that it was.
+        What came after the first rerankers is left out at its default; the former option `candidate_words`
+        is written as the null that it was.
         """
         values = asdict(self)
         defaults = {part.name: part.default for part in fields(self)}
-        for name in ("query", "query_tokens"):
+        for name in ("query", "query_tokens", "contexts", "cited"):
             if values[name] == defaults[name]:
                 del values[name]
         names = list(values)

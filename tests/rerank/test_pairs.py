@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,9 +21,11 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from datasets.records import OTHER_MARKER, TARGET_MARKER
+from rerank.citing_contexts import CitingContexts
 from rerank.cross_encoder import add_tokens
 from rerank.pairs import CIT, EOS, SEP, PairReader, Spans, Subwords, TokenTable, divided
 from rerank.settings import LEAST_TOKENS, PairSettings
+from retrieval.queries import Queries, Query
 
 ALL_WORDS = PairSettings(citing_words=None)
 LENGTHS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(0, 30)), min_size=1)
@@ -231,6 +234,8 @@ CONFIGS = st.builds(
     citing_abstract=st.booleans(),
     cut=st.sampled_from(["both", "end"]),
     others=st.sampled_from(["keep", "drop"]),
+    contexts=st.integers(0, 2),
+    cited=st.sampled_from([0.01, 1.0, 4.0]),
 )
 
 
@@ -242,17 +247,20 @@ def test_no_truncation_takes_the_mark_or_a_whole_side_or_leaves_room_unused(
     contexts, papers = grid(ragged)
     pairs = PairReader(ragged, tokenizer, config).pairs(contexts, papers)
     whole = PairReader(ragged, tokenizer, replace(config, max_tokens=1000)).pairs(contexts, papers)
-    assert (pairs.lengths == np.minimum(whole.lengths, config.max_tokens)).all()
+    unused = np.minimum(whole.lengths, config.max_tokens) - pairs.lengths
+    assert ((unused >= 0) & (unused <= config.contexts)).all()  # one token is none for SEP and the mark
     ids, types, there = (part.numpy() for part in pairs.padded())
     cit, sep, end = (tokenizer.convert_tokens_to_ids(token) for token in (CIT, SEP, "[SEP]"))
     assert (pairs.lengths == there.sum(1)).all()
-    assert ((ids == cit).sum(1) == 1).all() and ((ids == sep).sum(1) == 1).all()
+    quoted = sum((part.lengths > 0).astype(int) for part in pairs.cited)
+    of_cited = quoted + sum(part.lengths for part in pairs.cited)
+    assert ((ids == cit).sum(1) == 1 + quoted).all() and ((ids == sep).sum(1) == 1 + quoted).all()
     assert ((ids == end).sum(1) == 2).all()
     assert (pairs.candidate.lengths >= 1).all()
     # The order is citing text, its end, the mark in the context, the candidate, which alone has type 1.
     mark, border = (ids == cit).argmax(1), (ids == sep).argmax(1)
     assert (border < mark).all() and (mark < (ids == end).argmax(1)).all()
-    assert (types.sum(1) == pairs.candidate.lengths + 1).all()
+    assert (types.sum(1) == pairs.candidate.lengths + of_cited + 1).all()
     assert (np.diff(types * there, axis=1) > 0).sum() == len(ids)
 
 
@@ -342,3 +350,65 @@ def test_each_side_has_a_budget_and_lends_nothing(
         assert query == "context" or (ids[row, : sides[0][row] - 1] == long[row, : sides[0][row] - 1]).all()
         start, first, kept = asked[row], sides[0][row], sides[1][row] - 1
         assert (ids[row, first : first + kept] == long[row, start : start + kept]).all()
+
+
+def test_a_candidate_is_read_with_the_context_that_cites_it_most_like_the_query(
+    ragged: Corpus, tokenizer: Any
+) -> None:
+    """Against all contexts that cite it, one by one; p20 to p39 are cited, by one paper each time but for
+    the last, which is cited by its own four contexts."""
+    chooser = CitingContexts(ragged)
+    contexts, papers = grid(ragged)
+    queries = Queries.of(ragged, np.arange(80))
+    found = chooser.most_like(queries, contexts, papers, 2)
+    near = chooser.evidence.near_counts(queries.words("context")).toarray()
+    weights = np.zeros_like(near)
+    for row in range(80):
+        part = slice(*chooser.near.offsets[row : row + 2])
+        weights[row, chooser.near.terms[part]] = chooser.near.weights[part]
+    alike = near @ weights.T
+    split = ragged.split("train")
+    cited = {int(c): p.tolist() for c, p in zip(split.contexts, split.positives, strict=True)}
+    some = 0
+    for context, paper, rows in zip(contexts.tolist(), papers.tolist(), found.tolist(), strict=True):
+        own = int(ragged.citing[context])
+        others = [row for row in range(80) if paper in cited[row] and int(ragged.citing[row]) != own]
+        best = sorted((alike[context, row] for row in others), reverse=True)[:2]
+        kept = [row for row in rows if row >= 0]
+        assert set(kept) <= set(others) and len(kept) == min(len(others), 2)
+        np.testing.assert_allclose([alike[context, row] for row in kept], best, rtol=1e-5)
+        some += len(kept)
+    assert some > 50
+
+
+def test_what_is_read_behind_a_candidate(ragged: Corpus, tokenizer: Any) -> None:
+    plain = PairSettings(max_tokens=500, citing_words=None, others="drop")
+    reader = PairReader(ragged, tokenizer, replace(plain, contexts=1))
+    contexts, papers = grid(ragged)
+    chosen = CitingContexts(ragged).most_like(Queries.of(ragged, np.arange(80)), contexts, papers, 1)[:, 0]
+    pairs, alone = (
+        reader.pairs(contexts, papers),
+        PairReader(ragged, tokenizer, plain).pairs(contexts, papers),
+    )
+    for row in np.flatnonzero(chosen >= 0)[:40].tolist():
+        text = ragged.context_texts[int(chosen[row])].replace(TARGET_MARKER, CIT).replace(OTHER_MARKER, " ")
+        behind = tokenizer(f"{SEP} {text}", add_special_tokens=False)["input_ids"]
+        without = alone.padded(slice(row, row + 1))[0][0].tolist()
+        assert pairs.padded(slice(row, row + 1))[0][0].tolist() == [*without[:-1], *behind, without[-1]]
+    none = np.flatnonzero(chosen < 0)
+    assert len(none) and (pairs.lengths[none] == alone.lengths[none]).all()
+    # A question reads what the same context of the corpus does.
+    row = int(np.flatnonzero(chosen >= 0)[0])
+    citing = int(ragged.citing[contexts[row]])
+    asked = Query(
+        ragged.context_texts[int(contexts[row])],
+        ragged.titles[citing],
+        ragged.abstracts[citing],
+        own=ragged.paper_ids[citing],
+    )
+    question = reader.asking(Queries.asked(ragged, [asked])).pairs(np.array([0]), papers[row : row + 1])
+    assert question.padded()[0].tolist() == pairs.padded(slice(row, row + 1))[0].tolist()
+    bare = copy.copy(ragged)
+    bare.splits = {}
+    found = PairReader(bare, tokenizer, replace(plain, contexts=1)).pairs(contexts, papers)
+    assert (found.lengths == alone.lengths).all()
