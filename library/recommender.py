@@ -35,7 +35,7 @@ HUB = [f"*.{kind}" for kind in ("arrow", "npy", "json", "txt", "safetensors")]
 """Files of a library that are downloaded."""
 RERANKED = 30
 """Papers that a cross-encoder reads."""
-WEIGHT = 0.5
+WEIGHT = 0.3
 """Of its score beside the retriever's, both as z-scores (docs/reranking.md)."""
 LONGEST = 100_000
 """Characters of a question, at most."""
