@@ -35,8 +35,9 @@ from hatten.mining import WordSets, mine
 from hatten.settings import EncoderBatchSettings, EncoderConfig, MiningSettings
 from retrieval.bm25 import BM25
 from retrieval.index import build_index
+from retrieval.nets import arrays, precision
 from retrieval.settings import IndexConfig
-from retrieval.vectors import encode, encode_queries, precision
+from retrieval.vectors import encode, encode_queries
 
 PAPERS, CONTEXTS = 1_661_201, 3_205_210
 """Of arXiv, in Gu et al. 2022, table 1."""
@@ -145,12 +146,12 @@ def encoded(args: argparse.Namespace) -> None:
     reader, rng = DocumentReader(corpus, vocabulary, 512), np.random.default_rng(0)
     papers = np.sort(rng.choice(len(corpus.paper_ids), args.papers, replace=False))
     first = int(rng.integers(len(corpus.context_ids) - args.queries))
-    encode(encoder.encode, reader.papers, papers[:64], encoder.dim)  # warm
+    encode(arrays(encoder.encode), reader.papers, papers[:64], encoder.dim)  # warm
     clock = Clock()
-    encode(encoder.encode, reader.papers, papers, encoder.dim)
+    encode(arrays(encoder.encode), reader.papers, papers, encoder.dim)
     print("papers:", clock.hours(len(papers), len(corpus.paper_ids)))
     clock = Clock()  # contexts of a citing paper are next to each other
-    encode_queries(encoder.encode, reader, np.arange(first, first + args.queries), encoder.dim)
+    encode_queries(arrays(encoder.encode), reader, np.arange(first, first + args.queries), encoder.dim)
     print("contexts:", clock.hours(args.queries, len(corpus.context_ids)))
 
 

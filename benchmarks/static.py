@@ -19,7 +19,8 @@ from benchmarks._common import arguments, begin, corpus, median_seconds, memory,
 from benchmarks.training import PlainEncoder, padded
 from hatten.documents import DocumentReader
 from hatten.settings import EncoderConfig
-from hatten.static import StaticEncoder, StaticModel, load_static
+from hatten.static import StaticModel, load_static
+from hatten.static_training import StaticEncoder
 from retrieval.queries import Queries, Query
 from retrieval.vectors import encode, encode_queries
 
@@ -35,7 +36,7 @@ def main() -> None:
     vocabulary, table = random_vectors(opened)
     config = EncoderConfig()
     if args.checkpoint is None:
-        model = StaticModel(StaticEncoder(table, vocabulary).eval(), vocabulary, config.max_tokens, {})
+        model = StaticModel(StaticEncoder(table, vocabulary).frozen(), vocabulary, config.max_tokens, {})
     else:
         start = time.perf_counter()
         model = load_static(args.checkpoint)

@@ -62,6 +62,11 @@ def fail(line: str) -> NoReturn:
     raise SystemExit(2)
 
 
+def reason(error: Exception) -> str:
+    """The message of another library's error in one line."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
 def missing_extra(what: str, extra: str) -> str:
     """The line on an optional dependency that is not installed."""
     return f'{what} needs the extra {extra}: make install EXTRAS="dev {extra}"'

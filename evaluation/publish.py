@@ -32,8 +32,8 @@ def open_trained(path: str | Path) -> Pretrained:
 
     InputError if there is no model that can be published.
     """
-    from hatten.checkpoint import FILE, Model, load_model
-    from hatten.static import FOLDER, StaticModel
+    from hatten.checkpoint import Model, load_model
+    from hatten.static import FILE, FOLDER, StaticModel
     from rerank.cross_encoder import SAVED, CrossEncoder
     from rerank.ranker import SAVED as RANKER
     from rerank.ranker import RankingModel

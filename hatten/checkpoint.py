@@ -18,11 +18,13 @@ from hatten.encoder import HAttenEncoder, build_encoder
 from hatten.pickles import load_word_list
 from hatten.recipe import Encoder
 from hatten.settings import EncoderConfig
+from hatten.static import FILE
+from retrieval.nets import arrays_of, tensors_of
 from training.checkpoint import find_saved, read_torch, save_torch
 from training.hub import WEIGHTS, Pretrained, is_hub_id, read_json, read_weights, write_json, write_weights
 
-FORMAT, FILE = "hatten-1", "hatten.ckpt"
-"""What a file says that it is, and its name in the output folder of a training."""
+FORMAT = "hatten-1"
+"""What a file says that it is."""
 
 WORDS = "words.json"
 """The list of words beside a model that is saved as a folder."""
@@ -158,14 +160,14 @@ python evaluate.py benchmark=prefetch retriever=hatten checkpoint={place} data=c
     def write(self, folder: Path) -> None:
         write_json(folder / self.settings_file, {"format": FORMAT, "config": asdict(self.encoder.config)})
         write_json(folder / WORDS, self.vocabulary.words)
-        write_weights(folder / WEIGHTS, self.encoder.state_dict())
+        write_weights(folder / WEIGHTS, arrays_of(self.encoder))
 
     @classmethod
     def read(cls, folder: Path, about: dict[str, Any]) -> Model:
         settings = read_json(folder / cls.settings_file, dict)
         if settings.get("format") != FORMAT:
             raise InputError(f"{folder / cls.settings_file}: not a {cls.title} of the format {FORMAT}")
-        words, weights = read_json(folder / WORDS, list), read_weights(folder / WEIGHTS)
+        words, weights = read_json(folder / WORDS, list), tensors_of(read_weights(folder / WEIGHTS))
         return _made({**settings, "words": words, "weights": weights, "about": about}, folder)
 
 

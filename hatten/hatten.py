@@ -5,13 +5,14 @@ from __future__ import annotations
 from omegaconf import DictConfig
 
 from datasets.corpus import Corpus
-from hatten.checkpoint import FILE, saver
+from hatten.checkpoint import saver
 from hatten.documents import DocumentReader
 from hatten.encoder import build_encoder
 from hatten.recipe import Parts, Recipe
 from hatten.settings import HAttenSettings
+from hatten.static import FILE
 from hatten.words import inverse_document_frequency, starting_words
-from retrieval.vectors import precision
+from retrieval.nets import precision
 
 
 class HAtten(Recipe):

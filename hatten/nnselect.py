@@ -20,7 +20,7 @@ from hatten.checkpoint import UNFIT
 from hatten.documents import DocumentReader, Documents, Vocabulary
 from hatten.layers import MeanPath
 from hatten.recipe import Encoder, Parts, Recipe
-from hatten.retriever import WordsRetriever
+from hatten.retriever import NetRetriever
 from hatten.settings import NNSelectSettings
 from hatten.words import WordVectors, inverse_document_frequency, starting_words, words_and_vectors
 from retrieval.settings import IndexConfig, ProfileConfig
@@ -66,7 +66,7 @@ def check_weighting(weighting: str, where: str) -> None:
         raise InputError(f"{where}={weighting}: choose mean or idf")
 
 
-class AverageRetriever(WordsRetriever):
+class AverageRetriever(NetRetriever):
     """Nearest papers by averages of word vectors that were trained for something else."""
 
     name = "average"
@@ -128,7 +128,7 @@ class NNSelect(Recipe):
         return Parts(encoder, reader, save, {"vectors": name})
 
 
-class NNSelectRetriever(WordsRetriever):
+class NNSelectRetriever(NetRetriever):
     """Nearest papers by averages of word vectors with trained magnitudes."""
 
     name = "nnselect"

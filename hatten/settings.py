@@ -191,7 +191,7 @@ class HAttenSettings(WordsSettings, MinedTraining):
 class StaticSettings(WordsSettings, MinedTraining):
     """model=static"""
 
-    recipe: str = "hatten.static.Static"
+    recipe: str = "hatten.static_training.Static"
     max_tokens: int = setting(512, least=1)
     """words read of a paragraph"""
     unknown_weight: float = 1.5

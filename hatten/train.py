@@ -28,7 +28,8 @@ from hatten.module import EncoderModule
 from hatten.recipe import Encoder, Recipe
 from hatten.settings import EncoderBatchSettings, EncoderTraining, EncoderValidationSettings, MiningSettings
 from retrieval.index import search_exact
-from retrieval.vectors import Reader, encode, encode_queries, evaluating
+from retrieval.nets import arrays, evaluating
+from retrieval.vectors import Reader, encode, encode_queries
 from training.loop import Training, TrainingRun, resolved, run
 from training.module import optimizer_of
 from training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
@@ -247,7 +248,7 @@ class EncoderRounds(Rounds):
             return encoder.with_mean(documents, hierarchical)
 
         with evaluating(encoder):
-            vectors[rows] = encode(forward, data.reader.papers, rows, encoder.dim, "papers")
+            vectors[rows] = encode(arrays(forward), data.reader.papers, rows, encoder.dim, "papers")
         if data.batch.stale:
             module.stale = np.zeros_like(vectors)  # what the levels give while only the mean path is trained
             if levels:
@@ -259,7 +260,7 @@ class EncoderRounds(Rounds):
     ) -> NDArray[np.float32]:
         encoder = module.best_encoder
         with evaluating(encoder):
-            return encode_queries(encoder.encode, self._data.reader, contexts, encoder.dim, what)
+            return encode_queries(arrays(encoder.encode), self._data.reader, contexts, encoder.dim, what)
 
     def _keep_pool(self, pool: Pool, done: int) -> None:
         """Train with it from now on, and write it."""

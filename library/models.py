@@ -16,18 +16,20 @@ from pathlib import Path
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import written_folder
-from hatten.checkpoint import FILE
-from hatten.retriever import trained_retriever
-from hatten.static import CONFIG, FOLDER
+from hatten.static import CONFIG, FILE, FOLDER
+from hatten.words_retriever import trained_retriever
 from rerank.ranker import SAVED, Ranker
 from retrieval.base import Retriever
 from retrieval.bm25 import BM25
+from retrieval.settings import IndexConfig
 
 BOX = Path(__file__).parent / "box"
 """The model that comes with the program."""
 PLAIN, DENSE, RANKED = "bm25", "dense", "ranker"
 """Kinds of models; bm25 is also the name of the one that has learned nothing."""
 FORMAT, ABOUT = 1, "model.json"
+INDEX = IndexConfig(device="cpu")
+"""Single questions are not worth a GPU."""
 
 
 def install_model(model: str, folder: Path) -> None:
@@ -93,10 +95,10 @@ def open_model(folder: Path, corpus: Corpus) -> Retriever:
     if known and kind == PLAIN:
         return BM25(query=("title", "context"))
     if known and kind == DENSE:
-        return trained_retriever(folder)
+        return trained_retriever(folder, INDEX)
     if known and kind == RANKED:  # the parts as in conf/retriever/ranker.yaml
         parts = {
-            "dense": trained_retriever(folder),
+            "dense": trained_retriever(folder, INDEX),
             "bm25": BM25(backend="numba"),
             "bm25_contexts": BM25(contexts=100, k1=2.0, b=0.5, backend="numba"),
         }

@@ -8,26 +8,26 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from datasets.corpus import Corpus
-from datasets.errors import InputError
+from datasets.errors import InputError, reason
 from datasets.records import OTHER_MARKER, TARGET_MARKER
 from library.duplicates import Gathering
 from library.evidence import Recommendation, Witness
 from library.library import MANIFEST, Indexer, Library, LibraryPaper, Rows
 from library.models import copy_model, install_model, open_model
-from rerank.reranker import Reranker
-from rerank.settings import ScoringSettings
-from retrieval.adapters import reason
 from retrieval.arrays import Mask
 from retrieval.base import Ranking, Retriever, has_index
 from retrieval.bm25 import BM25
 from retrieval.fusion import fused_scores
 from retrieval.queries import Queries, Query
 from training.hub import is_hub_id
+
+if TYPE_CHECKING:
+    from rerank.reranker import Reranker
 
 RANKING, MODEL = "ranking", "model"
 """Folders of the retriever's index among a library's indexes, and of its model beside these."""
@@ -111,9 +111,13 @@ class Recommender:
 
         Raises InputError if the folder is no library, or the reranker none.
         """
-        return cls(
-            Library.open(path), None if reranker is None else Reranker.open(reranker, ScoringSettings())
-        )
+        library = Library.open(path)
+        if reranker is None:
+            return cls(library)
+        from rerank.reranker import Reranker  # torch, which the rest does without
+        from rerank.settings import ScoringSettings
+
+        return cls(library, Reranker.open(reranker, ScoringSettings()))
 
     @classmethod
     def from_pretrained(cls, path: str | Path) -> Recommender:

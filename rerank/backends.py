@@ -27,8 +27,9 @@ from datasets.records import TARGET_MARKER, TRAIN
 from rerank.cross_encoder import CrossEncoder
 from rerank.pairs import PairReader, TokenPairs
 from rerank.settings import ScoringSettings
+from retrieval.nets import precision
 from retrieval.queries import Queries, Query
-from retrieval.vectors import chunks, precision
+from retrieval.vectors import chunks
 
 if TYPE_CHECKING:
     import openvino

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from datasets.errors import InputError
+from datasets.errors import InputError, reason
 from rerank.pairs import CIT, EOS, SEP, Subwords
 from rerank.settings import PairSettings
-from retrieval.adapters import reason
 from retrieval.encoder import load_pretrained, positions
+from retrieval.nets import arrays_of, tensors_of
 from retrieval.settings import ArticleConfig
 from training.hub import Pretrained, read_json, read_weights, write_json, write_weights
 
@@ -140,7 +140,7 @@ python evaluate.py benchmark=pipeline retriever=bm25 reranker={place} data=custo
         """Transformer and tokeniser in the format of Hugging Face, the head beside them."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
-        write_weights(folder / HEAD, self.score.state_dict())
+        write_weights(folder / HEAD, arrays_of(self.score))
         write_json(folder / SETTINGS, {"head": self.head, "pairs": self.config.plain()})
 
     @classmethod
@@ -156,7 +156,7 @@ python evaluate.py benchmark=pipeline retriever=bm25 reranker={place} data=custo
             found = cls(model, tokenizer, config, head)
         except InputError as error:
             raise InputError(f"{folder}: {error}") from None
-        weights = read_weights(folder / HEAD)
+        weights = tensors_of(read_weights(folder / HEAD))
         try:
             found.score.load_state_dict(weights)
         except RuntimeError as error:

@@ -49,7 +49,8 @@ from rerank.settings import (
 from rerank.train import CANDIDATES
 from retrieval.base import Retriever
 from retrieval.encoder import ArticleEncoder
-from retrieval.vectors import Reader, precision, weights_hash
+from retrieval.nets import precision, weights_hash
+from retrieval.vectors import Reader
 from training.loop import resolved
 
 log = logging.getLogger(__name__)

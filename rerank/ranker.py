@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError, missing_extra
-from hatten.retriever import WordsRetriever
+from hatten.words_retriever import WordsRetriever
 from rerank.evidence import Evidence
 from rerank.features import Candidates, check_groups, first_dense, standardised
 from retrieval.arrays import Floats, Mask, Rows

@@ -17,8 +17,8 @@ from rerank.cross_encoder import SAVED, CrossEncoder
 from rerank.pairs import PairReader, TokenPairs
 from rerank.published import PUBLISHED, open_reference
 from rerank.settings import ScoringSettings
+from retrieval.nets import weights_hash
 from retrieval.queries import Queries
-from retrieval.vectors import weights_hash
 from training.checkpoint import find_saved
 
 

@@ -32,8 +32,8 @@ from rerank.module import RerankModule, prepare_for_training
 from rerank.pairs import PairReader
 from rerank.settings import F1_AT, RerankerSettings, RerankingValidationSettings
 from retrieval.base import ordered
+from retrieval.nets import evaluating
 from retrieval.settings import ArticleConfig
-from retrieval.vectors import evaluating
 from training.loop import Training, TrainingRun, resolved, run
 from training.module import optimizer_of
 from training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from datasets.errors import InputError
+from datasets.errors import InputError, reason
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -159,11 +159,6 @@ def _check_settings(path: Path, dim: int) -> None:
                 f"{path}: {key} is {json.dumps(value)}; only adapters of the configuration pfeiffer (seq_bn) "
                 f"can be used, where it is {json.dumps(wanted)}"
             )
-
-
-def reason(error: Exception) -> str:
-    """The message of another library's error in one line."""
-    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def _read(path: Path) -> dict[str, Tensor]:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn import functional as F
 
 from datasets.columns import Ragged, offsets_of
 from datasets.corpus import Corpus
@@ -25,9 +24,10 @@ from retrieval.dense import DenseRetriever, ray_shards
 from retrieval.embeddings import SHARD, Advance, EmbeddingJob, Embeddings, Vectors, embeddings_of
 from retrieval.encoder import ArticleEncoder
 from retrieval.index import build_l2_index, load_index, search_l2
+from retrieval.nets import arrays, precision
 from retrieval.queries import Queries
 from retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
-from retrieval.vectors import QueryCache, VectorTable, encode, encode_queries, precision
+from retrieval.vectors import QueryCache, VectorTable, encode, encode_queries, unit
 
 PAIRS = 1 << 22
 """Pairs of sentences that are ranked at a time."""
@@ -76,11 +76,11 @@ class ArticleRetriever(DenseRetriever):
 
     def encode_papers(self, rows: Rows) -> Floats:
         read, dim = self._reader.papers, self.encoder.dim
-        return encode(self.encoder.encode, read, rows, dim, "papers", self.shard, self._normalised)
+        return encode(arrays(self.encoder.encode), read, rows, dim, "papers", self.shard, self._normalised)
 
     def encode_queries(self, queries: Queries | Rows) -> Floats:
         read, dim = self._reader, self.encoder.dim
-        return encode_queries(self.encoder.encode, read, queries, dim, normalise=self._normalised)
+        return encode_queries(arrays(self.encoder.encode), read, queries, dim, normalise=self._normalised)
 
     @property
     def _normalised(self) -> bool:
@@ -91,7 +91,7 @@ class ArticleRetriever(DenseRetriever):
 
         def encoded(rows: Rows, advance: Advance) -> Vectors:
             raw = self._raw(rows, advance)
-            return F.normalize(torch.from_numpy(raw), dim=1).numpy() if self._normalised else raw, None
+            return unit(raw) if self._normalised else raw, None
 
         spread = partial(ray_shards, self, rows) if self.encoding == "ray" else None
         about, dim = self.encoder.paper_fingerprint(), self.encoder.dim

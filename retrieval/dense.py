@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import torch
 from numpy.typing import NDArray
 
 from datasets import over_ray
@@ -193,6 +192,7 @@ def ray_shards(
     """`retriever.encode_papers` of parts of the rows, by the numbers of the parts, in order."""
     with over_ray.connected():
         import ray
+        import torch
         from ray.data import ActorPoolStrategy
 
         threads, there = torch.get_num_threads(), ray.cluster_resources()
@@ -218,6 +218,7 @@ class _EncodingActor:
     def __init__(self, retriever: Any, rows: Any, threads: int) -> None:
         """References to a retriever that is prepared for a corpus, and to the rows that are encoded."""
         import ray
+        import torch
 
         torch.set_num_threads(threads)
         self._retriever, self._rows = ray.get([retriever, rows])

@@ -27,8 +27,9 @@ from retrieval import adapters
 from retrieval.arrays import Rows
 from retrieval.article_text import Texts
 from retrieval.embeddings import Advance
+from retrieval.nets import precision, weights_hash
 from retrieval.settings import ArticleConfig
-from retrieval.vectors import chunks, padded_length, precision, weights_hash
+from retrieval.vectors import chunks, padded_length
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast

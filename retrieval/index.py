@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from datasets.errors import InputError
@@ -47,10 +46,6 @@ VISITS = 4
 """Vectors in a row that are compared in the time of a candidate in a graph, for each of its links."""
 CODES = 256
 """Codes of a subvector of product quantisation: one byte."""
-GPU_SCORES = 1 << 26
-"""Scores held on a GPU at a time: 256 MiB."""
-FAISS_DEPTH = 2048
-"""The most papers that Faiss ranks on a GPU."""
 
 IP = faiss.METRIC_INNER_PRODUCT
 Found = tuple[Floats, Rows]
@@ -192,7 +187,7 @@ class FlatIndex(PaperIndex):
         """vectors: [N, D], finite."""
         self.vectors, self.last, self.dim = vectors, last, vectors.shape[1] + (last is not None)
         self._mapped = isinstance(vectors, VectorTable)
-        self.precision = torch.float16 if self._mapped and last is None else torch.float32
+        self.precision = "float16" if self._mapped and last is None else "float32"
 
     @classmethod
     def load(cls, folder: Path) -> FlatIndex:
@@ -260,7 +255,7 @@ class FaissIndex(PaperIndex):
     """
 
     FILE = "vectors.faiss"
-    precision = torch.float16
+    precision = "float16"
     """of half, the only kind that is searched on a GPU"""
 
     def __init__(self, config: IndexConfig, index: faiss.Index) -> None:
@@ -388,78 +383,16 @@ def _trained(config: IndexConfig, vectors: Floats | VectorTable) -> faiss.Index:
     return index
 
 
-class TorchIndex(PaperIndex):
-    """The vectors of an exact index on a torch device: products of blocks and a running best k."""
-
-    def __init__(self, host: FlatIndex | FaissIndex, device: torch.device) -> None:
-        self._host, self.dim = host, host.dim
-        self._vectors = torch.empty((len(host), host.dim), dtype=host.precision, device=device)
-        start = 0
-        for block in host.blocks():
-            self._vectors[start : start + len(block)] = torch.from_numpy(block)
-            start += len(block)
-
-    def _nearest(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
-        device = self._vectors.device
-        wanted = torch.from_numpy(queries).to(device)
-        rows = None if allowed is None else torch.from_numpy(np.flatnonzero(allowed)).to(device)
-        best = wanted.new_empty((len(queries), 0))
-        found = torch.empty((len(queries), 0), dtype=torch.int64, device=device)
-        step = GPU_SCORES // CHUNK
-        for start in range(0, len(self) if rows is None else len(rows), step):
-            part = slice(start, start + step) if rows is None else rows[start : start + step]
-            scores = wanted @ self._vectors[part].float().T
-            scores, places = scores.topk(min(k, scores.shape[1]))
-            places = start + places if rows is None else rows[start + places]
-            best, order = torch.cat([best, scores], 1).topk(min(k, best.shape[1] + scores.shape[1]))
-            found = torch.cat([found, places], 1).gather(1, order)
-        return best.cpu().numpy(), found.cpu().numpy()
-
-    def read(self, rows: Rows) -> Floats:
-        return np.asarray(self._vectors[torch.from_numpy(rows)].float().cpu().numpy())
-
-    def __len__(self) -> int:
-        return len(self._vectors)
-
-    @property
-    def nbytes(self) -> int:
-        return self._vectors.nbytes
-
-    def save(self, folder: Path) -> None:
-        self._host.save(folder)
-
-
-class FaissGPUIndex(FlatIndex):
-    """Faiss on all GPUs. There it takes no filter and no k above FAISS_DEPTH: then the CPU searches."""
-
-    def __init__(self, vectors: Floats) -> None:
-        super().__init__(vectors)
-        flat = faiss.IndexFlatIP(self.dim)
-        flat.add(vectors)
-        self._gpus = faiss.index_cpu_to_all_gpus(flat)
-
-    def _nearest(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
-        if allowed is not None or k > FAISS_DEPTH:
-            return super()._nearest(queries, k, allowed)
-        return self._gpus.search(queries, k)
-
-
-def gpu_library(kind: str) -> str | None:
-    """What can search such an index on a GPU of this machine: torch, which takes filters, or else faiss."""
-    if kind not in ("exact", "half"):
-        return None
-    if torch.cuda.is_available():
-        return "torch"
-    return "faiss" if kind == "exact" and faiss.get_num_gpus() > 0 else None
-
-
 def check_index(config: IndexConfig, papers: int | None = None) -> None:
     """InputError where there is no such device, or so many vectors cannot be indexed like this."""
-    if config.device == "gpu" and gpu_library(config.kind) is None:
-        raise InputError(
-            "index.device=gpu: there is no GPU to use; install torch with CUDA (or, for index=exact, "
-            "faiss-gpu), or choose index.device=cpu"
-        )
+    if config.device == "gpu":
+        from retrieval.gpu_index import gpu_library
+
+        if gpu_library(config.kind) is None:
+            raise InputError(
+                "index.device=gpu: there is no GPU to use; install torch with CUDA (or, for index=exact, "
+                "faiss-gpu), or choose index.device=cpu"
+            )
     if papers is None or config.kind not in ("ivf", "pq", "ivfpq"):
         return
     needed = max(config.lists or 1, CODES if "pq" in config.kind else 1)
@@ -471,13 +404,12 @@ def check_index(config: IndexConfig, papers: int | None = None) -> None:
 
 
 def on_device(config: IndexConfig, index: FlatIndex | FaissIndex) -> PaperIndex:
-    """The index, or one that searches its vectors on a GPU where there is one."""
-    library = None if config.device == "cpu" else gpu_library(config.kind)
-    if library == "torch":
-        return TorchIndex(index, torch.device("cuda"))
-    if library == "faiss" and isinstance(index, FlatIndex) and isinstance(index.vectors, np.ndarray):
-        return FaissGPUIndex(index.vectors)
-    return index
+    """The index, or one that searches its vectors on a GPU where there is one and the settings allow it."""
+    if config.device == "cpu" or config.kind not in ("exact", "half"):
+        return index
+    from retrieval.gpu_index import on_gpu  # torch
+
+    return on_gpu(config.kind, index)
 
 
 def build_index(config: IndexConfig, vectors: Floats | VectorTable) -> PaperIndex:

@@ -6,23 +6,17 @@ An *encoder* is a net that turns documents into vectors; a *reader* makes the do
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.nn import functional as F
 
 from datasets.corpus import Corpus
-from datasets.errors import InputError
 from retrieval.arrays import Floats, Rows
 from retrieval.queries import Queries
 
@@ -86,7 +80,7 @@ class Pace:
 
 
 def encode(
-    forward: Callable[[Any], Tensor],
+    forward: Callable[[Any], Floats],
     read: Callable[[Any], Any],
     rows: Rows | Queries,
     dim: int,
@@ -96,22 +90,21 @@ def encode(
 ) -> Floats:
     """Papers (rows) or queries to vectors [len(rows), dim] of unit length (zeros where no word is known).
 
-    read: `papers` or `queries` of a reader. forward: documents -> [B, dim]. batch: documents read at once.
+    read: `papers` or `queries` of a reader. forward: documents -> [B, dim] (retrieval.nets.arrays of a torch
+    net). batch: documents read at once.
     """
     out = np.empty((len(rows), dim), np.float32)
     pace = Pace(what, len(rows))
-    with torch.inference_mode():
-        for first in range(0, len(rows), batch):
-            part = rows[first : first + batch]
-            vectors = forward(read(part)).float()
-            vectors = F.normalize(vectors, dim=1) if normalise else vectors
-            out[first : first + batch] = vectors.cpu().numpy()
-            pace.advance(len(part))
+    for first in range(0, len(rows), batch):
+        part = rows[first : first + batch]
+        vectors = forward(read(part))
+        out[first : first + batch] = unit(vectors) if normalise else vectors
+        pace.advance(len(part))
     return out
 
 
 def encode_queries(
-    forward: Callable[[Any], Tensor],
+    forward: Callable[[Any], Floats],
     reader: Reader,
     queries: Queries | Rows,
     dim: int,
@@ -184,7 +177,8 @@ class VectorTable:
         contiguous = bool((step == 1).all())
         order = None if (step >= 0).all() else np.argsort(wanted, kind="stable")
         ascending = wanted if order is None else wanted[order]
-        # torch converts several times as fast as numpy.
+        import torch  # which converts with several threads
+
         out = torch.empty((len(wanted), self.shape[1]))
         for number, (first, last) in enumerate(pairwise(np.searchsorted(ascending, self._starts))):
             if first == last:
@@ -216,6 +210,8 @@ class VectorTable:
 
 def as_dtype(vectors: NDArray[np.floating], dtype: np.dtype[Any] | str) -> NDArray[np.floating]:
     """Vectors in float16 or float32; infinite where they are too large for it."""
+    import torch  # which converts several times as fast as numpy
+
     kind = {"float16": torch.float16, "float32": torch.float32}[str(dtype)]
     found: NDArray[np.floating] = torch.from_numpy(np.ascontiguousarray(vectors)).to(kind).numpy()
     return found
@@ -252,35 +248,3 @@ def chunks(lengths: Rows, tokens: int) -> Iterator[slice]:
         size = max(1, tokens // padded_length(int(lengths[start])))
         yield slice(start, start + size)
         start += size
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode (no dropout) inside, the earlier mode afterwards."""
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)
-
-
-def weights_hash(model: nn.Module) -> str:
-    """A hash of the names, types and values of all weights."""
-    digest = hashlib.blake2b(digest_size=16)
-    for name, value in sorted(model.state_dict().items()):
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
-
-
-def precision(name: str) -> torch.dtype:
-    """float32, bfloat16, or `auto`: bfloat16 where the processor multiplies it faster than float32."""
-    known = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-    if name in known:
-        return known[name]
-    if name != "auto":
-        raise InputError(f"precision {name}: choose one of auto, {', '.join(known)}")
-    if torch.cuda.is_available():
-        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
-    return torch.bfloat16 if torch.cpu._is_avx512_bf16_supported() else torch.float32

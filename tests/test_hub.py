@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 import yaml
 from huggingface_hub import constants
 
@@ -21,7 +20,8 @@ from datasets.errors import InputError
 from evaluation.publish import open_trained, results_of
 from hatten.checkpoint import Model, open_model, save_model
 from hatten.documents import Vocabulary
-from hatten.static import StaticEncoder, StaticModel, load_static
+from hatten.static import StaticModel, load_static
+from hatten.static_training import StaticEncoder
 from rerank.cross_encoder import CrossEncoder
 from rerank.ranker import HOME, RankingModel, Weights
 from rerank.reranker import Reranker
@@ -48,7 +48,7 @@ def make(request: pytest.FixtureRequest) -> Make:
             vectors = np.random.default_rng(0).standard_normal((6, 8)).astype(np.float16).astype(np.float32)
             vocabulary = Vocabulary(["<pad>", *words])
             return StaticModel(
-                StaticEncoder(vectors, vocabulary).eval(), vocabulary, 64, dict(ABOUT), "float16"
+                StaticEncoder(vectors, vocabulary).frozen(), vocabulary, 64, dict(ABOUT), "float16"
             )
         if request.param == "ranker":
             return RankingModel({HOME: Weights({"bm25.score": 1 / 3, "age": -2.5})}, dict(ABOUT))
@@ -59,15 +59,19 @@ def make(request: pytest.FixtureRequest) -> Make:
     return made
 
 
-def weights(model: Any) -> dict[str, torch.Tensor]:
-    return dict(getattr(model, "encoder", model).state_dict())
+def weights(model: Any) -> dict[str, Any]:
+    return (
+        model.encoder.weights()
+        if isinstance(model, StaticModel)
+        else getattr(model, "encoder", model).state_dict()
+    )
 
 
 def same(a: Pretrained, b: Pretrained) -> bool:
     if isinstance(a, RankingModel):
         return a == b
     of_a, of_b = weights(a), weights(b)
-    equal = of_a.keys() == of_b.keys() and all(torch.equal(of_a[name], of_b[name]) for name in of_a)
+    equal = of_a.keys() == of_b.keys() and all(np.array_equal(of_a[name], of_b[name]) for name in of_a)
     return equal and a.about == b.about and type(a) is type(b)
 
 
@@ -149,7 +153,7 @@ def test_retriever_and_reranker_take_the_name_on_the_hub(hub: Hub, tiny_reranker
     model.push_to_hub("someone/prefetcher")
     assert same(open_model("someone/prefetcher"), model)
     encoder = StaticEncoder(np.ones((3, 4), np.float32), Vocabulary(["<pad>", "a", "b"]))
-    static = StaticModel(encoder.eval(), Vocabulary(["<pad>", "a", "b"]), 64, dict(ABOUT), "int8")
+    static = StaticModel(encoder.frozen(), Vocabulary(["<pad>", "a", "b"]), 64, dict(ABOUT), "int8")
     static.push_to_hub("someone/static")
     assert same(load_static("someone/static"), static) and load_static("someone/static").kind == "int8"
     CrossEncoder.from_pretrained(tiny_reranker).push_to_hub("someone/reranker")

@@ -6,14 +6,14 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from datasets.errors import InputError
 from datasets.files import written_whole
 
 
 def save_torch(content: dict[str, Any], path: Path) -> None:
     """`torch.save` to a file that is whole or not there at all; OSError when the device is full."""
+    import torch  # here: who only looks for a file needs none of it
+
     # Given a path in place of an open file, torch reports a full device as a RuntimeError about positions.
     with written_whole(path) as unfinished, unfinished.open("wb") as file:
         torch.save(content, file)
@@ -21,6 +21,8 @@ def save_torch(content: dict[str, Any], path: Path) -> None:
 
 def read_torch(path: str | Path) -> dict[str, Any]:
     """A torch file of plain values and tensors; InputError when it is absent, damaged or anything else."""
+    import torch
+
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:

@@ -18,14 +18,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
+import numpy as np
 import yaml
+from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from safetensors.numpy import load_file, save_file
 
-from datasets.errors import InputError
+from datasets.errors import InputError, reason
 from datasets.files import written_folder
-from retrieval.adapters import reason
 
 T = TypeVar("T")
 
@@ -136,13 +136,13 @@ def read_json(path: Path, kind: type[T]) -> T:
     return content
 
 
-def write_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
-    """Write tensors by name."""
-    save_file({name: value.detach().cpu().contiguous() for name, value in weights.items()}, path)
+def write_weights(path: Path, weights: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays by name."""
+    save_file({name: np.ascontiguousarray(value) for name, value in weights.items()}, path)
 
 
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """Tensors by name, on the CPU; InputError if the file is missing or damaged."""
+def read_weights(path: Path) -> dict[str, NDArray[Any]]:
+    """Arrays by name; InputError if the file is missing or damaged."""
     try:
         return load_file(path)
     except FileNotFoundError:

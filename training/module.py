@@ -12,7 +12,7 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from datasets.errors import InputError
-from retrieval.vectors import precision
+from retrieval.nets import precision
 from training.settings import FineTuningSettings, RateSettings
 
 Net = TypeVar("Net", bound=nn.Module)

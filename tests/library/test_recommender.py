@@ -21,7 +21,8 @@ from evaluation.benchmarks.recommend import Recommend
 from evaluation.prefetch import Prefetch
 from evaluation.report import Provenance
 from hatten.documents import Vocabulary
-from hatten.static import StaticEncoder, StaticModel, save_static
+from hatten.static import StaticModel, save_static
+from hatten.static_training import StaticEncoder
 from library.library import Library, LibraryPaper
 from library.models import open_model
 from library.recommender import MODEL, Asked, Recommender, indexer, marked, year_range
@@ -52,7 +53,7 @@ def static(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("model") / "static"
     vocabulary = Vocabulary(["targetcit", *WORDS])
     vectors = np.random.default_rng(0).normal(size=(len(vocabulary), 16)).astype(np.float32)
-    save_static(StaticModel(StaticEncoder(vectors, vocabulary), vocabulary, 64, {}), folder)
+    save_static(StaticModel(StaticEncoder(vectors, vocabulary).frozen(), vocabulary, 64, {}), folder)
     return str(folder)
 
 

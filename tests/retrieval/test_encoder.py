@@ -34,8 +34,8 @@ from retrieval.adapters import add_adapter, is_adapted
 from retrieval.article import ArticleRetriever
 from retrieval.article_text import ArticleReader
 from retrieval.encoder import ArticleEncoder, find_folder, load_pretrained, positions
+from retrieval.nets import weights_hash
 from retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
-from retrieval.vectors import weights_hash
 from tests.conftest import Hub
 
 

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from datasets.errors import InputError
+from retrieval import gpu_index
 from retrieval import index as index_module
+from retrieval.gpu_index import FaissGPUIndex, TorchIndex
 from retrieval.index import (
     CHUNK,
-    FaissGPUIndex,
     FlatIndex,
     PaperIndex,
-    TorchIndex,
     build_index,
     faiss,
     load_index,
@@ -336,7 +336,7 @@ def test_torch_finds_what_the_cpu_finds(kind: str, seed: int, k: int, passing: i
     allowed[np.random.default_rng(seed).permutation(N)[:passing]] = True
     host: Any = built(kind)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_module, "GPU_SCORES", block * CHUNK)
+        patch.setattr(gpu_index, "GPU_SCORES", block * CHUNK)
         index = TorchIndex(host, torch.device("cpu"))
         found = index.search(queries(5, seed), k, allowed)
     expected = search_exact(queries(5, seed), held(kind), k, candidates=allowed)
@@ -371,7 +371,7 @@ def test_faiss_on_a_gpu_leaves_to_the_cpu_what_it_cannot_do(monkeypatch: pytest.
     index = build_index(IndexConfig("exact", device="gpu"), papers())
     assert isinstance(index, FaissGPUIndex)
     allowed = np.arange(N) % 2 == 0
-    monkeypatch.setattr(index_module, "FAISS_DEPTH", 20)
+    monkeypatch.setattr(gpu_index, "FAISS_DEPTH", 20)
     for k, may in ((5, None), (5, allowed), (21, None)):
         expected = built("exact").search(queries(3), k, may)
         np.testing.assert_array_equal(index.search(queries(3), k, may).papers, expected.papers)

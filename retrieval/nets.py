@@ -1,0 +1,67 @@
+"""What torch's nets have in common: as functions that give arrays, their weights, their precision."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from datasets.errors import InputError
+from retrieval.arrays import Floats
+
+
+def arrays(forward: Callable[[Any], Tensor]) -> Callable[[Any], Floats]:
+    """The function without a gradient, giving float32 arrays."""
+
+    def given(documents: Any) -> Floats:
+        with torch.inference_mode():
+            return forward(documents).float().cpu().numpy()
+
+    return given
+
+
+def arrays_of(model: nn.Module) -> dict[str, NDArray[Any]]:
+    """The weights by name."""
+    return {name: value.detach().cpu().numpy() for name, value in model.state_dict().items()}
+
+
+def tensors_of(weights: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
+    """Weights that are arrays as tensors."""
+    return {name: torch.from_numpy(value) for name, value in weights.items()}
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode (no dropout) inside, the earlier mode afterwards."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+def weights_hash(model: nn.Module) -> str:
+    """A hash of the names, types and values of all weights."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, value in sorted(model.state_dict().items()):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def precision(name: str) -> torch.dtype:
+    """float32, bfloat16, or `auto`: bfloat16 where the processor multiplies it faster than float32."""
+    known = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+    if name in known:
+        return known[name]
+    if name != "auto":
+        raise InputError(f"precision {name}: choose one of auto, {', '.join(known)}")
+    if torch.cuda.is_available():
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
+    return torch.bfloat16 if torch.cpu._is_avx512_bf16_supported() else torch.float32
