@@ -19,8 +19,8 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 import evaluation.settings  # noqa: F401  (schemas of the configuration)
+from datasets.configuration import refuse_missing
 from datasets.errors import one_line_errors
-from datasets.settings import refuse_missing
 from evaluation.benchmark import Benchmark, Data
 from evaluation.report import Provenance
 from retrieval.base import Retriever

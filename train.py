@@ -9,8 +9,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 import rerank.settings  # noqa: F401  (schemas of the configuration)
+from datasets.configuration import refuse_missing
 from datasets.errors import InputError, one_line_errors
-from datasets.settings import refuse_missing
 
 PAPER = ("paper", "paper_small")
 RECIPES = Path(__file__).parent / "conf" / "recipe"

@@ -1,4 +1,4 @@
-"""Libraries: papers built in a second, memory, and the time to add 100 papers in a running process.
+"""Libraries: papers built in a second, memory, the time of a question, and that to add 100 papers.
 
     python -m benchmarks.library --papers 1661201 --folder DIR
 
@@ -11,10 +11,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import json
 import multiprocessing
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
+
+import numpy as np
 
 from benchmarks._common import REAL, arguments, begin, memory, seconds
 from datasets.demo import write_demo
@@ -22,6 +26,7 @@ from datasets.generate import generate_corpus
 from datasets.source_files import find_files
 from library.commands import add, build
 from library.library import Library
+from library.recommender import Recommender, marked
 from library.settings import AddSettings, BuildSettings
 from library.sources import read_source
 
@@ -79,12 +84,38 @@ def adding(args: argparse.Namespace) -> None:
     )
 
 
+def asking(args: argparse.Namespace) -> None:
+    contexts = json.loads((source(args).parent / "contexts.json").read_text("utf-8"))
+    start = time.perf_counter()
+    recommender = Recommender.open(args.library)
+    opened, library = time.perf_counter() - start, recommender.library
+    taken = []
+    for context in list(contexts.values())[: args.questions]:
+        row = library.row(context["citing_id"])
+        title, abstract = (
+            ("", "") if row is None else (library.corpus.titles[row], library.corpus.abstracts[row])
+        )
+        ask = partial(recommender.recommend, marked(context["masked_text"]), title, abstract)
+        taken.append(1000 * seconds(args, ask))
+    p50, p95, p99 = np.percentile(taken[1:], [50, 95, 99])
+    print(
+        f"opened in {opened:.2f} s, first answer after {taken[0]:.0f} ms more; of {len(taken) - 1} further "
+        f"questions p50 {p50:.0f} ms, p95 {p95:.0f} ms, p99 {p99:.0f} ms; peak of resident memory "
+        f"{memory():.2f} GB"
+    )
+
+
+STAGES = {"source": source, "building": building, "asking": asking, "adding": adding}
+
+
 def main() -> None:
     parser = arguments(__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--papers", type=int, default=0, help="generate so many in place of the data")
     parser.add_argument("--folder", type=Path, help="for the papers and the library; else a temporary one")
     parser.add_argument("--model", default="bm25", help="folder of a model; empty: the one in the box")
+    parser.add_argument("--questions", type=int, default=51)
+    parser.add_argument("--stages", nargs="+", choices=list(STAGES), help="else all, in this order")
     parser.add_argument("--contexts", action="store_true", help="with the training contexts of the data")
     args = parser.parse_args()
     begin(args)
@@ -93,12 +124,12 @@ def main() -> None:
         args.folder = args.folder or Path(scratch)
         args.folder.mkdir(parents=True, exist_ok=True)
         args.library = args.folder / "library"
-        for stage in (source, building, adding):
-            process = multiprocessing.get_context("spawn").Process(target=stage, args=(args,))
+        for stage in STAGES if args.stages is None else args.stages:
+            process = multiprocessing.get_context("spawn").Process(target=STAGES[stage], args=(args,))
             process.start()
             process.join()
             if process.exitcode:
-                raise SystemExit(f"{stage.__name__}: ended with {process.exitcode}")
+                raise SystemExit(f"{stage}: ended with {process.exitcode}")
 
 
 if __name__ == "__main__":

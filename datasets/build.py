@@ -20,6 +20,7 @@ import orjson
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from datasets.configuration import refuse_missing
 from datasets.errors import InputError, failing_in_one_line, one_line_errors
 from datasets.files import written_folder
 from datasets.fulltext.catalogue import Catalogue
@@ -29,7 +30,6 @@ from datasets.fulltext.readers import SourceFile, find_files, read
 from datasets.json_lines import OnBadRecord, gzipped, json_writer
 from datasets.progress import reading
 from datasets.records import SPLITS, allowed_share
-from datasets.settings import refuse_missing
 from datasets.source_files import OnBytes
 from datasets.splitting import Splitting
 

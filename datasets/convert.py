@@ -15,6 +15,7 @@ from omegaconf import DictConfig
 
 from datasets.build import new_folder
 from datasets.citations.graph import CitationEdge, PaperLine, read_record
+from datasets.configuration import refuse_missing
 from datasets.errors import InputError, failing_in_one_line, one_line_errors
 from datasets.files import written_folder
 from datasets.fulltext.catalogue import PaperTable
@@ -22,7 +23,6 @@ from datasets.fulltext.documents import Metadata
 from datasets.fulltext.readers import find_files
 from datasets.json_lines import Object, gzipped, read_objects
 from datasets.progress import reading
-from datasets.settings import refuse_missing
 
 PAPERS, CITATIONS = "papers.jsonl.gz", "citations.tsv.gz"
 

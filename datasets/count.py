@@ -15,11 +15,11 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from datasets.citations.queries import GraphQueries, read_rows
+from datasets.configuration import refuse_missing
 from datasets.errors import failing_in_one_line, one_line_errors
 from datasets.files import written_whole
 from datasets.json_lines import gzipped
 from datasets.records import TRAIN
-from datasets.settings import refuse_missing
 
 COUNTS, TABLE, QUERIES, HELD_OUT = "counts.json", "counts.md", "queries.json", "held_out.jsonl.gz"
 

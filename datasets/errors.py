@@ -29,12 +29,15 @@ def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
     def wrapped() -> None:
         # By default Hydra swallows exceptions and exits with 1.
         os.environ["HYDRA_FULL_ERROR"] = "1"
-        from datasets.help import register_help
-
         # OpenMP threads that spin while they wait lose most of their time on a shared machine.
         if "OMP_WAIT_POLICY" not in os.environ:
             os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-        register_help()
+        if "hydra" in sys.modules:  # an entry point that Hydra composes
+            from datasets.configuration import store_schemas
+            from datasets.help import register_help
+
+            register_help()
+            store_schemas()
         try:
             with failing_in_one_line():
                 main()
@@ -74,13 +77,14 @@ def missing_extra(what: str, extra: str) -> str:
 
 def user_line(error: BaseException) -> str | None:
     """The line to show for an error that the user can mend; None for a bug."""
-    from hydra.errors import HydraException, InstantiationException
-    from omegaconf.errors import OmegaConfBaseException
-
     cause = error
-    # Hydra wraps what a constructor raised.
-    while isinstance(cause, InstantiationException) and cause.__cause__ is not None:
-        cause = cause.__cause__
+    if hydra := "hydra" in sys.modules:
+        from hydra.errors import HydraException, InstantiationException
+        from omegaconf.errors import OmegaConfBaseException
+
+        # Hydra wraps what a constructor raised.
+        while isinstance(cause, InstantiationException) and cause.__cause__ is not None:
+            cause = cause.__cause__
     if isinstance(cause, InputError):
         return str(cause)
     if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -89,7 +93,7 @@ def user_line(error: BaseException) -> str | None:
     named = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
     if isinstance(cause, named) and cause.filename:
         return f"{cause.filename}: {cause.strerror}"
-    if isinstance(cause, InstantiationException | HydraException | OmegaConfBaseException):
+    if hydra and isinstance(cause, InstantiationException | HydraException | OmegaConfBaseException):
         return configuration_line(cause)
     return None
 
@@ -104,7 +108,7 @@ def configuration_line(error: BaseException) -> str:
         ValidationError,
     )
 
-    from datasets.settings import describe, describe_missing, unknown_choice
+    from datasets.configuration import describe, describe_missing, unknown_choice
 
     cause: BaseException | None = error
     while cause is not None:

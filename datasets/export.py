@@ -13,11 +13,11 @@ from omegaconf import DictConfig
 
 from datasets.beir import HEAD, NAMES, PAPERS, QRELS, QUERIES, writing_id
 from datasets.build import new_folder
+from datasets.configuration import refuse_missing
 from datasets.corpus import Corpus
 from datasets.errors import failing_in_one_line, one_line_errors
 from datasets.files import written_folder
 from datasets.progress import counting
-from datasets.settings import refuse_missing
 
 
 def export(data: Callable[[], Corpus], output: str | Path) -> str:

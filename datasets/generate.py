@@ -26,11 +26,11 @@ from hydra.utils import instantiate
 from numpy.typing import NDArray
 from omegaconf import DictConfig
 
+from datasets.configuration import refuse_missing
 from datasets.errors import InputError, failing_in_one_line, one_line_errors
 from datasets.files import one_line_disk_errors, written_folder
 from datasets.progress import counting
 from datasets.records import OTHER_MARKER, SPLITS, TARGET_MARKER
-from datasets.settings import refuse_missing
 
 SHIFT, HEAD = 0.7, 0.95
 CORE, TAIL = 2500, 1.9

@@ -6,15 +6,10 @@ command's template takes them up as `${options:}`.
 
 from __future__ import annotations
 
-import ast
-import dataclasses
-import inspect
 import re
 import textwrap
-from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import yaml
 from hydra.core.config_store import ConfigStore
@@ -22,6 +17,8 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
+
+from datasets.settings import field_notes
 
 CONF = Path(__file__).parents[1] / "conf"
 WIDTH, COLUMN = 118, 44
@@ -108,29 +105,6 @@ def notes() -> dict[str, str]:
             of_part = yaml_notes(file.read_text("utf-8")) if file.is_file() else {}
         found |= {prefix + key: note for key, note in of_part.items()}
     return found
-
-
-def field_notes(kind: type) -> dict[str, str]:
-    """{dotted key: its docstring, or else the words to choose from} of a dataclass and of those within."""
-    own: dict[str, str] = {}
-    for base in reversed(kind.__mro__):
-        with suppress(OSError, TypeError, StopIteration):  # made without a source
-            tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
-            body = next(node for node in tree.body if isinstance(node, ast.ClassDef)).body
-            for field, text in pairwise(body):
-                match field, text:
-                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(
-                        value=ast.Constant(value=str(said))
-                    ):
-                        own[name] = " ".join(said.split())
-    found, hints = {}, get_type_hints(kind)
-    for part in dataclasses.fields(kind):
-        choices = " | ".join(part.metadata.get("choices") or ())
-        found[part.name] = own.get(part.name, choices)
-        if dataclasses.is_dataclass(inner := hints[part.name]) and isinstance(inner, type):
-            found[part.name] = own.get(part.name) or (inner.__doc__ or "").partition("\n")[0].rstrip(".")
-            found |= {f"{part.name}.{key}": note for key, note in field_notes(inner).items()}
-    return {key: note for key, note in found.items() if note}
 
 
 def yaml_notes(text: str) -> dict[str, str]:

@@ -23,10 +23,11 @@ from omegaconf import DictConfig
 from datasets.citations.graph import CitationGraph, open_graph
 from datasets.citations.queries import read_rows
 from datasets.columns import Ragged, offsets_of
+from datasets.configuration import refuse_missing
 from datasets.errors import InputError, failing_in_one_line, one_line_errors
 from datasets.files import written_folder
 from datasets.progress import counting
-from datasets.settings import check_count, refuse_missing
+from datasets.settings import check_count
 from evaluation.benchmarks.mdcr import TRUE
 from evaluation.benchmarks.pools import first_few, read_json
 from evaluation.benchmarks.sampled import SAMPLE

@@ -15,11 +15,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from datasets.configuration import read_settings
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.progress import counting
 from datasets.records import TRAIN
-from datasets.settings import read_settings
 from evaluation.benchmark import Benchmark, Data, RetrieverMaker
 from evaluation.measures import PerQuery, f1, means, query_values
 from evaluation.protocol import (

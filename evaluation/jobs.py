@@ -19,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 import evaluation.settings  # noqa: F401  (schemas of the configuration)
+from datasets.configuration import store_schemas
 from datasets.errors import InputError
 from evaluation.build_mdcr import FILE
 from evaluation.plan import Building, Job, Training
@@ -91,6 +92,7 @@ def settings_of(job: Job) -> dict[str, Any]:
 
 @cache
 def _settings(overrides: tuple[str, ...]) -> dict[str, Any]:
+    store_schemas()
     try:
         with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
             return _plain(compose("evaluate", list(overrides)))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from datasets.configuration import read_settings
 from datasets.errors import InputError
-from datasets.settings import Settings, check_count, read_settings, register, setting
+from datasets.settings import Settings, check_count, register, setting
 from rerank.settings import ScoringSettings
 from retrieval.settings import recall_measures
 

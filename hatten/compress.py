@@ -10,8 +10,9 @@ import hydra
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from datasets.configuration import refuse_missing
 from datasets.errors import InputError, failing_in_one_line, one_line_errors
-from datasets.settings import check_count, refuse_missing
+from datasets.settings import check_count
 
 log = logging.getLogger(__name__)
 

@@ -66,6 +66,7 @@ class MeanEncoder:
         if not all(np.isfinite(array).all() for array in self.weights().values()):
             raise ValueError("numbers that are not finite")
 
+    @cached_property
     def fingerprint(self) -> str:
         """A hash of the names, types and values of all weights, as retrieval.nets.weights_hash of a net."""
         digest = hashlib.blake2b(digest_size=16)

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from omegaconf import DictConfig
 from torch import Tensor
 
+from datasets.configuration import read_settings
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.settings import read_settings
 from hatten.batches import TrainingData, steps_per_round
 from hatten.documents import Documents
 from hatten.encoder import HAttenEncoder

@@ -111,7 +111,7 @@ class StaticRetriever(WordsRetriever):
         return self.encoder.dim
 
     def fingerprint(self) -> dict[str, Any]:
-        return {"weights": self.encoder.fingerprint(), "arithmetic": "torch.float32"}
+        return {"weights": self.encoder.fingerprint, "arithmetic": "torch.float32"}
 
     def encode(self, documents: Documents) -> Floats:
         return self.encoder.encode(documents)

@@ -17,8 +17,7 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from datasets.errors import InputError
-from datasets.help import field_notes
-from datasets.settings import Settings, in_words
+from datasets.settings import Settings, field_notes, in_words
 
 Made = TypeVar("Made", bound=Settings)
 

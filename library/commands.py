@@ -6,7 +6,7 @@ import hashlib
 import logging
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def build(settings: BuildSettings) -> Library:
     check_place(path, settings.overwrite)
     files = find_sources(settings.source)
     cited = context_files(settings.contexts) if settings.contexts else []
-    model_files(settings.model)  # so that what is wrong with it is said before the papers are read
+    model_files(settings.model, settings.ranker)  # what is wrong is said before the papers are read
     path.absolute().parent.mkdir(parents=True, exist_ok=True)
     with Gathering(path.absolute().parent) as gathering:
         sources = _read(files, gathering)
@@ -52,11 +52,13 @@ def build(settings: BuildSettings) -> Library:
         library = Library.create(
             path,
             _counted(gathering),
-            model=settings.model,
+            model=f"{settings.model or 'the one in the box'}, ranked by {settings.ranker}"
+            if settings.ranker
+            else settings.model,
             sources=sources,
             contexts=contexts_in(cited) if cited else None,
             contexts_from=[_source_file(file) for file in cited],
-            indexer=indexer(settings.model),
+            indexer=indexer(settings.model, settings.ranker),
             overwrite=settings.overwrite,
             wait=settings.wait,
         )
@@ -86,8 +88,12 @@ def add(settings: AddSettings) -> Library:
 
 
 def remove(settings: RemoveSettings) -> Library:
-    """Remove papers."""
+    """Remove papers, or sources."""
+    if bool(settings.id) == bool(settings.source):
+        raise InputError("remove: give id=[...], papers, or source=[...], files whose papers are to go")
     with Library.changing(settings.library, settings.wait) as library:
+        if settings.source:
+            return _read_again(library, _others(library, settings.source))
         changed = without(library, settings.id)
     print(f"{library.path}: {len(library) - len(changed):,} removed; {_papers(len(changed))}")
     return changed
@@ -102,23 +108,41 @@ def update(settings: UpdateSettings) -> Library:
         if [_source_file(Path(source.path)) for source in known] == known:
             print(f"{library.path}: its files are unchanged; {_papers(len(library))}")
             return library
-        with Gathering(library.path) as gathering:
-            sources = _read([Path(source.path) for source in library.sources], gathering, library.sources)
-            for row in np.flatnonzero(library.metadata["source"].to_numpy() < 0).tolist():
-                gathering.add(library.paper(row))
-            gathering.finish()
-            kept, new, gone = _compared(library, gathering)
-            cited = [_source_file(Path(source.path)) for source in library.contexts]
-            counts = [int(new.sum()), gone, len(library) - len(kept) - gone]
-            if not any(counts) and cited == library.contexts:
-                library.noted(sources=sources)
-                print(f"{library.path}: no paper has changed; {_papers(len(library))}")
-                return library
-            papers = (paper for paper, is_new in zip(gathering.papers(), new, strict=True) if is_new)
-            find = contexts_in([Path(source.path) for source in cited]) if cited else None
-            changed = library.changed(
-                kept, papers, indexer(library.model), find, sources=sources, contexts=cited
-            )
+        return _read_again(library, library.sources)
+
+
+def _others(library: Library, names: Sequence[str]) -> list[SourceFile]:
+    """The sources but those that are named, by file or folder; InputError for one that there is not."""
+    left = library.sources
+    for name in names:
+        place = Path(name).expanduser().resolve()
+        others = [source for source in left if place not in (Path(source.path), *Path(source.path).parents)]
+        if len(others) == len(left):
+            known = ", ".join(source.path for source in left) or "none"
+            raise InputError(f"source={name}: is no source of {library.path}; there are: {known}")
+        left = others
+    return left
+
+
+def _read_again(library: Library, known: list[SourceFile]) -> Library:
+    """The generation of what these sources hold now, and of papers that came without one."""
+    with Gathering(library.path) as gathering:
+        sources = _read([Path(source.path) for source in known], gathering)
+        for row in np.flatnonzero(library.metadata["source"].to_numpy() < 0).tolist():
+            gathering.add(library.paper(row))
+        gathering.finish()
+        kept, new, gone = _compared(library, gathering)
+        if gone == len(library) and not new.any():
+            raise InputError(f"{library.path}: no paper would be left; delete the folder instead")
+        cited = [_source_file(Path(source.path)) for source in library.contexts]
+        counts = [int(new.sum()), gone, len(library) - len(kept) - gone]
+        if not any(counts) and cited == library.contexts:
+            library.noted(sources=sources)
+            print(f"{library.path}: no paper has changed; {_papers(len(library))}")
+            return library
+        papers = (paper for paper, is_new in zip(gathering.papers(), new, strict=True) if is_new)
+        find = contexts_in([Path(source.path) for source in cited]) if cited else None
+        changed = library.changed(kept, papers, indexer(), find, sources=sources, contexts=cited)
     added, gone, replaced = counts[0] - counts[2], counts[1], counts[2]
     print(
         f"{library.path}: {added:,} added, {gone:,} removed, {replaced:,} replaced; {_papers(len(changed))}"
@@ -213,10 +237,9 @@ def _read(files: list[Path], gathering: Gathering, known: Iterable[SourceFile] =
     sources = {source.path: source for source in known}
     for file in files:
         bad: list[InputError] = []
-        sources[str(file)] = _source_file(file)
-        place, before = list(sources).index(str(file)), len(gathering)
+        sources[str(file)], before = _source_file(file), len(gathering)
         for paper in read_source(file, bad.append):
-            gathering.add(paper._replace(source=place))
+            gathering.add(paper._replace(source=0))
         if len(gathering) == before:
             reason = f": {bad[0]}" if bad else ""
             raise InputError(f"{file}: has no paper that can be used{reason}")
@@ -234,8 +257,8 @@ def _source_file(file: Path) -> SourceFile:
         return SourceFile(str(file), file.stat().st_size, digest.hexdigest())
     except FileNotFoundError:
         raise InputError(
-            f"{file}: no such file, and the library was made of it; put it back, or build the library anew "
-            "with overwrite=true"
+            f"{file}: no such file, and the library was made of it; put it back, or take its papers out with "
+            f"python recommend.py remove source={file}"
         ) from None
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 from pydantic import Field
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from datasets.errors import InputError
@@ -39,7 +40,7 @@ class Runs(Protocol):
 
 
 def make_server(recommender: Recommender, run: Runs) -> MCPServer[Any]:
-    """The tools over a library. InputError of the library becomes an error that the assistant reads."""
+    """The tools over a library. What is wrong with a call becomes an error that the assistant reads."""
     from mcp.server import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
     from mcp.types import ToolAnnotations
@@ -53,6 +54,8 @@ def make_server(recommender: Recommender, run: Runs) -> MCPServer[Any]:
             return await run(work)
         except InputError as error:
             raise ToolError(str(error)) from None
+        except HTTPException as error:  # of the queue
+            raise ToolError(error.detail) from None
 
     @server.tool(annotations=reads)
     async def recommend_citation(

@@ -2,7 +2,7 @@
 
 model/   model.json   format, kind and what it was copied from
          static/      a static model (hatten.static), or
-         hatten.ckpt  a HAtten
+         hatten.ckpt  a HAtten, or the files of one that was published (training.hub)
          ranker/      a learned ranker (rerank.ranker) over that model and BM25
 """
 
@@ -18,13 +18,18 @@ from datasets.errors import InputError
 from datasets.files import written_folder
 from hatten.static import CONFIG, FILE, FOLDER
 from hatten.words_retriever import trained_retriever
-from rerank.ranker import SAVED, Ranker
+from rerank.ranker import MODEL as RANKING
+from rerank.ranker import SAVED, Ranker, RankingModel
 from retrieval.base import Retriever
 from retrieval.bm25 import BM25
 from retrieval.settings import IndexConfig
+from training.checkpoint import find_saved
+from training.hub import downloaded, find_model, is_hub_id
 
 BOX = Path(__file__).parent / "box"
 """The model that comes with the program."""
+HATTEN = "hatten.json"
+"""In the folder of a published HAtten (hatten.checkpoint)."""
 PLAIN, DENSE, RANKED = "bm25", "dense", "ranker"
 """Kinds of models; bm25 is also the name of the one that has learned nothing."""
 FORMAT, ABOUT = 1, "model.json"
@@ -32,12 +37,13 @@ INDEX = IndexConfig(device="cpu")
 """Single questions are not worth a GPU."""
 
 
-def install_model(model: str, folder: Path) -> None:
-    """Copy a model to a folder, whole or not at all: "" for the one in the box, `bm25`, or a folder or file.
+def install_model(model: str, ranker: str, folder: Path) -> None:
+    """Copy a model to a folder, whole or not at all.
 
-    Raises InputError if there is no such model.
+    model: "" for the one in the box, `bm25`, a file, a folder, or an id on the hub. ranker: a folder or id of
+    a ranker over it, where it brings none. Raises InputError if there is no such model.
     """
-    copied, kind = model_files(model)
+    copied, kind = model_files(model, ranker)
     with written_folder(folder) as part:
         for name, source in copied.items():
             _linked(source, part / name)
@@ -45,25 +51,39 @@ def install_model(model: str, folder: Path) -> None:
         (part / ABOUT).write_text(json.dumps(about, indent=1) + "\n", "utf-8")
 
 
-def model_files(model: str) -> tuple[dict[str, Path], str]:
+def model_files(model: str, ranker: str = "") -> tuple[dict[str, Path], str]:
     """What is to be copied, by its name in a model's folder, and the kind; fails as install_model."""
-    if model == PLAIN:
+    if model == PLAIN and not ranker:
         return {}, PLAIN
     place = Path(model).expanduser() if model else BOX
+    if not place.exists() and is_hub_id(model):
+        place = downloaded(model, f"{CONFIG} or {HATTEN}", "model")
+    dense = _dense_files(place)
+    if not dense:
+        if (place / RANKING).is_file():
+            hint = "it is a ranker alone: give it as ranker=, and as model= what it was trained over"
+        else:
+            hint = f"name {PLAIN}, a hatten.ckpt, a folder that train.py model=static or model=ranker saved, "
+            hint += "or a static model or HAtten on the hub"
+        raise InputError(f"model={model or place}: there is no model to find papers with; {hint}")
+    if ranker:
+        own = find_model(find_saved(Path(ranker).expanduser(), SAVED), RANKING, RankingModel.title)
+    else:
+        own = place / SAVED
+    return ({**dense, SAVED: own}, RANKED) if own.is_dir() else (dense, DENSE)
+
+
+def _dense_files(place: Path) -> dict[str, Path]:
+    """Of a static model or HAtten; empty if there is none."""
     for static in (place, place / FOLDER):
         if (static / CONFIG).is_file():
-            return _ranked({FOLDER: static}, place)
+            return {FOLDER: static}
     for file in (place, place / FILE):
         if file.is_file() and file.suffix == ".ckpt":
-            return _ranked({FILE: file}, place)
-    raise InputError(
-        f"model={model or place}: there is no model; name {PLAIN}, a hatten.ckpt, or the folder that "
-        "train.py model=static or model=ranker saved"
-    )
-
-
-def _ranked(dense: dict[str, Path], place: Path) -> tuple[dict[str, Path], str]:
-    return ({**dense, SAVED: place / SAVED}, RANKED) if (place / SAVED).is_dir() else (dense, DENSE)
+            return {FILE: file}
+    if (place / HATTEN).is_file():
+        return {file.name: file for file in place.iterdir() if file.suffix in (".json", ".safetensors")}
+    return {}
 
 
 def copy_model(folder: Path, to: Path) -> None:

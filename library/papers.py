@@ -33,6 +33,7 @@ class LibraryPaper(NamedTuple):
     bibtex: str = ""
     aliases: tuple[str, ...] = ()
     source: int = -1
+    """0: of a file; -1: came without one."""
 
 
 class Identity(NamedTuple):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError, reason
@@ -19,6 +20,7 @@ from library.duplicates import Gathering
 from library.evidence import Recommendation, Witness
 from library.library import MANIFEST, Indexer, Library, LibraryPaper, Rows
 from library.models import copy_model, install_model, open_model
+from rerank.ranker import Ranker
 from retrieval.arrays import Mask
 from retrieval.base import Ranking, Retriever, has_index
 from retrieval.bm25 import BM25
@@ -82,18 +84,27 @@ class _Generation:
 
     @cached_property
     def words(self) -> BM25:
-        """For plain searches."""
+        """For plain searches, by the index that questions are answered from where it has words."""
+        parts = self.retriever.parts if isinstance(self.retriever, Ranker) else {"": self.retriever}
+        for part in parts.values():
+            if isinstance(part, BM25) and not part.reads_contexts:
+                return part.asked_by(("context",))
         found = BM25(query=("context",))
         found.index(self.library.corpus)
         return found
 
-    @cached_property
-    def venues(self) -> list[str]:
-        return [venue.lower() for venue in self.library.metadata["venue"].to_pylist()]
+    def appeared_in(self, venue: str) -> Mask:
+        """Papers [P] of venues whose names have this in them."""
+        found = pc.match_substring(self.library.metadata["venue"], venue, ignore_case=True)
+        return np.asarray(found.to_numpy())
 
-    @cached_property
-    def collections(self) -> list[set[str]]:
-        return [set(names) for names in self.library.metadata["collections"].to_pylist()]
+    def collected_in(self, collection: str) -> Mask:
+        """Papers [P] of a collection."""
+        lists = self.library.metadata["collections"].combine_chunks()
+        papers = pc.list_parent_indices(lists).filter(pc.equal(pc.list_flatten(lists), collection))
+        found = np.zeros(len(self.library), np.bool_)
+        found[papers.to_numpy()] = True
+        return found
 
 
 class Recommender:
@@ -281,11 +292,12 @@ class Recommender:
             first, last = year_range(asked.years)
             allowed &= (library.corpus.years >= first) & (library.corpus.years <= last)
         if asked.collection:
-            if not any(asked.collection in names for names in now.collections):
+            inside = now.collected_in(asked.collection)
+            if not inside.any():
                 raise InputError(f"collection={asked.collection}: no paper of the library is in it")
-            allowed &= np.array([asked.collection in names for names in now.collections])
+            allowed &= inside
         if asked.venue:
-            allowed &= np.array([asked.venue.lower() in venue for venue in now.venues])
+            allowed &= now.appeared_in(asked.venue)
         return allowed
 
     def _reranked(self, queries: Queries, found: Ranking) -> Ranking:
@@ -346,7 +358,7 @@ def added(library: Library, gathering: Gathering, papers: Iterable[LibraryPaper]
     if removed:
         back = {paper.id for paper in gathering.papers()}
         removed = [id for id in removed if id not in back]
-    return library.changed(kept, papers, indexer(library.model), removed=removed, **state)
+    return library.changed(kept, papers, indexer(), removed=removed, **state)
 
 
 def without(library: Library, names: Iterable[str]) -> Library:
@@ -359,15 +371,15 @@ def without(library: Library, names: Iterable[str]) -> Library:
         raise InputError(f"{library.path}: no paper would be left; delete the folder instead")
     removed = dict.fromkeys([*library.removed, *(library.corpus.paper_ids[row] for row in rows.tolist())])
     kept = np.setdiff1d(np.arange(len(library)), rows)
-    return library.changed(kept, (), indexer(library.model), removed=list(removed))
+    return library.changed(kept, (), indexer(), removed=list(removed))
 
 
-def indexer(model: str) -> Indexer:
-    """What a library calls to index its papers by the model that it names."""
+def indexer(model: str = "", ranker: str = "") -> Indexer:
+    """What a library calls to index its papers by its model; a new one by this model (library.models)."""
 
     def index(old: Corpus | None, new: Corpus, kept: Rows, before: Path | None, folder: Path) -> None:
         if before is None:
-            install_model(model, folder.parent / MODEL)
+            install_model(model, ranker, folder.parent / MODEL)
         else:
             copy_model(before.parent / MODEL, folder.parent / MODEL)
         retriever = open_model(folder.parent / MODEL, new)

@@ -19,9 +19,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+import h11
 import uvicorn
 from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
@@ -30,6 +32,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.datastructures import Headers
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from datasets.errors import InputError
 from library.mcp import OverHTTP, make_server
@@ -359,12 +362,42 @@ def make_uvicorn(recommender: Recommender, settings: ServeSettings) -> uvicorn.S
         log_level="warning",
         server_header=False,
         proxy_headers=False,
-        http="h11",
+        http=partial(PatientProtocol, settings.patience),  # type: ignore[arg-type]
         ws="none",
         limit_concurrency=settings.connections,
         timeout_graceful_shutdown=5,
     )
     return uvicorn.Server(config)
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP whose clients are left when they take too long to send the head of a request (slowloris)."""
+
+    def __init__(self, patience: float, *given: Any, **named: Any) -> None:
+        """patience: in seconds."""
+        super().__init__(*given, **named)
+        self._patience = patience
+        self._left: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._watch(False)
+
+    def _watch(self, waiting: bool = True) -> None:
+        """While a head is under way a clock runs; between requests uvicorn's own does."""
+        if waiting and self.conn.their_state is h11.IDLE:
+            self._left = self._left or self.loop.call_later(self._patience, self.transport.close)
+        elif self._left is not None:
+            self._left.cancel()
+            self._left = None
 
 
 def listen(host: str, port: int) -> socket.socket:

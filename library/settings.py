@@ -44,17 +44,22 @@ class BuildSettings(AddSettings):
     contexts: str = ""
     """folder with contexts.json and train.json: how the papers have been cited elsewhere"""
     model: str = ""
-    """folder, or id on the hub, of the model that ranks; empty: the model in the box"""
+    """what ranks: a folder that train.py or save_pretrained wrote, or an id on the hub, of a static model or
+    HAtten; bm25; empty: the model in the box"""
+    ranker: str = ""
+    """a learned ranker over the model, if it is not in its folder: folder or id on the hub"""
     overwrite: bool = False
     """replace the library that is there"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RemoveSettings(ChangeSettings):
-    """Remove papers from a library; update will not bring them back."""
+    """Remove papers from a library, which update will not bring back, or files with their papers."""
 
-    id: tuple[str, ...]
+    id: tuple[str, ...] = ()
     """ids or citation keys (e.g. [doi:10.1145/1,smith2020])"""
+    source: tuple[str, ...] = ()
+    """files, or folders of files, that the library was made of; papers that others have too stay"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +142,7 @@ class ServeSettings(LibrarySettings):
     max_body: int = setting(4_000_000, least=1000)
     """bytes of a request"""
     patience: float = setting(10.0, above=0)
-    """seconds that a request may take to arrive"""
+    """seconds that the head of a request may take to arrive, and its body"""
 
 
 @dataclass(frozen=True, kw_only=True)

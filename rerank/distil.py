@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from omegaconf import DictConfig
 from torch import Tensor
 
+from datasets.configuration import read_settings
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.records import TRAIN
-from datasets.settings import read_settings
 from hatten.batches import Batch, Batches, TrainingData
 from hatten.biencoder import FineTuning, fine_tuning
 from hatten.checkpoint import saver

@@ -25,12 +25,12 @@ from omegaconf import DictConfig
 from scipy.optimize import minimize
 
 from datasets.columns import Ragged
+from datasets.configuration import read_settings
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.files import written_whole
 from datasets.progress import counting
 from datasets.records import TRAIN
-from datasets.settings import read_settings
 from rerank.features import FEATURES, RETRIEVERS, standardised
 from rerank.ranker import (
     ABROAD,

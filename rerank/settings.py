@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass, field, fields
 from math import inf
 from typing import Any, ClassVar
 
+from datasets.configuration import read_settings
 from datasets.errors import InputError
-from datasets.settings import Settings, read_settings, register, setting
+from datasets.settings import Settings, register, setting
 from hatten.settings import EncoderTraining
 from training.settings import FineTuningSettings, RateSettings, monitored
 

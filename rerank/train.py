@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from omegaconf import DictConfig
 from torch import Tensor
 
+from datasets.configuration import read_settings
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.progress import counting
 from datasets.records import TRAIN
-from datasets.settings import read_settings
 from hatten.mining import padded
 from rerank.backends import batches
 from rerank.cross_encoder import SAVED, CrossEncoder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import sys
 from collections import Counter
@@ -290,6 +291,17 @@ class BM25(Retriever):
     @property
     def index_bytes(self) -> int:
         return self._engine.nbytes + self._terms.nbytes
+
+    @property
+    def reads_contexts(self) -> bool:
+        """Whether training contexts are indexed with the papers that they cite."""
+        return self._contexts > 0
+
+    def asked_by(self, query: Sequence[str]) -> BM25:
+        """The same index, asked by other fields of queries."""
+        other = copy.copy(self)
+        other.query, other._key_terms = check_fields(query, (*QUERY_FIELDS, KEY_TERMS)), None
+        return other
 
     def fits(self, corpus: Corpus) -> bool:
         return not self._contexts or len(corpus.splits.get(TRAIN, ())) > 0

@@ -11,9 +11,9 @@ import numpy as np
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from datasets.configuration import refuse_missing
 from datasets.corpus import Corpus
 from datasets.errors import failing_in_one_line, one_line_errors
-from datasets.settings import refuse_missing
 from retrieval.settings import ArticleConfig
 
 if TYPE_CHECKING:

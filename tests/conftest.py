@@ -19,9 +19,12 @@ import requests
 
 import evaluation.settings  # noqa: F401  (schemas of the configuration)
 import rerank.settings  # noqa: F401  (schemas of the configuration)
+from datasets.configuration import store_schemas
 from datasets.corpus import Corpus
 from datasets.demo import open_demo
 from datasets.prepare import open_corpus
+
+store_schemas()
 
 PAPERS: dict[str, dict[str, Any]] = {
     "parsing": {"title": "Dependency parsing", "abstract": "A transition based parser for dependency trees."},

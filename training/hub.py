@@ -155,7 +155,7 @@ def find_model(place: str | Path, settings_file: str, title: str) -> Path:
     """The folder of a model, which has this file; downloaded if `place` is no folder but an id on the hub."""
     folder = Path(place)
     if not folder.exists() and is_hub_id(place):
-        folder = _downloaded(str(place), settings_file, title)
+        folder = downloaded(str(place), settings_file, title)
     if not folder.is_dir():
         raise InputError(f"{place}: there is no such folder of a {title}")
     if not (folder / settings_file).is_file():
@@ -172,7 +172,8 @@ def is_hub_id(place: str | Path) -> bool:
     return HUB_ID.fullmatch(str(place)) is not None and Path(place).suffix not in (".ckpt", ".pt")
 
 
-def _downloaded(repo_id: str, settings_file: str, title: str) -> Path:
+def downloaded(repo_id: str, settings_file: str, title: str) -> Path:
+    """The folder of what the hub has by this id, downloaded; InputError of one line if it cannot be had."""
     from huggingface_hub import constants, snapshot_download
 
     try:

@@ -8,8 +8,8 @@ import hydra
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
+from datasets.configuration import refuse_missing
 from datasets.errors import failing_in_one_line, one_line_errors
-from datasets.settings import refuse_missing
 
 
 @one_line_errors

@@ -11,8 +11,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 
+from datasets.configuration import read_own_settings, read_settings, store_schemas
 from datasets.errors import InputError, user_line
-from datasets.settings import Settings, read_own_settings, read_settings, register, setting
+from datasets.settings import SCHEMAS, Settings, register, setting
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,9 @@ def registered() -> Iterator[None]:
     before = {**store.repo, "schema": dict(store.repo.get("schema", {}))}
     register("test_whole", Whole)
     register("test_target", Part, target="datasets.settings.Settings")
+    store_schemas()
     yield
+    del SCHEMAS["test_whole"], SCHEMAS["test_target"]
     store.repo = before
 
 

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from datasets.citations.graph import CitationGraph, open_graph
+from datasets.configuration import read_settings
 from datasets.errors import InputError
-from datasets.settings import read_settings
 from evaluation.benchmarks.sampling import SampledPool, Sampler, dataset_pools, field_pools
 from evaluation.settings import SamplingRules, Tuning
 from tests.evaluation.conftest import world, write_lines

@@ -66,7 +66,7 @@ def test_encoding_without_a_gradient_gives_the_vectors_of_training(
         found = encoder.encode(read).numpy()
     np.testing.assert_allclose(found, expected, atol=1e-5)
     np.testing.assert_array_equal(encoder.frozen().encode(read), found)
-    assert encoder.frozen().fingerprint() == weights_hash(encoder)
+    assert encoder.frozen().fingerprint == weights_hash(encoder)
 
 
 @pytest.mark.parametrize(("kind", "error"), [("float32", 0.0), ("float16", 2e-3), ("int8", 0.03)])
@@ -81,10 +81,10 @@ def test_what_is_saved_is_what_is_loaded_but_for_the_rounding(
     reader = DocumentReader(tiny_corpus, model.vocabulary, 16)
     ours, theirs = (each.encoder.encode(reader.papers(np.arange(12))) for each in (model, found))
     assert np.abs(ours - theirs).max() <= error
-    assert (found.encoder.fingerprint() == model.encoder.fingerprint()) == (kind == "float32")
+    assert (found.encoder.fingerprint == model.encoder.fingerprint) == (kind == "float32")
     # A rounded model is saved and loaded again without further loss.
     save_static(found, tmp_path / "again", kind)
-    assert load_static(tmp_path / "again").encoder.fingerprint() == found.encoder.fingerprint()
+    assert load_static(tmp_path / "again").encoder.fingerprint == found.encoder.fingerprint
 
 
 def test_a_cut_model_reads_the_first_words_and_the_marks_alone() -> None:

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import recommend
 from datasets.errors import InputError
-from datasets.help import field_notes
-from datasets.settings import Settings, setting
+from datasets.settings import Settings, field_notes, setting
 from library.arguments import options_help, read_arguments
 
 ROOT = Path(__file__).parents[2]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,8 @@ from library.recommender import Recommender, indexer
 from library.sources import read_source
 from rerank.ranker import RankingModel, Trees, Weights
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "library.bib"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "library.bib"
 
 
 def test_weights_are_means_and_a_missing_column_counts_nothing() -> None:
@@ -35,15 +38,38 @@ def test_the_box_is_small() -> None:
     assert sum(file.stat().st_size for file in BOX.rglob("*")) <= LARGEST
 
 
-@pytest.mark.parametrize(
-    ("text", "key"),
-    [
-        ("Adam [CITE] is the usual optimiser for deep networks.", "kingma2015adam"),
-        ("We index vectors with Faiss [CITE] for fast search.", "johnson2021faiss"),
-    ],
-)
-def test_it_answers_over_the_library_of_the_repository(tmp_path: Path, text: str, key: str) -> None:
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library of the repository with the model in the box."""
     bad: list[InputError] = []
-    Library.create(tmp_path / "own", read_source(EXAMPLES, bad.append), indexer=indexer(""))
-    found = Recommender.open(tmp_path / "own").recommend(text, k=3)
-    assert key in [paper.key for paper in found]
+    folder = tmp_path_factory.mktemp("box") / "own"
+    Library.create(folder, read_source(EXAMPLES, bad.append), indexer=indexer(""))
+    return folder
+
+
+def test_it_answers_over_the_library_of_the_repository(own: Path) -> None:
+    found = Recommender.open(own).recommend("We index vectors with Faiss [CITE] for fast search.", k=3)
+    assert "johnson2021faiss" in [paper.key for paper in found]
+
+
+HEAVY = {
+    "torch",
+    "hydra",
+    "omegaconf",
+    "transformers",
+    "lightning",
+    "lightning_utilities",
+    "pandas",
+    "sklearn",
+}
+
+
+def test_it_answers_without_what_takes_long_to_import(own: Path) -> None:
+    asked = ["ask", f"library={own}", "Adam [CITE] is the usual optimiser for deep networks.", "format=cite"]
+    code = f"""
+import sys, library.server, recommend
+sys.argv[1:] = {asked}
+recommend.main()
+print(*sorted({HEAVY} & set(sys.modules)), file=sys.stderr)"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "kingma2015adam" in done.stdout and done.stderr.strip() == ""

@@ -103,6 +103,27 @@ def test_remove_and_update(bib: Path, run: Run) -> None:
     assert (code, err) == (2, "error: mine: no paper would be left; delete the folder instead\n")
 
 
+def test_a_file_leaves_with_the_papers_that_no_other_has(bib: Path, run: Run) -> None:
+    more = bib.with_name("more.bib")
+    more.write_text(entry("two", "Speech", doi="10.1000/two") + entry("four", "Poems"))
+    run("add", "source=more.bib")
+    bib.unlink()
+    code, _, err = run("update")
+    assert code == 2 and f"take its papers out with python recommend.py remove source={bib}" in err
+    assert run("remove", "source=a.bib")[1] == "mine: 0 added, 2 removed, 1 replaced; 2 papers\n"
+    assert papers() == {"doi:10.1000/two": "Speech", "key:four": "Poems"}
+    assert run("update")[1] == "mine: its files are unchanged; 2 papers\n"
+    for arguments, line in (
+        (["source=b.bib"], f"source=b.bib: is no source of mine; there are: {more}"),
+        (["source=more.bib"], "mine: no paper would be left; delete the folder instead"),
+        (["id=four", "source=more.bib"], "remove: give id=[...], papers, or source=[...]"),
+        ([], "remove: give id=[...], papers, or source=[...]"),
+    ):
+        code, _, err = run("remove", *arguments)
+        assert code == 2 and line in err
+    assert len(papers()) == 2
+
+
 def test_an_updated_library_is_one_built_anew(bib: Path, run: Run) -> None:
     more = bib.with_name("more.bib")
     more.write_text(entry("two", "Speech", doi="10.1000/two", abstract="Sound.") + entry("four", "Poems"))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
+from starlette.exceptions import HTTPException
 
 from library.mcp import make_server
 from tests.library.shelf import Watched, serving
@@ -60,6 +61,15 @@ def test_the_tools_recommend_and_search(watched: Watched, connect: Callable[...,
         assert paper["key"] == "vaswani2017attention" and paper["year"] == 2017
 
     connect(watched, check)
+
+
+def test_a_full_queue_is_told(watched: Watched) -> None:
+    async def full(_: Callable[[], Any]) -> Any:
+        raise HTTPException(503, "too many requests wait; try again")
+
+    [told] = called(make_server(watched, full), ("search_library", {"query": "attention"}))
+    assert told.is_error and told.content[0].text.endswith("too many requests wait; try again")
+    assert "503" not in told.content[0].text
 
 
 @pytest.mark.parametrize("connect", [in_process, over_http])

@@ -21,7 +21,7 @@ from evaluation.benchmarks.recommend import Recommend
 from evaluation.prefetch import Prefetch
 from evaluation.report import Provenance
 from hatten.documents import Vocabulary
-from hatten.static import StaticModel, save_static
+from hatten.static import StaticModel, load_static, save_static
 from hatten.static_training import StaticEncoder
 from library.library import Library, LibraryPaper
 from library.models import open_model
@@ -29,7 +29,8 @@ from library.recommender import MODEL, Asked, Recommender, indexer, marked, year
 from rerank.ranker import HOME, RankingModel, Weights
 from retrieval.bm25 import BM25
 from retrieval.queries import Queries, Query
-from tests.conftest import PAPERS
+from tests.conftest import PAPERS, Hub
+from tests.hatten.made import random_model
 
 SHELF = [
     LibraryPaper(
@@ -72,6 +73,28 @@ def library(request: pytest.FixtureRequest, static: str, ranked: str, tmp_path: 
     model = {"bm25": "bm25", "static": static, "ranked": ranked}[request.param]
     Library.create(tmp_path / "mine", SHELF, model=model, indexer=indexer(model))
     return tmp_path / "mine"
+
+
+def test_models_come_from_the_hub(static: str, ranked: str, hub: Hub, tmp_path: Path) -> None:
+    load_static(static).push_to_hub("someone/static")
+    RankingModel.load(ranked).push_to_hub("someone/ranker")
+    random_model(["targetcit", *WORDS], residual="mean").push_to_hub("someone/hatten")
+    found = {}
+    for name, given in {
+        "own": (ranked,),
+        "apart": (static, f"{ranked}/ranker"),
+        "hub": ("someone/static", "someone/ranker"),
+        "hatten": ("someone/hatten", "someone/ranker"),
+    }.items():
+        Library.create(tmp_path / name, SHELF, indexer=indexer(*given))
+        found[name] = [paper.score for paper in Recommender.open(tmp_path / name).recommend(QUESTION)]
+    assert found["own"] == found["apart"] == found["hub"] != found["hatten"] and found["hatten"]
+    for place, line in (
+        ("someone/ranker", "it is a ranker alone: give it as ranker="),
+        ("someone/none", "no model of this name can be downloaded"),
+    ):
+        with pytest.raises(InputError, match=line):
+            Library.create(tmp_path / "none", SHELF, indexer=indexer(place))
 
 
 def ids(found: Any) -> list[str]:

@@ -7,6 +7,7 @@ import logging
 import socket
 import time
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -28,10 +29,14 @@ def ask(url: str, text: str = "Adam [CITE] is an optimiser", **more: Any) -> req
     return requests.post(f"{url}/recommend", json={"text": text, **more}, timeout=20)
 
 
+def connected(url: str) -> socket.socket:
+    host, port = url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=20)
+
+
 def raw(url: str, sent: bytes) -> bytes:
     """All that the server says to these bytes until it closes the connection."""
-    host, port = url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=20) as connection:
+    with connected(url) as connection:
         connection.sendall(sent)
         told = b""
         while part := connection.recv(65536):
@@ -207,6 +212,22 @@ def test_slow_bodies_are_given_up(watched: Watched) -> None:
         head = b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         for body in (b"Content-Length: 50\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"):
             assert raw(url, head + body).startswith(b"HTTP/1.1 408")
+        assert ask(url).status_code == 200
+
+
+def test_slow_heads_are_given_up(watched: Watched) -> None:
+    with serving(watched, mcp=False, patience=0.3) as url:
+        whole = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        for sent in (b"", b"GET /health HTTP/1.1\r\nHost: local"):
+            assert raw(url, sent) == b""
+        with connected(url) as slow:
+            slow.sendall(whole)
+            assert slow.recv(4096).startswith(b"HTTP/1.1 200")
+            with suppress(OSError):  # a second request, a byte at a time
+                for byte in whole:
+                    slow.sendall(bytes([byte]))
+                    time.sleep(0.02)
+                assert slow.recv(4096) == b""
         assert ask(url).status_code == 200
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from datasets.configuration import read_settings
 from datasets.errors import InputError
-from datasets.settings import read_settings
 from rerank.settings import (
     DistilLossSettings,
     DistilSettings,

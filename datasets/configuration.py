@@ -1,0 +1,126 @@
+"""Settings as Hydra composes them: the schemas of its YAML files, checked dataclasses, errors in one line."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from difflib import get_close_matches
+from typing import Any, TypeVar, get_type_hints
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+
+from datasets.errors import InputError, missing_extra
+from datasets.help import groups, notes
+from datasets.settings import SCHEMAS, Settings, check, in_words
+
+T = TypeVar("T")
+
+
+def store_schemas() -> None:
+    """Tell Hydra the settings that have been registered so far."""
+    for name, kind in SCHEMAS.items():
+        ConfigStore.instance().store(group="schema", name=name, node=_schema(kind))
+
+
+def _schema(kind: type) -> DictConfig:
+    """A node that can be written to, though the dataclasses are frozen."""
+    node = OmegaConf.structured(kind)
+    parts = [node]
+    while parts:
+        part = parts.pop()
+        OmegaConf.set_readonly(part, None)
+        children = (part._get_node(key) for key in part)
+        parts += [child for child in children if isinstance(child, DictConfig) and not child._is_none()]
+    return node
+
+
+def read_settings(kind: type[T], given: Mapping[Any, Any], where: str = "") -> T:
+    """The checked dataclass of the `given` values; InputError names what is unknown or of another type.
+
+    where: the part's name in the configuration, by default that of the class.
+
+    >>> Sizes = make_dataclass("Sizes", [("depth", int, 3), ("width", float, 1.0)])
+    >>> read_settings(Sizes, {"width": 2})
+    Sizes(depth=3, width=2.0)
+    """
+    where = where or getattr(kind, "where", "")
+    try:
+        made = OmegaConf.to_object(OmegaConf.merge(_schema(kind), dict(given)))
+    except OmegaConfBaseException as error:
+        raise InputError(describe(error, where)) from None
+    assert isinstance(made, kind)
+    if not isinstance(made, Settings):
+        check(made, where)
+    return made
+
+
+def read_own_settings(kind: type[T], given: Mapping[Any, Any], where: str = "model") -> T:
+    """The same of those of the given values that the dataclass has fields for."""
+    assert dataclasses.is_dataclass(kind)
+    names = {part.name for part in fields(kind)}
+    return read_settings(kind, {name: value for name, value in given.items() if name in names}, where)
+
+
+def describe(error: OmegaConfBaseException, where: str = "") -> str:
+    """One line on a value that does not fit its schema: the key, the value and what it must be."""
+    key = f"{where}.{error.full_key or ''}".strip(".").partition("[")[0]
+    if isinstance(error, ConfigKeyError | ConfigAttributeError) and isinstance(error.parent_node, DictConfig):
+        known = [str(name) for name in error.parent_node if not str(name).startswith("_")]
+        typed = dataclasses.is_dataclass(OmegaConf.get_type(error.parent_node))
+        whole = not (typed or where or error.parent_node._get_parent())  # what a command has composed
+        known = sorted({*known, *groups()} - {"hydra"}) if whole else known
+        line = f"{key}: there is no such option"
+        if close := get_close_matches(str(error.key), known, 1):
+            return f"{line}; did you mean {key.rpartition('.')[0]}.{close[0]}?".replace(" .", " ")
+        line += f"; there are: {', '.join(known)}" if known else ""
+        return line if typed or whole else f"{line}; +{key}=... adds it"
+    hint = error.ref_type
+    if isinstance(error.key, str) and dataclasses.is_dataclass(error.object_type):
+        hint = get_type_hints(error.object_type).get(error.key)
+    wanted = in_words(hint)
+    if not wanted or not key:
+        return f"{key}: {error}".strip(": ")
+    return f"{key}={error.value}: must be {wanted}"
+
+
+def describe_missing(key: str) -> str:
+    """One line on an option without a default: what it is, by its comment, and an example."""
+    about, _, example = notes().get(key, "").partition(" (e.g. ")
+    return f"{key} must be given, as {key}={example.removesuffix(')') or '...'}{about and ': '}{about}"
+
+
+def refuse_missing(config: DictConfig) -> None:
+    """InputError for the first option that must be given and is not; call it before slow imports.
+
+    What other options read by `oc.select` may be missing.
+    """
+    select = OmegaConf.to_yaml(config)
+    parts: list[tuple[str, Any]] = [("", OmegaConf.to_container(config, resolve=False))]
+    while parts:
+        path, value = parts.pop()
+        if isinstance(value, dict):
+            parts += [(f"{path}.{key}".strip("."), value[key]) for key in reversed(value)]
+        elif value == "???" and f"oc.select:{path}," not in select:
+            raise InputError(describe_missing(path))
+
+
+EXTRAS = {"joblib": "joblib", "submitit_local": "submitit", "submitit_slurm": "submitit"}
+"""Launchers of Hydra, and the extras that they come with."""
+
+
+def unknown_choice(file: str, options: Sequence[str]) -> str:
+    """One line on a choice of a group that is not there. file: GROUP/NAME."""
+    group, _, name = file.partition("@")[0].removesuffix(".yaml").rpartition("/")
+    if group == "hydra/launcher" and name in EXTRAS:
+        return missing_extra(f"{group}={name}", EXTRAS[name])
+    if not options:
+        line = f"{group}={name}: there is no such group"
+        return (
+            f"{line}; did you mean {known[0]}?" if (known := get_close_matches(group, groups(), 1)) else line
+        )
+    if close := get_close_matches(name, options, 1):
+        return f"{group}={name}: there is no such choice; did you mean {group}={close[0]}?"
+    return f"{group}={name}: choose {', '.join(options[:-1])} or {options[-1]}"
