@@ -161,6 +161,7 @@ def make_paper(id: str = "", **known: Any) -> LibraryPaper:
         else:
             id = f"title:{title_key(letters_of(title or abstract)):016x}"
     own = {"id": id, "title": title, "abstract": abstract, "doi": doi, "arxiv": arxiv}
+    known["year"] = int(known.get("year", 0))  # readers have a type of their own
     return LibraryPaper(**(known | own))
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from datasets.columns import Ragged
-from datasets.errors import InputError
+from datasets.errors import InputError, reason
 from datasets.files import written_folder
 from retrieval import adapters
 from retrieval.arrays import Rows
@@ -290,7 +290,7 @@ def _from_hub(
             if local:
                 continue
             raise InputError(
-                f"{what} is not on this machine and cannot be downloaded ({adapters.reason(error)}); "
+                f"{what} is not on this machine and cannot be downloaded ({reason(error)}); "
                 f"{mend} of https://huggingface.co/{hub} into {put}"
             ) from None
         return folder
@@ -311,7 +311,7 @@ def _opened(folder: Path) -> tuple[PreTrainedModel, Any]:
             folder, local_files_only=True, output_loading_info=True, dtype="float32"
         )
     except Exception as error:  # damaged files raise nearly anything
-        raise InputError(f"{folder}: the model cannot be read ({adapters.reason(error)})") from None
+        raise InputError(f"{folder}: the model cannot be read ({reason(error)})") from None
     finally:
         logging.set_verbosity(verbosity)
         logging.enable_progress_bar()

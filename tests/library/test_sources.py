@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -123,7 +124,13 @@ OWN = {"P1": {"title": "Ours", "abstract": "Text.", "year": "2011", "authors": [
 
 def read(path: Path) -> tuple[list[LibraryPaper], list[str]]:
     bad: list[InputError] = []
-    return list(read_source(path, bad.append)), [str(error).removeprefix(str(path)) for error in bad]
+    found = list(read_source(path, bad.append))
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(found)) == [[*map(plain, paper)] for paper in found]
+    return found, [str(error).removeprefix(str(path)) for error in bad]
+
+
+def plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def write(path: Path, content: Any) -> Path:
