@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -365,6 +366,12 @@ class Evidence:
         without it."""
         made = cls(corpus)
         made._read_papers(corpus)
+        return made.with_contexts_of(corpus, dense)
+
+    def with_contexts_of(self, corpus: Corpus, dense: DenseRetriever | None) -> Evidence:
+        """That of a corpus with the same papers and other training contexts."""
+        made = copy.copy(self)
+        made.corpus = corpus
         made._read_contexts(corpus, dense)
         for array in made._arrays().values():
             array.setflags(write=False)  # as mapped ones: loops are compiled once for both

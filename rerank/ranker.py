@@ -165,6 +165,7 @@ class Ranker(Retriever):
     """
 
     name = "ranker"
+    evidence: Evidence
 
     def __init__(
         self,
@@ -186,6 +187,8 @@ class Ranker(Retriever):
         self.depth, self.features = depth, check_groups(features)
         self.model = RankingModel.load(ranker) if isinstance(ranker, str | Path) else ranker
         self.parts: dict[str, Retriever] = {}
+        self.like: Ranker | None = None
+        """An indexed one of the same papers, whose terms and names are taken; contexts may be others."""
         self.chosen = HOME
         """The name of the model that ranks the indexed corpus."""
 
@@ -211,7 +214,9 @@ class Ranker(Retriever):
         for name, part in self.parts.items():
             part.index(corpus)
             self.tuned |= {f"{name}.{key}": value for key, value in part.tuned.items()}
-        self.evidence = Evidence.of(corpus, first_dense(self.parts))
+        dense = first_dense(self.parts)
+        of = Evidence.of if self.like is None else self.like.evidence.with_contexts_of
+        self.evidence = of(corpus, dense)
         self._choose_model(corpus)
 
     def _choose_model(self, corpus: Corpus) -> None:

@@ -315,7 +315,7 @@ class RankerSettings(Settings):
     l2: float = 1e-3
     """of linear: weight of the sum of squared weights"""
     iterations: int = setting(100, least=1)
-    """of linear: of L-BFGS, at most"""
+    """of linear: steps of Newton's method, at most"""
     trees: int = setting(300, least=1)
     """of lightgbm"""
     leaves: int = setting(31, least=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from datasets.columns import Ragged
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from rerank import ranker_training
+from rerank.evidence import Evidence
 from rerank.ranker import HOME, MODEL, Ranker, RankingModel, Trees, Weights
 from rerank.ranker_training import cross_fitted, dropped, fitted, measured, read_lists, train
 from rerank.settings import RankerSettings
@@ -104,6 +106,14 @@ def test_a_corpus_without_training_contexts_is_ranked_by_the_other_parts(tiny_co
     assert (found.papers[:, 0] >= 0).all()
     with pytest.raises(InputError, match="has no training contexts for any of them"):
         Ranker(None, {"bm25": BM25(contexts=9)}).index(tiny_corpus)
+
+
+def test_evidence_for_other_contexts_is_that_of_their_corpus(demo_corpus: Corpus) -> None:
+    without = copy.copy(demo_corpus)
+    without.splits = {name: split for name, split in demo_corpus.splits.items() if name != "train"}
+    wanted = Evidence.of(without, None)._arrays()
+    for name, array in Evidence.of(demo_corpus, None).with_contexts_of(without, None)._arrays().items():
+        np.testing.assert_array_equal(array, wanted[name], err_msg=name)
 
 
 def test_a_question_is_answered_and_explained(demo_corpus: Corpus) -> None:
