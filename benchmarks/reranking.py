@@ -1,7 +1,8 @@
-"""Pairs that a cross-encoder scores a second, beside sentence-transformers' CrossEncoder.
+"""Pairs that cross-encoders score a second, beside sentence-transformers' CrossEncoder of the first one.
 
-All score the same pairs in the reference's format of 512 tokens, new ones in each round, in rounds that take
-turns. Quality by precision is what `python -m evaluation.compare` says of two evaluations.
+A round is one query with its candidates, as a cascade reranks them: the same for all, another in each round.
+What a student or a precision costs in quality, `python -m evaluation.compare` says of two evaluations. A
+processor without AVX-512: ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2.
 """
 
 from __future__ import annotations
@@ -19,9 +20,8 @@ from numpy.typing import NDArray
 
 from benchmarks._common import Peer, arguments, begin, corpus, seconds
 from datasets.corpus import Corpus
-from datasets.records import TARGET_MARKER
 from rerank.cross_encoder import CrossEncoder
-from rerank.pairs import CIT, SEP, PairReader
+from rerank.pairs import PairReader
 from rerank.reranker import Reranker
 from rerank.settings import PairSettings, ScoringSettings
 from retrieval.settings import ArticleConfig
@@ -43,44 +43,46 @@ WAYS = {
     "torch, float32": ScoringSettings("torch", "float32"),
     "torch, bfloat16": ScoringSettings("torch", "bfloat16"),
     "torch, bfloat16, compiled": ScoringSettings("torch", "bfloat16", compile=True),
+    "OpenVINO, float32": ScoringSettings("openvino", "float32"),
     "OpenVINO, bfloat16": ScoringSettings("openvino", "bfloat16"),
     "OpenVINO, int8": ScoringSettings("openvino", "int8"),
+    "fastest": ScoringSettings("fastest"),
 }
-"""Values of --ways; the compiled one, which takes minutes to begin with, only when named."""
+"""Values of --ways; the compiled one, which takes minutes to begin with, and those of a processor with
+bfloat16 only when named."""
 SMALL = 2.0**-10
 Rows = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
-def opened_model(folder: Path | None) -> CrossEncoder:
-    """A trained model, or MiniLM with a random head, which takes as long."""
-    if folder is not None:
-        return CrossEncoder.from_pretrained(folder)
-    return CrossEncoder.pretrained(ArticleConfig("minilm"), PairSettings(), "linear").eval()
+def opened_model(folder: Path | None, tokens: int | None) -> CrossEncoder:
+    """A trained model, or MiniLM with a random head; tokens: of a pair, None: as it was trained, or 128."""
+    if folder is None:
+        return CrossEncoder.pretrained(ArticleConfig("minilm"), PairSettings(tokens or 128), "linear").eval()
+    model = CrossEncoder.from_pretrained(folder)
+    model.config = model.config if tokens is None else PairSettings(tokens)
+    return model
 
 
-def text_pair(opened: Corpus, context: int, paper: int, config: PairSettings) -> tuple[str, str]:
-    """A pair as the reference writes it."""
-    citing = int(opened.citing[context])
-    words = f"{opened.titles[citing]} {opened.abstracts[citing]}".split()[: config.citing_words]
-    passage = opened.context_texts[context].replace(TARGET_MARKER, CIT)
-    return f"{' '.join(words)} {SEP} {passage}", f"{opened.titles[paper]} {opened.abstracts[paper]}"
+def drawn(args: argparse.Namespace, opened: Corpus) -> list[Rows]:
+    """Contexts and papers of the pairs of each round, the first of which warms up."""
+    random, candidates = np.random.default_rng(0), np.flatnonzero(opened.is_candidate)
+    contexts = random.permutation(opened.split("test").contexts)[: args.rounds + 1]
+    papers = random.choice(candidates, (len(contexts), args.pairs))
+    return [(np.repeat(one, args.pairs), row) for one, row in zip(contexts, papers, strict=True)]
 
 
-def drawn(args: argparse.Namespace, opened: Corpus, model: CrossEncoder, config: PairSettings) -> list[Rows]:
-    """Contexts and papers of the pairs of each round, the first of which warms up.
-
-    Pairs in which the peer's truncation cuts off the mark are left out, because ours keeps it.
-    """
-    random, mark = np.random.default_rng(0), model.tokenizer.convert_tokens_to_ids(CIT)
-    candidates, found = np.flatnonzero(opened.is_candidate), []
-    for context in np.repeat(random.permutation(opened.split("test").contexts), 16).tolist():
-        row = context, int(random.choice(candidates))
-        texts = text_pair(opened, *row, config)
-        if mark in model.tokenizer(*texts, truncation=True, max_length=config.max_tokens)["input_ids"]:
-            found.append(row)
-        if len(found) == (args.rounds + 1) * args.pairs:
-            break
-    return [(part[:, 0], part[:, 1]) for part in np.array_split(np.array(found), args.rounds + 1)]
+def texts(reader: PairReader, tokenizer: Any, rows: Rows) -> list[tuple[str, str]]:
+    """Pairs as two texts each, cut as ours are: the peer has nothing to cut."""
+    frame, pairs, found = reader.subwords, reader.pairs(*rows), []
+    for row in range(len(pairs)):
+        (ids,), (types,), _ = pairs.padded(np.array([row]))
+        second = int(types.argmax())
+        parts = (
+            ids[len(frame.before) : second - len(frame.between)],
+            ids[second : len(ids) - len(frame.after)],
+        )
+        found.append((tokenizer.decode(parts[0]), tokenizer.decode(parts[1])))
+    return found
 
 
 def save_classifier(model: CrossEncoder, folder: str) -> None:
@@ -109,21 +111,23 @@ def save_classifier(model: CrossEncoder, folder: str) -> None:
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--reranker", type=Path, default=None, help="a folder; else MiniLM, not trained")
+    parser.add_argument("--rerankers", type=Path, nargs="+", default=[None], help="else MiniLM, not trained")
     parser.add_argument("--peer-python", default=None, help="a Python with sentence_transformers")
-    parser.add_argument("--pairs", type=int, default=96, help="of a round")
-    parser.add_argument("--rounds", type=int, default=3)
-    default = [name for name, way in WAYS.items() if not way.compile]
+    parser.add_argument("--tokens", type=int, default=None, help="of a pair; else as the rerankers read them")
+    parser.add_argument("--pairs", type=int, default=50, help="of a round")
+    parser.add_argument("--rounds", type=int, default=5)
+    default = [name for name in WAYS if "bfloat16" not in name]
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=default)
     args = parser.parse_args()
     begin(args)
-    opened, model = corpus(args), opened_model(args.reranker)
-    config = replace(PairSettings.reference(), citing_words=90)  # with 179 most pairs lose the mark
-    rounds, ways = drawn(args, opened, model, config), {}
-    for name in args.ways:
-        own = opened_model(args.reranker)
-        own.config = config
-        ways[name] = Reranker(own, WAYS[name])
+    opened, model = corpus(args), opened_model(args.rerankers[0], args.tokens)
+    reader = PairReader(opened, model.tokenizer, model.config)
+    rounds, ways = drawn(args, opened), dict[str, Reranker]()
+    for folder in args.rerankers:
+        for name in args.ways:
+            own = opened_model(folder, args.tokens)
+            scoring = replace(WAYS[name], threads=args.threads)
+            ways[f"{own.model.config.num_hidden_layers} layers, {name}"] = Reranker(own, scoring)
     names = ([PEER_NAME] if args.peer_python else []) + list(ways)
     taken: dict[str, list[float]] = {name: [] for name in names}
     scores: dict[str, list[NDArray[np.float32]]] = {name: [] for name in names}
@@ -132,13 +136,10 @@ def main() -> None:
         if args.peer_python:
             save_classifier(model, folder)
             task = {"model": folder, "threads": args.threads, "clock": args.clock}
-            peer = Peer(args.peer_python, PEER, task | {"max_tokens": config.max_tokens})
-        for turn, (contexts, papers) in enumerate(rounds):
-            most = 8 if turn == 0 else None
-            contexts, papers = contexts[:most], papers[:most]
+            peer = Peer(args.peer_python, PEER, task | {"max_tokens": model.config.max_tokens})
+        for contexts, papers in rounds:
             if peer is not None:
-                listed = zip(contexts.tolist(), papers.tolist(), strict=True)
-                spent, found = peer([text_pair(opened, *row, config) for row in listed])
+                spent, found = peer(texts(reader, model.tokenizer, (contexts, papers)))
                 taken[PEER_NAME].append(spent)
                 scores[PEER_NAME].append(np.array(found, np.float32))
             for name, reranker in ways.items():
@@ -147,19 +148,19 @@ def main() -> None:
                 taken[name].append(seconds(args, work))
         if peer is not None:
             peer.end()
-    reader = PairReader(opened, model.tokenizer, config)
     lengths = np.concatenate([reader.pairs(*rows).lengths for rows in rounds[1:]])
     first, exact = names[0], np.concatenate(scores[names[0]][1:])
     print(
-        f"{args.rounds} rounds of {args.pairs} pairs of {lengths.mean():.0f} tokens; scores deviate by "
-        f"{exact.std():.1e}\n{'':32} pairs/s, times the first (worst to best round), median score difference"
+        f"{args.rounds} queries of {args.pairs} pairs of {lengths.mean():.0f} tokens; scores deviate by "
+        f"{exact.std():.1e}\n{'':42} pairs/s, s a query, times the first (worst to best round), median score "
+        "difference"
     )
     for name, times in taken.items():
         ratios = [one / other for one, other in zip(taken[first][1:], times[1:], strict=True)]
         apart = np.median(np.abs(np.concatenate(scores[name][1:]) - exact))
-        rate = args.pairs * args.rounds / sum(times[1:])
+        once = sum(times[1:]) / args.rounds
         print(
-            f"{name:32} {rate:6.1f} {statistics.median(ratios):6.2f} "
+            f"{name:42} {args.pairs / once:6.1f} {once:6.2f} {statistics.median(ratios):6.2f} "
             f"({min(ratios):.2f} to {max(ratios):.2f}) {apart:.1e}"
         )
 

@@ -84,6 +84,11 @@ class Pipeline(CorpusBenchmark):
             )
         self.scoring = self.settings.scoring
         self.fuse, self.processes = Fuse(self.settings), Processes.of_torchrun()
+        if self.processes.count > 1 and self.scoring.backend == "fastest":
+            raise InputError(
+                "scoring.backend=fastest: each process might find another way; name the backend and the "
+                "precision that one process alone has found"
+            )
 
     def measure(self, task: Task) -> tuple[dict[str, Any], dict[str, list[Outcome]]]:
         retriever, corpus, filters, chosen, _ = task
@@ -111,6 +116,8 @@ class Pipeline(CorpusBenchmark):
             metrics["weight"] = weight(stages[0].depth)
         metrics |= self.scorer_facts(scores) | index
         metrics |= {"reranker": scores.scorer.name, "benchmark": self.name}
+        if isinstance(scores.scorer, Reranker):
+            metrics["arithmetic"] = scores.scorer.backend.arithmetic
         return metrics, {BASE_FILES: [one.base for one in stages], "": [one.final for one in stages]}
 
     def serve(self, corpus: Callable[[], Corpus]) -> None:

@@ -30,6 +30,7 @@ from training.hub import is_hub_id
 
 if TYPE_CHECKING:
     from rerank.reranker import Reranker
+    from rerank.settings import ScoringSettings
 
 RANKING, MODEL = "ranking", "model"
 """Folders of the retriever's index among a library's indexes, and of its model beside these."""
@@ -117,9 +118,12 @@ class Recommender:
         self._now, self._written = self._opened(library), (library.path / MANIFEST).stat().st_mtime_ns
 
     @classmethod
-    def open(cls, path: str | Path, reranker: str | Path | None = None) -> Recommender:
-        """The recommender of a library's folder. reranker: a cross-encoder's folder (rerank.reranker).
+    def open(
+        cls, path: str | Path, reranker: str | Path | None = None, scoring: ScoringSettings | None = None
+    ) -> Recommender:
+        """The recommender of a library's folder.
 
+        reranker: a cross-encoder's folder (rerank.reranker). scoring: how it scores; None: the fastest way.
         Raises InputError if the folder is no library, or the reranker none.
         """
         library = Library.open(path)
@@ -128,7 +132,7 @@ class Recommender:
         from rerank.reranker import Reranker  # torch, which the rest does without
         from rerank.settings import ScoringSettings
 
-        return cls(library, Reranker.open(reranker, ScoringSettings()))
+        return cls(library, Reranker.open(reranker, scoring or ScoringSettings("fastest")))
 
     @classmethod
     def from_pretrained(cls, path: str | Path) -> Recommender:

@@ -12,7 +12,7 @@ import logging
 import os
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -56,16 +56,45 @@ def batches(lengths: NDArray[np.int64], tokens: int) -> Iterator[Rows]:
         yield order[part]
 
 
+class Pairs(Protocol):
+    """N pairs, as rerank.pairs.TokenPairs."""
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """[N], in tokens"""
+
+    def padded(self, rows: NDArray[np.integer]) -> tuple[Tensor, Tensor, Tensor]:
+        """Some of them -> input_ids, token_type_ids, attention_mask, each [B, L] int64."""
+
+
+class RandomPairs:
+    """Pairs of random subwords, all as long as may be: they are scored no faster than real ones."""
+
+    def __init__(self, model: CrossEncoder, count: int) -> None:
+        most = model.config.max_tokens
+        self.lengths = np.full(count, most, np.int64)
+        self._ids = np.random.default_rng(0).integers(len(model.tokenizer), size=(count, most))
+
+    def padded(self, rows: NDArray[np.integer]) -> tuple[Tensor, Tensor, Tensor]:
+        ids = torch.from_numpy(self._ids[rows])
+        return ids, torch.zeros_like(ids), torch.ones_like(ids)
+
+
 class Backend(Protocol):
     """Scores pairs with one model."""
 
     arithmetic: str
     """All that its scores depend on beside the model."""
+    streams: int
+    """batches that it scores at once"""
 
-    def prepare(self, reader: PairReader) -> None:
-        """Get ready for the pairs of a reader, which may take a minute."""
+    def prepare(self, sample: Callable[[int], Pairs], about: str) -> None:
+        """Get ready for pairs like those of a sample, of the size asked for; it may take a minute.
 
-    def scores(self, pairs: TokenPairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
+        about: names where the sample comes from, for what is kept in the cache.
+        """
+
+    def scores(self, pairs: Pairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
         """The scores [B] of each part, rows [B] of the pairs that make a batch; in any order."""
 
 
@@ -90,17 +119,17 @@ class TorchBackend:
             torch.set_num_threads(threads)
         model.precision = dtype
         model.to(device, dtype)
-        self.arithmetic = f"torch {device} {dtype}{' compiled' if compile else ''}"
+        self.arithmetic, self.streams = f"torch {device} {dtype}{' compiled' if compile else ''}", 1
         self._model = model
         # Frozen weights are laid out for the processor's matrix products once, not at each call.
         self._forward = (
             torch.compile(model, dynamic=True, options={"freezing": device == "cpu"}) if compile else model
         )
 
-    def prepare(self, reader: PairReader) -> None:
+    def prepare(self, sample: Callable[[int], Pairs], about: str) -> None:
         """Nothing to do."""
 
-    def scores(self, pairs: TokenPairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
+    def scores(self, pairs: Pairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
         """One part after the other, with all threads."""
         for rows in parts:
             with torch.inference_mode():
@@ -121,44 +150,43 @@ class OpenVinoBackend:
         self._openvino = _installed(self._int8)
         dtype = precision("auto" if self._int8 else arithmetic)
         self._hint = "bf16" if dtype == torch.bfloat16 else "f32"
-        self._threads = threads or torch.get_num_threads()
+        self.streams = threads or torch.get_num_threads()
         self.arithmetic = f"openvino {'int8 ' if self._int8 else ''}{self._hint}"
         self._model, self._identity = model.float().cpu(), identity
         self._compiled: openvino.CompiledModel | None = None
 
-    def prepare(self, reader: PairReader) -> None:
-        """Convert the net; for int8, calibrate it on the reader's corpus, once for a model and corpus."""
+    def prepare(self, sample: Callable[[int], Pairs], about: str) -> None:
+        """Convert the net, once for a model; int8 calibrates it on a sample, once for a model and sample."""
         if self._compiled is not None and not self._int8:
             return
-        core = self._openvino.Core()
+        core, key = self._openvino.Core(), [self._identity, self._openvino.__version__]
         if self._int8:
             import nncf
 
-            about = [self._identity, reader.corpus.fingerprint, CALIBRATION]
-            about += [self._openvino.__version__, nncf.__version__]
-            digest = hashlib.blake2b(json.dumps(about).encode(), digest_size=12).hexdigest()
-            folder = Path(os.environ.get("CITATION_CACHE", ".cache")) / "int8" / digest
-            if not (folder / MODEL).is_file():
-                quantised = self._quantised(self._converted(reader), reader)
-                with written_folder(folder) as part:
-                    self._openvino.save_model(quantised, part / MODEL, compress_to_fp16=False)
-            net = core.read_model(folder / MODEL)
-        else:
-            net = self._converted(reader)
+            key += [about, str(CALIBRATION), nncf.__version__]
+        digest = hashlib.blake2b(json.dumps(key).encode(), digest_size=12).hexdigest()
+        folder = Path(os.environ.get("CITATION_CACHE", ".cache")) / "openvino" / digest
+        if not (folder / MODEL).is_file():
+            net = self._converted()
+            if self._int8:
+                net = self._quantised(net, sample(CALIBRATION))
+            with written_folder(folder) as part:
+                self._openvino.save_model(net, part / MODEL, compress_to_fp16=False)
         settings = {
             "INFERENCE_PRECISION_HINT": self._hint,
-            "NUM_STREAMS": self._threads,
-            "INFERENCE_NUM_THREADS": self._threads,
+            "NUM_STREAMS": self.streams,
+            "INFERENCE_NUM_THREADS": self.streams,
             "ENABLE_CPU_PINNING": False,  # other work may be on a core
         }
-        self._compiled = core.compile_model(net, "CPU", settings)
+        with _understood():
+            self._compiled = core.compile_model(core.read_model(folder / MODEL), "CPU", settings)
 
-    def scores(self, pairs: TokenPairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
+    def scores(self, pairs: Pairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
         """Each part in its turn, as it is done."""
         assert self._compiled is not None, "prepare first"
         # Twice as many as there are streams, so that none waits for the next part. No callbacks: the thread
         # that drops one wants Python's lock, which whoever drops the net holds while waiting for that thread.
-        free = [self._compiled.create_infer_request() for _ in range(2 * self._threads)]
+        free = [self._compiled.create_infer_request() for _ in range(2 * self.streams)]
         running: deque[tuple[Rows, openvino.InferRequest]] = deque()
 
         def oldest() -> tuple[Rows, Scores]:
@@ -182,24 +210,18 @@ class OpenVinoBackend:
             for _, request in running:
                 request.wait()
 
-    def _converted(self, reader: PairReader) -> openvino.Model:
-        example = _sample(reader, 2).padded()
-        try:
-            with torch.no_grad(), warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of tracing
-                return self._openvino.convert_model(_FirstHidden(self._model), example_input=example)
-        except Exception as error:  # it raises nearly anything for a model that it cannot take
-            reason = " ".join(str(error).split())[:200]
-            raise InputError(
-                f"OpenVINO cannot take this model ({reason}); use scoring.backend=torch"
-            ) from None
+    def _converted(self) -> openvino.Model:
+        example = RandomPairs(self._model, 2).padded(np.arange(2))
+        with _understood(), torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of tracing
+            return self._openvino.convert_model(_FirstHidden(self._model), example_input=example)
 
-    def _quantised(self, net: openvino.Model, reader: PairReader) -> openvino.Model:
+    def _quantised(self, net: openvino.Model, pairs: Pairs) -> openvino.Model:
         import nncf
 
-        log.info(f"int8: calibrating on {CALIBRATION} pairs, half a minute, once for a model and corpus")
-        pairs = _sample(reader, CALIBRATION)
-        inputs = [tuple(part.numpy() for part in pairs.padded(np.array([row]))) for row in range(len(pairs))]
+        count = len(pairs.lengths)
+        log.info(f"int8: calibrating on {count} pairs, half a minute, once for a model and corpus")
+        inputs = [tuple(part.numpy() for part in pairs.padded(np.array([row]))) for row in range(count)]
         # The products of attention gain no speed but lose quality; those of the last layer are of one token.
         names = [
             node.get_friendly_name()
@@ -230,6 +252,16 @@ class _FirstHidden(nn.Module):
         return self.model.first_hidden(ids, types, there)
 
 
+@contextlib.contextmanager
+def _understood() -> Iterator[None]:
+    """InputError for a model, or a processor, that OpenVINO cannot take."""
+    try:
+        yield
+    except Exception as error:  # it raises nearly anything
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"OpenVINO cannot take this model ({reason}); use scoring.backend=torch") from None
+
+
 def _installed(int8: bool) -> Any:
     """The module `openvino`; InputError where it, or what int8 needs, is not there."""
     for name in ("openvino", "nncf") if int8 else ("openvino",):
@@ -241,7 +273,7 @@ def _installed(int8: bool) -> Any:
     return importlib.import_module("openvino")
 
 
-def _sample(reader: PairReader, count: int) -> TokenPairs:
+def sample(reader: PairReader, count: int) -> TokenPairs:
     """Pairs of training contexts, each with its cited paper and a random one; the same at every call.
 
     A corpus without contexts gives pairs of a paper's abstract, as the context, and a random paper.

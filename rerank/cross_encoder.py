@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -76,18 +77,24 @@ python evaluate.py benchmark=pipeline retriever=bm25 reranker={place} data=custo
 
     @classmethod
     def pretrained(
-        cls, encoder: ArticleConfig, pairs: PairSettings, head: str = "sigmoid", seed: int = 0
+        cls,
+        encoder: ArticleConfig,
+        pairs: PairSettings,
+        head: str = "sigmoid",
+        seed: int = 0,
+        layers: int | None = None,
     ) -> CrossEncoder:
         """A pretrained transformer (retrieval.encoder) with the added tokens and a random head, for training.
 
         `<cit>` starts as the model's mask token, `<sep>` and `<eos>` as its separator, the nearest that it
-        knows. A saved reranker (encoder=local encoder.path=FOLDER) is taken whole, with its head. InputError
-        if the encoder cannot be had.
+        knows. A saved reranker (encoder=local encoder.path=FOLDER) is taken whole, with its head. layers: how
+        many are kept (`keep_layers`). InputError if the encoder cannot be had.
         """
         if encoder.path is not None and (Path(encoder.path) / SETTINGS).is_file():
             saved = cls.from_pretrained(encoder.path)
             if saved.head != head:
                 raise InputError(f"model.head={head}: the reranker to start from has {saved.head}")
+            keep_layers(saved.model, layers)
             found = cls(saved.model, saved.tokenizer, pairs, head)
             found.score = saved.score
             return found
@@ -95,6 +102,7 @@ python evaluate.py benchmark=pipeline retriever=bm25 reranker={place} data=custo
         model, tokenizer = load_pretrained(replace(encoder, max_tokens=8, markers="drop"))
         alike = {CIT: tokenizer.mask_token_id, SEP: tokenizer.sep_token_id, EOS: tokenizer.sep_token_id}
         add_tokens(tokenizer)
+        keep_layers(model, layers)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             if len(tokenizer) > len(vectors_of(model)):
@@ -192,6 +200,23 @@ def is_bert(model: nn.Module) -> TypeGuard[BertModel]:
     from transformers import BertModel
 
     return isinstance(model, BertModel) and not model.config.is_decoder
+
+
+def keep_layers(model: PreTrainedModel, count: int | None) -> None:
+    """Cut a BERT down to `count` layers, evenly spaced from the first to the last (Shleifer and Rush 2020).
+
+    None: all stay. InputError if it has not so many.
+    """
+    if count is None:
+        return
+    if not is_bert(model):
+        raise InputError(f"model.layers={count}: only layers of a BERT can be left out")
+    layers = model.encoder.layer
+    if count > len(layers):
+        raise InputError(f"model.layers={count}: the transformer has {len(layers)}")
+    kept = np.linspace(0, len(layers) - 1, count).round().astype(int)
+    model.encoder.layer = nn.ModuleList(layers[place] for place in kept.tolist())
+    model.config.num_hidden_layers = count
 
 
 def first_hidden(model: BertModel, ids: Tensor, types: Tensor, there: Tensor | None) -> Tensor:

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -223,13 +224,15 @@ class ListBatch:
 
     there, relevant: bool [Q, n], which pairs exist, and are of a cited paper. chunks: input_ids,
     token_type_ids, attention_mask [b, L] of pairs of about equal length. place: int64 [pairs], where the
-    pairs, in the order of the chunks, stand in the flattened [Q, n].
+    pairs, in the order of the chunks, stand in the flattened [Q, n]. teacher: its logits [Q, n], NaN where
+    there is no pair; None without a teacher.
     """
 
     there: Tensor
     relevant: Tensor
     chunks: list[tuple[Tensor, Tensor, Tensor]]
     place: Tensor
+    teacher: Tensor | None = None
 
 
 class TrainingLists(Dataset[ListBatch]):
@@ -251,6 +254,7 @@ class TrainingLists(Dataset[ListBatch]):
         self.listing, self.seed, self._prefetched = listing, seed, prefetched
         self._distinct = np.unique(queries.rows)
         self.rank, self.processes = 0, 1
+        self._taught: tuple[NDArray[np.int64], NDArray[np.float32]] | None = None
         left = np.array([listing.choice(self.query(row)) for row in self._distinct.tolist()])
         option, wanted = listing.wanted
         few, none = int(((left > 0) & (left < wanted)).sum()), int((left == 0).sum())
@@ -274,19 +278,43 @@ class TrainingLists(Dataset[ListBatch]):
     def __getitem__(self, item: int) -> ListBatch:
         size = self.batch.queries
         own = slice(item * size + self.rank, (item + 1) * size, self.processes)
+        papers, relevant = self._listed(own)
+        there = papers >= 0
+        contexts = np.repeat(self.split.contexts[self.queries.rows[own]], there.sum(1))
+        pairs = self.reader.pairs(contexts, papers[there])
+        teacher = None
+        if self._taught is not None:
+            keys, logits = self._taught
+            teacher = torch.full(papers.shape, torch.nan)
+            at = np.searchsorted(keys, self._keys(contexts, papers[there]))
+            teacher[torch.from_numpy(there)] = torch.from_numpy(logits[at])
+        parts = list(batches(pairs.lengths, self.batch.tokens))
+        place = np.flatnonzero(there)[np.concatenate(parts)]
+        chunks = [pairs.padded(part) for part in parts]
+        marks = torch.from_numpy(there), torch.from_numpy(relevant)
+        return ListBatch(*marks, chunks, torch.from_numpy(place), teacher)
+
+    def teach(self, logits: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]]) -> None:
+        """Have a teacher say what it makes of all pairs of the training: rows [N] of contexts and papers ->
+        logits [N]."""
+        papers, _ = self._listed(slice(None))
+        there = papers >= 0
+        contexts = np.repeat(self.split.contexts[self.queries.rows], there.sum(1))
+        keys = np.unique(self._keys(contexts, papers[there]))
+        self._taught = keys, logits(*np.divmod(keys, len(self.reader.corpus.paper_ids)))
+
+    def _keys(self, contexts: NDArray[np.int64], papers: NDArray[np.int64]) -> NDArray[np.int64]:
+        return contexts * len(self.reader.corpus.paper_ids) + papers
+
+    def _listed(self, own: slice) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The papers [Q, n] of some of the queries, -1: none, and which of them are cited."""
         rows, epochs = self.queries.rows[own], self.queries.epochs[own]
         papers = np.full((len(rows), self.listing.most), -1, np.int64)
         relevant = np.zeros(papers.shape, np.bool_)
         for line, (row, epoch) in enumerate(zip(rows.tolist(), epochs.tolist(), strict=True)):
             listed, cited = self.listing.listed(self.query(row), self.seed, epoch)
             papers[line, : len(listed)], relevant[line, : len(listed)] = listed, cited
-        there = papers >= 0
-        contexts = np.repeat(self.split.contexts[rows], there.sum(1))
-        pairs = self.reader.pairs(contexts, papers[there])
-        parts = list(batches(pairs.lengths, self.batch.tokens))
-        place = np.flatnonzero(there)[np.concatenate(parts)]
-        chunks = [pairs.padded(part) for part in parts]
-        return ListBatch(torch.from_numpy(there), torch.from_numpy(relevant), chunks, torch.from_numpy(place))
+        return papers, relevant
 
     def cited_share(self) -> float:
         """The share of cited papers in the lists of the first epoch."""
@@ -334,5 +362,5 @@ class RerankData(pl.LightningDataModule):
         self, batch: ListBatch, device: torch.device, dataloader_idx: int
     ) -> ListBatch:
         chunks = [(ids.to(device), types.to(device), mask.to(device)) for ids, types, mask in batch.chunks]
-        moved = {name: getattr(batch, name).to(device) for name in ("there", "relevant", "place")}
+        moved = {name: value.to(device) for name, value in vars(batch).items() if isinstance(value, Tensor)}
         return replace(batch, chunks=chunks, **moved)

@@ -38,7 +38,7 @@ from hatten.train import train_encoder
 from rerank.data import Prefetcher, draw_negatives
 from rerank.losses import distil_loss
 from rerank.reranker import Reranker
-from rerank.scores import PairScores, candidate_scores
+from rerank.scores import PairScores, candidate_scores, logits_of
 from rerank.settings import (
     DistilLossSettings,
     DistilSettings,
@@ -132,15 +132,6 @@ def scored_lists(
     )
     logits = np.where(papers >= 0, logits_of(scores, scorer.model.head), np.nan).astype(np.float32)
     return ScoredLists(split, papers, logits)
-
-
-def logits_of(scores: NDArray[np.float32], head: str) -> NDArray[np.float32]:
-    """What scores were before the sigmoid of a head that has one; 0 and 1 as far as float32 can tell."""
-    if head != "sigmoid":
-        return scores
-    least = np.finfo(np.float32).eps
-    inside = np.clip(scores, least, 1 - least)
-    return np.log(inside) - np.log1p(-inside)
 
 
 class HAttenStudent(Recipe):

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from rerank.cross_encoder import CrossEncoder
 from rerank.data import ListBatch
-from rerank.losses import list_loss
-from rerank.settings import ListLossSettings
+from rerank.losses import distil_loss, list_loss
+from rerank.settings import DistilLossSettings, ListLossSettings
 from training.module import AveragedModule, Optimizer, prepare_transformer
 from training.settings import FineTuningSettings, RateSettings
 
@@ -38,9 +38,11 @@ class RerankModule(AveragedModule[CrossEncoder]):
         ema: float,
         seed: int,
         total_steps: int,
+        distil: DistilLossSettings | None = None,
     ) -> None:
+        """distil: how batches with a teacher's logits are learned from."""
         super().__init__(encoder, optimizer, schedule, ema, seed, total_steps)
-        self.loss = loss
+        self.loss, self.distil = loss, distil or DistilLossSettings(temperature=1.0)
 
     def round_seed(self) -> int:
         """Each process draws its own dropout."""
@@ -49,6 +51,10 @@ class RerankModule(AveragedModule[CrossEncoder]):
     def training_step(self, batch: ListBatch, step: int) -> Tensor:
         logits = torch.cat([self.encoder(*chunk) for chunk in batch.chunks])
         flat = logits.new_zeros(batch.there.numel()).index_copy(0, batch.place, logits)
-        loss = list_loss(self.loss, flat.view(batch.there.shape), batch.there, batch.relevant)
+        flat = flat.view(batch.there.shape)
+        loss = list_loss(self.loss, flat, batch.there, batch.relevant)
+        if batch.teacher is not None:
+            taught = distil_loss(self.distil, flat, batch.teacher, batch.relevant)
+            loss = self.distil.weight * taught + (1 - self.distil.weight) * loss
         self.log("train/loss", loss.detach(), batch_size=len(batch.there))
         return loss

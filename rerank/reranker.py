@@ -6,14 +6,16 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from datasets.corpus import Corpus
-from rerank.backends import batches, open_backend
+from rerank.backends import batches, open_backend, sample
 from rerank.cross_encoder import SAVED, CrossEncoder
+from rerank.fastest import fastest
 from rerank.pairs import PairReader, TokenPairs
 from rerank.published import PUBLISHED, open_reference
 from rerank.settings import ScoringSettings
@@ -32,7 +34,7 @@ class Reranker:
 
         InputError if it cannot be run as `scoring` says.
         """
-        self.name, self.scoring = name, scoring or ScoringSettings()
+        self.name = name
         self.model = model.eval().requires_grad_(False)
         identity = _hash(
             {
@@ -42,6 +44,7 @@ class Reranker:
                 "head": model.head,
             }
         )
+        self.scoring = fastest(model, scoring or ScoringSettings(), identity)
         self.backend = open_backend(model, self.scoring, identity)
         self.fingerprint = _hash([identity, self.backend.arithmetic])
         """Of all that a score depends on beside the corpus: weights, tokeniser, pairs, arithmetic."""
@@ -66,7 +69,9 @@ class Reranker:
         """Get ready for pairs of a corpus, as `score` does; for int8 it takes half a minute."""
         if self._reader is None or self._reader.corpus is not corpus:
             self._reader = PairReader(corpus, self.model.tokenizer, self.model.config)
-            self.backend.prepare(self._reader)
+            # A library has no contexts and changes often: the first calibrates for all.
+            about = corpus.fingerprint if corpus.splits else "library"
+            self.backend.prepare(partial(sample, self._reader), about)
         return self._reader
 
     def score(
@@ -93,7 +98,10 @@ class Reranker:
 
     def _scores(self, pairs: TokenPairs, advance: Callable[[int], None] | None = None) -> NDArray[np.float32]:
         out = np.empty(len(pairs), np.float32)
-        for rows, scores in self.backend.scores(pairs, batches(pairs.lengths, self.scoring.tokens)):
+        tokens, streams = self.scoring.tokens, self.backend.streams
+        if streams > 1:  # of few pairs, so many batches that none is idle
+            tokens = min(tokens, -(-int(pairs.lengths.sum()) // (2 * streams)))
+        for rows, scores in self.backend.scores(pairs, batches(pairs.lengths, tokens)):
             out[rows] = scores
             if advance is not None:
                 advance(len(rows))

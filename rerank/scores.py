@@ -261,6 +261,15 @@ def candidate_scores(
     return found, scored
 
 
+def logits_of(scores: NDArray[np.float32], head: str) -> NDArray[np.float32]:
+    """What scores were before the sigmoid of a head that has one; 0 and 1 as far as float32 can tell."""
+    if head != "sigmoid":
+        return scores
+    least = np.finfo(np.float32).eps
+    inside = np.clip(scores, least, 1 - least)
+    return np.log(inside) - np.log1p(-inside)
+
+
 def head_of(ranking: Ranking, k: int) -> Ranking:
     """The first k papers of each query, or all where there are fewer."""
     return Ranking(ranking.papers[:, :k], ranking.scores[:, :k])

@@ -196,6 +196,8 @@ class RerankerSettings(FineTuningSettings):
     """in place of what the transformer was pretrained with; on a CPU, drawing it takes time"""
     head: str = setting("sigmoid", choices=("sigmoid", "linear"))
     """sigmoid: sigmoid(linear(relu(CLS))) | linear: linear(CLS)"""
+    layers: int | None = setting(None, least=1)
+    """of the transformer that are kept, evenly spaced from the first to the last; null: all"""
     ema: float = setting(0.0, below=1)
     """decay of the moving average of the weights, which is validated and saved; 0: the weights"""
     workers: int = 0
@@ -205,6 +207,8 @@ class RerankerSettings(FineTuningSettings):
     they were found, cited or not (Nogueira et al. 2020)"""
     pairs: PairSettings = field(default_factory=PairSettings)
     loss: ListLossSettings = field(default_factory=ListLossSettings)
+    distil: DistilLossSettings = field(default_factory=lambda: DistilLossSettings(temperature=1.0))
+    """where there is teacher=FOLDER"""
     batch: StepSettings = field(default_factory=StepSettings)
     negatives: NegativesSettings = field(default_factory=NegativesSettings)
     validation: RerankingValidationSettings = field(default_factory=RerankingValidationSettings)
@@ -225,8 +229,9 @@ class ScoringSettings(Settings):
     """How pairs are scored."""
 
     where: ClassVar[str] = "scoring"
-    backend: str = setting("auto", choices=("auto", "torch", "openvino"))
-    """torch | openvino (CPUs; the extra int8) | auto: openvino for int8, else torch"""
+    backend: str = setting("auto", choices=("auto", "torch", "openvino", "fastest"))
+    """torch | openvino (CPUs; the extra int8) | auto: openvino for int8, else torch | fastest: what a quick
+    measurement on first use says, of all precisions for precision=auto (rerank.fastest)"""
     precision: str = setting("auto", choices=("auto", "float32", "bfloat16", "int8"))
     """float32 | bfloat16 | int8 | auto: bfloat16 where the processor multiplies it faster, else float32"""
     tokens: int = setting(4096, least=1)
@@ -242,7 +247,7 @@ class ScoringSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.compile and (self.backend == "openvino" or self.precision == "int8"):
+        if self.compile and (self.backend in ("openvino", "fastest") or self.precision == "int8"):
             raise InputError("scoring.compile=true: only with scoring.backend=torch, and not for int8")
         if self.backend == "torch" and self.precision == "int8":
             raise InputError("scoring.precision=int8 needs scoring.backend=openvino")
@@ -261,7 +266,7 @@ class TeacherSettings(Settings):
 
 @dataclass(frozen=True)
 class DistilLossSettings(Settings):
-    """How the student's cosines are to follow the teacher's logits."""
+    """How the student's cosines, or the logits of a reranker, are to follow the teacher's logits."""
 
     where: ClassVar[str] = "model.distil"
     name: str = setting("kl", choices=("kl", "margin_mse"))
@@ -269,7 +274,7 @@ class DistilLossSettings(Settings):
     weight: float = setting(0.5, above=0, most=1)
     """of the distillation; the rest is that of the student's own loss (model.loss)"""
     temperature: float = setting(0.05, above=0)
-    """the student's cosines are divided by it"""
+    """what the student says is divided by it"""
     teacher_temperature: float = setting(1.0, above=0)
     """the teacher's logits are divided by it"""
 

@@ -30,7 +30,9 @@ from rerank.cross_encoder import SAVED, CrossEncoder
 from rerank.data import CitedAndNegatives, Prefetcher, QueryOrder, RerankData, TopPapers, TrainingLists
 from rerank.module import RerankModule, prepare_for_training
 from rerank.pairs import PairReader
-from rerank.settings import F1_AT, RerankerSettings, RerankingValidationSettings
+from rerank.reranker import Reranker
+from rerank.scores import PairScores, logits_of
+from rerank.settings import F1_AT, RerankerSettings, RerankingValidationSettings, ScoringSettings
 from retrieval.base import ordered
 from retrieval.nets import evaluating
 from retrieval.settings import ArticleConfig
@@ -48,23 +50,35 @@ SHOWN = ("mrr", "recall@1", "recall@10", "base/mrr", "base/recall@10", "ceiling"
 
 def train(config: DictConfig) -> Path:
     """Train by `config` (conf/train.yaml) in its output_dir; returns the folder of the best weights."""
-    settings = read_settings(RerankerSettings, resolved(config)["model"])
+    plain = resolved(config)
+    settings = read_settings(RerankerSettings, plain["model"])
+    scoring = read_settings(ScoringSettings, plain["scoring"])
     optimizer = optimizer_of(config.model.optimizer)
 
     def build(given: TrainingRun) -> Training:
         corpus, seed, folder = given.corpus, given.seed, given.folder
         encoder_config: ArticleConfig = instantiate(config.encoder)
-        encoder = CrossEncoder.pretrained(encoder_config, settings.pairs, settings.head, seed)
+        encoder = CrossEncoder.pretrained(
+            encoder_config, settings.pairs, settings.head, seed, settings.layers
+        )
         prepare_for_training(encoder, settings)
         reader = PairReader(corpus, encoder.tokenizer, settings.pairs)
         candidates = Path(config.candidates_dir or folder / CANDIDATES)
         prefetcher = Prefetcher(instantiate(config.retriever), corpus, candidates, config.index_dir)
         lists, prefetched = _lists(settings, corpus, prefetcher, reader, seed)
+        teacher = "" if config.teacher is None else _taught(config, scoring, lists)
         validation, validated = _validation(settings.validation, corpus, prefetcher, seed)
         data = RerankData(lists, settings.validation.every, seed, settings.workers)
         names = {"encoder": encoder_config.name, "retriever": prefetcher.retriever.name}
         module = RerankModule(
-            encoder, optimizer, settings.loss, settings.schedule, settings.ema, seed, data.steps
+            encoder,
+            optimizer,
+            settings.loss,
+            settings.schedule,
+            settings.ema,
+            seed,
+            data.steps,
+            settings.distil,
         )
         if config.trainer.accelerator == "cpu":
             log.info(
@@ -77,7 +91,7 @@ def train(config: DictConfig) -> Path:
             data,
             RerankingRounds(folder / SAVED, {**given.about, **names}, settings, validation, reader),
             data.rounds,
-            {"encoder": given.settings["encoder"], "candidates": [prefetched, validated]},
+            {"encoder": given.settings["encoder"], "candidates": [prefetched, validated], "teacher": teacher},
             f"{len(lists.queries.rows):,} queries, {data.steps:,} steps of "
             f"{settings.batch.queries * settings.batch.accumulate} queries with up to {lists.listing.most} "
             f"papers, by {prefetcher.retriever.name}, {data.rounds} rounds, in {encoder.precision}",
@@ -99,6 +113,15 @@ def _minutes(module: RerankModule, data: RerankData) -> float:
     module.zero_grad(set_to_none=True)
     parts = sum(ids.numel() for ids, _, _ in chunks) / chunks[0][0].numel()
     return seconds * parts * len(data.lists) / 60
+
+
+def _taught(config: DictConfig, scoring: ScoringSettings, lists: TrainingLists) -> str:
+    """Give the lists the logits of the teacher; returns what names it. Pairs scored before are not again."""
+    teacher = Reranker.open(config.teacher, scoring)
+    scores = PairScores(config.scores_dir, teacher, lists.reader.corpus)
+    lists.teach(lambda *pairs: logits_of(scores.of(*pairs).scores, teacher.model.head))
+    log.info(f"the teacher {teacher.name} has scored the training lists, by {teacher.backend.arithmetic}")
+    return teacher.fingerprint
 
 
 def _lists(

@@ -64,4 +64,6 @@ def precision(name: str) -> torch.dtype:
         raise InputError(f"precision {name}: choose one of auto, {', '.join(known)}")
     if torch.cuda.is_available():
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
-    return torch.bfloat16 if torch.cpu._is_avx512_bf16_supported() else torch.float32
+    # torch may have been told to leave AVX-512 alone (ATEN_CPU_CAPABILITY).
+    fast = torch.cpu._is_avx512_bf16_supported() and "AVX512" in torch.backends.cpu.get_cpu_capability()
+    return torch.bfloat16 if fast else torch.float32

@@ -14,6 +14,7 @@ from evaluation.prefetch import Prefetch
 from evaluation.report import Metrics, Provenance
 from evaluation.settings import RecommendSettings
 from library.recommender import Asked, Recommender
+from rerank.settings import ScoringSettings
 from retrieval.arrays import Mask
 from retrieval.base import Ranking, Retriever, nothing
 from retrieval.queries import Queries, Query
@@ -33,7 +34,8 @@ class Recommend(Prefetch):
         given = self.settings
         if given.library is None:
             raise InputError("benchmark=recommend needs library=FOLDER, which recommend.py build made")
-        opened = Asking(Recommender.open(given.library, given.reranker))
+        # People get the fastest arithmetic of their machine, a benchmark the same at each run.
+        opened = Asking(Recommender.open(given.library, given.reranker, ScoringSettings()))
         return super().run(folder, provenance, lambda: opened, data)
 
 

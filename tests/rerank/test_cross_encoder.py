@@ -17,7 +17,7 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, Distil
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from rerank.cross_encoder import CrossEncoder, first_hidden, is_bert, vectors_of
+from rerank.cross_encoder import CrossEncoder, first_hidden, is_bert, keep_layers, vectors_of
 from rerank.pairs import CIT, EOS, SEP, PairReader
 from rerank.settings import PairSettings
 from retrieval.settings import ArticleConfig
@@ -316,3 +316,20 @@ def test_what_is_no_bert_encoder_is_told() -> None:
     small: dict[str, Any] = {**SIZES, "num_hidden_layers": 1}
     assert not is_bert(BertModel(BertConfig(**small, is_decoder=True)))
     assert not is_bert(DistilBertModel(DistilBertConfig(vocab_size=20, dim=8, n_heads=2, n_layers=1)))
+
+
+def test_kept_layers_are_spaced_evenly() -> None:
+    sizes: dict[str, Any] = {
+        "hidden_size": 8,
+        "num_attention_heads": 2,
+        "intermediate_size": 8,
+        "vocab_size": 9,
+    }
+    for count, kept in ((1, [0]), (2, [0, 5]), (3, [0, 2, 5]), (None, list(range(6)))):
+        model = BertModel(BertConfig(**sizes, num_hidden_layers=6))
+        layers = list(model.encoder.layer)
+        keep_layers(model, count)
+        assert [layers.index(layer) for layer in model.encoder.layer] == kept
+        assert model.config.num_hidden_layers == len(kept)
+    with pytest.raises(InputError, match=r"model\.layers=7: the transformer has 6"):
+        keep_layers(model, 7)

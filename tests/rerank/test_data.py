@@ -208,6 +208,24 @@ def test_lists_hold_the_cited_paper_and_what_is_drawn(
         assert pairs == subwords(reader.pairs(np.repeat(context, len(papers)), papers).padded())
 
 
+def test_a_teacher_is_asked_for_each_pair_once_and_shown_beside_it(lists: Make, demo_corpus: Corpus) -> None:
+    made, asked = lists(), list[int]()
+
+    def logits(contexts: NDArray[np.int64], papers: NDArray[np.int64]) -> NDArray[np.float32]:
+        asked.extend((contexts * 1000 + papers).tolist())
+        return (contexts * 1000 + papers).astype(np.float32)
+
+    assert made[5].teacher is None
+    made.teach(logits)
+    assert len(set(asked)) == len(asked) > 42
+    batch, rows, epochs = made[5], made.queries.rows[20:24], made.queries.epochs[20:24]
+    assert batch.teacher is not None
+    for row, epoch, shown in zip(rows.tolist(), epochs.tolist(), batch.teacher, strict=True):
+        papers, _ = made.listing.listed(made.query(row), 0, epoch)
+        told = made.split.contexts[row] * 1000 + papers
+        assert shown[: len(told)].tolist() == told.tolist() and shown[len(told) :].isnan().all()
+
+
 def test_an_item_is_the_same_whatever_was_read_before_in_small_chunks(lists: Make) -> None:
     one, other = lists(), lists()
     for item in (3, 0, 9):

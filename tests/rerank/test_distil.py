@@ -28,8 +28,9 @@ from hatten.settings import EncoderBatchSettings, EncoderConfig
 from hatten.words import WordVectors, inverse_document_frequency
 from rerank.cross_encoder import CrossEncoder
 from rerank.data import Prefetcher
-from rerank.distil import DistilBatch, DistilData, ScoredLists, logits_of, scored_lists, train
+from rerank.distil import DistilBatch, DistilData, ScoredLists, scored_lists, train
 from rerank.reranker import Reranker
+from rerank.scores import logits_of
 from rerank.settings import NegativesSettings, PairSettings, ScoringSettings, TeacherSettings
 from retrieval.encoder import ArticleEncoder
 from retrieval.settings import ArticleConfig

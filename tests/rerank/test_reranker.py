@@ -158,6 +158,8 @@ def test_openvino_computes_the_same_and_a_batch_that_fails_ends_the_scoring(
     for tokens in (4096, 90):  # all in few batches; many batches in parallel
         reranker.scoring = replace(reranker.scoring, tokens=tokens)
         np.testing.assert_allclose(reranker.score(tiny_corpus, *all_pairs), exact, atol=2e-5)
+    again = Reranker.open(tiny_reranker, reranker.scoring)  # from the cache
+    np.testing.assert_allclose(again.score(tiny_corpus, *all_pairs), exact, atol=2e-5)
     pairs = reranker.prepare(tiny_corpus).pairs(*all_pairs)
 
     def parts() -> Any:
@@ -177,7 +179,7 @@ def test_int8_is_near_and_calibrated_once(
     found = Reranker.open(tiny_reranker, int8).score(tiny_corpus, *all_pairs)
     assert not np.allclose(found, exact, atol=1e-4)
     assert np.corrcoef(exact, found)[0, 1] > 0.9  # of a random net, where errors are not averaged
-    (model,) = cache.glob(f"int8/*/{MODEL}")
+    (model,) = cache.glob(f"openvino/*/{MODEL}")
     assert 'element_type="i8"' in model.read_text()
     written = model.stat().st_mtime_ns
     contexts, papers = all_pairs

@@ -58,7 +58,11 @@ from rerank.settings import (
         (RerankerSettings, {"lists": "best"}, r"model\.lists=best: choose cited or top"),
         (RerankerSettings, {"lists": "top"}, r"model\.lists=top: model\.loss\.name=hinge takes"),
         (RerankerSettings, {"pairs": {"max_tokens": 3}}, r"model\.pairs\.max_tokens=3: must be at least 16"),
-        (ScoringSettings, {"backend": "onnx"}, r"scoring\.backend=onnx: choose auto, torch or openvino"),
+        (
+            ScoringSettings,
+            {"backend": "onnx"},
+            r"scoring\.backend=onnx: choose auto, torch, openvino or fastest",
+        ),
         (
             ScoringSettings,
             {"precision": "int4"},
@@ -67,6 +71,7 @@ from rerank.settings import (
         (ScoringSettings, {"tokens": 0}, r"scoring\.tokens=0: must be at least 1"),
         (ScoringSettings, {"threads": -1}, r"scoring\.threads=-1: must not be below 0"),
         (ScoringSettings, {"compile": True, "precision": "int8"}, "only with scoring.backend=torch"),
+        (ScoringSettings, {"compile": True, "backend": "fastest"}, "only with scoring.backend=torch"),
         (ScoringSettings, {"backend": "torch", "precision": "int8"}, "needs scoring.backend=openvino"),
         (DistilLossSettings, {"name": "mse"}, r"model\.distil\.name=mse: choose kl or margin_mse"),
         (DistilLossSettings, {"weight": 0.0}, r"model\.distil\.weight=0\.0: must be above 0"),

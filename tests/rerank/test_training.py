@@ -20,10 +20,12 @@ from torch.testing import assert_close
 import rerank.train
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from rerank.cross_encoder import CrossEncoder
+from rerank.cross_encoder import CrossEncoder, is_bert
+from rerank.losses import listwise_kl
 from rerank.pairs import PairReader
 from rerank.settings import PairSettings
 from retrieval.bm25 import BM25
+from retrieval.settings import ArticleConfig
 from tests.runs import CONF, Composed, assert_same_run, configured, crashed, history
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -238,3 +240,47 @@ def test_queries_that_cannot_be_divided_are_refused(tiny_training: Composed, tmp
         InputError, match=r"model\.batch\.queries=1: cannot be divided among 2 .* multiple of 2"
     ):
         rerank.train.train(tiny_training(**TWO, **{"model.batch.queries": 1}, output_dir=tmp_path / "out"))
+
+
+def test_a_student_of_fewer_layers_follows_its_teacher(
+    tiny_training: Composed, tiny_reranker: Path, tiny_corpus: Corpus, tmp_path: Path
+) -> None:
+    """By the teacher's scores alone: a student without them would learn which papers are cited."""
+    teacher = CrossEncoder.from_pretrained(tiny_reranker)
+    changes = {
+        "encoder": "local",
+        "encoder.path": tiny_reranker,
+        "teacher": tiny_reranker,
+        "scores_dir": tmp_path / "scores",
+        "scoring.precision": "float32",
+        "model.layers": 1,
+        "model.head": teacher.head,
+        "model.pairs.max_tokens": teacher.config.max_tokens,
+        "model.distil.weight": 1.0,
+        "model.distil.teacher_temperature": 0.1,
+        "model.epochs": 15,
+        "model.validation.queries": 0,
+    }
+
+    def apart(best: Path) -> float:
+        """Mean KL of the teacher's distributions over lists from those of a student."""
+        of_teacher = scored(tiny_reranker, tiny_corpus, 6, cited_too=True)
+        of_student = scored(best, tiny_corpus, 6, cited_too=True)
+        return float(
+            np.mean(
+                [
+                    listwise_kl(torch.tensor([own]), torch.tensor([wanted]), 1.0, 0.1)
+                    for (own, _), (wanted, _) in zip(of_student, of_teacher, strict=True)
+                ]
+            )
+        )
+
+    start = CrossEncoder.pretrained(
+        ArticleConfig("tiny", path=str(tiny_reranker)), teacher.config, teacher.head, layers=1
+    )
+    start.save_pretrained(tmp_path / "start")
+    best = rerank.train.train(tiny_training(**changes, output_dir=tmp_path / "out"))
+    student = CrossEncoder.from_pretrained(best)
+    assert is_bert(student.model)
+    assert len(student.model.encoder.layer) == student.model.config.num_hidden_layers == 1
+    assert apart(best) < 0.7 * apart(tmp_path / "start")

@@ -1,0 +1,124 @@
+"""The fastest way of scoring is measured once, and what is nearly as fast but more exact goes first."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from datasets.corpus import Corpus
+from datasets.errors import InputError
+from rerank import fastest as module
+from rerank.cross_encoder import CrossEncoder
+from rerank.fastest import fastest
+from rerank.reranker import Reranker
+from rerank.settings import ScoringSettings
+
+FASTEST = ScoringSettings("fastest", threads=2)
+RATES = {
+    "torch float32": 10.0,
+    "openvino float32": 20.0,
+    "torch bfloat16": 30.0,
+    "openvino bfloat16": 46.0,
+    "openvino int8": 50.0,
+}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CITATION_CACHE", str(tmp_path))
+    return tmp_path / "fastest"
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A machine that has all ways, as fast as RATES; the ways that were measured."""
+    measured: list[str] = []
+
+    def opened(model: CrossEncoder, scoring: ScoringSettings, identity: str) -> Any:
+        name = f"{scoring.backend} {scoring.precision}"
+
+        def prepare(*given: object) -> None:
+            if name not in RATES:
+                raise InputError("cannot take this model")
+
+        return SimpleNamespace(name=name, prepare=prepare)
+
+    def rate(backend: Any, pairs: object) -> float:
+        measured.append(backend.name)
+        return RATES[backend.name]
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(module, "precision", lambda name: torch.bfloat16)
+    monkeypatch.setattr(module, "_version", lambda name: "1")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(module, "open_backend", opened)
+    monkeypatch.setattr(module, "_rate", rate)
+    return measured
+
+
+def chosen(model: CrossEncoder, scoring: ScoringSettings = FASTEST, identity: str = "a") -> str:
+    found = fastest(model, scoring, identity)
+    return f"{found.backend} {found.precision}"
+
+
+def test_the_most_exact_of_the_fastest_is_taken_and_measured_once(
+    asked: list[str], tiny_reranker: Path, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = CrossEncoder.from_pretrained(tiny_reranker)
+    assert chosen(model) == "openvino bfloat16"  # 46 of 50 pairs/s
+    assert asked == list(RATES)
+    assert "openvino bfloat16; pairs of 64 tokens a second on 2 threads: torch float32 10.0" in caplog.text
+    assert chosen(model) == "openvino bfloat16" and len(asked) == 5
+    assert chosen(model, ScoringSettings("fastest", "float32", threads=2)) == "openvino float32"
+    assert asked[5:] == ["torch float32", "openvino float32"]
+    for other in ({"identity": "b"}, {"scoring": ScoringSettings("fastest", threads=1)}):
+        before = len(asked)
+        chosen(model, **other)
+        assert len(asked) == before + 5
+    for plain in (ScoringSettings(), ScoringSettings("torch", "float32"), ScoringSettings("openvino")):
+        assert fastest(model, plain, "a") == plain
+    assert chosen(model, ScoringSettings("fastest", "int8")) == "auto int8"  # there is one way
+    for file in cache.iterdir():
+        file.write_text('{"torch float32": "fast"}')
+    with pytest.raises(InputError, match=r"\.json: damaged; remove it"):
+        chosen(model)
+
+
+def test_a_way_that_cannot_take_the_model_is_left_out(
+    asked: list[str], tiny_reranker: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delitem(RATES, "openvino int8")
+    monkeypatch.delitem(RATES, "openvino bfloat16")
+    assert chosen(CrossEncoder.from_pretrained(tiny_reranker)) == "torch bfloat16"
+    assert "openvino int8 is left out: cannot take this model" in caplog.text
+
+
+def test_what_is_not_installed_is_not_measured(
+    asked: list[str], tiny_reranker: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = CrossEncoder.from_pretrained(tiny_reranker)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert chosen(model) == "torch bfloat16" and asked == ["torch float32", "torch bfloat16"]
+    monkeypatch.setattr(module, "precision", lambda name: torch.float32)
+    caplog.set_level("INFO")
+    assert chosen(model) == "torch float32" and len(asked) == 2
+    assert 'EXTRAS="dev int8" adds faster ways' in caplog.text
+
+
+def test_measured_in_earnest_the_scores_are_those_of_float32(
+    tiny_reranker: Path, tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    monkeypatch.setattr(module, "SECONDS", 0.01)
+    contexts, papers = np.divmod(np.arange(24), 12)
+    exact = Reranker.open(tiny_reranker, ScoringSettings("torch", "float32"))
+    found = Reranker.open(tiny_reranker, ScoringSettings("fastest", "float32"))
+    assert found.scoring.backend in ("torch", "openvino")
+    assert len(list(cache.iterdir())) == (importlib.util.find_spec("openvino") is not None)
+    scores = found.score(tiny_corpus, contexts, papers)
+    np.testing.assert_allclose(scores, exact.score(tiny_corpus, contexts, papers), atol=1e-4)
