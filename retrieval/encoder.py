@@ -302,8 +302,7 @@ def _opened(folder: Path) -> tuple[PreTrainedModel, Any]:
     from transformers import AutoModel, AutoTokenizer
     from transformers.utils import logging
 
-    logging.disable_progress_bar()  # of a file that is read in a second
-    verbosity = logging.get_verbosity()
+    logging.disable_progress_bar()  # of files that are read and written in a second
     logging.set_verbosity_error()  # its report on keys is made here, in one line
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
@@ -312,9 +311,6 @@ def _opened(folder: Path) -> tuple[PreTrainedModel, Any]:
         )
     except Exception as error:  # damaged files raise nearly anything
         raise InputError(f"{folder}: the model cannot be read ({reason(error)})") from None
-    finally:
-        logging.set_verbosity(verbosity)
-        logging.enable_progress_bar()
     missing = sorted(key for key in keys["missing_keys"] if not key.startswith("pooler."))
     if missing:
         raise InputError(
