@@ -42,6 +42,16 @@ class Ragged:
         values = np.concatenate(parts) if parts else np.empty(0, np.int32)
         return cls(values, offsets_of(lengths))
 
+    @classmethod
+    def concat(cls, parts: Sequence[Ragged]) -> Ragged:
+        """Rows of some parts, at least one, after each other.
+
+        >>> [row.tolist() for row in Ragged.concat([Ragged.from_rows([[1]]), Ragged.from_rows([[], [2]])])]
+        [[1], [], [2]]
+        """
+        lengths = np.concatenate([part.lengths for part in parts])
+        return cls(np.concatenate([part.values for part in parts]), offsets_of(lengths))
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 

@@ -7,13 +7,14 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, vstack
 
 from datasets.columns import Ragged, offsets_of, ranges
 from datasets.corpus import Corpus, Split
@@ -24,7 +25,7 @@ from retrieval.base import changed_little
 from retrieval.bm25 import cited_in
 from retrieval.dense import DenseRetriever
 from retrieval.queries import Queries, QueryField, mark_of
-from retrieval.terms import Terms, tokenizer
+from retrieval.terms import PAPERS_AT_ONCE, Terms, tokenizer
 
 K1, B, B_SHORT = 1.2, 0.75, 0.3
 """Of BM25; titles and contexts are all of about the same length."""
@@ -58,10 +59,13 @@ class Texts:
         counts.sum_duplicates()
         lengths = np.asarray(counts.sum(axis=1)).ravel()
         average = average or max(float(lengths.sum()) / max(int(np.count_nonzero(lengths)), 1), 1e-9)
-        norm = np.repeat(K1 * (1 - b + b * lengths / average), np.diff(counts.indptr))
-        weights = counts.data / (norm + counts.data) * rarity[counts.indices]
+        norm = (K1 * (1 - b + b * lengths / average)).astype(np.float32)
+        weights = np.repeat(norm, np.diff(counts.indptr))  # in place from here: there may be 10^8
+        weights += counts.data
+        np.divide(counts.data, weights, out=weights)
+        weights *= rarity[counts.indices]
         offsets, mean = counts.indptr.astype(np.int64), np.array([average], np.float32)
-        return cls(offsets, counts.indices, weights.astype(np.float32), mean)
+        return cls(offsets, counts.indices, weights, mean)
 
     def then(self, kept: Rows, more: Texts) -> Texts:
         """Rows `kept`, then further ones."""
@@ -257,9 +261,12 @@ class Names:
         A name is as telling as it is rare: log(N / n) / log N, of N papers n have it; and no more than the
         rarest of its words, by the words of all texts.
         """
-        found = [find(text) for text in texts]
-        table = WordTable(TOKENIZERS[corpus.settings["tokenizer"]])
-        read = table.ids([name for names in found for name in names])
+        table, rest = WordTable(TOKENIZERS[corpus.settings["tokenizer"]]), map(find, texts)
+        numbers, parts = list[int](), [Ragged.from_rows([])]
+        while found := list(islice(rest, PAPERS_AT_ONCE)):
+            numbers += [len(names) for names in found]
+            parts.append(table.ids([name for names in found for name in names]))
+        read = Ragged.concat(parts)
         ids = np.array([corpus.word_ids.get(word, -1) for word in table.words().to_pylist()], np.int64)
         words, lengths = ids[read.values] if len(read.values) else np.empty(0, np.int64), read.lengths
         counts = np.asarray(corpus.word_counts, np.float64)
@@ -272,7 +279,7 @@ class Names:
             hashes[rows] = run_hashes(words, read.offsets[rows], length)
             rarest[rows] = rarity[grid].max(axis=1)
         known = rarest > 0
-        paper = np.repeat(np.arange(len(found)), [len(names) for names in found])[known]
+        paper = np.repeat(np.arange(len(numbers)), numbers)[known]
         hashes, rarest = hashes[known], rarest[known]
         different, place, times = np.unique(hashes, return_inverse=True, return_counts=True)
         papers = len(corpus.paper_ids)
@@ -281,7 +288,7 @@ class Names:
             times = times + np.bincount(at[different[at] == others], minlength=len(different))
         own = np.log(papers / np.minimum(times, papers)) / np.log(max(papers, 2))
         weights = np.minimum(own[place], rarest).astype(np.float32)
-        return cls(offsets_of(np.bincount(paper, minlength=len(found))), hashes, weights)
+        return cls(offsets_of(np.bincount(paper, minlength=len(numbers))), hashes, weights)
 
     def then(self, kept: Rows, more: Names) -> Names:
         """Papers `kept`, then further ones."""
@@ -441,9 +448,13 @@ class Evidence:
     def _read_papers(self, corpus: Corpus) -> None:
         title, abstract = (self.counts(words) for words in (corpus.title_tokens, corpus.abstract_tokens))
         papers = len(corpus.paper_ids)
-        having = np.bincount((title + abstract).indices, minlength=self.terms.size)
+        having = np.zeros(self.terms.size, np.int64)
+        for start in range(0, papers, PAPERS_AT_ONCE):
+            part = slice(start, start + PAPERS_AT_ONCE)
+            having += np.bincount((title[part] + abstract[part]).indices, minlength=len(having))
         self.rarity = np.log(1 + (papers - having + 0.5) / (having + 0.5)).astype(np.float32)
         self.title, self.abstract = Texts.of(title, self.rarity, B_SHORT), Texts.of(abstract, self.rarity)
+        del title, abstract
         for name, (find, texts) in self._names(corpus).items():
             setattr(self, name, Names.of(corpus, find, texts))
 
@@ -486,7 +497,14 @@ class Evidence:
 
     def counts(self, words: Ragged, terms: Terms | None = None) -> csr_matrix:
         """How often each term stands in texts [n, T]."""
-        return (terms or self.terms).counts(np.arange(len(words)), words, len(words)).tocsr()
+        parts = []
+        for start in range(0, len(words), PAPERS_AT_ONCE):
+            block = words.take(np.arange(start, min(start + PAPERS_AT_ONCE, len(words))))
+            parts.append((terms or self.terms).counts(np.arange(len(block)), block, len(block)).tocsr())
+            parts[-1].sum_duplicates()
+        return (
+            vstack(parts, "csr") if parts else csr_matrix((0, (terms or self.terms).size), dtype=np.float32)
+        )
 
     def near_counts(
         self, words: Ragged, side: int = 0, terms: Terms | None = None, reach: float = NEAR
