@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from datasets.columns import TableWriter, table_batches
@@ -223,18 +224,17 @@ class Library:
             yield _paper(*columns_of_row)
 
     @cached_property
-    def _rows(self) -> dict[str, int]:
-        """Row by id, by key and by alias; of several, an id counts before a key and a key before an alias."""
-        rows: dict[str, int] = {}
-        for row, names in enumerate(self.metadata["aliases"].to_pylist()):
-            for name in names:
-                rows.setdefault(name, row)
-        keys = {key: row for row, key in reversed(list(enumerate(self.metadata["key"].to_pylist()))) if key}
-        return rows | keys | {name: row for row, name in enumerate(self.corpus.paper_ids)}
+    def _named(self) -> dict[str, int]:
+        """Row by key and by alias; of several the first, and a key counts before an alias."""
+        keys, aliases = (self.metadata[name].combine_chunks() for name in ("key", "aliases"))
+        there = pc.indices_nonzero(pc.not_equal(keys, ""))
+        rows = [*there.to_pylist(), *pc.list_parent_indices(aliases).to_pylist()]
+        names = [*keys.take(there).to_pylist(), *pc.list_flatten(aliases).to_pylist()]
+        return dict(zip(reversed(names), reversed(rows), strict=True))
 
     def row(self, name: str) -> int | None:
         """The row of the paper with this id, citation key, or id or key of another record of it."""
-        return self._rows.get(name)
+        return self.corpus.paper_row(name) if self.corpus.has_paper(name) else self._named.get(name)
 
     def rows(self, names: Iterable[str], option: str = "id") -> Rows:
         """Of several; InputError that names the option for one that is unknown."""
