@@ -39,8 +39,9 @@ EXAMPLES = 20
 """Skipped records that the report names, the first ones."""
 UNRESOLVED = "unresolved.jsonl.gz"
 UNRESOLVED_HINT = (
-    f"{UNRESOLVED} lists them, the most cited first. Name a file of records of such papers (`id`, "
-    "`title`, `abstract`, `year`, `authors`) in `source` to get contexts of their citations. The most cited:"
+    f"{UNRESOLVED} lists them, the most cited first. To get contexts of their citations, name a file with "
+    "their titles and abstracts in `source`: a .bib that has them, arXiv's metadata snapshot, `papers.json`, "
+    "or records of our own."
 )
 COUNTED = {
     "papers": "Papers, one per id. Those without a title or abstract are left out.",
@@ -114,13 +115,21 @@ class BuildReport:
             lines += ["## Skipped records", "", f"{self.skipped.left_out:,} cannot be used. The first:", ""]
             lines += [f"- {' '.join(example.split())}" for example in self.skipped.examples] + [""]
         if self.unresolved:
-            lines += ["## References without a paper", "", UNRESOLVED_HINT, ""]
+            lines += ["## References without a paper", "", UNRESOLVED_HINT, "", self._unresolved(), ""]
             for entry, citations in self.unresolved.most_common(EXAMPLES):
                 named = " ".join((entry.title or entry.text or entry.paper).split())
                 lines.append(f"- {citations:,} x {named[:200]}")
             lines.append("")
         lines += ["## Settings", "", "```json", json.dumps(dict(self.settings), indent=1), "```", ""]
         return "\n".join(lines)
+
+    def _unresolved(self) -> str:
+        """How much a file of all of arXiv would help."""
+        on_arxiv = [citations for reference, citations in self.unresolved.items() if reference.arxiv]
+        return (
+            f"There are {len(self.unresolved):,}, cited {self.unresolved.total():,} times; "
+            f"{len(on_arxiv):,} of them, cited {sum(on_arxiv):,} times, have an arXiv id. The most cited:"
+        )
 
     def summary(self) -> str:
         """One line: papers and contexts written, and where to read about the rest."""
@@ -135,7 +144,11 @@ class BuildReport:
     def reasons(self) -> str:
         """Where the contexts were lost, in one line, for when none is left."""
         found = {**self.counts["full texts"], **self.counts["references"], **self.counts["contexts"]}
-        return ", ".join(f"{outcome}: {count:,}" for outcome, count in found.items()) or "no full texts"
+        counts = ", ".join(f"{outcome}: {count:,}" for outcome, count in found.items()) or "no full texts"
+        advice = (
+            "; name a file with titles and abstracts of the cited papers in source as well (docs/build.md)"
+        )
+        return counts + advice * bool(self.unresolved)
 
 
 def build_corpus(
@@ -175,7 +188,8 @@ def build_corpus(
             with_text: dict[SourceFile, None] = {}
             for file, document in _documents(files, "papers", skipped.skip):
                 skipped.read += 1
-                catalogue.add(document.metadata)
+                if document.metadata.id:  # a .bib file has none
+                    catalogue.add(document.metadata)
                 with suppress(InputError):  # the full text has the same error
                     catalogue.add_described(document.described())
                 if document.full_text is not None:

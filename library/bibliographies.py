@@ -15,11 +15,11 @@ from bibtexparser.middlewares.names import parse_single_name_into_parts, split_m
 from bibtexparser.model import Entry, ParsingFailedBlock
 
 from datasets.errors import InputError
-from datasets.fulltext.catalogue import year_in
+from datasets.fulltext.catalogue import clean_arxiv, year_in
 from datasets.fulltext.latex_source import braced, decoded, plain
 from datasets.json_lines import OnBadRecord
 from library.papers import LibraryPaper
-from library.sources import check_paper, clean_arxiv, make_paper, names_in, one_line
+from library.sources import check_paper, make_paper, names_in, one_line
 
 logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)  # broken entries are told to on_bad
 

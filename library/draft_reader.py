@@ -219,10 +219,6 @@ def _sentences(paragraph: Paragraph) -> Iterator[tuple[str, str, tuple[str, ...]
 
 # LaTeX.
 
-_COMMANDS = re.compile(
-    r"\\(?!nocite|citestyle|setcitestyle|\w*citename|citetext|citealias)(?=[A-Za-z]*[cC]ite)[A-Za-z]++\*?(?:"
-    rf"{ONE_OF_ITS_KEYS.pattern})+"
-)
 _CODE = "verbatim|Verbatim|lstlisting|minted|filecontents|comment|tikzpicture|pgfpicture"
 _BEGIN_CODE, _END_CODE = (re.compile(rf"\\{tag}\s*\{{(?:{_CODE})\*?\}}") for tag in ("begin", "end"))
 _FLOAT = re.compile(
@@ -259,7 +255,7 @@ def _filled_latex(command: str, keys: Sequence[str]) -> tuple[str, int] | None:
     return (text, len(keys) - len(left)) if missing else None
 
 
-LATEX = Syntax(_COMMANDS, _filled_latex)
+LATEX = Syntax(CITATION, _filled_latex)
 
 
 def _read_latex(path: Path, root: Path | None, marking: _Marking) -> _Contents:

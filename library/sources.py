@@ -27,7 +27,7 @@ from typing import Any
 from datasets.citations.graph import PaperLine, read_record
 from datasets.errors import InputError
 from datasets.files import open_bytes, without_mark
-from datasets.fulltext.catalogue import arxiv_year, letters_of, title_key, year_in
+from datasets.fulltext.catalogue import arxiv_year, clean_arxiv, letters_of, title_key, year_in
 from datasets.fulltext.documents import Metadata
 from datasets.fulltext.latex_source import plain
 from datasets.json_lines import Object, OnBadRecord, read_objects
@@ -42,9 +42,6 @@ IN_FOLDERS = (".bib", ".ris", ".json", ".jsonl", ".ndjson")
 START = 1 << 16
 """Bytes by which a format is recognised."""
 
-ARXIV_ID = r"(?:\d{4}\.\d{4,5}|[a-z-]+(?:\.[A-Z]{2})?/\d{7})"
-_ARXIV = re.compile(rf"(?:arxiv[:/.\s]*(?:abs/|pdf/)?|arxiv\.org/\w+/)({ARXIV_ID})(?:v\d+)?", re.IGNORECASE)
-_BARE_ARXIV = re.compile(rf"({ARXIV_ID})(?:v\d+)?")
 _DOI = re.compile(r"10\.\d{4,9}/\S+")
 _TAG = re.compile(
     r"</?(?:jats:)?(?:p|i|b|em|strong|sub|sup|span|sc|scp|italic|bold|title|sec|tt|u)\b[^<>]*>", re.I
@@ -188,16 +185,6 @@ def clean_doi(text: str) -> str:
     """
     found = _DOI.search(text)
     return found[0].rstrip(".,;}\"'").lower() if found and found[0].isprintable() else ""
-
-
-def clean_arxiv(text: str) -> str:
-    """The id without version; "" if there is none.
-
-    >>> [clean_arxiv(text) for text in ("arXiv:2112.01206v2", "https://arxiv.org/abs/hep-th/9901001", "CoRR")]
-    ['2112.01206', 'hep-th/9901001', '']
-    """
-    found = _BARE_ARXIV.fullmatch(text.strip()) or _ARXIV.search(text)
-    return found[1] if found else ""
 
 
 def names_in(value: str) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import requests
 
@@ -25,6 +26,8 @@ from datasets.demo import open_demo
 from datasets.prepare import open_corpus
 
 store_schemas()
+hypothesis.settings.register_profile("untimed", deadline=None)  # no test asserts a time
+hypothesis.settings.load_profile("untimed")
 
 PAPERS: dict[str, dict[str, Any]] = {
     "parsing": {"title": "Dependency parsing", "abstract": "A transition based parser for dependency trees."},

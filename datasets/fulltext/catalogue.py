@@ -1,15 +1,16 @@
 """The papers of a collection, and which of them an entry of a bibliography refers to.
 
-An entry with a paper's id refers to that paper or none. Otherwise titles are compared by their letters and
-digits: the entry's title, or any run of up to six parts of the printed entry between punctuation. Of the
-papers with that title those remain that
+An entry with a paper's id refers to that paper or none, one with an arXiv id to the paper of that id. Else
+titles are compared by their letters and digits: the entry's title, or any run of up to six parts of the
+printed entry between punctuation. Of the papers with that title those remain that
 
 - share an author, where authors are known: one of the paper's first four is an author of the entry, or occurs
   in the printed entry
 - are at most two years apart, where both years are known
 
 If neither authors nor years can be compared, the title needs 20 letters. Of several papers the one nearest in
-year is taken; if two are equally near, none is.
+year is taken. Of those equally near the first is, if they are versions of one paper (one title, a common
+author, years at most two apart); otherwise none is.
 """
 
 from __future__ import annotations
@@ -49,6 +50,11 @@ _MONTH = r"(?:0[1-9]|1[0-2])"
 _ARXIV = re.compile(
     rf"(?:(\d\d){_MONTH}\.\d{{4,5}}|[a-z-]+(?:\.[A-Z]{{2}})?[/_]?(\d\d){_MONTH}\d{{3}})(?:v\d+)?"
 )
+ARXIV_ID = r"(?:\d{4}\.\d{4,5}|[a-z-]+(?:\.[A-Z]{2})?/\d{7})"
+_NAMED_ARXIV = re.compile(
+    rf"(?:arxiv[:/.\s]*(?:abs/|pdf/)?|arxiv\.org/\w+/)({ARXIV_ID})(?:v\d+)?", re.IGNORECASE
+)
+_BARE_ARXIV = re.compile(rf"({ARXIV_ID})(?:v\d+)?")
 _NOT_ALNUM = re.compile(r"[\W_]+")
 
 
@@ -112,6 +118,16 @@ def arxiv_year(paper: str) -> int:
         return 0
     digits = int(match[1] or match[2])
     return digits + (1900 if digits > 90 else 2000)
+
+
+def clean_arxiv(text: str) -> str:
+    """The id without version; "" if there is none.
+
+    >>> [clean_arxiv(text) for text in ("arXiv:2112.01206v2", "https://arxiv.org/abs/hep-th/9901001", "CoRR")]
+    ['2112.01206', 'hep-th/9901001', '']
+    """
+    found = _BARE_ARXIV.fullmatch(text.strip()) or _NAMED_ARXIV.search(text)
+    return found[1] if found else ""
 
 
 class PaperTable:
@@ -265,18 +281,28 @@ class Catalogue:
         if reference.paper:
             row = self.rows.get(reference.paper)
             return row, "by id" if row is not None else "the cited paper is not in the collection"
+        if (row := self.rows.get(reference.arxiv)) is not None:
+            return row, "by arXiv id"
         if not (reference.title or reference.text):
             return None, "the reference has neither id nor title"
-        years_apart: dict[int, int] = {}
+        found: dict[int, tuple[int, str]] = {}
         for letters in _possible_titles(reference):
             for row in self.titled(title_key(letters)):
                 if (apart := self._years_apart(reference, letters, row)) is not None:
-                    years_apart[row] = apart
-        if not years_apart:
+                    found[row] = apart, letters
+        if not found:
             return None, "no paper has the title"
-        least = min(years_apart.values())
-        nearest = [row for row, apart in years_apart.items() if apart == least]
-        return (nearest[0], "by title") if len(nearest) == 1 else (None, "several papers have the title")
+        least = min(apart for apart, _ in found.values())
+        first, *others = sorted(row for row, (apart, _) in found.items() if apart == least)
+        if all(found[row][1] == found[first][1] and self._versions(first, row) for row in others):
+            return first, "by title"
+        return None, "several papers have the title"
+
+    def _versions(self, row: int, other: int) -> bool:
+        """Whether two papers of one title are one: they share an author, and years do not contradict."""
+        years = self.years[row], self.years[other]
+        common = not set(self.surnames(row)).isdisjoint(self.surnames(other))
+        return common and (not all(years) or abs(years[0] - years[1]) <= YEARS_APART)
 
     def _years_apart(self, reference: Reference, letters: str, row: int) -> int | None:
         """Years between the two (0 if one is unknown); None if authors or years contradict each other."""

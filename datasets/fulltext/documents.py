@@ -44,6 +44,7 @@ class Reference(NamedTuple):
     year: int = 0
     text: str = ""
     abstract: str = ""
+    arxiv: str = ""
 
 
 class FullText(NamedTuple):

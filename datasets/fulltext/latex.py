@@ -23,12 +23,13 @@ from bibtexparser.middlewares.names import parse_single_name_into_parts, split_m
 
 from datasets.errors import InputError
 from datasets.files import open_bytes, whole_file
-from datasets.fulltext.catalogue import arxiv_year, year_in
+from datasets.fulltext.catalogue import arxiv_year, clean_arxiv, year_in
 from datasets.fulltext.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
 from datasets.fulltext.latex_source import (
     LARGEST_FILE,
     arguments,
     braced,
+    cut_out,
     decoded,
     is_document,
     is_paper,
@@ -47,25 +48,31 @@ _ABSTRACT_ENDS = re.compile(r"\\end\s*\{abstract\}")
 _ABSTRACT_MACRO = re.compile(r"\\abstract\s*(?=\{)")
 _AUTHOR = re.compile(rf"\\(?:icml)?[aA]uthor\*?{_OPTION}")
 _AUTHOR_BLOCKS = re.compile(r"\\and\b|\\And\b|\\AND\b")
-_BETWEEN_AUTHORS = re.compile(rf"{_AUTHOR_BLOCKS.pattern}|,|\band\b|\\quad\b|\\qquad\b|&")
+_BETWEEN_AUTHORS = re.compile(
+    rf"{_AUTHOR_BLOCKS.pattern}|,|\band\b|\\q?quad\b|\\hspace\*?\s*\{{[^{{}}]*\}}|(?:~\s*){{2,}}|&"
+)
+_AUTHOR_ENDS = re.compile(r"\\\\|\\(?:email|addr)\b")
 _NAME = re.compile(r"[^\W\d_][\w.'’-]*(?: [\w.'’-]+){1,4}")
 _AUTHOR_NOTE = re.compile(
-    r"\\(?:thanks|footnote|footnotetext|footnotemark|textsuperscript|inst|affil|IEEEauthorrefmark|email|orcid|orcidlink)"
+    r"\\(?:thanks|thanksref|footnote|footnotetext|footnotemark|textsuperscript|inst|affil|altaffilmark|altaffiltext"
+    r"|corref|fnref|IEEEauthorrefmark|IEEEauthorblockA|IEEEmembership|email|orcid|orcidlink|orcidID)"
     rf"\*?{_OPTION}"
 )
 _AUTHOR_MARK = re.compile(r"\$[^$]{0,100}\$|\\footnotemark\b(?:\[[^\]]{0,10}\])?")
+_NUMBER = re.compile(r"^\d+\s+")
 _DATE = re.compile(r"\\(?:date|acmYear|copyrightyear|pubyear)\s*(?=\{)")
-_BODY = re.compile(r"\\begin\s*\{document\}(.*?)(?:\\end\s*\{document\}|$)", re.DOTALL)
+_STYLE = re.compile(r"\\(?:documentclass|usepackage)\s*(?:\[[^\]]{0,1000}\]\s*)?(?=\{)")
+_DOCUMENT = re.compile(r"\\(begin|end)\s*\{document\}")
+_CLASS, _BODY = re.compile(r"\\documentclass\b"), re.compile(r"\\begin\s*\{document\}")
 _SECTION = re.compile(rf"\\(?:part|chapter|(?:sub){{0,2}}section)\*?{_OPTION}")
 
 _NOTES = r"(?:\s*(?:\[[^\[\]]*\]|<[^<>]*>)){0,2}"
 _KEYS = rf"{_NOTES}\s*\{{([^{{}}]*)\}}"
 CITATION = re.compile(
-    r"\\(?:[cC]ite[a-zA-Z]*|(?:[pP]aren|[tT]ext|[aA]uto|[sS]mart|[sS]uper|[fF]oot|[fF]ull|[oO]nline|short)cite[a-zA-Z]*)"
+    r"\\(?!nocite|citestyle|setcitestyle|\w*citename|citetext|\w*citealias)(?=[A-Za-z]*[cC]ite)[A-Za-z]++"
     rf"\*?((?:{_KEYS})+)"
 )
 ONE_OF_ITS_KEYS = re.compile(_KEYS)
-_NO_CITATION = re.compile(r"\\(?:citestyle|setcitestyle|citenamefont|citetext)\b")
 _AUTHOR_AND_YEAR = re.compile(
     r"\\[cC]iteauthor(\*?)\{([^{}]*)\}[\s~]*[(\[]?\\cite(?:year|yearpar|num)\*?\{\2\}[)\]]?"
 )
@@ -76,6 +83,9 @@ def read_latex(path: Path, paper: str) -> Document:
     """The paper of a document. Raises InputError if it is too large or its macros expand without end."""
     source = read_source(path)
     metadata = read_metadata(source, paper)
+    if not metadata.year:  # that of a conference is in the name of its style: acl2018, nips_2017
+        years = (year_in(style) for _, style, _ in arguments(_STYLE, source))
+        metadata = metadata._replace(year=next(filter(None, years), 0))
     return Document(str(path), metadata, partial(_full_text, path, source), partial(_described, path, source))
 
 
@@ -177,9 +187,9 @@ def _authors(source: str) -> tuple[str, ...]:
             done = end
         without_notes = _AUTHOR_MARK.sub("", without_notes + argument[done:])
         for block in _AUTHOR_BLOCKS.split(without_notes):
-            first_line = block.split("\\\\")[0]  # the others are the address
-            names += [plain(part) for part in _BETWEEN_AUTHORS.split(first_line)]
-    return tuple(name for name in names if _NAME.fullmatch(name))
+            first_line = _AUTHOR_ENDS.split(block)[0]  # the others are the address
+            names += [_NUMBER.sub("", plain(part)) for part in _BETWEEN_AUTHORS.split(first_line)]
+    return tuple(dict.fromkeys(name for name in names if _NAME.fullmatch(name)))
 
 
 def _full_text(path: Path, source: str) -> FullText:
@@ -188,13 +198,21 @@ def _full_text(path: Path, source: str) -> FullText:
 
 
 def document_body(source: str) -> str:
-    body = _BODY.search(source)
-    return body[1] if body else ""
+    """What stands in the document; chapters that are documents of their own lose their preambles."""
+    start = depth = 0
+    end = len(source)
+    for tag in _DOCUMENT.finditer(source):
+        depth += 1 if tag[1] == "begin" else -1 if start else 0
+        start = start or (tag.end() if depth else 0)
+        if start and depth == 0:
+            end = tag.start()
+            break
+    return _DOCUMENT.sub(" ", cut_out(source[start:end], _CLASS, _BODY)) if start else ""
 
 
 def read_sections(text: str) -> tuple[list[Paragraph], list[str]]:
     """The sections of a body, a paragraph each, and the keys that they cite."""
-    text = _AUTHOR_AND_YEAR.sub(r"\\citet{\2}", _NO_CITATION.sub("", text))
+    text = _AUTHOR_AND_YEAR.sub(r"\\citet{\2}", text)
     citations: list[list[str]] = []
 
     def marked(match: re.Match[str]) -> str:
@@ -255,6 +273,7 @@ def read_paragraph(
 BIB_FILES = re.compile(r"\\(?:bibliography|addbibresource(?:\[[^\]]*\])?|addglobalbib)\s*\{([^{}]+)\}")
 BIB_ENTRY = re.compile(r"^[ \t]*@\s*(\w+)\s*[{(]\s*([^\s,{}()=]+)\s*,", re.MULTILINE)
 _BIB_STRINGS = re.compile(r"^[ \t]*@\s*string\s*[{(].*$", re.MULTILINE | re.IGNORECASE)
+_MAY_NAME_ARXIV = ("eprint", "arxivid", "journal", "url", "note", "doi")
 _ITEM = re.compile(r"\\bibitem\s*(?=[\[{])")
 _ITEMS_END = re.compile(r"\\end\s*\{thebibliography\}")
 _BIBLATEX_ENTRY = re.compile(r"\\entry\{([^{}]+)\}")
@@ -273,7 +292,7 @@ _AUTHORS_END = 400
 def bib_files(path: Path, source: str, root: Path | None = None) -> list[Path]:
     """The .bib files that a document names and that lie in its folder, or in `root`, or below."""
     names = [name.strip() for names in BIB_FILES.findall(source) for name in names.split(",")]
-    files = [(path.parent / (name if name.endswith(".bib") else f"{name}.bib")).resolve() for name in names]
+    files = dict.fromkeys((path.parent / f"{name.removesuffix('.bib')}.bib").resolve() for name in names)
     return [file for file in files if file.is_relative_to((root or path.parent).resolve()) and file.is_file()]
 
 
@@ -290,11 +309,15 @@ def read_bibliography(
     return entries
 
 
-def bib_entries(text: str, wanted: Container[str]) -> dict[str, Reference]:
-    """By key. Parses only those wanted: some people cite out of files of a hundred thousand."""
+def bib_entries(text: str, wanted: Container[str] | None = None) -> dict[str, Reference]:
+    """By key; None: all. Parses only those wanted: some people cite out of files of a hundred thousand."""
     starts = list(BIB_ENTRY.finditer(text))
     ends = [match.start() for match in starts[1:]] + [len(text)]
-    parts = [text[match.start() : end] for match, end in zip(starts, ends, strict=True) if match[2] in wanted]
+    parts = [
+        text[match.start() : end]
+        for match, end in zip(starts, ends, strict=True)
+        if wanted is None or match[2] in wanted
+    ]
     entries = {}
     for entry in parse_string("\n".join(_BIB_STRINGS.findall(text) + parts)).entries if parts else ():
         fields = {name.lower(): str(field.value) for name, field in entry.fields_dict.items()}
@@ -303,6 +326,7 @@ def bib_entries(text: str, wanted: Container[str]) -> dict[str, Reference]:
             authors=tuple(_bib_names(fields.get("author", ""))),
             year=year_in(fields.get("year", "") or fields.get("date", "")),
             abstract=plain(fields.get("abstract", "")),
+            arxiv=next(filter(None, (clean_arxiv(fields.get(name, "")) for name in _MAY_NAME_ARXIV)), ""),
         )
     return entries
 

@@ -243,9 +243,9 @@ _BRACKET = re.compile(r"\\.|[\[\]{}]", re.DOTALL)
 # Macros with pylatexenc's notation of their arguments: of the first nothing is printed in running text.
 _DROPPED = {
     "[{": "footnote footnotetext thanks caption captionof todo marginpar includegraphics orcid email",
-    "*{": "ref eqref autoref cref Cref pageref nameref label vspace hspace index url nocite input",
-    "{": "color bibliography bibliographystyle affiliation institute pagestyle hypersetup",
-    "{{": "setlength addtolength setcounter",
+    "*{": "ref eqref autoref cref Cref pageref nameref label vspace hspace index url nocite input citestyle",
+    "{": "color bibliography bibliographystyle affiliation institute pagestyle hypersetup setcitestyle",
+    "{{": "setlength addtolength setcounter defcitealias",
 }
 _KEPT = "mbox hbox textmd textsf texttt textup textnormal enquote"
 _ONE_ARGUMENT_KEPT = {"href": ("{{", 2), "textcolor": ("[{{", 3), "bibinfo": ("{{", 2), "bibfield": ("{{", 2)}

@@ -1,6 +1,6 @@
 """The files of a collection, found by name, folder or pattern, and read by format.
 
-JSON lines have one of three layouts, told apart by the keys of each record; docs/build.md describes them:
+JSON lines have one of four layouts, told apart by the keys of each record; docs/build.md describes them:
 
 - our own (`id`), in which all but the id may be missing:
 
@@ -13,6 +13,7 @@ JSON lines have one of three layouts, told apart by the keys of each record; doc
   of {"start", "end", "attributes"}. In `s2orc_v2` body and bibliography are texts of their own, and the names
   of annotations have underscores (`bib_ref`).
 - S2ORC of July 2020 (`paper_id`): the files `metadata` and `pdf_parses`
+- arXiv's metadata snapshot (`authors_parsed`)
 """
 
 from __future__ import annotations
@@ -31,20 +32,18 @@ import orjson
 from datasets.errors import InputError
 from datasets.fulltext.catalogue import arxiv_year, year_in
 from datasets.fulltext.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
-from datasets.fulltext.latex import is_archive, read_archive, read_latex
-from datasets.fulltext.latex_source import is_paper
+from datasets.fulltext.latex import bib_entries, is_archive, read_archive, read_latex
+from datasets.fulltext.latex_source import decoded, is_paper, plain
 from datasets.fulltext.tei import read_tei
 from datasets.json_lines import CitedId, Object, Offset, OnBadRecord, PaperId, Year, checked, read_objects
 from datasets.records import SHOWN, refuse, shown
-from datasets.source_files import OnBytes
+from datasets.source_files import OnBytes, read_records
 
 IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".tex", ".tar.gz")
 """Suffixes of the files that are read when `source` is a folder, beside .gz files of a LaTeX document."""
 _NOT_IN_AN_ID = (".gz", ".tgz", ".tar", ".xml", ".tei", ".grobid", ".tex")
-_CANNOT_BE_READ = {
-    ".pdf": "PDF is not read; convert it to TEI XML with GROBID, or name the LaTeX source",
-    ".bib": "has no running text; name the .tex file that cites it, or their folder",
-}
+_PAPERS = ("papers.json", "papers.json.gz")
+"""Files of a corpus in the source format (datasets/source_files.py)."""
 
 
 class SourceFile(NamedTuple):
@@ -66,8 +65,10 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
         if not isinstance(name, str) or not name:
             raise InputError(f"source: {name!r} is no name of a file or folder")
         path = Path(name).expanduser()
-        if path.suffix.lower() in _CANNOT_BE_READ:
-            raise InputError(f"source: {name}: {_CANNOT_BE_READ[path.suffix.lower()]}")
+        if path.suffix.lower() == ".pdf":
+            raise InputError(
+                f"source: {name}: PDF is not read; convert it to TEI with GROBID, or name the LaTeX source"
+            )
         if path.is_dir():
             files = [file for file in sorted(path.rglob("*")) if file.is_file()]
             files = [file for file in files if file.name.endswith(IN_FOLDERS) or is_archive(file)]
@@ -79,6 +80,8 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
         if not files:
             raise InputError(f"source: {name}: no such file, or a folder without {', '.join(IN_FOLDERS)}")
         found.update(dict.fromkeys(files))
+    if all(file.suffix == ".bib" for file in found):
+        raise InputError(f"source: {names[0]}: has no running text; name the .tex files that cite it as well")
     latex_papers = Counter(file.parent for file in found if file.suffix == ".tex")
     named = {Path(name).expanduser() for name in names}
 
@@ -114,6 +117,12 @@ def read(file: SourceFile, on_bytes: OnBytes, on_bad: OnBadRecord = refuse) -> I
         reader = read_tei
     elif is_archive(path):
         reader = read_archive
+    elif path.suffix == ".bib":
+        reader = read_bib
+    elif path.name in _PAPERS:
+        papers = read_records(path, frozenset(), dict, on_bytes, on_bad)
+        records = (({**paper, "id": key}, f"{path}, paper {shown(key)}") for key, paper in papers)
+        reader = read_own
     else:
         records = ((record, where) for where, record in read_objects(path, on_bytes, on_bad))
         reader = _read_record
@@ -126,14 +135,23 @@ def read(file: SourceFile, on_bytes: OnBytes, on_bad: OnBadRecord = refuse) -> I
             yield document
 
 
+def read_bib(path: Path, id: str) -> Document:
+    """The entries with title and abstract, which are papers."""
+    entries = bib_entries(decoded(path)).values()
+    described = [entry for entry in entries if entry.title and entry.abstract]
+    return Document(str(path), Metadata(""), described=lambda: described)
+
+
 def _read_record(record: Object, where: str) -> Document:
+    if "authors_parsed" in record:
+        return read_arxiv(record, where)
     if "corpusid" in record:
         return read_s2orc(record, where)
     if "paper_id" in record:
         return read_s2orc_2020(record, where)
     if "id" in record:
         return read_own(record, where)
-    raise InputError(f"{where}: has neither 'id' (our layout) nor 'corpusid' or 'paper_id' (S2ORC)")
+    raise InputError(f"{where}: has neither 'id' (our layout, arXiv) nor 'corpusid' or 'paper_id' (S2ORC)")
 
 
 def _kinds(identifiers: Mapping[str, Any] | None) -> frozenset[str]:
@@ -216,6 +234,27 @@ def _entries(record: Object, field: str, layout: Any, where: str) -> Iterator[tu
     for ref, entry in checked(entries, dict[str, Any], where, field).items():
         key = ref if ref.isprintable() and len(ref) <= SHOWN else shown(ref)
         yield ref, checked(entry, layout, where, f"{field}.{key}")
+
+
+# arXiv's metadata snapshot (https://www.kaggle.com/datasets/Cornell-University/arxiv).
+
+
+class _ArxivPaper(msgspec.Struct):
+    id: PaperId
+    title: str | None = None
+    abstract: str | None = None
+    authors_parsed: list[list[str]] | None = None
+    categories: str | None = None
+
+
+def read_arxiv(record: Object, where: str) -> Document:
+    """A line of arXiv's snapshot. Raises InputError that names the field."""
+    paper = checked(record, _ArxivPaper, where)
+    authors = tuple(plain(", ".join(name[:2])) for name in paper.authors_parsed or () if name)
+    fields = tuple((paper.categories or "").split())
+    texts = plain(paper.title or ""), plain(paper.abstract or "")
+    year = arxiv_year(paper.id)
+    return Document(where, Metadata(paper.id, *texts, year, authors, fields, frozenset(("arxiv",))))
 
 
 # S2ORC of July 2020: metadata and pdf_parses belong together by paper_id.

@@ -172,6 +172,34 @@ def test_entries_with_an_abstract_are_papers_and_the_others_are_listed(tmp_path:
     assert "- 2 x Work of two" in (tmp_path / "out" / "report.md").read_text()
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "id"),
+    [
+        ("library.bib", "@misc{k, title={Work of two}, abstract={It.}, year=2001}", "bib-"),
+        ("papers.json", '{"p": {"title": "Work of two", "abstract": "It.", "year": 2001}}', "p"),
+        (
+            "arxiv.jsonl",
+            '{"id": "0704.0001", "title": "T", "abstract": "A", "authors_parsed": []}',
+            "0704.0001",
+        ),
+    ],
+)
+def test_papers_that_a_file_names_are_cited(tmp_path: Path, name: str, text: str, id: str) -> None:
+    head = "\\documentclass{a}\\title{A title}\\begin{abstract}An abstract.\\end{abstract}\\begin{document}"
+    tex, more = tmp_path / "paper.tex", tmp_path / name
+    tex.write_text(head + CITES.replace("{}", "\\cite{two}") + "\\bibliography{refs}")
+    (tmp_path / "refs.bib").write_text(
+        "@misc{two, title={Work of two}, year=2001, note={arXiv preprint arXiv:0704.0001v2}}"
+    )
+    with pytest.raises(InputError, match="name a file with titles and abstracts of the cited papers"):
+        build_corpus(str(tex), tmp_path / "out", TRAIN)
+    more.write_text(text)
+    build_corpus([str(tex), str(more)], tmp_path / "out", TRAIN)
+    ((_, cited),) = {pair[:2] for pair in texts(tmp_path / "out")}
+    assert cited.startswith(id)
+    assert len(content(tmp_path / "out", "papers.json.gz")) == 2
+
+
 def test_splits_by_year(tmp_path: Path) -> None:
     records = [citing(f"p{year}", [(CITES, "cited")], year=year) for year in range(2010, 2020)]
     records += [paper("cited"), citing("undated", [(CITES, "cited")])]

@@ -233,7 +233,7 @@ def test_files_of_a_folder_a_pattern_and_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["paper.pdf", "refs.bib"])
 def test_files_without_readable_text_say_what_to_do(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("@article{a}")
-    with pytest.raises(InputError, match=rf"source: .*{name}: .*(convert it|name the \.tex file)"):
+    with pytest.raises(InputError, match=rf"source: .*{name}: .*(convert it|name the \.tex files)"):
         find_files(str(tmp_path / name))
 
 
@@ -243,14 +243,35 @@ def test_files_without_readable_text_say_what_to_do(tmp_path: Path, name: str) -
         r"\author{Ann Writer$^{1,2}$, Bo Author\thanks{Equal, both.} and Cy Third\footnotemark[1]}",
         r"\author{Ann Writer\textsuperscript{1,*} \and Bo Author\inst{2} \and Cy~Third}",
         r"\author[1]{Ann Writer\affil[1]{A Lab, B}}\author{Bo Author\orcid{0000}}\author{Cy Third}",
+        r"\author{Ann~Writer\altaffilmark{1,2}, Bo~Author\altaffilmark{\counter}, and Cy~Third}",
+        r"\author{\IEEEauthorblockN{1\textsuperscript{st} Ann Writer}\IEEEauthorblockA{\textit{Lab}, City}"
+        r"\and Bo Author,~\IEEEmembership{Life Fellow, IEEE} and Cy Third}",
+        r"\author{\name Ann Writer \email a@b.c \\ \addr A Lab \AND Bo Author ~~ Cy Third\hspace{1em}}",
     ],
 )
 def test_authors_without_their_marks_and_notes(tmp_path: Path, authors: str) -> None:
     path = tmp_path / "p.tex"
-    path.write_text(rf"\documentclass{{a}}{authors}\acmYear{{2018}}\begin{{document}}\end{{document}}")
+    path.write_text(rf"\documentclass{{a}}\usepackage{{acl2018}}{authors}\begin{{document}}\end{{document}}")
     (document,) = documents(path)
     assert document.metadata.authors == ("Ann Writer", "Bo Author", "Cy Third")
     assert document.metadata.year == 2018
+
+
+def test_chapters_that_are_documents_of_their_own_are_read(tmp_path: Path) -> None:
+    chapter = (
+        "\\documentclass[p]{subfiles}\\title{Not this}\\begin{document}CHAPTER\\newcite{%s}.\\end{document}"
+    )
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.tex").write_text(chapter % name)
+    (tmp_path / "p.tex").write_text(
+        "\\documentclass{a}\\begin{document}\\subfile{one}\\subfile{two} last \\inlinecite{three}"
+        "\\bibitem{one}A\\bibitem{two}B\\bibitem{three}C\\end{document} \\cite{four}"
+    )
+    (document,) = documents(tmp_path / "p.tex")
+    assert document.full_text is not None
+    (paragraph,) = document.full_text().paragraphs
+    assert [span.ref for span in paragraph.citations] == ["one", "two", "three"]
+    assert "CHAPTER[1]. CHAPTER[2]. last [3]" in paragraph.text
 
 
 def test_inputs_of_latex_end(tmp_path: Path) -> None:
