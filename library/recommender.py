@@ -132,7 +132,9 @@ class Recommender:
         from rerank.reranker import Reranker  # torch, which the rest does without
         from rerank.settings import ScoringSettings
 
-        return cls(library, Reranker.open(reranker, scoring or ScoringSettings("fastest")))
+        reader = Reranker.open(reranker, scoring or ScoringSettings("fastest"))
+        reader.prepare(library.corpus)  # now, not at the first question
+        return cls(library, reader)
 
     @classmethod
     def from_pretrained(cls, path: str | Path) -> Recommender:

@@ -154,17 +154,19 @@ class OpenVinoBackend:
         self.arithmetic = f"openvino {'int8 ' if self._int8 else ''}{self._hint}"
         self._model, self._identity = model.float().cpu(), identity
         self._compiled: openvino.CompiledModel | None = None
+        self._prepared = ""
 
     def prepare(self, sample: Callable[[int], Pairs], about: str) -> None:
         """Convert the net, once for a model; int8 calibrates it on a sample, once for a model and sample."""
-        if self._compiled is not None and not self._int8:
-            return
-        core, key = self._openvino.Core(), [self._identity, self._openvino.__version__]
+        key = [self._identity, self._openvino.__version__]
         if self._int8:
             import nncf
 
             key += [about, str(CALIBRATION), nncf.__version__]
         digest = hashlib.blake2b(json.dumps(key).encode(), digest_size=12).hexdigest()
+        if digest == self._prepared:
+            return
+        core = self._openvino.Core()
         folder = Path(os.environ.get("CITATION_CACHE", ".cache")) / "openvino" / digest
         if not (folder / MODEL).is_file():
             net = self._converted()
@@ -180,6 +182,7 @@ class OpenVinoBackend:
         }
         with _understood():
             self._compiled = core.compile_model(core.read_model(folder / MODEL), "CPU", settings)
+        self._prepared = digest
 
     def scores(self, pairs: Pairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
         """Each part in its turn, as it is done."""

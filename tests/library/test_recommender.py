@@ -27,6 +27,7 @@ from library.library import Library, LibraryPaper
 from library.models import open_model
 from library.recommender import MODEL, Asked, Recommender, indexer, marked, year_range
 from rerank.ranker import HOME, RankingModel, Weights
+from rerank.settings import ScoringSettings
 from retrieval.bm25 import BM25
 from retrieval.queries import Queries, Query
 from tests.conftest import PAPERS, Hub
@@ -207,7 +208,8 @@ def test_a_changed_library_answers_as_one_made_of_its_papers(library: Path, tmp_
 
 
 def test_a_cross_encoder_reads_the_first_again(library: Path, tiny_reranker: Path) -> None:
-    plain, mine = Recommender.open(library), Recommender.open(library, tiny_reranker)
+    scoring = ScoringSettings("torch", "float32")
+    plain, mine = Recommender.open(library), Recommender.open(library, tiny_reranker, scoring)
     assert mine.reranks and not plain.reranks
     found, reread = plain.recommend(QUESTION, k=6), mine.recommend(QUESTION, k=6)
     assert ids(mine.recommend(QUESTION, k=6, rerank=False)) == ids(found)
