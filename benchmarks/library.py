@@ -39,7 +39,7 @@ def source(args: argparse.Namespace) -> Path:
     folder: Path = args.folder / f"papers-{args.papers}" if args.papers else args.data
     if not folder.is_dir():
         if args.papers:
-            generate_corpus(args.papers, 1000, folder, seed=0, compressed=False, workers=1)
+            generate_corpus(args.papers, 1000, folder, seed=0, workers=1)
         else:
             write_demo(folder := args.folder / "demo", papers=20_000, contexts=1000, seed=0)
     return find_files(folder, None, ["train"])["papers"]

@@ -13,7 +13,7 @@ from datasets.corpus import Corpus
 from datasets.records import TRAIN
 from hatten.mining import WordSets
 from retrieval.base import Ranking, ordered
-from retrieval.fusion import convex
+from retrieval.fusion import fused, normalised
 from retrieval.index import search_exact
 
 
@@ -87,7 +87,9 @@ def fusion(args: argparse.Namespace, papers: int, depth: int = 2000) -> None:
                     sums[paper] = sums.get(paper, 0.0) + weight * (score - least) / unit
             sorted(sums, key=lambda paper: (-sums[paper], paper))[:depth]
 
-    taken = median_seconds(args, {"ours": lambda: convex(parts, weights, depth), "python": python})
+    taken = median_seconds(
+        args, {"ours": lambda: fused(parts, list(map(normalised, parts)), weights, depth), "python": python}
+    )
     ours, plain = args.queries / taken["ours"], len(few) / taken["python"]
     print(
         f"fusion: {ours:,.0f} queries/s of 2 x {depth:,} papers, dictionaries {plain:,.0f}; "

@@ -15,21 +15,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import hydra
 import orjson
 from hydra.utils import instantiate
-from omegaconf import DictConfig
 
-from datasets.configuration import refuse_missing
-from datasets.errors import InputError, failing_in_one_line, one_line_errors
-from datasets.files import written_folder
+from datasets.command import command
+from datasets.configuration import read_settings
+from datasets.errors import InputError
+from datasets.files import new_folder, written_folder
 from datasets.fulltext.catalogue import Catalogue
 from datasets.fulltext.contexts import ContextRules, select
 from datasets.fulltext.documents import Document, FullText, Reference
 from datasets.fulltext.readers import SourceFile, find_files, read
 from datasets.json_lines import OnBadRecord, gzipped, json_writer
 from datasets.progress import reading
-from datasets.records import SPLITS, allowed_share
+from datasets.records import SPLITS, Tolerance
 from datasets.source_files import OnBytes
 from datasets.splitting import Splitting
 
@@ -156,33 +155,26 @@ def build_corpus(
     output: str | Path,
     splitting: Splitting,
     identifier: str | None = None,
-    window: int = 200,
-    words: str = "cut",
-    shortest: int = 50,
-    per_pair: int | None = 5,
-    seed: int = 0,
     on_error: str = "raise",
     max_bad_share: float = 0.01,
-    leaks: str = "drop",
+    **settings: Any,
 ) -> BuildReport:
     """Read `source`; write a corpus in the source format (datasets/records.py) into the new folder `output`.
 
     source: files, folders and patterns of full texts and of papers' records.
     splitting: gives the split of a citing paper.
     identifier: keep only papers with an identifier of this kind, such as arxiv; None: keep all.
-    window, words, shortest, per_pair, seed, leaks: see ContextRules.
-    on_error: `raise` an InputError for the first record that cannot be used, or `skip` and count such
-    records, up to `max_bad_share` of all. Raises InputError for anything else that cannot be used, and if no
-    context is left.
+    on_error, max_bad_share: see Tolerance. settings: ContextRules.
+    Raises InputError for what cannot be used, and if no context is left.
     """
-    skipped = SkippedRecords(allowed_share(on_error, max_bad_share))
-    rules = ContextRules(window, words, shortest, per_pair, seed, leaks)
+    tolerance = read_settings(Tolerance, {"on_error": on_error, "max_bad_share": max_bad_share})
+    skipped, rules = SkippedRecords(tolerance.share), read_settings(ContextRules, settings)
     folder = new_folder(output)
     if identifier is not None and (not isinstance(identifier, str) or not identifier):
         raise InputError(f"identifier: {identifier!r} is no kind of identifier, such as arxiv")
     files = find_files(source)
-    settings = {"source": source, "output": str(output), "files": len(files), "identifier": identifier}
-    report = BuildReport({**settings, "splitting": splitting.settings, **asdict(rules)}, skipped=skipped)
+    given = {"source": source, "output": str(output), "files": len(files), "identifier": identifier}
+    report = BuildReport({**given, "splitting": splitting.settings, **asdict(rules)}, skipped=skipped)
     with written_folder(folder) as building:
         with closing(Catalogue(building / "catalogue.sqlite", identifier)) as catalogue:
             with_text: dict[SourceFile, None] = {}
@@ -207,14 +199,6 @@ def build_corpus(
         skipped.check()
         report.write(building)
     return report
-
-
-def new_folder(output: str | Path) -> Path:
-    """The folder to write to; InputError if it exists and holds anything."""
-    folder = Path(output).expanduser()
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"output: {folder} is there already; remove it or name a new folder")
-    return folder
 
 
 def _documents(
@@ -297,13 +281,7 @@ def _full_texts(
                 counts["without running text"] += 1
 
 
-@one_line_errors
-@hydra.main(version_base="1.3", config_path=str(Path(__file__).parents[1] / "conf"), config_name="build")
-def main(config: DictConfig) -> None:
-    """Compose, build, print the summary."""
-    with failing_in_one_line():
-        refuse_missing(config)
-        print(instantiate(config).summary())
+main = command("build", lambda config: instantiate(config).summary())
 
 
 if __name__ == "__main__":

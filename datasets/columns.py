@@ -78,6 +78,12 @@ class Ragged:
         index, offsets = ranges(self.offsets[rows], self.offsets[rows + 1])
         return Ragged(self.values[index], offsets)
 
+    def rows_with(self, values: Sequence[int]) -> NDArray[np.bool_]:
+        """Rows that hold any of the values [rows]."""
+        found = np.zeros(len(self), np.bool_)
+        found[np.repeat(np.arange(len(self)), self.lengths)[np.isin(self.values, values)]] = True
+        return found
+
 
 def offsets_of(lengths: Ints) -> NDArray[np.int64]:
     """Lengths [rows] -> offsets [rows + 1]."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any, TypeVar, get_type_hints
 
@@ -55,13 +54,6 @@ def read_settings(kind: type[T], given: Mapping[Any, Any], where: str = "") -> T
     if not isinstance(made, Settings):
         check(made, where)
     return made
-
-
-def read_own_settings(kind: type[T], given: Mapping[Any, Any], where: str = "model") -> T:
-    """The same of those of the given values that the dataclass has fields for."""
-    assert dataclasses.is_dataclass(kind)
-    names = {part.name for part in fields(kind)}
-    return read_settings(kind, {name: value for name, value in given.items() if name in names}, where)
 
 
 def describe(error: OmegaConfBaseException, where: str = "") -> str:

@@ -8,16 +8,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-import hydra
 import orjson
 from hydra.utils import instantiate
-from omegaconf import DictConfig
 
-from datasets.build import new_folder
 from datasets.citations.graph import CitationEdge, PaperLine, read_record
-from datasets.configuration import refuse_missing
-from datasets.errors import InputError, failing_in_one_line, one_line_errors
-from datasets.files import written_folder
+from datasets.command import command
+from datasets.errors import InputError
+from datasets.files import new_folder, written_folder
 from datasets.fulltext.catalogue import PaperTable
 from datasets.fulltext.documents import Metadata
 from datasets.fulltext.readers import find_files
@@ -94,13 +91,7 @@ def _line(paper: PaperLine) -> bytes:
     return orjson.dumps(known | more) + b"\n"
 
 
-@one_line_errors
-@hydra.main(version_base="1.3", config_path=str(Path(__file__).parents[1] / "conf"), config_name="convert")
-def main(config: DictConfig) -> None:
-    """Compose, convert, print the summary."""
-    with failing_in_one_line():
-        refuse_missing(config)
-        print(instantiate(config).summary())
+main = command("convert", lambda config: instantiate(config).summary())
 
 
 if __name__ == "__main__":

@@ -158,11 +158,7 @@ class Corpus:
                 f"corpus {self.name}: no paper has the field {unknown[0]!r}; there are {some}"
                 f"{f' and {len(known) - 5} more' if len(known) > 5 else ''}"
             )
-        wanted = np.isin(self.fields.values, [known.index(field) for field in fields])
-        paper = np.repeat(np.arange(len(self.fields)), self.fields.lengths)
-        found = np.zeros(len(self.fields), np.bool_)
-        found[paper[wanted]] = True
-        return found
+        return self.fields.rows_with([known.index(field) for field in fields])
 
     def split(self, name: str) -> Split:
         """A split by name; the InputError for an unknown one lists them."""

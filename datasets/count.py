@@ -8,15 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import hydra
 import numpy as np
 import orjson
 from hydra.utils import instantiate
-from omegaconf import DictConfig
 
 from datasets.citations.queries import GraphQueries, read_rows
-from datasets.configuration import refuse_missing
-from datasets.errors import failing_in_one_line, one_line_errors
+from datasets.command import command
 from datasets.files import written_whole
 from datasets.json_lines import gzipped
 from datasets.records import TRAIN
@@ -112,13 +109,7 @@ def _table(counts: dict[str, Any]) -> str:
     return "\n".join([*lines, *(f"| {name} | {value} |" for name, value in rows)]) + "\n"
 
 
-@one_line_errors
-@hydra.main(version_base="1.3", config_path=str(Path(__file__).parents[1] / "conf"), config_name="count")
-def main(config: DictConfig) -> None:
-    """Compose, count, print the table."""
-    with failing_in_one_line():
-        refuse_missing(config)
-        print(instantiate(config.counting))
+main = command("count", lambda config: instantiate(config.counting))
 
 
 if __name__ == "__main__":

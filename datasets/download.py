@@ -7,7 +7,6 @@ downloaded once, and processes that share a cache wait for each other.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import logging
 import os
 import re
@@ -23,7 +22,7 @@ from requests.exceptions import RequestException
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError, Unusable, one_line_errors
-from datasets.files import one_at_a_time, one_line_disk_errors
+from datasets.files import digest_of, one_at_a_time, one_line_disk_errors
 from datasets.json_lines import read_objects
 from datasets.prepare import open_corpus
 from datasets.records import SPLITS, check_split_names
@@ -200,11 +199,8 @@ class _Download:
 
 
 def _check_sum(path: Path, algorithm: str, expected: str | None) -> None:
-    if expected is not None:
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, algorithm).hexdigest()
-        if found != expected:
-            raise Unusable(f"the {algorithm.upper()} of {path.name} is {found}, published is {expected}")
+    if expected is not None and (found := digest_of(path, algorithm)) != expected:
+        raise Unusable(f"the {algorithm.upper()} of {path.name} is {found}, published is {expected}")
 
 
 def check_content(path: Path, json_lines: bool = False) -> None:

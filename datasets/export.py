@@ -6,17 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import hydra
 import orjson
-from hydra.utils import instantiate
-from omegaconf import DictConfig
 
 from datasets.beir import HEAD, NAMES, PAPERS, QRELS, QUERIES, writing_id
-from datasets.build import new_folder
-from datasets.configuration import refuse_missing
+from datasets.command import command
 from datasets.corpus import Corpus
-from datasets.errors import failing_in_one_line, one_line_errors
-from datasets.files import written_folder
+from datasets.files import new_folder, written_folder
 from datasets.progress import counting
 
 
@@ -67,13 +62,7 @@ def _of_paper(corpus: Corpus, row: int) -> dict[str, Any]:
     return found
 
 
-@one_line_errors
-@hydra.main(version_base="1.3", config_path=str(Path(__file__).parents[1] / "conf"), config_name="export")
-def main(config: DictConfig) -> None:
-    """Compose, export, print what was written."""
-    with failing_in_one_line():
-        refuse_missing(config)
-        print(instantiate(config))
+main = command("export")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
-from datasets.errors import InputError
+from datasets.errors import InputError, reason
 from datasets.progress import moving
 
 log = logging.getLogger(__name__)
@@ -49,6 +49,20 @@ def written_whole(path: Path) -> Iterator[Path]:
         raise
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole; after an error `path` is what it was before."""
+    with written_whole(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def new_folder(output: str | Path) -> Path:
+    """The folder to write to; InputError if it exists and holds anything."""
+    folder = Path(output).expanduser()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"output: {folder} is there already; remove it or name a new folder")
+    return folder
 
 
 @contextmanager
@@ -160,16 +174,21 @@ def content_hash(path: Path, memo_folder: Path) -> str:
     match memo.get(place):
         case [known, str(digest)] if known == stamp:
             return digest
-    try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    digest = digest_of(path)
     if time.time() - path.stat().st_ctime > SETTLED and stamp == stamp_of(path):
         memo[place] = [stamp, digest]
-        with written_whole(memo_file) as part:
-            part.write_text(json.dumps(memo), "utf-8")
+        write_text(memo_file, json.dumps(memo))
     return digest
+
+
+def digest_of(path: Path, algorithm: str = "") -> str:
+    """Of the content of a file, by default 16 bytes of BLAKE2b."""
+    try:
+        with path.open("rb") as file:
+            kind = algorithm or (lambda: hashlib.blake2b(digest_size=16))
+            return hashlib.file_digest(file, kind).hexdigest()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def stamp_of(path: Path) -> list[int]:
@@ -230,8 +249,7 @@ def _copied(url: str, wanted: list[list[str]], cache: Path) -> Path:
     except Exception as error:  # each file system has exceptions of its own
         if isinstance(error, OSError) and error.filename and str(cache) in str(error.filename):
             raise
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise InputError(f"{url}: cannot be read: {reason}") from None
+        raise InputError(f"{url}: cannot be read: {reason(error)}") from None
     return folder
 
 

@@ -7,7 +7,6 @@ write the same bytes.
 
 from __future__ import annotations
 
-import gzip
 import multiprocessing
 import os
 from collections import deque
@@ -18,17 +17,15 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
-import hydra
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from hydra.utils import instantiate
 from numpy.typing import NDArray
-from omegaconf import DictConfig
 
-from datasets.configuration import refuse_missing
-from datasets.errors import InputError, failing_in_one_line, one_line_errors
-from datasets.files import one_line_disk_errors, written_folder
+from datasets.command import command
+from datasets.errors import InputError
+from datasets.files import new_folder, one_line_disk_errors, written_folder
 from datasets.progress import counting
 from datasets.records import OTHER_MARKER, SPLITS, TARGET_MARKER
 
@@ -167,7 +164,6 @@ MIN_RECORDS, MAX_CONTEXTS = 100, 500
 
 CLOSING = {"papers": b"\n}\n", "contexts": b"\n}\n"} | dict.fromkeys(SPLITS, b"\n]\n")
 """The end of each file."""
-COMPRESSION = 1
 QUEUED = 4
 """Blocks per process that may wait to be written."""
 
@@ -348,39 +344,35 @@ def generate_corpus(
     contexts: int,
     output: str | Path,
     seed: int,
-    compressed: bool,
     workers: int | None,
 ) -> Report:
     """Write papers, contexts and splits into a new folder, all or none.
 
-    compressed: write `.json.gz`. workers: processes; None: one per core; the files do not depend on it.
+    workers: processes; None: one per core; the files do not depend on it.
     Raises InputError for an existing folder, for numbers that make no corpus and for a full disk.
     """
-    plan, folder = GenerationPlan(papers, contexts, seed), Path(output).expanduser()
+    plan, folder = GenerationPlan(papers, contexts, seed), new_folder(output)
     workers = workers or os.cpu_count() or 1
-    if folder.exists():
-        raise InputError(f"output={output}: already exists; name a new folder")
-    suffix = ".json.gz" if compressed else ".json"
     with one_line_disk_errors(folder, "the generated corpus", "output"), written_folder(folder) as unfinished:
         with ExitStack() as stack, counting("generating blocks", len(plan.blocks)) as advance:
-            files = {stem: stack.enter_context((unfinished / (stem + suffix)).open("wb")) for stem in CLOSING}
-            for pieces in _blocks(plan, compressed, workers):
+            files = {stem: stack.enter_context((unfinished / f"{stem}.json").open("wb")) for stem in CLOSING}
+            for pieces in _blocks(plan, workers):
                 for stem, piece in pieces.items():
                     files[stem].write(piece)
                 advance(1)
             for stem, closing in CLOSING.items():
-                files[stem].write(_pack(closing) if compressed else closing)
+                files[stem].write(closing)
         sizes = {path.name: path.stat().st_size for path in sorted(unfinished.iterdir())}
     return Report(folder, papers, contexts, sizes)
 
 
-def _blocks(plan: GenerationPlan, compressed: bool, workers: int) -> Iterator[Pieces]:
+def _blocks(plan: GenerationPlan, workers: int) -> Iterator[Pieces]:
     """The pieces of all blocks in order, a few in memory at a time."""
     if workers == 1:
-        _begin(plan, compressed)
+        _begin(plan)
         yield from map(_block, plan.blocks)
         return
-    with multiprocessing.get_context("spawn").Pool(workers, _begin, (plan, compressed)) as pool:
+    with multiprocessing.get_context("spawn").Pool(workers, _begin, (plan,)) as pool:
         waiting = deque(pool.apply_async(_block, (block,)) for block in plan.blocks[: QUEUED * workers])
         for block in [*plan.blocks[QUEUED * workers :], *([None] * len(waiting))]:
             yield waiting.popleft().get()
@@ -389,30 +381,18 @@ def _blocks(plan: GenerationPlan, compressed: bool, workers: int) -> Iterator[Pi
 
 
 _generator: Generator
-_compressed: bool
 
 
-def _begin(plan: GenerationPlan, compressed: bool) -> None:
-    global _generator, _compressed
-    _generator, _compressed = Generator(plan), compressed
+def _begin(plan: GenerationPlan) -> None:
+    global _generator
+    _generator = Generator(plan)
 
 
 def _block(block: tuple[str, int]) -> Pieces:
-    pieces = _generator.block(*block)
-    return {stem: _pack(piece) for stem, piece in pieces.items()} if _compressed else pieces
+    return _generator.block(*block)
 
 
-def _pack(piece: bytes) -> bytes:
-    """A gzip member: concatenated members are a gzip file."""
-    return gzip.compress(piece, COMPRESSION, mtime=0)
-
-
-@one_line_errors
-@hydra.main(version_base="1.3", config_path=str(Path(__file__).parents[1] / "conf"), config_name="generate")
-def main(config: DictConfig) -> None:
-    with failing_in_one_line():
-        refuse_missing(config)
-        print(instantiate(config).summary())
+main = command("generate", lambda config: instantiate(config).summary())
 
 
 if __name__ == "__main__":

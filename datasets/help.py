@@ -32,8 +32,10 @@ def options(*, _root_: DictConfig) -> str:
     known = notes()
     given = OmegaConf.to_container(_root_, resolve=False)
     assert isinstance(given, dict)
-    lines = ["Groups (GROUP=NAME; their options appear below as soon as they are chosen):", *_groups(), ""]
-    lines += ["Options (as model.rounds=3) and what they are by default:"]
+    lines = _groups()
+    if lines:
+        lines = ["Groups (GROUP=NAME; their options appear below as soon as they are chosen):", *lines, ""]
+    lines += ["Options (KEY=VALUE) and what they are by default:"]
     lines += _lines({key: value for key, value in given.items() if key != "hydra"}, known)
     return "\n".join(lines).replace("$", "$$")  # Hydra fills in a template
 

@@ -18,7 +18,6 @@ from numba import njit
 from numpy.typing import NDArray
 
 from datasets.columns import Ragged, offsets_of
-from datasets.errors import InputError
 from datasets.records import MARKER_WORDS
 
 SHINGLE_WORDS = 3
@@ -149,8 +148,7 @@ class TitleIndex:
     """
 
     def __init__(self, titles: Sequence[str], threshold: float) -> None:
-        """Raises InputError for a threshold that is not in [0, 1)."""
-        self._index = SetIndex(title_sets(titles), check_threshold(threshold, "near_duplicates"), strict=True)
+        self._index = SetIndex(title_sets(titles), exact(threshold), strict=True)
 
     def near(self, titles: Sequence[str]) -> Mask:
         """Which of some titles [N] have a near-duplicate in the index."""
@@ -164,15 +162,6 @@ class TitleIndex:
         parts = [np.stack([part.rows, part.others], 1) for part in self._index.search(title_sets(titles))]
         pairs = np.concatenate([np.empty((0, 2), np.int64), *parts])
         return pairs[np.lexsort(pairs.T[::-1])]
-
-
-def check_threshold(threshold: object, option: str) -> Fraction:
-    """A share below 1 as an exact fraction, to six decimals; InputError that names the option."""
-    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 <= threshold < 1:
-        raise InputError(
-            f"{option}: {threshold!r} is no Jaccard index: give a number from 0 to below 1, such as 0.7"
-        )
-    return exact(threshold)
 
 
 def exact(share: float) -> Fraction:

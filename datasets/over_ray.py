@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from datasets.columns import Ragged, Tokenize
-from datasets.errors import InputError, missing_extra
+from datasets.errors import InputError, missing_extra, reason
 from datasets.tokenize import TOKENIZERS, WordTable
 
 ROOT = Path(__file__).parents[1]
@@ -49,8 +49,8 @@ def connected(processes: int | None = None) -> Iterator[None]:
     try:
         ray.init(logging_level=logging.WARNING, **options)
     except Exception as error:  # Ray raises nothing more special
-        done, reason = "joined" if address else "started", " ".join(str(error).split())[:300]
-        raise InputError(f"RAY_ADDRESS={address}: Ray cannot be {done}: {reason}") from None
+        done = "joined" if address else "started"
+        raise InputError(f"RAY_ADDRESS={address}: Ray cannot be {done}: {reason(error)}") from None
     try:
         yield
     finally:

@@ -16,10 +16,11 @@ import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -58,7 +59,7 @@ from datasets.records import (
     PaperRecord,
     QueryRecord,
     Source,
-    allowed_share,
+    Tolerance,
     check_context,
     check_paper,
     check_query,
@@ -70,13 +71,12 @@ from datasets.records import (
     shown,
     split_group,
 )
+from datasets.settings import setting
 from datasets.source_files import file_source, find_files
 from datasets.tokenize import TOKENIZERS, WordTable
 
 log = logging.getLogger(__name__)
 
-CANDIDATES = ("abstract", "all")
-BACKENDS = ("local", "ray")
 UNFINISHED = ".part"
 DROPPED = "dropped.jsonl"
 """In the store: examples of the records that were dropped."""
@@ -342,18 +342,34 @@ class StoreBuilder:
         return list(self._splits)
 
 
+@dataclass(frozen=True)
+class StoreSettings(Tolerance):
+    """How a store is made of records."""
+
+    where: ClassVar[str] = "data"
+
+    tokenizer: str = setting("default", choices=tuple(TOKENIZERS))
+    candidates: str = setting("abstract", choices=("abstract", "all"))
+    """papers that have an abstract, or all"""
+    backend: str = setting("local", choices=("local", "ray"))
+    """who cuts texts into words: this process, or tasks of Ray (docs/scale.md)"""
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> StoreSettings:
+        """Raises InputError for what cannot be."""
+        from datasets.configuration import read_settings  # Hydra, which a library does without
+
+        return read_settings(cls, given)
+
+
 def open_corpus(
     dir: str | Path,
     papers: str | Path | None = None,
-    tokenizer: str = "default",
     cache_dir: str | Path = ".cache",
-    candidates: str = "abstract",
     splits: Sequence[str] = SPLITS,
     name: str | None = None,
     field: str | None = None,
-    on_error: str = "raise",
-    max_bad_share: float = 0.01,
-    backend: str = "local",
+    **settings: Any,
 ) -> Corpus:
     """Open a folder of source files (datasets.source_files); prepare its store on first use.
 
@@ -363,9 +379,9 @@ def open_corpus(
     splits: split files to read; missing ones are left out as long as one is there.
     name: what to call the corpus in logs and tables, by default the folder's name.
     field: the key of papers.json that holds a paper's field, or a list of them; None: papers have none.
-    The rest is as for open_records.
+    settings: StoreSettings. Raises InputError as open_records.
     """
-    check_settings(tokenizer, candidates, on_error, max_bad_share, backend)
+    StoreSettings.read(settings)  # before files are read
     if field is not None and (not isinstance(field, str) or not field):
         raise InputError(f"data.field: {field!r} is no key of the papers file; name one, as venue")
     if not dir:
@@ -377,103 +393,74 @@ def open_corpus(
         dir = local_folder(str(dir), [*([] if papers else ["papers"]), "contexts", *splits], cache)
     if is_url(papers):
         papers = local_file(str(papers), cache)
-    folder = Path(dir).expanduser()
     own = Path(papers).expanduser() if papers else None
-    in_beir = own is None and is_beir(folder)
-    files = find_beir_files(folder, splits) if in_beir else find_files(folder, own, splits)
-    with store_folder(cache) as stores:
-        identity = {part: content_hash(path, stores) for part, path in files.items()}
-    made = beir_source if in_beir else file_source
-    source = made(name or folder.resolve().name, files, field, identity)
-    return open_records(source, tokenizer, cache, candidates, on_error, max_bad_share, backend)
+    return open_records(_files_of(Path(dir).expanduser(), own, splits, name, field, cache), cache, **settings)
 
 
 def open_several(
     dirs: Sequence[str | Path],
-    tokenizer: str = "default",
     cache_dir: str | Path = ".cache",
-    candidates: str = "abstract",
     splits: Sequence[str] = SPLITS,
     name: str | None = None,
-    on_error: str = "raise",
-    max_bad_share: float = 0.01,
-    backend: str = "local",
+    **settings: Any,
 ) -> Corpus:
     """One corpus of several folders of source files, for models that are trained on all of them.
 
     dirs: folders as for open_corpus; ids are those of the files with the folder's name before them, as
     FOLDER/ID, and the corpus has what any of them has of each split. The rest is as for open_corpus.
     """
-    check_settings(tokenizer, candidates, on_error, max_bad_share, backend)
+    StoreSettings.read(settings)
     if isinstance(dirs, str) or len(dirs) < 2:
         raise InputError(f"data.dirs: must be a list of two folders or more, as [one,other], not {dirs!r}")
     folders = {(folder := Path(one).expanduser().resolve()).name: folder for one in dirs}
     if len(folders) < len(dirs):
         raise InputError("data.dirs: two folders have the same name, which begins the ids of their papers")
-    cache, sources = Path(cache_dir).expanduser(), {}
-    for part, folder in folders.items():
-        files = find_files(folder, None, splits)
-        with store_folder(cache) as stores:
-            identity = {of: content_hash(path, stores) for of, path in files.items()}
-        sources[part] = file_source(part, files, None, identity)
-    source = joined(sources, name or "+".join(folders))
-    return open_records(source, tokenizer, cache, candidates, on_error, max_bad_share, backend)
+    cache = Path(cache_dir).expanduser()
+    parts = {part: _files_of(folder, None, splits, part, None, cache) for part, folder in folders.items()}
+    return open_records(joined(parts, name or "+".join(folders)), cache, **settings)
 
 
-def open_records(
-    source: Source,
-    tokenizer: str = "default",
-    cache_dir: str | Path = ".cache",
-    candidates: str = "abstract",
-    on_error: str = "raise",
-    max_bad_share: float = 0.01,
-    backend: str = "local",
-) -> Corpus:
+def _files_of(
+    folder: Path, papers: Path | None, splits: Sequence[str], name: str | None, field: str | None, cache: Path
+) -> Source:
+    in_beir = papers is None and is_beir(folder)
+    files = find_beir_files(folder, splits) if in_beir else find_files(folder, papers, splits)
+    with store_folder(cache) as stores:
+        identity = {part: content_hash(path, stores) for part, path in files.items()}
+    made = beir_source if in_beir else file_source
+    return made(name or folder.resolve().name, files, field, identity)
+
+
+def open_records(source: Source, cache_dir: str | Path = ".cache", **settings: Any) -> Corpus:
     """Open the corpus of a source; prepare its store if there is none for its identity and these settings.
 
-    tokenizer: `default` or `reference`. candidates: `abstract` (papers that have one) or `all`.
-    on_error: `raise` an InputError for the first record that cannot be used, or `skip`: drop and count them,
-    up to `max_bad_share` of a part's records.
-    backend: who cuts texts into words: `local`, this process, or `ray`, tasks of Ray (docs/ray.md).
-    Raises InputError for records that cannot be used and for a full disk.
+    settings: StoreSettings. Raises InputError for records that cannot be used and for a full disk.
     """
-    check_settings(tokenizer, candidates, on_error, max_bad_share, backend)
-    settings: dict[str, Any] = {
-        "tokenizer": tokenizer,
-        "candidates": candidates,
+    given = StoreSettings.read(settings)
+    about: dict[str, Any] = {
+        "tokenizer": given.tokenizer,
+        "candidates": given.candidates,
         "splits": list(source.splits),
         "field": source.field,
     }
-    if on_error == "skip":
-        settings["on_error"] = "skip"
-    key = fingerprint(source.identity, settings)
+    if given.on_error == "skip":
+        about["on_error"] = "skip"
+    key = fingerprint(source.identity, about)
     with store_folder(Path(cache_dir).expanduser()) as stores:
         folder = stores / key
         if read_manifest(folder) is None:
             with one_at_a_time(stores / f"{key}.lock", "prepares the same corpus"):
                 if read_manifest(folder) is None:  # another process may have made it while we waited
                     clear_abandoned(stores, UNFINISHED)
-                    prepare_store(source, folder, settings, max_bad_share, backend)
+                    prepare_store(source, folder, about, given.max_bad_share, given.backend)
     corpus = Corpus(folder, source.name, source.files.get("papers"))
     log.info("%s", describe(corpus))
     if any(counts["kinds"] for counts in corpus.dropped.values()):
         for part, counts in corpus.dropped.items():  # the store may have been made when more was allowed
-            refuse_too_many(str(source.place(part)), counts["records"], counts["kinds"], max_bad_share)
+            place = str(source.place(part))
+            refuse_too_many(place, counts["records"], counts["kinds"], given.max_bad_share)
         log.warning("corpus %s: bad records were left out: %s", source.name, dropped_summary(corpus.dropped))
     return corpus
-
-
-def check_settings(
-    tokenizer: object, candidates: object, on_error: object, max_bad_share: object, backend: object
-) -> None:
-    """InputError for a value that cannot be."""
-    if not isinstance(tokenizer, str) or tokenizer not in TOKENIZERS:
-        raise InputError(f"data.tokenizer: no tokeniser {tokenizer!r}; choose from {', '.join(TOKENIZERS)}")
-    if candidates not in CANDIDATES:
-        raise InputError(f"data.candidates: {candidates!r} is not one of {', '.join(CANDIDATES)}")
-    allowed_share(on_error, max_bad_share, "data.")
-    if backend not in BACKENDS:
-        raise InputError(f"data.backend: {backend!r} is not one of {', '.join(BACKENDS)}")
 
 
 def fingerprint(identity: Mapping[str, str], settings: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn
 
 from datasets.errors import InputError
+from datasets.settings import Settings, setting
 
 TARGET_MARKER = "TARGETCIT"
 """Stands in a context for the citation of the paper to recommend."""
@@ -35,7 +36,6 @@ TRAIN = "train"
 """The split that models train on and that popularity is counted in."""
 
 YEARS = range(-(2**31), 2**31)
-ON_ERROR = ("raise", "skip")
 EXAMPLES = 20
 """Dropped records kept as examples, per file and kind."""
 SHOWN = 80
@@ -284,17 +284,19 @@ def refuse(error: InputError) -> NoReturn:
     raise error
 
 
-def allowed_share(on_error: Any, max_bad_share: Any, group: str = "") -> float | None:
-    """The share of records that may be dropped, None for on_error=raise. InputError for other values.
+@dataclass(frozen=True)
+class Tolerance(Settings):
+    """What becomes of records that cannot be used."""
 
-    group: the prefix of the two options in messages, as `data.`.
-    """
-    if on_error not in ON_ERROR:
-        raise InputError(f"{group}on_error: {on_error!r} is not one of {', '.join(ON_ERROR)}")
-    number = isinstance(max_bad_share, int | float) and not isinstance(max_bad_share, bool)
-    if not number or not 0 <= max_bad_share <= 1:
-        raise InputError(f"{group}max_bad_share: must be a share of 0 to 1, not {max_bad_share!r}")
-    return float(max_bad_share) if on_error == "skip" else None
+    on_error: str = setting("raise", choices=("raise", "skip"))
+    """raise: the first one is an error; skip: they are left out and counted"""
+    max_bad_share: float = setting(0.01, most=1)
+    """of all records that may be left out"""
+
+    @property
+    def share(self) -> float | None:
+        """The share of records that may be left out; None: the first one is an error."""
+        return self.max_bad_share if self.on_error == "skip" else None
 
 
 @dataclass

@@ -13,19 +13,16 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import hydra
 import numpy as np
 import orjson
-from hydra.utils import instantiate
 from numpy.typing import NDArray
-from omegaconf import DictConfig
 
 from datasets.citations.graph import CitationGraph, open_graph
 from datasets.citations.queries import read_rows
 from datasets.columns import Ragged, offsets_of
-from datasets.configuration import refuse_missing
-from datasets.errors import InputError, failing_in_one_line, one_line_errors
-from datasets.files import written_folder
+from datasets.command import command
+from datasets.errors import InputError
+from datasets.files import new_folder, written_folder
 from datasets.progress import counting
 from datasets.settings import check_count
 from evaluation.benchmarks.mdcr import TRUE
@@ -297,9 +294,7 @@ def build_mdcr(
         check_count(key, number)
     if own := {GRAPH, MOST_CITED, RANDOM, TRUE} & set(models):
         raise InputError(f"models: {min(own)} is the name of another type of candidates; use another name")
-    folder = Path(output).expanduser()
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"output: {folder} exists already; remove it or name a new folder")
+    folder = new_folder(output)
     graph = open_graph(papers, citations, cache_dir=cache_dir)
     sample = FieldSample.read(models, graph, top)
     built = build_pools(Sampler(graph, sample.rules, seed), sample, choose, cited, negatives, top)
@@ -349,13 +344,7 @@ def _report(built: BuiltPools, fields: Sequence[str], cited: int, negatives: int
     return "\n\n".join([*lines, markdown_table(["field", "queries"], rows)]) + "\n"
 
 
-@one_line_errors
-@hydra.main(version_base="1.3", config_path=str(Path(__file__).parents[1] / "conf"), config_name="build_mdcr")
-def main(config: DictConfig) -> None:
-    """Compose, build, print the report."""
-    with failing_in_one_line():
-        refuse_missing(config)
-        print(instantiate(config))
+main = command("build_mdcr")
 
 
 if __name__ == "__main__":

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from datasets.errors import InputError, one_line_errors
+from datasets.files import write_text
 from evaluation.measures import PerQuery
 from evaluation.protocol import file_of, key_of
-from evaluation.report import METRICS, PER_QUERY, markdown_table, write_text
+from evaluation.report import METRICS, PER_QUERY, markdown_table
 from evaluation.settings import PROTOCOLS, TRANSDUCTIVE
 from evaluation.significance import Difference, paired
 

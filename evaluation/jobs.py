@@ -21,9 +21,10 @@ from yaml import YAMLError
 import evaluation.settings  # noqa: F401  (schemas of the configuration)
 from datasets.configuration import store_schemas
 from datasets.errors import InputError
+from datasets.files import write_text
 from evaluation.build_mdcr import FILE
 from evaluation.plan import Building, Job, Training
-from evaluation.report import METRICS, write_text
+from evaluation.report import METRICS
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTPUT = "output.txt"

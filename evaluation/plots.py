@@ -1,4 +1,4 @@
-"""Plots of evaluations, drawn as training.plots draws curves."""
+"""Plots of evaluations, drawn as datasets.plots draws curves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator, PercentFormatter
 
-from training.plots import GREY, Curves, coloured, draw, label_ends, panels, save
+from datasets.plots import GREY, Curves, coloured, draw, label_ends, panels, save
 
 
 def recall_plot(path: Path, curves: Curves, title: str) -> None:

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from datasets.errors import InputError, one_line_errors
+from datasets.files import write_text
 from evaluation.benchmarks.sampled import MEASURES, curve, read_curves
 from evaluation.plots import size_plot
-from evaluation.report import Column, markdown_table, show, table_rows, write_text
+from evaluation.report import Column, markdown_table, show, table_rows
 
 PLOT, PAGE = "map.png", "curves.md"
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from datasets.files import written_whole
+from datasets.files import write_text
 
 METRICS, REPORT = "metrics.json", "report.md"
 RUN, QRELS, PER_QUERY = "run.trec", "qrels.trec", "per_query.csv"
@@ -38,12 +38,6 @@ class Provenance:
 
     command: str = ""
     settings: str = ""
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file whole; after an error `path` is what it was before."""
-    with written_whole(path) as part:
-        part.write_text(text, encoding="utf-8")
 
 
 def write_results(folder: Path, metrics: Metrics, parts: Iterable[str], provenance: Provenance) -> None:

@@ -13,12 +13,13 @@ from pathlib import Path
 from hydra.utils import get_class
 
 from datasets.errors import InputError, fail, one_line_errors
+from datasets.files import write_text
 from evaluation.benchmark import Benchmark, Output
 from evaluation.compare import HEAD, compare, difference_rows
 from evaluation.jobs import commands_of, result_of, run_all, settings_of, why_missing
 from evaluation.plan import Job, Plan, read_plan
 from evaluation.published import published
-from evaluation.report import markdown_table, write_text
+from evaluation.report import markdown_table
 
 ABOUT = """\
 Generated from `{plan}` by one command; do not edit:

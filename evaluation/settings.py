@@ -24,16 +24,16 @@ class ContextSettings(Settings):
     """ranks k of recall@k, here those of Gu et al. 2022, table 2; MRR is of as many as the largest"""
     f1: tuple[int, ...] = ()
     """ranks k of precision@k and f1@k, of queries with several relevant papers; these have MAP too"""
-    batch: int = 2048
+    batch: int = setting(2048, least=1)
     """queries searched at a time; memory grows with batch * the largest cutoff"""
     protocols: tuple[str, ...] = (TRANSDUCTIVE,)
     """transductive: all queries and candidates; inductive: those that training knows nothing of; draft:
     all, and what the citing paper cites at other places is known"""
     draft: bool = False
     """also by the protocol draft"""
-    queries: int | None = None
+    queries: int | None = setting(None, least=1)
     """size of a sample of queries; null: all"""
-    run_depth: int | None = 100
+    run_depth: int | None = setting(100)
     """papers of each query in run files; null: all that were retrieved; 0: no such file"""
     seed: int = 0
     """of samples and of the confidence intervals"""
@@ -45,12 +45,6 @@ class ContextSettings(Settings):
         for name in ("cutoffs", "f1"):
             for rank in getattr(self, name):
                 check_count(f"benchmark.{name}", rank, 1)
-        for option, number, least in (
-            ("benchmark.batch", self.batch, 1),
-            ("queries", 1 if self.queries is None else self.queries, 1),
-            ("benchmark.run_depth", 0 if self.run_depth is None else self.run_depth, 0),
-        ):
-            check_count(option, number, least)
         super().__post_init__()
         object.__setattr__(self, "cutoffs", tuple(sorted(set(ranks))))
         object.__setattr__(self, "f1", tuple(sorted(set(self.f1))))
@@ -76,7 +70,7 @@ class RecommendSettings(ContextSettings):
     reranker: str | None = None
     """a cross-encoder that reads the first papers again; null: none"""
     cutoffs: tuple[int, ...] = (1, 10, 20, 50, 100)
-    batch: int = 256
+    batch: int = setting(256, least=1)
 
 
 @dataclass(frozen=True)

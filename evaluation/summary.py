@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from hydra.experimental.callback import Callback
 
 from datasets.errors import fail, user_line
+from datasets.files import write_text
 from evaluation.report import (
     METRICS,
     REPORT,
@@ -27,7 +28,6 @@ from evaluation.report import (
     markdown_table,
     say,
     show,
-    write_text,
 )
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from datasets.errors import InputError, one_line_errors
-from evaluation.report import markdown_table, write_text
-from training.plots import coloured, draw, label_ends, panels, save
+from datasets.files import write_text
+from datasets.plots import coloured, draw, label_ends, panels, save
+from evaluation.report import markdown_table
 
 MEASURES = ("mrr", "recall@10", "recall@100", "recall@2000")
 MONITOR = "val/recall@10"

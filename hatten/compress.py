@@ -6,12 +6,9 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-import hydra
-from hydra.utils import instantiate
-from omegaconf import DictConfig
-
-from datasets.configuration import refuse_missing
-from datasets.errors import InputError, failing_in_one_line, one_line_errors
+from datasets.command import command
+from datasets.errors import InputError
+from datasets.files import new_folder
 from datasets.settings import check_count
 
 log = logging.getLogger(__name__)
@@ -29,9 +26,7 @@ def compress(checkpoint: str | Path, output: str | Path, words: int | None, vect
         raise InputError(f"vectors={vectors}: choose {', '.join(KINDS)}")
     if words is not None:
         check_count("words", words)
-    folder = Path(output)
-    if folder.exists():
-        raise InputError(f"output={folder}: is there already; name a new folder")
+    folder = new_folder(output)
     model = load_static(checkpoint)
     known = len(model.vocabulary)
     model = model if words is None else model.cut(words)
@@ -45,13 +40,7 @@ def compress(checkpoint: str | Path, output: str | Path, words: int | None, vect
     return folder
 
 
-@one_line_errors
-@hydra.main(version_base="1.3", config_path=str(Path(__file__).parents[1] / "conf"), config_name="compress")
-def main(config: DictConfig) -> None:
-    """Compose and compress."""
-    with failing_in_one_line():
-        refuse_missing(config)
-        instantiate(config)
+main = command("compress")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import zipfile
@@ -17,7 +16,7 @@ from scipy import sparse
 from datasets.columns import Ragged, offsets_of
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
-from datasets.files import written_whole
+from datasets.files import digest_of, written_whole
 from datasets.progress import counting
 from datasets.records import MARKER_WORDS
 from retrieval.base import ordered
@@ -61,7 +60,7 @@ class Pool:
         """Write to a .npz file, whole or not at all; gives its SHA-256."""
         with written_whole(path) as unfinished, unfinished.open("wb") as file:
             np.savez(file, allow_pickle=False, row=self.row, papers=self.papers, relevant=self.relevant)
-        return _sha256(path)
+        return digest_of(path, "sha256")
 
     @classmethod
     def load(cls, path: Path, sha256: str) -> Pool:
@@ -70,7 +69,7 @@ class Pool:
             raise InputError(
                 f"{path}: the mined pool of this run is gone; start the training anew (resume=false)"
             )
-        if _sha256(path) != sha256:
+        if digest_of(path, "sha256") != sha256:
             raise InputError(
                 f"{path}: not the pool that this run mined; start the training anew (resume=false)"
             )
@@ -210,8 +209,3 @@ class WordSets:
         ends = offsets_of(np.concatenate([np.empty(0, np.int64), *sizes]))
         ones = np.ones(len(stems), np.float32)
         return sparse.csr_array((ones, stems, ends), shape=(len(columns[0]), self._stems))
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

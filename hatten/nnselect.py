@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from datasets.corpus import Corpus
-from datasets.errors import InputError
+from datasets.errors import InputError, reason
 from hatten.checkpoint import UNFIT
 from hatten.documents import DocumentReader, Documents, Vocabulary
 from hatten.layers import MeanPath
@@ -157,8 +157,7 @@ class NNSelectRetriever(NetRetriever):
             self.encoder = AveragesEncoder(weights["directions"].numpy())
             self.encoder.load_state_dict(weights)
         except (RuntimeError, *UNFIT) as error:
-            reason = " ".join(str(error).split())[:200]
             raise InputError(
-                f"{checkpoint}: a part of the checkpoint is missing or of another kind ({reason})"
+                f"{checkpoint}: a part of the checkpoint is missing or of another kind ({reason(error)})"
             ) from None
         self.encoder.eval()

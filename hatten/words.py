@@ -22,7 +22,7 @@ from omegaconf import DictConfig
 from datasets.columns import Ragged
 from datasets.corpus import Corpus
 from datasets.download import obtain, present
-from datasets.errors import InputError
+from datasets.errors import InputError, reason
 from datasets.files import one_at_a_time, written_whole
 from datasets.records import MARKER_WORDS, shown
 from datasets.releases import RELEASES
@@ -213,8 +213,7 @@ def read_vectors(path: Path) -> WordVectors:
         raise InputError(f"{path}: cannot be read ({error})") from None
     except (ValueError, EOFError, IndexError, MemoryError, OverflowError) as error:
         kind = "binary" if binary else "text"
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise InputError(f"{path}: broken {kind} word vectors ({reason})") from None
+        raise InputError(f"{path}: broken {kind} word vectors ({reason(error)})") from None
     words = [word for word in found.index_to_key if word is not None]  # it leaves places for repeated words
     if len(words) < len(found.index_to_key):
         repeated = len(found.index_to_key) - len(words)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from datasets.download import obtain
-from datasets.errors import InputError
+from datasets.errors import InputError, reason
 from datasets.releases import RELEASES
 from rerank.cross_encoder import CrossEncoder, add_tokens, check_finite
 from rerank.settings import PairSettings
@@ -79,8 +79,9 @@ def load_reference(checkpoint: str | Path, encoder: str | Path | None = None) ->
                 {name: value.float() for name, value in inner.items() if not name.startswith(UNUSED)}
             )
     except RuntimeError as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{checkpoint}: not weights of the transformer in {folder} ({reason})") from None
+        raise InputError(
+            f"{checkpoint}: not weights of the transformer in {folder} ({reason(error)})"
+        ) from None
     check_finite(found, checkpoint)
     return found.eval()
 
@@ -98,8 +99,7 @@ def _configured(folder: Path) -> tuple[PretrainedConfig, PreTrainedTokenizerFast
         config: Any = AutoConfig.from_pretrained(folder, local_files_only=True)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except Exception as error:  # damaged files raise nearly anything
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise InputError(f"{folder}: configuration or tokeniser cannot be read ({reason})") from None
+        raise InputError(f"{folder}: configuration or tokeniser cannot be read ({reason(error)})") from None
     if not isinstance(tokenizer, PreTrainedTokenizerFast) or not len(tokenizer):
         raise InputError(f"{folder}: there is no fast tokeniser in it (tokenizer.json or vocab.txt)")
     return config, tokenizer

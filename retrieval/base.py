@@ -155,7 +155,7 @@ class Retriever(ABC):
         """Keep what queries are encoded to until the next `index`: worthwhile where each is asked again."""
 
     def encode_with(self, encoding: str) -> None:
-        """Choose who encodes the papers: `local`, this process, or `ray`, Ray Data (docs/ray.md).
+        """Choose who encodes the papers: `local`, this process, or `ray`, Ray Data (docs/scale.md).
 
         Raises InputError if it has nothing to encode that way.
         """

@@ -18,20 +18,11 @@ from scipy.sparse import csr_matrix
 
 from datasets.columns import Ragged
 from datasets.corpus import Corpus
-from datasets.errors import InputError
 from retrieval.arrays import Floats, Mask, Rows
 from retrieval.base import Ranking, Retriever, nothing, ordered
-from retrieval.fusion import (
-    TUNED,
-    VALIDATION,
-    best_weights,
-    recall_by_weights,
-    sample_queries,
-    shares,
-    simplex,
-)
+from retrieval.fusion import TUNED, Weighing, recall_by_weights
 from retrieval.queries import Queries
-from retrieval.settings import check_counts, recall_measures
+from retrieval.settings import check_counts
 
 log = logging.getLogger(__name__)
 
@@ -132,12 +123,11 @@ class Citations(Retriever):
     ) -> None:
         """Raises InputError for a value that is not one of those above."""
         super().__init__()
-        check_counts(similar=similar, depth=depth, queries=queries)
+        check_counts(similar=similar, depth=depth)
         self.text, self.similar, self.depth = text, similar, depth
-        self.queries, self.seed = queries, seed
-        self.measures, self.cutoffs = recall_measures(measure)
-        self._given = None if weights == TUNED else shares(weights, SIGNALS)
-        self._graph_used = self._given is None or self._given["cited"] + self._given["citing"] > 0
+        self.weighing = Weighing(weights, SIGNALS, queries, measure, seed)
+        given = self.weighing.given
+        self._graph_used = given is None or given["cited"] + given["citing"] > 0
         self.name = f"{text.name}+citation-graph" if self._graph_used else f"{text.name}-later-last"
         if self._graph_used:
             self.protocol = (
@@ -149,9 +139,7 @@ class Citations(Retriever):
         found = {"text": {"retriever": self.text.name, **self.text.settings()}, "depth": self.depth}
         if self._graph_used:
             found["similar"] = self.similar
-        if self._given is None:
-            found |= {"queries": self.queries, "measure": self.measures, "seed": self.seed}
-        return {**found, "weights": self._given or TUNED}
+        return {**found, **self.weighing.settings()}
 
     def query_settings(self) -> dict[str, Any]:
         return self.text.query_settings()
@@ -172,8 +160,8 @@ class Citations(Retriever):
         self.text.index(corpus)
         self.tuned |= {f"text.{key}": value for key, value in self.text.tuned.items()}
         self._read(corpus)
-        if self._given is None:
-            self.tuned["weights"] = self._tune(corpus)
+        if self.weighing.given is None:
+            self.tuned["weights"] = self.weighing.tuned(self.name, corpus, self._recalls)
 
     def _read(self, corpus: Corpus) -> None:
         self.text.remember_queries()  # each is searched several times
@@ -277,31 +265,23 @@ class Citations(Retriever):
         return [of_text, *(np.sqrt(values.reshape(papers.shape)) for values in graphs)]
 
     def _scores(self, asked: _Asked, papers: NDArray[np.int32]) -> Floats:
-        weights = self.tuned["weights"] if self._given is None else self._given
-        signals = self._signals(asked, papers)
-        total = sum(np.float32(weights[name]) * of for name, of in zip(SIGNALS, signals, strict=True))
+        signals = zip(self.weighing.of(self), self._signals(asked, papers), strict=True)
+        total = sum(np.float32(weight) * of for weight, of in signals)
         return np.asarray(total - np.float32(LATER) * asked.later[papers], np.float32)
 
-    def _tune(self, corpus: Corpus) -> dict[str, float]:
-        """The weight of each signal that is best on validation."""
-        if VALIDATION not in corpus.splits:
-            raise InputError(
-                f"retriever=citations tunes weights on split {VALIDATION!r}, which corpus {corpus.name} "
-                "lacks; set retriever.weights, as {text: 0.5, cited: 0.4, citing: 0.1}"
-            )
-        contexts, wanted = sample_queries(corpus, VALIDATION, self.queries, self.seed)
-        grid = simplex(len(SIGNALS))
+    def _recalls(
+        self, corpus: Corpus, contexts: Rows, wanted: Ragged, grid: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         values = np.zeros((len(grid), len(contexts)))
         for places, asked in self._asked(Queries.of(corpus, contexts)):
             papers = self._candidates(asked, corpus.is_candidate & ~asked.later)
             papers[papers == asked.queries.citing[:, None]] = -1
             lists = Ranking(papers, np.zeros(papers.shape, np.float32))
             gains, cited = self._signals(asked, papers), wanted.take(places)
-            values[:, places] = recall_by_weights([lists] * len(SIGNALS), gains, cited, grid, self.cutoffs)
-        weights = dict(zip(SIGNALS, best_weights(values, grid).tolist(), strict=True))
-        measures = ", ".join(self.measures)
-        log.info(f"{self.name}: weights {weights} by {measures} on {len(contexts):,} validation queries")
-        return weights
+            values[:, places] = recall_by_weights(
+                [lists] * len(SIGNALS), gains, cited, grid, self.weighing.cutoffs
+            )
+        return values
 
 
 def graph_of(corpus: Corpus) -> csr_matrix:

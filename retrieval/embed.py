@@ -6,14 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import hydra
 import numpy as np
 from hydra.utils import instantiate
-from omegaconf import DictConfig
 
-from datasets.configuration import refuse_missing
+from datasets.command import command
 from datasets.corpus import Corpus
-from datasets.errors import failing_in_one_line, one_line_errors
 from retrieval.settings import ArticleConfig
 
 if TYPE_CHECKING:
@@ -43,13 +40,7 @@ def embed(
     return retriever.embed(corpus, np.flatnonzero(corpus.is_candidate))
 
 
-@one_line_errors
-@hydra.main(version_base="1.3", config_path=str(Path(__file__).parents[1] / "conf"), config_name="embed")
-def main(config: DictConfig) -> None:
-    """Compose, encode, print a summary."""
-    with failing_in_one_line():
-        refuse_missing(config)
-        print(instantiate(config).summary(config.output))
+main = command("embed", lambda config: instantiate(config).summary(config.output))
 
 
 if __name__ == "__main__":

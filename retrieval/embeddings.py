@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from datasets.columns import offsets_of, ranges
 from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.files import written_whole
+from datasets.errors import InputError, reason
+from datasets.files import write_text, written_whole
 from datasets.progress import counting
 from retrieval.arrays import Floats, Rows
 from retrieval.vectors import Pace, VectorTable, as_dtype, first_not_finite
@@ -118,8 +118,7 @@ class EmbeddingFolder:
             raise InputError(f"{folder}: holds something else than embeddings; name another folder")
         if keys is not None:
             _write(folder / TEXTS, keys)
-        with written_whole(folder / MANIFEST) as part:
-            part.write_text(json.dumps({"format": FORMAT, **asdict(layout)}, indent=1) + "\n", "utf-8")
+        write_text(folder / MANIFEST, json.dumps({"format": FORMAT, **asdict(layout)}, indent=1) + "\n")
         return cls(folder, layout)
 
     @classmethod
@@ -337,5 +336,6 @@ def _read(path: Path) -> NDArray[Any]:
     except FileNotFoundError:
         raise InputError(f"{path}: missing; the embeddings are not complete") from None
     except (OSError, ValueError, EOFError) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise InputError(f"{path}: cut short or damaged ({reason}); remove this file, {_AGAIN}") from None
+        raise InputError(
+            f"{path}: cut short or damaged ({reason(error)}); remove this file, {_AGAIN}"
+        ) from None

@@ -190,9 +190,11 @@ class ArticleEncoder(nn.Module):
 
 def saved_config(folder: Path) -> ArticleConfig | None:
     """What `ArticleEncoder.save` wrote about an encoder, None where it did not."""
+    from datasets.configuration import read_settings
+
     path = folder / SETTINGS
     try:
-        return ArticleConfig(**{**json.loads(path.read_text("utf-8")), "path": str(folder)})
+        return read_settings(ArticleConfig, {**json.loads(path.read_text("utf-8")), "path": str(folder)})
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, InputError) as error:

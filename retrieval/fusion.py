@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -26,7 +26,8 @@ from retrieval.settings import check_counts, recall_measures
 log = logging.getLogger(__name__)
 
 METHODS = ("convex", "rrf")
-NORMALISATIONS = ("zscore", "minmax", "none")
+CONSTANT = 60
+"""Of reciprocal rank fusion (Cormack et al. 2009)."""
 TUNED, EQUAL = "tuned", "equal"
 VALIDATION = "val"
 
@@ -34,10 +35,9 @@ _QUERIES = 32
 """Queries merged at a time: their arrays then fit into the processor's caches."""
 
 
-def normalised(ranking: Ranking, how: str = "zscore") -> Floats:
-    """How far each score is above the lowest of its query [Q, n], in a unit common to all parts.
+def normalised(ranking: Ranking) -> Floats:
+    """How far each score is above the lowest of its query [Q, n], in standard deviations of its scores.
 
-    how: the unit: `zscore`, the standard deviation of the query's scores; `minmax`, their range; `none`.
     A paper that a ranking lacks counts as much as its last one, 0. (The mean that z-scores subtract is the
     same for all papers of a query and changes no ranking.) Where all scores are equal, each paper counts 1.
     """
@@ -45,21 +45,16 @@ def normalised(ranking: Ranking, how: str = "zscore") -> Floats:
     scores = np.where(there, ranking.scores, 0).astype(np.float64)
     lowest = np.where(there, scores, np.inf).min(axis=1, initial=np.inf, keepdims=True)
     above = np.where(there, scores - np.where(np.isfinite(lowest), lowest, 0), 0)
-    range_ = above.max(axis=1, initial=0, keepdims=True)
-    if how == "zscore":
-        papers = np.maximum(there.sum(axis=1, keepdims=True), 1)
-        mean = above.sum(axis=1, keepdims=True) / papers
-        unit = np.sqrt((np.where(there, above - mean, 0) ** 2).sum(axis=1, keepdims=True) / papers)
-    elif how in ("minmax", "none"):
-        unit = range_ if how == "minmax" else np.ones_like(range_)
-    else:
-        raise ValueError(f"{how}: choose one of {', '.join(NORMALISATIONS)}")
-    return np.where(range_ == 0, there, above / np.where(range_ == 0, 1, unit)).astype(np.float32)
+    equal = above.max(axis=1, initial=0, keepdims=True) == 0
+    papers = np.maximum(there.sum(axis=1, keepdims=True), 1)
+    mean = above.sum(axis=1, keepdims=True) / papers
+    unit = np.sqrt((np.where(there, above - mean, 0) ** 2).sum(axis=1, keepdims=True) / papers)
+    return np.where(equal, there, above / np.where(equal, 1, unit)).astype(np.float32)
 
 
-def reciprocal_ranks(ranking: Ranking, constant: float = 60) -> Floats:
-    """1 / (constant + rank) of each place [Q, n], ranks from 1; 0 where there is no paper."""
-    gains = (1 / (constant + np.arange(1, ranking.k + 1))).astype(np.float32)
+def reciprocal_ranks(ranking: Ranking) -> Floats:
+    """1 / (CONSTANT + rank) of each place [Q, n], ranks from 1; 0 where there is no paper."""
+    gains = (1 / (CONSTANT + np.arange(1, ranking.k + 1))).astype(np.float32)
     return np.where(ranking.papers >= 0, gains, np.float32(0))
 
 
@@ -131,28 +126,6 @@ def fused(
     return Ranking.concat(batches)
 
 
-def convex(
-    rankings: Sequence[Ranking], weights: NDArray[np.floating], k: int, normalise: str = "zscore"
-) -> Ranking:
-    """The k papers of the highest weighted sums of normalised scores.
-
-    rankings: of the same queries [Q, n], each with its own depth. weights: [Q or 1, parts], not negative;
-    what only parts of weight 0 have found is left out.
-    """
-    return fused(rankings, [normalised(ranking, normalise) for ranking in rankings], weights, k)
-
-
-def reciprocal_rank(
-    rankings: Sequence[Ranking], k: int, constant: float = 60, weights: NDArray[np.floating] | None = None
-) -> Ranking:
-    """The k papers of the highest sums of 1 / (constant + rank) (Cormack et al. 2009, with a constant of 60).
-
-    rankings, weights (1 each by default): as for `convex`.
-    """
-    weights = np.ones((1, len(rankings))) if weights is None else weights
-    return fused(rankings, [reciprocal_ranks(ranking, constant) for ranking in rankings], weights, k)
-
-
 # Tuning on validation queries.
 
 
@@ -217,14 +190,12 @@ def best_weights(values: NDArray[np.float64], grid: NDArray[np.float64]) -> NDAr
 
 # A reranker and its prefetcher.
 
-SCORE_FUSIONS = ("none", "score", "rank")
-"""The reranker's score alone (Gu et al. 2022); sums of z-scores; sums of 1 / (60 + rank)."""
-
 
 def fused_scores(candidates: Ranking, scores: Floats, method: str, weight: float) -> NDArray[np.floating]:
     """What the candidates [Q, K] are finally ranked by [Q, K], -inf where there is none.
 
-    scores: the reranker's [Q, K]; weight: of the reranker, from 0 (the prefetcher alone) to 1 (it alone).
+    scores: the reranker's [Q, K]. method: `none`, its score alone (Gu et al. 2022); `score`, sums of
+    z-scores; `rank`, sums of 1 / (60 + rank). weight: of the reranker, from 0 (the prefetcher alone) to 1.
     """
     if method == "none" or weight == 1:  # no sum: rounding would make some scores equal
         return scores
@@ -259,114 +230,58 @@ def _reranker_gains(candidates: Ranking, scores: Floats, method: str) -> list[Fl
 # Several retrievers.
 
 
-class Fusion(Retriever):
-    """Searches with several retrievers and fuses what they find.
+Recalls = Callable[[Corpus, Rows, Ragged, NDArray[np.float64]], NDArray[np.float64]]
+"""Of a corpus, contexts [Q], the papers that they cite and a grid of weights: recall_by_weights [W, Q]."""
 
-    parts: retrievers by the names that weights are given to.
-    method: `convex` (sums of normalised scores) or `rrf` (sums of reciprocal ranks).
-    normalise: the unit of scores for `convex`, of NORMALISATIONS; rank_constant: the constant of `rrf`.
-    depth: papers taken of each part, independent of k so that the first papers do not change with it. The
-    fusion cannot find more than its parts have found.
-    weights: of each part; or `equal`; or `tuned`: the best for `measure` (recall@k, or the mean of several)
-    on `queries` queries of the validation split, drawn by `seed`.
+
+class Weighing:
+    """The weights of the parts of a retriever: given, equal, or tuned on the validation split.
+
+    Tuned are those of the best `measure` (recall@k, or the mean of several) on `queries` queries, drawn by
+    `seed`.
     """
-
-    name = "fusion"
 
     def __init__(
         self,
-        parts: Mapping[str, Retriever],
-        method: str = "convex",
-        normalise: str = "zscore",
-        rank_constant: float = 60,
-        depth: int = 2000,
-        weights: str | Mapping[str, float] = TUNED,
-        queries: int = 2000,
-        measure: str | Sequence[str] = ("recall@10", "recall@100"),
-        seed: int = 0,
+        weights: str | Mapping[str, float],
+        parts: Collection[str],
+        queries: int,
+        measure: str | Sequence[str],
+        seed: int,
     ) -> None:
         """Raises InputError for a value that is not one of those above."""
-        super().__init__()
-        self.parts = dict(parts)
-        if not self.parts:
-            raise InputError("retriever.parts: there is none to fuse")
-        self.join_protocols(self.parts.values())
-        for key, value, known in (("method", method, METHODS), ("normalise", normalise, NORMALISATIONS)):
-            if value not in known:
-                raise InputError(f"retriever.{key}: {value!r} is not one of {', '.join(known)}")
-        check_counts(depth=depth, queries=queries)
-        if not isinstance(rank_constant, int | float) or not 0 <= rank_constant < np.inf:
-            raise InputError(f"retriever.rank_constant: {rank_constant!r} is no number from 0 on")
-        self.method, self.normalise, self.constant = method, normalise, rank_constant
-        self.depth, self.queries, self.seed = depth, queries, seed
+        check_counts(queries=queries)
+        self.parts, self.queries, self.seed = list(parts), queries, seed
         self.measures, self.cutoffs = recall_measures(measure)
-        self._given = None if weights == TUNED else shares(weights, self.parts)
+        self.given = None if weights == TUNED else shares(weights, parts)
 
     def settings(self) -> dict[str, Any]:
-        parts = {name: {"retriever": part.name, **part.settings()} for name, part in self.parts.items()}
-        found: dict[str, Any] = {"parts": parts, "method": self.method, "depth": self.depth}
-        if self.method == "convex":
-            found["normalise"] = self.normalise
-        else:
-            found["rank_constant"] = self.constant
-        if self._given is None:
-            found |= {"queries": self.queries, "measure": self.measures, "seed": self.seed}
-        return {**found, "weights": TUNED if self._given is None else self._given}
+        """What the weights depend on, as plain values."""
+        tuning = {"queries": self.queries, "measure": self.measures, "seed": self.seed}
+        return {**tuning, "weights": TUNED} if self.given is None else {"weights": self.given}
 
-    def query_settings(self) -> dict[str, Any]:
-        return {name: found for name, part in self.parts.items() if (found := part.query_settings())}
+    def of(self, retriever: Retriever) -> list[float]:
+        """The weights of a retriever that has been indexed, in the order of the parts."""
+        weights = retriever.tuned["weights"] if self.given is None else self.given
+        return [weights[name] for name in self.parts]
 
-    @property
-    def index_bytes(self) -> int:
-        return sum(part.index_bytes for part in self.parts.values())
-
-    def _index(self, corpus: Corpus) -> None:
-        for name, part in self.parts.items():
-            part.index(corpus)
-            self.tuned |= {f"{name}.{key}": value for key, value in part.tuned.items()}
-        if self._given is None:
-            self.tuned["weights"] = self._tuned(corpus)
-
-    def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
-        rankings = self._rankings(queries, allowed)
-        shares = self.tuned["weights"] if self._given is None else self._given
-        weights = np.array([[shares[name] for name in self.parts]])
-        return fused(rankings, self._gains(rankings), weights, k)
-
-    def _rankings(self, queries: Queries | Rows, allowed: Mask | None) -> list[Ranking]:
-        """Of each part, without the citing paper: its score would be the unit of all others."""
-        return [part.search_allowed(queries, self.depth, allowed) for part in self.parts.values()]
-
-    def _gains(self, rankings: list[Ranking]) -> list[Floats]:
-        if self.method == "rrf":
-            return [reciprocal_ranks(ranking, self.constant) for ranking in rankings]
-        return [normalised(ranking, self.normalise) for ranking in rankings]
-
-    def _tuned(self, corpus: Corpus) -> dict[str, float]:
+    def tuned(self, name: str, corpus: Corpus, recalls: Recalls) -> dict[str, float]:
         """The weight of each part that is best on validation."""
         if VALIDATION not in corpus.splits:
             raise InputError(
-                f"retriever=fusion tunes weights on split {VALIDATION!r}, which corpus {corpus.name} lacks; "
-                "set retriever.weights to equal, or to a weight for each part"
+                f"{name} tunes weights on split {VALIDATION!r}, which corpus {corpus.name} lacks; set "
+                f"retriever.weights to {EQUAL}, or to a weight for each of {', '.join(self.parts)}"
             )
         contexts, wanted = sample_queries(corpus, VALIDATION, self.queries, self.seed)
-        rankings, grid = self._rankings(contexts, None), simplex(len(self.parts))
-        values = recall_by_weights(rankings, self._gains(rankings), wanted, grid, self.cutoffs)
+        grid = simplex(len(self.parts))
+        values = recalls(corpus, contexts, wanted, grid)
         weights = dict(zip(self.parts, best_weights(values, grid).tolist(), strict=True))
         alone = [f"{values[grid[:, part] == 1].mean():.4f}" for part in range(len(self.parts))]
         log.info(
-            f"fusion: weights {weights} by {', '.join(self.measures)} on {len(contexts):,} queries of "
+            f"{name}: weights {weights} by {', '.join(self.measures)} on {len(contexts):,} queries of "
             f"{VALIDATION}; parts alone: {', '.join(alone)}"
         )
         return weights
-
-    def _save(self, folder: Path) -> None:
-        for name, part in self.parts.items():
-            part.save(folder / name)
-
-    def _load(self, folder: Path, corpus: Corpus) -> None:
-        for name, part in self.parts.items():
-            part.load(folder / name, corpus)
 
 
 def shares(weights: str | Mapping[str, float], parts: Collection[str]) -> dict[str, float]:
@@ -384,3 +299,83 @@ def shares(weights: str | Mapping[str, float], parts: Collection[str]) -> dict[s
     if total == 0:
         raise InputError("retriever.weights: one of them must be above 0")
     return {name: float(found[name] / total) for name in parts}
+
+
+class Fusion(Retriever):
+    """Searches with several retrievers and fuses what they find.
+
+    parts: retrievers by the names that weights are given to.
+    method: `convex` (sums of normalised scores) or `rrf` (sums of reciprocal ranks).
+    depth: papers taken of each part, independent of k so that the first papers do not change with it. The
+    fusion cannot find more than its parts have found.
+    weights: of each part; or `equal`; or `tuned`: the best for `measure` (recall@k, or the mean of several)
+    on `queries` queries of the validation split, drawn by `seed`.
+    """
+
+    name = "fusion"
+
+    def __init__(
+        self,
+        parts: Mapping[str, Retriever],
+        method: str = "convex",
+        depth: int = 2000,
+        weights: str | Mapping[str, float] = TUNED,
+        queries: int = 2000,
+        measure: str | Sequence[str] = ("recall@10", "recall@100"),
+        seed: int = 0,
+    ) -> None:
+        """Raises InputError for a value that is not one of those above."""
+        super().__init__()
+        self.parts = dict(parts)
+        if not self.parts:
+            raise InputError("retriever.parts: there is none to fuse")
+        self.join_protocols(self.parts.values())
+        if method not in METHODS:
+            raise InputError(f"retriever.method={method}: choose {' or '.join(METHODS)}")
+        check_counts(depth=depth)
+        self.method, self.depth = method, depth
+        self.weighing = Weighing(weights, self.parts, queries, measure, seed)
+
+    def settings(self) -> dict[str, Any]:
+        parts = {name: {"retriever": part.name, **part.settings()} for name, part in self.parts.items()}
+        return {"parts": parts, "method": self.method, "depth": self.depth, **self.weighing.settings()}
+
+    def query_settings(self) -> dict[str, Any]:
+        return {name: found for name, part in self.parts.items() if (found := part.query_settings())}
+
+    @property
+    def index_bytes(self) -> int:
+        return sum(part.index_bytes for part in self.parts.values())
+
+    def _index(self, corpus: Corpus) -> None:
+        for name, part in self.parts.items():
+            part.index(corpus)
+            self.tuned |= {f"{name}.{key}": value for key, value in part.tuned.items()}
+        if self.weighing.given is None:
+            self.tuned["weights"] = self.weighing.tuned(self.name, corpus, self._recalls)
+
+    def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
+        rankings = self._rankings(queries, allowed)
+        weights = np.array([self.weighing.of(self)])
+        return fused(rankings, self._gains(rankings), weights, k)
+
+    def _rankings(self, queries: Queries | Rows, allowed: Mask | None) -> list[Ranking]:
+        """Of each part, without the citing paper: its score would be the unit of all others."""
+        return [part.search_allowed(queries, self.depth, allowed) for part in self.parts.values()]
+
+    def _gains(self, rankings: list[Ranking]) -> list[Floats]:
+        return [(reciprocal_ranks if self.method == "rrf" else normalised)(ranking) for ranking in rankings]
+
+    def _recalls(
+        self, corpus: Corpus, contexts: Rows, wanted: Ragged, grid: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        rankings = self._rankings(contexts, None)
+        return recall_by_weights(rankings, self._gains(rankings), wanted, grid, self.weighing.cutoffs)
+
+    def _save(self, folder: Path) -> None:
+        for name, part in self.parts.items():
+            part.save(folder / name)
+
+    def _load(self, folder: Path, corpus: Corpus) -> None:
+        for name, part in self.parts.items():
+            part.load(folder / name, corpus)

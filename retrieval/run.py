@@ -6,7 +6,6 @@ format are separated by white space, so ids are escaped.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.files import written_whole
+from datasets.files import digest_of, written_whole
 from datasets.records import shown
 from retrieval.arrays import Mask, Rows
 from retrieval.base import Ranking, Retriever, nothing, ordered
@@ -247,7 +246,7 @@ class CachedRun(Retriever):
                 raise InputError(f"retriever.files: there is no file {file}")
 
     def settings(self) -> dict[str, Any]:
-        return {"files": [_content_hash(file) for file in self.files]}
+        return {"files": [digest_of(file) for file in self.files]}
 
     @property
     def index_bytes(self) -> int:
@@ -341,8 +340,3 @@ def _in_corpus(run: Run, there: Rows, file: Path, corpus: Corpus) -> Ranking:
         query = run.query_ids[there[np.argmax(endless.any(axis=1))]]
         raise InputError(f"{file}: query {query!r} has an infinite score; write finite ones")
     return Ranking(found, scores)
-
-
-def _content_hash(file: Path) -> str:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

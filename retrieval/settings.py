@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 from datasets.errors import InputError
-from datasets.settings import register
+from datasets.settings import Settings, check_count, register, setting
 
 _LEARNED = ("sample", "seed")
 SHAPING = {
@@ -31,48 +31,42 @@ SEARCHING = {
 
 
 @dataclass(frozen=True)
-class IndexConfig:
+class IndexConfig(Settings):
     """Which index (retrieval.index), and its settings; null: it follows from the number N of vectors."""
 
-    kind: str = "exact"
+    where: ClassVar[str] = "index"
+
+    kind: str = setting("exact", choices=tuple(SHAPING))
     """exact; half (exact, 16 bits per number); ivf (inverted file: vectors in lists around the centres of
     k-means); hnsw (a graph of neighbours: Malkov and Yashunin 2020); pq (product quantisation: Jegou et al.
     2011); ivfpq (both)"""
-    device: str = "auto"
-    """of exact and half: auto (a GPU where there is one) | cpu | gpu"""
-    lists: int | None = None
+    device: str = setting("auto", choices=("auto", "cpu", "gpu"))
+    """of exact and half; auto: a GPU where there is one"""
+    lists: int | None = setting(None, least=1)
     """lists of ivf; null: 4 sqrt(N)"""
-    probes: int | None = None
+    probes: int | None = setting(None, least=1)
     """lists that are searched, at least; null: 2 sqrt(lists)"""
-    links: int = 16
+    links: int = setting(16, least=2)
     """neighbours of a vector in hnsw, twice as many at the bottom"""
-    ef_construction: int = 80
+    ef_construction: int = setting(80, least=1)
     """candidates kept while the graph is built"""
-    ef_search: int = 128
+    ef_search: int = setting(128, least=1)
     """candidates kept, at least, while it is searched: more is slower and better"""
-    subvectors: int | None = None
+    subvectors: int | None = setting(None, least=1)
     """bytes per vector of pq, a divisor of its dimensions; null: one for 2 dimensions"""
-    sample: int | None = None
+    sample: int | None = setting(None, least=1)
     """vectors that k-means learns from; null: 64 per list or 256 per code, if there are so many"""
     seed: int = 0
     """of the sample and of k-means"""
 
     def __post_init__(self) -> None:
-        """Raises InputError for an unknown kind, a setting that it does not have, and values out of range."""
-        if self.kind not in SHAPING:
-            raise InputError(f"index.kind={self.kind}: choose one of {', '.join(SHAPING)}")
+        """Raises InputError for a setting that the kind does not have, and values out of range."""
+        super().__post_init__()
         known = {"kind", *SHAPING[self.kind], *SEARCHING[self.kind]}
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name not in known and value != field.default:
                 raise InputError(f"index.{field.name}={value}: index={self.kind} has no such setting")
-            if field.name in ("kind", "device") or value is None is field.default:
-                continue
-            least = {"links": 2, "seed": 0}.get(field.name, 1)
-            if type(value) is not int or value < least:
-                raise InputError(f"index.{field.name}={value}: give a whole number, {least} or more")
-        if self.device not in ("auto", "cpu", "gpu"):
-            raise InputError(f"index.device={self.device}: choose one of auto, cpu, gpu")
 
     def asdict(self) -> dict[str, object]:
         """The kind and what an index of it depends on, as plain values."""
@@ -98,19 +92,20 @@ def recall_measures(
 def check_counts(**options: object) -> None:
     """InputError unless each of these options of a retriever is a whole number from 1 on."""
     for name, value in options.items():
-        if type(value) is not int or value < 1:
-            raise InputError(f"retriever.{name}: {value!r} is no whole number from 1 on")
+        check_count(f"retriever.{name}", value)
 
 
 @dataclass(frozen=True)
-class ProfileConfig:
+class ProfileConfig(Settings):
     """How much the training contexts that cite a paper count in its vector (retrieval.profiles)."""
+
+    where: ClassVar[str] = "profile"
 
     weight: float | str = 0.0
     """0 (no profiles) to 1 (contexts alone), or `auto`: what is best on the validation split"""
     split: str = "val"
     """the split that `auto` looks at"""
-    queries: int = 2000
+    queries: int = setting(2000, least=1)
     """its queries that `auto` looks at, a sample where there are more"""
     measure: str = "recall@10"
     """what `auto` maximises: recall@k"""
@@ -121,8 +116,7 @@ class ProfileConfig:
         number = isinstance(self.weight, int | float) and not isinstance(self.weight, bool)
         if not (self.weight == "auto" or (number and 0 <= float(self.weight) <= 1)):
             raise InputError(f"profile.weight={self.weight}: choose auto, or a number from 0 to 1")
-        if self.queries < 1:
-            raise InputError(f"profile.queries={self.queries}: must be at least 1")
+        super().__post_init__()
         self.cutoff()
 
     def cutoff(self) -> int:
@@ -148,8 +142,10 @@ PLACES = ("name", "hub", "path", "adapter")
 
 
 @dataclass(frozen=True)
-class ArticleConfig:
+class ArticleConfig(Settings):
     """A transformer that turns the texts of papers and contexts into vectors (retrieval.encoder)."""
+
+    where: ClassVar[str] = "encoder"
 
     name: str
     """what the model is called here; also its folder in the cache"""
@@ -160,35 +156,25 @@ class ArticleConfig:
     adapter: str | None = None
     """an adapter for it (retrieval.adapters): its id on huggingface.co, or a folder; a model that was trained
     and saved here has its own"""
-    pooling: str = "mean"
+    pooling: str = setting("mean", choices=("mean", "cls", "aspire"))
     """mean (of a text's tokens) | cls (the first token) | aspire (a mean for each sentence)"""
-    layers: str = "last"
+    layers: str = setting("last", choices=("last", "all"))
     """hidden states that are pooled: last | all (their mean)"""
-    max_tokens: int = 256
+    max_tokens: int = setting(256, least=8)
     """subwords read of a text, special ones included"""
-    layout: str = "sentence"
+    layout: str = setting("sentence", choices=("sentence", "sep"))
     """between the fields of a text: sentence (a full stop) | sep (the model's separating token)"""
-    similarity: str = "cosine"
+    similarity: str = setting("cosine", choices=("cosine", "l2"))
     """of vectors: cosine | l2 (minus the Euclidean distance; with index=exact); aspire always takes l2"""
     query: tuple[str, ...] = ("title", "context")
     """fields of a query in their order: context; title and abstract of the citing paper"""
-    markers: str = "drop"
+    markers: str = setting("drop", choices=("drop", "mask"))
     """the marker of the query's citation: drop | mask (the model's mask token stands for it)"""
 
     def __post_init__(self) -> None:
         """Raises InputError for a value that is not one of those above."""
         object.__setattr__(self, "query", check_fields(self.query))
-        for key, options in (
-            ("pooling", ("mean", "cls", "aspire")),
-            ("layers", ("last", "all")),
-            ("layout", ("sentence", "sep")),
-            ("similarity", ("cosine", "l2")),
-            ("markers", ("drop", "mask")),
-        ):
-            if getattr(self, key) not in options:
-                raise InputError(f"encoder.{key}={getattr(self, key)}: choose one of {', '.join(options)}")
-        if type(self.max_tokens) is not int or self.max_tokens < 8:
-            raise InputError(f"encoder.max_tokens={self.max_tokens}: must be a whole number from 8 on")
+        super().__post_init__()
 
     def reading(self) -> dict[str, Any]:
         """Everything that decides how texts become vectors, and not where the model is."""

@@ -6,7 +6,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-from datasets.errors import InputError
+from datasets.errors import InputError, reason
 from datasets.files import written_whole
 
 
@@ -30,10 +30,10 @@ def read_torch(path: str | Path) -> dict[str, Any]:
     except Exception as error:  # a damaged file can raise nearly anything, an OSError for a seek too
         if isinstance(error, OSError) and error.filename is not None:
             raise
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        said = reason(error)
         if isinstance(error, pickle.UnpicklingError):  # whose text tells people how to load it unsafely
-            reason = "it is damaged, or holds other things than tensors and plain values"
-        raise InputError(f"{path}: not a torch checkpoint of plain weights ({reason})") from None
+            said = "it is damaged, or holds other things than tensors and plain values"
+        raise InputError(f"{path}: not a torch checkpoint of plain weights ({said})") from None
     if not isinstance(content, dict):
         raise InputError(f"{path}: a checkpoint is a dictionary, this is a {type(content).__name__}")
     return content

@@ -10,7 +10,6 @@ only files of PATTERNS come from the hub. HF_ENDPOINT, HF_TOKEN and HF_HOME are 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import tempfile
@@ -25,7 +24,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from datasets.errors import InputError, reason
-from datasets.files import written_folder
+from datasets.files import digest_of, written_folder
 
 T = TypeVar("T")
 
@@ -212,7 +211,8 @@ def card(model: Pretrained, folder: Path, place: str, results: str, licence: str
             f"What `train.py` was given, and what it started from:\n\n```yaml\n{recipe}\n```",
         ]
     files = "\n".join(
-        f"| {path.name} | {path.stat().st_size:,} | `{_sha256(path)}` |" for path in sorted(folder.iterdir())
+        f"| {path.name} | {path.stat().st_size:,} | `{digest_of(path, 'sha256')}` |"
+        for path in sorted(folder.iterdir())
     )
     parts += ["## Files", f"| file | bytes | SHA-256 |\n| --- | ---: | --- |\n{files}"]
     stated = f"The weights are published under `{licence}`.\n\n" if licence else ""
@@ -229,8 +229,3 @@ def _data(about: dict[str, Any]) -> str:
     text = f"Trained on the split `{about.get('split', 'train')}` of `{data}`"
     text += f" (prepared store `{corpus}`)" if corpus else ""
     return text + (f", cut into words by the tokeniser `{tokenizer}`." if tokenizer else ".")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

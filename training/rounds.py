@@ -87,7 +87,7 @@ class History:
     def _plot(self) -> None:
         from matplotlib.ticker import MaxNLocator
 
-        from training.plots import coloured, draw, label_ends, panels, save
+        from datasets.plots import coloured, draw, label_ends, panels, save
 
         figure, axes = panels("Loss and validation by round", (1, 1))
         parts = ("train/", ("loss",), "loss, mean of the round"), ("val/", self.shown, "validation")

@@ -24,7 +24,7 @@ import pyarrow.csv
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from datasets.columns import NameWriter, Ragged, TextWriter, offsets_of, save_array
+from datasets.columns import NameWriter, Ragged, TextWriter, offsets_of, save_array, table_batches
 from datasets.corpus import TextColumn
 from datasets.errors import InputError
 from datasets.files import content_hash, one_line_disk_errors, written_folder
@@ -188,10 +188,7 @@ class CitationGraph:
         if field not in self.field_names:
             known = ", ".join(map(repr, self.field_names[:8])) or "none"
             raise InputError(f"{self.files[0]}: no paper has the field {field!r}; there are {known}")
-        found = np.zeros(len(self), np.bool_)
-        paper = np.repeat(np.arange(len(self)), self.fields.lengths)
-        found[paper[self.fields.values == self.field_names.index(field)]] = True
-        return found
+        return self.fields.rows_with([self.field_names.index(field)])
 
     def _array(self, stem: str) -> NDArray[Any]:
         return np.asarray(np.load(self.path / f"{stem}.npy", mmap_mode="r", allow_pickle=False))
@@ -293,9 +290,7 @@ def _build(folder: Path, files: Sequence[Path], distractors: Sequence[Path], cit
 
 def _chunks(path: Path) -> list[pa.Array]:
     """The one column of an Arrow file, memory-mapped."""
-    with pa.memory_map(str(path)) as file:
-        reader = pa.ipc.open_file(file)
-        return [reader.get_batch(number).column(0) for number in range(reader.num_record_batches)]
+    return [batch.column(0) for batch in table_batches(path)[1]]
 
 
 def _found(batches: Iterable[list[pa.Array]], known: pa.Array) -> Iterator[NDArray[np.int64]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import orjson
@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 
 from datasets.citations.graph import CitationGraph, PaperLine, open_graph, read_paper_lines
 from datasets.columns import Ragged, offsets_of
+from datasets.configuration import read_settings
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import whole_file, written_whole
-from datasets.near_duplicates import TitleIndex, check_threshold
+from datasets.near_duplicates import TitleIndex
 from datasets.prepare import open_records
 from datasets.progress import reading
 from datasets.records import (
@@ -38,6 +39,7 @@ from datasets.records import (
     check_split_names,
     shown,
 )
+from datasets.settings import Settings, setting
 from datasets.splitting import Splitting, YearShares
 
 log = logging.getLogger(__name__)
@@ -62,7 +64,7 @@ class QuerySet(NamedTuple):
 
 
 @dataclass(frozen=True)
-class QueryRules:
+class QueryRules(Settings):
     """Which papers are queries, and what is relevant to them.
 
     min_cited: relevant papers that a query needs. found: `all` cited papers are relevant, or those of `train`
@@ -71,19 +73,16 @@ class QueryRules:
     paper in `held_out`, files of papers of other collections. None: all are queries.
     """
 
-    min_cited: int = 1
-    found: str = "all"
-    near_duplicates: float | None = None
-    held_out: Files | None = None
+    where: ClassVar[str] = "data"
+
+    min_cited: int = setting(1, least=1)
+    found: str = setting("all", choices=("all", TRAIN))
+    near_duplicates: float | None = setting(None, below=1)
+    held_out: Any = None
 
     def __post_init__(self) -> None:
-        if type(self.min_cited) is not int or self.min_cited < 1:
-            raise InputError(f"data.min_cited: {self.min_cited!r} is no number of papers from 1 on")
-        if self.found not in ("all", TRAIN):
-            raise InputError(f"data.found: {self.found!r} is neither all nor train")
-        if self.near_duplicates is not None:
-            check_threshold(self.near_duplicates, "data.near_duplicates")
-        elif self.held_out:
+        super().__post_init__()
+        if self.held_out and self.near_duplicates is None:
             raise InputError("data.held_out: needs data.near_duplicates, as 0.7")
 
 
@@ -103,23 +102,18 @@ class GraphQueries:
 
 
 def open_papers(
-    papers: Files,
-    splitting: Splitting,
-    queries: str | Path | None = None,
-    citations: str | Path | None = None,
+    *files: Any,
     tokenizer: str = "default",
     cache_dir: str | Path = ".cache",
     name: str | None = None,
-    **rules: Any,
+    **given: Any,
 ) -> Corpus:
     """A corpus of all papers with a text, whose queries are the papers that cite others
     (conf/data/papers.yaml).
 
-    papers, citations: see open_graph. Cited papers of a later year than the query's are not relevant.
-    queries: a file of the ids of each split (read_query_lists); None: `splitting` chooses. rules: see
-    QueryRules. Raises InputError for files that cannot be used, and where no paper cites another.
+    files, given: see open_queries.
     """
-    found = open_queries(papers, splitting, queries, citations, cache_dir=cache_dir, **rules)
+    found = open_queries(*files, cache_dir=cache_dir, **given)
     splits = {split: some for split, some in found.queries.items() if len(some.papers)}
     title = name or Path(found.graph.files[0]).resolve().parent.name
     return corpus_of(found.graph, found.papers, splits, title, cache_dir, tokenizer)
@@ -130,13 +124,20 @@ def open_queries(
     splitting: Splitting,
     queries: str | Path | None = None,
     citations: str | Path | None = None,
-    tokenizer: str = "default",
+    *,
     cache_dir: str | Path = ".cache",
+    tokenizer: str = "default",
     name: str | None = None,
     **rules: Any,
 ) -> GraphQueries:
-    """The queries of the corpus that open_papers makes, without making it; tokenizer and name are ignored."""
-    query_rules = QueryRules(**rules)
+    """The papers of a collection that are queries.
+
+    papers, citations: see open_graph. Cited papers of a later year than the query's are not relevant.
+    queries: a file of the ids of each split (read_query_lists); None: `splitting` chooses. rules: see
+    QueryRules. tokenizer, name: of the corpus, which is not made here.
+    Raises InputError for files that cannot be used, and where no paper cites another.
+    """
+    query_rules = read_settings(QueryRules, rules)
     graph = open_graph(papers, citations, cache_dir=cache_dir)
     shares = splitting if isinstance(splitting, YearShares) and queries is None else None
     has_text = graph.titled | (graph.abstract_lengths > 0)
@@ -333,4 +334,4 @@ def corpus_of(
         {name: partial(split_records, split) for name, split in queries.items()},
         field="fields" if graph.fields.lengths[papers].any() else None,
     )
-    return open_records(source, tokenizer, cache_dir, candidates="all")
+    return open_records(source, cache_dir, tokenizer=tokenizer, candidates="all")

@@ -19,6 +19,7 @@ from datasets.fulltext.catalogue import AUTHORS, Catalogue, fold, surname
 from datasets.fulltext.documents import CitationSpan, FullText, Paragraph, Reference
 from datasets.fulltext.markers import Bibliography, Marker, find_markers, has_numbers
 from datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
+from datasets.settings import Settings, setting
 
 # What may stand between two markers of a group: separators, also a bracket that closes before one that opens.
 _SEPARATORS = r"[\s,;&/–—−‐-]*"
@@ -30,14 +31,12 @@ _YEARS_BESIDE = (
     re.compile(rf"{_YEAR}\W{{0,3}}{TARGET_MARKER}"),
     re.compile(rf"{TARGET_MARKER}\W{{0,3}}{_YEAR}(?!\w)"),
 )
-WORDS = ("cut", "whole")
-LEAKS = ("drop", "keep")
 MOST_UNRESOLVED = 100_000
 """References without a paper that are listed."""
 
 
 @dataclass(frozen=True)
-class ContextRules:
+class ContextRules(Settings):
     """Which contexts are cut and kept; `shortest`, `per_pair` and `leaks` are rules of this project.
 
     window: characters on each side of a mask at most. words: those at the ends are `cut`, as in ACL-200,
@@ -46,23 +45,15 @@ class ContextRules:
     leaks: `drop` or `keep` contexts that name an author of the cited paper or have a year beside the mask.
     """
 
-    window: int
-    words: str
-    shortest: int
-    per_pair: int | None
-    seed: int
-    leaks: str = "drop"
+    window: int = setting(200, least=1)
+    words: str = setting("cut", choices=("cut", "whole"))
+    shortest: int = 50
+    per_pair: int | None = setting(5, least=1)
+    seed: int = 0
+    leaks: str = setting("drop", choices=("drop", "keep"))
 
     def __post_init__(self) -> None:
-        for name, least in {"window": 1, "shortest": 0, "per_pair": 1, "seed": 0}.items():
-            value = getattr(self, name)
-            if value is None and name == "per_pair":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InputError(f"{name}: must be a whole number of {least} or more, not {value!r}")
-        for name, choices in {"words": WORDS, "leaks": LEAKS}.items():
-            if getattr(self, name) not in choices:
-                raise InputError(f"{name}: {getattr(self, name)!r} is not one of {', '.join(choices)}")
+        super().__post_init__()
         if self.shortest > 2 * self.window:
             raise InputError(f"shortest: {self.shortest} is more than two windows of {self.window} hold")
 

@@ -18,15 +18,17 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from datasets.configuration import read_settings
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.files import written_whole
+from datasets.files import write_text
 from datasets.inspect import duplicates, statistics
 from datasets.inspect.leaks import first_authors, leak_table
 from datasets.inspect.plots import Plot, draw_plots
 from datasets.inspect.tables import CorpusView, Table, flat
 from datasets.near_duplicates import counted_words, word_lengths
 from datasets.records import TARGET_MARKER
+from datasets.settings import Settings, setting
 
 log = logging.getLogger(__name__)
 
@@ -39,22 +41,27 @@ SENTENCES, CHARACTERS = 2, 400
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9(\"'])")
 
 
+@dataclass(frozen=True)
+class InspectSettings(Settings):
+    """What is counted and shown (conf/inspect.yaml)."""
+
+    near: float = setting(0.8, least=LEAST_NEAR, most=1)
+    title_words: int = setting(3, least=1)
+    authors: str = "authors"
+    examples: int = 5
+    seed: int = 0
+
+
 def inspect_corpus(
     data: Callable[[], Corpus],
     output_dir: str | Path,
-    near: float,
-    title_words: int,
-    authors: str,
-    examples: int,
-    seed: int,
+    **settings: Any,
 ) -> Path:
     """Inspect a corpus: print a summary, write inspect.json, plots and index.html; returns the page.
 
-    data: opens the corpus. near: Jaccard similarity of near-duplicates. title_words: shorter titles are not
-    looked for in contexts. authors: key of the papers file. examples: contexts to show, drawn by `seed`.
-    Raises InputError for options and data that cannot be used.
+    data: opens the corpus. settings: InspectSettings. Raises InputError for what cannot be used.
     """
-    _check_options(near, title_words, authors, examples, seed)
+    given = read_settings(InspectSettings, settings)
     folder = Path(output_dir).expanduser()
     folder.mkdir(parents=True, exist_ok=True)  # fails before the work is done
     corpus = data()
@@ -66,10 +73,11 @@ def inspect_corpus(
         word_lengths(tokens, counted)
         for tokens in (corpus.context_tokens, corpus.title_tokens, corpus.abstract_tokens)
     )
-    surnames = first_authors(corpus, corpus.papers_file, authors)
+    surnames = first_authors(corpus, corpus.papers_file, given.authors)
     if not any(surnames):
-        log.warning("%s: no paper has authors under the key %r", corpus.papers_file, authors)
-    papers = duplicates.PaperDuplicates(view, counted, titles, near)
+        log.warning("%s: no paper has authors under the key %r", corpus.papers_file, given.authors)
+    papers = duplicates.PaperDuplicates(view, counted, titles, given.near)
+    near_contexts = duplicates.ContextDuplicates(view, counted, given.near)
     dropped = statistics.dropped_table(corpus)
     tables = [
         *([dropped] if dropped else []),
@@ -79,33 +87,18 @@ def inspect_corpus(
         statistics.year_table(view),
         statistics.length_table(corpus, contexts, titles, abstracts),
         statistics.empty_table(view, contexts),
-        leak_table(view, surnames, title_words),
-        duplicates.paper_duplicate_table(view, papers, near),
+        leak_table(view, surnames, given.title_words),
+        duplicates.paper_duplicate_table(view, papers, given.near),
         duplicates.twin_table(view, papers),
-        duplicates.context_duplicate_table(view, duplicates.ContextDuplicates(view, counted, near), near),
+        duplicates.context_duplicate_table(view, near_contexts, given.near),
     ]
     plots = draw_plots(folder, view, contexts, titles, abstracts)
-    drawn = draw_examples(corpus, examples, seed)
+    drawn = draw_examples(corpus, given.examples, given.seed)
     content = {"data": corpus.name, "fingerprint": corpus.fingerprint, **flat(tables)}
-    _write(folder / "inspect.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-    _write(folder / "index.html", html_page(corpus, tables, plots, drawn, folder))
+    write_text(folder / "inspect.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    write_text(folder / "index.html", html_page(corpus, tables, plots, drawn, folder))
     print_summary(tables, drawn)
     return folder / "index.html"
-
-
-def _check_options(near: Any, title_words: Any, authors: Any, examples: Any, seed: Any) -> None:
-    if isinstance(near, bool) or not isinstance(near, int | float) or not LEAST_NEAR <= near <= 1:
-        raise InputError(f"near: must be a number from {LEAST_NEAR} to 1, not {near!r}")
-    for name, value, least in (("title_words", title_words, 1), ("examples", examples, 0), ("seed", seed, 0)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InputError(f"{name}: must be a whole number of {least} or more, not {value!r}")
-    if not isinstance(authors, str) or not authors:
-        raise InputError(f"authors: {authors!r} is no key of the papers file; name one, such as authors")
-
-
-def _write(path: Path, text: str) -> None:
-    with written_whole(path) as part:
-        part.write_text(text, "utf-8")
 
 
 @dataclass(frozen=True)

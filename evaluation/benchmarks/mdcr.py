@@ -16,6 +16,7 @@ from ir_measures import AP, R, nDCG
 
 from datasets.download import obtain, present
 from datasets.errors import InputError
+from datasets.files import write_text
 from evaluation.benchmark import Output, RetrieverMaker
 from evaluation.benchmarks.pools import (
     Findings,
@@ -43,7 +44,6 @@ from evaluation.report import (
     flat,
     markdown_table,
     table_rows,
-    write_text,
 )
 
 SPLITS = ("val", "test")

@@ -22,6 +22,7 @@ from datasets.citations.graph import open_graph
 from datasets.citations.queries import QuerySet, corpus_of
 from datasets.corpus import Corpus
 from datasets.errors import InputError
+from datasets.files import write_text
 from datasets.progress import counting
 from datasets.settings import check_count
 from evaluation.benchmark import Output, RetrieverMaker
@@ -48,7 +49,6 @@ from evaluation.report import (
     comparison,
     markdown_table,
     table_rows,
-    write_text,
 )
 from evaluation.settings import SamplingRules, Tuning
 from retrieval.base import Ranking, Retriever, nothing

@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
@@ -20,8 +19,7 @@ from rich.console import Console
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.inspect import report
-from datasets.inspect.report import draw_examples, opening, print_summary
+from datasets.inspect.report import draw_examples, inspect_corpus, opening, print_summary
 from datasets.inspect.tables import Line, Table
 from datasets.prepare import open_corpus
 from tests.datasets.conftest import run_module, write_corpus
@@ -40,9 +38,6 @@ CONTEXTS = {
     "c2": ("train", "p", "b", "Lee said [red]so[/red] of the graph of words TARGETCIT"),
     "c3": ("test", "q", "b", "Both of them TARGETCIT."),
 }
-
-DEFAULTS: dict[str, Any] = {"near": 0.8, "title_words": 3, "authors": "authors", "examples": 5, "seed": 0}
-inspect_corpus: Callable[..., Any] = partial(report.inspect_corpus, **DEFAULTS)
 
 
 @pytest.fixture
@@ -204,14 +199,11 @@ def test_every_number_is_documented(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"near": 0.3}, "near: must be a number from 0.5 to 1, not 0.3"),
-        ({"near": "0.8"}, "near: must be a number"),
-        ({"near": True}, "near: must be a number"),
-        ({"near": float("nan")}, "near: must be a number"),
-        ({"title_words": 0}, "title_words: must be a whole number of 1 or more, not 0"),
-        ({"examples": 2.5}, "examples: must be a whole number of 0 or more, not 2.5"),
-        ({"seed": -1}, "seed: must be a whole number"),
-        ({"authors": None}, "authors: None is no key"),
+        ({"near": 0.3}, "near=0.3: must be at least 0.5 and at most 1"),
+        ({"near": float("nan")}, "near=nan: must be at least"),
+        ({"title_words": 0}, "title_words=0: must be at least 1"),
+        ({"examples": 2.5}, "examples=2.5: must be a whole number"),
+        ({"authors": None}, "authors=None: must be a word"),
     ],
 )
 def test_options_are_checked_before_the_data_are_read(

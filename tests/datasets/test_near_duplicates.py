@@ -14,7 +14,6 @@ from SetSimilaritySearch import SearchIndex
 
 from datasets import near_duplicates
 from datasets.columns import Ragged
-from datasets.errors import InputError
 from datasets.near_duplicates import (
     SetIndex,
     Sets,
@@ -182,9 +181,3 @@ def test_many_titles_as_setsimilaritysearch_finds_them() -> None:
         if share > 0.7 + 1e-9
     ]
     assert TitleIndex(others, 0.7).pairs(titles).tolist() == expected and len(expected) > 140
-
-
-@pytest.mark.parametrize("threshold", [1.0, 7, -0.1, "0.7", True, None, float("nan")])
-def test_a_threshold_that_is_none_is_refused(threshold: Any) -> None:
-    with pytest.raises(InputError, match="is no Jaccard index: give a number"):
-        TitleIndex([], threshold)

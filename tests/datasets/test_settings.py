@@ -11,7 +11,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 
-from datasets.configuration import read_own_settings, read_settings, store_schemas
+from datasets.configuration import read_settings, store_schemas
 from datasets.errors import InputError, user_line
 from datasets.settings import SCHEMAS, Settings, register, setting
 
@@ -41,7 +41,6 @@ def test_given_values_become_the_dataclass() -> None:
     made = read_settings(Whole, {"part": {"margin": 1, "levels": [4], "limit": 5}, "extra": {"lr": 0.1}})
     assert made == Whole(Part(margin=1.0, levels=(4,), limit=5), extra={"lr": 0.1})
     assert type(made.part.margin) is float
-    assert read_own_settings(Part, {"depth": 9, "of_another": 1}) == Part(depth=9)
 
 
 @pytest.mark.parametrize(

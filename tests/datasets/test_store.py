@@ -67,7 +67,15 @@ SPLITS = ["train", "val", "val_more", "test"]
 def test_round_trip(source: Source, zipped: bool, tokenizer: str, candidates: str) -> None:
     with TemporaryDirectory() as place:
         folder = write(Path(place) / "source", source, zipped)
-        corpus = open_corpus(folder, None, tokenizer, Path(place) / "cache", candidates, SPLITS, field="area")
+        corpus = open_corpus(
+            folder,
+            None,
+            Path(place) / "cache",
+            SPLITS,
+            field="area",
+            tokenizer=tokenizer,
+            candidates=candidates,
+        )
         check_fields(corpus, source)
         check(corpus, source, tokenizer, candidates)
 

@@ -176,7 +176,7 @@ def test_what_is_short_is_counted_and_named(build: Callable[..., str], tmp_path:
     with pytest.raises(InputError, match=r"no query cites 50 candidates or more; name fewer: cited=N"):
         build("b", cited=50)
     assert not (tmp_path / "b").exists()
-    with pytest.raises(InputError, match=r"output: .*a exists already; remove it or name a new folder"):
+    with pytest.raises(InputError, match=r"output: .*a is there already; remove it or name a new folder"):
         build("a", top=12)
 
 

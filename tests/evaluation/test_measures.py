@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ir_measures import RR, R
 
-from datasets.files import written_whole
+from datasets.files import write_text, written_whole
 from evaluation.contexts import with_ties
 from evaluation.measures import means, per_query, prefetch_measures
 from evaluation.protocol import Qrels
-from evaluation.report import write_text
 from retrieval.base import Ranking, ordered
 from retrieval.run import Run
 

@@ -231,8 +231,8 @@ def test_a_split_that_is_not_there_is_one_line_and_loses_nothing(tiny_corpus: Co
         ({"cutoffs": [10, 0]}, "^benchmark.cutoffs=0: must be a whole number, at least 1$"),
         ({"cutoffs": [1.5]}, "benchmark.cutoffs=1.5: "),
         ({"batch": 0}, "benchmark.batch=0: "),
-        ({"queries": 0}, "^queries=0: must be a whole number, at least 1$"),
-        ({"run_depth": -1}, "^benchmark.run_depth=-1: must be a whole number, at least 0$"),
+        ({"queries": 0}, "^benchmark.queries=0: must be at least 1$"),
+        ({"run_depth": -1}, "^benchmark.run_depth=-1: must not be below 0$"),
         ({"run_depth": 2.5}, "benchmark.run_depth=2.5: "),
     ],
 )

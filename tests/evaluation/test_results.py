@@ -13,6 +13,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from datasets.errors import InputError
+from datasets.files import write_text
 from evaluation import jobs, results
 from evaluation.benchmark import Output
 from evaluation.benchmarks.csfcube import CSFCube
@@ -21,7 +22,7 @@ from evaluation.benchmarks.scidocs import SciDocs
 from evaluation.jobs import commands_of, run_all, settings_of, why_missing, why_unbuilt
 from evaluation.plan import Job, Plan, read_plan
 from evaluation.published import figures, published
-from evaluation.report import METRICS, by_group, write_text
+from evaluation.report import METRICS, by_group
 from evaluation.results import write_page
 
 ROOT = Path(__file__).parents[2]

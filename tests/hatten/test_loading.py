@@ -25,7 +25,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> list[Corpus]:
     """A generated corpus, and one four times as large."""
     folder = tmp_path_factory.mktemp("sizes")
     for papers in SIZES:
-        generate_corpus(papers, 2 * papers, folder / str(papers), seed=0, compressed=False, workers=1)
+        generate_corpus(papers, 2 * papers, folder / str(papers), seed=0, workers=1)
     return [open_corpus(folder / str(papers), cache_dir=folder / "cache") for papers in SIZES]
 
 

@@ -17,6 +17,7 @@ import hatten.mining
 from datasets.columns import Ragged
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
+from datasets.files import digest_of
 from hatten.mining import Pool, WordSets, mine, mine_by_bm25, padded, sample
 from retrieval.bm25 import BM25
 
@@ -243,4 +244,4 @@ def test_a_file_that_is_no_pool_is_one_error(content: Any, tmp_path: Path) -> No
     else:
         np.savez(path, **content)
     with pytest.raises(InputError, match=r"pool\.npz: not a mined pool"):
-        Pool.load(path, hatten.mining._sha256(path))
+        Pool.load(path, digest_of(path, "sha256"))

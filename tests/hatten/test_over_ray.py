@@ -22,7 +22,7 @@ from retrieval.vectors import BATCH
 
 def test_a_run_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "parts"))
-    generate_corpus(2 * BATCH + 100, 1000, tmp_path / "source", seed=0, compressed=False, workers=1)
+    generate_corpus(2 * BATCH + 100, 1000, tmp_path / "source", seed=0, workers=1)
     corpus = open_corpus(tmp_path / "source", cache_dir=tmp_path / "cache")
     vocabulary = Vocabulary([word for word in corpus.words if word.isalnum()][:2000])
     table = np.random.default_rng(0).standard_normal((len(vocabulary), 8)).astype(np.float32)

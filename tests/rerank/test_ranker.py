@@ -170,7 +170,7 @@ def test_a_damaged_model_is_refused_in_one_line(tmp_path: Path, content: str | N
 def test_what_a_ranker_needs_is_said(demo_corpus: Corpus) -> None:
     with pytest.raises(InputError, match=r"retriever.parts: there is none"):
         Ranker(None, {})
-    with pytest.raises(InputError, match=r"retriever.depth: 0 is no whole number"):
+    with pytest.raises(InputError, match=r"retriever.depth=0: must be a whole number"):
         Ranker(None, {"bm25": BM25()}, 0)
     untrained = Ranker(None, {"bm25": BM25()})
     untrained.index(demo_corpus)

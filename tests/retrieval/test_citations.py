@@ -285,8 +285,8 @@ def test_the_graph_has_each_citation_once(tiny_corpus: Corpus) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"similar": 0}, r"retriever\.similar: 0 is no whole number from 1 on"),
-        ({"depth": "many"}, r"retriever\.depth: 'many'"),
+        ({"similar": 0}, r"retriever\.similar=0: must be a whole number"),
+        ({"depth": "many"}, r"retriever\.depth=many"),
         ({"weights": {"text": 1}}, r"retriever\.weights: .*a weight for each of text, cited, citing"),
         ({"measure": "map"}, r"retriever\.measure=map: choose recall@K"),
     ],

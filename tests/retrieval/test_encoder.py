@@ -198,11 +198,11 @@ def test_roberta_reads_fewer_tokens_than_it_has_positions() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("pooling", "max", "encoder.pooling=max: choose one of mean, cls, aspire"),
-        ("layers", "first", "encoder.layers=first: choose one of last, all"),
-        ("layout", "html", "encoder.layout=html: choose one of sentence, sep"),
-        ("markers", "keep", "encoder.markers=keep: choose one of drop, mask"),
-        ("max_tokens", 0, "encoder.max_tokens=0: must be a whole number from 8 on"),
+        ("pooling", "max", "encoder.pooling=max: choose mean, cls or aspire"),
+        ("layers", "first", "encoder.layers=first: choose last or all"),
+        ("layout", "html", "encoder.layout=html: choose sentence or sep"),
+        ("markers", "keep", "encoder.markers=keep: choose drop or mask"),
+        ("max_tokens", 0, "encoder.max_tokens=0: must be at least 8"),
         ("query", ["year"], "'year' is not one of context, title, abstract"),
     ],
 )
@@ -498,7 +498,7 @@ def test_only_encoders_are_replaced_and_read(config: ArticleConfig, tmp_path: Pa
     with pytest.raises(InputError, match=r"no encoder that was trained here \(no encoder.json"):
         ArticleEncoder.load(tmp_path / "other")
     (tmp_path / "other" / "encoder.json").write_text(json.dumps({"name": "x", "pooling": "most"}))
-    with pytest.raises(InputError, match=r"damaged .*choose one of mean, cls, aspire"):
+    with pytest.raises(InputError, match=r"damaged .*choose mean, cls or aspire"):
         ArticleEncoder.load(tmp_path / "other")
 
 

@@ -22,14 +22,13 @@ from retrieval.base import Ranking, Retriever, ordered
 from retrieval.bm25 import BM25
 from retrieval.filters import Filters
 from retrieval.fusion import (
-    NORMALISATIONS,
     Fusion,
     best_weights,
-    convex,
+    fused,
     fused_scores,
     normalised,
     recall_by_weights,
-    reciprocal_rank,
+    reciprocal_ranks,
     sample_queries,
     simplex,
     tuned_weight,
@@ -66,18 +65,14 @@ def as_dictionary(ranking: Ranking, query: int) -> dict[int, float]:
     return {paper: score for paper, score in pairs if paper >= 0}
 
 
-def textbook(found: Mapping[int, float], how: str) -> dict[int, float]:
-    """Normalised scores less that of the last paper, by the textbook's formulas."""
+def z_scores(found: Mapping[int, float]) -> dict[int, float]:
+    """z-scores less that of the last paper, by the textbook's formula."""
     scores = list(found.values())
     if len(set(scores)) <= 1:
         return dict.fromkeys(found, 1.0)
-    least, most, mean = min(scores), max(scores), float(np.mean(scores))
-    formula = {
-        "minmax": lambda s: (s - least) / (most - least),
-        "zscore": lambda s: (s - mean) / float(np.std(scores)),
-        "none": lambda s: s,
-    }[how]
-    return {paper: formula(score) - formula(least) for paper, score in found.items()}
+    mean, deviation = float(np.mean(scores)), float(np.std(scores))
+    least = (min(scores) - mean) / deviation
+    return {paper: (score - mean) / deviation - least for paper, score in found.items()}
 
 
 def check(fused: Ranking, query: int, parts: list[dict[int, float]], weights: list[float], k: int) -> None:
@@ -97,53 +92,53 @@ def check(fused: Ranking, query: int, parts: list[dict[int, float]], weights: li
     assert pairs == sorted(pairs)  # equal scores by paper
 
 
+def convex(rankings: list[Ranking], weights: NDArray[Any], k: int) -> Ranking:
+    return fused(rankings, [normalised(ranking) for ranking in rankings], weights, k)
+
+
+def reciprocal_rank(rankings: list[Ranking], weights: NDArray[Any], k: int) -> Ranking:
+    return fused(rankings, [reciprocal_ranks(ranking) for ranking in rankings], weights, k)
+
+
 @settings(max_examples=80, deadline=None)
-@given(seed=SEEDS, k=st.integers(1, 20), how=st.sampled_from(NORMALISATIONS))
-def test_a_convex_combination_is_the_sum_of_normalised_scores(seed: int, k: int, how: str) -> None:
+@given(seed=SEEDS, k=st.integers(1, 20))
+def test_a_convex_combination_is_the_sum_of_normalised_scores(seed: int, k: int) -> None:
     rankings, weights = drawn(seed)
-    fused = convex(rankings, weights, k, how)
+    fused = convex(rankings, weights, k)
     for query in range(len(weights)):
-        parts = [textbook(as_dictionary(ranking, query), how) for ranking in rankings]
+        parts = [z_scores(as_dictionary(ranking, query)) for ranking in rankings]
         check(fused, query, parts, weights[query].tolist(), k)
 
 
 @settings(max_examples=60, deadline=None)
-@given(seed=SEEDS, k=st.integers(1, 20), constant=st.sampled_from([0, 1, 60]))
-def test_reciprocal_rank_fusion_is_its_definition(seed: int, k: int, constant: int) -> None:
+@given(seed=SEEDS, k=st.integers(1, 20))
+def test_reciprocal_rank_fusion_is_its_definition(seed: int, k: int) -> None:
     rankings, weights = drawn(seed)
-    for given_weights, fused in (
-        (np.ones_like(weights), reciprocal_rank(rankings, k, constant)),
-        (weights, reciprocal_rank(rankings, k, constant, weights)),
-    ):
-        for query in range(len(weights)):
-            found = [list(as_dictionary(ranking, query)) for ranking in rankings]
-            parts = [{p: 1 / (constant + rank) for rank, p in enumerate(papers, 1)} for papers in found]
-            check(fused, query, parts, given_weights[query].tolist(), k)
+    fused = reciprocal_rank(rankings, weights, k)
+    for query in range(len(weights)):
+        found = [list(as_dictionary(ranking, query)) for ranking in rankings]
+        parts = [{p: 1 / (60 + rank) for rank, p in enumerate(papers, 1)} for papers in found]
+        check(fused, query, parts, weights[query].tolist(), k)
 
 
 @settings(max_examples=60, deadline=None)
-@given(seed=SEEDS, how=st.sampled_from(NORMALISATIONS))
-def test_the_order_of_the_parts_does_not_matter_and_all_weight_on_one_gives_its_order(
-    seed: int, how: str
-) -> None:
+@given(seed=SEEDS)
+def test_the_order_of_the_parts_does_not_matter_and_all_weight_on_one_gives_its_order(seed: int) -> None:
     rankings, weights = drawn(seed, parts=3)
     places = np.random.default_rng(seed).permutation(3)
-    turned = convex([rankings[i] for i in places], weights[:, places], 12, how)
-    same(convex(rankings, weights, 12, how), turned)
+    turned = convex([rankings[i] for i in places], weights[:, places], 12)
+    same(convex(rankings, weights, 12), turned)
     for part, ranking in enumerate(rankings):
         alone = np.eye(3)[[part]]
         widened = np.pad(ranking.papers, ((0, 0), (0, PAPERS - ranking.k)), constant_values=-1)
-        np.testing.assert_array_equal(convex(rankings, alone, PAPERS, how).papers, widened)
-        np.testing.assert_array_equal(reciprocal_rank(rankings, PAPERS, 60, alone).papers, widened)
+        np.testing.assert_array_equal(convex(rankings, alone, PAPERS).papers, widened)
+        np.testing.assert_array_equal(reciprocal_rank(rankings, alone, PAPERS).papers, widened)
 
 
-@pytest.mark.parametrize("how", NORMALISATIONS)
-def test_scores_without_a_difference(how: str) -> None:
+def test_scores_without_a_difference() -> None:
     papers = np.array([[4, 7, -1], [3, -1, -1], [-1, -1, -1]], np.int32)
     scores = np.where(papers >= 0, 0.3, -np.inf).astype(np.float32)
-    np.testing.assert_array_equal(normalised(Ranking(papers, scores), how), [[1, 1, 0], [1, 0, 0], [0, 0, 0]])
-    with pytest.raises(ValueError, match="choose one of zscore"):
-        normalised(Ranking(papers, scores), "softmax")
+    np.testing.assert_array_equal(normalised(Ranking(papers, scores)), [[1, 1, 0], [1, 0, 0], [0, 0, 0]])
 
 
 # Tuning.
@@ -292,13 +287,11 @@ def indexed(corpus: Corpus, **options: Any) -> Fusion:
 )
 @pytest.mark.parametrize("method", ["convex", "rrf"])
 def test_it_fuses_what_its_parts_find(tiny_corpus: Corpus, method: str, filters: Filters | None) -> None:
-    fusion = indexed(tiny_corpus, method=method, weights={"words": 3, "fame": 1}, rank_constant=5)
+    fusion = indexed(tiny_corpus, method=method, weights={"words": 3, "fame": 1})
     rankings = [part.search(ALL, 2000, filters) for part in fusion.parts.values()]
     weights = np.array([[0.75, 0.25]])
     found = fusion.search(ALL, 11, filters)
-    expected = (
-        convex(rankings, weights, 11) if method == "convex" else reciprocal_rank(rankings, 11, 5, weights)
-    )
+    expected = convex(rankings, weights, 11) if method == "convex" else reciprocal_rank(rankings, weights, 11)
     same(found, expected)
     assert not (found.papers == tiny_corpus.citing[ALL][:, None]).any()
     assert (found.papers[:, 0] >= 0).any()
@@ -353,7 +346,7 @@ def test_an_index_of_other_settings_is_refused(tiny_corpus: Corpus, tmp_path: Pa
     other_parts = {"words": BM25(k1=0.5), "fame": Popularity()}
     others: dict[str, Any] = {
         "depth": 7,
-        "normalise": "minmax",
+        "method": "rrf",
         "weights": "equal",
         "seed": 1,
         "parts": other_parts,
@@ -367,12 +360,8 @@ def test_an_index_of_other_settings_is_refused(tiny_corpus: Corpus, tmp_path: Pa
     ("options", "message"),
     [
         ({"parts": {}}, "retriever.parts: there is none"),
-        ({"method": "sum"}, "retriever.method: 'sum' is not one of convex, rrf"),
-        ({"normalise": "sum"}, "retriever.normalise: 'sum' is not one of zscore, minmax, none"),
-        ({"depth": 0}, "retriever.depth: 0 is no whole number from 1 on"),
-        ({"depth": True}, "retriever.depth: True is no whole number"),
-        ({"rank_constant": -1}, "retriever.rank_constant: -1 is no number"),
-        ({"rank_constant": np.nan}, "retriever.rank_constant: nan is no number"),
+        ({"method": "sum"}, "retriever.method=sum: choose convex or rrf"),
+        ({"depth": 0}, "retriever.depth=0: must be a whole number, at least 1"),
         ({"measure": ["recall@10", "mrr"]}, "retriever.measure=mrr: choose recall@K"),
         ({"measure": []}, "retriever.measure"),
         ({"weights": "best"}, "neither tuned nor equal nor a weight for each of words, fame"),

@@ -25,10 +25,11 @@ Curves = Mapping[str, Mapping[Any, float]]
 """{label: {x: y}}; x are counts, or minutes."""
 
 
-def panels(title: str, widths: Sequence[float] = (1,)) -> tuple[Figure, list[Axes]]:
-    """A figure with panels side by side."""
-    figure = Figure(figsize=(8, 4.2), dpi=150, layout="constrained")
-    axes = figure.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0].tolist()
+def panels(title: str, widths: Sequence[float] = (1,), rows: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure with panels side by side, or with several rows of them."""
+    size = (8, 4.2) if rows == 1 else (7, 0.6 + 2.5 * rows)
+    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    axes = figure.subplots(rows, len(widths), squeeze=False, width_ratios=widths).ravel().tolist()
     figure.suptitle(title, fontsize=11)
     for one in axes:
         one.grid(color="0.92")
@@ -62,9 +63,10 @@ def label_ends(axes: Axes, curves: Curves, colours: Mapping[str, str]) -> None:
     labels = list(curves if len(curves) <= LABELS else colours)
     if len(curves) == 1:
         return
-    low, high = axes.get_ylim()
     texts = {label: textwrap.fill(label, 34, max_lines=3, break_long_words=False) for label in labels}
-    ends = {label: (curves[label][max(curves[label])] - low) / (high - low) for label in labels}
+    last = {label: (max(curves[label]), curves[label][max(curves[label])]) for label in labels}
+    to_axes = axes.transData - axes.transAxes
+    ends = {label: float(to_axes.transform(last[label])[1]) for label in labels}
     halves = {label: 0.026 * (texts[label].count("\n") + 1) for label in labels}
     order = sorted(labels, key=lambda label: (ends[label], sum(curves[label].values())))
     places, bottom, top = dict(ends), -0.1, 1.02
@@ -79,7 +81,7 @@ def label_ends(axes: Axes, curves: Curves, colours: Mapping[str, str]) -> None:
         line = {"arrowstyle": "-", "color": colours.get(label, GREY), "linewidth": 0.6}
         axes.annotate(
             texts[label],
-            (max(curves[label]), curves[label][max(curves[label])]),
+            last[label],
             (1.06, places[label]),
             textcoords="axes fraction",
             va="center",
@@ -95,4 +97,4 @@ def label_ends(axes: Axes, curves: Curves, colours: Mapping[str, str]) -> None:
 
 def save(figure: Figure, path: Path) -> None:
     with written_whole(path) as part:
-        figure.savefig(part, format="png")
+        figure.savefig(part, format="png", metadata={"Software": None})
