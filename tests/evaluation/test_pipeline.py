@@ -27,6 +27,7 @@ from evaluation.prefetch import Prefetch
 from evaluation.report import Provenance
 from evaluation.stages import depths_of
 from rerank.reranker import Reranker
+from rerank.scores import Processes
 from retrieval.base import Ranking
 from retrieval.bm25 import BM25
 from retrieval.filters import Filters
@@ -58,6 +59,7 @@ def test_the_order_is_that_of_sorting_the_scores(
     tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
 ) -> None:
     metrics = pipeline(tiny_reranker, tmp_path, candidates=4)(BM25(), tiny_corpus, "test", tmp_path)
+    assert metrics["arithmetic"].startswith("torch ") and metrics["arithmetic"].endswith("float32")
     base, found = (next(Run.read(tmp_path / f"{name}run.trec").batches(99)) for name in ("base-", ""))
     reranker = Reranker.open(tiny_reranker, pipeline(tiny_reranker, tmp_path).scoring)
     rows = {query: row for row, query in enumerate(tiny_corpus.context_ids)}
@@ -412,3 +414,11 @@ def test_the_fixed_names_by_one_process_and_by_two(
     assert np.allclose(rankings[0].scores, rankings[1].scores, atol=1e-5)
     report = (folder / "one" / "report.md").read_text()
     assert "benchmark=pipeline" in report and "Base -> Reranked" in report
+
+
+def test_several_processes_do_not_choose_their_arithmetic_each(
+    tiny_reranker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Processes, "of_torchrun", classmethod(lambda cls: cls(0, 2)))
+    with pytest.raises(InputError, match=r"scoring\.backend=fastest: each process might find another way"):
+        Pipeline(tiny_reranker, scoring={"backend": "fastest"})
