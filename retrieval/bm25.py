@@ -65,6 +65,10 @@ METHODS: dict[str, tuple[Saturation, str]] = {
 bm25+ would rank as atire does: its extra share goes to papers with and without the term alike."""
 
 
+ADDED = 16
+"""Scores that are added up in the time that one is looked up."""
+
+
 class Postings:
     """What each term adds to the score of each paper, worked out beforehand as bm25s does (Lù 2024).
 
@@ -138,9 +142,19 @@ class Postings:
     def nbytes(self) -> int:
         return sum(int(getattr(self._matrix, part).nbytes) for part in self.PARTS)
 
-    def scores(self, terms: NDArray[np.int32], weights: Floats) -> Floats:
-        """Of every paper [P]; terms [n], each once, weights [n]: how often they stand in the query."""
+    def scores(
+        self, terms: NDArray[np.int32], weights: Floats, places: NDArray[np.integer] | None = None
+    ) -> Floats:
+        """Of every paper [P], or of some [K]; terms [n], each once, weights [n]: how often they stand in the
+        query."""
         matrix = self._matrix
+        if places is not None:
+            there = int((matrix.indptr[terms + 1] - matrix.indptr[terms]).sum())
+            if not self._compiled or there < ADDED * len(terms) * len(places):
+                return self.scores(terms, weights)[places]
+            scores = np.zeros(len(places), np.float32)
+            _look_up(matrix.data, matrix.indices, matrix.indptr, terms, weights, places, scores)
+            return scores
         if not self._compiled:
             return np.asarray(matrix[:, terms] @ weights)
         scores = np.zeros(matrix.shape[0], np.float32)
@@ -165,6 +179,18 @@ def _add(data: Any, indices: Any, indptr: Any, terms: Any, weights: Any, scores:
     for term, weight in zip(terms, weights):  # noqa: B905 (Numba has no `strict`)
         for place in range(indptr[term], indptr[term + 1]):
             scores[indices[place]] += weight * data[place]
+
+
+@njit(nogil=True, cache=True)
+def _look_up(
+    data: Any, indices: Any, indptr: Any, terms: Any, weights: Any, places: Any, scores: Any
+) -> None:
+    for term, weight in zip(terms, weights):  # noqa: B905
+        start, end = indptr[term], indptr[term + 1]
+        for k in range(len(places)):
+            at = start + np.searchsorted(indices[start:end], places[k])
+            if at < end and indices[at] == places[k]:
+                scores[k] += weight * data[at]
 
 
 RANK_BM25_METHODS = tuple(method for method in METHODS if method != "bm25l")
@@ -202,11 +228,14 @@ class RankBM25:
         """Of the tables of frequencies; what they hold is shared between them."""
         return sum(map(sys.getsizeof, self._index.doc_freqs))
 
-    def scores(self, terms: NDArray[np.int32], weights: Floats) -> Floats:
+    def scores(
+        self, terms: NDArray[np.int32], weights: Floats, places: NDArray[np.integer] | None = None
+    ) -> Floats:
         """As Postings.scores."""
         query = np.repeat(terms, weights.astype(np.int64)).tolist()
         with np.errstate(invalid="ignore"):  # it takes 0 / 0 for an empty text where b is 1
-            return np.nan_to_num(self._index.get_scores(query), nan=0.0).astype(np.float32)
+            scores = np.nan_to_num(self._index.get_scores(query), nan=0.0).astype(np.float32)
+        return scores if places is None else scores[places]
 
     def save(self, folder: Path) -> None:
         save_ragged(folder, "documents", self._documents)
@@ -383,21 +412,26 @@ class BM25(Retriever):
         place = np.searchsorted(self._rows, papers).clip(max=len(self._rows) - 1)
         there, scores = self._rows[place] == papers, np.full(papers.shape, -np.inf, np.float32)
 
-        def keep(query: int, values: Floats) -> None:
-            found = values[place[query]]
+        def keep(query: int, found: Floats) -> None:
             scores[query] = np.where(there[query] & (found > 0), found, -np.inf)
 
-        self._each(asked, keep)
+        self._each(asked, keep, place)
         return np.where(papers == asked.citing[:, None], np.float32(-np.inf), scores)
 
-    def _each(self, queries: Queries, keep: Callable[[int, Floats], None]) -> None:
-        """Call keep(query, scores of all candidates [n]) for each query that has a term."""
+    def _each(
+        self,
+        queries: Queries,
+        keep: Callable[[int, Floats], None],
+        places: NDArray[np.integer] | None = None,
+    ) -> None:
+        """Call keep(query, scores) for each query with a term: of all candidates [n], or at places [Q, K]."""
         terms = self._query_terms(queries)
 
         def work(query: int) -> None:
             part = slice(terms.indptr[query], terms.indptr[query + 1])
             if part.start < part.stop:
-                keep(query, self._engine.scores(terms.indices[part], terms.data[part]))
+                own = None if places is None else places[query]
+                keep(query, self._engine.scores(terms.indices[part], terms.data[part], own))
 
         if self.threads == 1:
             for query in range(len(queries)):

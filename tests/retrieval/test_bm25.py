@@ -25,6 +25,7 @@ from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from datasets.records import SPLITS
+from retrieval import bm25
 from retrieval.bm25 import BM25, METHODS, RANK_BM25_METHODS, Postings, RankBM25, cited_in, largest
 from retrieval.filters import Filters
 
@@ -94,8 +95,14 @@ def test_scores_are_those_of_bm25s(
     terms = np.flatnonzero(query).astype(np.int32)
     for compiled in (False, True):
         parts = [csc_matrix(part.astype(np.float32)) for part in np.array_split(counts, 2) if len(part)]
-        scores = Postings.of(parts, method, k1, b, compiled).scores(terms, query[terms].astype(np.float32))
+        postings, weights = Postings.of(parts, method, k1, b, compiled), query[terms].astype(np.float32)
+        scores = postings.scores(terms, weights)
         np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=2e-6)
+        places = data.draw(arrays(np.int64, 3, elements=st.integers(0, len(counts) - 1)))
+        for added in (bm25.ADDED, 0):  # 0: always looked up
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(bm25, "ADDED", added)
+                np.testing.assert_array_equal(postings.scores(terms, weights, places), scores[places])
         assert scores.dtype == np.float32 and (scores[counts[:, terms].sum(axis=1) == 0] == 0).all()
 
 
