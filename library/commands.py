@@ -171,14 +171,13 @@ def info(settings: InfoSettings) -> None:
     library = Library.open(settings.library)
     corpus = library.corpus
     years = corpus.years[corpus.years > 0]
-    described = sum(1 for abstract in corpus.abstracts if abstract)
-    collections = {name for names in library.metadata["collections"].to_pylist() for name in names}
+    described, collections = np.count_nonzero(corpus.abstract_tokens.lengths), library.collections
     size = sum(file.stat().st_size for file in library.folder.rglob("*") if file.is_file())
     lines = {
         "papers": f"{len(library):,}, {described:,} with an abstract",
         "years": f"{years.min()} to {years.max()}" if len(years) else "unknown",
         "contexts": f"{len(corpus.context_ids):,}" if len(corpus.context_ids) else "",
-        "collections": ", ".join(sorted(collections)[:SHOWN]) + (" ..." if len(collections) > SHOWN else ""),
+        "collections": ", ".join(collections[:SHOWN]) + (" ..." if len(collections) > SHOWN else ""),
         "sources": ", ".join(source.path for source in library.sources),
         "removed": f"{len(library.removed):,} by hand" if library.removed else "",
         "model": library.model or "the one in the box",

@@ -204,6 +204,11 @@ class Library:
         """The columns of LibraryPaper that `corpus` has not, memory-mapped [P]."""
         return pa.Table.from_batches(self._batches, _SCHEMA)
 
+    @property
+    def collections(self) -> list[str]:
+        """Their names, sorted."""
+        return sorted(self.metadata["collections"].combine_chunks().flatten().unique().to_pylist())
+
     def paper(self, row: int) -> LibraryPaper:
         """IndexError for a row that is not there."""
         if not 0 <= row < len(self):

@@ -292,11 +292,10 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
 
 def about_library(recommender: Recommender, settings: ServeSettings) -> About:
     library = recommender.library
-    lists = library.metadata["collections"].combine_chunks().flatten()
     return About(
         name=Path(settings.library).resolve().name,
         papers=len(library),
-        collections=sorted(lists.unique().to_pylist())[:1000],
+        collections=library.collections[:1000],
         reranks=recommender.reranks,
     )
 
