@@ -14,7 +14,7 @@ from hydra.utils import instantiate
 
 from datasets.citations.queries import GraphQueries, read_rows
 from datasets.command import command
-from datasets.files import written_whole
+from datasets.files import write_text, written_whole
 from datasets.json_lines import gzipped
 from datasets.records import TRAIN
 
@@ -41,13 +41,9 @@ def count_collection(data: GraphQueries, output_dir: str | Path) -> str:
     lists = {split: [data.graph.ids[row] for row in rows.tolist()] for split, rows in held_out.items()}
     counts = _counts(data, characters)
     table = _table(counts)
-    for name, content in (
-        (QUERIES, orjson.dumps(lists) + b"\n"),
-        (COUNTS, orjson.dumps(counts, option=orjson.OPT_INDENT_2) + b"\n"),
-        (TABLE, table.encode()),
-    ):
-        with written_whole(folder / name) as path:
-            path.write_bytes(content)
+    write_text(folder / QUERIES, orjson.dumps(lists).decode() + "\n")
+    write_text(folder / COUNTS, orjson.dumps(counts, option=orjson.OPT_INDENT_2).decode() + "\n")
+    write_text(folder / TABLE, table)
     return f"{table}\n{folder}: {COUNTS}, {TABLE}, {QUERIES}, {HELD_OUT}"
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from datasets.errors import InputError
 from datasets.records import SPLITS, TRAIN
+from datasets.settings import check_count
 
 Rows = NDArray[np.int64]
 _Years = Sequence[int | None] | None
@@ -87,8 +88,8 @@ class YearShares:
             raise InputError(
                 f"splitting: the shares train, val and test add up to {sum(shares.values()):g}, not 1"
             )
-        if queries is not None and (type(queries) is not int or queries < 1):
-            raise InputError(f"splitting.queries: {queries!r} is no number of queries; null for all")
+        if queries is not None:
+            check_count("splitting.queries", queries)
         self._train, self._val_of_rest = train, val / (val + test) if val + test else 0.0
         self._queries, self._seed = queries, seed
         self.settings: dict[str, Any] = {**shares, "queries": queries, "seed": seed}

@@ -241,23 +241,18 @@ class SentenceRetriever(Retriever):
 
 
 def article_retriever(
-    encoder: ArticleConfig,
-    arithmetic: str = "auto",
-    index: IndexConfig | None = None,
-    profile: ProfileConfig | None = None,
-    embeddings_dir: str | Path | None = None,
-    shard: int = SHARD,
+    encoder: ArticleConfig, arithmetic: str = "auto", profile: ProfileConfig | None = None, **options: Any
 ) -> ArticleRetriever | SentenceRetriever:
     """The retriever for an encoder's pooling, as conf/retriever/article.yaml describes it.
 
-    Raises InputError if the encoder cannot be had, and for aspire pooling with an index that is not exact or
-    with context profiles, which are for papers of one vector.
+    options: of either. Raises InputError if the encoder cannot be had, and for aspire pooling with an index
+    that is not exact or with context profiles, which are for papers of one vector.
     """
     if encoder.pooling != "aspire":
-        return ArticleRetriever(encoder, arithmetic, index, profile, embeddings_dir, shard)
+        return ArticleRetriever(encoder, arithmetic, profile=profile, **options)
     if profile is not None and profile.weight != 0:
         raise InputError("profile: none for sentences (encoder.pooling=aspire); set profile=none")
-    return SentenceRetriever(encoder, arithmetic, index, embeddings_dir, shard)
+    return SentenceRetriever(encoder, arithmetic, **options)
 
 
 def _by_text(texts: Texts) -> Ragged:
