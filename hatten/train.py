@@ -18,8 +18,9 @@ from omegaconf import DictConfig
 from torch import Tensor
 
 from datasets.configuration import read_settings
-from datasets.corpus import Corpus
+from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
+from datasets.records import TRAIN
 from hatten.batches import TrainingData, steps_per_round
 from hatten.documents import Documents
 from hatten.encoder import HAttenEncoder
@@ -65,14 +66,18 @@ def train_encoder(
             raise InputError(f"model.{name}={wanted}: needs model.encoder.residual=mean, of model=hatten")
     optimizer = optimizer_of(config.model.optimizer)
 
+    def check_size(split: Split, corpus: Corpus) -> None:
+        if batch.queries > len(split) > 0:
+            raise InputError(
+                f"model.batch.queries={batch.queries}: more than the {len(split):,} training contexts "
+                f"of {corpus.name}"
+            )
+
     def build(given: TrainingRun) -> Training:
+        check_size(given.corpus.split(TRAIN), given.corpus)  # before word vectors are trained
         parts = recipe.build(given.corpus, config)
         data = data_of(parts.reader, batch, given.seed, settings.workers)
-        if batch.queries > len(data.split):
-            raise InputError(
-                f"model.batch.queries={batch.queries}: more than the {len(data.split):,} training contexts "
-                f"of {given.corpus.name}"
-            )
+        check_size(data.split, given.corpus)  # of fewer contexts, where a teacher has scored some
         steps = steps_per_round(batch, len(data.split))
         module = module_of(
             parts.encoder,

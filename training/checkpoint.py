@@ -48,6 +48,6 @@ def find_saved(path: str | Path, name: str) -> Path:
     if (path / name).exists():
         return path / name
     if path.is_dir() and Path(name).suffix:
-        there = ", ".join(sorted(one.name for one in path.glob("*.ckpt"))) or "no checkpoint"
-        raise InputError(f"{path}: there is no {name} in it, but {there}")
+        there = sorted(one.name for one in [*path.glob("*.ckpt")] or path.iterdir())
+        raise InputError(f"{path}: there is no {name} in it, but {', '.join(there[:5]) or 'nothing'}")
     return path

@@ -134,6 +134,9 @@ def test_what_is_no_checkpoint_of_it_is_one_clear_error(best: Path, tmp_path: Pa
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "hatten.ckpt").touch()
         NNSelectRetriever(tmp_path / "out")
+    (tmp_path / "words" / "static").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"words: there is no nnselect\.ckpt in it, but static$"):
+        NNSelectRetriever(tmp_path / "words")
     assert NNSelectRetriever(best.parent).vocabulary.words == NNSelectRetriever(best).vocabulary.words
     content, file = torch.load(best, weights_only=True), tmp_path / "other.ckpt"
     torch.save({**content, "format": "hatten-1"}, file)

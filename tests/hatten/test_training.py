@@ -395,10 +395,6 @@ def test_by_default_each_run_has_a_new_folder_and_resume_goes_on_in_the_latest(
         ({"model.loss.positives": "[a]"}, "model.loss.positives=.*: must be a list of whole numbers"),
         ({"model.optimizer.lr": "high"}, "model.optimizer.lr=high: must be a number"),
         ({"model.optimizer.lr": -1}, "model.optimizer: Invalid learning rate: -1"),
-        (
-            {"model.batch.queries": 100_000},
-            r"model.batch.queries=100000: more than the \d+ training contexts of demo",
-        ),
         ({"model.batch.queries": 0}, "model.batch.queries=0: must be at least 1"),
         ({"model.batch.random": -1}, "model.batch.random=-1: must not be below 0"),
         ({**PLAIN, "model.batch.stale": True}, "model.batch.stale=True: needs model.encoder.residual=mean"),
@@ -424,6 +420,15 @@ def test_options_that_do_not_work_are_named(
     line = user_line(raised.value)
     assert line is not None and re.search(message, line)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_batch_of_too_many_queries_is_refused_before_word_vectors_are_trained(
+    monkeypatch: pytest.MonkeyPatch, cache: Path, composed: Composed, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("hatten.hatten.HAtten.build", lambda *_: pytest.fail("word vectors are trained"))
+    options = {"output_dir": tmp_path / "out", "model.batch.queries": 100_000}
+    with pytest.raises(InputError, match=r"queries=100000: more than the [\d,]+ training contexts of demo"):
+        hatten.train.train(composed("train", *arguments(cache, **options)))
 
 
 def test_a_trainer_for_gpus_without_one_is_refused(
