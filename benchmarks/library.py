@@ -11,11 +11,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import json
 import multiprocessing
 import tempfile
 import time
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,8 @@ import numpy as np
 from benchmarks._common import REAL, arguments, begin, memory, seconds
 from datasets.demo import write_demo
 from datasets.generate import generate_corpus
-from datasets.source_files import find_files
+from datasets.records import ContextRecord
+from datasets.source_files import find_files, read_contexts
 from library.commands import add, build
 from library.library import Library
 from library.recommender import Recommender, marked
@@ -34,19 +35,19 @@ ADDED = 100
 """Papers, all new."""
 
 
-def source(args: argparse.Namespace) -> Path:
-    """The papers, in our own format."""
+def source(args: argparse.Namespace) -> dict[str, Path]:
+    """The files of papers and contexts, in our own format."""
     folder: Path = args.folder / f"papers-{args.papers}" if args.papers else args.data
     if not folder.is_dir():
         if args.papers:
             generate_corpus(args.papers, 1000, folder, seed=0, workers=1)
         else:
             write_demo(folder := args.folder / "demo", papers=20_000, contexts=1000, seed=0)
-    return find_files(folder, None, ["train"])["papers"]
+    return find_files(folder, None, ["train"])
 
 
 def building(args: argparse.Namespace) -> None:
-    file = source(args)
+    file = source(args)["papers"]
     papers = sum(1 for _ in read_source(file, lambda _: None))
     read = seconds(args, lambda: [None for _ in read_source(file, lambda _: None)])
     contexts = str(file.parent) if args.contexts else ""
@@ -85,17 +86,15 @@ def adding(args: argparse.Namespace) -> None:
 
 
 def asking(args: argparse.Namespace) -> None:
-    contexts = json.loads((source(args).parent / "contexts.json").read_text("utf-8"))
+    contexts = (one for one in read_contexts(source(args)["contexts"]) if isinstance(one, ContextRecord))
     start = time.perf_counter()
     recommender = Recommender.open(args.library)
     opened, library = time.perf_counter() - start, recommender.library
     taken = []
-    for context in list(contexts.values())[: args.questions]:
-        row = library.row(context["citing_id"])
-        title, abstract = (
-            ("", "") if row is None else (library.corpus.titles[row], library.corpus.abstracts[row])
-        )
-        ask = partial(recommender.recommend, marked(context["masked_text"]), title, abstract)
+    for context in islice(contexts, args.questions):
+        row = library.row(context.citing_id) or 0
+        of_citing = library.corpus.titles[row], library.corpus.abstracts[row]
+        ask = partial(recommender.recommend, marked(context.text), *of_citing)
         taken.append(1000 * seconds(args, ask))
     p50, p95, p99 = np.percentile(taken[1:], [50, 95, 99])
     print(

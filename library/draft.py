@@ -52,13 +52,13 @@ def draft(settings: DraftSettings) -> None:
     targets = copy_places(given, Path(settings.fill).expanduser(), root) if settings.fill else None
     recommender = Recommender.open(settings.library, settings.reranker)
     suggestions = suggest(given, recommender, settings.k)
+    if targets is not None:  # first: who reads the report may stop
+        for line in write_copies(given, suggestions.found, suggestions.known, recommender.library, targets):
+            log.info("%s", line)
     if settings.format == "json":
         print(json.dumps(as_json(suggestions), ensure_ascii=False, indent=1))
     else:
         report(suggestions, Console(highlight=False, soft_wrap=False))
-    if targets is not None:
-        for line in write_copies(given, suggestions.found, suggestions.known, recommender.library, targets):
-            log.info("%s", line)
 
 
 def suggest(given: Draft, recommender: Recommender, k: int) -> Suggestions:
