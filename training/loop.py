@@ -248,7 +248,7 @@ class Saves(Checkpoint):
             )
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        trainer.save_checkpoint(self.rounds.folder / LAST)
+        trainer.save_checkpoint(self.rounds.folder / LAST, weights_only=False)
         if self.rounds.folder == self.folder:
             return
         if trainer.is_global_zero:
