@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from hatten.documents import ABSTRACT, CONTEXT, TITLE, Vocabulary
-from hatten.layers import START
+from hatten.means import START
 from hatten.nnselect import AverageRetriever, AveragesEncoder
 from hatten.words import WordVectors, inverse_document_frequency
 from tests.hatten.made import documents

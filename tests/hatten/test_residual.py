@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hatten.documents import ABSTRACT, CONTEXT, TITLE
-from hatten.layers import REACH, START, MeanPath
+from hatten.layers import MeanPath
+from hatten.means import REACH, START
 from tests.hatten.made import documents
 
 TARGET, WORDS = 3, 8
