@@ -194,7 +194,7 @@ CASES = [
     ("[1, 2]", ": must be an object, not a list; a record is one line"),
     ('{"id": "a"', ": malformed JSON"),
     ('{"id": "\\ud800"}', ": malformed JSON"),
-    ('{"title": "a"}', ": has neither 'id' (our layout) nor 'corpusid' or 'paper_id' (S2ORC)"),
+    ('{"title": "a"}', ": has neither 'id' (our layout, arXiv) nor 'corpusid' or 'paper_id' (S2ORC)"),
     (broken("a b", "id"), ", field 'id': an id must not be empty or hold white space"),
     (broken("a\0b", "id"), ", field 'id': an id must not be empty or hold white space or"),
     (broken(True, "id"), ", field 'id': must be an id or a whole number, not a boolean"),
