@@ -48,6 +48,7 @@ def python(*arguments: str, path: Path, folder: Path = ROOT) -> subprocess.Compl
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.slow
 def test_ours_wins_and_the_heavy_libraries_still_import(other_datasets: Path) -> None:
     code = """
 import datasets, sys

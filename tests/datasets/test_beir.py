@@ -164,6 +164,7 @@ def test_files_that_are_missing_are_named(tmp_path: Path) -> None:
         open_corpus(folder, cache_dir=tmp_path)
 
 
+@pytest.mark.slow
 def test_the_command_exports_into_a_new_folder(tiny_source: Path, tmp_path: Path) -> None:
     options = [
         "data=custom",

@@ -365,6 +365,7 @@ def test_what_cannot_be_used_is_one_line(
 # As users run it
 
 
+@pytest.mark.slow
 def test_a_sweep_over_candidates_has_its_tables_and_keeps_what_did_not_fail(
     tiny_source: Path, tiny_reranker: Path, evaluate: Callable[..., Done]
 ) -> None:

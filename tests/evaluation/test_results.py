@@ -490,6 +490,7 @@ def test_from_a_plan_of_query_papers_to_its_page(
     assert why_missing(plan.jobs[4]) == "its benchmark made: fields/bm25 is newer"
 
 
+@pytest.mark.slow
 def test_a_page_of_query_papers_in_two_stages(
     tiny_source: Path, tiny_reranker: Path, tmp_path: Path, ran: list[str]
 ) -> None:

@@ -251,7 +251,9 @@ def test_the_first_round_needs_no_trained_encoder(
             assert pool["relevant"][:, :3].mean() > pool["relevant"][:, -3:].mean()
 
 
-@pytest.mark.parametrize("recipe", ["logger=csv", "experiment=paper_small", "logger=wandb"])
+@pytest.mark.parametrize(
+    "recipe", ["logger=csv", "experiment=paper_small", pytest.param("logger=wandb", marks=pytest.mark.slow)]
+)
 def test_the_recipes_that_come_with_it_train(
     recipe: str, cache: Path, composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

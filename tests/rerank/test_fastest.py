@@ -111,6 +111,7 @@ def test_what_is_not_installed_is_not_measured(
     assert 'EXTRAS="dev int8" adds faster ways' in caplog.text
 
 
+@pytest.mark.slow
 def test_measured_in_earnest_the_scores_are_those_of_float32(
     tiny_reranker: Path, tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:

@@ -118,7 +118,8 @@ def test_bfloat16_is_near(
     assert np.abs(exact - found).max() < 0.3 * exact.std()
 
 
-@pytest.mark.parametrize("compiler", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", ["aot_eager", "inductor"])
 def test_compiled_is_the_same(
     exact: np.ndarray,
     tiny_reranker: Path,
