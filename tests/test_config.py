@@ -44,13 +44,14 @@ def chosen(entry: str, group: str, option: str) -> DictConfig | None:
     if group == "recipe":  # named EXPERIMENT-MODEL, and follows both
         experiment, _, model = option.partition("-")
         return composed("train", f"experiment={experiment}", f"model={model}")
+    known = {key.partition("@")[0] for key in composed(entry).hydra.runtime.choices}
+    if group not in known:
+        return None
     try:
         return composed(entry, f"{group}={option}")
     except ConfigCompositionException as error:
         if placed := re.search(r"Did you mean to override (\S+)\?", str(error)):  # group@package
             return composed(entry, f"{placed[1]}={option}")
-        if "No match in the defaults list" in str(error):
-            return None
         raise
 
 
