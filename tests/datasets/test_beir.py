@@ -72,7 +72,7 @@ def content(corpus: Corpus) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(source=sources())
 def test_what_is_written_comes_back_as_it_was(source: Source) -> None:
     with TemporaryDirectory() as name:
