@@ -6,7 +6,6 @@ in the paper.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,7 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hatten.documents import ABSTRACT, CONTEXT, TITLE, Documents
-from retrieval.arrays import Floats
+from retrieval.arrays import Floats, hash_of
 
 REACH = 64
 """Distances from the marker, in words, that have a weight of their own; what is farther shares the last."""
@@ -69,11 +68,8 @@ class MeanEncoder:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the names, types and values of all weights, as retrieval.nets.weights_hash of a net."""
-        digest = hashlib.blake2b(digest_size=16)
-        for name, array in sorted(self.weights().items()):
-            digest.update(f"{name} torch.{array.dtype} {array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).data)
-        return digest.hexdigest()
+        weights = self.weights().items()
+        return hash_of({f"{name} torch.{array.dtype} {array.shape}": array for name, array in weights})
 
     @property
     def dim(self) -> int:

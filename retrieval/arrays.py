@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,15 @@ Rows = NDArray[np.int64]
 """Rows of a corpus's papers or contexts."""
 Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
+
+
+def hash_of(parts: Mapping[str, NDArray[Any]]) -> str:
+    """A hash of arrays and of what is said of each, such as its name and type."""
+    digest = hashlib.blake2b(digest_size=16)
+    for said, array in sorted(parts.items()):
+        digest.update(said.encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def save_arrays(folder: Path, **arrays: NDArray[Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from datasets.errors import InputError
-from retrieval.arrays import Floats
+from retrieval.arrays import Floats, hash_of
 
 
 def arrays(forward: Callable[[Any], Tensor]) -> Callable[[Any], Floats]:
@@ -48,11 +47,11 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 def weights_hash(model: nn.Module) -> str:
     """A hash of the names, types and values of all weights."""
-    digest = hashlib.blake2b(digest_size=16)
-    for name, value in sorted(model.state_dict().items()):
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+    parts = {}
+    for name, value in model.state_dict().items():
+        whole = value.detach().cpu().contiguous()
+        parts[f"{name} {value.dtype} {tuple(value.shape)}"] = whole.view(torch.uint8).numpy()
+    return hash_of(parts)
 
 
 def precision(name: str) -> torch.dtype:
