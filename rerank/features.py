@@ -39,8 +39,8 @@ from retrieval.queries import Queries
 
 Function = Callable[["Candidates"], NDArray[np.floating]]
 
-RETRIEVERS = "retrievers"
-"""The group of the columns of the retrievers."""
+RETRIEVERS, AUTHORS = "retrievers", "authors"
+"""Groups: the columns of the retrievers; those that only a corpus which keeps authors has."""
 
 
 @dataclass(frozen=True)
@@ -85,20 +85,22 @@ class Candidates:
         size = max(evidence.terms.size, len(evidence.pair_keys), len(evidence.papers))
         self._scratch = np.zeros(max(size, 1), np.float32)
 
+    @property
+    def has_authors(self) -> bool:
+        """Whether the fields that the corpus keeps of papers are authors (data.field=authors)."""
+        return "author" in str(self.corpus.settings.get("field")).lower()
+
     @cached_property
     def dense(self) -> DenseRetriever | None:
         """The retriever that makes vectors of contexts."""
         return first_dense(self.parts)
 
     def columns(self, groups: Sequence[str] | None = None) -> dict[str, NDArray[np.floating]]:
-        """Every column [Q, K] of these groups (None: of all), in a fixed order."""
-        found: dict[str, NDArray[np.floating]] = {}
-        if groups is None or RETRIEVERS in groups:
-            found |= self._of_parts()
-        for name, one in FEATURES.items():
-            if groups is None or one.group in groups:
-                found[name] = one.of(self)
-        return found
+        """Every column [Q, K] of these groups (None: of all that the corpus has), in a fixed order."""
+        if groups is None:
+            groups = [group for group in all_groups() if group != AUTHORS or self.has_authors]
+        found = self._of_parts() if RETRIEVERS in groups else {}
+        return found | {name: one.of(self) for name, one in FEATURES.items() if one.group in groups}
 
     def _of_parts(self) -> dict[str, NDArray[np.floating]]:
         """PART.score, as it is; PART.rank: log(1 + rank in the list, from 0). Of the dense part also its
@@ -340,11 +342,15 @@ def standardised(columns: Mapping[str, NDArray[np.floating]], papers: NDArray[np
     return (values / np.where(deviation > 1e-6, deviation, np.inf)).astype(np.float32)
 
 
+def all_groups() -> tuple[str, ...]:
+    return tuple(dict.fromkeys([RETRIEVERS, *(one.group for one in FEATURES.values())]))
+
+
 def check_groups(groups: Sequence[str] | None) -> tuple[str, ...] | None:
     """The groups of features as a tuple, None for all; InputError for an unknown one and for none."""
     if groups is None:
         return None
-    known = tuple(dict.fromkeys([RETRIEVERS, *(one.group for one in FEATURES.values())]))
+    known = all_groups()
     for group in [groups] if isinstance(groups, str) else groups or [""]:
         if group not in known:
             raise InputError(f"retriever.features: {group!r} is not one of {', '.join(known)}")
@@ -599,6 +605,22 @@ def recent(x: Candidates) -> NDArray[np.floating]:
 def later(x: Candidates) -> NDArray[np.floating]:
     """1: of a later year than the citing paper."""
     return np.where(np.isnan(x.years_before), np.nan, x.years_before < 0)
+
+
+@feature(AUTHORS)
+def shared_names(x: Candidates) -> NDArray[np.floating]:
+    """log(1 + authors of the citing paper who are authors of the paper too); NaN where either has none."""
+    if not x.has_authors:
+        return np.full(x.papers.shape, np.nan)
+    names, citing, size = x.corpus.fields, x.queries.citing, len(x.corpus.field_names)
+    own, theirs = names.take(citing.clip(min=0)), names.take(x.papers.clip(min=0).ravel())
+    wanted = own.values + np.repeat(np.arange(len(own)), own.lengths) * size
+    pair = np.repeat(np.arange(len(theirs)), theirs.lengths)
+    shared = np.isin(theirs.values + pair // x.papers.shape[1] * size, wanted)
+    count = np.bincount(pair[shared], minlength=x.papers.size).reshape(x.papers.shape)
+    known = (theirs.lengths > 0).reshape(x.papers.shape) & (x.papers >= 0)
+    known &= ((own.lengths > 0) & (citing >= 0))[:, None]
+    return np.where(known, np.log1p(count), np.nan)
 
 
 # What the draft is known to cite at other places. NaN where nothing is known.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from scipy.sparse import random as random_matrix
 from datasets.columns import Ragged
 from datasets.corpus import Corpus
 from datasets.errors import InputError
+from datasets.prepare import open_corpus
 from hatten.nnselect import AverageRetriever
 from rerank.evidence import (
     BEST,
@@ -175,7 +178,11 @@ def test_columns_of_many_queries_are_those_of_each(demo_corpus: Corpus) -> None:
     papers = np.stack([rng.permutation(candidates)[:15] for _ in range(len(queries))]).astype(np.int32)
     papers[:, -1] = -1
     whole = Candidates(evidence, parts, queries, papers).columns()
-    assert set(FEATURES) < set(whole) and {"bm25.score", "dense.rank", "dense.citing"} < set(whole)
+    assert set(FEATURES) - set(whole) == {"shared_names"} and {
+        "bm25.score",
+        "dense.rank",
+        "dense.citing",
+    } < set(whole)
     for q in range(0, len(queries), 5):
         one = Candidates(evidence, parts, queries[np.array([q])], papers[[q]]).columns()
         for name, values in whole.items():
@@ -209,6 +216,33 @@ def test_a_source_that_is_missing_leaves_its_columns_empty(tiny_corpus: Corpus) 
     empty = {name for name, values in found.items() if np.isnan(values).all()}
     assert empty == {name for name, one in FEATURES.items() if one.group in groups}
     assert np.isfinite(standardised(found, papers)).all()
+
+
+def test_authors_are_compared_if_the_corpus_keeps_them(tiny_source: Path, tmp_path: Path) -> None:
+    file = tiny_source / "papers.json"
+    papers, rng = json.loads(file.read_text()), np.random.default_rng(0)
+    for paper in papers.values():
+        paper["authors"] = rng.permutation(["Ada", "Bo", "Cy", "Di"])[: rng.integers(4)].tolist()
+    papers["parsing"]["authors"], papers["citing-train-1"]["authors"] = [], ["Cy", "Ada"]
+    file.write_text(json.dumps(papers))
+    corpus = open_corpus(tiny_source, cache_dir=tmp_path, field="authors")
+    evidence, parts, queries = of(corpus, "train", dense=False)
+    rows = np.tile(np.arange(-1, len(papers), dtype=np.int32), (len(queries), 1))
+    found = Candidates(evidence, parts, queries, rows).columns()["shared_names"]
+    for (q, k), value in np.ndenumerate(found):
+        own = set(papers[corpus.paper_ids[int(queries.citing[q])]]["authors"])
+        paper = int(rows[q, k])
+        other = set(papers[corpus.paper_ids[paper]]["authors"]) if paper >= 0 else set()
+        wanted = math.log1p(len(own & other)) if own and other else math.nan
+        assert value == pytest.approx(wanted, nan_ok=True)
+    assert len(np.unique(found[np.isfinite(found)])) == 3 and np.isnan(found).any()
+
+    person = Candidates(evidence, parts, Queries.asked(corpus, [Query("trees TARGETCIT")]), rows[:1])
+    assert np.isnan(person.columns(["authors"])["shared_names"]).all()
+    corpus.settings["field"] = "venue"
+    venues = Candidates(evidence, parts, queries, rows)
+    assert "shared_names" not in venues.columns()
+    assert np.isnan(venues.columns(["authors"])["shared_names"]).all()
 
 
 def test_columns_are_standardised_over_their_list() -> None:
