@@ -47,7 +47,7 @@ class CitingContexts:
         asked, place = np.unique(places, return_inverse=True)
         chosen, evidence = queries[asked], self.evidence
         new = queries.new_words
-        terms = evidence.terms.with_words(new, evidence.tokenizer) if new else None
+        terms = evidence.terms.with_words(new) if new else None
         counts = evidence.near_counts(chosen.words("context"), terms=terms)
         found = _most_like(
             *(counts.indptr, counts.indices, counts.data, place),

@@ -25,8 +25,10 @@ from retrieval.base import changed_little
 from retrieval.bm25 import cited_in
 from retrieval.dense import DenseRetriever
 from retrieval.queries import Queries, QueryField, mark_of
-from retrieval.terms import PAPERS_AT_ONCE, Terms, tokenizer
+from retrieval.terms import PAPERS_AT_ONCE, Terms
 
+READING = ("english", "en")
+"""Stemmer and stop words of terms."""
 K1, B, B_SHORT = 1.2, 0.75, 0.3
 """Of BM25; titles and contexts are all of about the same length."""
 NEAR, BESIDE = 6.0, 1.5
@@ -359,8 +361,7 @@ class Evidence:
     abstract_names: Names
 
     def __init__(self, corpus: Corpus, terms: Terms | None = None) -> None:
-        self.corpus, self.tokenizer = corpus, tokenizer("english", "en")
-        self.terms = terms or Terms.of(corpus.words, self.tokenizer)
+        self.corpus, self.terms = corpus, terms or Terms.of(corpus.words, *READING)
         self.mark = mark_of(corpus)
         self.lengths = np.log1p(corpus.title_tokens.lengths + corpus.abstract_tokens.lengths)
         self.title_lengths = np.log1p(corpus.title_tokens.lengths)
@@ -394,7 +395,7 @@ class Evidence:
         changed = changed_little(old, corpus, kept, int(before.drift[0]))
         if changed is None:
             return None
-        made = cls(corpus, before.terms.with_words(corpus.words[len(old.words) :], before.tokenizer, True))
+        made = cls(corpus, before.terms.with_words(corpus.words[len(old.words) :], True))
         for name in (*cls.ARRAYS, *cls.TEXTS):
             setattr(made, name, getattr(before, name))
         made.drift = np.array([changed])
@@ -581,7 +582,7 @@ class Evidence:
     @classmethod
     def load(cls, folder: Path, corpus: Corpus) -> Evidence:
         """What `save` wrote, mapped."""
-        made, names = cls(corpus, Terms.load(folder)), cls.ARRAYS
+        made, names = cls(corpus, Terms.load(folder, *READING)), cls.ARRAYS
         for name, array in zip(names, load_arrays(folder, *names), strict=True):
             setattr(made, name, array)
         kinds = {Texts: cls.TEXTS, Names: cls.NAMES, Ragged: cls.RAGGED}

@@ -81,7 +81,7 @@ class Candidates:
         self.evidence, self.parts, self.queries, self.papers = evidence, parts, queries, papers
         self.corpus = evidence.corpus
         new = queries.new_words
-        self.terms = evidence.terms.with_words(new, evidence.tokenizer) if new else None
+        self.terms = evidence.terms.with_words(new) if new else None
         size = max(evidence.terms.size, len(evidence.pair_keys), len(evidence.papers))
         self._scratch = np.zeros(max(size, 1), np.float32)
 

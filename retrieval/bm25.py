@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from datasets.columns import Ragged, offsets_of, ranges
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.records import TRAIN
+from datasets.settings import check_count
 from retrieval.arrays import Floats, Mask, Rows, load_arrays, load_ragged, save_arrays, save_ragged
 from retrieval.base import Ranking, Retriever, changed_little, nothing
 from retrieval.queries import Queries
@@ -65,6 +67,26 @@ METHODS: dict[str, tuple[Saturation, str]] = {
 bm25+ would rank as atire does: its extra share goes to papers with and without the term alike."""
 
 
+@dataclass(frozen=True)
+class Formula:
+    """A variant with its constants."""
+
+    method: str
+    k1: float
+    b: float
+
+    def rarity(self, texts_with: NDArray[np.integer], texts: int) -> Floats:
+        """Of terms [T] that stand in so many of all texts; 0 for those in none."""
+        rarity = RARITY[METHODS[self.method][1]]
+        few, which = np.unique(texts_with, return_inverse=True)
+        return np.array([rarity(n, texts) if n else 0 for n in few.tolist()], np.float32)[which]
+
+    def shares(self, counts: csc_matrix, lengths: Floats, average: float) -> Floats:
+        """What each count adds to a score, but for the rarity of its term; lengths: of the texts."""
+        length = self.b * lengths[counts.indices] / average
+        return METHODS[self.method][0](counts.data, length, self.k1, self.b)
+
+
 ADDED = 16
 """Scores that are added up in the time that one is looked up."""
 
@@ -84,57 +106,46 @@ class Postings:
             self.scores(np.zeros(1, np.int32), np.zeros(1, np.float32))
 
     @classmethod
-    def of(cls, counts: list[csc_matrix], method: str, k1: float, b: float, compiled: bool) -> Postings:
+    def of(cls, counts: list[csc_matrix], formula: Formula, compiled: bool) -> Postings:
         """Of texts, whose counts [texts, T] are given in parts; they are used up, to save memory."""
-        saturation, rarity = METHODS[method]
         lengths = [np.asarray(part.sum(axis=1)).ravel() for part in counts]
         average = float(np.concatenate(lengths).mean(dtype=np.float64))
         total = sum(map(len, lengths))
         texts_with = np.array([np.diff(part.indptr) for part in counts]).sum(axis=0, dtype=np.int64)
-        few, which = np.unique(texts_with, return_inverse=True)
-        weight = np.array([RARITY[rarity](n, total) if n else 0 for n in few.tolist()], np.float32)[which]
-        indptr = offsets_of(texts_with)
+        rarity, indptr = formula.rarity(texts_with, total), offsets_of(texts_with)
         data, indices = np.empty(indptr[-1], np.float32), np.empty(indptr[-1], np.int32)
         next_place, texts = indptr[:-1].copy(), 0
         for length in lengths:
             part = counts.pop(0)
             of_term = np.diff(part.indptr)
             places = np.repeat(next_place - part.indptr[:-1], of_term) + np.arange(part.nnz)
-            share = saturation(part.data, b * length[part.indices] / average, k1, b)
-            data[places] = share * np.repeat(weight, of_term)
+            data[places] = formula.shares(part, length, average) * np.repeat(rarity, of_term)
             indices[places] = part.indices + np.int32(texts)
             next_place += of_term
             texts += len(length)
         return cls(csc_matrix((data, indices, indptr), shape=(total, len(texts_with))), compiled, average)
 
-    def with_texts(
-        self, kept: Rows, counts: csc_matrix, changed: int, method: str, k1: float, b: float
-    ) -> Postings:
+    def with_texts(self, kept: Rows, counts: csc_matrix, changed: int, formula: Formula) -> Postings:
         """Texts `kept`, ascending, then further ones [n, T']. How rare known terms are stays as it was."""
-        saturation, rarity = METHODS[method]
         data, indices, indptr = (getattr(self._matrix, part) for part in self.PARTS)
         texts, terms = self._matrix.shape[0], counts.shape[1]
-        texts_with = np.zeros(terms, np.int64)
-        texts_with[: len(indptr) - 1] = np.diff(indptr)
-        of_new = np.diff(counts.indptr)
-        few, which = np.unique(np.where(texts_with, texts_with, of_new), return_inverse=True)
-        weight = np.array([RARITY[rarity](n, texts) if n else 0 for n in few.tolist()], np.float32)[which]
+        of_old, of_new = np.pad(np.diff(indptr), (0, terms + 1 - len(indptr))), np.diff(counts.indptr)
+        rarity = formula.rarity(np.where(of_old, of_old, of_new), texts)
         if len(kept) < texts:
             place = np.full(texts, -1, np.int32)
             place[kept] = np.arange(len(kept), dtype=np.int32)
             indices = place[indices]
             stay = indices >= 0
             data, indices, indptr = data[stay], indices[stay], offsets_of(stay)[indptr]
-        of_old = np.zeros(terms, np.int64)
-        of_old[: len(indptr) - 1] = np.diff(indptr)
+            of_old = np.pad(np.diff(indptr), (0, terms + 1 - len(indptr)))
         merged = offsets_of(of_old + of_new)
         new = np.ones(merged[-1], np.bool_)
         new[ranges(merged[:-1], merged[:-1] + of_old)[0]] = False
         length = np.asarray(counts.sum(axis=1)).ravel()
-        share = saturation(counts.data, b * length[counts.indices] / self._average, k1, b)
         parts = np.empty(len(new), np.float32), np.empty(len(new), np.int32)
         parts[0][~new], parts[1][~new] = data, indices
-        parts[0][new], parts[1][new] = share * np.repeat(weight, of_new), counts.indices + len(kept)
+        parts[0][new] = formula.shares(counts, length, self._average) * np.repeat(rarity, of_new)
+        parts[1][new] = counts.indices + len(kept)
         matrix = csc_matrix((*parts, merged), shape=(len(kept) + len(length), terms))
         return Postings(matrix, self._compiled, self._average, changed)
 
@@ -204,24 +215,23 @@ class RankBM25:
     term stands in more than half of all texts.
     """
 
-    def __init__(self, documents: Ragged, method: str, k1: float, b: float) -> None:
+    def __init__(self, documents: Ragged, formula: Formula) -> None:
         """documents: rows of terms."""
         self._documents = documents
-        self._index = rank_bm25.BM25Okapi((row.tolist() for row in documents), k1=k1, b=b)
-        saturation, rarity = METHODS[method]
+        self._index = rank_bm25.BM25Okapi((row.tolist() for row in documents), k1=formula.k1, b=formula.b)
+        saturation, rarity = METHODS[formula.method]
         # Its scores always have the factor k1 + 1, which two of the variants do without.
-        scale = 1.0 if saturation is _atire else 1 / (k1 + 1)
+        scale = 1.0 if saturation is _atire else 1 / (formula.k1 + 1)
         texts_with = Counter(term for times in self._index.doc_freqs for term in times)
         total = len(documents)
         self._index.idf = {term: scale * RARITY[rarity](n, total) for term, n in texts_with.items()}
 
     @classmethod
-    def of(cls, counts: list[csc_matrix], method: str, k1: float, b: float) -> RankBM25:
+    def of(cls, counts: list[csc_matrix], formula: Formula) -> RankBM25:
         """Of texts, whose counts [texts, T] are given in parts."""
         whole = vstack(counts, format="csr")
         often = whole.data.astype(np.int64)
-        offsets = np.concatenate([[0], np.cumsum(often)])[whole.indptr]
-        return cls(Ragged(np.repeat(whole.indices, often), offsets), method, k1, b)
+        return cls(Ragged(np.repeat(whole.indices, often), offsets_of(often)[whole.indptr]), formula)
 
     @property
     def nbytes(self) -> int:
@@ -238,12 +248,8 @@ class RankBM25:
         return scores if places is None else scores[places]
 
     def save(self, folder: Path) -> None:
+        """Write the documents, from which it is made again: rank_bm25 has no files of its own."""
         save_ragged(folder, "documents", self._documents)
-
-    @classmethod
-    def load(cls, folder: Path, method: str, k1: float, b: float) -> RankBM25:
-        """Made again from the documents that `save` wrote: rank_bm25 has no files of its own."""
-        return cls(load_ragged(folder, "documents"), method, k1, b)
 
 
 BACKENDS = ("numpy", "numba", "rank_bm25")
@@ -283,36 +289,33 @@ class BM25(Retriever):
         for key, value, known in (("method", method, tuple(METHODS)), ("backend", backend, BACKENDS)):
             if value not in known:
                 raise InputError(f"retriever.{key}: {value!r} is not one of {', '.join(known)}")
-        for key, number, least in (("contexts", contexts, 0), ("threads", threads, 1)):
-            if type(number) is not int or number < least:
-                raise InputError(f"retriever.{key}: {number!r} is no whole number from {least} on")
+        check_count("retriever.contexts", contexts, 0)
+        check_count("retriever.threads", threads)
         if backend == "rank_bm25" and method not in RANK_BM25_METHODS:
             variants = ", ".join(RANK_BM25_METHODS)
             raise InputError(f"retriever.method: backend=rank_bm25 has no {method!r}; it has {variants}")
-        self._method, self._backend, self._contexts, self.threads = method, backend, contexts, threads
-        self.set_parameters(k1=k1, b=b)
+        self._backend, self._contexts, self.threads = backend, contexts, threads
+        self._formula = Formula(method, k1, b)
+        self.set_parameters()
         self.query = check_fields(query, (*QUERY_FIELDS, KEY_TERMS))
-        self._key_terms: KeyTerms | None = None
-        self._tokenizer = tokenizer(stemmer, stopwords)
         self._words = {"stemmer": stemmer, "stopwords": stopwords}
-        self._terms_of: list[str] = []
+        tokenizer(**self._words)  # raises for others than it knows
         if contexts:
             self.name = "bm25-contexts"
 
-    def set_parameters(self, **values: float) -> None:
+    def set_parameters(self, **values: Any) -> None:
         """Raises InputError for values out of range."""
-        self._parameters: dict[str, float] = {**getattr(self, "_parameters", {}), **values}
+        self._formula = replace(self._formula, **values)
         for key, most in (("k1", math.inf), ("b", 1.0)):
-            value = self._parameters[key]
+            value = getattr(self._formula, key)
             if not isinstance(value, int | float) or not 0 <= value <= most or math.isinf(value):
                 raise InputError(f"retriever.{key}: {value!r} is no number from 0 to {most}")
-        if self._backend == "rank_bm25" and self._parameters["k1"] == 0:
+        if self._backend == "rank_bm25" and self._formula.k1 == 0:
             raise InputError("retriever.k1: backend=rank_bm25 divides by 0 with a k1 of 0")
 
     def settings(self) -> dict[str, Any]:
         library = "rank_bm25" if self._backend == "rank_bm25" else "bm25s"
-        own = {"contexts": self._contexts}
-        return {"library": library, "method": self._method, **self._parameters, **self._words, **own}
+        return {"library": library, **asdict(self._formula), **self._words, "contexts": self._contexts}
 
     def query_settings(self) -> dict[str, Any]:
         return {"query": list(self.query)}
@@ -335,12 +338,14 @@ class BM25(Retriever):
     def fits(self, corpus: Corpus) -> bool:
         return not self._contexts or len(corpus.splits.get(TRAIN, ())) > 0
 
+    def _open(self, corpus: Corpus) -> None:
+        self._rows = np.flatnonzero(corpus.is_candidate).astype(np.int32)
+        self._key_terms: KeyTerms | None = None
+
     def _index(self, corpus: Corpus) -> None:
         """Raises InputError if no candidate has a term, or if contexts lack a training split to be of."""
-        self._rows, self._key_terms = np.flatnonzero(corpus.is_candidate).astype(np.int32), None
-        if self._terms_of is not corpus.words:  # else it is another pool of the same papers
-            self._terms, self._terms_of = Terms.of(corpus.words, self._tokenizer), corpus.words
-            self._tokenizer.reset_vocab()  # its dictionaries would outlive what they were for
+        self._open(corpus)
+        self._terms = Terms.of(corpus.words, **self._words)
         cited = self._cited(corpus)
         counts = [
             self._paper_counts(corpus, self._rows[start : start + PAPERS_AT_ONCE], cited)
@@ -348,30 +353,24 @@ class BM25(Retriever):
         ]
         if not any(part.nnz for part in counts):
             raise InputError(f"corpus {corpus.name}: no candidate has a word that BM25 could index")
-        k1, b = self._parameters["k1"], self._parameters["b"]
         if self._backend == "rank_bm25":
-            self._engine: RankBM25 | Postings = RankBM25.of(counts, self._method, k1, b)
+            self._engine: RankBM25 | Postings = RankBM25.of(counts, self._formula)
         else:
-            self._engine = Postings.of(counts, self._method, k1, b, self._backend == "numba")
+            self._engine = Postings.of(counts, self._formula, self._backend == "numba")
 
     def _reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
         """Where few papers have changed, the others keep their weights."""
-        all_are = bool(old.is_candidate.all() and corpus.is_candidate.all())
-        if self._backend == "rank_bm25" or not all_are:
-            super()._reindex(old, corpus, kept, folder)
-            return
-        self._load(folder, old)
-        assert isinstance(self._engine, Postings)
-        changed = changed_little(old, corpus, kept, self._engine.changed)
-        if changed is None:
-            super()._reindex(old, corpus, kept, folder)
-            return
-        self._rows, self._key_terms = np.flatnonzero(corpus.is_candidate).astype(np.int32), None
-        words = corpus.words[len(old.words) :]
-        self._terms = self._terms.with_words(words, self._tokenizer, more_terms=True)
-        counts = self._paper_counts(corpus, self._rows[len(kept) :], self._cited(corpus))
-        parameters = self._parameters["k1"], self._parameters["b"]
-        self._engine = self._engine.with_texts(kept, counts, changed, self._method, *parameters)
+        if self._backend != "rank_bm25" and old.is_candidate.all() and corpus.is_candidate.all():
+            self._load(folder, old)
+            assert isinstance(self._engine, Postings)
+            changed = changed_little(old, corpus, kept, self._engine.changed)
+            if changed is not None:
+                self._open(corpus)
+                self._terms = self._terms.with_words(corpus.words[len(old.words) :], more_terms=True)
+                counts = self._paper_counts(corpus, self._rows[len(kept) :], self._cited(corpus))
+                self._engine = self._engine.with_texts(kept, counts, changed, self._formula)
+                return
+        super()._reindex(old, corpus, kept, folder)
 
     def _cited(self, corpus: Corpus) -> Ragged | None:
         """The contexts that are indexed with each paper [P], if any are."""
@@ -444,7 +443,7 @@ class BM25(Retriever):
         """The terms of queries, float32 [Q, T]."""
         terms = self._terms
         if queries.new_words:
-            terms = terms.with_words(queries.new_words, self._tokenizer)
+            terms = terms.with_words(queries.new_words)
         found = terms.query_counts(queries, self.query)
         if KEY_TERMS not in self.query:
             return found
@@ -457,12 +456,12 @@ class BM25(Retriever):
         self._engine.save(folder)
 
     def _load(self, folder: Path, corpus: Corpus) -> None:
-        self._rows, self._key_terms = np.flatnonzero(corpus.is_candidate).astype(np.int32), None
+        self._open(corpus)
+        self._terms = Terms.load(folder, **self._words)
         if self._backend == "rank_bm25":
-            self._engine = RankBM25.load(folder, self._method, **self._parameters)
+            self._engine = RankBM25(load_ragged(folder, "documents"), self._formula)
         else:
             self._engine = Postings.load(folder, len(self._rows), self._backend == "numba")
-        self._terms, self._terms_of = Terms.load(folder), []
 
 
 def cited_in(split: Split, papers: int, most: int) -> Ragged:

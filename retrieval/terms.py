@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import numpy as np
 import Stemmer
@@ -60,17 +61,24 @@ class Terms:
     The tokens of a store are looked up here, so that no text is read and no word stemmed twice.
     """
 
-    def __init__(self, of_word: Ragged, names: Sequence[str]) -> None:
-        self.of_word, self.names, self.size = of_word, names, len(names)
+    def __init__(self, of_word: Ragged, names: Sequence[str], tokenizer: Tokenizer) -> None:
+        self.of_word, self.names, self.size, self._tokenizer = of_word, names, len(names), tokenizer
+        self._words: Sequence[str] = ()
 
     @classmethod
-    def of(cls, words: Sequence[str], tokenizer: Tokenizer) -> Terms:
-        rows, names = _terms_in(words, tokenizer)
-        return cls(Ragged.from_rows(rows), names)
+    def of(cls, words: Sequence[str], stemmer: str | None, stopwords: str | None) -> Terms:
+        """As for `tokenizer`; all that read one corpus's words alike share them."""
+        key = (id(words), stemmer, stopwords)
+        if (found := _MADE.get(key)) is None:
+            rows, names = _terms_in(words, made := tokenizer(stemmer, stopwords))
+            found = _MADE[key] = cls(Ragged.from_rows(rows), names, made)
+            found._words = words  # live as long, so that no other words have their id
+            made.reset_vocab()  # its dictionaries would outlive what they were for
+        return found
 
-    def with_words(self, words: Sequence[str], tokenizer: Tokenizer, more_terms: bool = False) -> Terms:
+    def with_words(self, words: Sequence[str], more_terms: bool = False) -> Terms:
         """These terms for further words too; what is none of them is left out or, more_terms, becomes one."""
-        rows, names = _terms_in(words, tokenizer)
+        rows, names = _terms_in(words, self._tokenizer)
         of_all, places = self.names, self._places
         if more_terms:
             of_all = [*self.names, *(name for name in names if name not in places)]
@@ -80,7 +88,7 @@ class Terms:
         more = Ragged.from_rows(known)
         values = np.concatenate([self.of_word.values, more.values])
         offsets = np.concatenate([self.of_word.offsets, self.of_word.offsets[-1] + more.offsets[1:]])
-        return Terms(Ragged(values, offsets), of_all)
+        return Terms(Ragged(values, offsets), of_all, self._tokenizer)
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -115,12 +123,14 @@ class Terms:
         (folder / NAMES).write_text("\n".join(self.names), encoding="utf-8")
 
     @classmethod
-    def load(cls, folder: Path) -> Terms:
+    def load(cls, folder: Path, stemmer: str | None, stopwords: str | None) -> Terms:
         """What `save` wrote, mapped."""
-        return cls(load_ragged(folder, "terms"), (folder / NAMES).read_text("utf-8").split("\n"))
+        names = (folder / NAMES).read_text("utf-8").split("\n")
+        return cls(load_ragged(folder, "terms"), names, tokenizer(stemmer, stopwords))
 
 
 NAMES = "terms.txt"
+_MADE: WeakValueDictionary[tuple[int, str | None, str | None], Terms] = WeakValueDictionary()
 
 
 def _terms_in(words: Sequence[str], tokenizer: Tokenizer) -> tuple[list[list[int]], list[str]]:

@@ -16,7 +16,7 @@ from datasets.corpus import Corpus
 from datasets.prepare import open_corpus
 from retrieval.bm25 import BM25
 from retrieval.queries import Queries
-from retrieval.terms import KeyTerms, Terms, bo1, query_texts, tokenizer
+from retrieval.terms import KeyTerms, Terms, bo1, query_texts
 
 CONTEXT = "Early transition systems   built trees greedily  ."
 
@@ -47,12 +47,6 @@ def test_every_context_has_its_own_citing_paper(tiny_corpus: Corpus) -> None:
 ALL = np.arange(12)
 
 
-def terms_of(corpus: Corpus, stemmer: str | None = "english") -> tuple[Terms, dict[int, str]]:
-    made = tokenizer(stemmer, "en")
-    terms = Terms.of(corpus.words, made)
-    return terms, {number: term for term, number in made.get_vocab_dict().items()}
-
-
 @pytest.mark.parametrize("stemmer", ["english", None])
 @pytest.mark.parametrize("tokens", ["default", "reference"])
 def test_stored_words_give_the_terms_that_bm25s_finds_in_the_texts(
@@ -64,7 +58,8 @@ def test_stored_words_give_the_terms_that_bm25s_finds_in_the_texts(
     )
     (tiny_source / "contexts.json").write_text(json.dumps(contexts))
     corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache", tokenizer=tokens)
-    terms, names = terms_of(corpus, stemmer)
+    terms = Terms.of(corpus.words, stemmer, "en")
+    assert Terms.of(corpus.words, stemmer, "en") is terms is not Terms.of(corpus.words, stemmer, None)
     fields = ("context", "title", "abstract", "context")
     counts = terms.query_counts(Queries.of(corpus, ALL), fields)
     texts = list(query_texts(corpus, ALL, fields))
@@ -72,11 +67,11 @@ def test_stored_words_give_the_terms_that_bm25s_finds_in_the_texts(
     expected = bm25s.tokenize(texts, stopwords="en", stemmer=stem, return_ids=False, show_progress=False)
     for row, of_text in enumerate(expected):
         found = counts[row].tocoo()
-        assert {names[i]: n for i, n in zip(found.col, found.data, strict=True)} == Counter(of_text)
+        assert {terms.names[i]: n for i, n in zip(found.col, found.data, strict=True)} == Counter(of_text)
 
 
 def test_texts_may_have_no_row_or_several(tiny_corpus: Corpus) -> None:
-    terms, _ = terms_of(tiny_corpus)
+    terms = Terms.of(tiny_corpus.words, "english", "en")
     words = tiny_corpus.title_tokens
     one_each = terms.counts(np.arange(12), words, 12).toarray()
     summed = terms.counts(np.array([0, 0, 0, 2, 2]), words.take(np.arange(5)), 4).toarray()
@@ -133,14 +128,14 @@ def by_hand(corpus: Corpus, indexed: list[int]) -> list[set[str]]:
 
 
 def test_they_are_those_of_a_count_by_hand(corpus: Corpus) -> None:
-    terms, names = terms_of(corpus)
+    terms = Terms.of(corpus.words, "english", "en")
     for indexed in (list(range(30)), [row for row in range(30) if row != 3]):
         keyed = KeyTerms(terms, corpus, np.array(indexed, np.int32))
         counts = keyed.counts(Queries.of(corpus, np.arange(30)))
         expected = by_hand(corpus, indexed)
         equal = 0
         for row in range(30):
-            found = {names[term] for term in counts[row].indices.tolist()}
+            found = {terms.names[term] for term in counts[row].indices.tolist()}
             assert found <= expected[row], row  # which has all of the equals of the last
             equal += found == expected[row]
             assert (counts[row].data == 1).all() and 0 < len(found) <= 8
