@@ -21,7 +21,7 @@ from evaluation.contexts import (
 from evaluation.plots import recall_plot, recalls
 from evaluation.protocol import GROUPS, key_of
 from evaluation.report import Column, Metrics, comparison, markdown_table, show
-from evaluation.settings import INDUCTIVE, TRANSDUCTIVE, ContextSettings, PrefetchSettings
+from evaluation.settings import DRAFT, INDUCTIVE, TRANSDUCTIVE, ContextSettings, PrefetchSettings
 from evaluation.significance import DRAWS
 
 PLOT = "recall.png"
@@ -49,8 +49,9 @@ class Prefetch(CorpusBenchmark):
   ({DRAWS:,} times), since the contexts of one paper are not independent (`evaluation/significance.py`).
 - ms: time of a query, encoding included, in batches. MB: what is searched. Papers/s: indexing, encoding
   included; no number where the index was read from disk.
-- Transductive, in all tables but one: all queries, all candidates. Inductive: queries whose cited papers no
-  training context cites, among the candidates that none cites: another pool, whose numbers stand apart."""
+- Transductive, unless a table says otherwise: all queries, all candidates. Inductive: queries whose cited
+  papers no training context cites, among the candidates that none cites, which is another pool.
+- Draft: what the citing paper cites at its other places is known, and may include the cited paper."""
 
     def measure(self, task: Task) -> tuple[dict[str, Any], dict[str, list[Outcome]]]:
         metrics: dict[str, Any] = {}
@@ -123,11 +124,12 @@ class Prefetch(CorpusBenchmark):
                 "candidates.",
                 comparison(results, columns),
             ]
-        found = {name: of for name, of in results.items() if key_of("queries", INDUCTIVE) in of}
-        if found:
-            one = next(iter(found.values()))
-            parts += ["### Inductive", f"{asked(one, INDUCTIVE)} Not comparable with the tables above."]
-            parts += [comparison(found, measure_columns(one, INDUCTIVE))]
+        for protocol in (INDUCTIVE, DRAFT):
+            if found := {name: of for name, of in results.items() if key_of("queries", protocol) in of}:
+                one = next(iter(found.values()))
+                others = f"{asked(one, protocol)} Not comparable with the other tables."
+                parts += [f"### {protocol.capitalize()}", others]
+                parts += [comparison(found, measure_columns(one, protocol))]
         return parts
 
 

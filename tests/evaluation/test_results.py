@@ -218,6 +218,7 @@ def test_jobs_are_chosen_or_left_out_by_name_data_set_or_retriever(plan: Plan, t
     ("name", "expected"),
     [
         ("retrieval", {"Prefetch"}),
+        ("ranking", {"Prefetch"}),
         ("reranking", {"Pipeline", "Reranking", "Prefetch"}),
         ("global", {"DatasetLevel", "FieldLevel", "MDCR", "CSFCube"}),
         ("global_reranking", {"GlobalPrefetch", "GlobalReranking"}),
