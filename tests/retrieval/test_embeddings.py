@@ -99,14 +99,29 @@ def test_what_is_read_is_what_was_encoded_in_half_precision(
 def test_a_run_that_was_cut_off_goes_on_to_the_same_bytes(tiny_corpus: Corpus, tmp_path: Path) -> None:
     embeddings_of(Encoder(tiny_corpus).work(), tmp_path / "whole", 3)
     encoder = Encoder(tiny_corpus)
-    for stop in (1, 3):
-        encoder.stop = stop
+    for encoder.stop in (1, 3):
         with pytest.raises(KeyboardInterrupt):
             embeddings_of(encoder.work(), tmp_path / "e", 3)
     encoder.stop = -1
     found = embeddings_of(encoder.work(), tmp_path / "e", 100)  # the folder's own shards
     assert encoder.asked == [3, 3, 3, 3] and found.encoded == 3
     assert files(tmp_path / "e") == files(tmp_path / "whole")
+
+
+def test_without_a_folder_it_goes_on_too_and_leaves_nothing_behind(
+    tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CITATION_CACHE", str(tmp_path))
+    encoder = Encoder(tiny_corpus)
+    encoder.stop = 2
+    with pytest.raises(KeyboardInterrupt):
+        embeddings_of(encoder.work(), shard=3)
+    (folder,) = (tmp_path / "encoding").iterdir()
+    assert sorted(files(folder)) == ["00000.npy", "00001.npy", "embeddings.json"]
+    encoder.stop = -1
+    found = embeddings_of(encoder.work(), shard=3)
+    assert encoder.asked == [3, 3, 3, 3] and of(found) == of(embeddings_of(Encoder(tiny_corpus).work()))
+    assert not list((tmp_path / "encoding").iterdir())
 
 
 def test_shards_may_come_from_elsewhere_in_any_order(tiny_corpus: Corpus, tmp_path: Path) -> None:
@@ -130,30 +145,25 @@ def test_vectors_serve_every_corpus_of_the_same_texts(
     some = np.array([7, 2, 11])
     found = embeddings_of(encoder.work(some), tmp_path / "e")
     assert found.encoded == 0 and of(found) == [of(whole)[row] for row in some]
-    papers = json.loads((tiny_source / "papers.json").read_text())
-    other = {f"other-{key}": papers[key] for key in reversed(papers)}
-    contexts = json.loads((tiny_source / "contexts.json").read_text())
-    for context in contexts.values():
-        context["citing_id"] = f"other-{context['citing_id']}"
-        context["refid"] = f"other-{context['refid']}"
+    # The same papers in another order under other ids.
     moved = tmp_path / "moved"
-    moved.mkdir()
+    shutil.copytree(tiny_source, moved)
+    papers = json.loads((moved / "papers.json").read_text())
+    for path in moved.iterdir():
+        text = path.read_text()
+        for paper in papers:
+            text = text.replace(f'"{paper}"', f'"other-{paper}"')
+        path.write_text(text)
+    other = {f"other-{paper}": papers[paper] for paper in reversed(papers)}
     (moved / "papers.json").write_text(json.dumps(other))
-    (moved / "contexts.json").write_text(json.dumps(contexts))
-    for split in ("train", "val", "test"):
-        queries = json.loads((tiny_source / f"{split}.json").read_text())
-        for query in queries:
-            query["positive_ids"] = [f"other-{paper}" for paper in query["positive_ids"]]
-        (moved / f"{split}.json").write_text(json.dumps(queries))
-    corpus = open_corpus(moved, cache_dir=tmp_path / "cache")
-    again = Encoder(corpus, sentences)
+    again = Encoder(open_corpus(moved, cache_dir=tmp_path / "cache"), sentences)
     found = embeddings_of(again.work(), tmp_path / "e")
     assert again.asked == [] and of(found) == of(whole)[::-1]
     other["other-graph"]["abstract"] = "Another text."
     (moved / "papers.json").write_text(json.dumps(other))
-    corpus = open_corpus(moved, cache_dir=tmp_path / "cache")
+    again = Encoder(open_corpus(moved, cache_dir=tmp_path / "cache"), sentences)
     with pytest.raises(InputError, match=r"no vector of paper 'other-graph' .* 1 of 12 papers have none"):
-        embeddings_of(Encoder(corpus, sentences).work(), tmp_path / "e")
+        embeddings_of(again.work(), tmp_path / "e")
 
 
 def cut(path: Path) -> None:

@@ -100,24 +100,16 @@ def reciprocal_rank(rankings: list[Ranking], weights: NDArray[Any], k: int) -> R
     return fused(rankings, [reciprocal_ranks(ranking) for ranking in rankings], weights, k)
 
 
-@settings(max_examples=80, deadline=None)
-@given(seed=SEEDS, k=st.integers(1, 20))
-def test_a_convex_combination_is_the_sum_of_normalised_scores(seed: int, k: int) -> None:
-    rankings, weights = drawn(seed)
-    fused = convex(rankings, weights, k)
-    for query in range(len(weights)):
-        parts = [z_scores(as_dictionary(ranking, query)) for ranking in rankings]
-        check(fused, query, parts, weights[query].tolist(), k)
-
-
+@pytest.mark.parametrize("method", ["convex", "rrf"])
 @settings(max_examples=60, deadline=None)
 @given(seed=SEEDS, k=st.integers(1, 20))
-def test_reciprocal_rank_fusion_is_its_definition(seed: int, k: int) -> None:
+def test_a_fusion_is_the_weighted_sum_of_gains(method: str, seed: int, k: int) -> None:
     rankings, weights = drawn(seed)
-    fused = reciprocal_rank(rankings, weights, k)
+    fused = (convex if method == "convex" else reciprocal_rank)(rankings, weights, k)
     for query in range(len(weights)):
-        found = [list(as_dictionary(ranking, query)) for ranking in rankings]
-        parts = [{p: 1 / (60 + rank) for rank, p in enumerate(papers, 1)} for papers in found]
+        found = [as_dictionary(ranking, query) for ranking in rankings]
+        ranks = [{p: 1 / (60 + rank) for rank, p in enumerate(papers, 1)} for papers in found]
+        parts = [z_scores(papers) for papers in found] if method == "convex" else ranks
         check(fused, query, parts, weights[query].tolist(), k)
 
 
