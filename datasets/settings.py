@@ -139,7 +139,8 @@ def field_notes(kind: type) -> dict[str, str]:
     for part in dataclasses.fields(kind):
         choices = " | ".join(part.metadata.get("choices") or ())
         found[part.name] = own.get(part.name, choices)
-        if dataclasses.is_dataclass(inner := hints[part.name]) and isinstance(inner, type):
-            found[part.name] = own.get(part.name) or (inner.__doc__ or "").partition("\n")[0].rstrip(".")
-            found |= {f"{part.name}.{key}": note for key, note in field_notes(inner).items()}
+        for inner in (hint := hints[part.name], *get_args(hint)):  # of X, or of X | None
+            if dataclasses.is_dataclass(inner) and isinstance(inner, type):
+                found[part.name] = own.get(part.name) or (inner.__doc__ or "").partition("\n")[0].rstrip(".")
+                found |= {f"{part.name}.{key}": note for key, note in field_notes(inner).items()}
     return {key: note for key, note in found.items() if note}

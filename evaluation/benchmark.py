@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from datasets.configuration import read_settings
 from datasets.corpus import Corpus
 from datasets.errors import InputError
+from datasets.settings import Settings
 from evaluation.report import REPORT, Metrics, Provenance, Section, SweepJob, say
 from retrieval.base import Retriever
 from retrieval.filters import Filters
@@ -42,6 +44,8 @@ class Output(NamedTuple):
 class Benchmark(ABC):
     """An evaluation: what it measures, and how its numbers are shown beside others."""
 
+    settings_class: ClassVar[type[Settings]]
+    """Its options (evaluation/settings.py)."""
     columns: ClassVar[Sequence[str]] = ()
     """Numbers in the table of a sweep: keys of metrics.json (GROUP/MEASURE), or patterns as [0-9]*/map."""
     compared: ClassVar[Mapping[str, str]] = {"map": "MAP"}
@@ -50,6 +54,10 @@ class Benchmark(ABC):
     """What a page of results says at its head, as Markdown list items."""
     published: ClassVar[Sequence[str]] = ()
     """Figures of others (evaluation/published) that a page shows once for all its data sets."""
+
+    def __init__(self, **given: Any) -> None:
+        """given: fields of the settings. Raises InputError for unusable values."""
+        self.settings: Any = read_settings(self.settings_class, given)
 
     @abstractmethod
     def run(

@@ -15,32 +15,14 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.configuration import read_settings
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.progress import counting
 from datasets.records import TRAIN
 from evaluation.benchmark import Benchmark, Data, RetrieverMaker
 from evaluation.measures import PerQuery, f1, means, query_values
-from evaluation.protocol import (
-    GROUPS,
-    Protocol,
-    Qrels,
-    file_of,
-    key_of,
-    protocols,
-    taken,
-)
-from evaluation.report import (
-    METRICS,
-    PER_QUERY,
-    QRELS,
-    RUN,
-    Column,
-    Metrics,
-    Provenance,
-    write_results,
-)
+from evaluation.protocol import GROUPS, Protocol, Qrels, file_of, key_of, protocols, taken
+from evaluation.report import METRICS, PER_QUERY, QRELS, RUN, Column, Metrics, Provenance, write_results
 from evaluation.settings import DRAFT, INDUCTIVE, PROTOCOLS, TRANSDUCTIVE, ContextSettings
 from evaluation.significance import DRAWS, LEVEL, intervals
 from retrieval.base import Ranking, Retriever, has_index
@@ -66,12 +48,7 @@ class CorpusBenchmark(Benchmark):
 
     name: ClassVar[str]
     compared: ClassVar = {"recall@10": "R@10", "recall@100": "R@100"}
-    settings_class: ClassVar[type[ContextSettings]] = ContextSettings
-
-    def __init__(self, cutoffs: Sequence[int] | None = None, **given: Any) -> None:
-        """given: fields of the settings. Raises InputError for unusable values."""
-        given |= {} if cutoffs is None else {"cutoffs": cutoffs}
-        self.settings = read_settings(self.settings_class, given)
+    settings: ContextSettings
 
     def __call__(
         self,

@@ -73,12 +73,9 @@ class Pipeline(CorpusBenchmark):
         "of the cited papers among these. s/query: prefetching, and the candidates by the pairs a second.",
     )
 
-    def __init__(self, reranker: str | Path | None = None, **given: Any) -> None:
-        """given: fields of the settings. Raises InputError for unusable values, and without a reranker."""
-        if "scores_dir" in given:
-            given["scores_dir"] = str(given["scores_dir"])
-        super().__init__(**given, reranker=None if reranker is None else str(reranker))
-        if reranker is None:
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        if self.settings.reranker is None:
             raise InputError(
                 f"benchmark={self.name} needs reranker=FOLDER: what train.py model=scibert_reranker has saved"
             )

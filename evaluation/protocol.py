@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -134,12 +135,18 @@ class Qrels:
 
     @classmethod
     def read(cls, path: str | Path) -> Qrels:
-        """Read qrels of this or any other tool; InputError that names file, line and field."""
-        columns = ("query", "iteration", "paper", "relevance")
-        table = read_fields(path, columns, {"query": NAMES, "paper": NAMES, "relevance": pa.int64()})
+        """Read qrels of this or any other tool; InputError that names file, line and field, or a double."""
         judgements: dict[str, dict[str, int]] = {}
-        for query, paper, relevance in zip(
-            *(table[name].to_pylist() for name in table.column_names), strict=True
-        ):
-            judgements.setdefault(unescaped(query), {})[unescaped(paper)] = relevance
+        for query, paper, relevance in read_pairs(path, ("query", "0", "paper", "relevance"), pa.int64()):
+            if paper in judgements.setdefault(query, {}):
+                raise InputError(f"{path}: query {query!r} has the paper {paper!r} twice")
+            judgements[query][paper] = relevance
         return cls(judgements)
+
+
+def read_pairs(path: str | Path, names: tuple[str, ...], kind: pa.DataType) -> Iterator[tuple[str, str, Any]]:
+    """Query, paper, and the `kind` of number that qrels or a run have of them; names: fields of a line."""
+    value = next(name for name in names if name in ("relevance", "score"))
+    table = read_fields(path, names, {"query": NAMES, "paper": NAMES, value: kind})
+    for query, paper, number in zip(*(table[name].to_pylist() for name in table.column_names), strict=True):
+        yield unescaped(query), unescaped(paper), number

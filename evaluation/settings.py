@@ -1,8 +1,8 @@
-"""Settings of benchmarks: over the contexts of a corpus, in two stages, and of sampled queries and pools."""
+"""Settings of benchmarks: over the contexts of a corpus, in two stages, with given and with sampled pools."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from datasets.configuration import read_settings
@@ -42,9 +42,7 @@ class ContextSettings(Settings):
         ranks = [*self.cutoffs, *self.f1]
         if not ranks:
             raise InputError("benchmark.cutoffs: name the ranks k of recall@k, as [10,100]")
-        for name in ("cutoffs", "f1"):
-            for rank in getattr(self, name):
-                check_count(f"benchmark.{name}", rank, 1)
+        _check_counts(self, "cutoffs", "f1")
         super().__post_init__()
         object.__setattr__(self, "cutoffs", tuple(sorted(set(ranks))))
         object.__setattr__(self, "f1", tuple(sorted(set(self.f1))))
@@ -54,6 +52,13 @@ class ContextSettings(Settings):
             raise InputError(
                 f"benchmark.protocols: {list(self.protocols)} is no list of {', '.join(PROTOCOLS)}"
             )
+
+
+def _check_counts(settings: Settings, *names: str) -> None:
+    """InputError unless these lists hold whole numbers from 1."""
+    for name in names:
+        for number in getattr(settings, name):
+            check_count(f"benchmark.{name}", number)
 
 
 @dataclass(frozen=True)
@@ -102,9 +107,8 @@ class PipelineSettings(ContextSettings):
         object.__setattr__(self, "cutoffs", (*self.cutoffs, 10))  # stages are compared by recall@10
         super().__post_init__()
         if self.candidates != "all":
-            check_count("candidates", self.candidates, 1)
-        for depth in self.depths:
-            check_count("benchmark.depths", depth, 1)
+            check_count("candidates", self.candidates)
+        _check_counts(self, "depths")
         is_number = type(self.weight) in (int, float)
         if self.weight != "tuned" and not (is_number and 0 <= float(self.weight) <= 1):
             raise InputError(f"benchmark.weight={self.weight}: choose tuned, or a number from 0 to 1")
@@ -122,6 +126,78 @@ class PipelineSettings(ContextSettings):
 class GlobalRerankSettings(PipelineSettings):
     query_tokens: int | None = None
     """tokens of a pair that the query gets, the candidate the others (rerank.pairs); null: as trained"""
+
+
+@dataclass(frozen=True)
+class PoolSettings(Settings):
+    """Queries are papers with candidates of their own."""
+
+    where: ClassVar[str] = "benchmark"
+
+    cache_dir: str = ".cache"
+    """folder of what is prepared and downloaded once"""
+    index_dir: str | None = None
+    """folder of the retriever's index: read if it is there, else written"""
+
+
+@dataclass(frozen=True)
+class MDCRSettings(PoolSettings):
+    """Scores of given pairs in 19 fields."""
+
+    file: str | None = None
+    """mdcr_test.json or another file of that format; null: that of the split, downloaded on first use"""
+    scores_file: str | None = None
+    """{"QUERY_CANDIDATE": score}; null: a retriever scores, and writes such a file"""
+    texts: str | None = None
+    """titles and abstracts, JSON lines; null: FILE_data.jsonl beside FILE.json, or downloaded"""
+    split: str = setting("test", choices=("val", "test"))
+    """which of MDCR's own files: val | test"""
+
+
+@dataclass(frozen=True)
+class CSFCubeSettings(PoolSettings):
+    """Pools of candidates graded by facet."""
+
+    dir: str | None = None
+    """folder of the collection"""
+    ranked_dir: str | None = None
+    """folder of test-pid2pool-csfcube-NAME-FACET-ranked.json; null: a retriever ranks, and writes these"""
+    experiment_name: str | None = None
+    """NAME in the names of these files; null: that of the retriever"""
+    query: str = setting("whole", choices=("whole", "facet"))
+    """what a retriever is asked by: whole (abstract) | facet (its sentences)"""
+    texts: str | None = None
+    """titles and abstracts, JSON lines; null: abstracts-csfcube-preds*.jsonl of the folder"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dir is None:
+            raise InputError("benchmark=csfcube needs data.dir=FOLDER, that of the collection")
+        if self.ranked_dir is not None and self.experiment_name is None:
+            raise InputError(
+                "ranked_dir needs experiment_name=NAME: of the files "
+                "test-pid2pool-csfcube-NAME-FACET-ranked.json in it"
+            )
+
+
+@dataclass(frozen=True)
+class SciDocsSettings(PoolSettings):
+    """Papers cited, co-cited, viewed or read together; without embeddings and runs, a retriever scores."""
+
+    dir: str | None = None
+    """folder of the data (cite/test.qrel and so on); null or `download`: downloaded on first use"""
+    embeddings_file: str | None = None
+    """JSON lines of paper_id and embedding, compared by Euclidean distance"""
+    ranked_dir: str | None = None
+    """folder of cite.run, cocite.run, coview.run, coread.run"""
+    texts: str | None = None
+    """titles and abstracts; null: paper_metadata_view_cite_read.json of the folder"""
+    split: str = setting("test", choices=("val", "test"))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.embeddings_file is not None and self.ranked_dir is not None:
+            raise InputError("embeddings_file and ranked_dir: give one of the two")
 
 
 @dataclass(frozen=True)
@@ -165,12 +241,69 @@ class Tuning(Settings):
             raise InputError("benchmark.tune: k1 and b must be lists of values to try, or tune null")
 
 
-register("prefetch", PrefetchSettings, target="evaluation.prefetch.Prefetch")
-register("recommend", RecommendSettings, target="evaluation.benchmarks.recommend.Recommend")
-register("pipeline", PipelineSettings, target="evaluation.pipeline.Pipeline")
-register("rerank", PipelineSettings, target="evaluation.pipeline.Reranking")
-_GLOBAL = "evaluation.benchmarks.global_reranking"
-register("global_prefetch", ContextSettings, target=f"{_GLOBAL}.GlobalPrefetch")
-register("global_rerank", GlobalRerankSettings, target=f"{_GLOBAL}.GlobalReranking")
-register("sampling_rules", SamplingRules, target="evaluation.settings.SamplingRules")
-register("tuning", Tuning, target="evaluation.settings.Tuning")
+@dataclass(frozen=True)
+class SampledSettings(PoolSettings):
+    """Papers that cite papers, by title and abstract, in random pools."""
+
+    papers: Any = None
+    """files of papers"""
+    citations: str | None = None
+    """a file of further citations"""
+    distractors: Any = None
+    """files of papers, of any year and without citations, that pools are grown by"""
+    queries: int | None = setting(None, least=1)
+    """how many are drawn; null: all"""
+    rules: SamplingRules = field(default_factory=SamplingRules)
+    tune: Tuning | None = field(default_factory=Tuning)
+    """how the parameters of BM25 are chosen, by MAP on a validation sample; null: retriever.k1 and .b"""
+    samplings: int = setting(3, least=1)
+    """of pools"""
+    depth: int = setting(500, least=1)
+    """papers retrieved for a query"""
+    run_depth: int | None = setting(0)
+    """papers of a query in run.trec, of the first sampling; null: all; 0: no such file"""
+    seed: int = 0
+    """of whatever is drawn"""
+
+
+@dataclass(frozen=True)
+class DatasetLevelSettings(SampledSettings):
+    sizes: tuple[int, ...] = (200_000, 500_000, 1_000_000, 2_000_000)
+    """papers of the pools"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.sizes:
+            raise InputError("benchmark.sizes: name the sizes of the pools, as [10000,20000]")
+        _check_counts(self, "sizes")
+
+
+@dataclass(frozen=True)
+class FieldLevelSettings(SampledSettings):
+    size: int = setting(100_000, least=1)
+    """papers of a pool, or all there are"""
+    fields: tuple[str, ...] | None = None
+    """which fields; null: all with so many queries:"""
+    min_queries: int = setting(10, least=1)
+    """queries that a field needs"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.fields is not None and not self.fields:
+            raise InputError("benchmark.fields: name at least one, or null for all")
+
+
+for name, kind, target in (
+    ("prefetch", PrefetchSettings, "prefetch.Prefetch"),
+    ("recommend", RecommendSettings, "benchmarks.recommend.Recommend"),
+    ("pipeline", PipelineSettings, "pipeline.Pipeline"),
+    ("rerank", PipelineSettings, "pipeline.Reranking"),
+    ("global_prefetch", ContextSettings, "benchmarks.global_reranking.GlobalPrefetch"),
+    ("global_rerank", GlobalRerankSettings, "benchmarks.global_reranking.GlobalReranking"),
+    ("mdcr", MDCRSettings, "benchmarks.mdcr.MDCR"),
+    ("csfcube", CSFCubeSettings, "benchmarks.csfcube.CSFCube"),
+    ("scidocs", SciDocsSettings, "benchmarks.scidocs.SciDocs"),
+    ("dataset_level", DatasetLevelSettings, "benchmarks.sampled.DatasetLevel"),
+    ("field_level", FieldLevelSettings, "benchmarks.sampled.FieldLevel"),
+):
+    register(name, kind, target=f"evaluation.{target}")

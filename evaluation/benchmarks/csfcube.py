@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar
 
+import msgspec
 import numpy as np
 import orjson
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import written_whole
+from datasets.json_lines import checked
 from evaluation.benchmark import Output, RetrieverMaker
 from evaluation.benchmarks.pools import (
     Findings,
@@ -25,9 +27,7 @@ from evaluation.benchmarks.pools import (
     Table,
     Text,
     first_few,
-    id_list,
     is_number,
-    json_object,
     open_texts,
     pool_scores,
     read_json,
@@ -35,6 +35,7 @@ from evaluation.benchmarks.pools import (
 )
 from evaluation.measures import PerQuery
 from evaluation.report import Column, comparison, markdown_table
+from evaluation.settings import CSFCubeSettings
 
 FACETS = ("background", "method", "result")
 ALL = "all"
@@ -47,7 +48,6 @@ LABELS = {
 WHOLE, FACET = "whole", "facet"
 RANKED = "ranked"
 """The folder of rankings by a retriever."""
-GRADES = range(4)
 RELEVANT = 2
 """The least grade that counts as relevant for binary measures."""
 SPLITS = {"dev": ("fold1_dev",), "test": ("fold1_test", "fold2_test")}
@@ -88,13 +88,13 @@ class CSFCubePools:
     own: list[str]
 
     @classmethod
-    def read(cls, folder: str | Path, facets: tuple[str, ...] = FACETS) -> CSFCubePools:
+    def read(cls, folder: str | Path) -> CSFCubePools:
         """Read test-pid2anns-csfcube-FACET.json and evaluation_splits.json.
 
         Raises InputError that names file, query and what is wrong, as queries without a relevant candidate.
         """
         folder = Path(folder)
-        pools = {facet: _read_pools(folder / f"test-pid2anns-csfcube-{facet}.json") for facet in facets}
+        pools = {facet: _read_pools(folder / f"test-pid2anns-csfcube-{facet}.json") for facet in FACETS}
         own = []
         for facet, queries in pools.items():
             for query, pool in queries.items():
@@ -103,20 +103,20 @@ class CSFCubePools:
         return cls(folder, pools, _read_folds(folder / "evaluation_splits.json", pools), own)
 
 
+class _Pool(msgspec.Struct):
+    cands: list[str]
+    relevance_adju: list[Annotated[int, msgspec.Meta(ge=0, le=3)]]
+
+
 def _read_pools(path: Path) -> GradedPools:
     pools: GradedPools = {}
     for query, value in read_json(path).items():
         where = f"{path}, query {query!r}"
-        record = json_object(value, where)
-        candidates, grades = id_list(record.get("cands"), f"{where}, cands"), record.get("relevance_adju")
-        if not isinstance(grades, list) or any(
-            type(grade) is not int or grade not in GRADES for grade in grades
-        ):
-            raise InputError(f"{where}, relevance_adju: must be a list of grades from 0 to {GRADES[-1]}")
-        if len(grades) != len(candidates):
-            raise InputError(f"{where}: {len(candidates)} candidates and {len(grades)} grades")
-        pools[query] = dict(zip(candidates, grades, strict=True))
-        if len(pools[query]) < len(candidates):
+        pool = checked(value, _Pool, where)
+        if len(pool.relevance_adju) != len(pool.cands):
+            raise InputError(f"{where}: {len(pool.cands)} candidates and {len(pool.relevance_adju)} grades")
+        pools[query] = dict(zip(pool.cands, pool.relevance_adju, strict=True))
+        if len(pools[query]) < len(pool.cands):
             raise InputError(f"{where}: a candidate appears twice")
     no_hit = [query for query, pool in pools.items() if all(pool[p] < RELEVANT for p in pool if p != query)]
     if no_hit:
@@ -127,14 +127,19 @@ def _read_pools(path: Path) -> GradedPools:
     return pools
 
 
+class _Folds(msgspec.Struct):
+    fold1_dev: list[str]
+    fold1_test: list[str]
+    fold2_test: list[str]
+
+
 def _read_folds(path: Path, pools: dict[str, GradedPools]) -> dict[str, dict[str, list[str]]]:
     known = {f"{query}_{facet}" for facet, queries in pools.items() for query in queries}
     content = read_json(path)
     folds: dict[str, dict[str, list[str]]] = {}
-    for facet in [*pools, *([ALL] if len(pools) == len(FACETS) else [])]:
-        of_facet = json_object(content.get(facet), f"{path}, facet {facet!r}")
-        names = [fold for split in SPLITS.values() for fold in split]
-        folds[facet] = {fold: id_list(of_facet.get(fold), f"{path}, {facet}, {fold}") for fold in names}
+    for facet in (*FACETS, ALL):
+        of_facet = checked(content.get(facet), _Folds, f"{path}, facet {facet!r}")
+        folds[facet] = msgspec.structs.asdict(of_facet)
         for fold, queries in folds[facet].items():
             if not queries:
                 raise InputError(f"{path}: {facet}, {fold} has no queries")
@@ -164,11 +169,7 @@ def read_ranked(path: Path, pools: GradedPools) -> Rankings:
     rankings: Rankings = {}
     for query, value in given.items():
         where = f"{path}, query {query!r}"
-        if not isinstance(value, list) or not all(
-            isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in value
-        ):
-            raise InputError(f"{where}: must be a list of [candidate, distance]")
-        pairs = [(paper, distance) for paper, distance in value if paper != query]
+        pairs = [pair for pair in checked(value, list[tuple[str, Any]], where) if pair[0] != query]
         if wrong := [paper for paper, distance in pairs if not is_number(distance)]:
             raise InputError(f"{where}: distances that are NaN or not numbers, of {first_few(wrong)}")
         if foreign := [paper for paper, _ in pairs if paper not in pools[query]]:
@@ -251,48 +252,18 @@ def key_of(facet: str, split: str) -> str:
 class CSFCube(PoolBenchmark):
     """Measures ranked pools, from files or by a retriever."""
 
+    settings: CSFCubeSettings
+    settings_class = CSFCubeSettings
     columns = tuple(f"{facet}/{measure}" for facet in (ALL, *FACETS) for measure in HEADLINE)
     compared: ClassVar = {"av_precision": "MAP"}
 
-    def __init__(
-        self,
-        dir: str | Path | None = None,
-        ranked_dir: str | Path | None = None,
-        experiment_name: str | None = None,
-        facets: Sequence[str] = FACETS,
-        query: str = WHOLE,
-        texts: str | Path | None = None,
-        cache_dir: str | Path = ".cache",
-        index_dir: str | Path | None = None,
-    ) -> None:
-        """dir: folder of the collection. ranked_dir: of test-pid2pool-csfcube-NAME-FACET-ranked.json; None: a
-        retriever ranks, and writes such files. experiment_name: NAME; None: that of the retriever, then.
-
-        query: a retriever's query, the `whole` abstract or its sentences of the `facet`. texts: the file of
-        abstracts, None: that of the collection. index_dir: for the retriever's index.
-        facets: of background, method and result; all three are also measured together as `all`.
-        Raises InputError for what is missing or unknown.
-        """
-        if dir is None:
-            raise InputError("benchmark=csfcube needs data.dir=FOLDER, that of the collection")
-        if ranked_dir is not None and experiment_name is None:
-            raise InputError(
-                f"ranked_dir needs experiment_name=NAME: of the files {ranked_file('NAME', 'FACET')} in it"
-            )
-        if query not in (WHOLE, FACET):
-            raise InputError(f"benchmark.query={query}: choose one of {WHOLE}, {FACET}")
-        if not facets or isinstance(facets, str) or not set(facets) <= set(FACETS):
-            raise InputError(f"benchmark.facets: {facets!s} is not a list of {', '.join(FACETS)}")
-        self.dir, self.ranked_dir, self.experiment = Path(dir), ranked_dir, experiment_name
-        self.query, self.texts, self.cache_dir, self.index_dir = query, texts, cache_dir, index_dir
-        self.facets = tuple(facet for facet in FACETS if facet in facets)
-
     def measure(self, folder: Path, retriever: RetrieverMaker) -> Findings:
         """By facet and split, and by query."""
-        cube = CSFCubePools.read(self.dir, self.facets)
-        if self.ranked_dir is not None:
-            name = str(self.experiment)
-            ranked = {facet: self._read(cube, Path(self.ranked_dir), name, facet) for facet in self.facets}
+        given = self.settings
+        cube = CSFCubePools.read(given.dir or "")
+        if given.ranked_dir is not None:
+            name = str(given.experiment_name)
+            ranked = {facet: self._read(cube, Path(given.ranked_dir), name, facet) for facet in FACETS}
         else:
             name, ranked = self._rank(cube, folder / RANKED, retriever)
         remarks = []
@@ -370,11 +341,12 @@ class CSFCube(PoolBenchmark):
         """
         corpus = self._corpus(cube)
         retriever = make()
-        retriever.open(corpus, self.index_dir)
-        name, contexts = self.experiment or f"{retriever.name}-{self.query}", set(corpus.context_ids)
+        retriever.open(corpus, self.settings.index_dir)
+        form, contexts = self.settings.query, set(corpus.context_ids)
+        name = self.settings.experiment_name or f"{retriever.name}-{form}"
         ranked: dict[str, Rankings] = {}
         for facet, pools in cube.pools.items():
-            context_ids = {query: context_of(self.query, facet, query) for query in pools}
+            context_ids = {query: context_of(form, facet, query) for query in pools}
             if empty := [query for query, context in context_ids.items() if context not in contexts]:
                 raise InputError(
                     f"{facet}: no sentence (pred_labels) of {first_few(empty)}; set benchmark.query=whole"
@@ -395,10 +367,11 @@ class CSFCube(PoolBenchmark):
 
         The latter are left out where there are none. Raises InputError that names papers without a text.
         """
-        found = sorted(self.dir.glob("abstracts-csfcube-preds*.jsonl*"))
-        if self.texts is None and not found:
-            raise InputError(f"{self.dir}: no abstracts-csfcube-preds.jsonl, the texts to rank")
-        path = found[0] if self.texts is None else Path(self.texts)
+        found = [self.settings.texts] if self.settings.texts else []
+        found += sorted(map(str, cube.folder.glob("abstracts-csfcube-preds*.jsonl*")))
+        if not found:
+            raise InputError(f"{cube.folder}: no abstracts-csfcube-preds.jsonl, the texts to rank")
+        path = Path(found[0])
         names = {query for pools in cube.pools.values() for query in pools}
         texts = {text.id: text for text in read_texts(path) if text.id in names}
         queries, candidates = {}, set[str]()
@@ -409,7 +382,7 @@ class CSFCube(PoolBenchmark):
                 queries[context_of(WHOLE, facet, query)] = QueryPaper(query, relevant)
                 if query in texts and (body := sentences(texts[query], facet)):
                     queries[context_of(FACET, facet, query)] = QueryPaper(query, relevant, body)
-        return open_texts("CSFCube", path, queries, candidates, self.cache_dir)
+        return open_texts("CSFCube", path, queries, candidates, self.settings.cache_dir)
 
 
 def context_of(form: str, facet: str, query: str) -> str:

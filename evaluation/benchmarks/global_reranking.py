@@ -64,8 +64,8 @@ class GlobalReranking(Pipeline):
     about = ABOUT
     published = ()
 
-    def __init__(self, *given: Any, **settings: Any) -> None:
-        super().__init__(*given, **settings)
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
         self.scoring = replace(self.scoring, query_tokens=self.settings.query_tokens)
 
     def scorer_facts(self, scores: PairScores) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from ir_measures import AP, R, nDCG
@@ -17,6 +18,7 @@ from ir_measures import AP, R, nDCG
 from datasets.download import obtain, present
 from datasets.errors import InputError
 from datasets.files import write_text
+from datasets.json_lines import checked
 from evaluation.benchmark import Output, RetrieverMaker
 from evaluation.benchmarks.pools import (
     Findings,
@@ -26,27 +28,16 @@ from evaluation.benchmarks.pools import (
     Scores,
     Table,
     first_few,
-    id_list,
     is_number,
-    json_object,
     measure_pools,
     open_texts,
     pool_scores,
     read_json,
 )
 from evaluation.measures import PerQuery, Values
-from evaluation.report import (
-    AVERAGE,
-    REPORT,
-    Column,
-    by_group,
-    comparison,
-    flat,
-    markdown_table,
-    table_rows,
-)
+from evaluation.report import AVERAGE, REPORT, Column, by_group, comparison, flat, markdown_table, table_rows
+from evaluation.settings import MDCRSettings
 
-SPLITS = ("val", "test")
 TYPES, SCORES = "candidate_types.json", "scores.json"
 TRUE = "true"
 """The type of the candidates that the query cites."""
@@ -102,15 +93,13 @@ class MDCRPools:
         """
         path = Path(path)
         fields: dict[str, dict[str, TypedPool]] = {}
-        types: dict[str, None] | None = None
+        types: dict[str, list[str]] | None = None
         for field, queries in sorted(read_json(path).items()):
             fields[field] = {}
-            for query, pool in json_object(queries, f"{path}, field {field!r}").items():
+            for query, pool in checked(queries, dict[str, Any], f"{path}, field {field!r}").items():
                 where = f"{path}, field {field!r}, query {query!r}"
-                lists = {
-                    kind: id_list(ids, f"{where}, {kind}") for kind, ids in json_object(pool, where).items()
-                }
-                types = dict.fromkeys(lists) if types is None else types
+                lists = checked(pool, dict[str, list[str]], where)
+                types = types or lists
                 if odd := {TRUE, *types} ^ set(lists):
                     one = min(odd)
                     has = f"has candidates of the type {one!r}" if one in lists else f"has no {one!r}"
@@ -210,33 +199,16 @@ def _rounded(value: np.floating) -> float:
 class MDCR(PoolBenchmark):
     """Measures scores of the benchmark's pairs, from a file or by a retriever."""
 
+    settings: MDCRSettings
+    settings_class = MDCRSettings
     columns = tuple(f"{AVERAGE}/{measure}" for measure in MEASURES)
-
-    def __init__(
-        self,
-        file: str | Path | None = None,
-        scores_file: str | Path | None = None,
-        texts: str | Path | None = None,
-        split: str = "test",
-        cache_dir: str | Path = ".cache",
-        index_dir: str | Path | None = None,
-    ) -> None:
-        """file: of the benchmark; None: that of the split (val or test), downloaded on first use.
-
-        scores_file: {"QUERY_CANDIDATE": score}; None: a retriever scores, and writes such a file.
-        texts: titles and abstracts for it, JSON lines; None: NAME_data.jsonl beside NAME.json, or downloaded.
-        index_dir: for the retriever's index. Raises InputError for another split.
-        """
-        if file is None and split not in SPLITS:
-            raise InputError(f"benchmark.split={split}: MDCR has {' and '.join(SPLITS)}")
-        self.file, self.texts, self.name = file, texts, f"mdcr_{split}"
-        self.scores_file, self.cache_dir, self.index_dir = scores_file, cache_dir, index_dir
 
     def measure(self, folder: Path, retriever: RetrieverMaker) -> Findings:
         """By field, by type of candidates (candidate_types.json), and by query."""
-        pools = MDCRPools.read(self.file or self._download(f"{self.name}.json"))
-        if self.scores_file:
-            scores, unused = read_scores(self.scores_file, pools)
+        given = self.settings
+        pools = MDCRPools.read(given.file or self._download(f"mdcr_{given.split}.json"))
+        if given.scores_file:
+            scores, unused = read_scores(given.scores_file, pools)
         else:
             scores, unused = self._scores(pools, folder / SCORES, retriever), []
         values = field_values(pools, scores)
@@ -255,7 +227,7 @@ class MDCR(PoolBenchmark):
         pairs = [(field, query) for field, queries in pools.fields.items() for query in queries]
         measured = {name: np.concatenate([found[name] for found in values.values()]) for name in MEASURES}
         return Findings(
-            f"MDCR: {self.scores_file or folder / SCORES} on {pools.path}",
+            f"MDCR: {given.scores_file or folder / SCORES} on {pools.path}",
             metrics,
             PerQuery([f"{field}/{query}" for field, query in pairs], [query for _, query in pairs], measured),
             [
@@ -310,20 +282,21 @@ class MDCR(PoolBenchmark):
             for query, pool in judged.items()
         }
         candidates = {paper for pool in judged.values() for paper in pool}
-        corpus = open_texts("MDCR", self._texts(), papers, candidates, self.cache_dir)
+        corpus = open_texts("MDCR", self._texts(), papers, candidates, self.settings.cache_dir)
         retriever = make()
-        retriever.open(corpus, self.index_dir)
+        retriever.open(corpus, self.settings.index_dir)
         scores = pool_scores(retriever, corpus, judged)
         pairs = {f"{query}_{paper}": s for query, pool in scores.items() for paper, s in pool.items()}
         write_text(path, json.dumps(pairs))
         return scores
 
     def _texts(self) -> Path:
-        if self.texts is not None:
-            return Path(self.texts)
-        if self.file is None:
-            return self._download(f"{self.name}_data.jsonl")
-        file = Path(self.file)
+        given = self.settings
+        if given.texts is not None:
+            return Path(given.texts)
+        if given.file is None:
+            return self._download(f"mdcr_{given.split}_data.jsonl")
+        file = Path(given.file)
         beside = present(file.parent, f"{file.name.removesuffix('.gz').removesuffix('.json')}_data.jsonl")
         if beside is None:
             raise InputError(
@@ -334,6 +307,6 @@ class MDCR(PoolBenchmark):
 
     def _download(self, file: str) -> Path:
         """One of MDCR's own files, downloaded on first use; InputError if that fails."""
-        path = present(obtain("mdcr", self.cache_dir, files=[file]), file)
+        path = present(obtain("mdcr", self.settings.cache_dir, files=[file]), file)
         assert path is not None
         return path

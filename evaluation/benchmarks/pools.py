@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import ir_measures
+import msgspec
 import numpy as np
 import orjson
 from ir_measures import Measure
@@ -20,7 +21,7 @@ from ir_measures import Measure
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import content_hash, whole_file
-from datasets.json_lines import Object, read_objects
+from datasets.json_lines import Object, checked, read_objects
 from datasets.prepare import open_records, store_folder
 from datasets.progress import counting, reading
 from datasets.records import TARGET_MARKER, ContextRecord, PaperRecord, QueryRecord, Source
@@ -28,6 +29,7 @@ from datasets.source_files import read_records
 from evaluation.benchmark import Benchmark, Data, RetrieverMaker
 from evaluation.measures import PerQuery, Values
 from evaluation.report import PER_QUERY, Metrics, Provenance, show, write_results
+from evaluation.settings import PoolSettings
 from retrieval.base import Retriever
 
 log = logging.getLogger(__name__)
@@ -72,6 +74,7 @@ class Findings:
 class PoolBenchmark(Benchmark):
     """A benchmark with its own queries and candidates, which scores from a file or a retriever rank."""
 
+    settings: PoolSettings
     about = ABOUT
 
     @abstractmethod
@@ -115,21 +118,7 @@ def read_json(path: Path) -> dict[str, Any]:
         found = json.loads(whole_file(path, LARGEST).decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: malformed JSON: {error}") from None
-    return json_object(found, str(path))
-
-
-def json_object(value: object, where: str) -> dict[str, Any]:
-    """The value if it is an object; else InputError that says where it stands."""
-    if not isinstance(value, dict):
-        raise InputError(f"{where}: must be an object, not {json.dumps(value)[:40]}")
-    return value
-
-
-def id_list(value: object, where: str) -> list[str]:
-    """The value if it is a list of paper ids; else InputError that says where it stands."""
-    if not isinstance(value, list) or not all(isinstance(paper, str) for paper in value):
-        raise InputError(f"{where}: must be a list of paper ids (strings), not {json.dumps(value)[:60]}")
-    return value
+    return checked(found, dict[str, Any], str(path))
 
 
 def is_number(value: object) -> bool:
@@ -182,21 +171,20 @@ def read_texts(path: Path) -> Iterator[Text]:
             yield _text(record, where)
 
 
+class _Record(msgspec.Struct):
+    paper_id: str | int
+    title: str | None = None
+    abstract: str | list[str] | None = None
+    pred_labels: list[str] | None = None
+
+
 def _text(record: Object, where: str) -> Text:
-    if not isinstance(record.get("paper_id"), str | int):
-        raise InputError(f"{where}: must be an object with a paper_id")
-    title, abstract, labels = (
-        (record.get("title") or ""),
-        record.get("abstract") or "",
-        record.get("pred_labels"),
-    )
-    sentences, labels = [abstract] if isinstance(abstract, str) else abstract, labels or []
-    for key, value in (("abstract", sentences), ("pred_labels", labels), ("title", [title])):
-        if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
-            raise InputError(f"{where}, field {key!r}: must be text")
+    found = checked(record, _Record, where)
+    abstract, labels = found.abstract or "", found.pred_labels or []
+    sentences = [abstract] if isinstance(abstract, str) else abstract
     if labels and len(labels) != len(sentences):
         raise InputError(f"{where}: {len(sentences)} sentences and {len(labels)} labels")
-    return Text(str(record["paper_id"]), title, sentences, labels)
+    return Text(str(found.paper_id), found.title or "", sentences, labels)
 
 
 @dataclass(frozen=True)

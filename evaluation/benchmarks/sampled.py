@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from ir_measures import AP, R, nDCG
@@ -24,7 +23,6 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import write_text
 from datasets.progress import counting
-from datasets.settings import check_count
 from evaluation.benchmark import Output, RetrieverMaker
 from evaluation.benchmarks.pools import Findings, PoolBenchmark, Table, first_few, read_json
 from evaluation.benchmarks.sampling import (
@@ -50,7 +48,7 @@ from evaluation.report import (
     markdown_table,
     table_rows,
 )
-from evaluation.settings import SamplingRules, Tuning
+from evaluation.settings import DatasetLevelSettings, FieldLevelSettings, SampledSettings, Tuning
 from retrieval.base import Ranking, Retriever, nothing
 from retrieval.run import Run
 
@@ -234,42 +232,12 @@ Drawn = tuple[list[SampledPool], list[SampledPool], list[str]]
 class SampledBenchmark(PoolBenchmark):
     """Draws queries and pools from files of papers, and measures a retriever on them."""
 
+    settings: SampledSettings
     title: str
     column: str
     """what the groups are"""
     averaged: bool
     """whether the mean over the groups is reported"""
-
-    def __init__(
-        self,
-        papers: str | Path | Sequence[str | Path] | None,
-        rules: SamplingRules,
-        queries: int | None,
-        samplings: int = 3,
-        depth: int = 500,
-        run_depth: int | None = 0,
-        citations: str | Path | None = None,
-        distractors: str | Path | Sequence[str | Path] | None = None,
-        tune: Tuning | None = None,
-        seed: int = 0,
-        cache_dir: str | Path = ".cache",
-        index_dir: str | Path | None = None,
-    ) -> None:
-        """papers, citations, distractors: as for datasets.citations.graph.open_graph.
-
-        queries: how many are drawn; None: all. samplings: of pools. depth: papers retrieved for a query.
-        run_depth: papers of each query of the first sampling in run.trec; None: all; 0: no such file.
-        tune: how a tunable retriever's parameters are chosen; None: they are used as set.
-        Raises InputError for values that are not whole numbers.
-        """
-        check_count("benchmark.samplings", samplings)
-        check_count("benchmark.depth", depth)
-        check_count("benchmark.queries", 1 if queries is None else queries)
-        check_count("benchmark.run_depth", 0 if run_depth is None else run_depth, 0)
-        self.files, self.rules, self.number, self.samplings = papers, rules, queries, samplings
-        self.depth, self.run_depth, self.tuning, self.seed = depth, run_depth, tune, seed
-        self.citations, self.distractors, self.cache_dir = citations, distractors, cache_dir
-        self.index_dir = None if index_dir is None else Path(index_dir)
 
     @abstractmethod
     def draw(self, sampler: Sampler, tuning: Tuning | None) -> Drawn:
@@ -281,36 +249,38 @@ class SampledBenchmark(PoolBenchmark):
 
     def sampler(self) -> Sampler:
         """The sampler of the files' citation graph."""
-        graph = open_graph(self.files or [], self.citations, self.distractors, self.cache_dir)
-        return Sampler(graph, self.rules, self.seed)
+        given = self.settings
+        graph = open_graph(given.papers or [], given.citations, given.distractors, given.cache_dir)
+        return Sampler(graph, given.rules, given.seed)
 
     def measure(self, folder: Path, retriever: RetrieverMaker) -> Findings:
         """Draw, rank and measure; writes sample.json, and run.trec and qrels.trec if they are wanted."""
-        ranks, sampler = retriever(), self.sampler()
-        tuning = self.tuning if ranks.tunable else None
+        given, ranks, sampler = self.settings, retriever(), self.sampler()
+        tuning = given.tune if ranks.tunable else None
         tests, validations, remarks = self.draw(sampler, tuning)
         name = Path(sampler.graph.files[0]).resolve().parent.name
-        ranker = PoolRanker(sampler, tests, validations, name, self.cache_dir, self.depth)
+        ranker = PoolRanker(sampler, tests, validations, name, given.cache_dir, given.depth)
         tuned = None if tuning is None else tune(tuning, ranker, validations, ranks)
         if ranks.tunable and tuned is None:
             log.info("%s: its parameters are as set, not tuned", ranks.name)
         started = time.perf_counter()
         measured: list[tuple[SampledPool, Values]] = []
         runs: list[tuple[SampledPool, Run]] = []
-        for pool, run in zip(tests, ranker.ranked(ranks, tests, self.index_dir), strict=True):
+        index_dir = None if given.index_dir is None else Path(given.index_dir)
+        for pool, run in zip(tests, ranker.ranked(ranks, tests, index_dir), strict=True):
             measured.append((pool, ranker.values(run, pool)))
-            if pool.sampling == 0 and self.run_depth != 0:
+            if pool.sampling == 0 and given.run_depth != 0:
                 runs.append((pool, run))
         seconds = time.perf_counter() - started
-        ranker.write(folder, runs, self.run_depth)
+        ranker.write(folder, runs, given.run_depth)
         remarks = [*sampler.facts(), *remarks]
         for remark in remarks:
             log.info("%s", remark)
         names = ("year", "min_abstract", "min_citations", "min_cited")
         sample = {
             "graph": sampler.graph.fingerprint,
-            "rules": {name: getattr(self.rules, name) for name in names},
-            "seed": self.seed,
+            "rules": {name: getattr(given.rules, name) for name in names},
+            "seed": given.seed,
             "queries": {pool.group: ranker.ids(pool.queries) for pool in tests if pool.sampling == 0},
             "remarks": remarks,
             "tuned": tuned and str(tuned),
@@ -336,7 +306,7 @@ class SampledBenchmark(PoolBenchmark):
 
     def _protocol(self) -> list[str]:
         """What was measured, in paragraphs."""
-        rules = self.rules
+        rules = self.settings.rules
         when = "not later than the query" if rules.year is None else f"of {rules.year} or earlier"
         of_year = "" if rules.year is None else f" of {rules.year}"
         often = f"cited {rules.min_citations} times or more" if rules.min_citations else "cited or not"
@@ -344,39 +314,33 @@ class SampledBenchmark(PoolBenchmark):
             f"A query is a paper{of_year}, by its title and abstract; relevant are the candidates it cites. "
             f"These are papers with a title, a year and an abstract of {rules.min_abstract} characters or "
             f"more, {often}, {when}. Each pool holds all that its queries cite, and random others.",
-            f"Measures by trec_eval, percent, of the first {self.depth} papers: mean over queries, then over "
-            "samplings of pools, ± the standard deviation of the samplings.",
+            f"Measures by trec_eval, percent, of the first {self.settings.depth} papers: mean over queries, "
+            "then over samplings of pools, ± the standard deviation of the samplings.",
         ]
 
 
 class DatasetLevel(SampledBenchmark):
     """Queries of the whole collection, searched in pools of several sizes (section 3.1)."""
 
+    settings: DatasetLevelSettings
+    settings_class = DatasetLevelSettings
     title, column, averaged = "Dataset-level evaluation", "pool size", False
     columns = tuple(f"[0-9]*/{measure}" for measure in MEASURES)
 
-    def __init__(self, sizes: Sequence[int], **shared: Any) -> None:
-        """sizes: papers of a pool. shared: as for SampledBenchmark. Raises InputError for other values."""
-        super().__init__(**shared)
-        if isinstance(sizes, str | int) or not sizes:
-            raise InputError(f"benchmark.sizes: {sizes!s} is not a list of sizes, as [10000,20000]")
-        for size in sizes:
-            check_count("benchmark.sizes", size)
-        self.sizes = sorted(set(sizes))
-
     def draw(self, sampler: Sampler, tuning: Tuning | None) -> Drawn:
-        test, val = sampler.queries(self.number, tuning.queries if tuning else 0)
+        given = self.settings
+        test, val = sampler.queries(given.queries, tuning.queries if tuning else 0)
         if not len(test):
             raise InputError(
-                f"{self.rules.queries_file}: none of its test queries{sampler.of_year} passes the filters "
+                f"{given.rules.queries_file}: none of its test queries{sampler.of_year} passes the filters "
                 "and cites a candidate"
             )
-        few = self.number is not None and len(test) < self.number
-        remarks = [f"There are only {len(test):,} queries instead of {self.number:,}."] if few else []
-        tests = dataset_pools(sampler, test, self.sizes, self.samplings)
+        few = given.queries is not None and len(test) < given.queries
+        remarks = [f"There are only {len(test):,} queries instead of {given.queries:,}."] if few else []
+        tests = dataset_pools(sampler, test, given.sizes, given.samplings)
         if tuning is None or not len(val):
             return tests, [], remarks
-        size = tuning.size or max(self.sizes[0], len(sampler.cited(val)))
+        size = tuning.size or max(min(given.sizes), len(sampler.cited(val)))
         return tests, dataset_pools(sampler, val, [size], 1, "validation pool"), remarks
 
     def plot(self, path: Path, table: Table, retriever: str, data: str) -> list[str]:
@@ -401,72 +365,55 @@ class DatasetLevel(SampledBenchmark):
 class FieldLevel(SampledBenchmark):
     """Queries of each field, searched among papers that papers of the field cite (section 3.2)."""
 
+    settings: FieldLevelSettings
+    settings_class = FieldLevelSettings
     title, column, averaged = "Field-level evaluation", "field", True
     columns = tuple(f"{AVERAGE}/{measure}" for measure in MEASURES)
 
-    def __init__(
-        self, size: int, fields: Sequence[str] | None = None, min_queries: int = 1, **shared: Any
-    ) -> None:
-        """size: papers of a pool. fields: None: those with `min_queries` queries or more.
-
-        shared: as for SampledBenchmark. Raises InputError for other values.
-        """
-        super().__init__(**shared)
-        check_count("benchmark.size", size)
-        check_count("benchmark.min_queries", min_queries)
-        if fields is not None and (isinstance(fields, str) or not fields):
-            raise InputError(f"benchmark.fields: {fields!r} is not a list of fields")
-        self.size, self.min_queries = size, min_queries
-        self.fields = None if fields is None else [str(name) for name in fields]
-
     def draw(self, sampler: Sampler, tuning: Tuning | None) -> Drawn:
         tests, vals, remarks = self.queries_by_field(sampler, tuning.queries if tuning else 0)
-        pools = field_pools(sampler, tests, self.size, self.samplings)
-        small = {pool.group for pool in pools if pool.sampling == 0 and len(pool.papers) < self.size}
+        size = self.settings.size
+        pools = field_pools(sampler, tests, size, self.settings.samplings)
+        small = {pool.group for pool in pools if pool.sampling == 0 and len(pool.papers) < size}
         if small:
             remarks.append(
-                f"{len(small)} fields have fewer than {self.size:,} candidates: one sampling has them all "
+                f"{len(small)} fields have fewer than {size:,} candidates: one sampling has them all "
                 f"({first_few(sorted(small), 20)})."
             )
         vals = {field: rows for field, rows in vals.items() if len(rows)}
         if tuning is None or not vals:
             return pools, [], remarks
-        return pools, field_pools(sampler, vals, tuning.size or self.size, 1, "validation pool"), remarks
+        return pools, field_pools(sampler, vals, tuning.size or size, 1, "validation pool"), remarks
 
     def queries_by_field(
         self, sampler: Sampler, validation: int = 0
     ) -> tuple[Mapping[str, Rows], Mapping[str, Rows], list[str]]:
         """Test and validation queries by field, and remarks; InputError that names fields without queries."""
-        graph = sampler.graph
+        graph, given = sampler.graph, self.settings
         if not graph.field_names:
             raise InputError(f"{graph.files[0]}: its papers have no fields")
-        tests: dict[str, Rows] = {}
-        vals: dict[str, Rows] = {}
-        lacking, few, remarks = [], [], []
-        for field in sorted(graph.field_names) if self.fields is None else self.fields:
-            test, val = sampler.queries(self.number, validation, graph.in_field(field), field)
-            if len(test) < self.min_queries:
-                lacking.append(f"{field} ({len(test)})")
-                continue
-            tests[field], vals[field] = test, val
-            if self.number is not None and len(test) < self.number:
-                few.append(f"{field} ({len(test)})")
-        if lacking and (self.fields is not None or not tests):
+        fields = given.fields or sorted(graph.field_names)
+        drawn = {
+            field: sampler.queries(given.queries, validation, graph.in_field(field), field)
+            for field in fields
+        }
+        tests = {field: test for field, (test, _) in drawn.items() if len(test) >= given.min_queries}
+        lacking = [f"{field} ({len(test)})" for field, (test, _) in drawn.items() if field not in tests]
+        least = f"{len(lacking)} fields have fewer than {given.min_queries} queries"
+        if lacking and (given.fields or not tests):
             raise InputError(
-                f"{graph.files[0]}: {len(lacking)} fields have fewer than {self.min_queries} "
-                f"queries{sampler.of_year}: {first_few(lacking, 20)}; leave them out of benchmark.fields"
+                f"{graph.files[0]}: {least}{sampler.of_year}: {first_few(lacking, 20)}; leave them out of "
+                "benchmark.fields"
             )
-        if lacking:
-            remarks.append(
-                f"{len(lacking)} fields have fewer than {self.min_queries} queries and are left out: "
-                f"{first_few(lacking, 20)}."
-            )
+        remarks = [f"{least} and are left out: {first_few(lacking, 20)}."] if lacking else []
+        few = [f"{field} ({len(test)})" for field, test in tests.items() if len(test) < (given.queries or 0)]
         if few:
-            remarks.append(f"{len(few)} fields have fewer than {self.number} queries: {first_few(few, 20)}.")
-        of_tests = np.concatenate(
-            list(tests.values())
-        )  # a paper of two fields may be a test query of the other
-        return tests, {field: rows[~np.isin(rows, of_tests)] for field, rows in vals.items()}, remarks
+            remarks.append(
+                f"{len(few)} fields have fewer than {given.queries} queries: {first_few(few, 20)}."
+            )
+        of_tests = np.concatenate(list(tests.values()))  # a test query of one field may be drawn in another
+        vals = {field: val[~np.isin(val, of_tests)] for field, (_, val) in drawn.items() if field in tests}
+        return tests, vals, remarks
 
     @classmethod
     def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import orjson
 import pyarrow as pa
@@ -21,7 +22,7 @@ from datasets.corpus import Corpus
 from datasets.download import obtain, present
 from datasets.errors import InputError
 from datasets.files import written_whole
-from datasets.json_lines import read_objects
+from datasets.json_lines import checked, read_objects
 from datasets.progress import reading
 from datasets.releases import RELEASES
 from evaluation.benchmark import Output, RetrieverMaker
@@ -39,10 +40,12 @@ from evaluation.benchmarks.pools import (
     read_texts,
 )
 from evaluation.measures import PerQuery, Values
+from evaluation.protocol import Qrels, read_pairs
 from evaluation.published import published
 from evaluation.report import Column, comparison, markdown_table, table_rows
+from evaluation.settings import SciDocsSettings
 from retrieval.base import Retriever
-from retrieval.run import NAMES, escaped, read_fields, unescaped
+from retrieval.run import escaped
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +53,6 @@ TASKS = {"co-view": "coview", "co-read": "coread", "cite": "cite", "co-cite": "c
 """Folders of the tasks, in the order of the official script."""
 METADATA = "paper_metadata_view_cite_read.json"
 """Titles and abstracts of the papers of all four."""
-SPLITS = ("val", "test")
 MEASURES = {"map": AP, "ndcg": nDCG}
 RUNS, EMBEDDINGS = "runs", "embeddings.jsonl"
 """The folder of runs by a retriever, and the file of vectors by an article encoder."""
@@ -76,14 +78,7 @@ def read_pools(path: Path) -> JudgedPools:
     Raises InputError that names file and line, papers listed twice, and queries without a relevant
     candidate.
     """
-    columns = ("query", "iteration", "paper", "relevance")
-    table = read_fields(path, columns, {"query": NAMES, "paper": NAMES, "relevance": pa.int64()})
-    pools: JudgedPools = {}
-    for query, paper, relevance in _rows(table):
-        pool = pools.setdefault(query, {})
-        if paper in pool:
-            raise InputError(f"{path}: query {query!r} has the paper {paper!r} twice")
-        pool[paper] = relevance
+    pools = Qrels.read(path).judgements
     if no_hit := [query for query, pool in pools.items() if not any(grade > 0 for grade in pool.values())]:
         raise InputError(
             f"{path}: {len(no_hit):,} queries have no relevant candidate: {first_few(no_hit)}; leave them out"
@@ -98,11 +93,10 @@ def read_run(path: Path, pools: JudgedPools) -> Scores:
     """
     if not path.is_file():
         raise InputError(f"{path}: no such file; ranked_dir needs {', '.join(map(run_file, TASKS))}")
-    columns = ("query", "Q0", "paper", "rank", "score", "name")
-    table = read_fields(path, columns, {"query": NAMES, "paper": NAMES, "score": pa.float64()})
     scores: Scores = {}
     foreign, wrong = [], []
-    for query, paper, score in _rows(table):
+    columns = ("query", "Q0", "paper", "rank", "score", "name")
+    for query, paper, score in read_pairs(path, columns, pa.float64()):
         if paper not in pools.get(query, {}):
             foreign.append(f"{query}_{paper}")
         elif np.isnan(score):
@@ -129,9 +123,9 @@ def write_run(path: Path, scores: Scores, name: str) -> None:
                 file.write(f"{query} Q0 {paper} {rank} {score!r} {escaped([name])[0]}\n")
 
 
-def _rows(table: pa.Table) -> list[tuple[str, str, Any]]:
-    columns = [table[name].to_pylist() for name in table.column_names]
-    return [(unescaped(query), unescaped(paper), value) for query, paper, value in zip(*columns, strict=True)]
+class _Embedding(msgspec.Struct):
+    paper_id: str | int
+    embedding: list[Any]
 
 
 def read_embeddings(path: Path, wanted: Collection[str]) -> dict[str, Vector]:
@@ -146,10 +140,9 @@ def read_embeddings(path: Path, wanted: Collection[str]) -> dict[str, Vector]:
     dim = 0
     with reading(path, path.name) as advance:
         for where, record in read_objects(path, advance):
-            paper, numbers = record.get("paper_id"), record.get("embedding")
-            if not isinstance(paper, str | int) or not isinstance(numbers, list):
-                raise InputError(f"{where}: must be an object with a paper_id and an embedding, a list")
-            if str(paper) not in wanted:
+            found_here = checked(record, _Embedding, where)
+            paper, numbers = str(found_here.paper_id), found_here.embedding
+            if paper not in wanted:
                 continue
             vector = _vector(numbers, f"{where}, paper {paper!r}")
             dim = dim or len(vector)
@@ -157,7 +150,7 @@ def read_embeddings(path: Path, wanted: Collection[str]) -> dict[str, Vector]:
                 raise InputError(
                     f"{where}, paper {paper!r}: an embedding of {len(vector)} numbers, others have {dim}"
                 )
-            found[str(paper)] = vector
+            found[paper] = vector
     return found
 
 
@@ -188,6 +181,13 @@ def distances(pools: JudgedPools, embeddings: Mapping[str, Vector]) -> Scores:
             for paper, vector in there.items()
         }
     return scores
+
+
+def _by_distance(tasks: Mapping[str, JudgedPools], embeddings: Path) -> dict[str, Scores]:
+    """The scores by the vectors in a file, by task."""
+    wanted = {paper for pools in tasks.values() for query, pool in pools.items() for paper in (query, *pool)}
+    vectors = read_embeddings(embeddings, wanted)
+    return {task: distances(pools, vectors) for task, pools in tasks.items()}
 
 
 def open_pools(
@@ -258,37 +258,13 @@ def measure_task(task: str, pools: JudgedPools, scores: Scores) -> tuple[list[st
 class SciDocs(PoolBenchmark):
     """Measures embeddings or runs, from files or by a retriever."""
 
+    settings: SciDocsSettings
+    settings_class = SciDocsSettings
     columns = tuple(f"{task}/{key}" for task in ("cite", "co-cite", "co-view", "co-read") for key in MEASURES)
-
-    def __init__(
-        self,
-        dir: str | Path | None = None,
-        embeddings_file: str | Path | None = None,
-        ranked_dir: str | Path | None = None,
-        texts: str | Path | None = None,
-        split: str = "test",
-        cache_dir: str | Path = ".cache",
-        index_dir: str | Path | None = None,
-    ) -> None:
-        """dir: folder of the data (cite/test.qrel and so on); None or `download`: downloaded on first use.
-
-        embeddings_file: JSON lines of paper_id and embedding, compared by Euclidean distance. ranked_dir: of
-        runs cite.run, cocite.run, coview.run, coread.run. With neither, a retriever scores: an article
-        encoder's vectors are measured as embeddings, others' scores as runs. texts: titles and abstracts for
-        it; None: those of the folder. index_dir: for the retriever's index.
-        Raises InputError for another split, and where both embeddings and runs are given.
-        """
-        if split not in SPLITS:
-            raise InputError(f"split={split}: SciDocs has {' and '.join(SPLITS)}")
-        if embeddings_file is not None and ranked_dir is not None:
-            raise InputError("embeddings_file and ranked_dir: give one of the two")
-        self.dir = None if dir is None or str(dir) == DOWNLOAD else Path(dir)
-        self.embeddings_file, self.ranked_dir, self.texts = embeddings_file, ranked_dir, texts
-        self.split, self.cache_dir, self.index_dir = split, cache_dir, index_dir
 
     def measure(self, folder: Path, retriever: RetrieverMaker) -> Findings:
         """By task and by query."""
-        tasks = {task: read_pools(self._file(qrel_file(task, self.split))) for task in TASKS}
+        tasks = {task: read_pools(self._file(qrel_file(task, self.settings.split))) for task in TASKS}
         name, scores = self._scores(tasks, folder, retriever)
         remarks: list[str] = []
         metrics: Table = {}
@@ -307,7 +283,7 @@ class SciDocs(PoolBenchmark):
         cells = [*(Column(m, m, places=2) for m in MEASURES), Column("queries", "queries")]
         table = table_rows(shown, cells, "task")
         return Findings(
-            f"SciDocs: {name}, split {self.split}",
+            f"SciDocs: {name}, split {self.settings.split}",
             metrics,
             PerQuery([f"{task}/{query}" for task, query in named], [query for _, query in named], columns),
             [
@@ -337,44 +313,39 @@ class SciDocs(PoolBenchmark):
         self, tasks: dict[str, JudgedPools], folder: Path, make: RetrieverMaker
     ) -> tuple[str, dict[str, Scores]]:
         """What is measured, and its scores by task."""
-        if self.ranked_dir is not None:
-            runs = Path(self.ranked_dir)
+        given = self.settings
+        if given.ranked_dir is not None:
+            runs = Path(given.ranked_dir)
             return str(runs), {task: read_run(runs / run_file(task), pools) for task, pools in tasks.items()}
-        name, file = str(self.embeddings_file), self.embeddings_file
-        if file is None:
-            texts = Path(self.texts) if self.texts is not None else self._file(METADATA)
-            corpus, together = open_pools(tasks, texts, self.cache_dir)
-            retriever = make()
-            name = retriever.name
-            if not retriever.gives_vectors:
-                retriever.open(corpus, self.index_dir)
-                found = pool_scores(retriever, corpus, together)
-                scores = {
-                    task: {
-                        query: {paper: found[query][paper] for paper in pool if paper in found[query]}
-                        for query, pool in pools.items()
-                        if query in found
-                    }
-                    for task, pools in tasks.items()
-                }
-                for task, of_task in scores.items():
-                    write_run(folder / RUNS / run_file(task), of_task, name)
-                return name, scores
+        if given.embeddings_file is not None:
+            return given.embeddings_file, _by_distance(tasks, Path(given.embeddings_file))
+        texts = self._file(METADATA) if given.texts is None else Path(given.texts)
+        corpus, together = open_pools(tasks, texts, given.cache_dir)
+        retriever = make()
+        if retriever.gives_vectors:
             # Measured as read from the file: by the digits that the official script would read, too.
-            file = folder / EMBEDDINGS
-            write_embeddings(file, retriever, corpus)
-        wanted = {
-            paper for pools in tasks.values() for query, pool in pools.items() for paper in [query, *pool]
-        }
-        vectors = read_embeddings(Path(file), wanted)
-        return name, {task: distances(pools, vectors) for task, pools in tasks.items()}
+            write_embeddings(folder / EMBEDDINGS, retriever, corpus)
+            return retriever.name, _by_distance(tasks, folder / EMBEDDINGS)
+        retriever.open(corpus, given.index_dir)
+        found = pool_scores(retriever, corpus, together)
+        scores: dict[str, Scores] = {task: {} for task in tasks}
+        for task, pools in tasks.items():
+            for query in [query for query in pools if query in found]:
+                scores[task][query] = {
+                    paper: found[query][paper] for paper in pools[query] if paper in found[query]
+                }
+            write_run(folder / RUNS / run_file(task), scores[task], retriever.name)
+        return retriever.name, scores
 
     def _file(self, name: str) -> Path:
         """One of the benchmark's own files; InputError that says what to put where if it is missing."""
-        folder = self.dir
-        if folder is None:
-            needed = [*(qrel_file(task, self.split) for task in TASKS), *([name] if name == METADATA else [])]
-            folder = obtain("scidocs", self.cache_dir, files=needed)
+        given = self.settings
+        if given.dir is not None and given.dir != DOWNLOAD:
+            folder = Path(given.dir)
+        else:
+            needed = [qrel_file(task, given.split) for task in TASKS]
+            needed += [name] if name == METADATA else []
+            folder = obtain("scidocs", given.cache_dir, files=needed)
         path = present(folder, name)
         if path is None:
             raise InputError(

@@ -279,7 +279,7 @@ def test_a_built_corpus_is_evaluated_with_bm25(tmp_path: Path) -> None:
     report = build_corpus(source, tmp_path / "out", RandomSplitting(0.6, 0.2, 0.2, 0))
     corpus = open_corpus(tmp_path / "out", cache_dir=tmp_path / "cache")
     assert {name: len(split) for name, split in corpus.splits.items()} == report.counts["splits"]
-    metrics = Prefetch([1, 10])(BM25(), corpus, "test", tmp_path / "test")
+    metrics = Prefetch(cutoffs=[1, 10])(BM25(), corpus, "test", tmp_path / "test")
     assert metrics["queries"] == report.counts["splits"]["test"] and float(metrics["recall@10"]) > 0.9
 
 

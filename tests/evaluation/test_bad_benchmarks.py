@@ -20,7 +20,7 @@ from evaluation.report import Provenance
 from evaluation.settings import SamplingRules
 from retrieval.base import Ranking, Retriever
 from retrieval.bm25 import BM25
-from tests.evaluation.conftest import world, write_lines
+from tests.evaluation.conftest import metrics_of, world, write_lines
 
 POOL = [f"c{number}" for number in range(24)]
 FOLDS = ("fold1_dev", "fold1_test", "fold2_test")
@@ -44,7 +44,7 @@ def mdcr(folder: Path, papers: list[dict[str, Any]]) -> MDCR:
     pool = {"random": POOL[2:], "true": POOL[:2]}
     (folder / "mdcr.json").write_text(json.dumps({"Art": {"q": pool}}))
     write_lines(folder / "mdcr_data.jsonl", papers)
-    return MDCR(folder / "mdcr.json", cache_dir=folder / "cache")
+    return MDCR(file=folder / "mdcr.json", cache_dir=folder / "cache")
 
 
 def csfcube(folder: Path, papers: list[dict[str, Any]]) -> CSFCube:
@@ -57,7 +57,7 @@ def csfcube(folder: Path, papers: list[dict[str, Any]]) -> CSFCube:
     folds = {facet: dict.fromkeys(FOLDS, queries) for facet, queries in asked.items()}
     (folder / "evaluation_splits.json").write_text(json.dumps(folds))
     write_lines(folder / "abstracts-csfcube-preds.jsonl", papers)
-    return CSFCube(folder, cache_dir=folder / "cache")
+    return CSFCube(dir=folder, cache_dir=folder / "cache")
 
 
 def scidocs(folder: Path, papers: list[dict[str, Any]]) -> SciDocs:
@@ -67,19 +67,19 @@ def scidocs(folder: Path, papers: list[dict[str, Any]]) -> SciDocs:
         lines = [f"q 0 {paper} {int(place < 2)}" for place, paper in enumerate(POOL)]
         (folder / name / "test.qrel").write_text("\n".join(lines) + "\n")
     (folder / METADATA).write_text(json.dumps({paper["paper_id"]: paper for paper in papers}))
-    return SciDocs(folder, cache_dir=folder / "cache")
+    return SciDocs(dir=folder, cache_dir=folder / "cache")
 
 
-def dataset_level(folder: Path, papers: list[dict[str, Any]]) -> DatasetLevel:
-    file = write_lines(folder / "papers.jsonl", papers)
-    return DatasetLevel([100], papers=file, rules=RULES, queries=3, samplings=1, cache_dir=folder / "cache")
+def dataset_level(folder: Path, papers: list[dict[str, Any]], kind: Any = DatasetLevel, **more: Any) -> Any:
+    given = {"rules": RULES, "queries": 3, "samplings": 1, "tune": None, "cache_dir": folder / "cache"}
+    return kind(papers=write_lines(folder / "papers.jsonl", papers), **given, **(more or {"sizes": [100]}))
 
 
-def field_level(folder: Path, papers: list[dict[str, Any]]) -> FieldLevel:
-    file = write_lines(folder / "papers.jsonl", papers)
-    return FieldLevel(
-        100, papers=file, rules=RULES, queries=3, samplings=1, run_depth=None, cache_dir=folder / "cache"
+def field_level(folder: Path, papers: list[dict[str, Any]], **more: Any) -> FieldLevel:
+    made: FieldLevel = dataset_level(
+        folder, papers, FieldLevel, size=100, min_queries=1, run_depth=None, **more
     )
+    return made
 
 
 def refused(benchmark: Benchmark, folder: Path, retriever: type[Retriever] = BM25) -> str:
@@ -139,15 +139,9 @@ def test_queries_without_a_relevant_candidate_do_not_ask_and_are_counted(
 def test_a_field_without_queries_is_named_or_counted(tmp_path: Path) -> None:
     papers = world()
     papers[0]["fields"] = ["Music"]
-    benchmark = field_level(tmp_path, papers)
-    benchmark.run(tmp_path / "out", Provenance(), BM25)
-    assert set(json.loads((tmp_path / "out" / "metrics.json").read_text())) == {
-        "Art",
-        "Law",
-        "Physics",
-        "AVG",
-    }
+    field_level(tmp_path, papers).run(tmp_path / "out", Provenance(), BM25)
+    assert set(metrics_of(tmp_path / "out")) == {"Art", "Law", "Physics", "AVG"}
     told = "1 fields have fewer than 1 queries and are left out: Music (0)."
     assert told in (tmp_path / "out" / "report.md").read_text()
-    benchmark.fields = ["Art", "Music"]
-    assert "1 fields have fewer than 1 queries: Music (0)" in refused(benchmark, tmp_path / "none")
+    named = field_level(tmp_path, papers, fields=["Art", "Music"])
+    assert "1 fields have fewer than 1 queries: Music (0)" in refused(named, tmp_path / "none")

@@ -99,8 +99,9 @@ def models(world_file: Path, tmp_path: Path) -> dict[str, Path]:
     """Field-level evaluations by three models; the lists of two of them are the same."""
     fields = {"whole": ["context", "title"], "again": ["context", "title"], "title": ["title"]}
     given: dict[str, Any] = {"queries": 8, "run_depth": 20, "samplings": 1, "cache_dir": tmp_path / "cache"}
+    given |= {"min_queries": 1, "tune": None}
     for name, query in fields.items():
-        benchmark = FieldLevel(40, papers=world_file, rules=RULES, **given)
+        benchmark = FieldLevel(size=40, papers=world_file, rules=RULES, **given)
         benchmark.run(tmp_path / name, Provenance(), partial(BM25, query=query))
     return {name: tmp_path / name for name in fields}
 
@@ -162,7 +163,7 @@ def test_pools_are_of_the_types_that_the_paper_has(
     texts = [json.loads(line) for line in (tmp_path / "one" / "mdcr_data.jsonl").read_text().splitlines()]
     assert {text["paper_id"] for text in texts} == {id for _, *pair in pools.pairs() for id in pair}
 
-    benchmark = MDCR(tmp_path / "one" / "mdcr.json", cache_dir=tmp_path / "cache")
+    benchmark = MDCR(file=tmp_path / "one" / "mdcr.json", cache_dir=tmp_path / "cache")
     benchmark.run(tmp_path / "scored", Provenance(), BM25)
     assert list(metrics_of(tmp_path / "scored")) == ["Art", "Law", "Physics", "AVG"]
     types = json.loads((tmp_path / "scored" / "candidate_types.json").read_text())

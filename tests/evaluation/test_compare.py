@@ -67,11 +67,11 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Evaluations of one small corpus: bm25, popularity, and two that are of something else."""
     folder = tmp_path_factory.mktemp("outputs")
     corpus = open_demo(200, 600, cache_dir=folder / "cache")
-    Prefetch([1, 10, 100])(BM25(), corpus, "test", folder / "bm25")
-    Prefetch([1, 10, 100])(Popularity(), corpus, "test", folder / "popularity")
-    Prefetch([1, 10, 100])(BM25(), corpus, "val", folder / "val")
-    Prefetch([1, 10, 100], queries=50)(BM25(), corpus, "test", folder / "sample")
-    Prefetch([1, 10, 100])(BM25(), corpus, "test", folder / "filtered", filters=Filters(year=2024))
+    Prefetch(cutoffs=[1, 10, 100])(BM25(), corpus, "test", folder / "bm25")
+    Prefetch(cutoffs=[1, 10, 100])(Popularity(), corpus, "test", folder / "popularity")
+    Prefetch(cutoffs=[1, 10, 100])(BM25(), corpus, "val", folder / "val")
+    Prefetch(cutoffs=[1, 10, 100], queries=50)(BM25(), corpus, "test", folder / "sample")
+    Prefetch(cutoffs=[1, 10, 100])(BM25(), corpus, "test", folder / "filtered", filters=Filters(year=2024))
     return folder
 
 

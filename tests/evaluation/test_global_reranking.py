@@ -78,7 +78,7 @@ def test_validation_in_training_measures_the_same(seed: int, found: int) -> None
 
 def global_rerank(reranker: Path, folder: Path, **options: Any) -> GlobalReranking:
     given: dict[str, Any] = {"cutoffs": [10, 1000], "f1": [20, 3], "depths": [], "scores_dir": folder / "s"}
-    return GlobalReranking(reranker, scoring={"precision": "float32"}, **(given | options))
+    return GlobalReranking(reranker=reranker, scoring={"precision": "float32"}, **(given | options))
 
 
 def test_both_stages_are_measured_by_f1(tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path) -> None:
@@ -111,11 +111,11 @@ def test_both_stages_are_measured_by_f1(tiny_corpus: Corpus, tiny_reranker: Path
 
 
 def test_bm25_alone_stands_beside_the_published_query_forms(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    metrics = GlobalPrefetch([10], f1=[20])(BM25(query=["key_terms"]), tiny_corpus, "test", tmp_path)
+    metrics = GlobalPrefetch(cutoffs=[10], f1=[20])(BM25(query=["key_terms"]), tiny_corpus, "test", tmp_path)
     assert metrics["f1@20"] > 0 and metrics["recall@20"] == 1
     report = (tmp_path / "report.md").read_text()
     assert published("query-forms")[1] in report and "| f1@20 |" in report
-    Prefetch([10])(BM25(), tiny_corpus, "test", tmp_path)  # others have neither
+    Prefetch(cutoffs=[10])(BM25(), tiny_corpus, "test", tmp_path)  # others have neither
     report = (tmp_path / "report.md").read_text()
     assert "as published" not in report and "f1@" not in report
 
@@ -123,7 +123,7 @@ def test_bm25_alone_stands_beside_the_published_query_forms(tiny_corpus: Corpus,
 def test_reports_say_who_reads_the_citation_graph(tiny_corpus: Corpus, tmp_path: Path) -> None:
     graph = Citations(BM25(), weights={"text": 1, "cited": 1, "citing": 1})
     for retriever in (graph, Fusion({"words": BM25(), "graph": graph}, weights="equal"), BM25()):
-        metrics = GlobalPrefetch([10], f1=[20])(retriever, tiny_corpus, "test", tmp_path)
+        metrics = GlobalPrefetch(cutoffs=[10], f1=[20])(retriever, tiny_corpus, "test", tmp_path)
         said = "- **This retriever reads the citation graph**" in (tmp_path / "report.md").read_text()
         assert said == ("protocol" in metrics) == (retriever.name != "bm25")
     assert graph.name == "bm25+citation-graph"
@@ -134,7 +134,7 @@ def test_ranks_of_f1_that_cannot_be_are_named(ranks: list[Any]) -> None:
     with pytest.raises(
         InputError, match=rf"benchmark\.f1=.*{ranks[-1]}.*: must be a (list of )?whole number"
     ):
-        Prefetch([10], f1=ranks)
+        Prefetch(cutoffs=[10], f1=ranks)
 
 
 def trained(folder: Path, query_tokens: int | None, max_tokens: int, f1: float) -> SweepJob:

@@ -142,7 +142,7 @@ def test_a_type_without_candidates_is_left_out_and_counted(files: Files) -> None
         ({"Art": {"q1": {"bm25": ["a"]}}}, r"field 'Art', query 'q1': has no 'true'"),
         ({"Art": {"q1": pool(1), "q2": {"true": ["a"]}}}, r"query 'q2': has no 'bm25'"),
         ({"Art": {"q1": pool(1), "q2": pool(2, graph=["a"])}}, r"query 'q2': has candidates of .* 'graph'"),
-        ({"Art": {"q1": pool(1, bm25=[1])}}, r"query 'q1', bm25: must be a list of paper ids"),
+        ({"Art": {"q1": pool(1, bm25=[1])}}, r"query 'q1', field '.*': must be a string, not a number"),
         ({"Art": {"q1": ["a"]}}, r"query 'q1': must be an object"),
         ({"Art": []}, r"field 'Art': must be an object"),
         ("[]", r"mdcr\.json: must be an object"),
@@ -191,7 +191,7 @@ def test_the_files_of_the_split_are_downloaded(
     assert [path for path, _ in server.asked][1:] == ["/mdcr/mdcr_val_data.jsonl"]
     with pytest.raises(InputError, match=r"mdcr_test\.json: the file must hold an object"):
         MDCR(scores_file=scores_file, cache_dir=tmp_path).run(tmp_path / "out", Provenance(), no_retriever)
-    with pytest.raises(InputError, match=r"benchmark\.split=train: MDCR has val and test"):
+    with pytest.raises(InputError, match=r"benchmark\.split=train: choose val or test"):
         MDCR(scores_file=scores_file, split="train")
 
 
@@ -213,13 +213,13 @@ def test_a_retriever_scores_the_pairs_of_the_pools(
     texts: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     out = tmp_path / "out"
-    MDCR(texts.with_name("mdcr.json"), cache_dir=tmp_path).run(out, Provenance(), BM25)
+    MDCR(file=texts.with_name("mdcr.json"), cache_dir=tmp_path).run(out, Provenance(), BM25)
     assert "1 candidates without title and abstract come last: none" in caplog.text
     scores = json.loads((out / "scores.json").read_text())
     assert set(scores) == {"q_a", "q_b", "q_c", "q_none"}
     assert scores["q_a"] > 0 > scores["q_b"] == scores["q_c"] == scores["q_none"] == scores["q_a"] - 1
     assert metrics_of(out)["AVG"]["map"] == 100.0
-    again = MDCR(texts.with_name("mdcr.json"), out / "scores.json")
+    again = MDCR(file=texts.with_name("mdcr.json"), scores_file=out / "scores.json")
     again.run(tmp_path / "again", Provenance(), no_retriever)
     assert metrics_of(tmp_path / "again") == metrics_of(out)
 
@@ -229,7 +229,7 @@ def test_an_encoder_reads_queries_as_it_reads_papers(texts: Path, tmp_path: Path
     twin = {"paper_id": "a", "title": TITLES["q"], "abstract": f"{TITLES['q']}."}
     texts.write_text(json.dumps(twin) + "\n" + texts.read_text())  # the first record of a paper counts
     retriever = ArticleRetriever(ArticleEncoder.pretrained(config), "float32")
-    benchmark = MDCR(texts.with_name("mdcr.json"), cache_dir=tmp_path, index_dir=tmp_path / "index")
+    benchmark = MDCR(file=texts.with_name("mdcr.json"), cache_dir=tmp_path, index_dir=tmp_path / "index")
     benchmark.run(tmp_path / "out", Provenance(), lambda: retriever)
     scores = json.loads((tmp_path / "out" / "scores.json").read_text())
     assert scores["q_a"] == pytest.approx(1, abs=5e-4) and max(scores["q_b"], scores["q_c"]) < 0.999
@@ -244,7 +244,7 @@ def test_an_encoder_reads_queries_as_it_reads_papers(texts: Path, tmp_path: Path
         ("", r"mdcr_data\.jsonl: 5 papers of the benchmark are not in it: a, b, c, none, q"),
         ("{", r"mdcr_data\.jsonl, line 1: malformed JSON"),
         ("[]", r"line 1: must be an object, not a list"),
-        ('{"paper_id": "a", "title": 3}', r"line 1, field 'title': must be text"),
+        ('{"paper_id": "a", "title": 3}', r"line 1, field 'title': must be a string, not a number"),
         ('{"paper_id": "a", "abstract": ["x"], "pred_labels": ["y", "z"]}', r"1 sentences and 2 labels"),
         ('{"paper_id": "q", "title": " "}', "1 queries have neither title nor abstract: q"),
         (None, r"benchmark\.texts=FILE .* or give scores: scores_file=FILE"),
@@ -258,7 +258,7 @@ def test_texts_that_cannot_be_used_are_named(
     if line is None:
         texts.unlink()
     with pytest.raises(InputError, match=said) as error:
-        MDCR(texts.with_name("mdcr.json"), cache_dir=tmp_path).run(
+        MDCR(file=texts.with_name("mdcr.json"), cache_dir=tmp_path).run(
             tmp_path / "out", Provenance(), no_retriever
         )
     assert "\n" not in str(error.value)

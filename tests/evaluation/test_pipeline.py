@@ -47,7 +47,7 @@ DATA = [
 
 def pipeline(reranker: Path, folder: Path, **options: Any) -> Pipeline:
     given: dict[str, Any] = {"cutoffs": CUTOFFS, "scores_dir": folder / "scores", "depths": []}
-    return Pipeline(reranker, scoring={"precision": "float32"}, **(given | options))
+    return Pipeline(reranker=reranker, scoring={"precision": "float32"}, **(given | options))
 
 
 def scored_pairs(folder: Path) -> list[int]:
@@ -88,7 +88,7 @@ def test_metrics_are_those_of_the_files_and_of_the_prefetcher_alone(
             assert metrics[prefix + name] == pytest.approx(values[measure], abs=1e-12)
         # Some papers are equally popular: of those, trec_eval sees others first than were reranked.
         assert prefix or metrics["ceiling"] == values[R @ 2] == 0.25
-    alone = Prefetch(CUTOFFS)(Popularity(), tiny_corpus, "test", tmp_path / "alone")
+    alone = Prefetch(cutoffs=CUTOFFS)(Popularity(), tiny_corpus, "test", tmp_path / "alone")
     for name in ("mrr", "recall@1", "recall@10", "recall@10/low", "seen/mrr", "unseen/recall@10"):
         assert metrics[f"base/{name}"] == alone[name]
     differences = compare(tmp_path, tmp_path / "alone", ["mrr", "recall@10"])
@@ -204,7 +204,7 @@ def test_the_weight_is_tuned_on_validation_and_its_scores_are_kept_too(
 def test_a_run_of_an_earlier_evaluation_is_reranked_without_searching(
     tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
 ) -> None:
-    Prefetch([20], run_depth=None)(BM25(), tiny_corpus, "test", tmp_path / "bm25")
+    Prefetch(cutoffs=[20], run_depth=None)(BM25(), tiny_corpus, "test", tmp_path / "bm25")
     direct = pipeline(tiny_reranker, tmp_path, candidates=3)(BM25(), tiny_corpus, "test", tmp_path / "a")
     cached = CachedRun([tmp_path / "bm25" / "run.trec"])
     again = pipeline(tiny_reranker, tmp_path, candidates=3)(cached, tiny_corpus, "test", tmp_path / "b")
@@ -218,7 +218,7 @@ def test_a_sample_of_queries_is_that_of_prefetching(
 ) -> None:
     benchmark = pipeline(tiny_reranker, tmp_path, candidates=2, queries=5)
     metrics = benchmark(Popularity(), demo_corpus, "test", tmp_path / "a")
-    Prefetch(CUTOFFS, queries=5)(Popularity(), demo_corpus, "test", tmp_path / "b")
+    Prefetch(cutoffs=CUTOFFS, queries=5)(Popularity(), demo_corpus, "test", tmp_path / "b")
     assert metrics["queries"] == 5
     assert (tmp_path / "a/qrels.trec").read_text() == (tmp_path / "b/qrels.trec").read_text()
 
@@ -261,7 +261,7 @@ def test_appended_papers_stand_behind_those_that_were_found() -> None:
 
 def reranking(reranker: Path, folder: Path, candidates: int | str) -> Reranking:
     given = {"cutoffs": [1, 10], "depths": [], "scores_dir": folder / "scores"}
-    return Reranking(reranker, candidates=candidates, **given)
+    return Reranking(reranker=reranker, candidates=candidates, **given)
 
 
 def test_the_oracle_always_has_the_cited_paper(
@@ -332,7 +332,7 @@ def test_what_cannot_be_used_is_one_line(
 ) -> None:
     for folder in (tmp_path / "nowhere", tiny_source):
         with pytest.raises(InputError, match=str(folder)):
-            Pipeline(folder, scores_dir=tmp_path)(BM25(), tiny_corpus, "test", tmp_path / "out")
+            Pipeline(reranker=folder, scores_dir=tmp_path)(BM25(), tiny_corpus, "test", tmp_path / "out")
     bare, long = (shutil.copytree(tiny_reranker, tmp_path / name) for name in ("bare", "long"))
     (bare / "tokenizer.json").unlink()
     settings = (long / "reranker.json").read_text()
@@ -342,13 +342,13 @@ def test_what_cannot_be_used_is_one_line(
         (long, r"pairs\.max_tokens=4096: the model reads at most 128"),
     ):
         with pytest.raises(InputError, match=message):
-            Pipeline(folder, scores_dir=tmp_path)(BM25(), tiny_corpus, "test", tmp_path / "out")
+            Pipeline(reranker=folder, scores_dir=tmp_path)(BM25(), tiny_corpus, "test", tmp_path / "out")
     for folder in (bare, long):
         shutil.rmtree(folder)  # their weights are in safetensors too
     (tiny_source / "val.json").unlink()
     corpus = open_corpus(tiny_source, cache_dir=tmp_path / "other")
     with pytest.raises(InputError, match="fuse=score tunes a weight on split 'val', which corpus tiny lacks"):
-        Pipeline(tiny_reranker, fuse="score")(BM25(), corpus, "test", tmp_path / "out")
+        Pipeline(reranker=tiny_reranker, fuse="score")(BM25(), corpus, "test", tmp_path / "out")
     run = tmp_path / "run.trec"
     for line, message in (
         ("q1 Q0 parsing 1 2.0 x", "has none of the run's"),
@@ -356,7 +356,7 @@ def test_what_cannot_be_used_is_one_line(
     ):
         run.write_text(line + "\n")
         with pytest.raises(InputError, match=message):
-            Pipeline(tiny_reranker, scores_dir=tmp_path)(
+            Pipeline(reranker=tiny_reranker, scores_dir=tmp_path)(
                 CachedRun([run]), tiny_corpus, "test", tmp_path / "out"
             )
     assert not (tmp_path / "out").exists() and not list(tmp_path.rglob("*.safetensors"))
@@ -422,4 +422,4 @@ def test_several_processes_do_not_choose_their_arithmetic_each(
 ) -> None:
     monkeypatch.setattr(Processes, "of_torchrun", classmethod(lambda cls: cls(0, 2)))
     with pytest.raises(InputError, match=r"scoring\.backend=fastest: each process might find another way"):
-        Pipeline(tiny_reranker, scoring={"backend": "fastest"})
+        Pipeline(reranker=tiny_reranker, scoring={"backend": "fastest"})

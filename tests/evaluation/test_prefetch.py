@@ -20,7 +20,7 @@ CUTOFFS = [1, 2, 10]
 
 
 def test_metrics_are_those_of_the_files_on_disk(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    metrics = Prefetch(CUTOFFS)(Popularity(), tiny_corpus, "test", tmp_path)
+    metrics = Prefetch(cutoffs=CUTOFFS)(Popularity(), tiny_corpus, "test", tmp_path)
     assert metrics == json.loads((tmp_path / "metrics.json").read_text())
     rescored = ir_measures.calc_aggregate(
         [RR] + [R @ k for k in CUTOFFS],
@@ -35,7 +35,7 @@ def test_metrics_are_those_of_the_files_on_disk(tiny_corpus: Corpus, tmp_path: P
 
 
 def test_metrics_are_flat_and_complete(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    metrics = Prefetch(CUTOFFS)(BM25(), tiny_corpus, "test", tmp_path)
+    metrics = Prefetch(cutoffs=CUTOFFS)(BM25(), tiny_corpus, "test", tmp_path)
     measures = ["mrr", "recall@1", "recall@2", "recall@10"]
     # Two citing papers, of which only one stands for the queries of the unseen.
     sure = [name + end for name in measures for end in ("", "/low", "/high")]
@@ -56,13 +56,13 @@ def test_metrics_are_flat_and_complete(tiny_corpus: Corpus, tmp_path: Path) -> N
 
 
 def test_the_inductive_protocol_is_reported_apart(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    metrics = Prefetch(CUTOFFS)(Popularity(), tiny_corpus, "test", tmp_path)
+    metrics = Prefetch(cutoffs=CUTOFFS)(Popularity(), tiny_corpus, "test", tmp_path)
     # "poetry" alone is cited by no training context, and popularity ranks none of its like.
     assert metrics["inductive/queries"] == 1 and metrics["inductive/candidates"] == 7
     assert metrics["inductive/mrr"] == 0 and metrics["mrr"] != 0
     assert (tmp_path / "qrels-inductive.trec").read_text() == "c11 0 poetry 1\n"
     assert (tmp_path / "run-inductive.trec").read_text() == ""
-    alone = Prefetch(CUTOFFS, protocols=["inductive"])(BM25(), tiny_corpus, "test", tmp_path)
+    alone = Prefetch(cutoffs=CUTOFFS, protocols=["inductive"])(BM25(), tiny_corpus, "test", tmp_path)
     assert alone["inductive/recall@1"] == 1 and "mrr" not in alone and "seen/mrr" not in alone
     assert not (tmp_path / "run.trec").exists() and (tmp_path / "recall.png").exists()
     assert "Results, transductive" not in (tmp_path / "report.md").read_text()
@@ -70,7 +70,7 @@ def test_the_inductive_protocol_is_reported_apart(tiny_corpus: Corpus, tmp_path:
 
 def test_filters_hold_for_both_protocols_and_stand_in_the_report(tiny_corpus: Corpus, tmp_path: Path) -> None:
     filters = Filters(exclude=["parsing", "vision", "retrieval"], year=2005)
-    metrics = Prefetch(CUTOFFS)(BM25(), tiny_corpus, "test", tmp_path, filters=filters)
+    metrics = Prefetch(cutoffs=CUTOFFS)(BM25(), tiny_corpus, "test", tmp_path, filters=filters)
     left = {"graph", "speech", "poetry"}
     assert metrics["candidates"] == 3 and metrics["inductive/candidates"] == 1
     for name, found in (("run.trec", left), ("run-inductive.trec", {"poetry"})):
@@ -83,12 +83,12 @@ def test_filters_hold_for_both_protocols_and_stand_in_the_report(tiny_corpus: Co
 
 def test_a_run_file_of_some_depth_gives_the_same_recall_up_to_it(tmp_path: Path) -> None:
     corpus = open_demo(200, 600, cache_dir=tmp_path / "cache")
-    deep = Prefetch([1, 5, 100], run_depth=None)(Popularity(), corpus, "test", tmp_path / "deep")
-    short = Prefetch([1, 5, 100], run_depth=5)(Popularity(), corpus, "test", tmp_path / "short")
-    none = Prefetch([1, 5, 100], run_depth=0)(Popularity(), corpus, "test", tmp_path / "short")
+    deep = Prefetch(cutoffs=[1, 5, 100], run_depth=None)(Popularity(), corpus, "test", tmp_path / "deep")
+    short = Prefetch(cutoffs=[1, 5, 100], run_depth=5)(Popularity(), corpus, "test", tmp_path / "short")
+    none = Prefetch(cutoffs=[1, 5, 100], run_depth=0)(Popularity(), corpus, "test", tmp_path / "short")
     assert deep["recall@100"] == short["recall@100"] == none["recall@100"]
     assert not list((tmp_path / "short").glob("run*")) and (tmp_path / "short" / "metrics.json").exists()
-    Prefetch([1, 5, 100], run_depth=5)(Popularity(), corpus, "test", tmp_path / "short")
+    Prefetch(cutoffs=[1, 5, 100], run_depth=5)(Popularity(), corpus, "test", tmp_path / "short")
     sizes = [(tmp_path / name / "run.trec").stat().st_size for name in ("deep", "short")]
     assert sizes[1] < sizes[0] / 2
     rescored = ir_measures.calc_aggregate(
@@ -104,12 +104,12 @@ def test_a_sample_of_queries(tmp_path: Path) -> None:
     corpus = open_demo(200, 600, cache_dir=tmp_path / "cache")
     runs = []
     for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
-        metrics = Prefetch(CUTOFFS, queries=20, seed=seed)(BM25(), corpus, "test", tmp_path / folder)
+        metrics = Prefetch(cutoffs=CUTOFFS, queries=20, seed=seed)(BM25(), corpus, "test", tmp_path / folder)
         assert metrics["queries"] == 20
         runs.append((tmp_path / folder / "qrels.trec").read_text())
     assert runs[0] == runs[1] != runs[2]
     assert "20 random contexts of the 60 of the split test" in (tmp_path / "a/report.md").read_text()
-    whole = Prefetch(CUTOFFS, queries=10**6)(BM25(), corpus, "test", tmp_path / "d")
+    whole = Prefetch(cutoffs=CUTOFFS, queries=10**6)(BM25(), corpus, "test", tmp_path / "d")
     assert whole["queries"] == 60 and set(runs[0].split("\n")) < set(
         (tmp_path / "d" / "qrels.trec").read_text().split("\n")
     )
@@ -121,9 +121,13 @@ def test_what_was_tuned_and_that_an_index_was_read_is_told(tiny_corpus: Corpus, 
             super()._index(corpus)
             self.tuned = {"weight": 0.3, "of": ["a", "b"]}
 
-    first = Prefetch(CUTOFFS)(Tuned(), tiny_corpus, "val", tmp_path / "out", index_dir=tmp_path / "index")
+    first = Prefetch(cutoffs=CUTOFFS)(
+        Tuned(), tiny_corpus, "val", tmp_path / "out", index_dir=tmp_path / "index"
+    )
     assert first["papers_per_second"] == 11 / float(first["index_seconds"])
-    again = Prefetch(CUTOFFS)(Tuned(), tiny_corpus, "val", tmp_path / "out", index_dir=tmp_path / "index")
+    again = Prefetch(cutoffs=CUTOFFS)(
+        Tuned(), tiny_corpus, "val", tmp_path / "out", index_dir=tmp_path / "index"
+    )
     assert "papers_per_second" not in again
     for metrics in (first, again):
         assert metrics["tuned/weight"] == 0.3 and metrics["tuned/of"] == '["a", "b"]'
@@ -137,20 +141,20 @@ def test_training_queries_carry_a_warning(
 ) -> None:
     for split, warned in (("test", False), ("train", True)):
         caplog.clear()
-        Prefetch(CUTOFFS)(BM25(), tiny_corpus, split, tmp_path)
+        Prefetch(cutoffs=CUTOFFS)(BM25(), tiny_corpus, split, tmp_path)
         assert ("has seen the answers" in caplog.text) is warned
         assert ("These are training queries" in (tmp_path / "report.md").read_text()) is warned
 
 
 def test_the_size_of_the_batches_does_not_matter(tiny_corpus: Corpus, tmp_path: Path) -> None:
     for batch in (1, 3, 100):
-        Prefetch(CUTOFFS, batch=batch)(BM25(), tiny_corpus, "train", tmp_path / str(batch))
+        Prefetch(cutoffs=CUTOFFS, batch=batch)(BM25(), tiny_corpus, "train", tmp_path / str(batch))
     runs = [(tmp_path / str(batch) / "run.trec").read_bytes() for batch in (1, 3, 100)]
     assert runs[0] == runs[1] == runs[2]
 
 
 def test_no_query_gets_the_paper_it_stands_in(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    Prefetch([20])(BM25(), tiny_corpus, "train", tmp_path)
+    Prefetch(cutoffs=[20])(BM25(), tiny_corpus, "train", tmp_path)
     run = Run.read(tmp_path / "run.trec")
     for query, found in next(run.batches(100)).items():
         row = list(tiny_corpus.context_ids).index(query)
@@ -158,9 +162,9 @@ def test_no_query_gets_the_paper_it_stands_in(tiny_corpus: Corpus, tmp_path: Pat
 
 
 def test_a_run_is_measured_up_to_its_depth_and_by_one_protocol(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    made = Prefetch([1, 2, 10], run_depth=2)(BM25(), tiny_corpus, "test", tmp_path / "bm25")
+    made = Prefetch(cutoffs=[1, 2, 10], run_depth=2)(BM25(), tiny_corpus, "test", tmp_path / "bm25")
     cached = CachedRun([tmp_path / "bm25" / "run.trec"])
-    again = Prefetch([1, 2, 10])(cached, tiny_corpus, "test", tmp_path / "run")
+    again = Prefetch(cutoffs=[1, 2, 10])(cached, tiny_corpus, "test", tmp_path / "run")
     assert (
         again["recall@2"] == made["recall@2"] and 2 <= int(again["limit"]) < 10 and "recall@10" not in again
     )
@@ -173,7 +177,7 @@ def test_a_run_is_measured_up_to_its_depth_and_by_one_protocol(tiny_corpus: Corp
 
 def test_the_report_says_what_was_done(tiny_corpus: Corpus, tmp_path: Path) -> None:
     origin = Provenance("python evaluate.py retriever=bm25", "k1: 1.2\n")
-    Prefetch(CUTOFFS)(BM25(), tiny_corpus, "test", tmp_path, origin)
+    Prefetch(cutoffs=CUTOFFS)(BM25(), tiny_corpus, "test", tmp_path, origin)
     report = (tmp_path / "report.md").read_text()
     for part in (
         "bm25 on tiny, split test",
@@ -197,7 +201,7 @@ def test_a_folder_with_only_a_test_split_is_evaluated(tiny_source: Path, tmp_pat
     (tiny_source / "train.json").unlink()
     (tiny_source / "val.json").unlink()
     corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
-    metrics = Prefetch(CUTOFFS)(BM25(), corpus, "test", tmp_path / "out")
+    metrics = Prefetch(cutoffs=CUTOFFS)(BM25(), corpus, "test", tmp_path / "out")
     assert metrics["mrr"] == 1.0 and not [name for name in metrics if "seen" in name]
     assert "no training split" in (tmp_path / "out" / "report.md").read_text()
 
@@ -205,22 +209,22 @@ def test_a_folder_with_only_a_test_split_is_evaluated(tiny_source: Path, tmp_pat
 def test_a_failed_write_leaves_no_metrics(
     tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Prefetch(CUTOFFS)(BM25(), tiny_corpus, "test", tmp_path)
+    Prefetch(cutoffs=CUTOFFS)(BM25(), tiny_corpus, "test", tmp_path)
 
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("evaluation.prefetch.recall_plot", full)
     with pytest.raises(OSError, match="No space"):
-        Prefetch(CUTOFFS)(Popularity(), tiny_corpus, "test", tmp_path)
+        Prefetch(cutoffs=CUTOFFS)(Popularity(), tiny_corpus, "test", tmp_path)
     # The run is already that of the second evaluation: the metrics of the first must not stand beside it.
     assert not (tmp_path / "metrics.json").exists()
 
 
 def test_a_split_that_is_not_there_is_one_line_and_loses_nothing(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    Prefetch(CUTOFFS)(BM25(), tiny_corpus, "test", tmp_path)
+    Prefetch(cutoffs=CUTOFFS)(BM25(), tiny_corpus, "test", tmp_path)
     with pytest.raises(InputError, match="'dev'; there are: train, val, test"):
-        Prefetch(CUTOFFS)(BM25(), tiny_corpus, "dev", tmp_path)
+        Prefetch(cutoffs=CUTOFFS)(BM25(), tiny_corpus, "dev", tmp_path)
     assert (tmp_path / "metrics.json").exists()
 
 
@@ -240,7 +244,7 @@ def test_settings_that_make_no_sense_are_one_line_on_one_value(
     settings: dict[str, object], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        Prefetch(**settings)  # type: ignore[arg-type]
+        Prefetch(**settings)
 
 
 @pytest.mark.parametrize("protocols", [[], ["deductive"], "inductive", ["inductive", "x"]])

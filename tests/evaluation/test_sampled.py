@@ -126,13 +126,15 @@ def test_the_best_parameters_are_those_of_the_highest_validation_map(
 
 
 def settings_of(world_file: Path, tmp_path: Path, **more: Any) -> dict[str, Any]:
-    return {"papers": world_file, "rules": RULES, "queries": 6, "cache_dir": tmp_path / "cache"} | more
+    given = {"papers": world_file, "rules": RULES, "queries": 6, "cache_dir": tmp_path / "cache"}
+    return given | {"tune": None} | more
 
 
 def test_what_an_evaluation_writes(world_file: Path, distractors_file: Path, tmp_path: Path) -> None:
     one, two, other = (tmp_path / name for name in ("one", "two", "other"))
     given = settings_of(world_file, tmp_path, distractors=distractors_file, run_depth=5, depth=50)
-    benchmark = DatasetLevel(sizes=[150, 80], tune=Tuning(k1=(1.2, 2.0), b=(0.5,), queries=3), **given)
+    given["tune"] = Tuning(k1=(1.2, 2.0), b=(0.5,), queries=3)
+    benchmark = DatasetLevel(sizes=[150, 80], **given)
     for folder in (one, two):
         benchmark.run(folder, Provenance("the command", "a: 1"), BM25)
     files = ["map.png", "metrics.json", "per_query.csv", "qrels.trec", "report.md", "run.trec", "sample.json"]
@@ -174,7 +176,7 @@ def test_fields_are_measured_by_themselves(
     caplog.set_level("INFO")
     given = settings_of(world_file, tmp_path, run_depth=None, samplings=2, depth=20)
     out = tmp_path / "out"
-    FieldLevel(size=30, **{**given, "queries": 3}).run(out, Provenance(), BM25)
+    FieldLevel(size=30, min_queries=1, **{**given, "queries": 3}).run(out, Provenance(), BM25)
     metrics = metrics_of(out)
     assert list(metrics) == ["Art", "Law", "Physics", "AVG"]
     fields = [metrics[field] for field in ("Art", "Law", "Physics")]
@@ -194,7 +196,7 @@ def test_fields_are_measured_by_themselves(
     few = refused(size=60, fields=["Art", "Physics"], min_queries=7)
     assert "2 fields have fewer than 7 queries of 2005: Art (" in few
     strict = {**given, "size": 60, "rules": SamplingRules(year=2005, min_citations=0, min_cited=4)}
-    drawing = FieldLevel(**strict)
+    drawing = FieldLevel(min_queries=1, **strict)
     counts = [len(found) for found in drawing.queries_by_field(drawing.sampler())[0].values()]
     assert min(counts) < max(counts)  # else nothing would be left out below
     FieldLevel(min_queries=max(counts), **strict).run(tmp_path / "few", Provenance(), BM25)
@@ -205,7 +207,7 @@ def test_a_test_query_of_one_field_is_no_validation_query_of_another(tmp_path: P
     papers = [{**paper, "fields": ["Art", "Law"]} for paper in world()]
     given = settings_of(write_lines(tmp_path / "papers.jsonl", papers), tmp_path, samplings=1, depth=20)
     tuning = Tuning(k1=(1.2,), b=(0.5,), queries=20)
-    benchmark = FieldLevel(size=100, tune=tuning, **{**given, "queries": 5})
+    benchmark = FieldLevel(size=100, min_queries=1, **{**given, "tune": tuning, "queries": 5})
     tests, vals, _ = benchmark.queries_by_field(benchmark.sampler(), 20)
     assert set(tests["Art"]) != set(tests["Law"])
     asked = {*tests["Art"].tolist(), *tests["Law"].tolist()}
@@ -219,8 +221,8 @@ def test_a_test_query_of_one_field_is_no_validation_query_of_another(tmp_path: P
     [
         ({"sizes": []}, r"benchmark\.sizes"),
         ({"sizes": [0]}, r"benchmark\.sizes"),
-        ({"samplings": 0}, r"benchmark\.samplings=0: must be a whole number, at least 1"),
-        ({"queries": 0}, r"benchmark\.queries=0: must be a whole number, at least 1"),
+        ({"samplings": 0}, r"benchmark\.samplings=0: must be at least 1"),
+        ({"queries": 0}, r"benchmark\.queries=0: must be at least 1"),
         ({"run_depth": -1}, r"benchmark\.run_depth"),
     ],
 )

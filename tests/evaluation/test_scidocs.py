@@ -91,7 +91,7 @@ def official(qrel: Path, vectors: Vectors) -> dict[str, float]:
 def run(folder: Path, **settings: Any) -> dict[str, dict[str, float]]:
     out = folder.parent / "out"
     make: Callable[[], Retriever] = settings.pop("make", no_retriever)
-    SciDocs(folder, cache_dir=folder.parent / "cache", **settings).run(out, Provenance(), make)
+    SciDocs(dir=folder, cache_dir=folder.parent / "cache", **settings).run(out, Provenance(), make)
     return metrics_of(out)
 
 
@@ -215,8 +215,8 @@ READERS: dict[str, Callable[[Path], Any]] = {
         ("v.jsonl", '{"paper_id": "a", "embedding": [[1, 2]]}', r"line 1, paper 'a': .* finite numbers"),
         ("v.jsonl", '{"paper_id": "a", "embedding": [1, [2]]}', r"line 1, paper 'a': .* finite numbers"),
         ("v.jsonl", '{"paper_id": "a", "embedding": ["x"]}', r"line 1, paper 'a': .* finite numbers"),
-        ("v.jsonl", '{"paper_id": "a"}', r"line 1: must be an object with a paper_id and an embedding"),
-        ("v.jsonl", '{"embedding": [1]}', r"line 1: must be an object with a paper_id and an embedding"),
+        ("v.jsonl", '{"paper_id": "a"}', r"line 1, field 'embedding': is missing"),
+        ("v.jsonl", '{"embedding": [1]}', r"line 1, field 'paper_id': is missing"),
         ("v.jsonl", "[1]", r"line 1"),
         (
             "v.jsonl",
@@ -243,10 +243,10 @@ def test_embeddings_of_other_papers_are_passed_over_and_the_last_one_counts(tmp_
 
 def test_settings_that_cannot_be_used_are_named(collection: Collection, tmp_path: Path) -> None:
     folder, vectors = collection
-    with pytest.raises(InputError, match="split=train: SciDocs has val and test"):
-        SciDocs(folder, split="train")
+    with pytest.raises(InputError, match="split=train: choose val or test"):
+        SciDocs(dir=folder, split="train")
     with pytest.raises(InputError, match="embeddings_file and ranked_dir: give one of the two"):
-        SciDocs(folder, embeddings_file="a", ranked_dir="b")
+        SciDocs(dir=folder, embeddings_file="a", ranked_dir="b")
     with pytest.raises(InputError, match=r"none\.jsonl: no such file"):
         run(folder, embeddings_file=tmp_path / "none.jsonl")
     with pytest.raises(InputError, match=r"coview\.run: no such file; ranked_dir needs coview\.run, "):
@@ -267,7 +267,9 @@ def test_what_is_needed_is_downloaded(
     assert RELEASES["scidocs"].addresses == (address,) and len(RELEASES["scidocs"].files) == 9
     monkeypatch.setitem(RELEASES, "scidocs", replace(RELEASES["scidocs"], addresses=(f"{server.url}/s/",)))
     cache, out = tmp_path / "downloads", tmp_path / "out"
-    benchmark = SciDocs("download", write_vectors(folder / "v.jsonl", vectors), cache_dir=cache)
+    benchmark = SciDocs(
+        dir="download", embeddings_file=write_vectors(folder / "v.jsonl", vectors), cache_dir=cache
+    )
     with pytest.raises(InputError, match=r"put coview/test\.qrel, .* into .*published/scidocs") as error:
         benchmark.run(out, Provenance(), no_retriever)
     assert "\n" not in str(error.value)
@@ -278,7 +280,7 @@ def test_what_is_needed_is_downloaded(
     expected = official(folder / "cite" / "test.qrel", vectors)
     assert json.loads((out / "metrics.json").read_text())["cite"] == expected
     assert {path for path, _ in server.asked} == {f"/s/{name}/test.qrel" for name in TASKS.values()}
-    SciDocs(None, cache_dir=cache).run(out, Provenance(), BM25)
+    SciDocs(cache_dir=cache).run(out, Provenance(), BM25)
     assert server.asked[-1][0] == f"/s/{METADATA}"
     there = obtain("scidocs", cache, files=["cite/test.qrel"])
     assert sorted(path.name for path in there.iterdir() if not path.name.startswith(".")) == [

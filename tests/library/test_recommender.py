@@ -257,11 +257,11 @@ def test_ask_prints_what_was_asked_for(
 def test_a_library_is_measured_as_its_retriever_is(
     library: Path, tiny_corpus: Corpus, tmp_path: Path
 ) -> None:
-    asked = Recommend([1, 3, 10], library=str(library))
+    asked = Recommend(cutoffs=[1, 3, 10], library=str(library))
     data = Data(lambda: tiny_corpus, "test")
     found = asked.run(tmp_path / "asked", Provenance(), lambda: BM25(), data)
     everything = open_corpus(tmp_path / "tiny", cache_dir=tmp_path / "all", candidates="all")
     retriever = open_model(Library.open(library).folder / MODEL, everything)
-    expected = Prefetch([1, 3, 10])(retriever, everything, "test", tmp_path / "prefetch")
+    expected = Prefetch(cutoffs=[1, 3, 10])(retriever, everything, "test", tmp_path / "prefetch")
     for measure in ("mrr", "recall@1", "recall@3", "seen/recall@3"):
         assert found[measure] == pytest.approx(expected[measure])
