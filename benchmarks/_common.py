@@ -22,6 +22,7 @@ from torch.nn import functional as F
 
 from datasets.corpus import Corpus
 from datasets.demo import open_demo
+from datasets.files import cache_folder
 from datasets.prepare import open_corpus
 from hatten.documents import Vocabulary
 
@@ -57,7 +58,7 @@ def begin(args: argparse.Namespace) -> None:
 
 
 def corpus(args: argparse.Namespace) -> Corpus:
-    cache = os.environ.get("CITATION_CACHE", ".cache")
+    cache = cache_folder()
     opened = open_corpus(args.data, cache_dir=cache) if args.data.is_dir() else open_demo(cache_dir=cache)
     print(f"data: {opened.name}, {len(opened.paper_ids):,} papers, {len(opened.context_ids):,} contexts")
     return opened

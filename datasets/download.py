@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import re
 import shutil
 from collections.abc import Iterable, Sequence
@@ -22,7 +21,7 @@ from requests.exceptions import RequestException
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError, Unusable, one_line_errors
-from datasets.files import digest_of, one_at_a_time, one_line_disk_errors
+from datasets.files import cache_folder, digest_of, one_at_a_time, one_line_disk_errors
 from datasets.json_lines import read_objects
 from datasets.prepare import open_corpus
 from datasets.records import SPLITS, check_split_names
@@ -257,7 +256,7 @@ def open_published(
 
 @one_line_errors
 def main() -> None:
-    cache = os.environ.get("CITATION_CACHE", ".cache")
+    cache = cache_folder()
     table = [
         f"  {name:<18} {release.download_size:<14} {release.place(cache)!s:<34} {release.what}"
         for name, release in RELEASES.items()

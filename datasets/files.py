@@ -33,6 +33,11 @@ CHUNK = 1 << 22
 """Bytes copied at a time."""
 
 
+def cache_folder() -> Path:
+    """The folder of what is downloaded and prepared once: `.cache`, or what CITATION_CACHE names."""
+    return Path(os.environ.get("CITATION_CACHE", ".cache"))
+
+
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """A temporary file beside `path` to write to, renamed to `path` on success.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import sys
 import time
@@ -14,6 +13,7 @@ import numpy as np
 from rich.console import Console
 
 from datasets.errors import InputError
+from datasets.files import digest_of
 from datasets.progress import counting
 from library.contexts import context_files, contexts_in
 from library.duplicates import Gathering
@@ -250,17 +250,12 @@ def _read(files: list[Path], gathering: Gathering, known: Iterable[SourceFile] =
 
 
 def _source_file(file: Path) -> SourceFile:
-    try:
-        with file.open("rb") as content:
-            digest = hashlib.file_digest(content, lambda: hashlib.blake2b(digest_size=16))
-        return SourceFile(str(file), file.stat().st_size, digest.hexdigest())
-    except FileNotFoundError:
+    if not file.exists():
         raise InputError(
             f"{file}: no such file, and the library was made of it; put it back, or take its papers out with "
             f"python recommend.py remove source={file}"
-        ) from None
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+        )
+    return SourceFile(str(file), file.stat().st_size, digest_of(file))
 
 
 def _counted(gathering: Gathering) -> Iterator[LibraryPaper]:

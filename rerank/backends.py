@@ -9,11 +9,9 @@ import importlib.util
 import io
 import json
 import logging
-import os
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -22,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from datasets.errors import InputError, missing_extra
-from datasets.files import written_folder
+from datasets.files import cache_folder, written_folder
 from datasets.records import TARGET_MARKER, TRAIN
 from rerank.cross_encoder import CrossEncoder
 from rerank.pairs import PairReader, TokenPairs
@@ -167,7 +165,7 @@ class OpenVinoBackend:
         if digest == self._prepared:
             return
         core = self._openvino.Core()
-        folder = Path(os.environ.get("CITATION_CACHE", ".cache")) / "openvino" / digest
+        folder = cache_folder() / "openvino" / digest
         if not (folder / MODEL).is_file():
             net = self._converted()
             if self._int8:

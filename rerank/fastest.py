@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from datasets.errors import InputError
-from datasets.files import written_whole
+from datasets.files import cache_folder, written_whole
 from rerank.backends import Backend, RandomPairs, batches, open_backend
 from rerank.cross_encoder import CrossEncoder
 from rerank.settings import ScoringSettings
@@ -64,7 +64,7 @@ def fastest(model: CrossEncoder, scoring: ScoringSettings, identity: str) -> Sco
         return replace(scoring, backend=ways[0][0], precision=ways[0][1])
     known = [identity, threads, ways, _processor(), {name: _version(name) for name in ("torch", *EXTRA)}]
     digest = hashlib.blake2b(json.dumps(known).encode(), digest_size=12).hexdigest()
-    file = Path(os.environ.get("CITATION_CACHE", ".cache")) / "fastest" / f"{digest}.json"
+    file = cache_folder() / "fastest" / f"{digest}.json"
     new = not file.is_file()
     if new:
         rates = _measured(model, scoring, ways, threads, identity)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from datasets.download import obtain
 from datasets.errors import InputError, reason
+from datasets.files import cache_folder
 from datasets.releases import RELEASES
 from rerank.cross_encoder import CrossEncoder, add_tokens, check_finite
 from rerank.settings import PairSettings
@@ -36,7 +36,7 @@ def open_reference(checkpoint: str | Path, encoder: str | Path | None = None) ->
     """
     if str(checkpoint) == PUBLISHED and not Path(checkpoint).exists():
         (file,) = RELEASES[PUBLISHED].files
-        checkpoint = obtain(PUBLISHED, os.environ.get("CITATION_CACHE", ".cache")) / file
+        checkpoint = obtain(PUBLISHED, cache_folder()) / file
     return load_reference(checkpoint, encoder)
 
 

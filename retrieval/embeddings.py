@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from datasets.columns import offsets_of, ranges
 from datasets.corpus import Corpus
 from datasets.errors import InputError, reason
-from datasets.files import write_text, written_whole
+from datasets.files import cache_folder, write_text, written_whole
 from datasets.progress import counting
 from retrieval.arrays import Floats, Rows
 from retrieval.vectors import Pace, VectorTable, as_dtype, first_not_finite
@@ -240,7 +240,7 @@ def embeddings_of(job: EmbeddingJob, folder: str | Path | None = None, shard: in
         return Embeddings(VectorTable([array]), offsets, len(job.rows))
     about = json.dumps([layout.model, layout.corpus, layout.shard, layout.dtype], sort_keys=True)
     name = hashlib.blake2b(about.encode(), digest_size=12).hexdigest()
-    cache = Path(os.environ.get("CITATION_CACHE", ".cache")) / "encoding" / name
+    cache = cache_folder() / "encoding" / name
     found = (EmbeddingFolder.find(cache) or EmbeddingFolder.begin(cache, layout)).completed(job)
     shutil.rmtree(cache, ignore_errors=True)  # what is mapped stays until nobody has it
     return found

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -22,7 +21,7 @@ from torch import Tensor, nn
 
 from datasets.columns import Ragged
 from datasets.errors import InputError, reason
-from datasets.files import written_folder
+from datasets.files import cache_folder, written_folder
 from retrieval import adapters
 from retrieval.arrays import Rows
 from retrieval.article_text import Texts
@@ -217,17 +216,12 @@ def load_pretrained(config: ArticleConfig) -> tuple[PreTrainedModel, PreTrainedT
     return model.eval(), tokenizer
 
 
-def cache_folder(config: ArticleConfig) -> Path:
-    """Where the model may be put by hand."""
-    return Path(os.environ.get("CITATION_CACHE", ".cache")) / "models" / config.name
-
-
 def find_folder(config: ArticleConfig) -> Path | None:
     """The folder of the model on this machine; None: it must come from the hub."""
     if config.path is not None:
         return Path(config.path)
-    if cache_folder(config).is_dir():
-        return cache_folder(config)
+    if (folder := cache_folder() / "models" / config.name).is_dir():
+        return folder
     package = PACKAGES.get(config.name)
     spec = importlib.util.find_spec(package) if package else None
     return None if spec is None or spec.origin is None else Path(spec.origin).parent / "model"
@@ -250,7 +244,8 @@ def downloaded(config: ArticleConfig) -> Path:
     files = f"{weights}, tokenizer.json or vocab.txt, and tokenizer_config.json"
     what = f"encoder={config.name}: the model"
     instead = f"run `make {config.name}`, or " if config.name in PACKAGES else ""
-    return _from_hub(config.hub, attempts, check_folder, what, f"{instead}put {files}", cache_folder(config))
+    put = cache_folder() / "models" / config.name
+    return _from_hub(config.hub, attempts, check_folder, what, f"{instead}put {files}", put)
 
 
 def _adapter_folder(config: ArticleConfig, adapter: str) -> Path:
@@ -258,7 +253,7 @@ def _adapter_folder(config: ArticleConfig, adapter: str) -> Path:
         return Path(adapter)
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", adapter):
         raise InputError(f"encoder.adapter={adapter}: neither a folder nor an id on huggingface.co")
-    put = cache_folder(config).parent / adapter
+    put = cache_folder() / "models" / adapter
     if put.is_dir():
         return put
     wanted = [adapters.SETTINGS, *adapters.WEIGHTS]
