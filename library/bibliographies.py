@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from itertools import pairwise
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,7 @@ from datasets.errors import InputError
 from datasets.fulltext.catalogue import clean_arxiv, year_in
 from datasets.fulltext.latex_source import braced, decoded, plain
 from datasets.json_lines import OnBadRecord
-from library.papers import LibraryPaper
-from library.sources import check_paper, make_paper, names_in, one_line
+from library.papers import LibraryPaper, make_paper, names_in, one_line, usable
 
 logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)  # broken entries are told to on_bad
 
@@ -71,13 +70,7 @@ def papers_in(text: str, name: str, on_bad: OnBadRecord) -> Iterator[LibraryPape
         if not isinstance(entry, Entry):
             on_bad(InputError(f"{where}: cannot be parsed: a brace, quote or comma is amiss"))
             continue
-        try:
-            paper = _of_entry(entry, entries, _spelled_out(raw, strings))
-            check_paper(paper, where)
-        except InputError as error:
-            on_bad(error)
-        else:
-            yield paper
+        yield from usable(partial(_of_entry, entry, entries, _spelled_out(raw, strings)), where, on_bad)
 
 
 def _of_entry(entry: Entry, entries: dict[str, Entry], bibtex: str) -> LibraryPaper:
@@ -95,21 +88,21 @@ def _of_entry(entry: Entry, entries: dict[str, Entry], bibtex: str) -> LibraryPa
     places = [eprint, *map(first, ("arxivid", "arxiv", "url", "journal", "note"))]
     places.append(re.sub("^abs/", "arxiv:", first("volume")))  # DBLP's CoRR
 
-    def names(*of: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for field in of for name in names_in(text_of(first(field)))))
+    def names(of: tuple[str, ...]) -> list[str]:
+        return [name for field in of for name in names_in(text_of(first(field)))]
 
     return make_paper(
         key=entry.key,
         title=text_of(first("title") + (f": {subtitle}" if (subtitle := first("subtitle")) else "")),
         abstract=text_of(first("abstract")),
-        authors=tuple(_names(first("author") or first("editor"))),
+        authors=list(_names(first("author") or first("editor"))),
         year=year_in(first("year", "date")),
         venue=text_of(first(*_VENUES)),
         doi=first("doi").replace("\\_", "_"),
         arxiv=next(filter(None, map(clean_arxiv, places)), ""),
         url=first("url").replace("\\_", "_").replace("\\%", "%"),
-        collections=names(*_GROUPS),
-        tags=names(*_TAGS),
+        collections=names(_GROUPS),
+        tags=names(_TAGS),
         bibtex=bibtex,
     )
 
@@ -144,33 +137,23 @@ def _spelled_out(raw: str, strings: dict[str, str]) -> str:
     return _ABBREVIATION.sub(full, raw).strip()
 
 
-_RECORD = re.compile(r"^TY  ?-", re.MULTILINE)
-_RECORD_ENDS = re.compile(r"^ER  ?-.*$", re.MULTILINE)
+_RECORD = re.compile(r"^(TY  ?-.*?(?:^ER  ?-[^\n]*|(?=^TY  ?-)|\Z))", re.MULTILINE | re.DOTALL)
+_RECORD_ENDS = re.compile(r"^ER  ?-", re.MULTILINE)
 
 
 def read_ris(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     """The records of a file, in order. Raises InputError for a file without records."""
-    text = decoded(path)
-    starts = [match.start() for match in _RECORD.finditer(text)]
-    if not starts:
+    pieces = _RECORD.split(decoded(path))  # what is in no record, a record, and so on
+    if len(pieces) == 1:
         raise InputError(f"{path}: has no records (TY  - JOUR ... ER  -)")
     line = 1
-    for start, end in pairwise([0, *starts, len(text)]):
-        piece = text[start:end]
-        ends = _RECORD_ENDS.search(piece)
-        record = piece[: ends.end() if ends else len(piece)] if _RECORD.match(piece) else ""
-        outside = piece[len(record) :]
-        if record:
+    for number, piece in enumerate(pieces):
+        if number % 2:
             where = f"{path}, line {line}"
-            try:
-                paper = _of_ris(record.rstrip() + ("" if ends else "\nER  - "), where)
-                check_paper(paper, where)
-            except InputError as error:
-                on_bad(error)
-            else:
-                yield paper
-        if outside.strip():
-            at = line + record.count("\n") + outside[: -len(outside.lstrip())].count("\n")
+            whole = piece if _RECORD_ENDS.search(piece) else f"{piece.rstrip()}\nER  - "
+            yield from usable(partial(_of_ris, whole, where), where, on_bad)
+        elif piece.strip():
+            at = line + piece[: -len(piece.lstrip())].count("\n")
             on_bad(InputError(f"{path}, line {at}: is in no record; a record begins with TY  -"))
         line += piece.count("\n")
 
@@ -184,16 +167,12 @@ def _of_ris(record: str, where: str) -> LibraryPaper:
         raise InputError(f"{where}: is no RIS record (it must begin with TY  - and end with ER  -)")
     fields: dict[str, Any] = parsed[0]
 
-    def first(*names: str) -> str:
-        for name in names:
-            value = fields.get(name)
-            if value:
-                return str(value[0] if isinstance(value, list) else value).strip()
-        return ""
-
     def listed(*names: str) -> list[str]:
         values = (fields.get(name) or [] for name in names)
         return [str(text) for value in values for text in (value if isinstance(value, list) else [value])]
+
+    def first(*names: str) -> str:
+        return next(map(str.strip, listed(*names)), "")
 
     url = first("urls", "url")
     places = [first("number", "custom7", "accession_number"), url, first("notes"), first("journal_name")]
@@ -201,13 +180,13 @@ def _of_ris(record: str, where: str) -> LibraryPaper:
         key=first("label", "id"),
         title=first("title", "primary_title", "short_title"),
         abstract=first("abstract", "notes_abstract"),
-        authors=tuple(_ordered(name) for name in listed("authors", "first_authors") if name.strip()),
+        authors=map(_ordered, listed("authors", "first_authors")),
         year=year_in(first("year", "publication_year", "date")),
-        venue=one_line(first("secondary_title", "alternate_title3", "journal_name", "publisher")),
+        venue=first("secondary_title", "alternate_title3", "journal_name", "publisher"),
         doi=first("doi"),
         arxiv=next(filter(None, map(clean_arxiv, places)), ""),
         url=url,
-        tags=tuple(dict.fromkeys(name for text in listed("keywords") for name in names_in(text))),
+        tags=[name for text in listed("keywords") for name in names_in(text)],
     )
 
 
@@ -215,4 +194,4 @@ def _ordered(name: str) -> str:
     """ "Lee, Ann B." -> "Ann B. Lee"."""
     family, _, given = name.partition(",")
     given, _, suffix = given.partition(",")
-    return one_line(f"{given} {family} {suffix}")
+    return f"{given} {family} {suffix}"

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from datasets.files import digest_of
 from datasets.progress import counting
 from library.contexts import context_files, contexts_in
 from library.duplicates import Gathering
-from library.formats import FORMATS, as_json, bibtex, citation, table
+from library.formats import as_json, bibtex, citation, counted, table
 from library.library import Library, SourceFile, check_place
 from library.models import model_files
 from library.papers import LibraryPaper
@@ -31,11 +32,13 @@ from library.settings import (
     UpdateSettings,
 )
 from library.sources import find_sources, read_source
+from retrieval.base import folder_bytes
 
 log = logging.getLogger(__name__)
 
 SHOWN = 10
-"""Broken records of a file that are named."""
+"""Broken records of a file, and collections, that are named."""
+IN_THE_BOX = "the one in the box"
 
 
 def build(settings: BuildSettings) -> Library:
@@ -45,6 +48,7 @@ def build(settings: BuildSettings) -> Library:
     files = find_sources(settings.source)
     cited = context_files(settings.contexts) if settings.contexts else []
     model_files(settings.model, settings.ranker)  # what is wrong is said before the papers are read
+    ranked = f"{settings.model or IN_THE_BOX}, ranked by {settings.ranker}"
     path.absolute().parent.mkdir(parents=True, exist_ok=True)
     with Gathering(path.absolute().parent) as gathering:
         sources = _read(files, gathering)
@@ -52,18 +56,16 @@ def build(settings: BuildSettings) -> Library:
         library = Library.create(
             path,
             _counted(gathering),
-            model=f"{settings.model or 'the one in the box'}, ranked by {settings.ranker}"
-            if settings.ranker
-            else settings.model,
-            sources=sources,
-            contexts=contexts_in(cited) if cited else None,
-            contexts_from=[_source_file(file) for file in cited],
             indexer=indexer(settings.model, settings.ranker),
+            find=contexts_in(cited) if cited else None,
             overwrite=settings.overwrite,
             wait=settings.wait,
+            model=ranked if settings.ranker else settings.model,
+            sources=sources,
+            contexts=[_source_file(file) for file in cited],
         )
     took = time.perf_counter() - started
-    print(f"{path}: {_papers(len(library))}, duplicates joined: {gathering.duplicates:,}, in {took:.1f} s")
+    print(f"{path}: {counted(len(library))}, duplicates joined: {gathering.duplicates:,}, in {took:.1f} s")
     return library
 
 
@@ -74,16 +76,16 @@ def add(settings: AddSettings) -> Library:
         Library.changing(settings.library, settings.wait) as library,
         Gathering(library.path, library) as gathering,
     ):
-        sources = _read(files, gathering, library.sources)
+        sources = _read(files, gathering, library.manifest.sources)
         gathering.finish()
         if not gathering.count:
             library.noted(sources=sources)
-            print(f"{library.path}: nothing is new; {_papers(len(library))}")
+            print(f"{library.path}: nothing is new; {counted(len(library))}")
             return library
-        unread = [replace(file, hash="") for file in library.contexts]  # those of the new papers
+        unread = [replace(file, hash="") for file in library.manifest.contexts]  # those of the new papers
         changed = added(library, gathering, _counted(gathering), sources=sources, contexts=unread)
     fuller = len(gathering.replaced)
-    print(f"{library.path}: {gathering.count - fuller:,} added, {fuller:,} fuller; {_papers(len(changed))}")
+    print(f"{library.path}: {gathering.count - fuller:,} added, {fuller:,} fuller; {counted(len(changed))}")
     return changed
 
 
@@ -95,25 +97,26 @@ def remove(settings: RemoveSettings) -> Library:
         if settings.source:
             return _read_again(library, _others(library, settings.source))
         changed = without(library, settings.id)
-    print(f"{library.path}: {len(library) - len(changed):,} removed; {_papers(len(changed))}")
+    print(f"{library.path}: {len(library) - len(changed):,} removed; {counted(len(changed))}")
     return changed
 
 
 def update(settings: UpdateSettings) -> Library:
     """Read the sources again."""
     with Library.changing(settings.library, settings.wait) as library:
-        if not library.sources:
+        sources = library.manifest.sources
+        if not sources:
             raise InputError(f"{library.path}: was not made of files; add gives it some")
-        known = [*library.sources, *library.contexts]
+        known = [*sources, *library.manifest.contexts]
         if [_source_file(Path(source.path)) for source in known] == known:
-            print(f"{library.path}: its files are unchanged; {_papers(len(library))}")
+            print(f"{library.path}: its files are unchanged; {counted(len(library))}")
             return library
-        return _read_again(library, library.sources)
+        return _read_again(library, sources)
 
 
 def _others(library: Library, names: Sequence[str]) -> list[SourceFile]:
     """The sources but those that are named, by file or folder; InputError for one that there is not."""
-    left = library.sources
+    left = library.manifest.sources
     for name in names:
         place = Path(name).expanduser().resolve()
         others = [source for source in left if place not in (Path(source.path), *Path(source.path).parents)]
@@ -134,26 +137,24 @@ def _read_again(library: Library, known: list[SourceFile]) -> Library:
         kept, new, gone = _compared(library, gathering)
         if gone == len(library) and not new.any():
             raise InputError(f"{library.path}: no paper would be left; delete the folder instead")
-        cited = [_source_file(Path(source.path)) for source in library.contexts]
-        counts = [int(new.sum()), gone, len(library) - len(kept) - gone]
-        if not any(counts) and cited == library.contexts:
+        cited = [_source_file(Path(source.path)) for source in library.manifest.contexts]
+        replaced = len(library) - len(kept) - gone
+        if not (new.any() or gone or replaced) and cited == library.manifest.contexts:
             library.noted(sources=sources)
-            print(f"{library.path}: no paper has changed; {_papers(len(library))}")
+            print(f"{library.path}: no paper has changed; {counted(len(library))}")
             return library
-        papers = (paper for paper, is_new in zip(gathering.papers(), new, strict=True) if is_new)
+        papers = compress(gathering.papers(), new)
         find = contexts_in([Path(source.path) for source in cited]) if cited else None
         changed = library.changed(kept, papers, indexer(), find, sources=sources, contexts=cited)
-    added, gone, replaced = counts[0] - counts[2], counts[1], counts[2]
-    print(
-        f"{library.path}: {added:,} added, {gone:,} removed, {replaced:,} replaced; {_papers(len(changed))}"
-    )
+    counts = f"{new.sum() - replaced:,} added, {gone:,} removed, {replaced:,} replaced"
+    print(f"{library.path}: {counts}; {counted(len(changed))}")
     return changed
 
 
 def _compared(library: Library, gathering: Gathering) -> tuple[np.ndarray, np.ndarray, int]:
     """Rows whose papers are as they were; which of the gathered papers [N] are not; number of papers gone."""
     kept, new, seen = [], np.zeros(gathering.count, np.bool_), 0
-    removed = set(library.removed)
+    removed = set(library.manifest.removed)
     for number, paper in enumerate(gathering.papers()):
         if paper.id in removed:
             continue
@@ -169,63 +170,41 @@ def _compared(library: Library, gathering: Gathering) -> tuple[np.ndarray, np.nd
 def info(settings: InfoSettings) -> None:
     """Tell what a library holds."""
     library = Library.open(settings.library)
-    corpus = library.corpus
+    corpus, about, collections = library.corpus, library.manifest, library.collections
     years = corpus.years[corpus.years > 0]
-    described, collections = np.count_nonzero(corpus.abstract_tokens.lengths), library.collections
-    size = sum(file.stat().st_size for file in library.folder.rglob("*") if file.is_file())
+    described = np.count_nonzero(corpus.abstract_tokens.lengths)
     lines = {
         "papers": f"{len(library):,}, {described:,} with an abstract",
         "years": f"{years.min()} to {years.max()}" if len(years) else "unknown",
         "contexts": f"{len(corpus.context_ids):,}" if len(corpus.context_ids) else "",
         "collections": ", ".join(collections[:SHOWN]) + (" ..." if len(collections) > SHOWN else ""),
-        "sources": ", ".join(source.path for source in library.sources),
-        "removed": f"{len(library.removed):,} by hand" if library.removed else "",
-        "model": library.model or "the one in the box",
-        "size": f"{size / 1e6:,.1f} MB",
-        "generation": f"{library.generation}, of {library.manifest['changed']}",
-        "created": library.manifest["created"],
+        "sources": ", ".join(source.path for source in about.sources),
+        "removed": f"{len(about.removed):,} by hand" if about.removed else "",
+        "model": about.model or IN_THE_BOX,
+        "size": f"{folder_bytes(library.folder) / 1e6:,.1f} MB",
+        "generation": f"{about.generation}, of {about.changed}",
+        "created": about.created,
     }
-    print(f"{library.path}")
-    for name, line in lines.items():
-        if line:
-            print(f"  {name:12} {line}")
+    print(library.path, *(f"  {name:12} {line}" for name, line in lines.items() if line), sep="\n")
 
 
 def ask(settings: AskSettings) -> None:
     """Print the papers to cite; nothing else goes to stdout."""
-    if settings.format not in FORMATS:
-        raise InputError(f"format={settings.format}: choose one of {', '.join(FORMATS)}")
-    if settings.k < 1:
-        raise InputError(f"k={settings.k}: give a number from 1 on")
     recommender = Recommender.open(settings.library, settings.reranker)
-    found = recommender.recommend(
-        sys.stdin.read() if settings.text == "-" else settings.text,
-        settings.title,
-        settings.abstract,
-        settings.k,
-        exclude=settings.exclude,
-        only=settings.only,
-        years=settings.years,
-        collection=settings.collection,
-        venue=settings.venue,
-        explain=settings.explain,
-    )
-    keys = [paper.key or paper.id for paper in found]
+    options = ("title", "abstract", "k", "exclude", "only", "years", "collection", "venue", "explain")
+    text = sys.stdin.read() if settings.text == "-" else settings.text
+    found = recommender.recommend(text, **{name: getattr(settings, name) for name in options})
     if settings.format == "json":
         print(as_json(found))
     elif settings.format == "bibtex":
         library = recommender.library
         print(bibtex(library.paper(library.corpus.paper_row(paper.id)) for paper in found), end="")
-    elif settings.format in ("cite", "markdown"):
-        print(citation(keys, settings.format))
-    else:
+    elif settings.format == "table":
         Console().print(table(found, settings.explain))
+    else:
+        print(citation([paper.key or paper.id for paper in found], settings.format))
     if not found:
         print(f"{settings.library}: no paper answers to this passage", file=sys.stderr)
-
-
-def _papers(count: int) -> str:
-    return f"{count:,} paper{'s' if count != 1 else ''}"
 
 
 def _read(files: list[Path], gathering: Gathering, known: Iterable[SourceFile] = ()) -> list[SourceFile]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,17 +15,15 @@ from rich.text import Text
 
 from datasets.fulltext.catalogue import letters_of
 from library.draft_copy import copy_places, write_copies
-from library.draft_reader import Draft, Place, read_draft
+from library.draft_reader import HERE, Draft, Place, read_draft
 from library.evidence import MARK, Recommendation
-from library.formats import shown, table
+from library.formats import counted, shown, table
 from library.library import Library
 from library.recommender import Asked, Recommender
 from library.settings import DraftSettings
 from retrieval.queries import Query
 
-log = logging.getLogger(__name__)
-
-_INDENT = 2
+_INDENTED = (0, 0, 0, 2)
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ def draft(settings: DraftSettings) -> None:
     suggestions = suggest(given, recommender, settings.k)
     if targets is not None:  # first: who reads the report may stop
         for line in write_copies(given, suggestions.found, suggestions.known, recommender.library, targets):
-            log.info("%s", line)
+            print(line, file=sys.stderr)
     if settings.format == "json":
         print(json.dumps(as_json(suggestions), ensure_ascii=False, indent=1))
     else:
@@ -120,9 +118,8 @@ def report(suggestions: Suggestions, console: Console) -> None:
     given = suggestions.draft
     cited = f"cites {len(given.cited)}, of which the library has {len(suggestions.known)}"
     title = f"“{shown(given.title)}”" if given.title else "without a title"
-    console.print(
-        Text.assemble((given.path.name, "bold"), f": {title}, {_places(len(given.places))}, {cited}")
-    )
+    places = f"{counted(len(given.places), 'place')} to fill"
+    console.print(Text.assemble((given.path.name, "bold"), f": {title}, {places}, {cited}"))
     if not given.abstract:
         console.print(Text("no abstract was found: with one, suggestions are better", style="dim"))
     for place, papers in zip(given.places, suggestions.found, strict=True):
@@ -130,10 +127,10 @@ def report(suggestions: Suggestions, console: Console) -> None:
         where = f"{_name(given, place)}:{place.line}"
         console.print(Text.assemble((where, "bold magenta"), "  ", (shown(place.command), "magenta")))
         sentence = Text(shown(place.sentence), style="default")
-        sentence.highlight_words([MARK, MARK.strip("[]")], "bold yellow")
-        console.print(Padding(sentence, (0, 0, 0, _INDENT)))
+        sentence.highlight_words([MARK, HERE], "bold yellow")
+        console.print(Padding(sentence, _INDENTED))
         found = table(papers) if papers else Text("nothing in the library answers to it", style="dim")
-        console.print(Padding(found, (0, 0, 0, _INDENT)))
+        console.print(Padding(found, _INDENTED))
     notes = list(given.notes)
     if suggestions.unknown:
         keys = ", ".join(suggestions.unknown)
@@ -142,10 +139,6 @@ def report(suggestions: Suggestions, console: Console) -> None:
         console.print()
     for note in notes:
         console.print(Text(f"note: {shown(note)}", style="dim"))
-
-
-def _places(count: int) -> str:
-    return f"{count} place{'s' * (count != 1)} to fill"
 
 
 def _name(given: Draft, place: Place) -> str:

@@ -15,8 +15,8 @@ from datasets.errors import InputError
 from datasets.files import written_whole
 from datasets.fulltext.catalogue import letters_of
 from datasets.fulltext.latex import BIB_ENTRY, BIB_FILES, bib_entries
-from library.draft_reader import MARKDOWN, Draft, Place, read_text, syntax_of
-from library.evidence import MARK, Recommendation
+from library.draft_reader import HERE, MARKDOWN, Draft, Place, read_text, syntax_of
+from library.evidence import Recommendation
 from library.formats import bibtex
 from library.library import Library
 
@@ -69,25 +69,25 @@ def write_copies(
     found: papers for each place; known: ids of papers that the draft cites, by its keys.
     """
     bibliography = read_text(given.bibs[-1]) if given.bibs else ""
-    keys = _Keys(known, [bibliography, *map(read_text, given.bibs[:-1])], library)
+    keys = _Keys(known, [bibliography, *map(read_text, given.bibs[:-1])])
     for key, entry in given.cited.items():
         if entry is None and key in known:  # cited, but only the library has the entry
-            keys.new[key] = library.corpus.paper_row(known[key])
+            keys.new[key] = known[key]
     edits: dict[Path, list[tuple[Place, str]]] = {}
     in_sentence: dict[tuple[Path, str], set[str]] = {}
     for place, papers in zip(given.places, found, strict=True):
-        there = in_sentence.setdefault((place.file, place.sentence.replace(MARK.strip("[]"), "?")), set())
+        there = in_sentence.setdefault((place.file, place.sentence.replace(HERE, "?")), set())
         others = [paper for paper in papers if paper.id not in there]
         filled = syntax_of(given.path).filled(place.command, [keys.of(paper) for paper in others])
         if filled and filled[1]:
             edits.setdefault(place.file, []).append((place, filled[0]))
-            keys.cite(others[: filled[1]])
-            there |= {paper.id for paper in others[: filled[1]]}
+            there |= {keys.cite(paper) for paper in others[: filled[1]]}
     texts = {place: _edited(given.files[file], edits.get(file, [])) for file, place in copies.files.items()}
     count, names = sum(map(len, edits.values())), ", ".join(map(str, texts))
     lines = [f"{names}: {count} of {len(given.places)} places filled; check each of them"]
     if keys.new:
-        entries = bibtex(library.paper(row)._replace(key=key) for key, row in keys.new.items())
+        rows = {key: library.corpus.paper_row(paper) for key, paper in keys.new.items()}
+        entries = bibtex(library.paper(row)._replace(key=key) for key, row in rows.items())
         gap = "\n" if bibliography and not bibliography.endswith("\n") else ""
         texts[copies.bib] = f"{bibliography}{gap}\n{entries}" if bibliography else entries
         lines.append(f"{copies.bib}: {len(keys.new)} entries added")
@@ -100,21 +100,19 @@ def write_copies(
 
 
 class _Keys:
-    """The draft's keys for papers of the library."""
+    """The draft's keys for papers of the library, and further ones for papers that it lacks."""
 
-    def __init__(self, known: Mapping[str, str], bibliographies: Sequence[str], library: Library) -> None:
-        self.new: dict[str, int] = {}
-        """Rows of the papers whose entries are to be added, by key."""
+    def __init__(self, known: Mapping[str, str], bibliographies: Sequence[str]) -> None:
+        self.new: dict[str, str] = {}
+        """Ids of the papers whose entries are to be added, by key."""
         self._keys = {paper: key for key, paper in known.items()}
-        self._library = library
         self._bibliographies = bibliographies
         self._taken = {match[2] for text in bibliographies for match in BIB_ENTRY.finditer(text)} | set(known)
-        self._missing: dict[str, int] = {}
+        self._lacking: set[str] = set()
 
     def of(self, paper: Recommendation) -> str:
         if paper.id not in self._keys:
-            row = self._library.corpus.paper_row(paper.id)
-            wished = key = _NO_KEY.sub("", paper.key or paper.id) or f"paper{row}"
+            wished = key = _NO_KEY.sub("", paper.key or paper.id) or "paper"
             number = 0
             while key in self._taken and not self._has(key, paper.title):
                 number += 1
@@ -122,13 +120,14 @@ class _Keys:
             self._keys[paper.id] = key
             if key not in self._taken:
                 self._taken.add(key)
-                self._missing[key] = row
+                self._lacking.add(key)
         return self._keys[paper.id]
 
-    def cite(self, papers: Sequence[Recommendation]) -> None:
-        for key in map(self.of, papers):
-            if key in self._missing:
-                self.new[key] = self._missing[key]
+    def cite(self, paper: Recommendation) -> str:
+        """Add the paper's entry if the draft has none; returns its id."""
+        if (key := self.of(paper)) in self._lacking:
+            self.new[key] = paper.id
+        return paper.id
 
     def _has(self, key: str, title: str) -> bool:
         """Whether the draft's entry of this key is of the paper of this title."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import chain, groupby
@@ -51,6 +51,8 @@ from retrieval.article_text import sentence_starts
 
 WINDOW = 200
 """Characters on each side of a missing citation, as in the training contexts."""
+HERE = MARK.strip("[]")
+"""How it is shown between other keys."""
 _MARKDOWN = (".md", ".markdown", ".qmd", ".rmd", ".txt")
 _OURS = "\uf000"
 """Begins our keys, which are of characters that `cleaned` takes out of texts and that are no words."""
@@ -102,13 +104,12 @@ class Syntax(NamedTuple):
 
 
 class _Contents(NamedTuple):
-    """missing: the numbers that stand neither in comments nor in code."""
+    """keys: what is cited outside of comments and code, ours too. source: LaTeX that names the .bib files."""
 
     metadata: Metadata
     paragraphs: list[Paragraph]
-    missing: set[str]
-    cited: dict[str, Reference | None]
-    bibs: list[Path]
+    keys: Collection[str]
+    source: str
     notes: list[str]
 
 
@@ -125,9 +126,12 @@ def read_draft(path: Path, root: Path | None = None) -> Draft:
     if root is not None and not (root.is_dir() and path.is_relative_to(root.resolve())):
         raise InputError(f"root={root}: is no folder that the draft lies in")
     marking = _Marking(syntax_of(path))
-    contents = (_read_latex if marking.syntax is LATEX else _read_markdown)(path, root, marking)
-    references = {key: entry or Reference() for key, entry in contents.cited.items()}
-    full_text = FullText(contents.paragraphs, references | dict.fromkeys(marking.found, Reference()))
+    read = _read_latex if marking.syntax is LATEX else _read_markdown
+    about, paragraphs, keys, source, notes = read(path, root, marking)
+    known = [key for key in keys if not key.startswith(_OURS)]
+    entries = read_bibliography(path, source, known, root)
+    cited = {key: entries.get(key) for key in known}
+    full_text = FullText(paragraphs, dict.fromkeys([*known, *marking.found], Reference()) | entries)
     contexts: dict[str, str] = {}
     for citation in citations(full_text, WINDOW + len(OTHER_MARKER), Counter()):
         if citation.ref in marking.found:
@@ -135,25 +139,24 @@ def read_draft(path: Path, root: Path | None = None) -> Draft:
             if re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
                 contexts.setdefault(citation.ref, context)
     sentences: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for paragraph in contents.paragraphs:
-        for key, sentence, beside in _sentences(paragraph):
-            sentences.setdefault(key, (sentence, beside))
-    places, notes = [], list(contents.notes)
+    for key, said in chain.from_iterable(map(_sentences, paragraphs)):
+        sentences.setdefault(key, said)
+    places = []
     for number, (file, start, end) in marking.found.items():
         text = marking.texts[file]
         line, command = text.count("\n", 0, start) + 1, text[start:end]
         if number in contexts:
             places.append(Place(file, start, end, line, command, contexts[number], *sentences[number]))
-        elif number in contents.missing:
+        elif number in keys:
             notes.append(f"{file.name}:{line}: {command} has no running text around it and is left alone")
     if not places:
-        found = "nothing to cite is missing"
-        found = "its missing citations have no running text around them" if contents.missing else found
+        left = any(number in keys for number in marking.found)
+        found = (
+            "its missing citations have no running text around them" if left else "nothing to cite is missing"
+        )
         kinds = "[@?] or [CITE]" if marking.syntax is MARKDOWN else r"\cite{?}, \cite{} or \citep{TODO}"
         raise InputError(f"{path}: {found}; write {kinds} where a citation is to be found")
-    about = contents.metadata
-    year = about.year or date.today().year
-    cited, bibs = contents.cited, contents.bibs
+    year, bibs = about.year or date.today().year, bib_files(path, source, root)
     return Draft(path, about.title, about.abstract, year, places, cited, marking.texts, bibs, notes)
 
 
@@ -199,22 +202,21 @@ def read_text(path: Path) -> str:
         ) from None
 
 
-def _sentences(paragraph: Paragraph) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Each of our keys in a paragraph, its sentence, and the keys that this cites."""
+def _sentences(paragraph: Paragraph) -> Iterator[tuple[str, tuple[str, tuple[str, ...]]]]:
+    """Each of our keys in a paragraph, with its sentence and the keys that this cites."""
     text = paragraph.text
     bounds = [0, *sentence_starts(text), len(text)]
     spans = sorted(span for span in set(paragraph.citations) if span.ref is not None)
     for number, group in groupby(spans, key=lambda span: bisect_right(bounds, span.start)):
         cited = list(group)
-        keys = [key for _, _, key in cited if key is not None]
         edges = [bounds[number - 1], *(edge for span in cited for edge in span[:2]), bounds[number]]
         between = [text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True)]
+        keys = [str(span.ref) for span in cited]
+        printed = ["?" if key.startswith(_OURS) else key for key in keys]
         beside = tuple(dict.fromkeys(key for key in keys if not key.startswith(_OURS)))
         for ours in (key for key in keys if key.startswith(_OURS)):
-            shown = [
-                MARK.strip("[]") if key == ours else "?" if key.startswith(_OURS) else key for key in keys
-            ]
-            yield ours, "".join(chain(*zip(between, [*shown, ""], strict=True))).strip(), beside
+            shown = [HERE if key == ours else text for key, text in zip(keys, printed, strict=True)]
+            yield ours, ("".join(chain(*zip(between, [*shown, ""], strict=True))).strip(), beside)
 
 
 # LaTeX.
@@ -263,33 +265,15 @@ def _read_latex(path: Path, root: Path | None, marking: _Marking) -> _Contents:
     source = cut_out(read_source(path, inputs), _BEGIN_CODE, _END_CODE)
     body = document_body(source) or source  # a chapter has no \begin{document}
     keys = dict.fromkeys(key for match in CITATION.finditer(source) for key in cited_keys(match[1]))
-    missing = {key for key in keys if key.startswith(_OURS)}
     paragraphs, _ = read_sections(running_text(body))
-    if left := missing - {span.ref for part in paragraphs for span in part.citations}:
+    read = {span.ref for part in paragraphs for span in part.citations}
+    if left := {key for key in keys if key.startswith(_OURS)} - read:
         # In captions, footnotes, tables, the abstract, which training contexts leave out.
         apart = _ENVIRONMENT.sub(" ", _FLOAT.sub(r"\\section{}", body))
         aside, _ = read_sections(_ASIDE.sub(" ", apart))
         paragraphs += [part for part in aside if any(span.ref in left for span in part.citations)]
     notes = [f"\\input{{{name}}} is not followed: {why}" for name, why in inputs.skipped.items()]
-    metadata = read_metadata(CITATION.sub("", source), "")
-    return _contents(path, root, source, metadata, paragraphs, keys, notes)
-
-
-def _contents(
-    path: Path,
-    root: Path | None,
-    source: str,
-    metadata: Metadata,
-    paragraphs: list[Paragraph],
-    keys: Iterable[str],
-    notes: list[str],
-) -> _Contents:
-    """keys: all that are cited, ours too; source: LaTeX that names the .bib files."""
-    missing = {key for key in keys if key.startswith(_OURS)}
-    known = [key for key in keys if key not in missing]
-    entries = read_bibliography(path, source, known, root)
-    cited = {key: entries.get(key) for key in known}
-    return _Contents(metadata, paragraphs, missing, cited, bib_files(path, source, root), notes)
+    return _Contents(read_metadata(CITATION.sub("", source), ""), paragraphs, keys, source, notes)
 
 
 # Markdown, as Pandoc reads it.
@@ -369,17 +353,7 @@ def _read_markdown(path: Path, root: Path | None, marking: _Marking) -> _Content
     )
     named = front.get("bibliography") or []
     source = "".join(f"\\addbibresource{{{name}}}" for name in ([named] if isinstance(named, str) else named))
-    missing = {key for key in numbers if key.startswith(_OURS)}
-    known = [key for key in numbers if key not in missing]
-    entries = read_bibliography(path, source, known, root)
-    return _Contents(
-        metadata,
-        paragraphs,
-        missing,
-        {key: entries.get(key) for key in known},
-        bib_files(path, source, root),
-        [],
-    )
+    return _Contents(metadata, paragraphs, numbers, source, [])
 
 
 def _sections(text: str) -> list[tuple[int, str, str]]:

@@ -16,7 +16,6 @@ from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,6 +27,7 @@ from library.papers import Identity, LibraryPaper, identity, merged
 if TYPE_CHECKING:
     from library.library import Library
 
+_DECODER = msgspec.msgpack.Decoder(LibraryPaper)
 MOST = 100
 """Different papers of one title that a further one is compared with."""
 
@@ -93,20 +93,16 @@ class Gathering:
         self._file = TemporaryFile(dir=folder)  # noqa: SIM115 (closed by __exit__)
         self._ends, self._identities = array("q", [0]), Identities(library.identities if library else None)
         self._library, self._before = library, len(library) if library else 0
-        self._decode = msgspec.msgpack.Decoder(LibraryPaper)
-        self._encode = msgspec.msgpack.Encoder()
 
     def __enter__(self) -> Gathering:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def add(self, paper: LibraryPaper) -> None:
         self._identities.add(paper)
-        line = self._encode.encode(paper)
+        line = msgspec.msgpack.encode(paper)
         self._file.write(line)
         self._ends.append(self._ends[-1] + len(line))
 
@@ -116,7 +112,6 @@ class Gathering:
 
     def finish(self) -> None:
         """All have come."""
-        self._file.flush()
         leaders = self._identities.leaders()
         others = np.flatnonzero(leaders != np.arange(len(leaders)))
         self.duplicates = len(others)
@@ -156,4 +151,4 @@ class Gathering:
     def _record(self, row: int) -> LibraryPaper:
         start, end = self._ends[row - self._before], self._ends[row - self._before + 1]
         self._file.seek(start)
-        return self._decode.decode(self._file.read(end - start))
+        return _DECODER.decode(self._file.read(end - start))

@@ -185,27 +185,7 @@ def around(text: str, spans: Spans, longest: int) -> str:
 # Names of papers, and of what they are about.
 
 _PART = re.compile(r"[^\W_]+(?:[-+.][^\W_]+)*\+*")
-_SMALL = frozenset(
-    [
-        "a",
-        "an",
-        "and",
-        "as",
-        "at",
-        "by",
-        "for",
-        "from",
-        "in",
-        "into",
-        "of",
-        "on",
-        "or",
-        "the",
-        "to",
-        "via",
-        "with",
-    ]
-)
+_SMALL = re.compile("a|an|and|as|at|by|for|from|in|into|of|on|or|the|to|via|with", re.IGNORECASE)
 _LONGEST_NAME = 3
 """Words of a name before the colon of a title."""
 _DIMENSIONS = re.compile(r"\d[dD]|\d+(?:st|nd|rd|th)|\d[\d.,]*")
@@ -231,9 +211,9 @@ def paper_names(title: str) -> list[str]:
             if any(told):
                 whole = all(tells or part.isdigit() for tells, part in zip(told, parts, strict=True))
                 names[match[0] if whole else parts[told.index(True)]] = None
-        initials = [part[0] for part in re.split(r"[\s-]+", head) if part and part.lower() not in _SMALL]
-        if len(initials) >= 3 and all(letter.isupper() for letter in initials) and len(initials) <= 6:
-            names["".join(initials)] = None
+        words = [part for part in re.split(r"[\s-]+", head) if part and not _SMALL.fullmatch(part)]
+        if 3 <= len(words) <= 6 and all(word[0].isupper() for word in words):
+            names["".join(word[0] for word in words)] = None
     return list(names)
 
 

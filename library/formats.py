@@ -16,7 +16,6 @@ from library.evidence import MARK, Recommendation
 if TYPE_CHECKING:
     from library.library import LibraryPaper
 
-FORMATS = ("table", "json", "bibtex", "cite", "markdown")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 _SHOWN_AUTHORS = 2
 
@@ -24,6 +23,14 @@ _SHOWN_AUTHORS = 2
 def shown(text: str) -> str:
     """A text on one line without what steers a terminal: titles come from strangers' files."""
     return " ".join(_CONTROL.sub(" ", text).split())
+
+
+def counted(count: int, what: str = "paper") -> str:
+    """
+    >>> counted(1), counted(2000, "place")
+    ('1 paper', '2,000 places')
+    """
+    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def table(found: Sequence[Recommendation], explain: bool = False) -> Table:

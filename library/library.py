@@ -5,7 +5,7 @@
     generations/N/      corpus/         the prepared store of the papers (datasets.corpus)
                         metadata.arrow  what else is known of each paper, in the order of the store
                         identities.npy  what tells the papers apart (library.papers.identity)
-                        index/          what the model has made of the papers
+                        model/  index/  what ranks the papers, and what it has made of them
 
 A change writes a new generation, then replaces library.json, then removes the old generation: a process that
 is killed leaves the old library or the new one, and who has the old one open goes on with it.
@@ -14,16 +14,16 @@ is killed leaves the old library or the new one, and who has the old one open go
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 
 from datasets.columns import TableWriter, table_batches
 from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.files import one_at_a_time, one_line_disk_errors, written_whole
+from datasets.errors import InputError, reason
+from datasets.files import one_at_a_time, one_line_disk_errors, write_text
 from datasets.prepare import StoreBuilder, prepare_store
 from datasets.records import ContextRecord, PaperRecord, QueryRecord, Source, shown
 from library.duplicates import Identities
@@ -41,30 +41,14 @@ from library.papers import LibraryPaper as LibraryPaper
 VERSION = 1
 """Of the folder: raise it when the files change."""
 MANIFEST, LOCK, GENERATIONS = "library.json", "library.lock", "generations"
-CORPUS, METADATA, IDENTITIES, INDEX = "corpus", "metadata.arrow", "identities.npy", "index"
+CORPUS, METADATA, IDENTITIES = "corpus", "metadata.arrow", "identities.npy"
 
 Rows = NDArray[np.int64]
-Indexer = Callable[[Corpus | None, Corpus, Rows, Path | None, Path], None]
-"""(old papers, new papers, kept, old index, new index): fills the new index folder.
-
-Row i of the new papers was row kept[i] of the old ones for i < len(kept); the others are new. Without an old
-generation, the old papers and index are None.
-"""
-
-
 _IN_CORPUS = ("id", "title", "abstract", "year")
 _LISTS = ("authors", "collections", "tags", "aliases")
-_COLUMNS = tuple(name for name in LibraryPaper._fields if name not in _IN_CORPUS)
-_SCHEMA = pa.schema(
-    [
-        pa.field(
-            name,
-            pa.list_(pa.string()) if name in _LISTS else pa.int32() if name == "source" else pa.string(),
-            nullable=False,
-        )
-        for name in _COLUMNS
-    ]
-)
+_COLUMNS = {name: pa.string() for name in LibraryPaper._fields if name not in _IN_CORPUS}
+_COLUMNS |= dict.fromkeys(_LISTS, pa.list_(pa.string())) | {"source": pa.int32()}
+_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
 
 
 @dataclass(frozen=True)
@@ -76,6 +60,28 @@ class SourceFile:
     hash: str
 
 
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What library.json holds."""
+
+    version: int = VERSION
+    generation: int = 0
+    """Number of the current one."""
+    model: str = ""
+    sources: list[SourceFile] = []
+    contexts: list[SourceFile] = []
+    """The files of the contexts."""
+    removed: list[str] = []
+    """Ids of papers that were removed by hand, which an update leaves out."""
+    created: str
+    changed: str
+    counts: dict[str, int] = {}
+
+
+Indexer = Callable[["Library | None", Corpus, Rows, Path], None]
+"""(the library as it was, the new papers, kept, the new generation): writes the model and the index.
+
+Row i of the new papers was row kept[i] of the library for i < len(kept); the others are new.
+"""
 Contexts = Callable[[NDArray[np.uint64], list[str]], tuple[Iterable[ContextRecord], Iterable[QueryRecord]]]
 """(identities of the papers [P, 7], their ids): contexts that cite some, and the papers that each cites."""
 
@@ -83,24 +89,17 @@ Contexts = Callable[[NDArray[np.uint64], list[str]], tuple[Iterable[ContextRecor
 class Library:
     """Papers [P] in the order of `corpus`, row by row. Open one with Library.open, make one with create."""
 
-    def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
+    def __init__(self, path: Path, manifest: Manifest) -> None:
         self.path, self.manifest = path, manifest
-        self.generation = int(manifest["generation"])  # a name of a folder, and nothing else
-        self.model: str = manifest["model"]
-        self.sources = [SourceFile(**source) for source in manifest["sources"]]
-        self.contexts = [SourceFile(**source) for source in manifest["contexts"]]
-        """The files of the contexts."""
-        self.removed: list[str] = manifest["removed"]
-        """Ids of papers that were removed by hand, which an update leaves out."""
-        self.folder = path / GENERATIONS / str(self.generation)
+        self.folder = path / GENERATIONS / str(manifest.generation)
         self.corpus = Corpus(self.folder / CORPUS, path.resolve().name)
         self.identities: NDArray[np.uint64] = np.load(
             self.folder / IDENTITIES, mmap_mode="r", allow_pickle=False
         )
         """Of each paper the numbers of library.papers.Identity [P, 7]."""
-        _, self._batches = table_batches(self.folder / METADATA)
-        self._starts = np.cumsum([0] + [len(batch) for batch in self._batches])
-        if self._starts[-1] != len(self.corpus.paper_ids):
+        self.metadata = pa.Table.from_batches(table_batches(self.folder / METADATA)[1], _SCHEMA)
+        """The columns of LibraryPaper that `corpus` has not, memory-mapped [P]."""
+        if len(self.metadata) != len(self.corpus.paper_ids):
             raise InputError("its metadata has another number of papers")
 
     @classmethod
@@ -111,9 +110,9 @@ class Library:
             manifest = _read_manifest(path)
             try:
                 return cls(path, manifest)
-            except (InputError, OSError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
+            except (InputError, OSError, ValueError, pa.ArrowException) as error:
                 if _read_manifest(path) == manifest:  # else it was changed while we read it
-                    raise InputError(f"{path}: {_damaged(path)} ({_reason(error)})") from None
+                    raise InputError(f"{path}: {_damaged(path)} ({reason(error)})") from None
 
     @classmethod
     def create(
@@ -121,17 +120,16 @@ class Library:
         path: str | Path,
         papers: Iterable[LibraryPaper],
         *,
-        model: str = "",
-        sources: Sequence[SourceFile] = (),
-        contexts: Contexts | None = None,
-        contexts_from: Sequence[SourceFile] = (),
         indexer: Indexer | None = None,
+        find: Contexts | None = None,
         overwrite: bool = False,
         wait: bool = True,
+        **about: Any,
     ) -> Library:
         """Make a library; ids must be unique, and each paper needs a title or an abstract.
 
-        overwrite: replace the library that is there. wait: for another process that changes it.
+        find: gives the contexts. overwrite: replace the library that is there. wait: for another process that
+        changes it. about: model, sources, contexts of the manifest.
         Raises InputError if the folder holds something else or a library already.
         """
         path = Path(path).expanduser()
@@ -140,15 +138,8 @@ class Library:
         try:
             with _locked(path, wait):
                 check_place(path, overwrite)
-                state = {
-                    "model": model,
-                    "sources": [asdict(source) for source in sources],
-                    "contexts": [asdict(source) for source in contexts_from],
-                    "removed": [],
-                    "created": _now(),
-                }
-                number = max(_numbers(path), default=0) + 1
-                return _write(path, number, state, None, np.empty(0, np.int64), papers, contexts, indexer)
+                manifest = Manifest(created=_now(), changed=_now(), **about)
+                return _write(path, manifest, None, np.empty(0, np.int64), papers, find, indexer)
         except BaseException:
             if made and not (path / MANIFEST).exists():
                 shutil.rmtree(path, ignore_errors=True)
@@ -169,40 +160,24 @@ class Library:
         papers: Iterable[LibraryPaper],
         indexer: Indexer | None = None,
         find: Contexts | None = None,
-        **state: Any,
+        **about: Any,
     ) -> Library:
         """The next generation: rows `kept`, ascending, then `papers`. Call it inside `changing`.
 
-        find: replaces the contexts; None keeps those whose papers are kept. state: as for noted.
+        find: replaces the contexts; None keeps those whose papers are kept. about: as for noted.
         """
-        return _write(self.path, self.generation + 1, self._state(state), self, kept, papers, find, indexer)
+        manifest = msgspec.structs.replace(self.manifest, **about)
+        return _write(self.path, manifest, self, kept, papers, find, indexer)
 
-    def noted(self, **state: Any) -> None:
+    def noted(self, **about: Any) -> None:
         """Change sources, contexts or removed in library.json. Call it inside `changing`."""
-        _write_manifest(self.path, self.manifest | self._state(state))
-
-    def _state(self, new: dict[str, Any]) -> dict[str, Any]:
-        old = {key: self.manifest[key] for key in ("model", "sources", "contexts", "removed", "created")}
-        for name in ("sources", "contexts"):
-            if name in new:
-                new[name] = [asdict(source) for source in new[name]]
-        return old | new
+        _write_manifest(self.path, msgspec.structs.replace(self.manifest, **about))
 
     def __len__(self) -> int:
-        return int(self._starts[-1])
+        return len(self.metadata)
 
     def __repr__(self) -> str:
-        return f"Library({str(self.path)!r}, {len(self)} papers, generation {self.generation})"
-
-    @property
-    def index_dir(self) -> Path:
-        """Folder of this generation's indexes."""
-        return self.folder / INDEX
-
-    @cached_property
-    def metadata(self) -> pa.Table:
-        """The columns of LibraryPaper that `corpus` has not, memory-mapped [P]."""
-        return pa.Table.from_batches(self._batches, _SCHEMA)
+        return f"Library({str(self.path)!r}, {len(self)} papers, generation {self.manifest.generation})"
 
     @property
     def collections(self) -> list[str]:
@@ -213,20 +188,16 @@ class Library:
         """IndexError for a row that is not there."""
         if not 0 <= row < len(self):
             raise IndexError(f"row {row} of {len(self)}")
-        batch = int(np.searchsorted(self._starts, row, side="right")) - 1
-        found = self._batches[batch].slice(row - int(self._starts[batch]), 1).to_pylist()[0]
+        [known] = self.metadata.slice(row, 1).to_pylist()
         corpus = self.corpus
-        return _paper(
-            corpus.paper_ids[row], corpus.titles[row], corpus.abstracts[row], int(corpus.years[row]), found
-        )
+        texts = corpus.paper_ids[row], corpus.titles[row], corpus.abstracts[row]
+        return _paper(*texts, int(corpus.years[row]), known)
 
     def papers(self) -> Iterator[LibraryPaper]:
         """All, by row."""
         corpus = self.corpus
-        known = (row for batch in self._batches for row in batch.to_pylist())
-        columns = corpus.paper_ids, corpus.titles, corpus.abstracts, corpus.years.tolist(), known
-        for columns_of_row in zip(*columns, strict=True):
-            yield _paper(*columns_of_row)
+        known = (row for batch in self.metadata.to_batches() for row in batch.to_pylist())
+        return map(_paper, corpus.paper_ids, corpus.titles, corpus.abstracts, corpus.years.tolist(), known)
 
     @cached_property
     def _named(self) -> dict[str, int]:
@@ -256,35 +227,29 @@ def _paper(id: str, title: str, abstract: str, year: int, known: dict[str, Any])
     return LibraryPaper(id=id, title=title, abstract=abstract, year=year, **(known | lists))
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
+def _read_manifest(path: Path) -> Manifest:
     """library.json; InputError if there is none, or of another version."""
     try:
-        manifest = json.loads((path / MANIFEST).read_text("utf-8"))
+        content = msgspec.json.decode((path / MANIFEST).read_bytes())
+        version = content.get("version") if isinstance(content, dict) else None
+        if version == VERSION:
+            return msgspec.convert(content, Manifest)
     except (FileNotFoundError, NotADirectoryError):
         what = "no such folder" if not path.exists() else "is no library (it has no library.json)"
         raise InputError(f"{path}: {what}; python recommend.py build library={path} makes one") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError:
-        raise InputError(f"{path}: {_damaged(path)} (library.json is no JSON)") from None
-    version = manifest.get("version") if isinstance(manifest, dict) else None
-    if version != VERSION:
-        found = f"of version {shown(version)}" if version is not None else "without a version"
-        raise InputError(
-            f"{path}: a library {found}, and this program reads version {VERSION}; build it again with "
-            "overwrite=true"
-        )
-    return dict(manifest)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: {_damaged(path)} (library.json: {reason(error)})") from None
+    found = f"of version {shown(version)}" if version is not None else "without a version"
+    raise InputError(
+        f"{path}: a library {found}, and this program reads version {VERSION}; build it again with "
+        "overwrite=true"
+    )
 
 
 def _damaged(path: Path) -> str:
     return f"damaged library; python recommend.py build library={path} overwrite=true makes it again"
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, KeyError | TypeError):
-        return f"library.json: {error}"
-    return " ".join(str(error).split())
 
 
 def check_place(path: Path, overwrite: bool) -> None:
@@ -312,18 +277,14 @@ def _locked(path: Path, wait: bool) -> Iterator[None]:
             yield
 
 
-def _numbers(path: Path) -> list[int]:
-    return [int(folder.name) for folder in (path / GENERATIONS).iterdir() if folder.name.isdecimal()]
-
-
 def _clear(path: Path) -> None:
     """Remove all generations but the current one."""
-    try:
-        current = str(json.loads((path / MANIFEST).read_text("utf-8"))["generation"])
-    except FileNotFoundError:
-        current = ""
-    except (OSError, ValueError, KeyError, TypeError):
-        return  # damaged: nothing is removed until a new library stands
+    current = ""
+    if (path / MANIFEST).exists():
+        try:
+            current = str(_read_manifest(path).generation)
+        except InputError:
+            return  # damaged: nothing is removed until a new library stands
     for folder in (path / GENERATIONS).iterdir():
         if folder.name != current:
             shutil.rmtree(folder, ignore_errors=True)
@@ -335,27 +296,26 @@ def _now() -> str:
 
 def _write(
     path: Path,
-    number: int,
-    state: dict[str, Any],
+    manifest: Manifest,
     old: Library | None,
     kept: Rows,
     papers: Iterable[LibraryPaper],
-    contexts: Contexts | None,
+    find: Contexts | None,
     indexer: Indexer | None,
 ) -> Library:
-    """Write generation `number` and make it the current one."""
+    """Write a new generation and make it the current one."""
+    there = [int(folder.name) for folder in (path / GENERATIONS).iterdir() if folder.name.isdecimal()]
+    number = max(there, default=0) + 1
     folder = path / GENERATIONS / str(number)
     try:
         folder.mkdir()
-        _write_papers(folder, old, kept, papers, contexts)
+        _write_papers(folder, old, kept, papers, find)
         corpus = Corpus(folder / CORPUS, path.resolve().name)
-        (folder / INDEX).mkdir()
         if indexer is not None:
-            before = (old.corpus, old.index_dir) if old else (None, None)
-            indexer(before[0], corpus, kept, before[1], folder / INDEX)
+            indexer(old, corpus, kept, folder)
         counts = {"papers": len(corpus.paper_ids), "contexts": len(corpus.context_ids)}
-        manifest = {"version": VERSION, "generation": number, **state, "changed": _now(), "counts": counts}
-        _write_manifest(path, manifest)
+        new = msgspec.structs.replace(manifest, generation=number, changed=_now(), counts=counts)
+        _write_manifest(path, new)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -363,18 +323,17 @@ def _write(
     return Library.open(path)
 
 
-def _write_manifest(path: Path, manifest: dict[str, Any]) -> None:
-    with written_whole(path / MANIFEST) as file:
-        file.write_text(json.dumps(manifest, indent=1, ensure_ascii=False), "utf-8")
+def _write_manifest(path: Path, manifest: Manifest) -> None:
+    write_text(path / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1).decode())
 
 
 def _write_papers(
-    folder: Path, old: Library | None, kept: Rows, papers: Iterable[LibraryPaper], contexts: Contexts | None
+    folder: Path, old: Library | None, kept: Rows, papers: Iterable[LibraryPaper], find: Contexts | None
 ) -> None:
     """The corpus and the metadata of a generation."""
     table = TableWriter(folder / METADATA, _SCHEMA)
     identities = Identities(old.identities[kept] if old else None)
-    ids = [old.corpus.paper_ids[row] for row in kept.tolist()] if old and contexts else []
+    ids = [old.corpus.paper_ids[row] for row in kept.tolist()] if old and find else []
     queries: list[Iterable[QueryRecord]] = []
     digest, content = hashlib.blake2b(digest_size=16), dict[str, str]()
 
@@ -384,16 +343,16 @@ def _write_papers(
             identities.add(paper)
             record = PaperRecord(paper.id, paper.title, paper.abstract, paper.year)
             digest.update(repr(record).encode())
-            if contexts:
+            if find:
                 ids.append(paper.id)
             yield record
         content["papers"] = digest.hexdigest()
 
     def cited() -> Iterator[ContextRecord]:
-        if contexts:
-            found, of_train = contexts(identities.numbers(), ids)
+        if find:
+            contexts, of_train = find(identities.numbers(), ids)
             queries.append(of_train)
-            for context in found:
+            for context in contexts:
                 digest.update(repr(context).encode())
                 yield context
         content["contexts"] = digest.hexdigest()
@@ -402,14 +361,14 @@ def _write_papers(
         if old is not None:
             digest.update(old.corpus.fingerprint.encode() + kept.tobytes())
             table.take(old.folder / METADATA, kept)
-            builder.keep(old.corpus, kept, contexts=contexts is None)
+            builder.keep(old.corpus, kept, contexts=find is None)
 
     source = Source(
         name=folder.parents[1].name,
         identity=content,
         papers=records,
         contexts=cited,
-        splits={"train": queries.pop} if contexts else {},
+        splits={"train": queries.pop} if find else {},
     )
     settings = {"tokenizer": "default", "candidates": "all"}
     with closing(table):

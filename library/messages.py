@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -12,10 +12,9 @@ from datasets.records import refuse
 from library.bibliographies import papers_in
 from library.evidence import MARK, Recommendation
 from library.formats import bibtex
-from library.sources import check_paper, make_paper
+from library.papers import LibraryPaper, check_paper, make_paper
 
 if TYPE_CHECKING:
-    from library.papers import LibraryPaper
     from library.recommender import Recommender
 
 MOST_PAPERS = 100
@@ -225,10 +224,7 @@ def records(new: NewPapers) -> list[LibraryPaper]:
     """The papers to add. Raises InputError for the first that cannot be one."""
     made = []
     for place, paper in enumerate(new.papers):
-        known: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in paper
-        }
-        made.append(make_paper(**known))
+        made.append(make_paper(**dict(paper)))
         check_paper(made[-1], f"papers.{place}")
     if new.bibtex:
         made += papers_in(new.bibtex, "bibtex", refuse)

@@ -1,21 +1,31 @@
-"""A paper of a library, what tells papers apart, and how records of one paper become one."""
+"""A paper of a library: made of what a source says, told apart from others, joined out of several records."""
 
 from __future__ import annotations
 
+import html
+import re
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from datasets.fulltext.catalogue import LONG_TITLE, YEARS_APART, letters_of, surname, title_key
+from datasets.errors import InputError
+from datasets.fulltext.catalogue import LONG_TITLE, YEARS_APART, clean_arxiv, letters_of, surname, title_key
+from datasets.json_lines import OnBadRecord
+from datasets.records import shown, usable_id
 
 _EVERYWHERE = ("doi:", "arxiv:", "openalex:", "s2:")
 """Ids that mean the same paper wherever they stand; another, or a key, means it together with the title."""
+_DOI = re.compile(r"10\.\d{4,9}/\S+")
+_TAG = re.compile(
+    r"</?(?:jats:)?(?:p|i|b|em|strong|sub|sup|span|sc|scp|italic|bold|title|sec|tt|u)\b[^<>]*>", re.I
+)
 
 
 class LibraryPaper(NamedTuple):
     """A paper of a library; empty and 0 are unknown.
 
     id: unique, without white space. key: in the citing documents. bibtex: the source's entry. aliases: ids
-    and keys of other records of the same paper. source: its place among the library's sources, -1: no file.
+    and keys of other records of the same paper. source: 0 of a file, -1 of none.
     """
 
     id: str
@@ -33,7 +43,80 @@ class LibraryPaper(NamedTuple):
     bibtex: str = ""
     aliases: tuple[str, ...] = ()
     source: int = -1
-    """0: of a file; -1: came without one."""
+
+
+def usable(
+    read: Callable[[], LibraryPaper | None], where: str, on_bad: OnBadRecord
+) -> Iterator[LibraryPaper]:
+    """The paper of a record, if there is one and it can be used; else `on_bad` is told why."""
+    try:
+        if paper := read():
+            check_paper(paper, where)
+            yield paper
+    except InputError as error:
+        on_bad(error)
+
+
+def check_paper(paper: LibraryPaper, where: str) -> None:
+    """InputError for a paper without title and abstract, or of an id that cannot be one."""
+    if not (paper.title or paper.abstract):
+        raise InputError(f"{where}: has neither title nor abstract")
+    if not usable_id(paper.id):
+        reason = "is no id: it must not be empty or hold white space or control characters"
+        raise InputError(f"{where}: {shown(paper.id)} {reason}")
+
+
+def make_paper(id: str = "", **known: Any) -> LibraryPaper:
+    """A paper of these fields, cleaned; an empty id is made of its DOI, arXiv id, key or title."""
+    for name in ("title", "abstract", "venue"):
+        known[name] = one_line(known.get(name, ""))
+    for name in ("authors", "collections", "tags"):
+        texts = filter(None, map(one_line, known.get(name, ())))
+        known[name] = tuple(texts if name == "authors" else dict.fromkeys(texts))  # authors may be namesakes
+    doi, arxiv = clean_doi(known.get("doi", "")), clean_arxiv(known.get("arxiv", ""))
+    if not arxiv and "arxiv." in doi:
+        arxiv = clean_arxiv(doi)
+    if not id:
+        if doi and not (arxiv and "arxiv." in doi):
+            id = f"doi:{doi}"
+        elif arxiv:
+            id = f"arxiv:{arxiv}"
+        elif key := known.get("key", ""):
+            id = "key:" + re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", "_", key)
+        else:
+            id = f"title:{title_key(letters_of(known['title'] or known['abstract'])):016x}"
+    known["year"] = int(known.get("year", 0))  # readers have a type of their own
+    return LibraryPaper(**(known | {"id": id, "doi": doi, "arxiv": arxiv}))
+
+
+def one_line(text: str) -> str:
+    """With single spaces, and without the mark-up and halves of surrogate pairs that exports leave in.
+
+    >>> one_line("<i>Deep</i>  nets &amp; 1 < 2")
+    'Deep nets & 1 < 2'
+    """
+    if "<" in text:
+        text = _TAG.sub("", text)
+    if "&" in text:
+        text = html.unescape(text)
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode()
+    return " ".join(text.replace("\0", "").split())
+
+
+def clean_doi(text: str) -> str:
+    """In lower case, without address; "" if there is none.
+
+    >>> clean_doi("https://doi.org/10.1145/3397271.3401075")
+    '10.1145/3397271.3401075'
+    """
+    found = _DOI.search(text)
+    return found[0].rstrip(".,;}\"'").lower() if found and found[0].isprintable() else ""
+
+
+def names_in(value: str) -> list[str]:
+    """Keywords or groups, set apart by semicolons or else commas."""
+    return value.split(";" if ";" in value else ",")
 
 
 class Identity(NamedTuple):

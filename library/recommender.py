@@ -22,7 +22,7 @@ from library.library import MANIFEST, Indexer, Library, LibraryPaper, Rows
 from library.models import copy_model, install_model, open_model
 from rerank.ranker import Ranker
 from retrieval.arrays import Mask
-from retrieval.base import Ranking, Retriever, has_index
+from retrieval.base import Ranking, Retriever
 from retrieval.bm25 import BM25
 from retrieval.fusion import fused_scores
 from retrieval.queries import Queries, Query
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from rerank.reranker import Reranker
     from rerank.settings import ScoringSettings
 
-RANKING, MODEL = "ranking", "model"
-"""Folders of the retriever's index among a library's indexes, and of its model beside these."""
+MODEL, RANKING = "model", "index/ranking"
+"""Folders of a generation: of its model, and of the retriever's index."""
 HUB = [f"*.{kind}" for kind in ("arrow", "npy", "json", "txt", "safetensors")]
 """Files of a library that are downloaded."""
 RERANKED = 30
@@ -94,18 +94,29 @@ class _Generation:
         found.index(self.library.corpus)
         return found
 
-    def appeared_in(self, venue: str) -> Mask:
-        """Papers [P] of venues whose names have this in them."""
-        found = pc.match_substring(self.library.metadata["venue"], venue, ignore_case=True)
-        return np.asarray(found.to_numpy())
-
-    def collected_in(self, collection: str) -> Mask:
-        """Papers [P] of a collection."""
-        lists = self.library.metadata["collections"].combine_chunks()
-        papers = pc.list_parent_indices(lists).filter(pc.equal(pc.list_flatten(lists), collection))
-        found = np.zeros(len(self.library), np.bool_)
-        found[papers.to_numpy()] = True
-        return found
+    def allowed(self, asked: Asked) -> Mask | None:
+        """The papers [P] that pass the filters; None: all."""
+        library = self.library
+        if not any((asked.exclude, asked.only, asked.years, asked.collection, asked.venue)):
+            return None
+        allowed = np.ones(len(library), np.bool_)
+        if asked.only:
+            allowed[:] = False
+            allowed[library.rows(asked.only, "only")] = True
+        allowed[[row for name in asked.exclude if (row := library.row(name)) is not None]] = False
+        if asked.years:
+            first, last = year_range(asked.years)
+            allowed &= (library.corpus.years >= first) & (library.corpus.years <= last)
+        if asked.collection:
+            lists = library.metadata["collections"].combine_chunks()
+            inside = pc.list_parent_indices(lists).filter(pc.equal(pc.list_flatten(lists), asked.collection))
+            if not len(inside):
+                raise InputError(f"collection={asked.collection}: no paper of the library is in it")
+            allowed &= np.isin(np.arange(len(library)), inside.to_numpy())
+        if asked.venue:
+            venues = library.metadata["venue"]
+            allowed &= pc.match_substring(venues, asked.venue, ignore_case=True).to_numpy()
+        return allowed
 
 
 class Recommender:
@@ -214,7 +225,7 @@ class Recommender:
         queries = Queries.asked(now.library.corpus, [self._query(now.library, one.query) for one in asked])
         with self._lock:
             rankings = [
-                now.retriever.search_allowed(queries[row : row + 1], depth, self._allowed(now, one))
+                now.retriever.search_allowed(queries[row : row + 1], depth, now.allowed(one))
                 for row, one in enumerate(asked)
             ]
         if again:
@@ -261,13 +272,7 @@ class Recommender:
 
     def _opened(self, library: Library) -> _Generation:
         retriever = open_model(library.folder / MODEL, library.corpus)
-        folder = library.index_dir / RANKING
-        if not has_index(folder):
-            raise InputError(
-                f"{library.path}: has no index; python recommend.py build library={library.path} "
-                "overwrite=true makes it again"
-            )
-        retriever.load(folder, library.corpus)
+        retriever.load(library.folder / RANKING, library.corpus)
         return _Generation(library, retriever, Witness(library.corpus))
 
     def _query(self, library: Library, query: Query) -> Query:
@@ -283,28 +288,6 @@ class Recommender:
         known = [library.row(name) for name in query.known]
         ids = tuple(library.corpus.paper_ids[row] for row in known if row is not None)
         return replace(query, context=context, known=ids)
-
-    def _allowed(self, now: _Generation, asked: Asked) -> Mask | None:
-        """The papers [P] that pass the filters; None: all."""
-        library = now.library
-        if not any((asked.exclude, asked.only, asked.years, asked.collection, asked.venue)):
-            return None
-        allowed = np.ones(len(library), np.bool_)
-        if asked.only:
-            allowed[:] = False
-            allowed[library.rows(asked.only, "only")] = True
-        allowed[[row for name in asked.exclude if (row := library.row(name)) is not None]] = False
-        if asked.years:
-            first, last = year_range(asked.years)
-            allowed &= (library.corpus.years >= first) & (library.corpus.years <= last)
-        if asked.collection:
-            inside = now.collected_in(asked.collection)
-            if not inside.any():
-                raise InputError(f"collection={asked.collection}: no paper of the library is in it")
-            allowed &= inside
-        if asked.venue:
-            allowed &= now.appeared_in(asked.venue)
-        return allowed
 
     def _reranked(self, queries: Queries, found: Ranking) -> Ranking:
         assert self.reranker is not None
@@ -327,21 +310,10 @@ class Recommender:
         shown = []
         for place, row in enumerate(papers.tolist()):
             paper = now.library.paper(row)
+            known = paper.id, paper.key, paper.title, paper.authors, paper.year or None, paper.venue
             told = {name: float(values[0, place]) for name, values in features.items()}
-            shown.append(
-                Recommendation(
-                    place + 1,
-                    float(found.scores[0, place]),
-                    paper.id,
-                    paper.key,
-                    paper.title,
-                    paper.authors,
-                    paper.year or None,
-                    paper.venue,
-                    evidence[place],
-                    told,
-                )
-            )
+            score = float(found.scores[0, place])
+            shown.append(Recommendation(place + 1, score, *known, evidence[place], told))
         return shown
 
 
@@ -357,14 +329,14 @@ def year_range(years: str) -> tuple[int, int]:
     return first, last
 
 
-def added(library: Library, gathering: Gathering, papers: Iterable[LibraryPaper], **state: Any) -> Library:
+def added(library: Library, gathering: Gathering, papers: Iterable[LibraryPaper], **about: Any) -> Library:
     """The generation with what has been gathered, as `papers`. Call it inside `Library.changing`."""
     kept = np.setdiff1d(np.arange(len(library)), gathering.replaced)
-    removed = library.removed
+    removed = library.manifest.removed
     if removed:
         back = {paper.id for paper in gathering.papers()}
         removed = [id for id in removed if id not in back]
-    return library.changed(kept, papers, indexer(), removed=removed, **state)
+    return library.changed(kept, papers, indexer(), removed=removed, **about)
 
 
 def without(library: Library, names: Iterable[str]) -> Library:
@@ -375,24 +347,25 @@ def without(library: Library, names: Iterable[str]) -> Library:
     rows = library.rows(names)
     if len(rows) == len(library):
         raise InputError(f"{library.path}: no paper would be left; delete the folder instead")
-    removed = dict.fromkeys([*library.removed, *(library.corpus.paper_ids[row] for row in rows.tolist())])
+    gone = [library.corpus.paper_ids[row] for row in rows.tolist()]
+    removed = list(dict.fromkeys([*library.manifest.removed, *gone]))
     kept = np.setdiff1d(np.arange(len(library)), rows)
-    return library.changed(kept, (), indexer(), removed=list(removed))
+    return library.changed(kept, (), indexer(), removed=removed)
 
 
 def indexer(model: str = "", ranker: str = "") -> Indexer:
     """What a library calls to index its papers by its model; a new one by this model (library.models)."""
 
-    def index(old: Corpus | None, new: Corpus, kept: Rows, before: Path | None, folder: Path) -> None:
-        if before is None:
-            install_model(model, ranker, folder.parent / MODEL)
+    def index(old: Library | None, new: Corpus, kept: Rows, folder: Path) -> None:
+        if old is None:
+            install_model(model, ranker, folder / MODEL)
         else:
-            copy_model(before.parent / MODEL, folder.parent / MODEL)
-        retriever = open_model(folder.parent / MODEL, new)
-        if old is not None and before is not None and has_index(before / RANKING):
-            retriever.reindex(old, new, kept, before / RANKING)
-        else:
+            copy_model(old.folder / MODEL, folder / MODEL)
+        retriever = open_model(folder / MODEL, new)
+        if old is None:
             retriever.index(new)
+        else:
+            retriever.reindex(old.corpus, new, kept, old.folder / RANKING)
         retriever.save(folder / RANKING)
 
     return index

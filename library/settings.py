@@ -68,7 +68,15 @@ class UpdateSettings(ChangeSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskSettings(LibrarySettings):
+class RankingSettings(LibrarySettings):
+    """What commands have in common that recommend papers."""
+
+    reranker: str | None = None
+    """folder of a cross-encoder that reads the first papers again"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskSettings(RankingSettings):
     """Ask for the papers to cite in a passage."""
 
     positional: ClassVar[str] = "text"
@@ -79,7 +87,7 @@ class AskSettings(LibrarySettings):
     """of the paper being written"""
     abstract: str = ""
     """of the paper being written"""
-    k: int = 10
+    k: int = setting(10, least=1)
     """papers to recommend"""
     years: str | None = None
     """of the papers: 2015-2020, 2015-, -2020 or 2019"""
@@ -91,26 +99,20 @@ class AskSettings(LibrarySettings):
     """ids or citation keys that are not recommended"""
     only: tuple[str, ...] = ()
     """ids or citation keys that alone are recommended"""
-    reranker: str | None = None
-    """folder of a cross-encoder that reads the first papers again"""
-    format: str = "table"
-    """table | json | bibtex | cite | markdown"""
+    format: str = setting("table", choices=("table", "json", "bibtex", "cite", "markdown"))
     explain: bool = False
     """with the features that made the scores"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class DraftSettings(LibrarySettings):
+class DraftSettings(RankingSettings):
     """Suggest papers where a draft lacks a citation: \\cite{?}, \\citep{TODO}, in Markdown [@?] or [CITE]."""
 
     tex: str
     """the draft, in LaTeX or Markdown (e.g. paper.tex)"""
     k: int = setting(5, least=1)
     """papers for each place"""
-    reranker: str | None = None
-    """folder of a cross-encoder that reads the first papers again"""
     format: str = setting("text", choices=("text", "json"))
-    """text | json"""
     fill: str = ""
     """new file, or folder for a draft with inputs: a copy in which the best papers are cited"""
     root: str = ""
@@ -118,11 +120,9 @@ class DraftSettings(LibrarySettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServeSettings(LibrarySettings):
+class ServeSettings(RankingSettings):
     """Serve a library over HTTP: a page for people, JSON for programs, MCP for writing assistants."""
 
-    reranker: str | None = None
-    """folder of a cross-encoder that reads the first papers again"""
     host: str = "127.0.0.1"
     """address to listen at; 0.0.0.0: every one of this machine, for others to ask"""
     port: int = setting(8000, most=65535)
@@ -146,8 +146,5 @@ class ServeSettings(LibrarySettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class McpSettings(LibrarySettings):
+class McpSettings(RankingSettings):
     """Answer a writing assistant that starts this command: MCP over stdin and stdout."""
-
-    reranker: str | None = None
-    """folder of a cross-encoder that reads the first papers again"""

@@ -50,7 +50,7 @@ class Asking(Retriever):
 
     def settings(self) -> dict[str, Any]:
         library = self._recommender.library
-        return {"library": library.corpus.fingerprint, "model": library.model}
+        return {"library": library.corpus.fingerprint, "model": library.manifest.model}
 
     def _index(self, corpus: Corpus) -> None:
         """Find the corpus's candidates in the library; InputError if it has none of them."""

@@ -75,11 +75,11 @@ def test_add(bib: Path, run: Run) -> None:
     library = Library.open("mine")
     fuller = library.paper(library.row("zwei") or 0)
     assert (fuller.id, fuller.key, fuller.title) == ("doi:10.1000/two", "two", "Speech")
-    assert fuller.abstract == "Sound." and [Path(file.path).name for file in library.sources] == [
+    assert fuller.abstract == "Sound." and [Path(file.path).name for file in library.manifest.sources] == [
         "a.bib", "more.bib",
     ]  # fmt: skip
     assert run("add", "source=more.bib")[1] == "mine: nothing is new; 4 papers\n"
-    assert Library.open("mine").generation == 2
+    assert Library.open("mine").manifest.generation == 2
     assert [found.key for found in Recommender.open("mine").recommend("Poems", k=1)] == ["four"]
 
 
@@ -98,7 +98,7 @@ def test_remove_and_update(bib: Path, run: Run) -> None:
     assert run("update")[1] == "mine: no paper has changed; 1 paper\n"
     bib.write_text(entry("four", "Poems") + entry("one", "Parsing trees", year=2001))
     assert run("add", "source=a.bib")[1] == "mine: 1 added, 0 fuller; 2 papers\n"  # asked for by name
-    assert Library.open("mine").removed == ["doi:10.1000/two"]
+    assert Library.open("mine").manifest.removed == ["doi:10.1000/two"]
     code, _, err = run("remove", "id=[one,four]")
     assert (code, err) == (2, "error: mine: no paper would be left; delete the folder instead\n")
 

@@ -187,7 +187,7 @@ def test_years_are_read() -> None:
 
 
 def test_a_changed_library_answers_as_one_made_of_its_papers(library: Path, tmp_path: Path) -> None:
-    mine, model = Recommender.open(library), Library.open(library).model
+    mine, model = Recommender.open(library), Library.open(library).manifest.model
     more = [
         LibraryPaper("id:new", "new", "Parsers of trees", "Dependency parsers build trees of words."),
         SHELF[1]._replace(abstract="Messages pass along the edges of a graph, and so are graphs parsed."),
