@@ -20,7 +20,7 @@ from benchmarks.training import PlainEncoder, padded
 from hatten.documents import DocumentReader
 from hatten.settings import EncoderConfig
 from hatten.static import StaticModel, load_static
-from hatten.static_training import StaticEncoder
+from hatten.recipe import StaticEncoder
 from retrieval.queries import Queries, Query
 from retrieval.vectors import encode, encode_queries
 

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from hatten.recipe import Encoder, Parts, Recipe
+from hatten.encoder import Encoder
+from hatten.recipe import Parts, Recipe
 from hatten.settings import BiEncoderSettings
 from retrieval.article import ArticleRetriever
 from retrieval.article_text import ArticleReader, Texts

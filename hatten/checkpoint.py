@@ -14,23 +14,28 @@ from datasets.download import obtain
 from datasets.errors import InputError
 from datasets.releases import RELEASES
 from hatten.documents import Vocabulary
-from hatten.encoder import HAttenEncoder, build_encoder
+from hatten.encoder import Encoder, HAttenEncoder, build_encoder
 from hatten.pickles import load_word_list
-from hatten.recipe import Encoder
 from hatten.settings import EncoderConfig
 from hatten.static import FILE
 from retrieval.nets import arrays_of, tensors_of
 from training.checkpoint import find_saved, read_torch, save_torch
-from training.hub import WEIGHTS, Pretrained, is_hub_id, read_json, read_weights, write_json, write_weights
+from training.hub import (
+    WEIGHTS,
+    Pretrained,
+    fitting,
+    is_hub_id,
+    read_json,
+    read_weights,
+    write_json,
+    write_weights,
+)
 
 FORMAT = "hatten-1"
 """What a file says that it is."""
 
 WORDS = "words.json"
 """The list of words beside a model that is saved as a folder."""
-
-UNFIT = (KeyError, TypeError, AttributeError, ValueError, IndexError, ZeroDivisionError)
-"""Errors of a file whose parts are not what they should be."""
 
 PUBLISHED = "hatten-acl200"
 """The name of the published checkpoint (datasets/releases.py)."""
@@ -67,38 +72,32 @@ def load_reference_checkpoint(path: str | Path) -> HAttenEncoder:
             f"{path}: no 'document_encoder' in it; expected a checkpoint of the published HAtten code"
         )
     words, documents = "single_paragraph_encoder.", "multiple_paragraph_encoder."
-    try:
-        table = state[f"{words}pre_encoding.word_embedding"]
+    with fitting(path):
+        table, types = (
+            state[f"{words}pre_encoding.word_embedding"],
+            state[f"{documents}type_embedding.weight"],
+        )
+        word_places = state[f"{words}pre_encoding.positional_encoding.pe"]
+        paragraph_places = state[f"{documents}positional_encoding.pe"]
         hidden, dim = state[f"{words}encoder_layer_list.0.feed_forward.ln1.weight"].shape
         config = EncoderConfig(
             dim=dim,
             heads=state[f"{words}mha_pool.ln_attention_score.weight"].shape[0],
             hidden=hidden,
             layers=len({key.split(".")[2] for key in state if key.startswith(f"{words}encoder_layer_list.")}),
-            max_tokens=state[f"{words}pre_encoding.positional_encoding.pe"].shape[1],
-            max_paragraphs=state[f"{documents}positional_encoding.pe"].shape[1],
-            paragraph_types=state[f"{documents}type_embedding.weight"].shape[0],
+            max_tokens=word_places.shape[1],
+            max_paragraphs=paragraph_places.shape[1],
+            paragraph_types=types.shape[0],
             trainable_vectors="none",
         )
         encoder = HAttenEncoder(config, table.numpy(), pad_id=REFERENCE_PAD_ID)
-        translated = {
-            "word_vectors": table,
-            "type_vectors.weight": state[f"{documents}type_embedding.weight"],
-        }
-        for ours, theirs in (("word_level.", words), ("document_level.", documents)):
-            translated |= _translate_level(state, ours, theirs, config.layers)
-        for level, name in (
-            (encoder.word_level, f"{words}pre_encoding.positional_encoding.pe"),
-            (encoder.document_level, f"{documents}positional_encoding.pe"),
+        encoder.type_vectors.load_state_dict({"weight": types})
+        for level, theirs, places in (
+            (encoder.word_level, words, word_places),
+            (encoder.document_level, documents, paragraph_places),
         ):
-            level.positions.copy_(state[name][0])
-        encoder.load_state_dict(translated)
-    except KeyError as error:
-        raise InputError(
-            f"{path}: the weights {error} are missing; not a checkpoint of the published HAtten"
-        ) from None
-    except (InputError, RuntimeError, *UNFIT) as error:
-        raise InputError(f"{path}: the weights do not fit together: {error}") from None
+            level.load_state_dict(_translated(state, theirs, config.layers))
+            level.positions.copy_(places[0])
     return encoder.eval()
 
 
@@ -115,25 +114,29 @@ def load_reference_model(checkpoint: str | Path, vocabulary: str | Path) -> Mode
     return Model(encoder, words, {"checkpoint": str(checkpoint), "tokenizer": "reference"})
 
 
-def _translate_level(state: dict[str, Tensor], ours: str, theirs: str, layers: int) -> dict[str, Tensor]:
-    renamed = {
-        "mha.ln_out": "out",
-        "norm1": "norm1",
-        "feed_forward.ln1": "up",
-        "feed_forward.ln2": "down",
-        "norm2": "norm2",
-    }
+IN_LAYER = {
+    "out": "mha.ln_out",
+    "norm1": "norm1",
+    "up": "feed_forward.ln1",
+    "down": "feed_forward.ln2",
+    "norm2": "norm2",
+}
+"""Names in our transformer layer, and in the published one."""
+
+
+def _translated(state: dict[str, Tensor], theirs: str, layers: int) -> dict[str, Tensor]:
+    """The weights of one of our levels."""
     out = {}
     for kind in ("weight", "bias"):
         for number in range(layers):
-            layer = f"{theirs}encoder_layer_list.{number}."
-            out[f"{ours}layers.{number}.qkv.{kind}"] = torch.cat(
-                [state[f"{layer}mha.ln_{part}.{kind}"] for part in "qkv"]
-            )
-            for their_name, our_name in renamed.items():
-                out[f"{ours}layers.{number}.{our_name}.{kind}"] = state[f"{layer}{their_name}.{kind}"]
-        for their_name, our_name in (("attention_score", "score"), ("value", "value"), ("out", "out")):
-            out[f"{ours}pool.{our_name}.{kind}"] = state[f"{theirs}mha_pool.ln_{their_name}.{kind}"]
+            layer, own = f"{theirs}encoder_layer_list.{number}.", f"layers.{number}."
+            parts = [state[f"{layer}mha.ln_{part}.{kind}"] for part in "qkv"]
+            out[f"{own}qkv.{kind}"] = torch.cat(parts)
+            out |= {
+                f"{own}{name}.{kind}": state[f"{layer}{their}.{kind}"] for name, their in IN_LAYER.items()
+            }
+        for name, their in (("score", "attention_score"), ("value", "value"), ("out", "out")):
+            out[f"pool.{name}.{kind}"] = state[f"{theirs}mha_pool.ln_{their}.{kind}"]
     return out
 
 
@@ -209,22 +212,12 @@ def load_model(path: str | Path) -> Model:
 
 def _made(content: dict[str, Any], path: str | Path) -> Model:
     """The model of what a file or folder holds; InputError where the parts do not fit each other."""
-    try:
+    with fitting(path):
         # Files from before the setting existed were trained with the same dropout everywhere.
         config = EncoderConfig(**{"input_dropout": content["config"]["dropout"], **content["config"]})
-        weights, words, about = content["weights"], content["words"], dict(content["about"])
-        if not all(type(word) is str for word in words):
-            raise TypeError("words that are no strings")
-        vocabulary = Vocabulary(words)
-        if len(words) != len(vocabulary) or len(words) != len(weights["word_vectors"]):
-            raise ValueError(f"{len(words)} words for {len(weights['word_vectors'])} vectors")
+        weights, about = content["weights"], dict(content["about"])
+        vocabulary = Vocabulary.saved(content["words"], len(weights["word_vectors"]))
         encoder = build_encoder(config, weights["word_vectors"].numpy(), vocabulary)
         encoder.load_state_dict(weights)
         encoder.mean_only = encoder.idle  # what adds nothing is not computed
-    except UNFIT as error:
-        raise InputError(
-            f"{path}: a part of the checkpoint is missing or of another kind ({error})"
-        ) from None
-    except (InputError, RuntimeError) as error:
-        raise InputError(f"{path}: the weights do not have the sizes of its configuration: {error}") from None
     return Model(encoder.eval(), vocabulary, about)

@@ -167,6 +167,16 @@ class Vocabulary:
             raise InputError(f"vocabulary: the word {first_repeated(self.words)!r} is there twice")
         self.pad_id: int = self._ids.pop(PAD_WORD)
 
+    @classmethod
+    def saved(cls, words: Sequence[str], vectors: int) -> Vocabulary:
+        """The words of a saved model; TypeError or ValueError unless they are one for each of its vectors."""
+        if not all(type(word) is str for word in words):
+            raise TypeError("its words are not a list of strings")
+        vocabulary = cls(words)
+        if not len(words) == len(vocabulary) == vectors:
+            raise ValueError(f"{len(words)} words for {vectors} vectors")
+        return vocabulary
+
     def __len__(self) -> int:
         return len(self.words)
 

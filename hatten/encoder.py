@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,9 +15,22 @@ from datasets.errors import InputError
 from datasets.records import MARKER_WORDS, TARGET_WORD
 from hatten.documents import Documents, Vocabulary, from_padded
 from hatten.layers import MeanPath, MultiHeadPooling, TransformerLayer, dropout, sinusoids
-from hatten.recipe import Encoder
 from hatten.settings import EncoderConfig
 from retrieval.vectors import chunks, padded_length
+
+
+class Encoder(nn.Module):
+    """Documents to vectors that are compared by cosine."""
+
+    dim: int
+    precision: torch.dtype
+    """in which it computes; weights are float32"""
+    fast: tuple[str, ...] = ()
+    """how the names of the weights begin that learn at their own rate (model.schedule.vectors)"""
+
+    def encode(self, documents: Any) -> Tensor:
+        """B documents, as the reader gives them -> [B, dim] float32; zeros for one without a known word."""
+        raise NotImplementedError
 
 
 class Level(nn.Module):

@@ -54,10 +54,9 @@ class MeanEncoder:
         mean = {f"mean.{name}": getattr(self, name) for name in LEARNED}
         return {"word_vectors": self.word_vectors, **mean}
 
-    def check(self, words: int) -> None:
-        """ValueError unless the weights are finite and fit each other and so many words."""
-        if self.word_vectors.ndim != 2 or len(self.word_vectors) != words:
-            raise ValueError(f"{words} words for {len(self.word_vectors)} vectors")
+    def check(self) -> None:
+        """ValueError unless the weights are finite and fit each other."""
+        words, _ = self.word_vectors.shape
         shapes = (words,), (2 * REACH,), (2, CONTEXT + 1)
         for name, shape in zip(LEARNED, shapes, strict=True):
             if getattr(self, name).shape != shape:

@@ -8,11 +8,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from datasets.errors import InputError
 from hatten.batches import Batch
-from hatten.encoder import HAttenEncoder
+from hatten.encoder import Encoder, HAttenEncoder
 from hatten.losses import encoder_loss
-from hatten.recipe import Encoder
 from hatten.settings import EncoderLossSettings, EncoderRateSettings
 from training.module import AveragedModule, Optimizer
 
@@ -33,9 +31,6 @@ class EncoderModule(AveragedModule[Encoder]):
         total_steps: int,
     ) -> None:
         super().__init__(encoder, optimizer, schedule, ema, seed, total_steps)
-        has_mean_path = isinstance(encoder, HAttenEncoder) and encoder.mean is not None
-        if schedule.mean_only_rounds and not has_mean_path:
-            raise InputError("model.schedule.mean_only_rounds needs model.encoder.residual=mean")
         self.loss = loss
         self.stale: NDArray[np.float32] | None = None
         """[P, D] what the two levels gave for each paper after the last round (model.batch.stale)"""

@@ -15,16 +15,17 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from datasets.corpus import Corpus
-from datasets.errors import InputError, reason
-from hatten.checkpoint import UNFIT
+from datasets.errors import InputError
 from hatten.documents import DocumentReader, Documents, Vocabulary
+from hatten.encoder import Encoder
 from hatten.layers import MeanPath
-from hatten.recipe import Encoder, Parts, Recipe
+from hatten.recipe import Parts, Recipe
 from hatten.retriever import NetRetriever
 from hatten.settings import NNSelectSettings
 from hatten.words import WordVectors, inverse_document_frequency, starting_words, words_and_vectors
 from retrieval.settings import IndexConfig, ProfileConfig
 from training.checkpoint import find_saved, read_torch, save_torch
+from training.hub import fitting
 
 
 class AveragesEncoder(Encoder):
@@ -60,39 +61,29 @@ def weighted(
     return word_vectors * inverse_document_frequency(corpus, vocabulary)[:, None]
 
 
-def check_weighting(weighting: str, where: str) -> None:
-    """InputError when there is none of that name; where: the option."""
-    if weighting not in ("mean", "idf"):
-        raise InputError(f"{where}={weighting}: choose mean or idf")
-
-
 class AverageRetriever(NetRetriever):
     """Nearest papers by averages of word vectors that were trained for something else."""
 
     name = "average"
+    max_tokens = 512
 
     def __init__(
         self,
         embeddings: Callable[..., WordVectors],
         weighting: str = "idf",
-        punctuation: bool = False,
-        max_tokens: int = 512,
         index: IndexConfig | None = None,
         profile: ProfileConfig | None = None,
     ) -> None:
-        """embeddings: gives word vectors for a `corpus` (conf/embeddings). weighting: mean or idf.
-
-        punctuation: keep tokens without a letter or digit. max_tokens: words that are read of a field.
-        """
+        """embeddings: gives word vectors for a `corpus` (conf/embeddings). weighting: mean or idf."""
         super().__init__(index, profile)
-        check_weighting(weighting, "retriever.weighting")
-        self.max_tokens = max_tokens
-        self._embeddings, self._weighting, self._punctuation = embeddings, weighting, punctuation
+        if weighting not in ("mean", "idf"):
+            raise InputError(f"retriever.weighting={weighting}: choose mean or idf")
+        self._embeddings, self._weighting = embeddings, weighting
         self._prepared = ""
 
     def prepare(self, corpus: Corpus) -> None:
         if self._prepared != corpus.fingerprint:
-            self.vocabulary, table = words_and_vectors(self._embeddings(corpus=corpus), self._punctuation)
+            self.vocabulary, table = words_and_vectors(self._embeddings(corpus=corpus))
             self.encoder = AveragesEncoder(weighted(table, self._weighting, corpus, self.vocabulary)).eval()
             self._prepared = corpus.fingerprint
         super().prepare(corpus)
@@ -110,21 +101,20 @@ class NNSelect(Recipe):
 
     schema = NNSelectSettings
     file = FILE
-    groups = ("embeddings",)
 
     def __init__(self, model: NNSelectSettings) -> None:
-        self.config = self.words = model
+        self.model = model
 
     def build(self, corpus: Corpus, config: DictConfig) -> Parts:
-        name, vocabulary, table = starting_words(config.embeddings, corpus, self.words)
-        encoder = AveragesEncoder(weighted(table, self.config.weighting, corpus, vocabulary))
-        encoder.mean.dropout = self.words.word_dropout
-        known = {"format": FORMAT, "words": vocabulary.words, "max_tokens": self.config.max_tokens}
+        name, vocabulary, table = starting_words(config.embeddings, corpus, self.model)
+        encoder = AveragesEncoder(weighted(table, self.model.weighting, corpus, vocabulary))
+        encoder.mean.dropout = self.model.word_dropout
+        known = {"format": FORMAT, "words": vocabulary.words, "max_tokens": self.model.max_tokens}
 
         def save(trained: Encoder, about: dict[str, Any], path: Path) -> None:
             save_torch({**known, "weights": trained.state_dict(), "about": about}, path)
 
-        reader = DocumentReader(corpus, vocabulary, self.config.max_tokens)
+        reader = DocumentReader(corpus, vocabulary, self.model.max_tokens)
         return Parts(encoder, reader, save, {"vectors": name})
 
 
@@ -149,15 +139,9 @@ class NNSelectRetriever(NetRetriever):
         content = read_torch(checkpoint)
         if content.get("format") != FORMAT:
             raise InputError(f"{checkpoint}: not a checkpoint that train.py model=nnselect saved")
-        try:
-            weights, words, self.max_tokens = content["weights"], content["words"], int(content["max_tokens"])
-            self.vocabulary = Vocabulary(words)
-            if not len(words) == len(self.vocabulary) == len(weights["directions"]):
-                raise ValueError(f"{len(words)} words for {len(weights['directions'])} vectors")
+        with fitting(checkpoint):
+            weights, self.max_tokens = content["weights"], int(content["max_tokens"])
+            self.vocabulary = Vocabulary.saved(content["words"], len(weights["directions"]))
             self.encoder = AveragesEncoder(weights["directions"].numpy())
             self.encoder.load_state_dict(weights)
-        except (RuntimeError, *UNFIT) as error:
-            raise InputError(
-                f"{checkpoint}: a part of the checkpoint is missing or of another kind ({reason(error)})"
-            ) from None
         self.encoder.eval()

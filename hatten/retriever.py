@@ -9,7 +9,7 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from hatten.checkpoint import PUBLISHED, open_model, save_model
 from hatten.documents import Documents
-from hatten.recipe import Encoder
+from hatten.encoder import Encoder
 from hatten.static import FILE
 from hatten.words_retriever import WordsRetriever, check_words
 from retrieval.arrays import Floats

@@ -181,9 +181,9 @@ class WordsSettings(Settings):
 class HAttenSettings(WordsSettings, MinedTraining):
     """model=hatten"""
 
-    recipe: str = "hatten.hatten.HAtten"
-    precision: str = "auto"
-    """auto | float32 | bfloat16"""
+    recipe: str = "hatten.recipe.HAtten"
+    precision: str = setting("auto", choices=("auto", "float32", "bfloat16"))
+    """in which the encoder computes; weights are float32"""
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
 
 
@@ -191,13 +191,11 @@ class HAttenSettings(WordsSettings, MinedTraining):
 class StaticSettings(WordsSettings, MinedTraining):
     """model=static"""
 
-    recipe: str = "hatten.static_training.Static"
+    recipe: str = "hatten.recipe.Static"
     max_tokens: int = setting(512, least=1)
     """words read of a paragraph"""
     unknown_weight: float = 1.5
     """of words that the trained model does not know, which get random vectors; 0: they are left out"""
-    encoder: dict[str, Any] = field(default_factory=dict)
-    """ignored; experiment=paper sets HAtten's"""
 
 
 @dataclass(frozen=True)

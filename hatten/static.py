@@ -2,7 +2,7 @@
 
 HAtten's mean path (hatten.means) without its two levels: trained word vectors, each word with a weight of
 its own, each distance from the citation mark and each paragraph type too. It encodes tens of thousands of
-papers a second without torch; hatten.static_training trains it. Words that it does not know, as names in
+papers a second without torch; hatten.recipe trains it. Words that it does not know, as names in
 other fields, are not lost: each gets a random vector by its letters, so that texts that share it are closer
 (the hashing trick of Weinberger et al. 2009).
 
@@ -27,12 +27,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.errors import InputError, reason
+from datasets.errors import InputError
 from datasets.records import MARKER_WORDS, TARGET_WORD
 from hatten.documents import Vocabulary
 from hatten.means import MeanEncoder
 from training.checkpoint import find_saved
-from training.hub import WEIGHTS, Pretrained, is_hub_id, read_json, read_weights, write_json, write_weights
+from training.hub import (
+    WEIGHTS,
+    Pretrained,
+    fitting,
+    is_hub_id,
+    read_json,
+    read_weights,
+    write_json,
+    write_weights,
+)
 
 FORMAT, FOLDER, FILE = "static-1", "static", "hatten.ckpt"
 """What a folder says that it is, and its name in the output folder of a training; HAtten's there."""
@@ -107,26 +116,20 @@ python evaluate.py benchmark=prefetch retriever=static checkpoint={place} data=c
         if config.get("format") != FORMAT:
             raise InputError(f"{folder}: not a model that train.py model=static saved")
         weights = read_weights(folder / WEIGHTS)
-        try:
-            if not all(type(word) is str for word in words):
-                raise TypeError(f"{WORDS} is not a list of strings")
-            vocabulary = Vocabulary(words)
+        with fitting(folder):
             learned = {
                 name.removeprefix("mean."): array.astype(np.float32) for name, array in weights.items()
             }
             if (scales := learned.pop("scales", None)) is not None:
                 learned["word_vectors"] *= scales[:, None]
+            vocabulary = Vocabulary.saved(words, len(learned["word_vectors"]))
             encoder = MeanEncoder(**learned, target_id=int(vocabulary.lookup([TARGET_WORD])[0]))
-            encoder.check(len(vocabulary))
+            encoder.check()
             if config["vectors"] not in KINDS:
                 raise ValueError(f"vectors of the kind {config['vectors']}")
             about = about or dict(config.get("about", {}))  # where earlier versions have it
             most, weight = int(config["max_tokens"]), float(config["unknown_weight"])
             return cls(encoder, vocabulary, most, about, config["vectors"], weight)
-        except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
-            raise InputError(
-                f"{folder}: a part of the model is missing or of another kind ({reason(error)})"
-            ) from None
 
     def opened(self) -> tuple[MeanEncoder, Vocabulary]:
         """Encoder and vocabulary to encode any text with: those with rows for unknown words."""

@@ -1,4 +1,4 @@
-"""Training an encoder: `python train.py model=hatten|nnselect|biencoder`.
+"""Training an encoder: `python train.py model=hatten|static|nnselect|biencoder`.
 
 `train_encoder` is the whole of it; `EncoderRounds` is what happens between rounds: validate, mine, save.
 """
@@ -23,10 +23,10 @@ from datasets.errors import InputError
 from datasets.records import TRAIN
 from hatten.batches import TrainingData, steps_per_round
 from hatten.documents import Documents
-from hatten.encoder import HAttenEncoder
+from hatten.encoder import Encoder, HAttenEncoder
 from hatten.mining import Pool, WordSets, mine, mine_by_bm25, padded, sample
 from hatten.module import EncoderModule
-from hatten.recipe import Encoder, Recipe
+from hatten.recipe import Recipe
 from hatten.settings import EncoderBatchSettings, EncoderTraining, EncoderValidationSettings, MiningSettings
 from retrieval.index import search_exact
 from retrieval.nets import arrays, evaluating

@@ -27,6 +27,8 @@ RUNNING_WORDS = 60_000_000
 """Trained on in all, about; a minute or two on two cores."""
 FEWEST, MOST = 4, 20
 """Epochs at least and at most."""
+GENSIM = {"sg": 0, "negative": 10, "sample": 1e-4, "alpha": 0.1}
+"""CBOW with 10 noise words to a neighbour, words above a share of 1e-4 thinned out, the rate at the start."""
 REPORT_EVERY = 50_000  # running words
 SAY_EVERY = 10.0  # seconds
 
@@ -39,10 +41,6 @@ def word2vec(
     min_count: int,
     seed: int,
     cache_dir: str,
-    skip_gram: bool = False,
-    negative: int = 10,
-    sample: float = 1e-4,
-    learning_rate: float = 0.1,
     workers: int | None = None,
 ) -> WordVectors:
     """Vectors trained on titles, abstracts and training contexts, or those kept from the last time.
@@ -51,8 +49,6 @@ def word2vec(
         epochs: passes over the running words; None: as many as make RUNNING_WORDS, FEWEST to MOST.
         window: most words on each side that count as neighbours.
         min_count: rarer words get no vector.
-        negative: noise words for each neighbour.
-        sample: words more frequent than this share are thinned out.
         workers: threads, by default one a core. Only one thread gives the same vectors each time; with more
             it is the cache, a file for each corpus and settings, that keeps all runs on the same vectors.
     """
@@ -62,10 +58,7 @@ def word2vec(
         "window": window,
         "min_count": min_count,
         "seed": seed,
-        "sg": int(skip_gram),
-        "negative": negative,
-        "sample": sample,
-        "alpha": learning_rate,
+        **GENSIM,
     }
     key = {"corpus": corpus.fingerprint, **settings}
     threads = workers or len(os.sched_getaffinity(0))

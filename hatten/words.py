@@ -64,9 +64,6 @@ class WordVectors:
     def __len__(self) -> int:
         return len(self.words)
 
-    def __repr__(self) -> str:
-        return f"WordVectors({self.name!r}, {len(self)} words, {self.dim} dimensions)"
-
     @property
     def dim(self) -> int:
         return int(self.matrix.shape[1])
@@ -89,16 +86,11 @@ class WordVectors:
         return vocabulary, np.concatenate([np.zeros((1, self.dim), np.float32), self.matrix])
 
 
-def coverage(vectors: WordVectors, corpus: Corpus) -> float:
-    """Share (0 to 1) of running words (titles, abstracts, training contexts) that have a vector."""
+def announced(vectors: WordVectors, corpus: Corpus) -> WordVectors:
+    """The vectors, after saying in the log which they are and what share of the running words they cover."""
     counts = np.asarray(corpus.word_counts, np.int64)
     known = Vocabulary(vectors.words).lookup(corpus.words) >= 0
-    return float(counts[known].sum() / max(counts.sum(), 1))
-
-
-def announced(vectors: WordVectors, corpus: Corpus) -> WordVectors:
-    """The vectors, after saying in the log which they are and what they cover."""
-    share = coverage(vectors, corpus)
+    share = counts[known].sum() / max(counts.sum(), 1)
     log.info(
         f"word vectors: {vectors.name}, {len(vectors):,} words, {vectors.dim} dimensions, "
         f"cover {100 * share:.1f} % of the running words"
@@ -275,7 +267,9 @@ def starting_words(
     return vectors.name, vocabulary, centred(table, vocabulary, corpus) if config.centre_vectors else table
 
 
-def words_and_vectors(vectors: WordVectors, punctuation: bool) -> tuple[Vocabulary, NDArray[np.float32]]:
+def words_and_vectors(
+    vectors: WordVectors, punctuation: bool = False
+) -> tuple[Vocabulary, NDArray[np.float32]]:
     """The model's vocabulary [V] and vectors [V, D]; without `punctuation`, words have a letter or digit."""
     if not punctuation:
         rows = [row for row, word in enumerate(vectors.words) if any(map(str.isalnum, word))]

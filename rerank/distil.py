@@ -28,11 +28,10 @@ from hatten.batches import Batch, Batches, TrainingData
 from hatten.biencoder import FineTuning, fine_tuning
 from hatten.checkpoint import saver
 from hatten.documents import DocumentReader
-from hatten.hatten import HAtten
 from hatten.losses import CITED
 from hatten.mining import Pool, padded
 from hatten.module import EncoderModule
-from hatten.recipe import Parts, Recipe
+from hatten.recipe import HAtten, Parts, Recipe
 from hatten.settings import EncoderBatchSettings
 from hatten.train import train_encoder
 from rerank.data import Prefetcher, draw_negatives

@@ -21,7 +21,7 @@ from evaluation.publish import open_trained, results_of
 from hatten.checkpoint import Model, open_model, save_model
 from hatten.documents import Vocabulary
 from hatten.static import StaticModel, load_static
-from hatten.static_training import StaticEncoder
+from hatten.recipe import StaticEncoder
 from rerank.cross_encoder import CrossEncoder
 from rerank.ranker import HOME, RankingModel, Weights
 from rerank.reranker import Reranker
@@ -193,7 +193,7 @@ def test_without_a_right_or_a_network_it_is_one_line(
         ("model.safetensors", None, r"model\.safetensors: this file of the model is missing"),
         ("model.safetensors", b"\x08\0\0\0\0\0\0\0{{{{", r"model\.safetensors: damaged"),
         ("hatten.json", b"[]", r"hatten\.json: must hold a dict, not a list"),
-        ("hatten.json", b'{"format": "hatten-1"}', "a part of the checkpoint is missing"),
+        ("hatten.json", b'{"format": "hatten-1"}', "a part of the model is missing"),
         ("words.json", b'["deep"]', "1 words for 4 vectors"),
         ("words.json", b"[1", r"words\.json: damaged"),
         ("about.json", b"\xff", r"about\.json: damaged"),

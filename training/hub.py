@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -124,12 +125,8 @@ def write_json(path: Path, content: object) -> None:
 
 def read_json(path: Path, kind: type[T]) -> T:
     """The dictionary or list in a file; InputError if it is missing, damaged or anything else."""
-    try:
+    with _reading(path):
         content = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: this file of the model is missing") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: damaged ({reason(error)})") from None
     if not isinstance(content, kind):
         raise InputError(f"{path}: must hold a {kind.__name__}, not a {type(content).__name__}")
     return content
@@ -142,12 +139,37 @@ def write_weights(path: Path, weights: Mapping[str, NDArray[Any]]) -> None:
 
 def read_weights(path: Path) -> dict[str, NDArray[Any]]:
     """Arrays by name; InputError if the file is missing or damaged."""
-    try:
+    with _reading(path):
         return load_file(path)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError:
         raise InputError(f"{path}: this file of the model is missing") from None
-    except (OSError, ValueError, SafetensorError) as error:
+    except (OSError, ValueError, RecursionError, SafetensorError) as error:
         raise InputError(f"{path}: damaged ({reason(error)})") from None
+
+
+@contextmanager
+def fitting(place: str | Path) -> Iterator[None]:
+    """InputError of one line where the parts of a saved model are missing or do not fit each other."""
+    try:
+        yield
+    except (
+        InputError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        ArithmeticError,
+        RuntimeError,
+    ) as error:
+        raise InputError(
+            f"{place}: a part of the model is missing or does not fit the others ({reason(error)})"
+        ) from None
 
 
 def find_model(place: str | Path, settings_file: str, title: str) -> Path:

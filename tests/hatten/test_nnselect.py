@@ -152,6 +152,6 @@ def test_what_is_no_checkpoint_of_it_is_one_clear_error(best: Path, tmp_path: Pa
         {**content, "weights": []},
     ):
         torch.save(wrong, file)
-        with pytest.raises(InputError, match="missing or of another kind") as raised:
+        with pytest.raises(InputError, match="missing or does not fit") as raised:
             NNSelectRetriever(file)
         assert "\n" not in str(raised.value)

@@ -22,9 +22,9 @@ from hatten.checkpoint import load_model, save_model
 from hatten.compress import compress
 from hatten.documents import DocumentReader, Vocabulary
 from hatten.encoder import Level
+from hatten.recipe import StaticEncoder
 from hatten.retriever import HAttenRetriever
 from hatten.static import CONFIG, WORDS, StaticModel, load_static, save_static
-from hatten.static_training import StaticEncoder
 from hatten.words_retriever import StaticRetriever
 from retrieval.nets import weights_hash
 from tests.hatten.made import documents, random_model
@@ -236,7 +236,7 @@ def test_training_learns_and_resumes(trained_twice: Callable[..., tuple[Path, Pa
     saved, _ = trained_twice(23, *(f"{name}={value}" for name, value in given.items()))
     model = load_static(saved.parent)
     assert model.unknown_weight == 1.5  # by default
-    assert saved.name == "static" and model.about["model"]["recipe"] == "hatten.static_training.Static"
+    assert saved.name == "static" and model.about["model"]["recipe"] == "hatten.recipe.Static"
     history = (saved.parent / "history.csv").read_text().splitlines()
     recall = [float(row.split(",")[history[0].split(",").index("val/recall@10")]) for row in history[1:]]
     assert max(recall[1:]) > recall[0]

@@ -384,7 +384,7 @@ def test_by_default_each_run_has_a_new_folder_and_resume_goes_on_in_the_latest(
         ({"model.encoder.heads": 3}, "dim=16 must be even and divisible by heads=3"),
         ({"model.encoder.hidden": "wide"}, "model.encoder.hidden=wide: must be a whole number"),
         ({"model.encoder.width": 3}, "model.encoder.width: there is no such option; there are: dim, heads"),
-        ({"model.precision": "half"}, "precision half: choose one of auto, float32, bfloat16"),
+        ({"model.precision": "half"}, "model.precision=half: choose auto, float32 or bfloat16"),
         ({"seed": -1}, "seed=-1: must be a whole number, not below 0"),
         ({"seed": "a"}, "seed=a: must be a whole number, not below 0"),
         ({"model.rounds": 0}, "model.rounds=0: must be at least 1"),
@@ -427,7 +427,7 @@ def test_options_that_do_not_work_are_named(
 def test_a_batch_of_too_many_queries_is_refused_before_word_vectors_are_trained(
     monkeypatch: pytest.MonkeyPatch, cache: Path, composed: Composed, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("hatten.hatten.HAtten.build", lambda *_: pytest.fail("word vectors are trained"))
+    monkeypatch.setattr("hatten.recipe.HAtten.build", lambda *_: pytest.fail("word vectors are trained"))
     options = {"output_dir": tmp_path / "out", "model.batch.queries": 100_000}
     with pytest.raises(InputError, match=r"queries=100000: more than the [\d,]+ training contexts of demo"):
         hatten.train.train(composed("train", *arguments(cache, **options)))

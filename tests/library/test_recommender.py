@@ -22,7 +22,7 @@ from evaluation.prefetch import Prefetch
 from evaluation.report import Provenance
 from hatten.documents import Vocabulary
 from hatten.static import StaticModel, load_static, save_static
-from hatten.static_training import StaticEncoder
+from hatten.recipe import StaticEncoder
 from library.library import Library, LibraryPaper
 from library.models import open_model
 from library.recommender import MODEL, Asked, Recommender, indexer, marked, year_range
