@@ -20,8 +20,8 @@ from datasets.errors import InputError
 from evaluation.publish import open_trained, results_of
 from hatten.checkpoint import Model, open_model, save_model
 from hatten.documents import Vocabulary
-from hatten.static import StaticModel, load_static
 from hatten.recipe import StaticEncoder
+from hatten.static import StaticModel, load_static
 from rerank.cross_encoder import CrossEncoder
 from rerank.ranker import HOME, RankingModel, Weights
 from rerank.reranker import Reranker
@@ -38,6 +38,14 @@ ABOUT |= {"round": 2, "val/recall@10": 0.1 + 0.2}
 Make = Callable[[], Pretrained]
 
 
+def static(words: list[str], kind: str) -> StaticModel:
+    vectors = np.random.default_rng(0).standard_normal((len(words), 8)).astype(np.float16).astype(np.float32)
+    if kind == "int8":
+        vectors[:] = 1
+    vocabulary = Vocabulary(words)
+    return StaticModel(StaticEncoder(vectors, vocabulary).frozen(), vocabulary, 64, dict(ABOUT), kind)
+
+
 @pytest.fixture(params=["hatten", "static", "ranker", "reranker"])
 def make(request: pytest.FixtureRequest) -> Make:
     def made() -> Pretrained:
@@ -45,11 +53,7 @@ def make(request: pytest.FixtureRequest) -> Make:
         if request.param == "hatten":
             return random_model(words, dict(ABOUT), residual="mean")
         if request.param == "static":
-            vectors = np.random.default_rng(0).standard_normal((6, 8)).astype(np.float16).astype(np.float32)
-            vocabulary = Vocabulary(["<pad>", *words])
-            return StaticModel(
-                StaticEncoder(vectors, vocabulary).frozen(), vocabulary, 64, dict(ABOUT), "float16"
-            )
+            return static(["<pad>", *words], "float16")
         if request.param == "ranker":
             return RankingModel({HOME: Weights({"bm25.score": 1 / 3, "age": -2.5})}, dict(ABOUT))
         model = CrossEncoder.from_pretrained(request.getfixturevalue("tiny_reranker"))
@@ -59,18 +63,15 @@ def make(request: pytest.FixtureRequest) -> Make:
     return made
 
 
-def weights(model: Any) -> dict[str, Any]:
-    return (
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, RankingModel):
+        return a == b
+    of_a, of_b = (
         model.encoder.weights()
         if isinstance(model, StaticModel)
         else getattr(model, "encoder", model).state_dict()
+        for model in (a, b)
     )
-
-
-def same(a: Pretrained, b: Pretrained) -> bool:
-    if isinstance(a, RankingModel):
-        return a == b
-    of_a, of_b = weights(a), weights(b)
     equal = of_a.keys() == of_b.keys() and all(np.array_equal(of_a[name], of_b[name]) for name in of_a)
     return equal and a.about == b.about and type(a) is type(b)
 
@@ -83,10 +84,8 @@ def test_a_folder_gives_back_the_model_and_pickles_nothing(make: Make, tmp_path:
     assert {path.suffix for path in folder.iterdir()} <= {".json", ".safetensors", ".md"}
     assert len({path.stat().st_mode for path in folder.iterdir()}) == 1
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    model.save_pretrained(folder)
-    assert {
-        path.name: path.read_bytes() for path in folder.iterdir()
-    } == before  # the same model, the same files
+    model.save_pretrained(folder)  # the same model, the same files
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("a year of work")
     with pytest.raises(InputError, match=r"other: there is something else than a .*; name another folder"):
@@ -105,18 +104,13 @@ def test_the_card_tells_data_recipe_measures_files_and_licence(make: Make, tmp_p
     assert yaml.safe_load(body.partition("```yaml\n")[2].partition("```")[0])["model"] == {"rounds": 2}
     files = [path for path in folder.iterdir() if path.name != "README.md"]
     for path in files:
-        assert (
-            f"| {path.name} | {path.stat().st_size:,} | `{hashlib.sha256(path.read_bytes()).hexdigest()}` |"
-            in body
-        )
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        assert f"| {path.name} | {path.stat().st_size:,} | `{digest}` |" in body
 
 
 def test_the_card_has_the_numbers_of_evaluations_and_their_commands(tmp_path: Path) -> None:
-    (tmp_path / "metrics.json").write_text(
-        json.dumps(
-            {"data": "demo", "split": "val", "mrr": 0.25, "mrr/low": 0.2, "mrr/high": 0.3, "queries": 70}
-        )
-    )
+    measured = {"data": "demo", "split": "val", "mrr": 0.25, "mrr/low": 0.2, "mrr/high": 0.3, "queries": 70}
+    (tmp_path / "metrics.json").write_text(json.dumps(measured))
     with pytest.raises(InputError, match=r"not the output of an evaluation by evaluate\.py"):
         results_of([tmp_path])
     (tmp_path / "report.md").write_text(
@@ -152,16 +146,13 @@ def test_retriever_and_reranker_take_the_name_on_the_hub(hub: Hub, tiny_reranker
     model = random_model(["deep", "nets"], dict(ABOUT))
     model.push_to_hub("someone/prefetcher")
     assert same(open_model("someone/prefetcher"), model)
-    encoder = StaticEncoder(np.ones((3, 4), np.float32), Vocabulary(["<pad>", "a", "b"]))
-    static = StaticModel(encoder.frozen(), Vocabulary(["<pad>", "a", "b"]), 64, dict(ABOUT), "int8")
-    static.push_to_hub("someone/static")
-    assert same(load_static("someone/static"), static) and load_static("someone/static").kind == "int8"
+    small = static(["<pad>", "a", "b"], "int8")
+    small.push_to_hub("someone/static")
+    assert same(load_static("someone/static"), small) and load_static("someone/static").kind == "int8"
     CrossEncoder.from_pretrained(tiny_reranker).push_to_hub("someone/reranker")
     scoring = ScoringSettings("torch", "float32")
-    assert (
-        Reranker.open("someone/reranker", scoring).fingerprint
-        == Reranker.open(tiny_reranker, scoring).fingerprint
-    )
+    theirs, ours = (Reranker.open(place, scoring) for place in ("someone/reranker", tiny_reranker))
+    assert theirs.fingerprint == ours.fingerprint
 
 
 def test_without_a_right_or_a_network_it_is_one_line(
@@ -177,10 +168,8 @@ def test_without_a_right_or_a_network_it_is_one_line(
     with pytest.raises(InputError) as raised:
         type(model).from_pretrained("someone/model")
     line = str(raised.value)
-    assert (
-        "\n" not in line and f"{model.settings_file} and the other files of {hub.url}/someone/model" in line
-    )
-    assert line.endswith("into the folder someone/model")
+    assert f"{model.settings_file} and the other files of {hub.url}/someone/model" in line
+    assert "\n" not in line and line.endswith("into the folder someone/model")
     with pytest.raises(InputError, match="there is no such folder"):
         type(model).from_pretrained("/nowhere/model")
 
@@ -213,20 +202,15 @@ def test_the_command_publishes_what_a_training_saved(hub: Hub, tmp_path: Path) -
     model = random_model(["deep", "nets"], dict(ABOUT))
     save_model(model, tmp_path / "run" / "hatten.ckpt")
     command = [sys.executable, "-m", "evaluation.publish", str(tmp_path / "run")]
-    environment = {
-        **os.environ,
-        "HF_ENDPOINT": hub.url,
-        "OMP_NUM_THREADS": "1",
-        "HF_HOME": str(tmp_path / "home"),
-    }
+    home = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home")}
+    environment = {**os.environ, **home, "OMP_NUM_THREADS": "1"}
 
     def run(*options: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([*command, *options], cwd=ROOT, env=environment, capture_output=True, text=True)
 
     done = run("--output", str(tmp_path / "folder"), "--repo", "someone/model")
-    assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'folder'}\n{hub.url}/someone/model\n"), (
-        done.stderr
-    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{tmp_path / 'folder'}\n{hub.url}/someone/model\n"
     assert same(Model.from_pretrained(tmp_path / "folder"), model)
     assert same(Model.from_pretrained("someone/model"), model)
     failed = run("--output", str(tmp_path / "none"), "--results", str(tmp_path / "run"))

@@ -1,18 +1,31 @@
-"""Models of random weights and documents of given words."""
+"""Models of random weights, documents of given words, small trainings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from omegaconf import DictConfig
 
 from datasets.columns import Ragged
+from datasets.demo import open_demo
 from hatten.checkpoint import Model
 from hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents, Vocabulary
 from hatten.encoder import build_encoder
 from hatten.settings import EncoderConfig
+from hatten.train import train
+from retrieval.base import Retriever
+from tests.runs import assert_same_run, configured, crashed
+
+
+def unit(rows: int, seed: int) -> NDArray[np.float32]:
+    """Random vectors [rows, 6] of unit length."""
+    vectors = np.random.default_rng(seed).standard_normal((rows, 6)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def random_model(words: Sequence[str], about: dict[str, Any] | None = None, **options: Any) -> Model:
@@ -38,3 +51,38 @@ def documents(rows: list[list[list[int]]]) -> Documents:
                 index[i, j], types[i, j] = len(paragraphs), (TITLE, ABSTRACT, CONTEXT)[j]
                 paragraphs.append(paragraph)
     return Documents(Ragged.from_rows(paragraphs), index, types)
+
+
+def overrides(*parts: Mapping[str, Any]) -> list[str]:
+    """OPTION=VALUE; of options that several parts have, the last counts."""
+    options = {name: value for part in parts for name, value in part.items()}
+    return [f"{name}={value}" for name, value in options.items()]
+
+
+def config(*parts: Mapping[str, Any]) -> DictConfig:
+    """What train.py would run with."""
+    return configured("train", overrides(*parts))
+
+
+def trained_twice(step: int, folder: Path, *parts: Mapping[str, Any]) -> tuple[Path, Path]:
+    """Trains in one go, and with a crash after a step from which it resumes: what each has saved.
+
+    Both runs are the same bit for bit.
+    """
+    one, other = (config(*parts, {"resume": True, "output_dir": folder / name}) for name in ("one", "other"))
+    whole = train(one)
+    crashed(train, step, other)
+    resumed = train(other)
+    assert_same_run(whole.parent, resumed.parent)
+    return whole, resumed
+
+
+def measured_recall(retriever: Retriever, demo: dict[str, Any]) -> float:
+    """R@10 of the validation queries that a training on the demo measures."""
+    corpus = open_demo(papers=200, contexts=600, cache_dir=demo["data.cache_dir"])
+    retriever.index(corpus)
+    split = corpus.split("val")
+    rows = np.sort(np.random.default_rng((0, 2)).permutation(len(split))[:50])
+    found = retriever.search(split.contexts[rows], 10).papers
+    pairs = zip(rows, found, strict=True)
+    return float(np.mean([bool(set(split.positives[row].tolist()) & set(papers)) for row, papers in pairs]))

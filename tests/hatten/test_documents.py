@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets.columns import Ragged
@@ -21,7 +21,6 @@ from hatten.documents import (
     DocumentReader,
     Documents,
     Vocabulary,
-    from_padded,
 )
 
 
@@ -33,45 +32,36 @@ def words_of(documents: Documents, vocabulary: Vocabulary) -> list[list[list[str
     ]
 
 
-def known_words(corpus: Corpus, tokens: Any, vocabulary: Vocabulary) -> list[str] | None:
-    return [corpus.words[i] for i in tokens if corpus.words[i] in vocabulary.words] or None
-
-
 @pytest.fixture
 def vocabulary(tiny_corpus: Corpus) -> Vocabulary:
     """Every other word of the corpus, in another order, and the target marker."""
     return Vocabulary([*reversed(tiny_corpus.words[::2]), *({"targetcit"} - set(tiny_corpus.words[::2]))])
 
 
-def test_papers_are_title_and_abstract(tiny_corpus: Corpus, vocabulary: Vocabulary) -> None:
-    rows = np.array([3, 0, 6, 3])
-    documents = DocumentReader(tiny_corpus, vocabulary, 512).papers(rows)
-    columns = (tiny_corpus.title_tokens, tiny_corpus.abstract_tokens)
-    expected = [[known_words(tiny_corpus, column[row], vocabulary) for column in columns] for row in rows]
-    assert words_of(documents, vocabulary) == expected
-    bare = tiny_corpus.paper_row("bare")
-    assert bare == 6 and expected[2][1] is None
-    assert documents.types.tolist() == [[TITLE, ABSTRACT]] * 2 + [[TITLE, ABSENT_TYPE]] + [[TITLE, ABSTRACT]]
-    assert not documents.is_query.any()
-
-
-def test_queries_are_citing_title_citing_abstract_and_context(
+def test_papers_are_title_and_abstract_and_queries_have_a_context_too(
     tiny_corpus: Corpus, vocabulary: Vocabulary
 ) -> None:
-    rows = np.array([8, 0, 2, 9, 1])
-    documents = DocumentReader(tiny_corpus, vocabulary, 512).queries(rows)
-    expected = []
-    for row in rows:
-        citing = tiny_corpus.citing[row]
-        parts = (
-            tiny_corpus.title_tokens[citing],
-            tiny_corpus.abstract_tokens[citing],
-            tiny_corpus.context_tokens[row],
-        )
-        expected.append([known_words(tiny_corpus, part, vocabulary) for part in parts])
-    assert words_of(documents, vocabulary) == expected
-    assert documents.types.tolist() == [[TITLE, ABSTRACT, CONTEXT]] * 5
-    assert documents.is_query.all()
+    reader = DocumentReader(tiny_corpus, vocabulary, 512)
+    papers, contexts = np.array([3, 0, 6, 3]), np.array([8, 0, 2, 9, 1])
+    columns = (tiny_corpus.title_tokens, tiny_corpus.abstract_tokens)
+
+    def words(row: int, *more: Any) -> list[list[str] | None]:
+        tokens = [*(column[row] for column in columns), *more]
+        return [[tiny_corpus.words[i] for i in own if tiny_corpus.words[i] in vocabulary.words] or None
+                for own in tokens]  # fmt: skip
+
+    found = reader.papers(papers)
+    expected = [words(row) for row in papers]
+    assert words_of(found, vocabulary) == expected
+    assert tiny_corpus.paper_row("bare") == 6 and expected[2][1] is None
+    assert found.types.tolist() == [[TITLE, ABSTRACT]] * 2 + [[TITLE, ABSENT_TYPE]] + [[TITLE, ABSTRACT]]
+    assert not found.is_query.any()
+    found = reader.queries(contexts)
+    citing = tiny_corpus.citing[contexts]
+    texts = [tiny_corpus.context_tokens[row] for row in contexts]
+    assert words_of(found, vocabulary) == [words(*pair) for pair in zip(citing, texts, strict=True)]
+    assert found.types.tolist() == [[TITLE, ABSTRACT, CONTEXT]] * 5
+    assert found.is_query.all()
 
 
 def test_a_citing_paper_of_several_contexts_is_there_once(tiny_corpus: Corpus) -> None:
@@ -121,62 +111,14 @@ def test_long_texts_are_cut_at_the_end_and_contexts_around_the_marker(
         assert min(max(place - most // 2, 0), len(known) - most) in starts
 
 
-@given(
-    rows=st.lists(
-        st.lists(st.lists(st.integers(1, 9), max_size=4), min_size=3, max_size=3), min_size=1, max_size=5
-    ),
-    hidden=st.integers(0, 2),
-)
-def test_padded_arrays_become_documents(rows: list[list[list[int]]], hidden: int) -> None:
-    ids = np.zeros((len(rows), 3, 4), np.int64)
-    for i, paragraphs in enumerate(rows):
-        for j, paragraph in enumerate(paragraphs):
-            ids[i, j, : len(paragraph)] = paragraph
-    absent = np.zeros((len(rows), 3), np.bool_)
-    absent[0, hidden] = True
-    types = np.broadcast_to([TITLE, ABSTRACT, CONTEXT], absent.shape)
-    documents = from_padded(ids, types, absent, pad_id=0)
-    for i, paragraphs in enumerate(rows):
-        for j, paragraph in enumerate(paragraphs):
-            there = bool(paragraph) and not absent[i, j]
-            assert documents.types[i, j] == (types[i, j] if there else ABSENT_TYPE)
-            assert (documents.index[i, j] >= 0) == there
-            if there:
-                assert documents.paragraphs[documents.index[i, j]].tolist() == paragraph
-    assert len(documents.paragraphs) == (documents.index >= 0).sum()
-
-
-WORDS = st.lists(st.text(min_size=1, max_size=4), unique=True, max_size=30).filter(lambda w: "<pad>" not in w)
-
-
-@settings(deadline=None, max_examples=50)
-@given(known=WORDS, asked=WORDS)
-def test_lookup_gives_the_place_of_each_known_word(known: list[str], asked: list[str]) -> None:
-    vocabulary = Vocabulary(known)
-    ids = vocabulary.lookup(asked)
-    assert ids.dtype == np.int32 and len(ids) == len(asked)
-    for word, word_id in zip(asked, ids.tolist(), strict=True):
-        assert (word_id == -1) if word not in known else (vocabulary.words[word_id] == word)
-
-
-def test_padding_is_first_unless_the_words_say_where() -> None:
-    assert Vocabulary(["deep", "nets"]).words == ["<pad>", "deep", "nets"]
-    assert Vocabulary(["deep", "nets"]).pad_id == 0
-    reference = Vocabulary(["deep", "<eos>", "<pad>", "<unk>"])
+def test_padding_is_first_unless_the_words_say_where_and_no_text_can_spell_it() -> None:
+    own, reference = Vocabulary(["deep", "nets"]), Vocabulary(["deep", "<eos>", "<pad>", "<unk>"])
+    assert (own.words, own.pad_id) == (["<pad>", "deep", "nets"], 0)
     assert reference.words == ["deep", "<eos>", "<pad>", "<unk>"]
     assert reference.pad_id == 2 and len(reference) == 4
-
-
-def test_a_text_cannot_spell_padding() -> None:
-    for vocabulary in (Vocabulary(["deep"]), Vocabulary(["deep", "<pad>"])):
-        assert vocabulary.lookup(["<pad>", "deep"])[0] == -1
-
-
-def test_vocabularies_of_the_same_words_in_the_same_order_are_equal() -> None:
-    assert Vocabulary(["deep", "nets"]) == Vocabulary(["<pad>", "deep", "nets"])
-    assert Vocabulary(["deep", "nets"]) != Vocabulary(["nets", "deep"])
-
-
-def test_a_word_twice_is_refused() -> None:
+    for vocabulary in (own, reference):
+        ids = vocabulary.lookup(["<pad>", "deep", "unknown"])
+        assert ids.dtype == np.int32 and ids.tolist() == [-1, vocabulary.words.index("deep"), -1]
+    assert own == Vocabulary(["<pad>", "deep", "nets"]) != Vocabulary(["nets", "deep"])
     with pytest.raises(InputError, match="'nets' is there twice"):
         Vocabulary(["nets", "deep", "nets"])

@@ -46,13 +46,9 @@ def read_all(pickled: bytes) -> tuple[int, int, int]:
     return *tracemalloc.get_traced_memory(), words
 
 
-def test_a_corpus_is_pickled_as_its_place(corpora: list[Corpus]) -> None:
+def test_a_corpus_is_pickled_as_its_place_and_batches_without_texts(corpora: list[Corpus]) -> None:
     for corpus in corpora:
         assert len(pickle.dumps(corpus)) < 1000
-
-
-def test_batches_are_pickled_without_texts(corpora: list[Corpus]) -> None:
-    for corpus in corpora:
         pickled = pickle.dumps(batches_of(corpus))
         texts = [corpus.titles[0], corpus.abstracts[0][:40], corpus.context_ids[0], *corpus.words[500:520]]
         assert not [text for text in texts if text.encode() in pickled]

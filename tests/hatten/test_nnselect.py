@@ -1,4 +1,4 @@
-"""Training the magnitudes of word vectors, and what comes of it."""
+"""Averages of word vectors: against their formula, as retrievers, and with trained magnitudes."""
 
 from __future__ import annotations
 
@@ -9,68 +9,123 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hydra.utils import instantiate
 
-import hatten.train
-from datasets.demo import open_demo
+from datasets.corpus import Corpus
 from datasets.errors import InputError
-from hatten.nnselect import NNSelectRetriever
-from tests.runs import Composed, history
+from hatten.documents import Vocabulary
+from hatten.nnselect import AverageRetriever, AveragesEncoder, NNSelectRetriever
+from hatten.train import train
+from hatten.words import WordVectors, inverse_document_frequency
+from tests.hatten.made import config, documents, measured_recall, overrides, trained_twice
+from tests.runs import configured, history
 
 SMALL: dict[str, Any] = {
     "model": "nnselect",
-    "data": "demo",
-    "data.papers": 200,
-    "data.contexts": 600,
-    "embeddings.dim": 16,
     "embeddings.epochs": 10,
-    "embeddings.min_count": 1,
-    "embeddings.workers": 1,
     "model.rounds": 3,
     "model.ema": 0.8,
     "model.batch.queries": 32,
     "model.batch.steps_per_round": 15,
-    "model.validation.queries": 50,
-    "model.validation.depth": 100,
     "model.optimizer.lr": 0.1,
 }
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
+def vectors(corpus: Corpus, seed: int = 0) -> WordVectors:
+    """Random vectors of different lengths for the words of a corpus."""
+    random = np.random.default_rng(seed)
+    table = random.standard_normal((len(corpus.words), 7)) * random.uniform(0.5, 2, (len(corpus.words), 1))
+    return WordVectors(corpus.words, table, "random")
+
+
+def unit(vector: np.ndarray) -> np.ndarray:
+    return np.asarray(vector / max(np.linalg.norm(vector), 1e-12))
+
+
+def test_what_is_trained_are_magnitudes_and_the_weights_of_fields() -> None:
+    encoder = AveragesEncoder(np.eye(4, dtype=np.float32))
+    trained = {name for name, weight in encoder.named_parameters() if weight.requires_grad}
+    assert trained == {"mean.word_weight", "mean.paragraph_weight"}
+    encoder.encode(documents([[[1, 2], [3]]]))[0, 1].backward()
+    assert all(weight.grad is not None for weight in encoder.parameters() if weight.requires_grad)
+
+
+@pytest.mark.parametrize("weighting", ["mean", "idf"])
+def test_ranks_by_the_cosine_of_averages(demo_corpus: Corpus, weighting: str) -> None:
+    given = vectors(demo_corpus)
+    retriever = AverageRetriever(lambda corpus: given, weighting)
+    retriever.index(demo_corpus)
+    contexts = np.array([5, 0, 17])
+    found = retriever.search(contexts, 4)
+    words = [any(map(str.isalnum, word)) for word in given.words]
+    table = given.matrix * np.array(words)[:, None]  # punctuation counts for nothing
+    if weighting == "idf":
+        vocabulary = Vocabulary(given.words)
+        idf = inverse_document_frequency(demo_corpus, vocabulary)
+        table = table * idf[vocabulary.lookup(given.words)][:, None]
+
+    def of(shares: list[float], *fields: np.ndarray) -> np.ndarray:
+        """Of each field the sum of its words' vectors, as a unit vector; of those the weighted sum."""
+        return unit(np.array(shares) @ [unit(table[field].sum(0)) for field in fields])
+
+    titles, abstracts = demo_corpus.title_tokens, demo_corpus.abstract_tokens
+    papers = np.array([of([0.5, 1.0], titles[i], abstracts[i]) for i in range(len(titles))])
+    for query, context in enumerate(contexts.tolist()):
+        own = int(demo_corpus.citing[context])
+        text = demo_corpus.context_tokens[context]
+        cosines = papers @ of([0.5, 0.3, 1.0], titles[own], abstracts[own], text)
+        cosines[own] = -np.inf
+        cosines[~demo_corpus.is_candidate] = -np.inf
+        np.testing.assert_allclose(found.scores[query], np.sort(cosines)[::-1][:4], atol=5e-4)
+        np.testing.assert_allclose(cosines[found.papers[query]], found.scores[query], atol=5e-4)
+
+
+def test_an_index_goes_with_the_vectors_that_it_was_made_of(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def made(seed: int) -> Callable[..., WordVectors]:
+        def make(corpus: Corpus) -> WordVectors:
+            calls.append(seed)
+            return vectors(corpus, seed)
+
+        return make
+
+    first, second = AverageRetriever(made(0)), AverageRetriever(made(0))
+    for retriever in (first, second):
+        retriever.open(tiny_corpus, tmp_path / "index")
+    assert calls == [0, 0]  # once each
+    ours, theirs = (retriever.search(np.arange(12), 5) for retriever in (first, second))
+    assert (ours.papers == theirs.papers).all() and (ours.scores == theirs.scores).all()
+    for other in (AverageRetriever(made(1)), AverageRetriever(made(0), "mean")):
+        with pytest.raises(InputError, match="an index of another weights"):
+            other.open(tiny_corpus, tmp_path / "index")
+
+
+def test_the_configured_word_vectors_are_made_for_the_corpus(demo: dict[str, Any]) -> None:
+    options = {name: value for name, value in demo.items() if not name.startswith("model.")}
+    composed = configured("evaluate", ["retriever=average", *overrides(options)])
+    retriever = instantiate(composed.retriever)
+    retriever.index(instantiate(composed.data))
+    assert retriever.encoder.dim == 16
+    assert (retriever.search(np.arange(5), 10).papers >= 0).all()
+    with pytest.raises(InputError, match=r"retriever\.weighting=tfidf: choose mean or idf"):
+        AverageRetriever(vectors, "tfidf")
+
+
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-def options(cache: Path, **more: Any) -> list[str]:
-    folders = {"data.cache_dir": cache, "embeddings.cache_dir": cache}
-    return [f"{name}={value}" for name, value in {**SMALL, **folders, **more}.items()]
-
-
-@pytest.fixture(scope="module")
-def best(composed: Composed, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def best(demo: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a run saved."""
-    out = tmp_path_factory.mktemp("nnselect")
-    return hatten.train.train(composed("train", *options(cache), f"output_dir={out}"))
+    return train(config(demo, SMALL, {"output_dir": tmp_path_factory.mktemp("nnselect")}))
 
 
-def test_it_learns_and_is_saved_with_the_recall_that_it_has(best: Path, cache: Path) -> None:
+def test_it_learns_and_is_saved_with_the_recall_that_it_has(best: Path, demo: dict[str, Any]) -> None:
     assert best.name == "nnselect.ckpt"
     measured = [row["val/recall@10"] for row in history(best.parent)]
     assert len(measured) == 4 and max(measured[1:]) > measured[0]
     about = torch.load(best, weights_only=True)["about"]
     assert about["val/recall@10"] == max(measured[1:]) and about["vectors"] == "word2vec of demo"
-
-    corpus = open_demo(papers=200, contexts=600, cache_dir=cache)
-    retriever = NNSelectRetriever(best)
-    retriever.index(corpus)
-    split = corpus.split("val")
-    rows = np.sort(np.random.default_rng((0, 2)).permutation(len(split))[:50])
-    found = retriever.search(split.contexts[rows], 10).papers
-    hits = [
-        bool(set(split.positives[row].tolist()) & set(papers))
-        for row, papers in zip(rows, found, strict=True)
-    ]
-    assert np.mean(hits) == pytest.approx(about["val/recall@10"])
+    assert measured_recall(NNSelectRetriever(best), demo) == pytest.approx(about["val/recall@10"])
 
 
 def test_directions_stay_as_they_were(best: Path) -> None:
@@ -83,75 +138,44 @@ def test_directions_stay_as_they_were(best: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_resumed_run_is_the_uninterrupted_one(
-    trained_twice: Callable[..., tuple[Path, Path]], cache: Path
-) -> None:
-    more = {
-        "model.batch.steps_per_round": 3,
-        "model.word_dropout": 0.2,
-        "model.mining.papers": 60,
-        "model.validation.papers": 80,
-    }
-    whole, resumed = (
-        torch.load(path, weights_only=True) for path in trained_twice(7, *options(cache, **more))
-    )
+def test_a_resumed_run_is_the_uninterrupted_one(demo: dict[str, Any], tmp_path: Path) -> None:
+    more = {"model.batch.steps_per_round": 3, "model.word_dropout": 0.2}
+    more |= {"model.mining.papers": 60, "model.validation.papers": 80}
+    files = trained_twice(7, tmp_path, demo, SMALL, more)
+    whole, resumed = (torch.load(path, weights_only=True) for path in files)
     assert whole["about"] == resumed["about"] and whole["about"]["val/papers"] == 80
     assert all(torch.equal(weight, resumed["weights"][name]) for name, weight in whole["weights"].items())
 
 
 @pytest.mark.slow
-def test_the_recipe_of_the_paper_trains_it_too(composed: Composed, cache: Path, tmp_path: Path) -> None:
-    given = options(cache, experiment="paper", output_dir=tmp_path)
-    config = composed("train", *given)
-    assert config.model.loss.name == "triplet"
-    assert hatten.train.train(config).is_file()
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"model.weighting": "tfidf"}, r"model\.weighting=tfidf: choose mean or idf"),
-        ({"model.max_tokens": 0}, r"model\.max_tokens=0: must be at least 1"),
-        ({"model.word_dropout": 2}, r"model\.word_dropout=2.*: must be at least 0 and at most 1"),
-        ({"model.batch.stale": True}, r"stale=True: needs model\.encoder\.residual=mean, of model=hatten"),
-        ({"model.schedule.mean_only_rounds": 1}, "mean_only_rounds=1: needs model.encoder.residual=mean"),
-    ],
-)
-def test_options_that_do_not_work_are_named(
-    given: dict[str, Any], message: str, composed: Composed, cache: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(InputError, match=message):
-        hatten.train.train(composed("train", *options(cache, **given), f"output_dir={tmp_path / 'out'}"))
-    assert not (tmp_path / "out").exists()
+def test_the_recipe_of_the_paper_trains_it_too(demo: dict[str, Any], tmp_path: Path) -> None:
+    given = config(demo, SMALL, {"experiment": "paper", "output_dir": tmp_path})
+    assert given.model.loss.name == "triplet" and train(given).is_file()
 
 
 def test_what_is_no_checkpoint_of_it_is_one_clear_error(best: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="retriever=nnselect needs checkpoint=FILE"):
-        NNSelectRetriever(None)
-    with pytest.raises(InputError, match="there is no such checkpoint"):
-        NNSelectRetriever(tmp_path / "none.ckpt")
-    with pytest.raises(InputError, match=r"out: there is no nnselect\.ckpt in it, but hatten\.ckpt$"):
-        (tmp_path / "out").mkdir()
-        (tmp_path / "out" / "hatten.ckpt").touch()
-        NNSelectRetriever(tmp_path / "out")
-    (tmp_path / "words" / "static").mkdir(parents=True)
-    with pytest.raises(InputError, match=r"words: there is no nnselect\.ckpt in it, but static$"):
-        NNSelectRetriever(tmp_path / "words")
     assert NNSelectRetriever(best.parent).vocabulary.words == NNSelectRetriever(best).vocabulary.words
     content, file = torch.load(best, weights_only=True), tmp_path / "other.ckpt"
-    torch.save({**content, "format": "hatten-1"}, file)
-    with pytest.raises(
-        InputError, match=r"other\.ckpt: not a checkpoint that train\.py model=nnselect saved"
-    ):
-        NNSelectRetriever(file)
-    weights = content["weights"]
-    for wrong in (
-        {**content, "words": content["words"][:-1]},
-        {name: value for name, value in content.items() if name != "max_tokens"},
-        {**content, "weights": {**weights, "mean.word_weight": weights["mean.word_weight"][1:]}},
-        {**content, "weights": []},
+    weights, bare = content["weights"], {**content}
+    bare.pop("max_tokens")
+    shorter = {**weights, "mean.word_weight": weights["mean.word_weight"][1:]}
+    for wrong, said in (
+        ({**content, "format": "hatten-1"}, "not a checkpoint that train.py model=nnselect saved"),
+        ({**content, "words": content["words"][:-1]}, "missing or does not fit"),
+        ({**content, "weights": shorter}, "missing or does not fit"),
+        ({**content, "weights": []}, "missing or does not fit"),
+        (bare, "missing or does not fit"),
     ):
         torch.save(wrong, file)
-        with pytest.raises(InputError, match="missing or does not fit") as raised:
+        with pytest.raises(InputError, match=rf"other\.ckpt: .*{said}") as raised:
             NNSelectRetriever(file)
         assert "\n" not in str(raised.value)
+    (tmp_path / "words" / "static").mkdir(parents=True)
+    for path, said in (
+        (None, "retriever=nnselect needs checkpoint=FILE"),
+        (tmp_path / "none.ckpt", "there is no such checkpoint"),
+        (tmp_path, r"there is no nnselect\.ckpt in it, but other\.ckpt$"),
+        (tmp_path / "words", r"words: there is no nnselect\.ckpt in it, but static$"),
+    ):
+        with pytest.raises(InputError, match=said):
+            NNSelectRetriever(path)

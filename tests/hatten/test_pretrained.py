@@ -88,12 +88,6 @@ def test_a_changed_file_is_read_again(tmp_path: Path, tiny_corpus: Corpus) -> No
     assert glove(tiny_corpus, str(path), 4, str(tmp_path), markers=False).words == ["trees"]
 
 
-def test_another_dimension_says_how_to_set_it(tmp_path: Path, tiny_corpus: Corpus) -> None:
-    path = write(tmp_path / "glove.txt")
-    with pytest.raises(InputError, match=r"glove\.txt: .*4 dimensions.* 200; .*embeddings\.dim=4"):
-        glove(tiny_corpus, str(path), 200, str(tmp_path))
-
-
 BAD: dict[str, tuple[bytes, str]] = {
     "empty.txt": (b"", "empty"),
     "blank.txt": (b"\n\n", "empty"),
@@ -125,15 +119,23 @@ def test_bad_files_are_one_clear_error(tmp_path: Path, tiny_corpus: Corpus, name
     assert not list(tmp_path.glob("vectors/*.npz"))
 
 
-@pytest.mark.parametrize("source", ["nowhere/glove.txt", "glove.6B.200d.txt", "glove-wiki-gigaword-200"])
-def test_a_missing_file_is_said(tmp_path: Path, tiny_corpus: Corpus, source: str) -> None:
-    with pytest.raises(InputError, match=rf"{source}: no such file.*or glove\.6B, which is downloaded"):
-        glove(tiny_corpus, source, 4, str(tmp_path))
-
-
-def test_a_folder_is_no_file(tmp_path: Path, tiny_corpus: Corpus) -> None:
-    with pytest.raises(InputError, match="a folder"):
-        glove(tiny_corpus, str(tmp_path), 4, str(tmp_path))
+@pytest.mark.parametrize(
+    ("source", "dim", "said"),
+    [
+        ("nowhere/glove.txt", 4, r"nowhere/glove\.txt: no such file.*or glove\.6B, which is downloaded"),
+        ("glove.6B.200d.txt", 4, r"glove\.6B\.200d\.txt: no such file.*or glove\.6B, which is downloaded"),
+        ("glove.6B", 4, r"embeddings\.dim=4: glove\.6B has 50, 100, 200, 300"),
+        (".", 4, "a folder"),
+        ("glove.txt", 200, r"glove\.txt: .*4 dimensions.* 200; .*embeddings\.dim=4"),
+    ],
+)
+def test_what_is_no_file_of_such_vectors_is_said(
+    tmp_path: Path, tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch, source: str, dim: int, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "glove.txt")
+    with pytest.raises(InputError, match=said):
+        glove(tiny_corpus, source, dim, "cache")
 
 
 def release(monkeypatch: pytest.MonkeyPatch, name: str, address: str) -> None:
@@ -154,19 +156,14 @@ def test_glove_is_downloaded_on_first_use(
     tmp_path: Path, tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch, server: Any
 ) -> None:
     text = "".join(f"{word} {' '.join(['0.5'] * 50)}\n" for word in WORDS).encode()
-    release(
-        monkeypatch,
-        "glove",
-        server.put("g.zip", zipped(**{f"glove.6B.{dim}d.txt": text for dim in (50, 300)})),
-    )
+    archive = zipped(**{f"glove.6B.{dim}d.txt": text for dim in (50, 300)})
+    release(monkeypatch, "glove", server.put("g.zip", archive))
     for _ in range(2):
         found = glove(tiny_corpus, "glove.6B", 50, str(tmp_path), markers=False)
         assert found.words == WORDS and found.name == "glove.6B.50d.txt" and found.dim == 50
     assert len(server.asked) == 1
     with pytest.raises(InputError, match=r"put glove\.6B\.100d\.txt, or glove\.6B\.zip, into .*vectors"):
         glove(tiny_corpus, "glove.6B", 100, str(tmp_path))
-    with pytest.raises(InputError, match=r"embeddings\.dim=4: glove\.6B has 50, 100, 200, 300"):
-        glove(tiny_corpus, "glove.6B", 4, str(tmp_path))
 
 
 def test_glove_that_was_put_into_the_folder_is_found(
@@ -184,20 +181,20 @@ def reference_corpus(tiny_source: Path, tmp_path: Path) -> Corpus:
     return open_corpus(tiny_source, tokenizer="reference", cache_dir=tmp_path / "cache")
 
 
-def test_the_reference_release_is_for_its_own_tokens(tmp_path: Path, tiny_corpus: Corpus) -> None:
-    said = "^embeddings=reference: needs data.tokenizer=reference; tiny has data.tokenizer=default$"
-    with pytest.raises(InputError, match=said):
-        reference(tiny_corpus, None, None, 4, str(tmp_path))
-
-
-def test_the_reference_release_keeps_its_order(tmp_path: Path, reference_corpus: Corpus) -> None:
+def test_the_reference_release_keeps_its_order_and_is_for_its_own_tokens(
+    tmp_path: Path, reference_corpus: Corpus, tiny_corpus: Corpus
+) -> None:
     words, matrix = [*WORDS, "<eos>", "<pad>", "<unk>"], np.random.default_rng(0).standard_normal((8, 4))
     (tmp_path / "words.pkl").write_bytes(pickle.dumps(words))
     (tmp_path / "vectors.pkl").write_bytes(pickle.dumps(matrix))
-    found = reference(reference_corpus, str(tmp_path / "vectors.pkl"), str(tmp_path / "words.pkl"), 4)
+    files = str(tmp_path / "vectors.pkl"), str(tmp_path / "words.pkl")
+    found = reference(reference_corpus, *files, 4)
     assert found.words == words
     np.testing.assert_array_equal(found.matrix, matrix.astype(np.float32))
     assert found.vocabulary()[0].pad_id == 6
+    said = "^embeddings=reference: needs data.tokenizer=reference; tiny has data.tokenizer=default$"
+    with pytest.raises(InputError, match=said):
+        reference(tiny_corpus, *files, 4)
 
 
 def test_the_reference_release_is_downloaded_on_first_use(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,14 @@ from torch.nn import functional as F
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
+from datasets.generate import generate_corpus
 from datasets.prepare import open_corpus
 from hatten.checkpoint import Model, save_model
 from hatten.documents import DocumentReader
 from hatten.encoder import HAttenEncoder
 from hatten.retriever import HAttenRetriever
+from retrieval import dense
+from retrieval.vectors import BATCH
 from tests.hatten.made import random_model
 
 
@@ -79,19 +83,16 @@ def test_reads_a_published_checkpoint_with_its_words(tiny_source: Path, tmp_path
     assert (found.papers >= 0).all() and len(np.unique(found.papers)) > 5
 
 
-def test_what_cannot_be_read_is_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="retriever=hatten needs checkpoint=FILE"):
-        HAttenRetriever(None)
-    with pytest.raises(InputError, match="there is no such checkpoint"):
-        HAttenRetriever(tmp_path / "hatten.ckpt")
-    with pytest.raises(InputError, match="there is no such checkpoint"):
-        HAttenRetriever(tmp_path / "published.pt", tmp_path / "words.pkl")
-
-
-def test_an_unknown_arithmetic_is_one_clear_error(tiny_corpus: Corpus, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_one_clear_error(tiny_corpus: Corpus, tmp_path: Path) -> None:
     save_model(model(tiny_corpus), tmp_path / "hatten.ckpt")
-    with pytest.raises(InputError, match="half: choose one of auto, float32, bfloat16"):
-        HAttenRetriever(tmp_path / "hatten.ckpt", arithmetic="half")
+    for given, message in (
+        ((None,), "retriever=hatten needs checkpoint=FILE"),
+        ((tmp_path / "none.ckpt",), "there is no such checkpoint"),
+        ((tmp_path / "published.pt", tmp_path / "words.pkl"), "there is no such checkpoint"),
+        ((tmp_path / "hatten.ckpt", None, "half"), "half: choose one of auto, float32, bfloat16"),
+    ):
+        with pytest.raises(InputError, match=message):
+            HAttenRetriever(*given)
 
 
 def test_a_model_that_knows_few_of_the_words_says_so(
@@ -116,3 +117,35 @@ def test_a_model_is_refused_on_other_tokens_than_its_own(
     with pytest.raises(InputError, match=said):
         retriever.index(tiny_corpus)
     retriever.index(open_corpus(tiny_source, tokenizer="reference", cache_dir=tmp_path))
+
+
+def test_an_encoding_over_ray_that_was_cut_off_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is kept of it; tests/datasets/test_ray.py has encoding over Ray itself."""
+    monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "parts"))
+    generate_corpus(2 * BATCH + 100, 1000, tmp_path / "source", seed=0, workers=1)
+    corpus = open_corpus(tmp_path / "source", cache_dir=tmp_path / "cache")
+    save_model(
+        random_model([word for word in corpus.words if word.isalnum()][:2000]), tmp_path / "model.ckpt"
+    )
+    retriever, rows = HAttenRetriever(tmp_path / "model.ckpt"), np.arange(2 * BATCH + 100)
+    retriever.prepare(corpus)
+    asked: list[int] = []
+    last = 0
+
+    def actors(retriever: HAttenRetriever, rows: Any, parts: dict[int, slice]) -> Iterator[tuple[int, Any]]:
+        for number, part in parts.items():
+            if part.start > last:
+                raise KeyboardInterrupt
+            asked.append(part.start)
+            yield number, retriever.encode_papers(rows[part])
+
+    monkeypatch.setattr(dense, "ray_shards", actors)
+    with pytest.raises(KeyboardInterrupt):
+        dense.encode_over_ray(retriever, corpus, rows)
+    last = len(rows)
+    found = dense.encode_over_ray(retriever, corpus, rows)
+    np.testing.assert_array_equal(found, retriever.encode_papers(rows))
+    assert asked == [0, BATCH, 2 * BATCH]
+    assert not list((tmp_path / "parts").rglob("*.npy"))
