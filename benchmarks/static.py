@@ -18,9 +18,9 @@ import torch
 from benchmarks._common import arguments, begin, corpus, median_seconds, memory, random_vectors, seconds
 from benchmarks.training import PlainEncoder, padded
 from hatten.documents import DocumentReader
+from hatten.recipe import StaticEncoder
 from hatten.settings import EncoderConfig
 from hatten.static import StaticModel, load_static
-from hatten.recipe import StaticEncoder
 from retrieval.queries import Queries, Query
 from retrieval.vectors import encode, encode_queries
 

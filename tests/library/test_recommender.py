@@ -21,8 +21,8 @@ from evaluation.benchmarks.recommend import Recommend
 from evaluation.prefetch import Prefetch
 from evaluation.report import Provenance
 from hatten.documents import Vocabulary
-from hatten.static import StaticModel, load_static, save_static
 from hatten.recipe import StaticEncoder
+from hatten.static import StaticModel, load_static, save_static
 from library.library import Library, LibraryPaper
 from library.models import open_model
 from library.recommender import MODEL, Asked, Recommender, indexer, marked, year_range
