@@ -27,7 +27,7 @@ from retrieval.index import build_l2_index, load_index, search_l2
 from retrieval.nets import arrays, precision
 from retrieval.queries import Queries
 from retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
-from retrieval.vectors import QueryCache, VectorTable, encode, encode_queries, unit
+from retrieval.vectors import QueryCache, VectorTable, encode_queries, unit
 
 PAIRS = 1 << 22
 """Pairs of sentences that are ranked at a time."""
@@ -74,9 +74,10 @@ class ArticleRetriever(DenseRetriever):
     def prepare(self, corpus: Corpus) -> None:
         self._reader = ArticleReader(corpus, self.encoder.tokenizer, self.encoder.config)
 
-    def encode_papers(self, rows: Rows) -> Floats:
-        read, dim = self._reader.papers, self.encoder.dim
-        return encode(arrays(self.encoder.encode), read, rows, dim, "papers", self.shard, self._normalised)
+    def encode_papers(self, rows: Rows, advance: Advance | None = None) -> Floats:
+        """advance: is told what shares of the work are done."""
+        vectors = self._raw(rows, advance)
+        return unit(vectors) if self._normalised else vectors
 
     def encode_queries(self, queries: Queries | Rows) -> Floats:
         read, dim = self._reader, self.encoder.dim
@@ -88,14 +89,11 @@ class ArticleRetriever(DenseRetriever):
 
     def embed(self, corpus: Corpus, rows: Rows) -> Embeddings:
         """Vectors of papers, read or made; the retriever is prepared for the corpus."""
-
-        def encoded(rows: Rows, advance: Advance) -> Vectors:
-            raw = self._raw(rows, advance)
-            return unit(raw) if self._normalised else raw, None
-
         spread = partial(ray_shards, self, rows) if self.encoding == "ray" else None
         about, dim = self.encoder.paper_fingerprint(), self.encoder.dim
-        job = EmbeddingJob(corpus, rows, about, dim, encoded, spread=spread)
+        job = EmbeddingJob(
+            corpus, rows, about, dim, lambda *work: (self.encode_papers(*work), None), spread=spread
+        )
         return embeddings_of(job, self.embeddings_dir, self.shard)
 
     def paper_vectors(self, corpus: Corpus, rows: Rows) -> VectorTable:
@@ -111,9 +109,9 @@ class ArticleRetriever(DenseRetriever):
         )
         return embeddings_of(job).vectors
 
-    def _raw(self, rows: Rows, advance: Advance) -> Floats:
+    def _raw(self, rows: Rows, advance: Advance | None) -> Floats:
         with torch.inference_mode():
-            return self.encoder.encode(self._reader.papers(rows), advance).float().cpu().numpy()
+            return self.encoder.encode(self._reader.papers(rows), advance).cpu().numpy()
 
 
 class SentenceRetriever(Retriever):

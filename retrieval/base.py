@@ -111,6 +111,9 @@ class Retriever(ABC):
     """what reports say of the protocol of a retriever that is asked by more than texts"""
     gives_vectors = False
     """whether `raw_vectors` gives the papers' vectors"""
+    encodings: tuple[str, ...] = ("local",)
+    """who can encode the papers: `local`, this process, or `ray`, Ray Data (docs/scale.md)"""
+    encoding = "local"
 
     def __init__(self) -> None:
         self._corpus: Corpus | None = None
@@ -155,13 +158,12 @@ class Retriever(ABC):
         """Keep what queries are encoded to until the next `index`: worthwhile where each is asked again."""
 
     def encode_with(self, encoding: str) -> None:
-        """Choose who encodes the papers: `local`, this process, or `ray`, Ray Data (docs/scale.md).
-
-        Raises InputError if it has nothing to encode that way.
-        """
-        check_encoding(encoding)
-        if encoding != "local":
+        """Choose one of `encodings`; InputError if it is none."""
+        if encoding not in ENCODINGS:
+            raise InputError(f"encoding={encoding}: choose one of {', '.join(ENCODINGS)}")
+        if encoding not in self.encodings:
             raise InputError(f"encoding={encoding}: retriever={self.name} does not encode papers that way")
+        self.encoding = encoding
 
     def raw_vectors(self, corpus: Corpus, rows: Rows) -> Any:
         """A `VectorTable` [n, D] (retrieval.vectors) of papers, not normalised; see `gives_vectors`."""
@@ -319,12 +321,6 @@ class Retriever(ABC):
         """Read what `_save` wrote."""
         for name, array in zip(self.arrays, load_arrays(folder, *self.arrays), strict=True):
             setattr(self, f"_{name}", array)
-
-
-def check_encoding(encoding: str) -> None:
-    """InputError unless there is such a way to encode papers."""
-    if encoding not in ENCODINGS:
-        raise InputError(f"encoding={encoding}: choose one of {', '.join(ENCODINGS)}")
 
 
 LITTLE = 0.02

@@ -196,13 +196,6 @@ class Citations(Retriever):
             scores[places] = np.where(none, np.float32(-np.inf), self._scores(asked, of))
         return scores
 
-    def explain(self, queries: Queries, papers: NDArray[np.int32]) -> dict[str, Floats]:
-        found = {name: np.zeros(papers.shape, np.float32) for name in SIGNALS}
-        for places, asked in self._asked(queries):
-            for name, values in zip(SIGNALS, self._signals(asked, papers[places]), strict=True):
-                found[name][places] = values
-        return found
-
     # Signals.
 
     def _asked(self, queries: Queries) -> Iterator[tuple[Rows, _Asked]]:
@@ -286,13 +279,13 @@ class Citations(Retriever):
 
 def graph_of(corpus: Corpus) -> csr_matrix:
     """Which papers cite which [P, P], 1 or 0: the cited papers of the contexts of all splits."""
-    papers = len(corpus.paper_ids)
-    contexts = [np.empty(0, np.int64), *(split.contexts for split in corpus.splits.values())]
-    cited: list[Ragged] = [split.positives for split in corpus.splits.values()]
-    citing = corpus.citing[np.concatenate(contexts)]
-    rows = np.repeat(citing, np.concatenate([np.empty(0, np.int64), *(of.lengths for of in cited)]))
-    columns = np.concatenate([np.empty(0, np.int32), *(of.values for of in cited)])
-    known = rows >= 0
-    pairs = np.unique(rows[known].astype(np.int64) << 32 | columns[known])
-    ones = np.ones(len(pairs), np.float32)
-    return csr_matrix((ones, (pairs >> 32, pairs & 0xFFFF_FFFF)), (papers, papers))
+    citing, cited = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
+    for split in corpus.splits.values():
+        citing.append(np.repeat(corpus.citing[split.contexts], split.positives.lengths))
+        cited.append(split.positives.values)
+    rows, columns = np.concatenate(citing), np.concatenate(cited)
+    known, papers = rows >= 0, len(corpus.paper_ids)
+    ones = np.ones(np.count_nonzero(known), np.float32)
+    graph = csr_matrix((ones, (rows[known], columns[known])), (papers, papers))
+    graph.data[:] = 1  # of what is cited several times
+    return graph

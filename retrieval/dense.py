@@ -21,8 +21,8 @@ from datasets import over_ray
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from retrieval.arrays import Floats, Mask, Rows
-from retrieval.base import Ranking, Retriever, check_encoding
-from retrieval.embeddings import Advance, EmbeddingJob, Vectors, embeddings_of
+from retrieval.base import ENCODINGS, Ranking, Retriever
+from retrieval.embeddings import EmbeddingJob, embeddings_of
 from retrieval.index import PaperIndex, build_index, build_l2_index, check_index, load_index, search_l2
 from retrieval.profiles import with_profiles
 from retrieval.queries import Queries
@@ -36,6 +36,7 @@ NORMALISATION = "unit"
 class DenseRetriever(Retriever):
     """Nearest papers to a query by cosine (or `similarity`). Subclasses implement what makes vectors."""
 
+    encodings = ENCODINGS
     similarity = "cosine"
     """or l2: minus the Euclidean distance of vectors that are not normalised"""
 
@@ -44,7 +45,6 @@ class DenseRetriever(Retriever):
         super().__init__()
         self.index_config = index or IndexConfig()
         self.profile = profile or ProfileConfig()
-        self.encoding = "local"
         self._cache: QueryCache | None = None
 
     @abstractmethod
@@ -74,10 +74,6 @@ class DenseRetriever(Retriever):
             "index": self.index_config.asdict(),
             "profile": asdict(self.profile),
         }
-
-    def encode_with(self, encoding: str) -> None:
-        check_encoding(encoding)
-        self.encoding = encoding
 
     def remember_queries(self) -> None:
         self._cache = QueryCache()
@@ -139,8 +135,8 @@ class DenseRetriever(Retriever):
         if self.similarity == "l2":
             return super().score(queries, papers)
         asked = Queries.of(self.corpus, queries)
-        place = np.searchsorted(self._candidates, papers).clip(max=len(self._candidates) - 1)
-        there = (self._candidates[place] == papers) & (papers != asked.citing[:, None])
+        place, there = self._places(papers)
+        there &= papers != asked.citing[:, None]
         scores = np.full(papers.shape, -np.inf, np.float32)
         for part in blocks(len(asked), papers.shape[1] * self._vectors.dim):
             vectors = self._encoded(asked[part])
@@ -151,9 +147,13 @@ class DenseRetriever(Retriever):
 
     def stored(self, papers: NDArray[np.integer]) -> Floats:
         """The indexed vectors of papers, rows [n] -> [n, D]; zeros for what is no candidate."""
-        place = np.searchsorted(self._candidates, papers).clip(max=len(self._candidates) - 1)
-        there = self._candidates[place] == papers
+        place, there = self._places(papers)
         return np.where(there[:, None], self._vectors.read(place), np.float32(0))
+
+    def _places(self, papers: NDArray[np.integer]) -> tuple[Rows, Mask]:
+        """Where papers are among the candidates, and whether they are there."""
+        place = np.searchsorted(self._candidates, papers).clip(max=len(self._candidates) - 1)
+        return place, self._candidates[place] == papers
 
     def _save(self, folder: Path) -> None:
         ids = list(self.corpus.paper_ids)
@@ -177,12 +177,10 @@ def encode_over_ray(retriever: DenseRetriever, corpus: Corpus, rows: Rows) -> Fl
     The retriever is prepared for the corpus. Raises InputError if Ray is not installed or cannot be reached.
     """
 
-    def here(rows: Rows, advance: Advance) -> Vectors:
-        return retriever.encode_papers(rows), None
-
     model = {"retriever": retriever.name, **retriever.fingerprint()}
-    dim, spread = retriever.encode_papers(rows[:0]).shape[1], partial(ray_shards, retriever, rows)
-    job = EmbeddingJob(corpus, rows, model, dim, here, dtype="float32", spread=spread)
+    dim = retriever.encode_papers(rows[:0]).shape[1]
+    how: dict[str, Any] = {"dtype": "float32", "spread": partial(ray_shards, retriever, rows)}
+    job = EmbeddingJob(corpus, rows, model, dim, lambda some, _: (retriever.encode_papers(some), None), **how)
     return embeddings_of(job, shard=BATCH).vectors[:]
 
 

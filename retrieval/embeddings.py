@@ -138,16 +138,6 @@ class EmbeddingFolder:
             raise InputError(f"{path}: damaged ({error}); make the embeddings in another folder") from None
         return cls(folder, layout)
 
-    def check_model(self, model: Mapping[str, Any]) -> None:
-        """InputError that says what differs, if the vectors are of another model or other settings."""
-        here, there = _plain(model), self.layout.model
-        for key in [*here, *there]:
-            if here.get(key) != there.get(key):
-                raise InputError(
-                    f"{self.folder}: embeddings of another model: {key} is {there.get(key)} there and "
-                    f"{here.get(key)} here; name another folder"
-                )
-
     def parts(self) -> list[slice]:
         """The papers of each shard."""
         size, papers = self.layout.shard, self.layout.papers
@@ -167,13 +157,6 @@ class EmbeddingFolder:
         if counts is not None:
             _write(self._file(number, ".counts"), counts.astype(np.int32))
         _write(self._file(number), kept)
-
-    def keys(self) -> NDArray[np.uint64]:
-        """Of the papers' texts [N]; InputError if the file is missing or damaged."""
-        found = _read(self.folder / TEXTS)
-        if found.shape != (self.layout.papers,) or found.dtype != np.uint64:
-            raise InputError(f"{self.folder / TEXTS}: damaged; make the embeddings in another folder")
-        return np.asarray(found)
 
     def open(self) -> tuple[VectorTable, Rows]:
         """The vectors, mapped, and where those of each paper begin and end [N + 1].
@@ -251,10 +234,18 @@ def _kept(job: EmbeddingJob, layout: Layout, folder: Path) -> Embeddings:
     there = EmbeddingFolder.find(folder)
     if there is None:
         there = EmbeddingFolder.begin(folder, layout, text_keys(job.corpus, job.rows))
-    there.check_model(layout.model)
+    for key in [*layout.model, *there.layout.model]:
+        of_here, of_there = layout.model.get(key), there.layout.model.get(key)
+        if of_here != of_there:
+            raise InputError(
+                f"{folder}: embeddings of another model: {key} is {of_there} there and {of_here} here; "
+                "name another folder"
+            )
     if there.layout.corpus == layout.corpus:
         return there.completed(job)
-    keys, known = text_keys(job.corpus, job.rows), there.keys()
+    keys, known = text_keys(job.corpus, job.rows), _read(folder / TEXTS)
+    if known.shape != (there.layout.papers,) or known.dtype != np.uint64:
+        raise InputError(f"{folder / TEXTS}: damaged; make the embeddings in another folder")
     if np.array_equal(keys, known):
         return there.completed(job)
     order = np.argsort(known, kind="stable")

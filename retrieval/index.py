@@ -161,6 +161,10 @@ class PaperIndex(ABC):
     def read(self, rows: Rows) -> Floats:
         """The vectors at some places [n] -> [n, dim], as the index keeps them."""
 
+    def blocks(self) -> Iterator[Floats]:
+        """All vectors, some at a time."""
+        return (self.read(np.arange(part.start, part.stop)) for part in blocks(len(self), self.dim))
+
     @abstractmethod
     def __len__(self) -> int:
         """Number of vectors."""
@@ -224,10 +228,6 @@ class FlatIndex(PaperIndex):
     def read(self, rows: Rows) -> Floats:
         found = self.vectors[rows]
         return found if self.last is None else np.concatenate([found, self.last[rows, None]], axis=1)
-
-    def blocks(self) -> Iterator[Floats]:
-        """All vectors, some at a time."""
-        return (self.read(np.arange(part.start, part.stop)) for part in blocks(len(self), self.dim))
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -339,11 +339,6 @@ class FaissIndex(PaperIndex):
         if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
             return self._index.reconstruct_n(int(rows[0]), len(rows))
         return self._index.reconstruct_batch(rows)
-
-    def blocks(self) -> Iterator[Floats]:
-        """All vectors, some at a time."""
-        parts = blocks(len(self), self.dim)
-        return (self._index.reconstruct_n(part.start, part.stop - part.start) for part in parts)
 
 
 def _trained(config: IndexConfig, vectors: Floats | VectorTable) -> faiss.Index:
