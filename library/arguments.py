@@ -13,8 +13,10 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import MISSING, Field, fields
 from difflib import get_close_matches
-from types import NoneType, UnionType
+from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from datasets.errors import InputError
 from datasets.settings import Settings, field_notes, in_words
@@ -25,7 +27,7 @@ WIDTH, COLUMN = 110, 34
 """Of a line of help, and where the notes begin."""
 _KEY = re.compile(r"(?:--)?([a-zA-Z_]\w*)=(.*)", re.DOTALL)
 _FLAG = re.compile(r"--([a-zA-Z_][\w-]*)")
-_TRUE, _FALSE, _NULL = ("true", "yes", "on", "1"), ("false", "no", "off", "0"), ("null", "none", "")
+_NULL = ("null", "none", "")
 
 
 def read_arguments(kind: type[Made], arguments: Sequence[str]) -> Made:
@@ -70,30 +72,18 @@ def _value(key: str, text: str, hint: Any) -> Any:
     """The text as a value of the type; InputError that says what it must be."""
     if hint is str:
         return text
-    wrong = InputError(f"{key}={text}: must be {in_words(hint)}")
-    if get_origin(hint) is UnionType:
-        if NoneType in get_args(hint) and text.lower() in _NULL:
-            return None
-        inner = next(part for part in get_args(hint) if part is not NoneType)
-        try:
-            return _value(key, text, inner)
-        except InputError:
-            raise wrong from None
     if get_origin(hint) is tuple:
         listed = text.strip()
         parts = [text]
         if listed.startswith("[") and listed.endswith("]"):
             parts = next(csv.reader([listed[1:-1]], skipinitialspace=True), [])
-        of = get_args(hint)[0]
-        return tuple(_value(key, part.strip(), of) for part in parts if part.strip())
-    if hint is bool:
-        if text.lower() in (*_TRUE, *_FALSE):
-            return text.lower() in _TRUE
-        raise wrong
+        return tuple(_value(key, part.strip(), get_args(hint)[0]) for part in parts if part.strip())
+    if NoneType in get_args(hint) and text.lower() in _NULL:
+        return None
     try:
-        return hint(text)
-    except ValueError:
-        raise wrong from None
+        return msgspec.convert(text, hint, strict=False)
+    except msgspec.ValidationError:
+        raise InputError(f"{key}={text}: must be {in_words(hint)}") from None
 
 
 def options_help(kind: type[Settings]) -> str:

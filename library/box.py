@@ -19,6 +19,7 @@ from hatten.static import FOLDER, load_static
 from library.arguments import read_arguments
 from library.models import BOX
 from rerank.ranker import SAVED, RankingModel, Weights
+from retrieval.base import folder_bytes
 
 LARGEST = 12_000_000
 """Bytes of the box, at most."""
@@ -47,7 +48,7 @@ def main() -> None:
     ranker = averaged([RankingModel.load(place) for place in settings.rankers])
     static.save_pretrained(folder / FOLDER)
     ranker.save_pretrained(folder / SAVED)
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    size = folder_bytes(folder)
     print(f"{folder}: {size / 1e6:.1f} MB, {len(static.vocabulary):,} words")
     if size > LARGEST:
         raise InputError(f"{folder}: more than {LARGEST / 1e6:.0f} MB; compress the model to fewer words")

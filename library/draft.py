@@ -1,10 +1,12 @@
-"""`python recommend.py draft`: papers to cite where a draft lacks a citation."""
+"""`python recommend.py draft`: papers to cite where a draft lacks a citation, and a copy that cites them."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,13 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from datasets.errors import InputError
+from datasets.files import written_whole
 from datasets.fulltext.catalogue import letters_of
-from library.draft_copy import copy_places, write_copies
-from library.draft_reader import HERE, Draft, Place, read_draft
+from datasets.fulltext.latex import BIB_ENTRY, BIB_FILES, bib_entries
+from library.draft_reader import HERE, MARKDOWN, Draft, Place, read_draft, read_text, syntax_of
 from library.evidence import MARK, Recommendation
-from library.formats import counted, shown, table
+from library.formats import bibtex, counted, shown, table
 from library.library import Library
 from library.recommender import Asked, Recommender
 from library.settings import DraftSettings
@@ -51,7 +55,7 @@ def draft(settings: DraftSettings) -> None:
     recommender = Recommender.open(settings.library, settings.reranker)
     suggestions = suggest(given, recommender, settings.k)
     if targets is not None:  # first: who reads the report may stop
-        for line in write_copies(given, suggestions.found, suggestions.known, recommender.library, targets):
+        for line in write_copies(suggestions, recommender.library, targets):
             print(line, file=sys.stderr)
     if settings.format == "json":
         print(json.dumps(as_json(suggestions), ensure_ascii=False, indent=1))
@@ -145,3 +149,136 @@ def _name(given: Draft, place: Place) -> str:
     """The place's file as seen from the draft's folder."""
     folder = given.path.parent
     return str(place.file.relative_to(folder) if place.file.is_relative_to(folder) else place.file)
+
+
+# A copy in which the best papers are cited. The originals stay, and nothing that exists is written over.
+
+_NAMED_IN_FRONT = re.compile(r"(?m)^(bibliography:[ \t]*)(.*)$")
+_NO_KEY = re.compile(r"[^\w:.+/-]+")
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Where the copies go: of each file, and of the .bib file; renamed: the last gets another name."""
+
+    files: Mapping[Path, Path]
+    bib: Path
+    renamed: bool
+
+
+def copy_places(given: Draft, fill: Path, root: Path | None) -> Copies:
+    """fill: a file for the draft alone, or a folder for the draft with its inputs.
+
+    Raises InputError if something is there already, or a file is not enough.
+    """
+    folder = (root or given.path.parent).resolve()
+    if fill.suffix.lower() == given.path.suffix.lower():
+        others = {place.file.name for place in given.places} - {given.path.name}
+        if others:
+            names = ", ".join(sorted(others))
+            raise InputError(
+                f"fill={fill}: citations are missing in {names}, too; name a folder: fill=filled"
+            )
+        copies = Copies({given.path: fill}, fill.with_suffix(".bib"), True)
+    else:
+        files = {file: fill / file.relative_to(folder) for file in given.files}
+        bib = fill / (given.bibs[-1].relative_to(folder) if given.bibs else f"{given.path.stem}.bib")
+        copies = Copies(files, bib, not given.bibs)
+    for target in (*copies.files.values(), copies.bib):
+        if target.exists():
+            raise InputError(f"fill={fill}: {target} is there already; name another place")
+    return copies
+
+
+def write_copies(suggestions: Suggestions, library: Library, copies: Copies) -> list[str]:
+    """Write them; returns lines that tell what was written, and what is left to do."""
+    given, known = suggestions.draft, suggestions.known
+    bibliography = read_text(given.bibs[-1]) if given.bibs else ""
+    keys = _Keys(known, [bibliography, *map(read_text, given.bibs[:-1])])
+    for key, entry in given.cited.items():
+        if entry is None and key in known:  # cited, but only the library has the entry
+            keys.new[key] = known[key]
+    edits: dict[Path, list[tuple[Place, str]]] = {}
+    in_sentence: dict[tuple[Path, str], set[str]] = {}
+    for place, papers in zip(given.places, suggestions.found, strict=True):
+        there = in_sentence.setdefault((place.file, place.sentence.replace(HERE, "?")), set())
+        others = [paper for paper in papers if paper.id not in there]
+        filled = syntax_of(given.path).filled(place.command, [keys.of(paper) for paper in others])
+        if filled and filled[1]:
+            edits.setdefault(place.file, []).append((place, filled[0]))
+            there |= {keys.cite(paper) for paper in others[: filled[1]]}
+    texts = {place: _edited(given.files[file], edits.get(file, [])) for file, place in copies.files.items()}
+    count, names = sum(map(len, edits.values())), ", ".join(map(str, texts))
+    lines = [f"{names}: {count} of {len(given.places)} places filled; check each of them"]
+    if keys.new:
+        rows = {key: library.corpus.paper_row(paper) for key, paper in keys.new.items()}
+        entries = bibtex(library.paper(row)._replace(key=key) for key, row in rows.items())
+        gap = "\n" if bibliography and not bibliography.endswith("\n") else ""
+        texts[copies.bib] = f"{bibliography}{gap}\n{entries}" if bibliography else entries
+        lines.append(f"{copies.bib}: {len(keys.new)} entries added")
+        if copies.renamed and not _renamed(given, texts, copies):
+            lines.append(f"name {copies.bib.name} in the copy: no bibliography is named in it")
+    with ExitStack() as stack:
+        for target, text in texts.items():
+            stack.enter_context(written_whole(target)).write_bytes(text.encode())
+    return lines
+
+
+class _Keys:
+    """The draft's keys for papers of the library, and further ones for papers that it lacks."""
+
+    def __init__(self, known: Mapping[str, str], bibliographies: Sequence[str]) -> None:
+        self.new: dict[str, str] = {}
+        """Ids of the papers whose entries are to be added, by key."""
+        self._keys = {paper: key for key, paper in known.items()}
+        self._bibliographies = bibliographies
+        self._taken = {match[2] for text in bibliographies for match in BIB_ENTRY.finditer(text)} | set(known)
+        self._lacking: set[str] = set()
+
+    def of(self, paper: Recommendation) -> str:
+        if paper.id not in self._keys:
+            wished = key = _NO_KEY.sub("", paper.key or paper.id) or "paper"
+            number = 0
+            while key in self._taken and not self._has(key, paper.title):
+                number += 1
+                key = f"{wished}-{number}"
+            self._keys[paper.id] = key
+            if key not in self._taken:
+                self._taken.add(key)
+                self._lacking.add(key)
+        return self._keys[paper.id]
+
+    def cite(self, paper: Recommendation) -> str:
+        """Add the paper's entry if the draft has none; returns its id."""
+        if (key := self.of(paper)) in self._lacking:
+            self.new[key] = paper.id
+        return paper.id
+
+    def _has(self, key: str, title: str) -> bool:
+        """Whether the draft's entry of this key is of the paper of this title."""
+        entries = [bib_entries(text, {key}).get(key) for text in self._bibliographies]
+        return any(letters_of(entry.title) == letters_of(title) for entry in entries if entry)
+
+
+def _edited(text: str, edits: Sequence[tuple[Place, str]]) -> str:
+    pieces, done = [], 0
+    for place, command in sorted(edits, key=lambda edit: edit[0].start):
+        pieces += [text[done : place.start], command]
+        done = place.end
+    return "".join([*pieces, text[done:]])
+
+
+def _renamed(given: Draft, texts: dict[Path, str], copies: Copies) -> bool:
+    """Name the new .bib file in place of the old one, or beside others; whether a place for it was found."""
+    target = copies.files[given.path]
+    if syntax_of(given.path) is MARKDOWN:
+        texts[target], count = _NAMED_IN_FRONT.subn(rf"\g<1>{copies.bib.name}", texts[target], count=1)
+        return count > 0
+
+    commands = list(BIB_FILES.finditer(texts[target]))
+    if commands:  # the last names the last file
+        start, end = commands[-1].span(1)
+        *others, last = texts[target][start:end].split(",")
+        name = copies.bib.name if last.strip().endswith(".bib") else copies.bib.stem
+        texts[target] = f"{texts[target][:start]}{','.join([*others, name])}{texts[target][end:]}"
+    return bool(commands)

@@ -97,7 +97,9 @@ class Library:
             self.folder / IDENTITIES, mmap_mode="r", allow_pickle=False
         )
         """Of each paper the numbers of library.papers.Identity [P, 7]."""
-        self.metadata = pa.Table.from_batches(table_batches(self.folder / METADATA)[1], _SCHEMA)
+        _, self._batches = table_batches(self.folder / METADATA)
+        self._starts = np.cumsum([0, *map(len, self._batches)])
+        self.metadata = pa.Table.from_batches(self._batches, _SCHEMA)
         """The columns of LibraryPaper that `corpus` has not, memory-mapped [P]."""
         if len(self.metadata) != len(self.corpus.paper_ids):
             raise InputError("its metadata has another number of papers")
@@ -188,7 +190,8 @@ class Library:
         """IndexError for a row that is not there."""
         if not 0 <= row < len(self):
             raise IndexError(f"row {row} of {len(self)}")
-        [known] = self.metadata.slice(row, 1).to_pylist()
+        batch = int(np.searchsorted(self._starts, row, side="right")) - 1
+        [known] = self._batches[batch].slice(row - int(self._starts[batch]), 1).to_pylist()
         corpus = self.corpus
         texts = corpus.paper_ids[row], corpus.titles[row], corpus.abstracts[row]
         return _paper(*texts, int(corpus.years[row]), known)
@@ -196,7 +199,7 @@ class Library:
     def papers(self) -> Iterator[LibraryPaper]:
         """All, by row."""
         corpus = self.corpus
-        known = (row for batch in self.metadata.to_batches() for row in batch.to_pylist())
+        known = (row for batch in self._batches for row in batch.to_pylist())
         return map(_paper, corpus.paper_ids, corpus.titles, corpus.abstracts, corpus.years.tolist(), known)
 
     @cached_property

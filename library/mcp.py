@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 from pydantic import Field
@@ -83,8 +83,7 @@ class OverHTTP:
     """The tools as an ASGI application, made when first asked: importing `mcp` takes a second."""
 
     def __init__(self, make: Callable[[], MCPServer[Any]]) -> None:
-        self._make = make
-        self._wanted, self._done = asyncio.Event(), asyncio.Event()
+        self._make, self._wanted = make, asyncio.Event()
         self._app: asyncio.Future[ASGIApp] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,14 +99,12 @@ class OverHTTP:
         try:
             yield
         finally:
-            self._done.set()
-            self._wanted.set()
-            await task
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
 
     async def _serve(self, app: asyncio.Future[ASGIApp]) -> None:
         await self._wanted.wait()
-        if self._done.is_set():
-            return
         try:
             server = await asyncio.to_thread(self._make)
             from mcp.server.transport_security import TransportSecuritySettings
@@ -118,7 +115,7 @@ class OverHTTP:
             )
             async with server.session_manager.run():
                 app.set_result(made)
-                await self._done.wait()
+                await asyncio.Event().wait()  # until it is cancelled
         except Exception as error:
             if app.done():
                 raise

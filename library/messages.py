@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
 from datasets.errors import InputError
 from datasets.records import refuse
@@ -24,10 +24,13 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 Years = Annotated[str, StringConstraints(pattern=r"^(\d{1,4}|\d{1,4}-(\d{1,4})?|-\d{1,4})$")]
 
 
-class Question(BaseModel):
+class Asked(BaseModel, extra="forbid"):
+    """What is sent: fields that there are not are refused."""
+
+
+class Question(Asked):
     """A passage that lacks a citation, and who asks."""
 
-    model_config = ConfigDict(extra="forbid")
     text: str = Field(
         min_length=1,
         max_length=100_000,
@@ -39,19 +42,16 @@ class Question(BaseModel):
     k: int = Field(default=10, ge=1, le=MOST_PAPERS, description="papers to recommend")
     exclude: list[Name] = Field(default=[], max_length=1_000, description="ids never to recommend")
     only: list[Name] = Field(default=[], max_length=10_000, description="ids to recommend alone; empty: all")
-    years: Years | None = Field(
-        default=None, description="of the papers", examples=["2015-2020", "2015-", "2019"]
-    )
+    years: Years | None = Field(default=None, description="of the papers", examples=["2015-2020", "2019"])
     collection: Name | None = Field(default=None, description="of the library, that the papers are in")
     venue: Name | None = Field(default=None, description="that the papers appeared in")
     rerank: bool | None = Field(default=None, description="with the cross-encoder; null: if there is one")
     details: bool = Field(default=False, description="also authors, venue, evidence and BibTeX")
 
 
-class Questions(BaseModel):
+class Questions(Asked):
     """Several questions in one request."""
 
-    model_config = ConfigDict(extra="forbid")
     queries: list[Question] = Field(min_length=1, max_length=64)
 
 
@@ -94,12 +94,11 @@ class Answers(BaseModel):
     answers: list[Answer]
 
 
-class PaperRecord(BaseModel):
+class PaperRecord(Asked):
     """A paper to add; its id is made of doi, arXiv id or title where none is given."""
 
-    model_config = ConfigDict(extra="forbid")
-    id: Annotated[str, StringConstraints(max_length=500)] = ""
-    key: Annotated[str, StringConstraints(max_length=500)] = ""
+    id: str = Field(default="", max_length=500)
+    key: str = Field(default="", max_length=500)
     title: str = Field(min_length=1, max_length=2_000)
     abstract: str = Field(default="", max_length=20_000)
     authors: list[Name] = Field(default=[], max_length=5_000)
@@ -112,10 +111,9 @@ class PaperRecord(BaseModel):
     tags: list[Name] = Field(default=[], max_length=1_000)
 
 
-class NewPapers(BaseModel):
+class NewPapers(Asked):
     """Papers to add: BibTeX entries or records, or both."""
 
-    model_config = ConfigDict(extra="forbid")
     bibtex: str = ""
     papers: list[PaperRecord] = Field(default=[], max_length=10_000)
 
@@ -140,6 +138,12 @@ class About(BaseModel):
     collections: list[str]
     reranks: bool = Field(description="whether a cross-encoder reads what is found")
 
+    @classmethod
+    def of(cls, recommender: Recommender, name: str) -> About:
+        library = recommender.library
+        collections = library.collections[:1000]
+        return cls(name=name, papers=len(library), collections=collections, reranks=recommender.reranks)
+
 
 class Problem(BaseModel):
     detail: str = Field(description="one line")
@@ -163,9 +167,9 @@ class Found(BaseModel):
 
 def answer(recommender: Recommender, asked: Question) -> Answer:
     """What the recommender says to a question. Raises InputError for what cannot be answered."""
-    given = asked.model_dump(exclude={"details"})
-    found, library = recommender.recommend(**given), recommender.library
     made = []
+    found = recommender.recommend(**asked.model_dump(exclude={"details"}))
+    library = recommender.library
     for paper in found:
         shown = Recommended(**paper.as_json())
         row = library.row(paper.id) if asked.details else None
@@ -177,27 +181,21 @@ def answer(recommender: Recommender, asked: Question) -> Answer:
 
 def details(paper: Recommendation, kept: LibraryPaper) -> Details:
     """What the page shows beside, and why."""
-    said = paper.evidence
-    evidence = []
-    if said.name:
-        evidence.append(Shown(kind="Named in the passage:", text=said.name, spans=[(0, len(said.name))]))
-    elif said.in_title:
-        text = ", ".join(said.in_title)
-        evidence.append(Shown(kind="In its title:", text=text, spans=[(0, len(text))]))
-    if said.sentence:
-        evidence.append(Shown(kind="", text=said.sentence, spans=list(said.matched)))
-    if said.cited_as:
-        mark = said.cited_as.find(MARK)
-        spans = [(mark, mark + len(MARK))] if mark >= 0 else []
-        evidence.append(Shown(kind="Cited elsewhere:", text=said.cited_as, spans=spans))
-    if not evidence:
-        evidence.append(Shown(kind=paper.why, text="", spans=[]))
+    said, whole = paper.evidence, ", ".join(paper.evidence.in_title)
+    mark = said.cited_as.find(MARK)
+    shown = [
+        ("Named in the passage:", said.name, [(0, len(said.name))]),
+        ("In its title:", "" if said.name else whole, [(0, len(whole))]),
+        ("", said.sentence, list(said.matched)),
+        ("Cited elsewhere:", said.cited_as, [(mark, mark + len(MARK))] if mark >= 0 else []),
+    ]
+    evidence = [Shown(kind=kind, text=text, spans=spans) for kind, text, spans in shown if text]
     return Details(
         authors=list(paper.authors),
         venue=paper.venue,
         url=link(kept),
         bibtex=bibtex([kept]),
-        evidence=evidence,
+        evidence=evidence or [Shown(kind=paper.why, text="", spans=[])],
     )
 
 
@@ -212,12 +210,8 @@ def link(paper: LibraryPaper) -> str:
 
 def found(recommender: Recommender, query: str, k: int) -> Found:
     """The k papers that a plain search for words finds."""
-    papers = recommender.search(query, k)
-    return Found(
-        papers=[
-            FoundPaper.model_validate({**paper._asdict(), "year": paper.year or None}) for paper in papers
-        ]
-    )
+    papers = (paper._asdict() | {"year": paper.year or None} for paper in recommender.search(query, k))
+    return Found(papers=[FoundPaper.model_validate(paper) for paper in papers])
 
 
 def records(new: NewPapers) -> list[LibraryPaper]:

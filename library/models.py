@@ -15,7 +15,6 @@ from pathlib import Path
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.files import written_folder
 from hatten.static import CONFIG, FILE, FOLDER
 from hatten.words_retriever import trained_retriever
 from rerank.ranker import MODEL as RANKING
@@ -24,7 +23,7 @@ from retrieval.base import Retriever
 from retrieval.bm25 import BM25
 from retrieval.settings import IndexConfig
 from training.checkpoint import find_saved
-from training.hub import downloaded, find_model, is_hub_id
+from training.hub import downloaded, find_model, is_hub_id, write_json
 
 BOX = Path(__file__).parent / "box"
 """The model that comes with the program."""
@@ -38,17 +37,16 @@ INDEX = IndexConfig(device="cpu")
 
 
 def install_model(model: str, ranker: str, folder: Path) -> None:
-    """Copy a model to a folder, whole or not at all.
+    """Copy a model to a new folder.
 
     model: "" for the one in the box, `bm25`, a file, a folder, or an id on the hub. ranker: a folder or id of
     a ranker over it, where it brings none. Raises InputError if there is no such model.
     """
     copied, kind = model_files(model, ranker)
-    with written_folder(folder) as part:
-        for name, source in copied.items():
-            _linked(source, part / name)
-        about = {"format": FORMAT, "kind": kind, "from": model or "the box"}
-        (part / ABOUT).write_text(json.dumps(about, indent=1) + "\n", "utf-8")
+    folder.mkdir()
+    for name, source in copied.items():
+        _linked(source, folder / name)
+    write_json(folder / ABOUT, {"format": FORMAT, "kind": kind, "from": model or "the box"})
 
 
 def model_files(model: str, ranker: str = "") -> tuple[dict[str, Path], str]:
@@ -66,10 +64,9 @@ def model_files(model: str, ranker: str = "") -> tuple[dict[str, Path], str]:
             hint = f"name {PLAIN}, a hatten.ckpt, a folder that train.py model=static or model=ranker saved, "
             hint += "or a static model or HAtten on the hub"
         raise InputError(f"model={model or place}: there is no model to find papers with; {hint}")
+    own = place / SAVED
     if ranker:
         own = find_model(find_saved(Path(ranker).expanduser(), SAVED), RANKING, RankingModel.title)
-    else:
-        own = place / SAVED
     return ({**dense, SAVED: own}, RANKED) if own.is_dir() else (dense, DENSE)
 
 
@@ -88,8 +85,7 @@ def _dense_files(place: Path) -> dict[str, Path]:
 
 def copy_model(folder: Path, to: Path) -> None:
     """An installed model for another generation, by links where the disk allows them."""
-    with written_folder(to) as part:
-        shutil.copytree(folder, part, copy_function=_linked, dirs_exist_ok=True)
+    shutil.copytree(folder, to, copy_function=_linked)
 
 
 def _linked(source: str | Path, to: str | Path) -> None:
@@ -112,15 +108,13 @@ def open_model(folder: Path, corpus: Corpus) -> Retriever:
         kind, known = about["kind"], about["format"] == FORMAT
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{folder / ABOUT}: missing or damaged ({error}); build the library again") from None
-    if known and kind == PLAIN:
+    if not known or kind not in (PLAIN, DENSE, RANKED):
+        raise InputError(f"{folder}: a model of another version; build the library again")
+    if kind == PLAIN:
         return BM25(query=("title", "context"))
-    if known and kind == DENSE:
-        return trained_retriever(folder, INDEX)
-    if known and kind == RANKED:  # the parts as in conf/retriever/ranker.yaml
-        parts = {
-            "dense": trained_retriever(folder, INDEX),
-            "bm25": BM25(backend="numba"),
-            "bm25_contexts": BM25(contexts=100, k1=2.0, b=0.5, backend="numba"),
-        }
-        return Ranker(folder / SAVED, parts)
-    raise InputError(f"{folder}: a model of another version; build the library again")
+    dense = trained_retriever(folder, INDEX)
+    if kind == DENSE:
+        return dense
+    words, contexts = BM25(backend="numba"), BM25(contexts=100, k1=2.0, b=0.5, backend="numba")
+    parts = {"dense": dense, "bm25": words, "bm25_contexts": contexts}  # as in conf/retriever/ranker.yaml
+    return Ranker(folder / SAVED, parts)

@@ -64,14 +64,6 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 # The door: what every request passes.
 
 
-class Refused(Exception):
-    """A request that is not looked at any further."""
-
-    def __init__(self, status: int, detail: str) -> None:
-        super().__init__(detail)
-        self.status, self.detail = status, detail
-
-
 class Door:
     """ASGI middleware: checks Host and Origin, reads the body within limits, keeps a crash inside."""
 
@@ -89,8 +81,7 @@ class Door:
         async def answer(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
-                started = True
-                message = {**message, "headers": [*message["headers"], *self.headers]}
+                started, message["headers"] = True, [*message["headers"], *self.headers]
             await send(message)
 
         async def refuse(status: int, detail: str) -> None:
@@ -100,47 +91,43 @@ class Door:
 
         try:
             self.check(Headers(scope=scope))
-            body = await self.read(receive)
-            if body is not None:
+            if (body := await self.read(receive)) is not None:
                 await self.app(scope, replayed(body, receive), answer)
-        except Refused as refused:
-            await refuse(refused.status, refused.detail)
+        except HTTPException as refused:
+            await refuse(refused.status_code, refused.detail)
         except Exception:
             logger.exception("%s %s failed", scope["method"], scope["path"])
             await refuse(500, "the server failed at this request; its log says why")
 
     def check(self, headers: Headers) -> None:
-        """Refused for a Host that is not ours or a page of another site."""
+        """HTTPException for a Host that is not ours or a page of another site."""
         host = headers.get("host", "").lower()
         if re.sub(r":\d+$", "", host) not in self.hosts:
-            raise Refused(421, "the Host header names another server; names=[...] of serve adds a name")
+            raise HTTPException(421, "the Host header names another server; names=[...] of serve adds a name")
         if headers.get("origin", f"http://{host}").lower() not in (f"http://{host}", f"https://{host}"):
-            raise Refused(403, "requests from pages of other sites are not answered")
+            raise HTTPException(403, "requests from pages of other sites are not answered")
 
     async def read(self, receive: Receive) -> bytes | None:
-        """The body, None if the client has gone; Refused if it is too long or takes too long.
+        """The body, None if the client has gone; HTTPException if it is too long or takes too long.
 
         What is too long is read to its end and dropped, as most clients look for an answer only then.
         """
-        body, length = [], 0
+        body, length, more = [], 0, True
         try:
             async with asyncio.timeout(self.settings.patience):
-                while True:
+                while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         return None
-                    part = message.get("body", b"")
-                    length += len(part)
-                    body.append(part)
+                    body.append(message.get("body", b""))
+                    length, more = length + len(body[-1]), message.get("more_body", False)
                     if length > self.settings.max_body:
                         body.clear()
-                    if not message.get("more_body", False):
-                        break
         except TimeoutError:
             if length <= self.settings.max_body:
-                raise Refused(408, f"the request took longer than {self.settings.patience} s") from None
+                raise HTTPException(408, f"the request took longer than {self.settings.patience} s") from None
         if length > self.settings.max_body:
-            raise Refused(413, f"the request is longer than {self.settings.max_body} bytes")
+            raise HTTPException(413, f"the request is longer than {self.settings.max_body} bytes")
         return b"".join(body)
 
 
@@ -168,14 +155,14 @@ class Queue:
         self._length, self._inside = threads + length, 0
 
     async def run(self, work: Callable[[], T], gone: Callable[[], Awaitable[bool]] | None = None) -> T:
-        """What the work gives; Refused if the queue is full, or if the client is gone when its turn comes."""
+        """What the work gives; HTTPException if the queue is full, or the client gone when its turn comes."""
         if self._inside >= self._length:
             raise HTTPException(503, "too many requests wait; try again", {"Retry-After": "1"})
         self._inside += 1
         try:
             async with self._free:
                 if gone is not None and await gone():
-                    raise Refused(499, "the client has gone")
+                    raise HTTPException(499, "the client has gone")
                 return await asyncio.get_running_loop().run_in_executor(self._pool, work)
         finally:
             self._inside -= 1
@@ -252,7 +239,7 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     @app.get("/library", responses={503: PROBLEMS[503]})
     async def about() -> About:
         """What the server recommends from."""
-        return await asks.run(lambda: about_library(recommender, settings))
+        return await asks.run(lambda: About.of(recommender, Path(settings.library).resolve().name))
 
     @app.post("/recommend", responses=PROBLEMS, response_model_exclude_unset=True)
     async def recommend(asked: Question, request: Request) -> Answer:
@@ -269,35 +256,33 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
 
     changes: Any = {"dependencies": [Depends(writer)], "responses": PROBLEMS}
 
+    async def changed(change: Callable[[], object]) -> Changed:
+        def work() -> Changed:
+            before = len(recommender.library)
+            change()
+            return Changed(papers=(now := len(recommender.library)), changed=abs(now - before))
+
+        return await writes.run(work)
+
     @app.post("/papers", **changes)
     async def add(new: NewPapers) -> Changed:
         """Add papers to the library."""
-        return await writes.run(lambda: changed(recommender, lambda: recommender.add(records(new))))
+        return await changed(lambda: recommender.add(records(new)))
 
     @app.delete("/papers/{id:path}", **changes)
     async def remove(id: Name) -> Changed:
         """Remove a paper from the library; `update` will not bring it back."""
 
-        def work() -> Changed:
+        def change() -> None:
             if recommender.library.row(id) is None:
                 raise HTTPException(404, "there is no such paper in the library")
-            return changed(recommender, lambda: recommender.remove([id]))
+            recommender.remove([id])
 
-        return await writes.run(work)
+        return await changed(change)
 
     if settings.mcp:
         app.router.routes.append(Route("/mcp", tools, include_in_schema=False))
     return app
-
-
-def about_library(recommender: Recommender, settings: ServeSettings) -> About:
-    library = recommender.library
-    return About(
-        name=Path(settings.library).resolve().name,
-        papers=len(library),
-        collections=library.collections[:1000],
-        reranks=recommender.reranks,
-    )
 
 
 def in_a_line(error: dict[str, Any]) -> str:
@@ -306,14 +291,6 @@ def in_a_line(error: dict[str, Any]) -> str:
         return f"the body is no JSON: {error['ctx']['error']} at character {error['loc'][-1]}"
     where = ".".join(str(part) for part in error["loc"] if part != "body")
     return f"{where or 'body'}: {error['msg']}"
-
-
-def changed(recommender: Recommender, change: Callable[[], object]) -> Changed:
-    """Change the library and count."""
-    before = len(recommender.library)
-    change()
-    after = len(recommender.library)
-    return Changed(papers=after, changed=abs(after - before))
 
 
 def security_headers(page: str) -> dict[str, str]:
