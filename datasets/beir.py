@@ -19,10 +19,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
+
 from datasets.errors import InputError
-from datasets.files import open_bytes
-from datasets.json_lines import read_objects
-from datasets.progress import reading
+from datasets.files import open_bytes, plain_or_gzipped
+from datasets.json_lines import Year, read_objects
+from datasets.progress import OnBytes, reading
 from datasets.records import (
     TARGET_MARKER,
     BadRecord,
@@ -31,9 +33,8 @@ from datasets.records import (
     QueryRecord,
     Source,
     check_split_names,
-    kind_of,
 )
-from datasets.source_files import Fields, OnBytes, Record, names_of, string_of, text_of, year_of
+from datasets.source_files import Fields, Record, names_of, record_as
 
 PAPERS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 HEAD = ("query-id", "corpus-id", "score")
@@ -48,7 +49,7 @@ def writing_id(query: str) -> str:
 
 def is_beir(folder: Path) -> bool:
     """Whether the folder has a corpus in BEIR's layout."""
-    return _find(folder, PAPERS) is not None
+    return plain_or_gzipped(folder / PAPERS) is not None
 
 
 def find_files(folder: Path, splits: object) -> dict[str, Path]:
@@ -58,9 +59,11 @@ def find_files(folder: Path, splits: object) -> dict[str, Path]:
     """
     check_split_names(splits)
     names = list(dict.fromkeys(cast(list[str], splits)))
-    found = {"papers": _find(folder, PAPERS), "contexts": _find(folder, QUERIES)}
+    found = {"papers": plain_or_gzipped(folder / PAPERS), "contexts": plain_or_gzipped(folder / QUERIES)}
     for split in names:
-        either = (_find(folder / QRELS, f"{name}.tsv") for name in (NAMES.get(split, split), split))
+        either = (
+            plain_or_gzipped(folder / QRELS / f"{name}.tsv") for name in (NAMES.get(split, split), split)
+        )
         found[f"split {split}"] = next(filter(None, either), None)
     files = {part: path for part, path in found.items() if path}
     if "contexts" not in files:
@@ -69,10 +72,6 @@ def find_files(folder: Path, splits: object) -> dict[str, Path]:
         wanted = ", ".join(f"{NAMES.get(split, split)}.tsv" for split in names)
         raise InputError(f"{folder / QRELS}: none of {wanted} (or .gz); data.splits=[NAME,...] names others")
     return files
-
-
-def _find(folder: Path, name: str) -> Path | None:
-    return next((path for end in ("", ".gz") if (path := folder / f"{name}{end}").is_file()), None)
 
 
 def beir_source(name: str, files: dict[str, Path], field: str | None, identity: dict[str, str]) -> Source:
@@ -117,41 +116,57 @@ def _read(
                     yield found
 
 
+class _Named(msgspec.Struct, rename={"id": "_id"}):
+    id: str
+
+
+class _Dated(msgspec.Struct):
+    year: Year = Year(0)
+
+
+class _Document(msgspec.Struct):
+    title: str | None = None
+    text: str | None = None
+    metadata: _Dated | None = None
+
+
+class _Writing(_Dated):
+    citing_id: str | None = None
+    title: str | None = None
+    abstract: str | None = None
+
+
+class _Query(msgspec.Struct):
+    text: str
+    metadata: _Writing | None = None
+
+
 def _id(path: Path, number: int, record: Fields) -> str:
     found = record.get("_id")
-    if isinstance(found, int) and not isinstance(found, bool):
-        return str(found)
-    return string_of(path, number, record, "_id")
-
-
-def _metadata(path: Path, key: str, record: Fields) -> Fields:
-    found = record.get("metadata")
-    if found is not None and not isinstance(found, dict):
-        raise BadRecord("wrong type", path, key, f"must be an object, not {kind_of(found)}", "metadata")
-    return found or {}
+    whole = isinstance(found, int) and not isinstance(found, bool)
+    return str(found) if whole else record_as(_Named, record, path, number).id
 
 
 def _paper(path: Path, field: str | None, key: str, record: Fields) -> PaperRecord:
-    more = _metadata(path, key, record)
-    fields = names_of(path, key, more, field) if field else ()
-    title, text = (text_of(path, key, record, name) for name in ("title", "text"))
-    return PaperRecord(key, title, text, year_of(path, key, more), fields)
+    paper = record_as(_Document, record, path, key)
+    fields = names_of(path, key, record.get("metadata") or {}, field) if field else ()
+    year = paper.metadata.year if paper.metadata else 0
+    return PaperRecord(key, paper.title or "", paper.text or "", year, fields)
 
 
 def _writing(path: Path, key: str, record: Fields) -> PaperRecord | None:
     """The paper that a query is cited from; None where it is one of the corpus."""
-    more = _metadata(path, key, record)
-    if more.get("citing_id") is not None:
+    more = record_as(_Query, record, path, key).metadata or _Writing()
+    if more.citing_id is not None:
         return None
-    title, abstract = (text_of(path, key, more, name) for name in ("title", "abstract"))
-    return PaperRecord(writing_id(key), title, abstract, year_of(path, key, more), candidate=False)
+    return PaperRecord(writing_id(key), more.title or "", more.abstract or "", more.year, candidate=False)
 
 
 def _context(path: Path, key: str, record: Fields) -> ContextRecord:
-    text, more = string_of(path, key, record, "text"), _metadata(path, key, record)
-    given = more.get("citing_id") is not None
-    citing = string_of(path, key, more, "citing_id") if given else writing_id(key)
-    return ContextRecord(key, text if TARGET_MARKER in text else f"{TARGET_MARKER} {text}", citing)
+    query = record_as(_Query, record, path, key)
+    citing = query.metadata.citing_id if query.metadata else None
+    text = query.text if TARGET_MARKER in query.text else f"{TARGET_MARKER} {query.text}"
+    return ContextRecord(key, text, writing_id(key) if citing is None else citing)
 
 
 def _judgements(path: Path) -> Iterator[QueryRecord]:

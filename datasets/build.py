@@ -27,9 +27,8 @@ from datasets.fulltext.contexts import ContextRules, select
 from datasets.fulltext.documents import Document, FullText, Reference
 from datasets.fulltext.readers import SourceFile, find_files, read
 from datasets.json_lines import OnBadRecord, gzipped, json_writer
-from datasets.progress import reading
+from datasets.progress import OnBytes, reading
 from datasets.records import SPLITS, Tolerance
-from datasets.source_files import OnBytes
 from datasets.splitting import Splitting
 
 log = logging.getLogger(__name__)

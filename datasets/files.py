@@ -127,6 +127,11 @@ def one_line_disk_errors(folder: Path, content: str, option: str) -> Iterator[No
         raise
 
 
+def plain_or_gzipped(path: Path) -> Path | None:
+    """The path, or else the one with .gz behind it; None if neither is there."""
+    return next((one for one in (path, path.with_name(f"{path.name}.gz")) if one.exists()), None)
+
+
 @contextmanager
 def open_bytes(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """(the content of a file, gunzipped if need be; the file itself, whose position tells the progress).

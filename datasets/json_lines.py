@@ -15,8 +15,8 @@ import orjson
 
 from datasets.errors import InputError
 from datasets.files import BYTE_ORDER_MARK, open_bytes
-from datasets.records import kind_of, parse_year, refuse, usable_id
-from datasets.source_files import OnBytes
+from datasets.progress import OnBytes
+from datasets.records import Kind, kind_of, parse_year, refuse, usable_id
 
 LONGEST = 1 << 25
 """Bytes of the longest line that is read."""
@@ -89,20 +89,26 @@ _MISSING = re.compile(r"Object missing required field `(\w+)`")
 def checked(value: Any, layout: type[T], where: str, at: str = "") -> T:
     """`value` as the msgspec type `layout`; InputError that names the field. at: the path of `value`."""
     try:
-        return msgspec.convert(value, layout, dec_hook=_decode)
+        return msgspec.convert(value, layout, dec_hook=decode)
     except msgspec.ValidationError as error:
-        reason, _, path = str(error).partition(" - at `$")
-    path = at + path.removesuffix("`")
+        _, reason, field = fault(error, at)
+    named = f", field {field!r}" if field else ""
+    raise InputError(f"{where}{named}: {reason}")
+
+
+def fault(error: msgspec.ValidationError, at: str = "") -> tuple[Kind, str, str]:
+    """What does not fit its layout: its kind, the reason in words, the path of the field."""
+    reason, _, path = str(error).partition(" - at `$")
+    path = (at + path.removesuffix("`")).removeprefix(".")
     if found := _WRONG_TYPE.fullmatch(reason):
         wanted = dict.fromkeys(_KINDS[kind] for kind in found[1].split(" | ") if kind != "null")
-        reason = f"must be {' or '.join(wanted)}, not {_KINDS.get(found[2], 'null')}"
-    elif found := _MISSING.fullmatch(reason):
-        path, reason = f"{path}.{found[1]}", "is missing"
-    field = f", field {path.removeprefix('.')!r}" if path else ""
-    raise InputError(f"{where}{field}: {reason}")
+        return "wrong type", f"must be {' or '.join(wanted)}, not {_KINDS.get(found[2], 'null')}", path
+    if found := _MISSING.fullmatch(reason):
+        return "missing field", "is missing", f"{path}.{found[1]}".removeprefix(".")
+    return "wrong value", reason, path
 
 
-def _decode(kind: type, value: Any) -> Any:
+def decode(kind: type, value: Any) -> Any:
     """Called by msgspec for the types above; a ValueError becomes a ValidationError with the path."""
     if kind is Year:
         return Year(parse_year(value))

@@ -19,9 +19,12 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+OnBytes = Callable[[int], None]
+"""Called with the bytes of a file that have been read so far."""
+
 
 @contextmanager
-def reading(path: Path | Sequence[Path], what: str) -> Iterator[Callable[[int], None]]:
+def reading(path: Path | Sequence[Path], what: str) -> Iterator[OnBytes]:
     """A bar over the bytes of a file or files; call its function with the bytes read so far."""
     with _bar(f"reading {what}", TaskProgressColumn()) as update:
         total = sum(file.stat().st_size for file in ([path] if isinstance(path, Path) else path)) or 1

@@ -21,10 +21,12 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import ijson
+import msgspec
 
 from datasets.errors import InputError
-from datasets.files import open_bytes, without_mark
-from datasets.progress import reading
+from datasets.files import open_bytes, plain_or_gzipped, without_mark
+from datasets.json_lines import Year, decode, fault
+from datasets.progress import OnBytes, reading
 from datasets.records import (
     BadRecord,
     ContextRecord,
@@ -34,7 +36,6 @@ from datasets.records import (
     Source,
     check_split_names,
     kind_of,
-    parse_year,
     refuse,
     shown,
 )
@@ -48,8 +49,8 @@ DEEPEST = 1024
 
 Key = str | int
 Fields = dict[str, Any]
-OnBytes = Callable[[int], None]
 Record = TypeVar("Record")
+Layout = TypeVar("Layout")
 
 _KINDS = {"start_map": "an object", "start_array": "a list", "string": "a string", "null": "null"}
 _KINDS |= {"boolean": "a boolean", "number": "a number"}
@@ -238,36 +239,42 @@ def _read(
             yield record
 
 
+class _Paper(msgspec.Struct):
+    title: str | None = None
+    abstract: str | None = None
+    year: Year = Year(0)
+
+
+class _Context(msgspec.Struct):
+    masked_text: str
+    citing_id: str
+    refid: str | None = None
+    context_id: str = ""
+
+
+class _Query(msgspec.Struct):
+    context_id: str
+    positive_ids: list[str]
+
+
 def _paper(path: Path, field: str | None, key: str, value: Any, twice: list[str]) -> PaperRecord:
-    record = _object(path, key, value, twice, ("title", "abstract", "year", field))
-    title, abstract = text_of(path, key, record, "title"), text_of(path, key, record, "abstract")
+    record = _object(path, key, value, twice, (*_Paper.__struct_fields__, field))
+    paper = record_as(_Paper, record, path, key)
     fields = names_of(path, key, record, field) if field else ()
-    return PaperRecord(key, title, abstract, year_of(path, key, record), fields)
+    return PaperRecord(key, paper.title or "", paper.abstract or "", paper.year, fields)
 
 
 def _context(path: Path, key: str, value: Any, twice: list[str]) -> ContextRecord:
-    record = _object(path, key, value, twice, ("masked_text", "context_id", "citing_id", "refid"))
-    text = string_of(path, key, record, "masked_text")
-    if "context_id" in record and (other := string_of(path, key, record, "context_id")) != key:
-        raise BadRecord(
-            "unusable id", path, key, f"{shown(other)} differs from the record's key", "context_id"
-        )
-    cited = string_of(path, key, record, "refid") if record.get("refid") is not None else None
-    return ContextRecord(key, text, string_of(path, key, record, "citing_id"), cited)
+    context = record_as(_Context, _object(path, key, value, twice, _Context.__struct_fields__), path, key)
+    if (other := value.get("context_id", key)) != key:
+        reason = f"{shown(other)} differs from the record's key"
+        raise BadRecord("unusable id", path, key, reason, "context_id")
+    return ContextRecord(key, context.masked_text, context.citing_id, context.refid)
 
 
 def _query(path: Path, key: int, value: Any, twice: list[str]) -> QueryRecord:
-    record = _object(path, key, value, twice, ("context_id", "positive_ids"))
-    context = string_of(path, key, record, "context_id")
-    positives = _value(path, key, record, "positive_ids")
-    if not isinstance(positives, list):
-        reason = f"must be a list of paper ids, not {kind_of(positives)}"
-        raise BadRecord("wrong type", path, key, reason, "positive_ids")
-    for positive in positives:
-        if not isinstance(positive, str):
-            reason = f"must hold paper ids (strings), not {kind_of(positive)}"
-            raise BadRecord("wrong type", path, key, reason, "positive_ids")
-    return QueryRecord(context, positives)
+    query = record_as(_Query, _object(path, key, value, twice, _Query.__struct_fields__), path, key)
+    return QueryRecord(query.context_id, query.positive_ids)
 
 
 def _object(path: Path, key: Key, value: Any, twice: list[str], fields: Collection[str | None]) -> Fields:
@@ -280,31 +287,13 @@ def _object(path: Path, key: Key, value: Any, twice: list[str], fields: Collecti
     return value
 
 
-def _value(path: Path, key: Key, record: Fields, field: str) -> Any:
-    if field not in record:
-        raise BadRecord("missing field", path, key, "is missing", field)
-    return record[field]
-
-
-def string_of(path: Path, key: Key, record: Fields, field: str) -> str:
-    """A string that must be there; BadRecord for anything else."""
-    value = _value(path, key, record, field)
-    if not isinstance(value, str):
-        raise BadRecord("wrong type", path, key, f"must be a string, not {kind_of(value)}", field)
-    return value
-
-
-def text_of(path: Path, key: Key, record: Fields, field: str) -> str:
-    """A string that may be absent or null: then it is empty."""
-    return "" if record.get(field) is None else string_of(path, key, record, field)
-
-
-def year_of(path: Path, key: Key, record: Fields) -> int:
-    """The year, 0 where it is absent or null."""
+def record_as(layout: type[Layout], record: Fields, path: Path, key: Key) -> Layout:
+    """A record as the msgspec type `layout`; BadRecord that names the field which does not fit."""
     try:
-        return parse_year(record.get("year"))
-    except ValueError as error:
-        raise BadRecord("wrong value", path, key, str(error), "year") from None
+        return msgspec.convert(record, layout, dec_hook=decode)
+    except msgspec.ValidationError as error:
+        kind, reason, field = fault(error)
+    raise BadRecord(kind, path, key, reason, field)
 
 
 def names_of(path: Path, key: Key, record: Fields, field: str) -> tuple[str, ...]:
@@ -329,9 +318,9 @@ def find_files(folder: Path, papers: Path | None, splits: Sequence[str]) -> dict
         )
     check_split_names(splits)
     found = {
-        "papers": papers or _find(folder, "papers"),
-        "contexts": _find(folder, "contexts"),
-        **{f"split {split}": _find(folder, split) for split in dict.fromkeys(splits)},
+        "papers": papers or plain_or_gzipped(folder / "papers.json"),
+        "contexts": plain_or_gzipped(folder / "contexts.json"),
+        **{f"split {split}": plain_or_gzipped(folder / f"{split}.json") for split in dict.fromkeys(splits)},
     }
     files = {part: path for part, path in found.items() if path}
     if "papers" not in files:
@@ -348,12 +337,6 @@ def find_files(folder: Path, papers: Path | None, splits: Sequence[str]) -> dict
         if not path.is_file():
             raise InputError(f"{path}: no such file")
     return files
-
-
-def _find(folder: Path, stem: str) -> Path | None:
-    """STEM.json or STEM.json.gz in the folder, the plain one if both are there."""
-    paths = (folder / f"{stem}{suffix}" for suffix in (".json", ".json.gz"))
-    return next((path for path in paths if path.exists()), None)
 
 
 def file_source(name: str, files: dict[str, Path], field: str | None, identity: dict[str, str]) -> Source:

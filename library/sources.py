@@ -30,9 +30,9 @@ from datasets.fulltext.catalogue import arxiv_year, clean_arxiv, year_in
 from datasets.fulltext.documents import Metadata
 from datasets.fulltext.latex_source import plain
 from datasets.json_lines import Object, OnBadRecord, read_objects
-from datasets.progress import reading
+from datasets.progress import OnBytes, reading
 from datasets.records import kind_of, parse_year, shown
-from datasets.source_files import OnBytes, stream_json
+from datasets.source_files import stream_json
 from library.bibliographies import read_bibtex, read_ris
 from library.papers import LibraryPaper, clean_doi, make_paper, names_in, usable
 

@@ -31,8 +31,7 @@ from datasets.files import content_hash, one_line_disk_errors, written_folder
 from datasets.fulltext.documents import Metadata
 from datasets.fulltext.readers import read_s2orc, read_s2orc_2020
 from datasets.json_lines import CitedId, Object, PaperId, Year, checked, read_objects
-from datasets.progress import reading
-from datasets.source_files import OnBytes
+from datasets.progress import OnBytes, reading
 
 
 class PaperLine(NamedTuple):

@@ -36,8 +36,9 @@ from datasets.fulltext.latex import bib_entries, is_archive, read_archive, read_
 from datasets.fulltext.latex_source import decoded, is_paper, plain
 from datasets.fulltext.tei import read_tei
 from datasets.json_lines import CitedId, Object, Offset, OnBadRecord, PaperId, Year, checked, read_objects
+from datasets.progress import OnBytes
 from datasets.records import SHOWN, refuse, shown
-from datasets.source_files import OnBytes, read_records
+from datasets.source_files import read_records
 
 IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".tex", ".tar.gz")
 """Suffixes of the files that are read when `source` is a folder, beside .gz files of a LaTeX document."""

@@ -128,7 +128,7 @@ def test_gzipped_files_and_the_authors_of_papers_are_read(tmp_path: Path) -> Non
         ({"corpus": [{"_id": "d1", "text": ["x"]}]}, "'d1', field 'text': must be a string, not a list"),
         ({"corpus": [{"_id": "d1", "text": " "}]}, "record 'd1': title and abstract are both empty"),
         ({"corpus": [{"_id": "d1", "text": "x", "metadata": "y"}]}, "field 'metadata': must be an object"),
-        ({"corpus": [{"_id": "d1", "text": "x", "metadata": {"year": "soon"}}]}, "field 'year': must be"),
+        ({"corpus": [{"_id": "d1", "text": "x", "metadata": {"year": "soon"}}]}, "'metadata.year': must be"),
         ({"corpus": ["{"]}, r"corpus\.jsonl, line 1: malformed JSON"),
         ({"queries": [{"_id": "q1"}]}, r"queries\.jsonl, record 'q1', field 'text': is missing"),
         ({"queries": [{"_id": "q1", "text": ""}]}, r"queries\.jsonl, record 'q1'.*: the context is empty"),
