@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from datasets.errors import InputError, missing_extra
+from datasets.errors import InputError, missing_extra, reason
 from datasets.files import cache_folder, written_folder
 from datasets.records import TARGET_MARKER, TRAIN
 from rerank.cross_encoder import CrossEncoder
@@ -259,8 +259,8 @@ def _understood() -> Iterator[None]:
     try:
         yield
     except Exception as error:  # it raises nearly anything
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"OpenVINO cannot take this model ({reason}); use scoring.backend=torch") from None
+        why = reason(error)
+        raise InputError(f"OpenVINO cannot take this model ({why}); use scoring.backend=torch") from None
 
 
 def _installed(int8: bool) -> Any:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, wraps
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numba import njit
@@ -33,6 +33,8 @@ K1, B, B_SHORT = 1.2, 0.75, 0.3
 """Of BM25; titles and contexts are all of about the same length."""
 NEAR, BESIDE = 6.0, 1.5
 """Words from the mark at which a word of a context counts half as much as beside it; two measures of near."""
+NEARNESS = {"near": (0, NEAR), "left": (-1, NEAR), "right": (1, NEAR), "beside": (-1, BESIDE)}
+"""Parts of contexts, whose words count by nearness to the mark: the side of it, and a measure of near."""
 CITING = 100
 """Training contexts of a paper that are read, at most, evenly taken."""
 BEST = 3
@@ -43,10 +45,27 @@ BEST = 3
 
 
 @dataclass(frozen=True)
-class Texts:
-    """Rows of terms: each weighs what it adds to the BM25 score of its text (Robertson and Zaragoza 2009)."""
+class _Rows:
+    """Rows of columns that have as many values: row i is offsets[i]:offsets[i + 1] of each."""
 
     offsets: NDArray[np.int64]
+
+    def then(self, kept: Rows, more: Self) -> Self:
+        """Rows `kept`, then further ones."""
+        if len(kept) and kept[-1] - kept[0] == len(kept) - 1:
+            index: slice | NDArray[np.int64] = slice(self.offsets[kept[0]], self.offsets[kept[-1] + 1])
+            offsets = self.offsets[kept[0] : kept[-1] + 2] - self.offsets[kept[0]]
+        else:
+            index, offsets = ranges(self.offsets[kept], self.offsets[kept + 1])
+        names = [field.name for field in fields(self) if field.name not in ("offsets", "average")]
+        columns = {name: np.append(getattr(self, name)[index], getattr(more, name)) for name in names}
+        return replace(self, offsets=np.append(offsets, more.offsets[1:] + offsets[-1]), **columns)
+
+
+@dataclass(frozen=True)
+class Texts(_Rows):
+    """Rows of terms: each weighs what it adds to the BM25 score of its text (Robertson and Zaragoza 2009)."""
+
     terms: NDArray[np.int32]
     weights: Floats
     average: Floats
@@ -69,23 +88,19 @@ class Texts:
         offsets, mean = counts.indptr.astype(np.int64), np.array([average], np.float32)
         return cls(offsets, counts.indices, weights, mean)
 
-    def then(self, kept: Rows, more: Texts) -> Texts:
-        """Rows `kept`, then further ones."""
-        offsets, (terms, weights) = _then(self.offsets, (self.terms, self.weights), kept)
-        behind = more.offsets[1:] + offsets[-1]
-        terms, weights = np.append(terms, more.terms), np.append(weights, more.weights)
-        return Texts(np.append(offsets, behind), terms, weights, self.average)
+
+def idf(having: NDArray[np.integer], texts: int) -> Floats:
+    """How rare terms [T] are that `having` [T] of the texts have; a count above their number is as theirs."""
+    return np.log(1 + np.maximum(texts - having + 0.5, 0.5) / (having + 0.5)).astype(np.float32)
 
 
-def _then(
-    offsets: NDArray[np.int64], columns: tuple[NDArray[Any], ...], kept: Rows
-) -> tuple[NDArray[np.int64], tuple[NDArray[Any], ...]]:
-    """Rows of ragged columns: their offsets and values."""
-    if len(kept) and kept[-1] - kept[0] == len(kept) - 1:
-        first, last = offsets[kept[0]], offsets[kept[-1] + 1]
-        return offsets[kept[0] : kept[-1] + 2] - first, tuple(column[first:last] for column in columns)
-    index, taken = ranges(offsets[kept], offsets[kept + 1])
-    return taken, tuple(column[index] for column in columns)
+def nearness(distance: NDArray[np.integer], side: int = 0, reach: float = NEAR) -> Floats:
+    """1 / (1 + d / reach) for places d words behind the mark, or before it: d < 0.
+
+    side: -1: 0 for what is not before the mark; 1: for what is not behind it.
+    """
+    weights = (reach / (reach + np.abs(distance))).astype(np.float32)
+    return np.where(np.sign(distance) == side, weights, np.float32(0)) if side else weights
 
 
 @njit(nogil=True, cache=True)
@@ -113,15 +128,15 @@ def products(
 
 
 @njit(nogil=True, cache=True)
-def _keep(best: Any, value: Any) -> None:
-    """Put a value among the best [BEST], in descending order."""
+def _keep(best: Any, rows: Any, value: Any, row: Any) -> None:
+    """Put a value among the best [BEST], in descending order, and its row beside it."""
     i = best.shape[0] - 1
     if not value > best[i]:
         return
     while i > 0 and value > best[i - 1]:
-        best[i] = best[i - 1]
+        best[i], rows[i] = best[i - 1], rows[i - 1]
         i -= 1
-    best[i] = value
+    best[i], rows[i] = value, row
 
 
 @njit(nogil=True, cache=True)
@@ -140,10 +155,12 @@ def best_products(
     own: Any,
 ) -> Any:
     """The highest products [Q, K, BEST] of each query and the texts that papers [Q, K] have; -inf for none.
+    And the rows of these texts, -1 for none.
 
     ends, rows: the texts of each paper; source: the citing paper of each; those of `own` [Q] do not count.
     """
     out = np.full((papers.shape[0], papers.shape[1], BEST), np.float32(-np.inf), np.float32)
+    found = np.full(out.shape, -1, np.int32)
     for q in range(papers.shape[0]):
         for i in range(queries[q], queries[q + 1]):
             scratch[terms[i]] += weights[i]
@@ -158,16 +175,17 @@ def best_products(
                 total = np.float32(0)
                 for i in range(offsets[row], offsets[row + 1]):
                     total += scratch[of[i]] * values[i]
-                _keep(out[q, k], total)
+                _keep(out[q, k], found[q, k], total, row)
         for i in range(queries[q], queries[q + 1]):
             scratch[terms[i]] = 0
-    return out
+    return out, found
 
 
 @njit(nogil=True, cache=True, fastmath={"contract", "reassoc"})
 def best_cosines(vectors: Any, table: Any, papers: Any, ends: Any, rows: Any, source: Any, own: Any) -> Any:
-    """The same of unit vectors [Q, D] and [n, D]."""
+    """The highest products of unit vectors [Q, D] and [n, D], as those of texts."""
     out = np.full((papers.shape[0], papers.shape[1], BEST), np.float32(-np.inf), np.float32)
+    found = np.empty(BEST, np.int32)
     for q in range(papers.shape[0]):
         vector = vectors[q]
         for k in range(papers.shape[1]):
@@ -181,7 +199,7 @@ def best_cosines(vectors: Any, table: Any, papers: Any, ends: Any, rows: Any, so
                 total = np.float32(0)
                 for d in range(vector.shape[0]):
                     total += vector[d] * table[row, d]
-                _keep(out[q, k], total)
+                _keep(out[q, k], found, total, row)
     return out
 
 
@@ -243,10 +261,9 @@ def run_hashes(words: NDArray[np.integer], starts: NDArray[np.integer], length: 
 
 
 @dataclass(frozen=True)
-class Names:
+class Names(_Rows):
     """Names of papers [P]: hashes of their words, and how telling each is (0 to 1)."""
 
-    offsets: NDArray[np.int64]
     hashes: NDArray[np.uint64]
     weights: Floats
 
@@ -292,13 +309,6 @@ class Names:
         weights = np.minimum(own[place], rarest).astype(np.float32)
         return cls(offsets_of(np.bincount(paper, minlength=len(numbers))), hashes, weights)
 
-    def then(self, kept: Rows, more: Names) -> Names:
-        """Papers `kept`, then further ones."""
-        offsets, (hashes, weights) = _then(self.offsets, (self.hashes, self.weights), kept)
-        behind = more.offsets[1:] + offsets[-1]
-        hashes, weights = np.append(hashes, more.hashes), np.append(weights, more.weights)
-        return Names(np.append(offsets, behind), hashes, weights)
-
 
 @njit(nogil=True, cache=True)
 def nearest_names(
@@ -339,6 +349,22 @@ def only(queries: Queries, *names: str) -> Queries:
     return replace(queries, fields=fields)
 
 
+def _blocks(words: Ragged) -> Iterator[Ragged]:
+    """Texts, PAPERS_AT_ONCE at a time; of none, one block."""
+    for start in range(0, max(len(words), 1), PAPERS_AT_ONCE):
+        yield words.take(np.arange(start, min(start + PAPERS_AT_ONCE, len(words))))
+
+
+def _in_blocks(read: Callable[..., csr_matrix]) -> Callable[..., csr_matrix]:
+    """What a method reads of texts, in blocks: there may be millions."""
+
+    @wraps(read)
+    def whole(evidence: Evidence, words: Ragged, *how: Any, **named: Any) -> csr_matrix:
+        return vstack([read(evidence, block, *how, **named) for block in _blocks(words)], "csr")
+
+    return whole
+
+
 class Evidence:
     """What features read of a corpus, made once. P papers, n training contexts of m citing papers.
 
@@ -356,6 +382,7 @@ class Evidence:
     NAMES = ("title_names", "initials", "abstract_names")
     VECTORS = ("context_vectors", "paper_vectors")
     ARRAYS = ("drift", "rarity", "pair_keys", "pair_rarity", "source", "papers", *VECTORS)
+    title: Texts
     title_names: Names
     initials: Names
     abstract_names: Names
@@ -385,6 +412,13 @@ class Evidence:
             array.setflags(write=False)  # as mapped ones: loops are compiled once for both
         return made
 
+    def reading(self, queries: Queries) -> Evidence:
+        """The same, whose terms know the new words of queries."""
+        made = copy.copy(self)
+        if new := queries.new_words:
+            made.terms = self.terms.with_words(new)
+        return made
+
     @classmethod
     def changed(cls, folder: Path, old: Corpus, corpus: Corpus, kept: Rows) -> Evidence | None:
         """That of a corpus whose first papers were rows `kept` of another one, whose evidence is in `folder`.
@@ -406,14 +440,13 @@ class Evidence:
         columns = (corpus.title_tokens, corpus.abstract_tokens)
         title, abstract = (made.counts(words.take(rows)) for words in columns)
         having = np.bincount((title + abstract).indices, minlength=made.terms.size)[before.terms.size :]
-        papers = len(old.paper_ids)
-        new = np.log(1 + np.maximum(papers - having + 0.5, 0.5) / (having + 0.5))
-        made.rarity = np.append(before.rarity, new.astype(np.float32))
+        made.rarity = np.append(before.rarity, idf(having, len(old.paper_ids)))
         pairs = made.pair_counts(corpus.title_tokens.take(rows), marked=False)
-        parts = {"title": (title, made.rarity, B_SHORT), "abstract": (abstract, made.rarity, B)}
-        for name, (counts, rarity, b) in (
-            parts | {"title_pairs": (pairs, made.pair_rarity, B_SHORT)}
-        ).items():
+        for name, counts, rarity, b in (
+            ("title", title, made.rarity, B_SHORT),
+            ("abstract", abstract, made.rarity, B),
+            ("title_pairs", pairs, made.pair_rarity, B_SHORT),
+        ):
             known = getattr(before, name)
             setattr(made, name, known.then(kept, Texts.of(counts, rarity, b, float(known.average[0]))))
         for name, (find, texts) in cls._names(corpus).items():
@@ -453,7 +486,7 @@ class Evidence:
         for start in range(0, papers, PAPERS_AT_ONCE):
             part = slice(start, start + PAPERS_AT_ONCE)
             having += np.bincount((title[part] + abstract[part]).indices, minlength=len(having))
-        self.rarity = np.log(1 + (papers - having + 0.5) / (having + 0.5)).astype(np.float32)
+        self.rarity = idf(having, papers)
         self.title, self.abstract = Texts.of(title, self.rarity, B_SHORT), Texts.of(abstract, self.rarity)
         del title, abstract
         for name, (find, texts) in self._names(corpus).items():
@@ -478,13 +511,11 @@ class Evidence:
         queries = self.read_citations(corpus, corpus.splits.get(TRAIN))
         words, titles = queries.words("context"), corpus.title_tokens
         self.contexts = Texts.of(self.counts(words), self.rarity)
-        self.near, self.left, self.right = (
-            Texts.of(self.near_counts(words, side), self.rarity, B_SHORT) for side in (0, -1, 1)
-        )
-        self.beside = Texts.of(self.near_counts(words, -1, reach=BESIDE), self.rarity, B_SHORT)
-        keys, times = np.unique(
-            np.concatenate([self._pairs(titles)[0], self._pairs(words)[0]]), return_counts=True
-        )
+        for name, (side, reach) in NEARNESS.items():
+            setattr(self, name, Texts.of(self.near_counts(words, side, reach), self.rarity, B_SHORT))
+        found = [self._pairs(block)[0] for of in (titles, words) for block in _blocks(of)]
+        keys, times = np.unique(np.concatenate(found), return_counts=True)
+        del found
         self.pair_keys = keys[times > 1]
         self.pair_rarity = np.log(1 + len(titles) / times[times > 1]).astype(np.float32)
         self.title_pairs = Texts.of(self.pair_counts(titles, marked=False), self.pair_rarity, B_SHORT)
@@ -496,62 +527,47 @@ class Evidence:
             _, one = np.unique(self.source, return_index=True)
             self.paper_vectors = dense.encode_queries(only(queries[one], "title", "abstract"))
 
-    def counts(self, words: Ragged, terms: Terms | None = None) -> csr_matrix:
+    @_in_blocks
+    def counts(self, words: Ragged) -> csr_matrix:
         """How often each term stands in texts [n, T]."""
-        parts = []
-        for start in range(0, len(words), PAPERS_AT_ONCE):
-            block = words.take(np.arange(start, min(start + PAPERS_AT_ONCE, len(words))))
-            parts.append((terms or self.terms).counts(np.arange(len(block)), block, len(block)).tocsr())
-            parts[-1].sum_duplicates()
-        return (
-            vstack(parts, "csr") if parts else csr_matrix((0, (terms or self.terms).size), dtype=np.float32)
-        )
+        found = self.terms.counts(np.arange(len(words)), words, len(words)).tocsr()
+        found.sum_duplicates()
+        return found
 
-    def near_counts(
-        self, words: Ragged, side: int = 0, terms: Terms | None = None, reach: float = NEAR
-    ) -> csr_matrix:
-        """The same, but a place d words from the mark counts 1 / (1 + d / reach).
+    @_in_blocks
+    def near_counts(self, words: Ragged, side: int = 0, reach: float = NEAR) -> csr_matrix:
+        """The same, but each place counts by its `nearness` to the mark."""
+        text, term, distance = self.marked(words)
+        weights = nearness(distance, side, reach)
+        there = weights > 0
+        places = text[there], term[there]
+        return csr_matrix((weights[there], places), shape=(len(words), self.terms.size))
 
-        side: -1: only what is before the mark; 1: only what is behind it.
-        """
-        text, term, distance = self.marked(words, terms)
-        if side:
-            kept = np.sign(distance) == side
-            text, term, distance = text[kept], term[kept], distance[kept]
-        weights = (reach / (reach + np.abs(distance))).astype(np.float32)
-        return csr_matrix((weights, (text, term)), shape=(len(words), self.terms.size))
-
-    def pair_counts(self, words: Ragged, terms: Terms | None = None, marked: bool = True) -> csr_matrix:
+    @_in_blocks
+    def pair_counts(self, words: Ragged, marked: bool = True) -> csr_matrix:
         """Pairs of terms that follow each other in texts [n, pairs]; marked: by nearness to the mark."""
-        text, place, weights = self.pair_places(words, terms)
+        text, place, weights = self.pair_places(words)
         shape = (len(words), len(self.pair_keys))
         return csr_matrix((weights if marked else np.ones_like(weights), (text, place)), shape=shape)
 
-    def pair_places(
-        self, words: Ragged, terms: Terms | None = None
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+    def pair_places(self, words: Ragged) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
         """Of each known pair its text, its place in `pair_keys`, and its weight by nearness to the mark."""
-        keys, text, distance = self._pairs(words, terms)
+        keys, text, distance = self._pairs(words)
         place = np.searchsorted(self.pair_keys, keys).clip(max=max(len(self.pair_keys) - 1, 0))
         kept = self.pair_keys[place] == keys if len(self.pair_keys) else np.zeros(len(keys), np.bool_)
-        return text[kept], place[kept], (NEAR / (NEAR + distance[kept])).astype(np.float32)
+        return text[kept], place[kept], nearness(distance[kept])
 
-    def _pairs(
-        self, words: Ragged, terms: Terms | None = None
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def _pairs(self, words: Ragged) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Of each pair its number, its text, and how far it is from the mark."""
-        text, term, distance = self.marked(words, terms)
+        text, term, distance = self.marked(words)
         same = text[1:] == text[:-1]
         keys = term[:-1].astype(np.int64) * self.terms.size + term[1:]
         far = np.abs(distance)
         return keys[same], text[:-1][same], np.minimum(far[1:], far[:-1])[same]
 
-    def marked(
-        self, words: Ragged, terms: Terms | None = None
-    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+    def marked(self, words: Ragged) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
         """Of each term of texts its text, itself, and its place in words behind the mark."""
-        of_word = (terms or self.terms).of_word
-        found, lengths = of_word.take(words.values), of_word.lengths[words.values]
+        found, lengths = self.terms.of_word.take(words.values), self.terms.of_word.lengths[words.values]
         text = np.repeat(np.arange(len(words)), words.lengths)
         return np.repeat(text, lengths), found.values, np.repeat(self.distances(words), lengths)
 

@@ -1,6 +1,7 @@
 """Features of candidate papers: columns with names, for queries and their candidates [Q, K] as arrays.
 
-A feature is one function of `Candidates`, registered in a group; the retrievers bring columns of their own.
+A feature is one function of `Candidates`, registered in a group, or a line of a table of products; the
+retrievers bring columns of their own.
 Where a source has nothing to say (no training contexts, no year) a value is NaN. `standardised` turns columns
 into what a model reads: it does not depend on the units, so that a model can be taken to other data.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,20 +20,20 @@ from scipy.sparse import csr_matrix
 from datasets.columns import Ragged, offsets_of
 from datasets.errors import InputError
 from rerank.evidence import (
-    BESIDE,
     MOST_WORDS,
-    NEAR,
+    NEARNESS,
     Evidence,
     Names,
     Texts,
     best_cosines,
     best_products,
     nearest_names,
+    nearness,
     only,
     products,
     run_hashes,
 )
-from retrieval.arrays import Floats
+from retrieval.arrays import Floats, Mask
 from retrieval.base import Retriever
 from retrieval.dense import DenseRetriever
 from retrieval.queries import Queries
@@ -80,8 +81,9 @@ class Candidates:
     ) -> None:
         self.evidence, self.parts, self.queries, self.papers = evidence, parts, queries, papers
         self.corpus = evidence.corpus
-        new = queries.new_words
-        self.terms = evidence.terms.with_words(new) if new else None
+        self._reading = evidence.reading(queries)
+        self._terms: dict[str, TermRows] = {}
+        self._best: dict[str, Floats] = {}
         size = max(evidence.terms.size, len(evidence.pair_keys), len(evidence.papers))
         self._scratch = np.zeros(max(size, 1), np.float32)
 
@@ -118,61 +120,35 @@ class Candidates:
 
     # Queries as rows of terms.
 
+    def terms(self, part: str) -> TermRows:
+        """A part of the queries: `context`, each place of a term weighing 1, or by nearness to the mark
+        (NEARNESS); `pairs` of terms that follow each other there, by nearness; `citing_title` and
+        `citing_abstract`, each place weighing 1."""
+        if part not in self._terms:
+            self._terms[part] = self._read(part)
+        return self._terms[part]
+
+    def _read(self, part: str) -> TermRows:
+        if part.startswith("citing_"):
+            words = self.queries.words(part.removeprefix("citing_"))
+            found = self._reading.terms.of_word.take(words.values)
+            ones = np.ones(len(found.values), np.float32)
+            return TermRows(found.offsets[words.offsets], found.values, ones)
+        if part == "pairs":
+            text, place, weights = self._reading.pair_places(self.queries.words("context"))
+            return TermRows(self.offsets(text), place.astype(np.int32), weights)
+        text, term, distance = self._marked
+        if part == "context":
+            return TermRows(self.offsets(text), term, np.ones(len(term), np.float32))
+        return TermRows(self.offsets(text), term, nearness(distance, *NEARNESS[part]))
+
     @cached_property
     def _marked(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
-        """Offsets [Q + 1] of the terms of contexts, the terms, and how far each is behind the mark."""
-        text, term, distance = self.evidence.marked(self.queries.words("context"), self.terms)
-        return offsets_of(np.bincount(text, minlength=len(self.queries))), term, distance
+        return self._reading.marked(self.queries.words("context"))
 
-    def nearness(self, side: int = 0, reach: float = NEAR) -> TermRows:
-        """Terms of contexts d words from the mark weigh 1 / (1 + d / reach).
-
-        side: -1: only what is before the mark; 1: only what is behind it.
-        """
-        offsets, term, distance = self._marked
-        weights = (reach / (reach + np.abs(distance))).astype(np.float32)
-        return TermRows(
-            offsets, term, np.where(np.sign(distance) == side, weights, np.float32(0)) if side else weights
-        )
-
-    @cached_property
-    def context(self) -> TermRows:
-        """Each place of a term weighs 1."""
-        offsets, term, _ = self._marked
-        return TermRows(offsets, term, np.ones(len(term), np.float32))
-
-    @cached_property
-    def near(self) -> TermRows:
-        return self.nearness()
-
-    @cached_property
-    def left(self) -> TermRows:
-        return self.nearness(-1)
-
-    @cached_property
-    def right(self) -> TermRows:
-        return self.nearness(1)
-
-    @cached_property
-    def pairs(self) -> TermRows:
-        """Pairs of terms that follow each other, by nearness to the mark."""
-        text, place, weights = self.evidence.pair_places(self.queries.words("context"), self.terms)
-        offsets = offsets_of(np.bincount(text, minlength=len(self.queries)))
-        return TermRows(offsets, place.astype(np.int32), weights)
-
-    @cached_property
-    def citing_title(self) -> TermRows:
-        return self._whole("title")
-
-    @cached_property
-    def citing_abstract(self) -> TermRows:
-        return self._whole("abstract")
-
-    def _whole(self, name: str) -> TermRows:
-        """A field, each place of a term weighing 1."""
-        words = self.queries.words(name)
-        found = (self.terms or self.evidence.terms).of_word.take(words.values)
-        return TermRows(found.offsets[words.offsets], found.values, np.ones(len(found.values), np.float32))
+    def offsets(self, queries: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where each query's entries begin [Q + 1], of entries that ascend by query."""
+        return offsets_of(np.bincount(queries, minlength=len(self.queries)))
 
     # Their vectors.
 
@@ -195,50 +171,34 @@ class Candidates:
         """BM25 [Q, K] of queries and a text of each paper."""
         return products(*queries, texts.offsets, texts.terms, texts.weights, self._scratch, self.papers)
 
-    def best_product(self, queries: TermRows, texts: Texts) -> Floats:
-        """The highest BM25 [Q, K, BEST] of queries and the training contexts that cite a candidate, but for
-        those of the citing paper. NaN where none does."""
-        cited, rows = self.evidence.citing, (*queries, texts.offsets, texts.terms, texts.weights)
-        of = (self.papers, cited.offsets, cited.values, self.evidence.source, self.queries.citing)
-        return _filled(best_products(*rows, self._scratch, *of))
+    def best(self, name: str) -> Floats:
+        """The highest [Q, K, BEST] of what cites a candidate in training, but for the citing paper: BM25 of
+        `contexts`, whole, or of their parts (NEARNESS, `pairs`); cosines of `vectors` of contexts, or of
+        `papers`, by title and abstract. NaN where nothing does."""
+        if name not in self._best:
+            kernel = self._best_cosines if name in ("vectors", "papers") else self._best_products
+            self._best[name] = _filled(kernel(name))
+        return self._best[name]
 
-    def best_cosine(self, field: str, table: Floats, cited: Ragged, source: NDArray[np.integer]) -> Floats:
-        """The highest cosines [Q, K, BEST] of a field of the query and the rows of a table that a candidate
-        has, but for those of the citing paper."""
+    def _best_products(self, name: str) -> Floats:
+        there, texts = self.evidence, getattr(self.evidence, name)
+        rows = (*self.terms("context" if name == "contexts" else name), *(texts.offsets, texts.terms))
+        of = (self.papers, there.citing.offsets, there.citing.values, there.source, self.queries.citing)
+        values: Floats = best_products(*rows, texts.weights, self._scratch, *of)[0]
+        return values
+
+    def _best_cosines(self, name: str) -> Floats:
+        there = self.evidence
+        field, table, cited, source = (
+            ("context", there.context_vectors, there.citing, there.source)
+            if name == "vectors"
+            else ("citing", there.paper_vectors, there.cited_by, there.papers)
+        )
         if self.dense is None or len(table) == 0:
             return np.full((*self.papers.shape, 1), np.nan, np.float32)
-        vectors, own = self.field_vectors[field], self.queries.citing
-        return _filled(best_cosines(vectors, table, self.papers, cited.offsets, cited.values, source, own))
-
-    @cached_property
-    def by_contexts(self) -> Floats:
-        return self.best_product(self.context, self.evidence.contexts)
-
-    @cached_property
-    def by_near(self) -> Floats:
-        return self.best_product(self.near, self.evidence.near)
-
-    @cached_property
-    def by_left(self) -> Floats:
-        return self.best_product(self.left, self.evidence.left)
-
-    @cached_property
-    def by_right(self) -> Floats:
-        return self.best_product(self.right, self.evidence.right)
-
-    @cached_property
-    def by_pairs(self) -> Floats:
-        return self.best_product(self.pairs, self.evidence.pairs)
-
-    @cached_property
-    def by_vectors(self) -> Floats:
-        there = self.evidence
-        return self.best_cosine("context", there.context_vectors, there.citing, there.source)
-
-    @cached_property
-    def by_papers(self) -> Floats:
-        there = self.evidence
-        return self.best_cosine("citing", there.paper_vectors, there.cited_by, there.papers)
+        of = (self.papers, cited.offsets, cited.values, source, self.queries.citing)
+        values: Floats = best_cosines(self.field_vectors[field], table, *of)
+        return values
 
     @cached_property
     def citations(self) -> NDArray[np.float64]:
@@ -284,7 +244,7 @@ class Candidates:
             parts.append((text[starts], hashes, np.minimum(far[starts], far[starts + length - 1])))
         texts, hashes, distances = (np.concatenate(part) for part in zip(*parts, strict=True))
         order = np.lexsort((distances, hashes, texts))
-        return offsets_of(np.bincount(texts, minlength=len(words))), hashes[order], distances[order]
+        return self.offsets(texts), hashes[order], distances[order]
 
     def named(self, names: Names, reach: float) -> Floats:
         """The most telling name of each candidate that is in the context: its weight / (1 + d / reach),
@@ -327,6 +287,13 @@ def log_ranks(scores: Floats) -> Floats:
     return ranks
 
 
+def among(papers: NDArray[np.int32], rows: Ragged) -> Mask:
+    """Which papers [Q, K] are in the row of their query [Q]; none where there is none (-1)."""
+    size, places = int(max(papers.max(initial=0), rows.values.max(initial=0))) + 1, np.arange(len(rows))
+    wanted = rows.values + np.repeat(places, rows.lengths) * size
+    return np.isin(papers + places[:, None] * size, wanted) & (papers >= 0)
+
+
 def standardised(columns: Mapping[str, NDArray[np.floating]], papers: NDArray[np.int32]) -> Floats:
     """Columns [Q, K] as [Q, K, F] in standard deviations from the mean of their list.
 
@@ -357,221 +324,80 @@ def check_groups(groups: Sequence[str] | None) -> tuple[str, ...] | None:
     return (groups,) if isinstance(groups, str) else tuple(groups)
 
 
-# BM25 of the context against the paper. Unit: sums of idf.
+# BM25 of a part of the query (Candidates.terms) against a text of the paper, as PART_TEXT. Unit: sums of idf.
 
 
-@feature("texts")
-def context_title(x: Candidates) -> Floats:
-    """Context against title."""
-    return x.product(x.context, x.evidence.title)
+def _product(x: Candidates, part: str, text: str) -> Floats:
+    return x.product(x.terms(part), getattr(x.evidence, text))
 
 
-@feature("texts")
-def context_abstract(x: Candidates) -> Floats:
-    """Context against abstract."""
-    return x.product(x.context, x.evidence.abstract)
+def _products(group: str, part: str, *texts: str) -> None:
+    for text in texts:
+        FEATURES[f"{part}_{text}"] = Feature(group, partial(_product, part=part, text=text))
 
 
-@feature("texts")
-def near_title(x: Candidates) -> Floats:
-    """The context by nearness to the mark, 1 / (1 + d / 6) for d words, against title."""
-    return x.product(x.near, x.evidence.title)
-
-
-@feature("texts")
-def near_abstract(x: Candidates) -> Floats:
-    """The context by nearness to the mark against abstract."""
-    return x.product(x.near, x.evidence.abstract)
-
-
-@feature("texts")
-def left_title(x: Candidates) -> Floats:
-    """What is before the mark, by nearness, against title."""
-    return x.product(x.left, x.evidence.title)
-
-
-@feature("texts")
-def right_title(x: Candidates) -> Floats:
-    """What is behind the mark, by nearness, against title."""
-    return x.product(x.right, x.evidence.title)
+_products("texts", "context", "title", "abstract")
+_products("texts", "near", "title", "abstract")
+_products("texts", "left", "title")
+_products("texts", "right", "title")
 
 
 @feature("texts")
 def title_share(x: Candidates) -> NDArray[np.floating]:
     """Share of the title's idf, 0 to 1, whose terms are in the context."""
-    offsets, term, _ = x.context
+    offsets, term, _ = x.terms("context")
     text = np.repeat(np.arange(len(x.queries)), np.diff(offsets))
     size = max(x.evidence.terms.size, 1)
     text, term = np.divmod(np.unique(text * size + term), size)
-    once = offsets_of(np.bincount(text, minlength=len(x.queries)))
-    there = TermRows(once, term.astype(np.int32), np.ones(len(term), np.float32))
+    there = TermRows(x.offsets(text), term.astype(np.int32), np.ones(len(term), np.float32))
     return x.product(there, x.evidence.title) / np.maximum(x.evidence.title_weights[x.papers], 1e-9)
 
 
 @feature("texts")
 def title_share_near(x: Candidates) -> NDArray[np.floating]:
     """The same, terms by nearness to the mark."""
-    return x.product(x.near, x.evidence.title) / np.maximum(x.evidence.title_weights[x.papers], 1e-9)
+    return x.product(x.terms("near"), x.evidence.title) / np.maximum(x.evidence.title_weights[x.papers], 1e-9)
 
 
 @feature("texts")
 def pairs_title(x: Candidates) -> Floats:
     """Pairs of terms of the context, by nearness to the mark, against those of the title."""
-    return x.product(x.pairs, x.evidence.title_pairs)
+    return x.product(x.terms("pairs"), x.evidence.title_pairs)
 
 
-# BM25 of the citing paper against the paper. Unit: sums of idf.
+_products("citing", "citing_title", "title", "abstract")
+_products("citing", "citing_abstract", "title", "abstract")
 
 
-@feature("citing")
-def citing_title_title(x: Candidates) -> Floats:
-    """Title against title."""
-    return x.product(x.citing_title, x.evidence.title)
+# What cites the paper in training, but for the citing paper (Candidates.best): NAME_best, the most like the
+# query; NAME_mean, of the three most like it. Units: sums of idf, cosines.
 
 
-@feature("citing")
-def citing_title_abstract(x: Candidates) -> Floats:
-    """Title against abstract."""
-    return x.product(x.citing_title, x.evidence.abstract)
+def _best(group: str, name: str) -> None:
+    FEATURES[f"{name}_best"] = Feature(group, lambda x: x.best(name)[..., 0])
+    if name != "beside":  # whose mean is no column
+        FEATURES[f"{name}_mean"] = Feature(group, lambda x: x.best(name).mean(axis=2))
 
 
-@feature("citing")
-def citing_abstract_title(x: Candidates) -> Floats:
-    """Abstract against title."""
-    return x.product(x.citing_abstract, x.evidence.title)
+for _name in ("contexts", "near", "left", "beside", "right", "pairs"):
+    _best("contexts", _name)
+for _name in ("vectors", "papers"):
+    _best("vectors", _name)
 
 
-@feature("citing")
-def citing_abstract_abstract(x: Candidates) -> Floats:
-    """Abstract against abstract."""
-    return x.product(x.citing_abstract, x.evidence.abstract)
+# Names of the paper in the context, d words from the mark: rarity / (1 + d / reach). Unit: 0 (not there) to 1
+# (no other paper has it).
 
 
-# Training contexts that cite the paper, but for those of the citing paper.
-# `best`: the one most like the query; `mean`: of the three most like it.
+def _named(column: str, names: str, reach: float) -> None:
+    FEATURES[column] = Feature("names", lambda x: x.named(getattr(x.evidence, names), reach))
 
 
-@feature("contexts")
-def contexts_best(x: Candidates) -> Floats:
-    """BM25, whole contexts."""
-    return x.by_contexts[..., 0]
-
-
-@feature("contexts")
-def contexts_mean(x: Candidates) -> NDArray[np.floating]:
-    """BM25, whole contexts."""
-    return x.by_contexts.mean(axis=2)
-
-
-@feature("contexts")
-def near_best(x: Candidates) -> Floats:
-    """BM25, by nearness to the mark in both."""
-    return x.by_near[..., 0]
-
-
-@feature("contexts")
-def near_mean(x: Candidates) -> NDArray[np.floating]:
-    """BM25, by nearness to the mark in both."""
-    return x.by_near.mean(axis=2)
-
-
-@feature("contexts")
-def left_best(x: Candidates) -> Floats:
-    """BM25 of what is before the mark, by nearness."""
-    return x.by_left[..., 0]
-
-
-@feature("contexts")
-def left_mean(x: Candidates) -> NDArray[np.floating]:
-    """BM25 of what is before the mark, by nearness."""
-    return x.by_left.mean(axis=2)
-
-
-@feature("contexts")
-def beside_best(x: Candidates) -> Floats:
-    """BM25 of what is just before the mark: 1 / (1 + d / 1.5)."""
-    return x.best_product(x.nearness(-1, BESIDE), x.evidence.beside)[..., 0]
-
-
-@feature("contexts")
-def right_best(x: Candidates) -> Floats:
-    """BM25 of what is behind the mark, by nearness."""
-    return x.by_right[..., 0]
-
-
-@feature("contexts")
-def right_mean(x: Candidates) -> NDArray[np.floating]:
-    """BM25 of what is behind the mark, by nearness."""
-    return x.by_right.mean(axis=2)
-
-
-@feature("contexts")
-def pairs_best(x: Candidates) -> Floats:
-    """BM25 of pairs of terms, by nearness."""
-    return x.by_pairs[..., 0]
-
-
-@feature("contexts")
-def pairs_mean(x: Candidates) -> NDArray[np.floating]:
-    """BM25 of pairs of terms, by nearness."""
-    return x.by_pairs.mean(axis=2)
-
-
-@feature("vectors")
-def vectors_best(x: Candidates) -> Floats:
-    """Cosine of the contexts' vectors."""
-    return x.by_vectors[..., 0]
-
-
-@feature("vectors")
-def vectors_mean(x: Candidates) -> NDArray[np.floating]:
-    """Cosine of the contexts' vectors."""
-    return x.by_vectors.mean(axis=2)
-
-
-@feature("vectors")
-def papers_best(x: Candidates) -> Floats:
-    """Cosine of the vectors of title and abstract: the citing paper and the training papers that cite it."""
-    return x.by_papers[..., 0]
-
-
-@feature("vectors")
-def papers_mean(x: Candidates) -> NDArray[np.floating]:
-    """Cosine of the vectors of title and abstract: the citing paper and the training papers that cite it."""
-    return x.by_papers.mean(axis=2)
-
-
-# Names of the paper in the context. Unit: 0 (not there) to 1 (no other paper has it).
-
-
-@feature("names")
-def name_near(x: Candidates) -> Floats:
-    """A name in the title, d words from the mark: rarity / (1 + d / 3)."""
-    return x.named(x.evidence.title_names, 3.0)
-
-
-@feature("names")
-def name_beside(x: Candidates) -> Floats:
-    """The same, rarity / (1 + d)."""
-    return x.named(x.evidence.title_names, 1.0)
-
-
-@feature("names")
-def name_there(x: Candidates) -> Floats:
-    """A name in the title, anywhere: its rarity."""
-    return x.named(x.evidence.title_names, 1e9)
-
-
-@feature("names")
-def initials_near(x: Candidates) -> Floats:
-    """The initials of the title, as name_near."""
-    return x.named(x.evidence.initials, 3.0)
-
-
-@feature("names")
-def abstract_name_near(x: Candidates) -> Floats:
-    """A name in the abstract, as name_near."""
-    return x.named(x.evidence.abstract_names, 3.0)
+_named("name_near", "title_names", 3.0)
+_named("name_beside", "title_names", 1.0)
+_named("name_there", "title_names", 1e9)  # anywhere
+_named("initials_near", "initials", 3.0)
+_named("abstract_name_near", "abstract_names", 3.0)
 
 
 # The paper itself.
@@ -633,9 +459,7 @@ def _if_known(x: Candidates, values: NDArray[np.floating]) -> NDArray[np.floatin
 @feature("draft")
 def known(x: Candidates) -> NDArray[np.floating]:
     """1: the draft cites it elsewhere."""
-    size, places = len(x.corpus.paper_ids), np.arange(len(x.queries))
-    pairs = x.queries.known.values + np.repeat(places, x.queries.known.lengths) * size
-    return _if_known(x, np.isin(x.papers + places[:, None] * size, pairs).astype(np.float32))
+    return _if_known(x, among(x.papers, x.queries.known).astype(np.float32))
 
 
 @feature("draft")

@@ -32,7 +32,7 @@ from datasets.errors import InputError
 from datasets.files import written_whole
 from datasets.progress import counting
 from datasets.records import TRAIN
-from rerank.features import FEATURES, RETRIEVERS, standardised
+from rerank.features import FEATURES, RETRIEVERS, among, standardised
 from rerank.ranker import (
     ABROAD,
     BARE,
@@ -205,18 +205,15 @@ def read_lists(ranker: Ranker, split: Split, known: Ragged | None = None) -> tup
     known: papers [Q] that the citing papers are known to cite elsewhere.
     """
     asked, columns, lists = Queries.of(ranker.corpus, split.contexts, known), [""], []
-    size = len(ranker.corpus.paper_ids)
     with counting("ranker: reading lists", len(asked)) as advance:
         for start in range(0, len(asked), QUERIES):
             rows = np.arange(start, min(start + QUERIES, len(asked)))
-            queries, wanted, places = asked[rows], split.positives.take(rows), np.arange(len(rows))
+            queries, wanted = asked[rows], split.positives.take(rows)
             papers = ranker.candidates(ranker.prefetched(queries, ranker.depth))
             found = ranker.columns(queries, papers)
             columns = list(found)
-            pairs = wanted.values + np.repeat(places, wanted.lengths) * size
-            cited = np.isin(papers + places[:, None] * size, pairs) & (papers >= 0)
             values = standardised(found, papers).astype(np.float16)
-            lists.append(Lists(values, papers, cited, rows, wanted.lengths))
+            lists.append(Lists(values, papers, among(papers, wanted), rows, wanted.lengths))
             advance(len(rows))
     return columns, lists
 

@@ -27,8 +27,16 @@ from datasets.records import TRAIN
 from hatten.mining import padded
 from rerank.backends import batches
 from rerank.cross_encoder import SAVED, CrossEncoder
-from rerank.data import CitedAndNegatives, Prefetcher, QueryOrder, RerankData, TopPapers, TrainingLists
-from rerank.module import RerankModule, prepare_for_training
+from rerank.data import (
+    CitedAndNegatives,
+    ListBatch,
+    Prefetcher,
+    QueryOrder,
+    RerankData,
+    TopPapers,
+    TrainingLists,
+)
+from rerank.losses import distil_loss, list_loss
 from rerank.pairs import PairReader
 from rerank.reranker import Reranker
 from rerank.scores import PairScores, logits_of
@@ -37,8 +45,9 @@ from retrieval.base import ordered
 from retrieval.nets import evaluating
 from retrieval.settings import ArticleConfig
 from training.loop import Training, TrainingRun, resolved, run
-from training.module import optimizer_of
+from training.module import AveragedModule, Optimizer, optimizer_of, prepare_transformer
 from training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
+from training.settings import FineTuningSettings
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +55,10 @@ CANDIDATES = "candidates"
 """The folder of what was prefetched, in that of a run."""
 
 SHOWN = ("mrr", "recall@1", "recall@10", "base/mrr", "base/recall@10", "ceiling")
+
+SHORT = 256
+"""Tokens of a pair up to which plain attention trains faster on a CPU than torch's fused one (by a quarter at
+128). Its memory grows with the square of the length."""
 
 
 def train(config: DictConfig) -> Path:
@@ -70,16 +83,7 @@ def train(config: DictConfig) -> Path:
         validation, validated = _validation(settings.validation, corpus, prefetcher, seed)
         data = RerankData(lists, settings.validation.every, seed, settings.workers)
         names = {"encoder": encoder_config.name, "retriever": prefetcher.retriever.name}
-        module = RerankModule(
-            encoder,
-            optimizer,
-            settings.loss,
-            settings.schedule,
-            settings.ema,
-            seed,
-            data.steps,
-            settings.distil,
-        )
+        module = RerankModule(encoder, optimizer, settings, seed, data.steps)
         if config.trainer.accelerator == "cpu":
             log.info(
                 f"training will take about {_minutes(module, data):,.0f} min on this machine, validation "
@@ -100,6 +104,40 @@ def train(config: DictConfig) -> Path:
         )
 
     return run(config, build)
+
+
+def prepare_for_training(encoder: CrossEncoder, config: FineTuningSettings) -> None:
+    """Set precision, dropout and attention, and freeze what no score depends on."""
+    prepare_transformer(encoder, config)
+    if not torch.cuda.is_available() and encoder.config.max_tokens <= SHORT:
+        encoder.model.set_attn_implementation("eager")
+    if (pooler := getattr(encoder.model, "pooler", None)) is not None:
+        pooler.requires_grad_(False)  # the head takes its place
+
+
+class RerankModule(AveragedModule[CrossEncoder]):
+    """Trains a cross-encoder on lists of papers."""
+
+    def __init__(
+        self, encoder: CrossEncoder, optimizer: Optimizer, settings: RerankerSettings, seed: int, steps: int
+    ) -> None:
+        super().__init__(encoder, optimizer, settings.schedule, settings.ema, seed, steps)
+        self.loss, self.distil = settings.loss, settings.distil
+
+    def round_seed(self) -> int:
+        """Each process draws its own dropout."""
+        return super().round_seed() * 1_009 + self.global_rank
+
+    def training_step(self, batch: ListBatch, step: int) -> Tensor:
+        logits = torch.cat([self.encoder(*chunk) for chunk in batch.chunks])
+        flat = logits.new_zeros(batch.there.numel()).index_copy(0, batch.place, logits)
+        flat = flat.view(batch.there.shape)
+        loss = list_loss(self.loss, flat, batch.there, batch.relevant)
+        if batch.teacher is not None:
+            taught = distil_loss(self.distil, flat, batch.teacher, batch.relevant)
+            loss = self.distil.weight * taught + (1 - self.distil.weight) * loss
+        self.log("train/loss", loss.detach(), batch_size=len(batch.there))
+        return loss
 
 
 def _minutes(module: RerankModule, data: RerankData) -> float:

@@ -72,7 +72,7 @@ def test_the_kernels_agree_with_matrix_products(seed: int) -> None:
     cited = Ragged.from_rows([rng.integers(0, TEXTS, rng.integers(0, 6)) for _ in range(PAPERS)])
     papers = rng.integers(-1, PAPERS, (3, 4)).astype(np.int32)
     source, own = rng.integers(0, 3, TEXTS).astype(np.int32), rng.integers(-1, 3, 3).astype(np.int32)
-    best = best_products(*flat, scratch, papers, cited.offsets, cited.values, source, own)
+    best, rows = best_products(*flat, scratch, papers, cited.offsets, cited.values, source, own)
     vectors, table = (rng.normal(size=(n, 6)).astype(np.float32) for n in (3, TEXTS))
     nearest = best_cosines(vectors, table, papers, cited.offsets, cited.values, source, own)
     for values, every in ((best, whole), (nearest, vectors @ table.T)):
@@ -81,6 +81,9 @@ def test_the_kernels_agree_with_matrix_products(seed: int) -> None:
             there = sorted((every[q, row] for row in texts_of if source[row] != own[q]), reverse=True)[:BEST]
             padded = there + [-np.inf] * (BEST - len(there))
             np.testing.assert_allclose(values[q, k], padded, rtol=1e-4, atol=1e-5)
+            shown = rows[q, k][: len(there)]
+            assert set(rows[q, k][len(there) :]) <= {-1} and set(shown) <= set(texts_of.tolist())
+            np.testing.assert_allclose(whole[q, shown], best[q, k, : len(there)], rtol=1e-4, atol=1e-5)
 
 
 def test_weights_of_terms_are_those_of_bm25() -> None:
@@ -167,8 +170,8 @@ def test_what_the_citing_paper_itself_cites_is_not_known_to_its_queries(demo_cor
         for k in range(30):
             others = {a for a, b in cites if b == papers[q, k] and a != citing[q]}
             assert found.citations[q, k] == len(others)
-            assert np.isnan(found.by_contexts[q, k, 0]) == (not others)
-            assert np.isnan(found.by_papers[q, k, 0]) == (not others)
+            for name in ("contexts", "papers"):
+                assert np.isnan(found.best(name)[q, k, 0]) == (not others)
 
 
 def test_columns_of_many_queries_are_those_of_each(demo_corpus: Corpus) -> None:

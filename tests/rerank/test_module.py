@@ -16,11 +16,10 @@ from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from rerank.cross_encoder import CrossEncoder
 from rerank.data import CitedAndNegatives, Prefetched, QueryOrder, TrainingLists
-from rerank.module import RerankModule, prepare_for_training
 from rerank.pairs import PairReader
-from rerank.settings import ListLossSettings, NegativesSettings, StepSettings
-from rerank.train import RerankingValidation
-from training.settings import FineTuningSettings, RateSettings
+from rerank.settings import ListLossSettings, NegativesSettings, RerankerSettings, StepSettings
+from rerank.train import RerankingValidation, RerankModule, prepare_for_training
+from training.settings import FineTuningSettings
 
 Gradients = dict[str, Tensor]
 Make = Callable[..., CrossEncoder]
@@ -49,7 +48,8 @@ def gradients(demo_corpus: Corpus, tmp_path: Path) -> Callable[..., Gradients]:
         prefetched = Prefetched([tmp_path / "found.npy"])
         listing = CitedAndNegatives(NegativesSettings(3, 6))
         lists = TrainingLists(reader, split, queries, prefetched, batch, listing, 0)
-        module = RerankModule(encoder, torch.optim.SGD, ListLossSettings(loss), RateSettings(), 0.0, 0, 1)
+        given = RerankerSettings(loss=ListLossSettings(loss))
+        module = RerankModule(encoder, torch.optim.SGD, given, 0, 1)
         module.log = lambda *_, **__: None  # type: ignore[method-assign]  # there is no trainer
         assert len(lists) == batch.accumulate
         for item in range(len(lists)):
