@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import multiprocessing
 import os
 import platform
 import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from torch.nn import functional as F
 
 from datasets.corpus import Corpus
-from datasets.demo import open_demo
+from datasets.demo import open_demo, write_demo
 from datasets.files import cache_folder
 from datasets.prepare import open_corpus
 from hatten.documents import Vocabulary
@@ -115,24 +116,51 @@ def memory(key: str = "VmHWM") -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:")) / 1e6
 
 
+def source(args: argparse.Namespace, scratch: Path, papers: int, contexts: int) -> Path:
+    """The folder of the data or, where there is none, of a demo corpus that is written into `scratch`."""
+    folder: Path = args.data if args.data.is_dir() else scratch / "demo"
+    if not folder.is_dir():
+        write_demo(folder, papers=papers, contexts=contexts, seed=0)
+    print(f"data: {folder.name}{'' if folder == REAL else ' (not the default)'}")
+    return folder
+
+
+def in_processes(stages: Iterable[Callable[[argparse.Namespace], None]], args: argparse.Namespace) -> None:
+    """One stage after the other, each in a process of its own, whose peak of memory is its own."""
+    for stage in stages:
+        process = multiprocessing.get_context("spawn").Process(target=stage, args=(args,))
+        process.start()
+        process.join()
+        if process.exitcode:
+            raise SystemExit(f"ended with {process.exitcode}")
+
+
+PRELUDE = """
+import json, sys, time, torch
+task = json.loads(sys.stdin.readline())
+torch.set_num_threads(task["threads"])
+clock = time.perf_counter if task["clock"] == "wall" else time.process_time
+"""
+
+
 class Peer:
-    """A script in another environment that answers each line of JSON with one.
+    """A script in another environment, which has read its `task`, and answers each line of JSON with one.
 
     sentence_transformers requires Hugging Face `datasets`, so it has an environment and a folder of its own.
     """
 
-    def __init__(self, python: str, script: str, task: dict[str, Any]) -> None:
+    def __init__(self, args: argparse.Namespace, script: str, **task: Any) -> None:
         self._folder = tempfile.TemporaryDirectory()
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         self._process: Any = subprocess.Popen(
-            [python, "-c", script],
+            [args.peer_python, "-c", PRELUDE + script],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd=self._folder.name,
             env=environment,
         )
-        self._send(task)
+        self._send(task | {"threads": args.threads, "clock": args.clock})
 
     def _send(self, value: object) -> None:
         self._process.stdin.write(json.dumps(value) + "\n")
@@ -142,7 +170,7 @@ class Peer:
         self._send(value)
         return json.loads(self._process.stdout.readline())
 
-    def end(self) -> None:
+    def close(self) -> None:
         self._process.stdin.close()
         self._process.wait()
         self._folder.cleanup()

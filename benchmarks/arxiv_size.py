@@ -10,11 +10,11 @@ timed on a sample and extrapolated. docs/speed.md has results.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import pickle
 import shutil
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ import orjson
 import torch
 from numpy.typing import NDArray
 
-from benchmarks._common import begin, memory, random_vectors
+from benchmarks._common import begin, in_processes, memory, random_vectors
 from datasets.corpus import Corpus
 from datasets.generate import generate_corpus
 from datasets.prepare import open_corpus
@@ -200,6 +200,7 @@ STAGES: dict[str, Callable[[argparse.Namespace], None]] = {
 
 def run(name: str, args: argparse.Namespace) -> None:
     torch.set_num_threads(args.threads)
+    print(f"== {name}: {(STAGES[name].__doc__ or '').splitlines()[0]}", flush=True)
     STAGES[name](args)
     print(f"  {name}: peak of resident memory {memory():.2f} GB", flush=True)
 
@@ -218,13 +219,7 @@ def main() -> None:
     args = parser.parse_args()
     begin(args)
     args.source, args.cache = args.folder / f"source-{args.share:g}", args.folder / f"cache-{args.share:g}"
-    for name in args.stages:
-        print(f"== {name}: {(STAGES[name].__doc__ or '').splitlines()[0]}", flush=True)
-        process = multiprocessing.get_context("spawn").Process(target=run, args=(name, args))
-        process.start()
-        process.join()
-        if process.exitcode:
-            raise SystemExit(f"{name}: ended with {process.exitcode}")
+    in_processes([partial(run, name) for name in args.stages], args)
 
 
 if __name__ == "__main__":

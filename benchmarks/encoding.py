@@ -34,11 +34,7 @@ from retrieval.terms import query_texts
 from retrieval.vectors import encode, encode_queries
 
 PEER = """
-import json, sys, time, torch
 from sentence_transformers import SentenceTransformer
-task = json.loads(sys.stdin.readline())
-torch.set_num_threads(task["threads"])
-clock = time.perf_counter if task["clock"] == "wall" else time.process_time
 model = SentenceTransformer(task["model"], device="cpu")
 model.max_seq_length = 256
 for line in sys.stdin:
@@ -151,12 +147,12 @@ def beside_minilm(
     }
     folder = find_folder(config)
     if args.peer_python and folder is not None:
-        task = {"model": str(folder.resolve()), "threads": args.threads, "clock": args.clock}
-        peer, name = Peer(args.peer_python, PEER, task), "MiniLM, float32, SentenceTransformer.encode"
+        name = "MiniLM, float32, SentenceTransformer.encode"
+        peer = Peer(args, PEER, model=str(folder.resolve()))
         peer(papers[:64])
         of_papers[name] = statistics.median(peer(papers) for _ in range(args.repeats))
         of_query[name] = statistics.median(peer([text]) for text in queries)
-        peer.end()
+        peer.close()
     print(f"{len(rows):,} papers, {len(contexts)} queries one at a time")
     for name, taken in of_papers.items():
         print(

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import multiprocessing
 import tempfile
 import time
 from functools import partial
@@ -20,8 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks._common import REAL, arguments, begin, memory, seconds
-from datasets.demo import write_demo
+from benchmarks._common import arguments, begin, in_processes, memory, seconds, source
 from datasets.generate import generate_corpus
 from datasets.records import ContextRecord
 from datasets.source_files import find_files, read_contexts
@@ -35,19 +33,13 @@ ADDED = 100
 """Papers, all new."""
 
 
-def source(args: argparse.Namespace) -> dict[str, Path]:
-    """The files of papers and contexts, in our own format."""
-    folder: Path = args.folder / f"papers-{args.papers}" if args.papers else args.data
-    if not folder.is_dir():
-        if args.papers:
-            generate_corpus(args.papers, 1000, folder, seed=0, workers=1)
-        else:
-            write_demo(folder := args.folder / "demo", papers=20_000, contexts=1000, seed=0)
-    return find_files(folder, None, ["train"])
+def generating(args: argparse.Namespace) -> None:
+    if not args.data.is_dir():
+        generate_corpus(args.papers, 1000, args.data, seed=0, workers=1)
 
 
 def building(args: argparse.Namespace) -> None:
-    file = source(args)["papers"]
+    file = find_files(args.data, None, ["train"])["papers"]
     papers = sum(1 for _ in read_source(file, lambda _: None))
     read = seconds(args, lambda: [None for _ in read_source(file, lambda _: None)])
     contexts = str(file.parent) if args.contexts else ""
@@ -86,7 +78,8 @@ def adding(args: argparse.Namespace) -> None:
 
 
 def asking(args: argparse.Namespace) -> None:
-    contexts = (one for one in read_contexts(source(args)["contexts"]) if isinstance(one, ContextRecord))
+    file = find_files(args.data, None, ["train"])["contexts"]
+    contexts = (one for one in read_contexts(file) if isinstance(one, ContextRecord))
     start = time.perf_counter()
     recommender = Recommender.open(args.library)
     opened, library = time.perf_counter() - start, recommender.library
@@ -104,7 +97,7 @@ def asking(args: argparse.Namespace) -> None:
     )
 
 
-STAGES = {"source": source, "building": building, "asking": asking, "adding": adding}
+STAGES = {"source": generating, "building": building, "asking": asking, "adding": adding}
 
 
 def main() -> None:
@@ -114,21 +107,18 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="for the papers and the library; else a temporary one")
     parser.add_argument("--model", default="bm25", help="folder of a model; empty: the one in the box")
     parser.add_argument("--questions", type=int, default=51)
-    parser.add_argument("--stages", nargs="+", choices=list(STAGES), help="else all, in this order")
+    parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
     parser.add_argument("--contexts", action="store_true", help="with the training contexts of the data")
     args = parser.parse_args()
     begin(args)
-    print(f"data: {f'{args.papers:,} generated papers' if args.papers else REAL.name}, model={args.model}")
     with tempfile.TemporaryDirectory() as scratch:
         args.folder = args.folder or Path(scratch)
         args.folder.mkdir(parents=True, exist_ok=True)
         args.library = args.folder / "library"
-        for stage in STAGES if args.stages is None else args.stages:
-            process = multiprocessing.get_context("spawn").Process(target=STAGES[stage], args=(args,))
-            process.start()
-            process.join()
-            if process.exitcode:
-                raise SystemExit(f"{stage}: ended with {process.exitcode}")
+        generated = args.folder / f"papers-{args.papers}"
+        args.data = generated if args.papers else source(args, args.folder, 20_000, 1000)
+        print(f"model={args.model}; {args.papers:,} generated papers")
+        in_processes([STAGES[name] for name in args.stages], args)
 
 
 if __name__ == "__main__":

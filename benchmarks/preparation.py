@@ -8,8 +8,7 @@ from pathlib import Path
 
 import orjson
 
-from benchmarks._common import REAL, arguments, begin, seconds
-from datasets.demo import write_demo
+from benchmarks._common import arguments, begin, seconds, source
 from datasets.prepare import open_corpus
 from datasets.records import SPLITS
 from datasets.source_files import find_files
@@ -24,13 +23,10 @@ def main() -> None:
     args = arguments(__doc__).parse_args()
     begin(args)
     with tempfile.TemporaryDirectory() as scratch:
-        folder: Path = args.data
-        if not folder.is_dir():
-            folder = Path(scratch) / "demo"
-            write_demo(folder, papers=20_000, contexts=80_000, seed=0)
+        folder = source(args, Path(scratch), 20_000, 80_000)
         files = list(find_files(folder, None, SPLITS).values())
         size = sum(len(text(path)) for path in files) / 1e6
-        print(f"data: {folder.name}{'' if folder == REAL else ' (not the default)'}, {size:.0f} MB of JSON")
+        print(f"{size:.0f} MB of JSON")
         unpacked = seconds(args, lambda: [text(path) for path in files])
         parsed = seconds(args, lambda: [orjson.loads(text(path)) for path in files])
         prepared = seconds(args, lambda: open_corpus(folder, cache_dir=Path(scratch) / "cache"))

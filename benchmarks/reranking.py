@@ -27,11 +27,7 @@ from rerank.settings import PairSettings, ScoringSettings
 from retrieval.settings import ArticleConfig
 
 PEER = """
-import json, sys, time, torch
 from sentence_transformers import CrossEncoder
-task = json.loads(sys.stdin.readline())
-torch.set_num_threads(task["threads"])
-clock = time.perf_counter if task["clock"] == "wall" else time.process_time
 model = CrossEncoder(task["model"], device="cpu", max_length=task["max_tokens"])
 for line in sys.stdin:
     pairs, start = json.loads(line), clock()
@@ -135,8 +131,7 @@ def main() -> None:
         peer = None
         if args.peer_python:
             save_classifier(model, folder)
-            task = {"model": folder, "threads": args.threads, "clock": args.clock}
-            peer = Peer(args.peer_python, PEER, task | {"max_tokens": model.config.max_tokens})
+            peer = Peer(args, PEER, model=folder, max_tokens=model.config.max_tokens)
         for contexts, papers in rounds:
             if peer is not None:
                 spent, found = peer(texts(reader, model.tokenizer, (contexts, papers)))
@@ -147,7 +142,7 @@ def main() -> None:
                 work = lambda: out.append(reranker.score(opened, contexts, papers))  # noqa: B023, E731
                 taken[name].append(seconds(args, work))
         if peer is not None:
-            peer.end()
+            peer.close()
     lengths = np.concatenate([reader.pairs(*rows).lengths for rows in rounds[1:]])
     first, exact = names[0], np.concatenate(scores[names[0]][1:])
     print(

@@ -21,10 +21,8 @@ from typing import Any
 
 import numpy as np
 import requests
-from numpy.typing import NDArray
 
-from benchmarks._common import arguments, begin, corpus
-from datasets.demo import write_demo
+from benchmarks._common import arguments, begin, corpus, source
 
 TOKEN = "of the benchmark"
 
@@ -41,8 +39,8 @@ def served(library: Path, options: Sequence[str]) -> Iterator[tuple[str, subproc
             process.terminate()
 
 
-def timed(work: Callable[[Any], int], given: Sequence[Any], users: int) -> tuple[NDArray[np.float64], int]:
-    """Milliseconds of each request [N], by so many users at once; and how many were not answered."""
+def timed(work: Callable[[Any], int], given: Sequence[Any], users: int) -> float:
+    """The median of the milliseconds that requests take, by so many users at once."""
 
     def one(value: Any) -> tuple[float, int]:
         start = time.perf_counter()
@@ -54,10 +52,13 @@ def timed(work: Callable[[Any], int], given: Sequence[Any], users: int) -> tuple
         start = time.perf_counter()
         done = list(pool.map(one, given))
         taken = time.perf_counter() - start
-    milliseconds = np.array([spent for spent, _ in done])
+    median, high, top = np.percentile([spent for spent, _ in done], [50, 95, 99])
     failed = sum(status != 200 for _, status in done)
-    print(f"    {len(done) / taken:7.1f} requests/s, {failed} failed;", end=" ")
-    return milliseconds, failed
+    print(
+        f"    {len(done) / taken:7.1f} requests/s, {failed} failed; "
+        f"p50 {median:.1f} ms, p95 {high:.1f}, p99 {top:.1f}"
+    )
+    return float(median)
 
 
 def main() -> None:
@@ -87,11 +88,8 @@ def main() -> None:
 
 def build(args: argparse.Namespace, folder: Path) -> Path:
     """A library of the data, or of the demo corpus."""
-    source, library = args.data, folder / "library"
-    if not source.is_dir():
-        source = folder / "demo"
-        write_demo(source, papers=2000, contexts=8000, seed=0)
-    options = [f"library={library}", f"source={source}", f"contexts={source}", f"model={args.model}"]
+    given, library = source(args, folder, 2000, 8000), folder / "library"
+    options = [f"library={library}", f"source={given}", f"contexts={given}", f"model={args.model}"]
     start = time.perf_counter()
     subprocess.run([sys.executable, "recommend.py", "build", *options], check=True)
     print(f"built in {time.perf_counter() - start:.1f} s")
@@ -121,12 +119,9 @@ def ask_all(args: argparse.Namespace, library: Path, questions: list[dict[str, s
             medians = {}
             for name, work in (("health", health), ("recommend", ask)):
                 print(f"{name:>9}, {users:2} at once:", end="")
-                taken, _ = timed(work, questions, users)
-                medians[name], high, top = np.percentile(taken, [50, 95, 99])
-                print(f"p50 {medians[name]:.1f} ms, p95 {high:.1f}, p99 {top:.1f}")
-            print(
-                f"           recommend / health at the median: {medians['recommend'] / medians['health']:.1f}"
-            )
+                medians[name] = timed(work, questions, users)
+            ratio = medians["recommend"] / medians["health"]
+            print(f"           recommend / health at the median: {ratio:.1f}")
         if args.library is None:
             add_papers(url, 100)
         status = Path(f"/proc/{process.pid}/status")
@@ -136,27 +131,12 @@ def ask_all(args: argparse.Namespace, library: Path, questions: list[dict[str, s
 
 
 def add_papers(url: str, count: int) -> None:
-    words = [
-        "sparse",
-        "dense",
-        "graph",
-        "neural",
-        "citation",
-        "ranking",
-        "attention",
-        "kernel",
-        "sampling",
-        "inference",
-    ]
     rng = np.random.default_rng(0)
-    new = [
-        {
-            "id": f"new:{row}",
-            "title": " ".join(rng.choice(words, 6)),
-            "abstract": " ".join(rng.choice(words, 99)),
-        }
-        for row in range(count)
-    ]
+
+    def drawn(words: int) -> str:
+        return " ".join(f"word{number}" for number in rng.integers(1000, size=words))
+
+    new = [{"id": f"new:{row}", "title": drawn(6), "abstract": drawn(99)} for row in range(count)]
     start = time.perf_counter()
     headers = {"Authorization": f"Bearer {TOKEN}"}
     added = requests.post(f"{url}/papers", json={"papers": new}, headers=headers, timeout=600)

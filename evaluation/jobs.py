@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from datasets.configuration import store_schemas
 from datasets.errors import InputError
 from datasets.files import write_text
 from evaluation.build_mdcr import FILE
-from evaluation.plan import Building, Job, Training
+from evaluation.plan import BUILD, TRAIN, Job, Step
 from evaluation.report import METRICS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,8 +32,8 @@ OUTPUT = "output.txt"
 UNFINISHED = "unfinished.txt"
 """Lies beside a checkpoint that may not be the last of its training."""
 
-BUILD, MADE = "evaluation.build_mdcr", "made.txt"
-"""What makes a benchmark, and the file beside it that says by which command."""
+MADE = "made.txt"
+"""Lies beside a benchmark and says by which command it was made."""
 
 SETTINGS = ("data", "retriever", "benchmark", "filters", "split", "index_dir")
 """What `evaluate.py` takes from its configuration."""
@@ -55,24 +54,27 @@ def why_missing(job: Job) -> str | None:
         return "its settings cannot be read"
     if made != settings_of(job):
         return "made with other settings"
-    for building in job.building:
-        if reason := why_unbuilt(building):
-            return f"its benchmark {building.name}: {reason}"
+    for step in job.needs:
+        if step.script == BUILD and (reason := why_unmade(step)):
+            return f"its benchmark {step.name}: {reason}"
     named = [path for override in job.overrides if (path := Path(override.partition("=")[2])).is_file()]
-    for path in [*named, *(training.checkpoint for training in job.training)]:
+    for path in [*named, *(step.made for step in job.needs)]:
         if _changed(path) > metrics.stat().st_mtime:
             return f"{path} is newer"
     return None
 
 
-def why_unbuilt(building: Building) -> str | None:
-    """Why there is no benchmark made by these settings of what its models rank today; None when there is."""
-    benchmark, made = building.place / FILE, building.folder / MADE
-    if not benchmark.is_file() or not made.is_file():
+def why_unmade(step: Step) -> str | None:
+    """Why there is no checkpoint, or no benchmark by these settings of what its models rank today."""
+    if step.script == TRAIN:
+        there = step.made.exists() and not (step.folder / UNFINISHED).exists()
+        return None if there else "not there"
+    made = step.folder / MADE
+    if not (step.made / FILE).is_file() or not made.is_file():
         return "not there"
-    if made.read_text("utf-8") != command_of(building):
+    if made.read_text("utf-8") != step.command:
         return "made with other settings"
-    for job in building.models:
+    for job in step.models:
         if reason := why_missing(job):
             return f"{job}: {reason}"
         if _changed(job.folder / METRICS) > _changed(made):
@@ -114,18 +116,6 @@ def result_of(job: Job) -> dict[str, Any]:
     return metrics
 
 
-def commands_of(job: Job) -> list[str]:
-    """The command lines that make a result."""
-    lines = [shlex.join(["python", "train.py", *training.overrides]) for training in job.training]
-    lines += [command_of(building) for building in job.building]
-    return [*lines, shlex.join(["python", "evaluate.py", *job.overrides])]
-
-
-def command_of(building: Building) -> str:
-    """The command line that makes a benchmark."""
-    return shlex.join(["python", "-m", BUILD, *building.overrides])
-
-
 def run_all(jobs: list[Job]) -> dict[str, str]:
     """Run what is missing, one after the other; the reasons of the jobs that failed, by job."""
     failed: dict[str, str] = {}
@@ -137,14 +127,11 @@ def run_all(jobs: list[Job]) -> dict[str, str]:
             if missing is None:
                 _say("there already\n")
                 continue
-            for training in job.training:
-                if not training.checkpoint.exists() or (training.folder / UNFINISHED).exists():
-                    _say(f"training {training.name}, ")
-                    _train(training)
-            for building in job.building:
-                if reason := why_unbuilt(building):
-                    _say(f"building {building.name} ({reason}), ")
-                    _build(building)
+            for step in job.needs:
+                if reason := why_unmade(step):
+                    training = step.script == TRAIN
+                    _say(f"{'training' if training else 'building'} {step.name} ({reason}), ")
+                    (_train if training else _build)(step)
             _say(f"evaluating ({missing}), ")
             _evaluate(job)
             _say(f"done in {time.perf_counter() - started:.0f} s\n")
@@ -161,23 +148,23 @@ def _evaluate(job: Job) -> None:
         raise InputError(f"{job.folder}: evaluate.py ended without {METRICS}")
 
 
-def _train(training: Training) -> None:
-    mark = training.folder / UNFINISHED
+def _train(step: Step) -> None:
+    mark = step.folder / UNFINISHED
     write_text(mark, "train.py has not ended here; it goes on with resume=true\n")
-    _python("train.py", [*training.overrides, "resume=true"], training.folder)
-    if not training.checkpoint.exists():
-        raise InputError(f"training {training.name} did not write {training.checkpoint}")
+    _python(TRAIN, [*step.overrides, "resume=true"], step.folder)
+    if not step.made.exists():
+        raise InputError(f"training {step.name} did not write {step.made}")
     mark.unlink()
 
 
-def _build(building: Building) -> None:
-    for job in building.models:
+def _build(step: Step) -> None:
+    for job in step.models:
         if reason := why_missing(job):
-            raise InputError(f"building {building.name} needs {job} ({reason})")
-    if building.place.exists():  # made of other lists
-        shutil.rmtree(building.place)
-    _python(BUILD, building.overrides, building.folder)
-    write_text(building.folder / MADE, command_of(building))
+            raise InputError(f"building {step.name} needs {job} ({reason})")
+    if step.made.exists():  # made of other lists
+        shutil.rmtree(step.made)
+    _python(BUILD, step.overrides, step.folder)
+    write_text(step.folder / MADE, step.command)
 
 
 def _python(script: str, overrides: list[str], folder: Path) -> None:

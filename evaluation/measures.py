@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,6 +85,14 @@ class PerQuery:
     query_ids: Sequence[str]
     citing_ids: Sequence[str]
     values: Values
+
+    @classmethod
+    def of_groups(cls, groups: Mapping[str, tuple[Sequence[str], Values]]) -> PerQuery:
+        """Of queries that are papers, and are called GROUP/PAPER: {group: (papers, values)}."""
+        pairs = [(group, paper) for group, (papers, _) in groups.items() for paper in papers]
+        names = next(iter(groups.values()))[1]
+        values = {name: np.concatenate([of[name] for _, of in groups.values()]) for name in names}
+        return cls([f"{group}/{paper}" for group, paper in pairs], [paper for _, paper in pairs], values)
 
     def __len__(self) -> int:
         return len(self.query_ids)

@@ -35,13 +35,14 @@ from evaluation.stages import (
     DEPTH,
     OF_DEPTH,
     Candidates,
-    Fuse,
     Stages,
+    check_tuning,
     depths_of,
     headline,
     pipeline_name,
     report_parts,
     stage_rows,
+    weigher,
 )
 from rerank.reranker import Reranker
 from rerank.scores import PairScores, Processes, candidate_scores, head_of
@@ -80,7 +81,7 @@ class Pipeline(CorpusBenchmark):
                 f"benchmark={self.name} needs reranker=FOLDER: what train.py model=scibert_reranker has saved"
             )
         self.scoring = self.settings.scoring
-        self.fuse, self.processes = Fuse(self.settings), Processes.of_torchrun()
+        self.processes = Processes.of_torchrun()
         if self.processes.count > 1 and self.scoring.backend == "fastest":
             raise InputError(
                 "scoring.backend=fastest: each process might find another way; name the backend and the "
@@ -88,34 +89,36 @@ class Pipeline(CorpusBenchmark):
             )
 
     def measure(self, task: Task) -> tuple[dict[str, Any], dict[str, list[Outcome]]]:
-        retriever, corpus, filters, chosen, _ = task
-        self.fuse.check(corpus)
+        given, retriever, corpus = self.settings, task.retriever, task.corpus
+        check_tuning(given, corpus)
         scores = self._scores(corpus)
         index = open_index(task)
         found = partial(self._found, retriever, scores)
-        pool = int(filters.allowed(corpus).sum())
-        weight = self.fuse.weigher(corpus, lambda split: found(split, filters, pool))
+        pool = int(task.filters.allowed(corpus).sum())
+        weight = weigher(given, corpus, lambda split: found(split, task.filters, pool))
         stages = []
-        for protocol in chosen:
-            candidates = found(
-                protocol.queries, protocol.filters, protocol.candidates, protocol.asked(corpus)
-            )
-            stages.append(self._stages(protocol, corpus, candidates, weight, retriever, scores.scorer.name))
+        for one in task.protocols:
+            candidates = found(one.queries, one.filters, one.candidates, one.asked(corpus))
+            stages.append(self._stages(one, corpus, candidates, weight, retriever, scores.scorer.name))
         metrics: dict[str, Any] = {}
-        for one in stages:
-            metrics |= one.metrics(self.settings.seed)
-        pairs = sum(len(one.scored.scores) for one in stages)
-        seconds = sum(one.scored.seconds for one in stages)
-        metrics |= {"reranked": stages[0].depth, "pairs": pairs}
-        metrics |= {"pairs_new": sum(one.scored.new for one in stages)}
-        metrics |= {"pairs_per_second": pairs / seconds if seconds else 0.0, "fuse": self.settings.fuse}
-        if self.settings.fuse != "none":
+        for of_protocol in stages:
+            metrics |= of_protocol.metrics(given.seed)
+        pairs = sum(len(of.scored.scores) for of in stages)
+        seconds = sum(of.scored.seconds for of in stages)
+        metrics |= {
+            "reranked": stages[0].depth,
+            "pairs": pairs,
+            "pairs_new": sum(of.scored.new for of in stages),
+            "pairs_per_second": pairs / seconds if seconds else 0.0,
+            "fuse": given.fuse,
+        }
+        if given.fuse != "none":
             metrics["weight"] = weight(stages[0].depth)
         metrics |= self.scorer_facts(scores) | index
         metrics |= {"reranker": scores.scorer.name, "benchmark": self.name}
         if isinstance(scores.scorer, Reranker):
             metrics["arithmetic"] = scores.scorer.backend.arithmetic
-        return metrics, {BASE_FILES: [one.base for one in stages], "": [one.final for one in stages]}
+        return metrics, {BASE_FILES: [of.base for of in stages], "": [of.final for of in stages]}
 
     def serve(self, corpus: Callable[[], Corpus]) -> None:
         """Score what the first process announces, until it ends."""
@@ -263,30 +266,24 @@ class Pipeline(CorpusBenchmark):
             if f"{BASE}recall@10" in job.metrics:
                 name = job.label(others) if others else pipeline_name(job.metrics)
                 series.setdefault(name, {})[int(job.metrics["reranked"])] = job.metrics
-        curves = {
-            name: {k: depths_of(metrics)[k] for k, metrics in sorted(of.items())}
-            for name, of in series.items()
-        }
+        series = {name: dict(sorted(of.items())) for name, of in series.items()}
+        curves = {name: {k: depths_of(of)[k] for k, of in found.items()} for name, found in series.items()}
+        head = ["reranked candidates", *OF_DEPTH.values(), "base R@10", "base MRR"]
         sections = []
         for name, curve in curves.items():
-            bases = [[series[name][k][f"{BASE}{key}"] for k in curve] for key in ("recall@10", "mrr")]
-            head = ["reranked candidates", *OF_DEPTH.values(), "base R@10", "base MRR"]
-            columns = [[curve[k][key] for k in curve] for key in OF_DEPTH]
-            rows = aligned([list(curve), *columns, *bases])
-            sections.append(Section(name, [markdown_table(head, rows)]))
+            columns = [[of[key] for of in curve.values()] for key in OF_DEPTH]
+            columns += [[of[f"{BASE}{key}"] for of in series[name].values()] for key in ("recall@10", "mrr")]
+            sections.append(Section(name, [markdown_table(head, aligned([list(curve), *columns]))]))
         depths = sorted({k for curve in curves.values() for k in curve})
         if len(depths) > 1:
             found = [[curve.get(k, {}).get("recall@10") for curve in curves.values()] for k in depths]
-            rows = aligned([list(curves), *found])
             heading = "R@10 by the number of reranked candidates"
-            parts = [markdown_table(["pipeline", *(f"{k:,}" for k in depths)], rows)]
+            table = markdown_table(["pipeline", *(f"{k:,}" for k in depths)], aligned([list(curves), *found]))
+            sections.append(Section(heading, [table]))
             if max(map(len, curves.values())) > 1:
-                bases_of = {
-                    name: float(next(iter(of.values()))[f"{BASE}recall@10"]) for name, of in series.items()
-                }
-                reranking_plot(folder / PLOT, curves, heading, bases_of)
-                parts.append(f"![R@10 and seconds a query by reranked candidates]({PLOT})")
-            sections.append(Section(heading, parts))
+                bases = {name: next(iter(of.values()))[f"{BASE}recall@10"] for name, of in series.items()}
+                reranking_plot(folder / PLOT, curves, heading, bases)
+                sections[-1].parts.append(f"![R@10 and seconds a query by reranked candidates]({PLOT})")
         return sections
 
 

@@ -6,10 +6,11 @@ training or the folder of the building of that name, `{results}` the folder of t
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from omegaconf import OmegaConf
@@ -17,8 +18,10 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from datasets.errors import InputError
+from datasets.json_lines import checked
 
-T = TypeVar("T")
+TRAIN, BUILD = "train.py", "evaluation.build_mdcr"
+"""What makes checkpoints, and benchmarks."""
 
 
 class DataSet(msgspec.Struct, forbid_unknown_fields=True):
@@ -62,44 +65,44 @@ class PlanFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
-class Training:
-    """`train.py` with these overrides, after those it needs, makes this checkpoint in this folder."""
+class Step:
+    """What a job needs: a checkpoint by TRAIN, or by BUILD a benchmark of the outputs of the `models`.
+
+    made: what is there afterwards, in `folder` or below. needs: trainings before this one.
+    """
 
     name: str
+    script: str
     folder: Path
-    checkpoint: Path
+    made: Path
     overrides: list[str]
-    needs: list[Training] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Building:
-    """`evaluation.build_mdcr` with these overrides makes the folder `place` of the outputs of the models."""
-
-    name: str
-    folder: Path
-    overrides: list[str]
-    models: list[Job]
+    needs: list[Step] = field(default_factory=list)
+    models: list[Job] = field(default_factory=list)
 
     @property
-    def place(self) -> Path:
-        """The benchmark, in the folder of its building, which has the output of the command too."""
-        return self.folder / "benchmark"
+    def command(self) -> str:
+        python = ["python", *([] if self.script.endswith(".py") else ["-m"]), self.script]
+        return shlex.join([*python, *self.overrides])
 
 
 @dataclass(frozen=True)
 class Job:
-    """`evaluate.py` with these overrides, after trainings and buildings, writes into this folder."""
+    """`evaluate.py` with these overrides, after the steps that it needs, writes into this folder."""
 
     data: str
     name: str
     folder: Path
     overrides: list[str]
-    training: list[Training]
-    building: list[Building] = field(default_factory=list)
+    needs: list[Step] = field(default_factory=list)
 
     def __str__(self) -> str:
         return f"{self.data}/{self.name}"
+
+    @property
+    def commands(self) -> list[str]:
+        """The command lines that make its result."""
+        evaluation = shlex.join(["python", "evaluate.py", *self.overrides])
+        return [*(step.command for step in self.needs), evaluation]
 
 
 @dataclass(frozen=True)
@@ -137,30 +140,36 @@ def read_plan(path: Path) -> Plan:
         content = OmegaConf.to_container(OmegaConf.load(path))
     except (OSError, YAMLError, UnicodeDecodeError, OmegaConfBaseException) as error:
         raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-    file = _read(content, PlanFile, f"{path}")
-    data = {name: _read(of, DataSet, f"{path}, data.{name}") for name, of in file.data.items()}
-    training = {name: _read(of, Trainable, f"{path}, training.{name}") for name, of in file.training.items()}
-    building = {name: _read(of, Buildable, f"{path}, building.{name}") for name, of in file.building.items()}
-    jobs: dict[str, Job] = {}
-    outputs = Path(file.outputs)
+    file = checked(content, PlanFile, f"{path}")
+    data = {name: checked(of, DataSet, f"{path}, data.{name}") for name, of in file.data.items()}
+    training = {
+        name: checked(of, Trainable, f"{path}, training.{name}") for name, of in file.training.items()
+    }
+    building = {
+        name: checked(of, Buildable, f"{path}, building.{name}") for name, of in file.building.items()
+    }
+    outputs, jobs = Path(file.outputs), dict[str, Job]()
     for of, one in data.items():
-        trainings: list[Training] = []
+        steps: dict[str, Step] = {}
         for name, given in training.items():
-            trainings.append(_training(outputs, of, name, given, one, trainings))
+            results = outputs if given.shared else outputs / of
+            folder = results / "train" / name
+            overrides, needs = _filled(given.overrides, results, steps)
+            overrides = [*([] if given.shared else one.overrides), *overrides, f"output_dir={folder}"]
+            steps[name] = Step(name, TRAIN, folder, folder / given.checkpoint, overrides, needs)
         rows = {key: [] for key in file.retrievers} if one.retrievers is None else one.retrievers
         for name, own in rows.items():
             if not own and name not in file.retrievers:
                 where = f"{path}, data.{of}.retrievers"
                 raise InputError(f"{where}: there is no retriever {name!r}; name its overrides")
-            overrides, built = [*one.overrides, *file.retrievers.get(name, []), *own], []
-            for key, buildable in building.items():
-                if any(f"{{{key}}}" in override for override in overrides):
-                    built.append(_building(f"{path}, building.{key}", outputs / key, buildable, jobs))
-                    overrides = _replaced(overrides, key, built[-1].place)
-            overrides, needed = _filled(overrides, outputs / of, trainings)
+            overrides = [*one.overrides, *file.retrievers.get(name, []), *own]
+            for key, build in building.items():
+                if _named(key, overrides):
+                    steps[key] = _building(f"{path}, building.{key}", outputs / key, build, jobs)
+            overrides, needs = _filled(overrides, outputs / of, steps)
             folder = outputs / of / name
             overrides = [*overrides, f"split={one.split}", f"output_dir={folder}"]
-            jobs[f"{of}/{name}"] = Job(of, name, folder, overrides, needed, built)
+            jobs[f"{of}/{name}"] = Job(of, name, folder, overrides, needs)
     known = {job.name for job in jobs.values()}
     for pair in file.compare:
         if not set(pair) <= known:
@@ -170,42 +179,26 @@ def read_plan(path: Path) -> Plan:
     return Plan(path, file, data, list(jobs.values()))
 
 
-def _read(value: Any, kind: type[T], where: str) -> T:
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        raise InputError(f"{where}: {error}; evaluation/plan.py describes it") from None
-
-
-def _training(
-    outputs: Path, of: str, name: str, given: Trainable, data: DataSet, before: list[Training]
-) -> Training:
-    results = outputs if given.shared else outputs / of
-    folder = results / "train" / name
-    overrides, needs = _filled(given.overrides, results, before)
-    overrides = [*([] if given.shared else data.overrides), *overrides, f"output_dir={folder}"]
-    return Training(name, folder, folder / given.checkpoint, overrides, needs)
-
-
-def _building(where: str, folder: Path, given: Buildable, jobs: Mapping[str, Job]) -> Building:
+def _building(where: str, folder: Path, given: Buildable, jobs: Mapping[str, Job]) -> Step:
     for model, job in given.models.items():
         if job not in jobs:
             raise InputError(f"{where}.models.{model}: there is no job {job!r} before it")
     folders = ",".join(f"{model}:{jobs[job].folder}" for model, job in given.models.items())
-    made = Building(folder.name, folder, [*given.overrides], [jobs[job] for job in given.models.values()])
-    made.overrides.extend([f"models={{{folders}}}", f"output={made.place}"])
-    return made
+    made = folder / "benchmark"  # the output of the command lies beside it
+    overrides = [*given.overrides, f"models={{{folders}}}", f"output={made}"]
+    return Step(
+        folder.name, BUILD, folder, made, overrides, models=[jobs[job] for job in given.models.values()]
+    )
 
 
-def _filled(given: list[str], results: Path, trainings: list[Training]) -> tuple[list[str], list[Training]]:
-    """Overrides with the names in braces replaced, and the trainings that they need, in order."""
-    needed: list[Training] = []
-    for training in trainings:
-        if any(f"{{{training.name}}}" in override for override in given):
-            needed += [one for one in [*training.needs, training] if one not in needed]
-            given = _replaced(given, training.name, training.checkpoint)
-    return _replaced(given, "results", results), needed
+def _named(name: str, overrides: list[str]) -> bool:
+    return any(f"{{{name}}}" in override for override in overrides)
 
 
-def _replaced(overrides: list[str], name: str, path: Path) -> list[str]:
-    return [override.replace(f"{{{name}}}", str(path)) for override in overrides]
+def _filled(given: list[str], results: Path, steps: Mapping[str, Step]) -> tuple[list[str], list[Step]]:
+    """Overrides with the names in braces replaced, and the steps that they need, in order."""
+    named = [step for name, step in steps.items() if _named(name, given)]
+    for name, path in [*((step.name, step.made) for step in named), ("results", results)]:
+        given = [override.replace(f"{{{name}}}", str(path)) for override in given]
+    needed = {step.name: step for last in named for step in (*last.needs, last)}
+    return given, list(needed.values())

@@ -16,7 +16,7 @@ from datasets.errors import InputError, fail, one_line_errors
 from datasets.files import write_text
 from evaluation.benchmark import Benchmark, Output
 from evaluation.compare import HEAD, compare, difference_rows
-from evaluation.jobs import commands_of, result_of, run_all, settings_of, why_missing
+from evaluation.jobs import result_of, run_all, settings_of, why_missing
 from evaluation.plan import Job, Plan, read_plan
 from evaluation.published import published
 from evaluation.report import markdown_table
@@ -75,7 +75,7 @@ def _section(
     if one.published:
         parts += [f"### As published, {one.title}", *published(one.published)]
     if jobs:
-        lines = dict.fromkeys(line for job in jobs.values() for line in commands_of(job))
+        lines = dict.fromkeys(line for job in jobs.values() for line in job.commands)
         parts += [f"### Commands, {one.title}", "```sh\n" + "\n".join(lines) + "\n```"]
     return parts
 

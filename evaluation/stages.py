@@ -105,38 +105,34 @@ class Stages:
         return found
 
 
-@dataclass(frozen=True)
-class Fuse:
-    """The weight of the reranker beside the prefetcher."""
+def check_tuning(given: PipelineSettings, corpus: Corpus) -> None:
+    """Raises InputError if the reranker's weight is to be tuned and there is nothing to tune it on."""
+    if given.fuse != "none" and given.weight == "tuned" and VALIDATION not in corpus.splits:
+        raise InputError(
+            f"benchmark.fuse={given.fuse} tunes a weight on split {VALIDATION!r}, which corpus {corpus.name} "
+            "lacks; give benchmark.weight, from 0 to 1"
+        )
 
-    given: PipelineSettings
 
-    def check(self, corpus: Corpus) -> None:
-        """Raises InputError if a weight is to be tuned and there is nothing to tune it on."""
-        if self.given.fuse != "none" and self.given.weight == "tuned" and VALIDATION not in corpus.splits:
-            raise InputError(
-                f"benchmark.fuse={self.given.fuse} tunes a weight on split {VALIDATION!r}, which corpus "
-                f"{corpus.name} lacks; give benchmark.weight, from 0 to 1"
-            )
+def weigher(
+    given: PipelineSettings, corpus: Corpus, found: Callable[[Split], Candidates]
+) -> Callable[[int], float]:
+    """The weight of the reranker beside the prefetcher, by how many candidates are reranked.
 
-    def weigher(self, corpus: Corpus, found: Callable[[Split], Candidates]) -> Callable[[int], float]:
-        """The weight of the reranker by how many candidates are reranked.
+    found: gives the candidates of validation queries with their scores, where they are needed.
+    """
+    if given.fuse == "none" or given.weight != "tuned":
+        weight = 1.0 if given.fuse == "none" else float(given.weight)
+        return lambda depth: weight
+    contexts, wanted = sample_queries(corpus, VALIDATION, given.validation_queries, given.seed)
+    candidates = found(Split(VALIDATION, contexts, wanted))
 
-        found: gives the candidates of validation queries with their scores, where they are needed.
-        """
-        if self.given.fuse == "none":
-            return lambda depth: 1.0
-        if self.given.weight != "tuned":
-            return lambda depth: float(self.given.weight)
-        contexts, wanted = sample_queries(corpus, VALIDATION, self.given.validation_queries, self.given.seed)
-        candidates = found(Split(VALIDATION, contexts, wanted))
+    @cache
+    def tuned(depth: int) -> float:
+        head, scores = head_of(candidates.ranking, depth), candidates.scores[:, :depth]
+        return tuned_weight(head, scores, wanted, given.fuse, given.tuned_cutoffs)
 
-        @cache
-        def tuned(depth: int) -> float:
-            head, scores = head_of(candidates.ranking, depth), candidates.scores[:, :depth]
-            return tuned_weight(head, scores, wanted, self.given.fuse, self.given.tuned_cutoffs)
-
-        return tuned
+    return tuned
 
 
 def pipeline_name(metrics: Metrics) -> str:

@@ -224,12 +224,10 @@ class MDCR(PoolBenchmark):
         write_text(folder / TYPES, json.dumps(types, indent=1) + "\n")
         columns = [Column(measure, measure, places=4) for measure in MEASURES]
         by_type = table_rows(types, columns, "type")
-        pairs = [(field, query) for field, queries in pools.fields.items() for query in queries]
-        measured = {name: np.concatenate([found[name] for found in values.values()]) for name in MEASURES}
         return Findings(
             f"MDCR: {given.scores_file or folder / SCORES} on {pools.path}",
             metrics,
-            PerQuery([f"{field}/{query}" for field, query in pairs], [query for _, query in pairs], measured),
+            PerQuery.of_groups({field: (list(pools.fields[field]), values[field]) for field in values}),
             [
                 f"{len(pools):,} queries of {len(pools.fields)} fields. Measures by trec_eval, percent: mean "
                 f"over the queries of a field; {AVERAGE} is their mean over the fields.",

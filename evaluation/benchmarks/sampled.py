@@ -288,20 +288,17 @@ class SampledBenchmark(PoolBenchmark):
         write_text(folder / SAMPLE, json.dumps(sample, indent=1) + "\n")
         metrics = group_table(measured, self.averaged)
         title, table = f"{ranks.name} on {name}", table_rows(metrics, COLUMNS, self.column)
-        queries = [(pool, paper) for pool in tests for paper in ranker.ids(pool.queries)]
+        values = PerQuery.of_groups(
+            {f"{pool.group}/{pool.sampling}": (ranker.ids(pool.queries), of) for pool, of in measured}
+        )
         sections = [
             *self._protocol(),
             " ".join(remarks),
             *([f"BM25: {tuned}."] if tuned else []),
             markdown_table(table[0], table[1:]),
             *self.plot(folder / PLOT, metrics, ranks.name, name),
-            f"Indexing, search and measures: {seconds:.1f} s for {len(queries):,} queries in all pools.",
+            f"Indexing, search and measures: {seconds:.1f} s for {len(values):,} queries in all pools.",
         ]
-        values = PerQuery(
-            [f"{pool.group}/{pool.sampling}/{paper}" for pool, paper in queries],
-            [paper for _, paper in queries],
-            {name: np.concatenate([of_pool[name] for _, of_pool in measured]) for name in MEASURES},
-        )
         return Findings(f"{self.title}: {title}", metrics, values, sections, {title: table})
 
     def _protocol(self) -> list[str]:

@@ -32,7 +32,6 @@ from evaluation.benchmarks.pools import (
     PoolBenchmark,
     QueryPaper,
     Scores,
-    Table,
     first_few,
     measure_pools,
     open_texts,
@@ -266,26 +265,24 @@ class SciDocs(PoolBenchmark):
         """By task and by query."""
         tasks = {task: read_pools(self._file(qrel_file(task, self.settings.split))) for task in TASKS}
         name, scores = self._scores(tasks, folder, retriever)
+        found: dict[str, tuple[list[str], Values]] = {}
         remarks: list[str] = []
-        metrics: Table = {}
-        shown: Table = {}
-        named: list[tuple[str, str]] = []
-        values: list[Values] = []
         for task, pools in tasks.items():
-            queries, measured, left_out = measure_task(task, pools, scores[task])
-            # percent, rounded as the official script does
-            metrics[task] = {m: float(np.round(100 * np.mean(found), 2)) for m, found in measured.items()}
-            shown[task] = metrics[task] | {"queries": len(queries)}
+            queries, values, left_out = measure_task(task, pools, scores[task])
+            found[task] = queries, values
             remarks += left_out
-            named += [(task, query) for query in queries]
-            values.append(measured)
-        columns = {m: np.concatenate([of[m] for of in values]) for m in MEASURES}
+        # percent, rounded as the official script does
+        metrics = {
+            task: {m: float(np.round(100 * np.mean(of), 2)) for m, of in values.items()}
+            for task, (_, values) in found.items()
+        }
+        shown = {task: metrics[task] | {"queries": len(queries)} for task, (queries, _) in found.items()}
         cells = [*(Column(m, m, places=2) for m in MEASURES), Column("queries", "queries")]
         table = table_rows(shown, cells, "task")
         return Findings(
             f"SciDocs: {name}, split {self.settings.split}",
             metrics,
-            PerQuery([f"{task}/{query}" for task, query in named], [query for _, query in named], columns),
+            PerQuery.of_groups(found),
             [
                 "MAP and nDCG by trec_eval, percent, means over queries, as by SciDocs' own script.",
                 *remarks,

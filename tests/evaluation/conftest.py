@@ -20,7 +20,8 @@ from datasets.errors import InputError, user_line
 from evaluation import jobs
 from evaluation.benchmark import Data
 from evaluation.report import Provenance
-from retrieval.base import Retriever
+from retrieval.base import Ranking, Retriever
+from retrieval.bm25 import BM25
 
 ROOT = Path(__file__).parents[2]
 TOPICS = {
@@ -81,6 +82,14 @@ def distractors_file(tmp_path: Path) -> Path:
         for i in range(60)
     ]
     return write_lines(tmp_path / "distractors.jsonl", papers)
+
+
+class Damaged(BM25):
+    """BM25 whose scores are NaN, as those of weights that diverged."""
+
+    def _search(self, queries: Any, k: int, allowed: Any) -> Ranking:
+        found = super()._search(queries, k, allowed)
+        return Ranking(found.papers, np.where(found.papers >= 0, np.float32("nan"), found.scores))
 
 
 def no_retriever() -> Retriever:

@@ -167,22 +167,6 @@ def test_rankings_that_cannot_be_used_are_named(cube: Path, changed: dict[str, A
     assert not (cube / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("given", "line"),
-    [
-        ({"experiment_name": "others"}, r"no such file; in .* there is experiment_name=mine"),
-        ({"experiment_name": None}, r"ranked_dir needs experiment_name=NAME"),
-        ({"dir": None}, r"needs data\.dir=FOLDER"),
-        ({"query": "title"}, r"benchmark\.query=title: choose whole or facet"),
-    ],
-)
-def test_settings_that_cannot_be_used_are_named(cube: Path, given: dict[str, Any], line: str) -> None:
-    with pytest.raises(InputError, match=line):
-        CSFCube(**{"dir": cube, "ranked_dir": cube, "experiment_name": "mine"} | given).run(
-            cube / "out", Provenance(), no_retriever
-        )
-
-
 CANDIDATES = [f"p{i}" for i in range(25)]
 
 
@@ -203,6 +187,11 @@ def test_annotations_that_cannot_be_used_are_named(cube: Path, q1: Any, line: st
     change(cube / "test-pid2anns-csfcube-method.json", q1=q1)
     with pytest.raises(InputError, match=line):
         CSFCubePools.read(cube)
+
+
+def test_rankings_that_are_not_there_are_named(cube: Path) -> None:
+    with pytest.raises(InputError, match=r"no such file; in .* there is experiment_name=mine"):
+        run(cube, experiment_name="others")
 
 
 def test_folds_without_queries_are_named(cube: Path) -> None:

@@ -129,14 +129,6 @@ def test_reports_say_who_reads_the_citation_graph(tiny_corpus: Corpus, tmp_path:
     assert graph.name == "bm25+citation-graph"
 
 
-@pytest.mark.parametrize("ranks", [[0], [20, "all"], [2.5]])
-def test_ranks_of_f1_that_cannot_be_are_named(ranks: list[Any]) -> None:
-    with pytest.raises(
-        InputError, match=rf"benchmark\.f1=.*{ranks[-1]}.*: must be a (list of )?whole number"
-    ):
-        Prefetch(cutoffs=[10], f1=ranks)
-
-
 def trained(folder: Path, query_tokens: int | None, max_tokens: int, f1: float) -> SweepJob:
     (folder / ".hydra").mkdir(parents=True)
     pairs = {"max_tokens": max_tokens, "query_tokens": query_tokens}

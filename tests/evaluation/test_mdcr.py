@@ -30,7 +30,7 @@ from retrieval.article import ArticleRetriever
 from retrieval.bm25 import BM25
 from retrieval.encoder import ArticleEncoder
 from retrieval.settings import ArticleConfig
-from tests.evaluation.conftest import Done, metrics_of, no_retriever
+from tests.evaluation.conftest import Damaged, Done, metrics_of, no_retriever
 
 Files = Callable[[Any, Any], tuple[Path, Path]]
 
@@ -191,8 +191,6 @@ def test_the_files_of_the_split_are_downloaded(
     assert [path for path, _ in server.asked][1:] == ["/mdcr/mdcr_val_data.jsonl"]
     with pytest.raises(InputError, match=r"mdcr_test\.json: the file must hold an object"):
         MDCR(scores_file=scores_file, cache_dir=tmp_path).run(tmp_path / "out", Provenance(), no_retriever)
-    with pytest.raises(InputError, match=r"benchmark\.split=train: choose val or test"):
-        MDCR(scores_file=scores_file, split="train")
 
 
 TITLES = {"q": "Parsing trees", "a": "Parsers of trees", "b": "Speech and vision", "c": "Graphs of speech"}
@@ -222,6 +220,11 @@ def test_a_retriever_scores_the_pairs_of_the_pools(
     again = MDCR(file=texts.with_name("mdcr.json"), scores_file=out / "scores.json")
     again.run(tmp_path / "again", Provenance(), no_retriever)
     assert metrics_of(tmp_path / "again") == metrics_of(out)
+    with pytest.raises(InputError, match=r"^retriever=bm25: NaN scores for 1 queries, such as q"):
+        MDCR(file=texts.with_name("mdcr.json"), cache_dir=tmp_path).run(
+            tmp_path / "nan", Provenance(), Damaged
+        )
+    assert not (tmp_path / "nan" / "metrics.json").exists()
 
 
 def test_an_encoder_reads_queries_as_it_reads_papers(texts: Path, tmp_path: Path, tiny_bert: Path) -> None:
@@ -284,12 +287,6 @@ def test_the_command(files: Files, tmp_path: Path, evaluate: Callable[..., Done]
     assert done.code == 2 and "1 of 2 jobs failed; scores_file=nan.json: " in done.err
     values = " | ".join(f"{metrics['AVG'][name]:.4f}" for name in ("map", "ndcg", "recall_5"))
     assert f"| scores.json | {values} |" in (out / "summary.md").read_text()
-
-
-def test_the_command_scores_by_bm25(texts: Path, evaluate: Callable[..., Done]) -> None:
-    options = ["benchmark.file=mdcr.json", "benchmark.cache_dir=cache", "output_dir=out"]
-    done = evaluate("benchmark=mdcr", "retriever=bm25", *options)
-    assert done.code == 0 and "AVG\tmap: 100.0\tndcg: 100.0\trecall_5: 100.0" in done.out
 
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"

@@ -27,7 +27,6 @@ from evaluation.prefetch import Prefetch
 from evaluation.report import Provenance
 from evaluation.stages import depths_of
 from rerank.reranker import Reranker
-from rerank.scores import Processes
 from retrieval.base import Ranking
 from retrieval.bm25 import BM25
 from retrieval.filters import Filters
@@ -307,26 +306,6 @@ def test_filters_hold_for_what_is_appended(tiny_corpus: Corpus, tiny_reranker: P
 # What cannot be used
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"reranker": None}, "benchmark=pipeline needs reranker=FOLDER"),
-        ({"candidates": 0}, "^candidates=0: must be a whole number, at least 1$"),
-        ({"candidates": "some"}, "candidates=some"),
-        ({"depths": [0]}, "^benchmark.depths=0: "),
-        ({"fuse": "max"}, "benchmark.fuse=max: choose none, score or rank"),
-        ({"weight": 1.5}, "benchmark.weight=1.5: choose tuned, or a number from 0 to 1"),
-        ({"measure": "mrr@10"}, "benchmark.measure=mrr@10: choose recall@K"),
-        ({"validation_queries": 0}, "benchmark.validation_queries=0"),
-        ({"scoring": {"speed": 9}}, "scoring.speed: there is no such option"),
-        ({"queries": 0}, "^benchmark.queries=0: must be at least 1$"),
-    ],
-)
-def test_settings_that_cannot_be_are_one_line(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        Pipeline(**({"reranker": "somewhere"} | options))
-
-
 def test_what_cannot_be_used_is_one_line(
     tiny_corpus: Corpus, tiny_source: Path, tiny_reranker: Path, tmp_path: Path
 ) -> None:
@@ -415,11 +394,3 @@ def test_the_fixed_names_by_one_process_and_by_two(
     assert np.allclose(rankings[0].scores, rankings[1].scores, atol=1e-5)
     report = (folder / "one" / "report.md").read_text()
     assert "benchmark=pipeline" in report and "Base -> Reranked" in report
-
-
-def test_several_processes_do_not_choose_their_arithmetic_each(
-    tiny_reranker: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Processes, "of_torchrun", classmethod(lambda cls: cls(0, 2)))
-    with pytest.raises(InputError, match=r"scoring\.backend=fastest: each process might find another way"):
-        Pipeline(reranker=tiny_reranker, scoring={"backend": "fastest"})

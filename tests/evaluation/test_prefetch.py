@@ -7,7 +7,6 @@ from ir_measures import RR, R
 
 from datasets.corpus import Corpus
 from datasets.demo import open_demo
-from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from evaluation.prefetch import Prefetch
 from evaluation.report import Provenance
@@ -219,38 +218,3 @@ def test_a_failed_write_leaves_no_metrics(
         Prefetch(cutoffs=CUTOFFS)(Popularity(), tiny_corpus, "test", tmp_path)
     # The run is already that of the second evaluation: the metrics of the first must not stand beside it.
     assert not (tmp_path / "metrics.json").exists()
-
-
-def test_a_split_that_is_not_there_is_one_line_and_loses_nothing(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    Prefetch(cutoffs=CUTOFFS)(BM25(), tiny_corpus, "test", tmp_path)
-    with pytest.raises(InputError, match="'dev'; there are: train, val, test"):
-        Prefetch(cutoffs=CUTOFFS)(BM25(), tiny_corpus, "dev", tmp_path)
-    assert (tmp_path / "metrics.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"cutoffs": []}, "benchmark.cutoffs: name the ranks k"),
-        ({"cutoffs": [10, 0]}, "^benchmark.cutoffs=0: must be a whole number, at least 1$"),
-        ({"cutoffs": [1.5]}, "benchmark.cutoffs=1.5: "),
-        ({"batch": 0}, "benchmark.batch=0: "),
-        ({"queries": 0}, "^benchmark.queries=0: must be at least 1$"),
-        ({"run_depth": -1}, "^benchmark.run_depth=-1: must not be below 0$"),
-        ({"run_depth": 2.5}, "benchmark.run_depth=2.5: "),
-    ],
-)
-def test_settings_that_make_no_sense_are_one_line_on_one_value(
-    settings: dict[str, object], message: str
-) -> None:
-    with pytest.raises(InputError, match=message):
-        Prefetch(**settings)
-
-
-@pytest.mark.parametrize("protocols", [[], ["deductive"], "inductive", ["inductive", "x"]])
-def test_protocols_that_there_are_not(protocols: list[str]) -> None:
-    with pytest.raises(
-        InputError,
-        match=r"benchmark.protocols.*(transductive, inductive|list of words)",
-    ):
-        Prefetch(protocols=protocols)

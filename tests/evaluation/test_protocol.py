@@ -8,17 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from datasets.columns import Ragged
-from datasets.corpus import Corpus, Split
+from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from evaluation.protocol import (
     Qrels,
-    file_of,
-    key_of,
     protocols,
     seen_groups,
-    taken,
 )
 from evaluation.settings import DRAFT, INDUCTIVE, PROTOCOLS, TRANSDUCTIVE
 from retrieval.filters import Filters
@@ -90,23 +86,6 @@ def test_filters_that_leave_no_paper_unknown_to_training(tiny_corpus: Corpus) ->
         )
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.lists(st.integers(0, 5), max_size=8))
-def test_queries_taken_by_their_places(places: list[int]) -> None:
-    split = Split("x", np.arange(10, 16), Ragged.from_rows([[1], [2, 3], [4], [5, 6, 7], [8], [9]]))
-    found = taken(split, np.array(places, np.int64))
-    assert found.contexts.tolist() == [10 + place for place in places] and found.name == "x"
-    assert [row.tolist() for row in found.positives] == [split.positives[place].tolist() for place in places]
-
-
-def test_names_of_keys_and_files() -> None:
-    assert (key_of("mrr", TRANSDUCTIVE), key_of("mrr", INDUCTIVE)) == ("mrr", "inductive/mrr")
-    assert (file_of("run.trec", TRANSDUCTIVE), file_of("run.trec", INDUCTIVE)) == (
-        "run.trec",
-        "run-inductive.trec",
-    )
-
-
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(
@@ -116,11 +95,6 @@ def test_names_of_keys_and_files() -> None:
 def test_qrels_written_and_read_are_the_same(tmp_path: Path, judgements: dict[str, dict[str, int]]) -> None:
     Qrels(judgements).write(tmp_path / "qrels.trec")
     assert Qrels.read(tmp_path / "qrels.trec").judgements == judgements
-
-
-def test_qrels_of_a_split_are_its_cited_papers(tiny_corpus: Corpus) -> None:
-    qrels = Qrels.of_split(tiny_corpus, tiny_corpus.split("val"))
-    assert qrels.judgements == {"c7": {"retrieval": 1}, "c8": {"graph": 1}}
 
 
 @pytest.mark.parametrize("blank", [" ", "  "])  # read by Arrow, or line by line

@@ -19,8 +19,8 @@ from evaluation.benchmark import Output
 from evaluation.benchmarks.csfcube import CSFCube
 from evaluation.benchmarks.mdcr import MDCR, TYPES
 from evaluation.benchmarks.scidocs import SciDocs
-from evaluation.jobs import commands_of, run_all, settings_of, why_missing, why_unbuilt
-from evaluation.plan import Job, Plan, read_plan
+from evaluation.jobs import run_all, settings_of, why_missing, why_unmade
+from evaluation.plan import TRAIN, Job, Plan, read_plan
 from evaluation.published import figures, published
 from evaluation.report import METRICS, by_group
 from evaluation.results import write_page
@@ -108,9 +108,9 @@ def test_a_plan_is_data_times_retrievers(plan: Plan, tiny_source: Path) -> None:
     assert [str(job) for job in plan.jobs] == ["tiny/bm25", "tiny/popularity", "tiny/fewer"]
     fewer = plan.jobs[2]
     ids = folder / "results" / "tiny" / "train" / "ids" / "ids.txt"
-    assert [training.checkpoint for training in fewer.training] == [ids] and not plan.jobs[0].training
+    assert [step.made for step in fewer.needs] == [ids] and not plan.jobs[0].needs
     data = f"data=custom data.dir={folder}/tiny data.cache_dir={folder}/cache"
-    assert commands_of(fewer) == [
+    assert fewer.commands == [
         f"python train.py {data} model=hatten output_dir={ids.parent}",
         f"python evaluate.py {data} retriever=bm25 filters.exclude={ids} split=test "
         f"output_dir={folder}/results/tiny/fewer",
@@ -125,13 +125,13 @@ def test_data_sets_have_rows_of_their_own_and_a_benchmark_is_made_of_jobs_before
     sizes = [override for override in average.overrides if override.startswith("benchmark.sizes")]
     assert sizes == ["benchmark.sizes=[60,150]", "benchmark.sizes=[60]"]  # the last one counts
     assert settings_of(average)["benchmark"]["sizes"] == [60]
-    (made,) = like.building
-    assert made.models == plan.jobs[2:4] and f"benchmark.file={made.place}/mdcr.json" in like.overrides
+    (made,) = like.needs
+    assert made.models == plan.jobs[2:4] and f"benchmark.file={made.made}/mdcr.json" in like.overrides
     assert "retriever.query=[title]" in like.overrides
-    command, outputs = commands_of(like)[0], tmp_path / "results"
+    command, outputs = like.commands[0], tmp_path / "results"
     assert command.startswith("python -m evaluation.build_mdcr papers=")
     assert f"models={{bm25:{outputs}/fields/bm25,average:{outputs}/fields/average}}" in command
-    assert f"output={made.place}" in command
+    assert f"output={made.made}" in command
 
 
 def test_trainings_may_need_others_and_be_shared_by_data_sets(tmp_path: Path) -> None:
@@ -143,28 +143,28 @@ def test_trainings_may_need_others_and_be_shared_by_data_sets(tmp_path: Path) ->
     data = {name: {"title": name, "overrides": [f"data={name}"]} for name in ("x", "y")}
     rows = {"a": ["checkpoint={own}"], "b": ["checkpoint={one}"], "c": ["reranker={next}"]}
     plan = read_plan(write_plan(tmp_path, training=training, data=data, retrievers=rows, compare=[]))
-    made = {str(job): job.training for job in plan.jobs}
+    made = {str(job): job.needs for job in plan.jobs}
     assert made["x/b"] == made["y/b"] and made["x/a"] != made["y/a"]
     assert made["x/b"][0].folder == tmp_path / "results" / "train" / "one"
     assert "data=x" in made["x/a"][0].overrides and "data=x" not in made["x/b"][0].overrides
     first, second = made["x/c"]
     assert (first.name, second.name) == ("own", "next")
-    assert f"checkpoint={first.checkpoint}" in second.overrides
-    lines = commands_of(plan.jobs[2])
+    assert f"checkpoint={first.made}" in second.overrides
+    lines = plan.jobs[2].commands
     assert [line.split()[1] for line in lines] == ["train.py", "train.py", "evaluate.py"]
-    assert f"reranker={second.checkpoint}" in lines[2]
+    assert f"reranker={second.made}" in lines[2]
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"compare": [["bm25", "bm26"]]}, r"compare: \['bm25', 'bm26'\] is no pair of retrievers: bm25, "),
-        ({"compare": ["bm25"]}, r"Expected `array`, got `str` - at `\$.compare"),
-        ({"retrievers": {"x": "retriever=bm25"}}, r"Expected `array`, got `str` - at `\$.retrievers"),
-        ({"retrievers": ["x"]}, r"Expected `object`, got `array` - at `\$.retrievers"),
-        ({"data": {"x": {"title": "X"}}}, "data.x: Object missing required field `overrides`"),
+        ({"compare": ["bm25"]}, r"field 'compare\[0\]': must be a list, not a string"),
+        ({"retrievers": {"x": "retriever=bm25"}}, r"field 'retrievers.*': must be a list, not a string"),
+        ({"retrievers": ["x"]}, r"field 'retrievers': must be an object, not a list"),
+        ({"data": {"x": {"title": "X"}}}, "data.x, field 'overrides': is missing"),
         ({"data": {"x": {"title": "X", "overrides": [], "splt": "val"}}}, "data.x: .* unknown field `splt`"),
-        ({"training": {"x": {"overrides": []}}}, "training.x: .* missing required field `checkpoint`"),
+        ({"training": {"x": {"overrides": []}}}, "training.x, field 'checkpoint': is missing"),
         ({"pages": 3}, "unknown field `pages`"),
         (
             {"data": {"x": {"title": "X", "overrides": [], "retrievers": {"y": []}}}},
@@ -172,7 +172,7 @@ def test_trainings_may_need_others_and_be_shared_by_data_sets(tmp_path: Path) ->
         ),
         (
             {"data": {"x": {"title": "X", "overrides": [], "retrievers": ["bm25"]}}},
-            r"data.x: Expected `object \| null`, got `array` - at `\$.retrievers`",
+            "data.x, field 'retrievers': must be an object, not a list",
         ),
         (
             {"building": {"made": {"overrides": [], "models": {"a": "tiny/bm26"}}}},
@@ -231,10 +231,9 @@ def test_every_job_of_our_own_pages_composes(name: str, expected: set[str]) -> N
     assert {key for one in found for key in one} == set(jobs.SETTINGS)
     assert all(published(one.published) for one in plan.data.values() if one.published)
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        for training in {str(one.folder): one for job in plan.jobs for one in job.training}.values():
-            assert compose("train", training.overrides).output_dir == str(training.folder)
-        for building in {one.name: one for job in plan.jobs for one in job.building}.values():
-            assert compose("build_mdcr", building.overrides).output == str(building.place)
+        for step in {str(one.folder): one for job in plan.jobs for one in job.needs}.values():
+            config = compose("train" if step.script == TRAIN else "build_mdcr", step.overrides)
+            assert config.get("output_dir", config.get("output")) in (str(step.folder), str(step.made))
 
 
 # Jobs
@@ -244,7 +243,8 @@ def test_only_what_is_missing_runs(plan: Plan, ran: list[str], capsys: pytest.Ca
     assert run_all(plan.jobs) == {}
     evaluations = ["evaluate.py bm25", "evaluate.py popularity"]
     assert ran == [*evaluations, "train.py ids", "evaluate.py fewer"]
-    assert "[3 of 3] tiny/fewer: training ids, evaluating (not there), done in" in capsys.readouterr().out
+    said = "[3 of 3] tiny/fewer: training ids (not there), evaluating (not there), done in"
+    assert said in capsys.readouterr().out
     ran.clear()
     assert run_all(plan.jobs) == {} and ran == []
     assert capsys.readouterr().out.count("there already\n") == 3
@@ -268,7 +268,7 @@ def test_an_interrupted_training_resumes(
 
 def _newer(job: Job) -> str:
     stamp = (job.folder / METRICS).stat().st_mtime + 1
-    os.utime(job.training[0].checkpoint, (stamp, stamp))
+    os.utime(job.needs[0].made, (stamp, stamp))
     return "ids.txt is newer"
 
 
@@ -304,17 +304,17 @@ def test_what_is_out_of_date_runs_again(plan: Plan, ran: list[str]) -> None:
 
 def test_options_that_the_retriever_does_not_take_do_not_matter(plan: Plan) -> None:
     one = plan.jobs[0]
-    other = Job(one.data, one.name, one.folder, [*one.overrides, "profile=auto", "seed=0"], [])
+    other = Job(one.data, one.name, one.folder, [*one.overrides, "profile=auto", "seed=0"])
     assert settings_of(one) == settings_of(other)
-    assert settings_of(one) != settings_of(Job("d", "n", one.folder, [*one.overrides, "retriever.b=0.1"], []))
+    assert settings_of(one) != settings_of(Job("d", "n", one.folder, [*one.overrides, "retriever.b=0.1"]))
 
 
 def test_a_failed_job_loses_neither_the_others_nor_leaves_an_old_result(
     plan: Plan, ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_all(plan.jobs[:2])
-    broken = Job("tiny", "bm25", plan.jobs[0].folder, [*plan.jobs[0].overrides, "retriever.k1=-1"], [])
-    unknown = Job("tiny", "popularity", plan.jobs[1].folder, ["retriever=bm26"], [])
+    broken = Job("tiny", "bm25", plan.jobs[0].folder, [*plan.jobs[0].overrides, "retriever.k1=-1"])
+    unknown = Job("tiny", "popularity", plan.jobs[1].folder, ["retriever=bm26"])
 
     def fail(script: str, overrides: list[str], folder: Path) -> None:
         raise InputError("no")
@@ -390,10 +390,10 @@ def test_the_page_has_all_that_is_there(plan: Plan, ran: list[str]) -> None:
         "Not evaluated: fewer (not there).",
         "**Other data: not comparable with the tables above**",
         "| HAtten | 0.148 | 0.281 | 0.603 | 0.700 | 0.803 | 0.870 | 0.924 |",
-        commands_of(plan.jobs[0])[0],
+        plan.jobs[0].commands[0],
     ):
         assert part in page, part
-    assert commands_of(plan.jobs[2])[1] not in page
+    assert plan.jobs[2].commands[1] not in page
     assert (plan.page.parent / "page-tiny.png").read_bytes().startswith(b"\x89PNG")
     # The inductive numbers are in a table of their own.
     transductive, inductive = page.split("### Inductive")
@@ -472,11 +472,11 @@ def test_from_a_plan_of_query_papers_to_its_page(
         "|  | bm25 MAP | bm25 R@5 | average MAP | average R@5 | graph MAP | graph R@5 | most_cited MAP |",
         "Not evaluated: title (not there).",
         "## MDCR\n\nNothing of ours.\n\n### As published, MDCR",
-        commands_of(plan.jobs[4])[0],
-        commands_of(plan.jobs[0])[0],
+        plan.jobs[4].commands[0],
+        plan.jobs[0].commands[0],
     ):
         assert part in page, part
-    assert commands_of(plan.jobs[5])[-1] not in page
+    assert plan.jobs[5].commands[-1] not in page
     assert (plan.page.parent / "page-whole.png").read_bytes().startswith(b"\x89PNG")
     metrics = json.loads((plan.jobs[2].folder / METRICS).read_text())
     maps = [f"{metrics[field]['map']:.2f}" for field in ("Art", "Law", "Physics", "AVG")]
@@ -487,7 +487,7 @@ def test_from_a_plan_of_query_papers_to_its_page(
     assert run_all(plan.jobs) == {} and ran == ["evaluate.py title"]  # the rest is there already
     stamp = (plan.jobs[2].folder / METRICS).stat().st_mtime + 100
     os.utime(plan.jobs[2].folder / METRICS, (stamp, stamp))
-    assert why_unbuilt(plan.jobs[4].building[0]) == "fields/bm25 is newer"
+    assert why_unmade(plan.jobs[4].needs[0]) == "fields/bm25 is newer"
     assert why_missing(plan.jobs[4]) == "its benchmark made: fields/bm25 is newer"
 
 

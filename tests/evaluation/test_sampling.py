@@ -12,10 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from datasets.citations.graph import CitationGraph, open_graph
-from datasets.configuration import read_settings
 from datasets.errors import InputError
 from evaluation.benchmarks.sampling import SampledPool, Sampler, dataset_pools, field_pools
-from evaluation.settings import SamplingRules, Tuning
+from evaluation.settings import SamplingRules
 from tests.evaluation.conftest import world, write_lines
 
 ANY = SamplingRules(min_citations=0)
@@ -170,25 +169,6 @@ def test_pools_that_cannot_be_had_are_refused(graph: CitationGraph) -> None:
         dataset_pools(sampler, queries, [999], 1)
     with pytest.raises(InputError, match=r"queries of the field Law cite"):
         field_pools(sampler, {"Law": queries}, 2, 1)
-
-
-@pytest.mark.parametrize(
-    ("kind", "values", "said"),
-    [
-        (SamplingRules, {"min_cited": 0}, r"benchmark\.rules\.min_cited=0: must be at least 1"),
-        (
-            SamplingRules,
-            {"min_abstract": 1.5},
-            r"rules\.min_abstract=1\.5: must be a whole number",
-        ),
-        (SamplingRules, {"year": "then"}, r"rules\.year=then: must be a whole number or null"),
-        (Tuning, {"k1": []}, r"benchmark\.tune: k1 and b must be lists of values"),
-        (Tuning, {"size": 0}, r"benchmark\.tune\.size=0: must be at least 1"),
-    ],
-)
-def test_settings_that_cannot_be_used_are_named(kind: Any, values: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        read_settings(kind, values)
 
 
 def test_a_year_without_queries_is_named(graph: CitationGraph) -> None:

@@ -1,0 +1,88 @@
+"""Options of benchmarks that cannot be used: one line that names the option."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from datasets.configuration import read_settings
+from datasets.errors import InputError
+from evaluation.benchmark import Benchmark
+from evaluation.benchmarks.csfcube import CSFCube
+from evaluation.benchmarks.mdcr import MDCR
+from evaluation.benchmarks.sampled import DatasetLevel, FieldLevel
+from evaluation.benchmarks.scidocs import SciDocs
+from evaluation.pipeline import Pipeline
+from evaluation.prefetch import Prefetch
+from evaluation.settings import SamplingRules, Tuning
+from rerank.scores import Processes
+
+PROTOCOLS = r"benchmark.protocols.*(transductive, inductive|list of words)"
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "given", "message"),
+    [
+        (Prefetch, {"cutoffs": []}, "benchmark.cutoffs: name the ranks k"),
+        (Prefetch, {"cutoffs": [10, 0]}, "^benchmark.cutoffs=0: must be a whole number, at least 1$"),
+        (Prefetch, {"cutoffs": [1.5]}, "benchmark.cutoffs=1.5: "),
+        (Prefetch, {"f1": [0]}, r"^benchmark\.f1=0: must be a whole number, at least 1$"),
+        (Prefetch, {"f1": [20, "all"]}, r"benchmark\.f1=.*all.*: must be a list of whole numbers"),
+        (Prefetch, {"batch": 0}, "benchmark.batch=0: "),
+        (Prefetch, {"queries": 0}, "^benchmark.queries=0: must be at least 1$"),
+        (Prefetch, {"run_depth": -1}, "^benchmark.run_depth=-1: must not be below 0$"),
+        (Prefetch, {"run_depth": 2.5}, "benchmark.run_depth=2.5: "),
+        (Prefetch, {"protocols": []}, PROTOCOLS),
+        (Prefetch, {"protocols": "inductive"}, PROTOCOLS),
+        (Prefetch, {"protocols": ["inductive", "x"]}, PROTOCOLS),
+        (Pipeline, {"reranker": None}, "benchmark=pipeline needs reranker=FOLDER"),
+        (Pipeline, {"candidates": 0}, "^candidates=0: must be a whole number, at least 1$"),
+        (Pipeline, {"candidates": "some"}, "candidates=some"),
+        (Pipeline, {"depths": [0]}, "^benchmark.depths=0: "),
+        (Pipeline, {"fuse": "max"}, "benchmark.fuse=max: choose none, score or rank"),
+        (Pipeline, {"weight": 1.5}, "benchmark.weight=1.5: choose tuned, or a number from 0 to 1"),
+        (Pipeline, {"measure": "mrr@10"}, "benchmark.measure=mrr@10: choose recall@K"),
+        (Pipeline, {"validation_queries": 0}, "benchmark.validation_queries=0"),
+        (Pipeline, {"scoring": {"speed": 9}}, "scoring.speed: there is no such option"),
+        (MDCR, {"split": "train"}, "benchmark.split=train: choose val or test"),
+        (CSFCube, {"dir": None}, r"needs data\.dir=FOLDER"),
+        (CSFCube, {"dir": "x", "ranked_dir": "x"}, "ranked_dir needs experiment_name=NAME"),
+        (CSFCube, {"dir": "x", "query": "title"}, r"benchmark\.query=title: choose whole or facet"),
+        (SciDocs, {"split": "train"}, "benchmark.split=train: choose val or test"),
+        (SciDocs, {"embeddings_file": "a", "ranked_dir": "b"}, "embeddings_file and ranked_dir: give one"),
+        (DatasetLevel, {"sizes": []}, r"benchmark\.sizes: name the sizes"),
+        (DatasetLevel, {"sizes": [0]}, r"benchmark\.sizes=0: must be a whole number, at least 1"),
+        (DatasetLevel, {"samplings": 0}, r"benchmark\.samplings=0: must be at least 1"),
+        (DatasetLevel, {"tune": {"size": 0}}, r"benchmark\.tune\.size=0: must be at least 1"),
+        (DatasetLevel, {"rules": {"min_cited": 0}}, r"benchmark\.rules\.min_cited=0: must be at least 1"),
+        (FieldLevel, {"fields": []}, r"benchmark\.fields: name at least one"),
+        (FieldLevel, {"fields": "Art"}, r"benchmark\.fields.*Art"),
+        (FieldLevel, {"depth": 0}, r"benchmark\.depth=0: must be at least 1"),
+    ],
+)
+def test_options_that_cannot_be_used_are_named(
+    benchmark: type[Benchmark], given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        benchmark(**({"reranker": "somewhere"} if benchmark is Pipeline else {}) | given)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "message"),
+    [
+        (SamplingRules, {"min_abstract": 1.5}, r"rules\.min_abstract=1\.5: must be a whole number"),
+        (SamplingRules, {"year": "then"}, r"rules\.year=then: must be a whole number or null"),
+        (Tuning, {"k1": []}, r"benchmark\.tune: k1 and b must be lists of values"),
+    ],
+)
+def test_parts_that_cannot_be_used_are_named(kind: Any, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_settings(kind, given)
+
+
+def test_several_processes_do_not_choose_their_arithmetic_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Processes, "of_torchrun", classmethod(lambda cls: cls(0, 2)))
+    with pytest.raises(InputError, match=r"scoring\.backend=fastest: each process might find another way"):
+        Pipeline(reranker="somewhere", scoring={"backend": "fastest"})
