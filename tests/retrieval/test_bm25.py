@@ -263,23 +263,6 @@ def test_a_corpus_without_words_is_one_line(tiny_source: Path, tmp_path: Path) -
         BM25().index(open_corpus(tiny_source, cache_dir=tmp_path / "cache"))
 
 
-@pytest.mark.parametrize("backend", ["numpy", "numba", "rank_bm25"])
-def test_a_loaded_index_ranks_the_same_with_other_query_fields_too(
-    tiny_corpus: Corpus, tmp_path: Path, backend: str
-) -> None:
-    same = "numpy" if backend == "numba" else backend  # their files are the same
-    saved = indexed(tiny_corpus, contexts=2, backend=same)
-    saved.save(tmp_path / "index")
-    for query in (("context", "title"), ("abstract",)):
-        saved.query = query
-        loaded = BM25(contexts=2, query=query, backend=backend)
-        loaded.load(tmp_path / "index", tiny_corpus)
-        found, again = saved.search(CONTEXTS, 11), loaded.search(CONTEXTS, 11)
-        np.testing.assert_array_equal(found.papers, again.papers)
-        np.testing.assert_array_equal(found.scores, again.scores)
-        assert loaded.index_bytes == saved.index_bytes
-
-
 def test_an_index_of_other_settings_is_refused(tiny_corpus: Corpus, tmp_path: Path) -> None:
     folder = tmp_path / "index"
     indexed(tiny_corpus).save(folder)
@@ -289,15 +272,6 @@ def test_an_index_of_other_settings_is_refused(tiny_corpus: Corpus, tmp_path: Pa
             BM25(**{key: value}).load(folder, tiny_corpus)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="an index of another library: bm25s there, rank_bm25 here"):
         BM25(backend="rank_bm25").load(folder, tiny_corpus)
-
-
-def test_a_smaller_k_fewer_queries_at_a_time_and_threads_change_nothing(tiny_corpus: Corpus) -> None:
-    retriever, threaded = indexed(tiny_corpus), indexed(tiny_corpus, threads=2)
-    ranking = retriever.search(CONTEXTS, 11)
-    np.testing.assert_array_equal(retriever.search(CONTEXTS, 3).papers, ranking.papers[:, :3])
-    np.testing.assert_array_equal(threaded.search(CONTEXTS, 11).papers, ranking.papers)
-    for row in CONTEXTS:
-        np.testing.assert_array_equal(retriever.search(CONTEXTS[[row]], 11).scores, ranking.scores[[row]])
 
 
 # Training contexts in the index.

@@ -22,6 +22,7 @@ from retrieval.bm25 import BM25
 from retrieval.citations import LATER, SIGNALS, Citations, Dates
 from retrieval.filters import Filters
 from retrieval.queries import Queries, Query
+from tests.retrieval.made import same
 
 WEIGHTS = {"text": 0.5, "cited": 0.3, "citing": 0.2}
 WORDS = [f"{a}{b}on" for a in ("gra", "quar", "bos", "phot", "mes", "lept") for b in ("v", "k", "t", "l")]
@@ -159,11 +160,6 @@ def test_own_references_and_those_of_papers_not_earlier_change_nothing(
     same(ranking(), asked)
 
 
-def same(found: Ranking, expected: Ranking) -> None:
-    np.testing.assert_array_equal(found.papers, expected.papers)
-    np.testing.assert_array_equal(found.scores, expected.scores)
-
-
 def test_references_of_earlier_papers_change_something(opened: Callable[[list[Paper]], Corpus]) -> None:
     papers, rng = literature(3), np.random.default_rng(3)
     before = indexed(opened(papers)).search(np.array([35]), 20)
@@ -233,15 +229,13 @@ def test_the_text_alone_ranks_as_it_does_but_for_later_papers(corpus: Corpus) ->
     assert "citation graph" in indexed(corpus).protocol
 
 
-def test_tuned_weights_and_a_loaded_index(corpus: Corpus, tmp_path: Path) -> None:
+def test_tuned_weights_are_shares_and_an_index_of_other_settings_is_refused(
+    corpus: Corpus, tmp_path: Path
+) -> None:
     retriever = indexed(corpus, weights="tuned")
     weights = retriever.tuned["weights"]
     assert set(weights) == set(SIGNALS) and sum(weights.values()) == pytest.approx(1)
     retriever.save(tmp_path / "index")
-    loaded = Citations(BM25(), similar=5, depth=10)
-    loaded.load(tmp_path / "index", corpus)
-    assert loaded.tuned == retriever.tuned
-    same(loaded.search(all_queries(corpus), 10), retriever.search(all_queries(corpus), 10))
     with pytest.raises(InputError, match="another similar"):
         Citations(BM25(), similar=6, depth=10).load(tmp_path / "index", corpus)
 

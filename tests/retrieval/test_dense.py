@@ -15,7 +15,6 @@ from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from retrieval import dense
 from retrieval.dense import DenseRetriever
-from retrieval.filters import Filters
 from retrieval.queries import Queries
 from retrieval.settings import IndexConfig
 
@@ -61,24 +60,6 @@ def saved(corpus: Corpus, folder: Path, **settings: Any) -> Bags:
     retriever.index(corpus)
     retriever.save(folder)
     return retriever
-
-
-@pytest.mark.parametrize("kind", INDEXES)
-def test_a_loaded_retriever_ranks_as_the_one_that_was_saved(
-    tiny_corpus: Corpus, tmp_path: Path, kind: str
-) -> None:
-    made = saved(tiny_corpus, tmp_path / "index", index=INDEXES[kind])
-    loaded = Bags(index=INDEXES[kind])
-    loaded.load(tmp_path / "index", tiny_corpus)
-    assert loaded.encoded == 0
-    for filters in (None, Filters(year="citing"), Filters(exclude=["graph"])):
-        for k in (1, 4, 20):
-            first, second = (one.search(np.arange(12), k, filters) for one in (made, loaded))
-            assert first.papers.tolist() == second.papers.tolist()
-            assert first.scores.tolist() == second.scores.tolist()
-    loaded.save(tmp_path / "again")
-    files = {path.name: path.read_bytes() for path in (tmp_path / "index").iterdir()}
-    assert files == {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()}
 
 
 def test_the_ids_of_the_papers_stand_beside_their_vectors(tiny_corpus: Corpus, tmp_path: Path) -> None:

@@ -35,15 +35,11 @@ from retrieval.fusion import (
 )
 from retrieval.popularity import Popularity
 from retrieval.settings import recall_cutoff
+from tests.retrieval.made import indexed, same
 
 PAPERS = 9
 SEEDS = st.integers(0, 2**32 - 1)
 ALL = np.arange(12)
-
-
-def same(found: Ranking, expected: Ranking) -> None:
-    np.testing.assert_array_equal(found.papers, expected.papers)
-    np.testing.assert_array_equal(found.scores, expected.scores)
 
 
 def drawn(seed: int, parts: int | None = None) -> tuple[list[Ranking], np.ndarray]:
@@ -268,10 +264,8 @@ def parts() -> dict[str, Retriever]:
     return {"words": BM25(), "fame": Popularity()}
 
 
-def indexed(corpus: Corpus, **options: Any) -> Fusion:
-    fusion = Fusion(parts(), **options)
-    fusion.index(corpus)
-    return fusion
+def joined(corpus: Corpus, **options: Any) -> Fusion:
+    return indexed(Fusion(parts(), **options), corpus)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +273,7 @@ def indexed(corpus: Corpus, **options: Any) -> Fusion:
 )
 @pytest.mark.parametrize("method", ["convex", "rrf"])
 def test_it_fuses_what_its_parts_find(tiny_corpus: Corpus, method: str, filters: Filters | None) -> None:
-    fusion = indexed(tiny_corpus, method=method, weights={"words": 3, "fame": 1})
+    fusion = joined(tiny_corpus, method=method, weights={"words": 3, "fame": 1})
     rankings = [part.search(ALL, 2000, filters) for part in fusion.parts.values()]
     weights = np.array([[0.75, 0.25]])
     found = fusion.search(ALL, 11, filters)
@@ -290,7 +284,7 @@ def test_it_fuses_what_its_parts_find(tiny_corpus: Corpus, method: str, filters:
 
 
 def test_the_first_papers_do_not_depend_on_k_and_depth_bounds_them(tiny_corpus: Corpus) -> None:
-    fusion = indexed(tiny_corpus, depth=2, weights="equal")
+    fusion = joined(tiny_corpus, depth=2, weights="equal")
     many = fusion.search(ALL, 11)
     for k in (1, 2, 3):
         same(fusion.search(ALL, k), Ranking(many.papers[:, :k], many.scores[:, :k]))
@@ -312,29 +306,15 @@ def test_weights_come_from_validation_and_never_from_test(tiny_source: Path, tmp
         return open_corpus(tiny_source, cache_dir=tmp_path / "cache")
 
     corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
-    before = indexed(corpus, measure="recall@1").tuned
-    assert indexed(changed("test", "c9"), measure="recall@1").tuned == before
+    before = joined(corpus, measure="recall@1").tuned
+    assert joined(changed("test", "c9"), measure="recall@1").tuned == before
     changed("val", "c7")
-    after = indexed(changed("val", "c8"), measure="recall@1").tuned
+    after = joined(changed("val", "c8"), measure="recall@1").tuned
     assert after["weights"]["fame"] > before["weights"]["fame"]
 
 
-@pytest.mark.parametrize("options", [{}, {"method": "rrf", "weights": "equal"}])
-def test_a_loaded_fusion_finds_what_the_saved_one_does(
-    tiny_corpus: Corpus, tmp_path: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fusion = indexed(tiny_corpus, **options)
-    fusion.save(tmp_path / "index")
-    monkeypatch.setattr(Fusion, "_index", None)  # nothing is indexed or tuned again
-    loaded = Fusion(parts(), **options)
-    loaded.load(tmp_path / "index", tiny_corpus)
-    assert loaded.tuned == fusion.tuned
-    assert loaded.index_bytes == fusion.index_bytes == sum(part.index_bytes for part in fusion.parts.values())
-    same(loaded.search(ALL, 5), fusion.search(ALL, 5))
-
-
 def test_an_index_of_other_settings_is_refused(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    indexed(tiny_corpus).save(tmp_path / "index")
+    joined(tiny_corpus).save(tmp_path / "index")
     other_parts = {"words": BM25(k1=0.5), "fame": Popularity()}
     others: dict[str, Any] = {
         "depth": 7,
@@ -370,5 +350,5 @@ def test_bad_options_are_one_line(options: dict[str, Any], message: str) -> None
 def test_without_a_validation_split_weights_must_be_given(tiny_source: Path, tmp_path: Path) -> None:
     corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache", splits=["train", "test"])
     with pytest.raises(InputError, match=r"set retriever\.weights to equal"):
-        indexed(corpus)
-    assert (indexed(corpus, weights="equal").search(ALL[8:], 3).papers >= 0).any()
+        joined(corpus)
+    assert (joined(corpus, weights="equal").search(ALL[8:], 3).papers >= 0).any()

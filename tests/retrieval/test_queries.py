@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,83 +14,10 @@ from hatten.retriever import HAttenRetriever
 from library.library import Library
 from library.papers import LibraryPaper
 from rerank.evidence import Evidence
-from retrieval.article import ArticleRetriever
-from retrieval.base import Retriever
 from retrieval.bm25 import BM25
-from retrieval.filters import Filters
-from retrieval.fusion import Fusion
-from retrieval.popularity import Popularity
 from retrieval.queries import Queries, Query, mark_of
 from retrieval.run import CachedRun
-from retrieval.settings import ArticleConfig, IndexConfig
 from tests.hatten.made import random_model
-
-ALL = np.arange(12)
-FIELDS = ["title", "abstract", "context", "key_terms"]
-
-Maker = Callable[[Corpus, Path, Path], Retriever]
-
-
-def hatten(corpus: Corpus, folder: Path, _: Path) -> Retriever:
-    save_model(random_model(corpus.words, dim=12, hidden=8, max_tokens=20), folder / "hatten.ckpt")
-    return HAttenRetriever(folder, arithmetic="float32")
-
-
-MAKERS: dict[str, Maker] = {
-    "bm25": lambda *_: BM25(query=FIELDS),
-    "numpy": lambda *_: BM25(backend="numpy"),
-    "popularity": lambda *_: Popularity(),
-    "hatten": hatten,
-    "article": lambda _, __, bert: ArticleRetriever(
-        ArticleConfig("tiny", path=str(bert), max_tokens=64), "float32"
-    ),
-    "half": lambda _, __, bert: ArticleRetriever(
-        ArticleConfig("tiny", path=str(bert), max_tokens=64), "float32", IndexConfig(kind="half")
-    ),
-    "l2": lambda _, __, bert: ArticleRetriever(
-        ArticleConfig("tiny", path=str(bert), max_tokens=64, similarity="l2"), "float32"
-    ),
-    "fusion": lambda *_: Fusion({"bm25": BM25(), "popularity": Popularity()}, weights="equal"),
-}
-
-
-def question(corpus: Corpus, row: int) -> Query:
-    """A context of the corpus, as a person would ask it."""
-    paper = int(corpus.citing[row])
-    texts = (corpus.context_texts[row], corpus.titles[paper], corpus.abstracts[paper])
-    return Query(*texts, year=int(corpus.years[paper]), own=corpus.paper_ids[paper])
-
-
-@pytest.mark.parametrize("name", MAKERS)
-def test_a_question_gets_what_the_context_gets(
-    tiny_corpus: Corpus, tiny_bert: Path, tmp_path: Path, name: str
-) -> None:
-    retriever = MAKERS[name](tiny_corpus, tmp_path, tiny_bert)
-    retriever.index(tiny_corpus)
-    asked = Queries.asked(tiny_corpus, [question(tiny_corpus, row) for row in ALL.tolist()])
-    assert not asked.new_words
-    for filters in (None, Filters(exclude=["speech", "graph"]), Filters(year="citing")):
-        found, expected = (retriever.search(queries, 7, filters) for queries in (asked, ALL))
-        np.testing.assert_array_equal(found.papers, expected.papers)
-        np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
-
-
-@pytest.mark.parametrize("name", MAKERS)
-def test_scores_of_given_papers_are_those_of_the_search(
-    tiny_corpus: Corpus, tiny_bert: Path, tmp_path: Path, name: str
-) -> None:
-    retriever = MAKERS[name](tiny_corpus, tmp_path, tiny_bert)
-    retriever.index(tiny_corpus)
-    papers = np.random.default_rng(0).permuted(np.tile(np.arange(-1, 12, dtype=np.int32), (12, 1)), axis=1)
-    scores = retriever.score(ALL, papers)
-    found = retriever.search(ALL, 12)
-    for query in range(12):
-        expected = dict(zip(found.papers[query].tolist(), found.scores[query].tolist(), strict=True))
-        for paper, score in zip(papers[query].tolist(), scores[query].tolist(), strict=True):
-            if paper < 0 or paper not in expected:
-                assert score == -np.inf
-            else:
-                assert score == pytest.approx(expected[paper], rel=1e-4, abs=1e-4)
 
 
 def test_words_that_the_corpus_lacks_count_where_their_stem_is_known(tiny_corpus: Corpus) -> None:

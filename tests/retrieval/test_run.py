@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from retrieval.filters import Filters
 from retrieval.fusion import Fusion
 from retrieval.popularity import Popularity
 from retrieval.run import CachedRun, Run
+from tests.retrieval.made import indexed, same, written
 
 IDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
 
@@ -100,37 +100,11 @@ def test_a_file_that_is_no_run_is_one_line(tmp_path: Path, text: str, message: s
         Run.read(tmp_path / "run.trec")
 
 
-def test_an_empty_id_cannot_be_written(tmp_path: Path) -> None:
+def test_an_empty_id_cannot_bewritten(tmp_path: Path) -> None:
     run = Run([""], ["a"], Ranking(np.zeros((1, 1), np.int32), np.zeros((1, 1), np.float32)))
     with pytest.raises(InputError, match="an id is empty"):
         run.write(tmp_path / "run.trec")
     assert list(tmp_path.iterdir()) == []
-
-
-DEPTH = 20
-
-
-def _same(found: Ranking, expected: Ranking) -> None:
-    np.testing.assert_array_equal(found.papers, expected.papers)
-    np.testing.assert_array_equal(found.scores, expected.scores)
-
-
-def _written(
-    retriever: Retriever, corpus: Corpus, folder: Path, splits: Sequence[str] = ("val", "test")
-) -> list[Path]:
-    """Runs of an indexed retriever, one of each split, the queries of each in another order than in it."""
-    files = []
-    for split in splits:
-        contexts = corpus.split(split).contexts[::-1]
-        ids = [corpus.context_ids[row] for row in contexts.tolist()]
-        files.append(folder / f"{retriever.name}-{split}.trec")
-        Run(ids, corpus.paper_ids, retriever.search(contexts, DEPTH), retriever.name).write(files[-1])
-    return files
-
-
-def _indexed(retriever: Retriever, corpus: Corpus) -> Retriever:
-    retriever.index(corpus)
-    return retriever
 
 
 def _queries(corpus: Corpus) -> np.ndarray:
@@ -142,49 +116,41 @@ def _queries(corpus: Corpus) -> np.ndarray:
 def test_it_finds_what_the_retriever_found(
     tiny_corpus: Corpus, tmp_path: Path, k: int, filters: Filters | None
 ) -> None:
-    bm25 = _indexed(BM25(), tiny_corpus)
-    run = _indexed(CachedRun(_written(bm25, tiny_corpus, tmp_path)), tiny_corpus)
-    _same(run.search(_queries(tiny_corpus), k, filters), bm25.search(_queries(tiny_corpus), k, filters))
+    bm25 = indexed(BM25(), tiny_corpus)
+    run = indexed(CachedRun(written(bm25, tiny_corpus, tmp_path)), tiny_corpus)
+    same(run.search(_queries(tiny_corpus), k, filters), bm25.search(_queries(tiny_corpus), k, filters))
 
 
 def test_runs_of_different_depth_and_one_file_by_name(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    fame = _indexed(Popularity(), tiny_corpus)
-    (val,) = _written(_indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path, ["val"])
-    (test,) = _written(fame, tiny_corpus, tmp_path, ["test"])
-    both, alone = _indexed(CachedRun([val, test]), tiny_corpus), _indexed(CachedRun(str(test)), tiny_corpus)
+    fame = indexed(Popularity(), tiny_corpus)
+    (val,) = written(indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path, ["val"])
+    (test,) = written(fame, tiny_corpus, tmp_path, ["test"])
+    both, alone = indexed(CachedRun([val, test]), tiny_corpus), indexed(CachedRun(str(test)), tiny_corpus)
     contexts = tiny_corpus.split("test").contexts
-    _same(both.search(contexts, 6), fame.search(contexts, 6))
-    _same(alone.search(contexts, 6), fame.search(contexts, 6))
+    same(both.search(contexts, 6), fame.search(contexts, 6))
+    same(alone.search(contexts, 6), fame.search(contexts, 6))
 
 
-def test_a_loaded_run_needs_no_parsing(
-    tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = _written(_indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path)
-    run = _indexed(CachedRun(files), tiny_corpus)
-    run.save(tmp_path / "index")
-    monkeypatch.setattr(Run, "read", None)
-    loaded = CachedRun(files)
-    loaded.load(tmp_path / "index", tiny_corpus)
-    _same(loaded.search(_queries(tiny_corpus), 4), run.search(_queries(tiny_corpus), 4))
-    assert loaded.index_bytes == run.index_bytes > 0
+def test_an_index_of_other_files_is_refused(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    files = written(indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path)
+    indexed(CachedRun(files), tiny_corpus).save(tmp_path / "index")
     files[0].write_text(files[0].read_text() + "\n")
     with pytest.raises(InputError, match="an index of another files"):
-        loaded.load(tmp_path / "index", tiny_corpus)
+        CachedRun(files).load(tmp_path / "index", tiny_corpus)
 
 
 def test_runs_fuse_as_their_retrievers_do(tiny_corpus: Corpus, tmp_path: Path) -> None:
     parts: dict[str, Retriever] = {"words": BM25(), "fame": Popularity()}
-    fusion = _indexed(Fusion(parts, measure="recall@1"), tiny_corpus)
-    runs = {name: CachedRun(_written(part, tiny_corpus, tmp_path)) for name, part in parts.items()}
-    fused_runs = _indexed(Fusion(runs, measure="recall@1"), tiny_corpus)
+    fusion = indexed(Fusion(parts, measure="recall@1"), tiny_corpus)
+    runs = {name: CachedRun(written(part, tiny_corpus, tmp_path)) for name, part in parts.items()}
+    fused_runs = indexed(Fusion(runs, measure="recall@1"), tiny_corpus)
     assert fused_runs.tuned == fusion.tuned
-    _same(fused_runs.search(_queries(tiny_corpus), 8), fusion.search(_queries(tiny_corpus), 8))
+    same(fused_runs.search(_queries(tiny_corpus), 8), fusion.search(_queries(tiny_corpus), 8))
 
 
 def test_a_split_that_no_file_is_of(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    files = _written(_indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path, ["test"])
-    run = _indexed(CachedRun(files), tiny_corpus)
+    files = written(indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path, ["test"])
+    run = indexed(CachedRun(files), tiny_corpus)
     with pytest.raises(InputError, match=r"bm25-test\.trec: has no query of split 'val' of tiny"):
         run.search(tiny_corpus.split("val").contexts, 3)
     with pytest.raises(InputError, match="has no query of split 'val'"):
@@ -194,19 +160,19 @@ def test_a_split_that_no_file_is_of(tiny_corpus: Corpus, tmp_path: Path) -> None
 def test_a_query_that_no_file_has_gets_no_papers(
     tiny_corpus: Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bm25 = _indexed(BM25(), tiny_corpus)
+    bm25 = indexed(BM25(), tiny_corpus)
     contexts = tiny_corpus.split("test").contexts
     ids = [tiny_corpus.context_ids[row] for row in contexts[1:].tolist()] + ["from elsewhere"]
     found = bm25.search(contexts, 5)
     rest = np.roll(np.arange(len(contexts)), -1)
     Run(ids, tiny_corpus.paper_ids, Ranking(found.papers[rest], found.scores[rest])).write(tmp_path / "run")
     with caplog.at_level(logging.WARNING):
-        run = _indexed(CachedRun(tmp_path / "run"), tiny_corpus)
+        run = indexed(CachedRun(tmp_path / "run"), tiny_corpus)
     assert "1 of the 4 queries of split test are not there" in caplog.text
     assert "1 of 4 queries are not in tiny" in caplog.text
     again = run.search(contexts, 5)
     assert (again.papers[0] == -1).all() and np.isneginf(again.scores[0]).all()
-    _same(Ranking(again.papers[1:], again.scores[1:]), Ranking(found.papers[1:], found.scores[1:]))
+    same(Ranking(again.papers[1:], again.scores[1:]), Ranking(found.papers[1:], found.scores[1:]))
 
 
 @pytest.mark.parametrize(
@@ -230,7 +196,7 @@ def test_a_run_of_something_else_is_one_line(
 
 
 def test_a_query_in_two_files(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    (file,) = _written(_indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path, ["test"])
+    (file,) = written(indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path, ["test"])
     with pytest.raises(InputError, match=r"query 'c\d+' is in an earlier file of retriever.files too"):
         CachedRun([file, file]).index(tiny_corpus)
 
@@ -245,14 +211,14 @@ def test_no_files_are_one_line(tmp_path: Path) -> None:
 
 
 def test_a_run_says_how_deep_it_is(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    val, test = _written(
-        _indexed(BM25(query=["context", "title", "abstract"]), tiny_corpus), tiny_corpus, tmp_path
+    val, test = written(
+        indexed(BM25(query=["context", "title", "abstract"]), tiny_corpus), tiny_corpus, tmp_path
     )
     whole = Run.read(test)
     ranking = Ranking(whole.ranking.papers[:, :2], whole.ranking.scores[:, :2])
     Run(whole.query_ids, whole.paper_ids, ranking).write(test)
-    run = _indexed(CachedRun([val, test]), tiny_corpus)
+    run = indexed(CachedRun([val, test]), tiny_corpus)
     assert run.limit(tiny_corpus.split("test").contexts) == 2
     assert (run.limit(tiny_corpus.split("val").contexts) or 99) > 2
-    everyone = _indexed(Popularity(), tiny_corpus)
+    everyone = indexed(Popularity(), tiny_corpus)
     assert everyone.limit(tiny_corpus.split("test").contexts) is None

@@ -92,17 +92,6 @@ def test_only_what_is_allowed_is_found(
     )
 
 
-def test_a_loaded_index_finds_the_same(
-    demo_corpus: Corpus, retriever: SentenceRetriever, config: ArticleConfig, tmp_path: Path
-) -> None:
-    retriever.save(tmp_path / "index")
-    loaded = SentenceRetriever(config, "float32")
-    loaded.load(tmp_path / "index", demo_corpus)
-    assert loaded.index_bytes == retriever.index_bytes > 0
-    found, expected = loaded.search(np.arange(12), 9), retriever.search(np.arange(12), 9)
-    assert (found.papers == expected.papers).all() and (found.scores == expected.scores).all()
-
-
 @pytest.mark.parametrize("pooling", ["aspire", "mean"])
 def test_a_query_without_a_word_finds_nothing(
     tiny_corpus: Corpus, config: ArticleConfig, pooling: str
@@ -121,15 +110,3 @@ def test_the_pooling_decides_which_retriever(config: ArticleConfig) -> None:
         article_retriever(config, profile=ProfileConfig(weight=0.5))
     with pytest.raises(InputError, match="set index=exact"):
         article_retriever(config, index=IndexConfig(kind="hnsw"))
-
-
-def test_queries_that_are_remembered_are_ranked_the_same(tiny_corpus: Corpus, config: ArticleConfig) -> None:
-    retriever = SentenceRetriever(config, "float32")
-    retriever.index(tiny_corpus)
-    contexts = np.array([4, 0, 4, 7])
-    expected = retriever.search(contexts, 5)
-    retriever.remember_queries()
-    for _ in range(2):
-        found = retriever.search(contexts, 5)
-        assert found.papers.tolist() == expected.papers.tolist()
-        np.testing.assert_allclose(found.scores, expected.scores, atol=1e-3)

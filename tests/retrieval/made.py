@@ -1,0 +1,40 @@
+"""What tests of retrievers share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from datasets.corpus import Corpus
+from retrieval.base import Ranking, Retriever
+from retrieval.run import Run
+
+DEPTH = 20
+Made = TypeVar("Made", bound=Retriever)
+
+
+def same(found: Ranking, expected: Ranking) -> None:
+    """The same papers with the same scores, to the last bit."""
+    np.testing.assert_array_equal(found.papers, expected.papers)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+
+
+def indexed(retriever: Made, corpus: Corpus) -> Made:
+    retriever.index(corpus)
+    return retriever
+
+
+def written(
+    retriever: Retriever, corpus: Corpus, folder: Path, splits: Sequence[str] = ("val", "test")
+) -> list[Path]:
+    """Runs of an indexed retriever, one of each split, the queries of each in another order than in it."""
+    files = []
+    for split in splits:
+        contexts = corpus.split(split).contexts[::-1]
+        ids = [corpus.context_ids[row] for row in contexts.tolist()]
+        files.append(folder / f"{retriever.name}-{split}.trec")
+        Run(ids, corpus.paper_ids, retriever.search(contexts, DEPTH), retriever.name).write(files[-1])
+    return files

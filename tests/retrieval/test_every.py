@@ -1,0 +1,141 @@
+"""What holds of every retriever: questions and contexts, given papers, saved indexes, parts of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from datasets.corpus import Corpus
+from hatten.checkpoint import save_model
+from hatten.retriever import HAttenRetriever
+from retrieval.article import article_retriever
+from retrieval.base import Retriever
+from retrieval.bm25 import BM25
+from retrieval.citations import Citations
+from retrieval.filters import Filters
+from retrieval.fusion import Fusion
+from retrieval.popularity import Popularity
+from retrieval.queries import Queries, Query
+from retrieval.run import CachedRun
+from retrieval.settings import ArticleConfig, IndexConfig
+from tests.hatten.made import random_model
+from tests.retrieval.made import indexed, same, written
+
+ALL = np.arange(12)
+FIELDS = ["title", "abstract", "context", "key_terms"]
+Maker = Callable[[Corpus, Path, Path], Retriever]
+
+
+def hatten(corpus: Corpus, folder: Path, _: Path) -> Retriever:
+    if not (folder / "hatten.ckpt").exists():
+        save_model(random_model(corpus.words, dim=12, hidden=8, max_tokens=20), folder / "hatten.ckpt")
+    return HAttenRetriever(folder, arithmetic="float32")
+
+
+def article(index: IndexConfig | None = None, **settings: Any) -> Maker:
+    def make(_: Corpus, __: Path, bert: Path) -> Retriever:
+        config = ArticleConfig("tiny", path=str(bert), max_tokens=64, **settings)
+        return article_retriever(config, "float32", index=index)
+
+    return make
+
+
+def run(corpus: Corpus, folder: Path, _: Path) -> Retriever:
+    return CachedRun(written(indexed(BM25(), corpus), corpus, folder, ["train", "val", "test"]))
+
+
+MAKERS: dict[str, Maker] = {
+    "bm25": lambda *_: BM25(query=FIELDS, threads=2),
+    "numba": lambda *_: BM25(backend="numba", contexts=2),
+    "rank_bm25": lambda *_: BM25(backend="rank_bm25", contexts=2),
+    "popularity": lambda *_: Popularity(),
+    "hatten": hatten,
+    "article": article(),
+    "half": article(IndexConfig("half")),
+    "hnsw": article(IndexConfig("hnsw", links=2)),
+    "ivf": article(IndexConfig("ivf", lists=3, probes=1)),
+    "l2": article(similarity="l2"),
+    "sentences": article(pooling="aspire"),
+    "fusion": lambda *_: Fusion({"bm25": BM25(), "popularity": Popularity()}),
+    "rrf": lambda *_: Fusion({"bm25": BM25(), "popularity": Popularity()}, "rrf", weights="equal"),
+    "citations": lambda *_: Citations(BM25(), similar=5, depth=10),
+    "run": run,
+}
+
+
+@pytest.fixture(params=MAKERS)
+def make(request: Any, tiny_corpus: Corpus, tiny_bert: Path, tmp_path: Path) -> Callable[[], Retriever]:
+    return lambda: MAKERS[request.param](tiny_corpus, tmp_path, tiny_bert)
+
+
+def question(corpus: Corpus, row: int) -> Query:
+    """A context of the corpus, as a person would ask it."""
+    paper = int(corpus.citing[row])
+    texts = (corpus.context_texts[row], corpus.titles[paper], corpus.abstracts[paper])
+    return Query(*texts, year=int(corpus.years[paper]), own=corpus.paper_ids[paper])
+
+
+def test_a_question_gets_what_the_context_gets(tiny_corpus: Corpus, make: Callable[[], Retriever]) -> None:
+    retriever = indexed(make(), tiny_corpus)
+    if retriever.partial:
+        pytest.skip("a run has no answers to questions")
+    asked = Queries.asked(tiny_corpus, [question(tiny_corpus, row) for row in ALL.tolist()])
+    assert not asked.new_words
+    for filters in (None, Filters(exclude=["speech", "graph"]), Filters(year="citing")):
+        found, expected = (retriever.search(queries, 7, filters) for queries in (asked, ALL))
+        np.testing.assert_array_equal(found.papers, expected.papers)
+        np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
+
+
+def test_scores_of_given_papers_are_those_of_the_search(
+    tiny_corpus: Corpus, make: Callable[[], Retriever]
+) -> None:
+    retriever = indexed(make(), tiny_corpus)
+    papers = np.random.default_rng(0).permuted(np.tile(np.arange(-1, 12, dtype=np.int32), (12, 1)), axis=1)
+    scores = retriever.score(ALL, papers)
+    found = retriever.search(ALL, 12)
+    for query in range(12):
+        expected = dict(zip(found.papers[query].tolist(), found.scores[query].tolist(), strict=True))
+        for paper, score in zip(papers[query].tolist(), scores[query].tolist(), strict=True):
+            if paper in expected and paper >= 0:
+                assert score == pytest.approx(expected[paper], rel=1e-4, abs=1e-4)
+            elif not isinstance(retriever, Citations):  # which can score what it does not find
+                assert score == -np.inf
+
+
+def test_a_loaded_index_ranks_the_same(
+    tiny_corpus: Corpus, make: Callable[[], Retriever], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, loaded = indexed(make(), tiny_corpus), make()
+    made.save(tmp_path / "index")
+    monkeypatch.setattr(type(loaded), "_index", None)  # nothing is indexed or tuned again
+    loaded.load(tmp_path / "index", tiny_corpus)
+    assert loaded.tuned == made.tuned and loaded.index_bytes == made.index_bytes
+    for filters, k in ((None, 12), (Filters(year="citing"), 4), (Filters(exclude=["graph"]), 1)):
+        same(loaded.search(ALL, k, filters), made.search(ALL, k, filters))
+    loaded.save(tmp_path / "again")
+    one, other = (
+        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        for folder in (tmp_path / "index", tmp_path / "again")
+    )
+    assert one == other
+
+
+def test_fewer_papers_and_some_queries_again_and_again_get_the_same(
+    tiny_corpus: Corpus, make: Callable[[], Retriever]
+) -> None:
+    retriever = indexed(make(), tiny_corpus)
+    found = retriever.search(ALL, 11)
+    for k in (1, 3):
+        fewer = retriever.search(ALL, k)
+        np.testing.assert_array_equal(fewer.papers, found.papers[:, :k])
+        np.testing.assert_allclose(fewer.scores, found.scores[:, :k], atol=1e-3)
+    retriever.remember_queries()
+    for rows in ([4, 0, 4, 7], [7, 1], *([row] for row in range(12))):
+        again = retriever.search(np.array(rows), 11)
+        np.testing.assert_array_equal(again.papers, found.papers[rows])
+        np.testing.assert_allclose(again.scores, found.scores[rows], atol=1e-3)
