@@ -77,7 +77,7 @@ def generate(args: argparse.Namespace) -> None:
     """The source files, by one process."""
     if not args.source.is_dir():
         clock, sizes = Clock(), (round(args.share * PAPERS), round(args.share * CONTEXTS))
-        print(f"{generate_corpus(*sizes, args.source, seed=0, workers=1).summary()}: {clock}")
+        print(f"{generate_corpus(*sizes, args.source, seed=0, workers=1)}: {clock}")
 
 
 def prepare(args: argparse.Namespace) -> None:

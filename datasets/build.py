@@ -27,7 +27,7 @@ from datasets.fulltext.contexts import ContextRules, select
 from datasets.fulltext.documents import Document, FullText, Reference
 from datasets.fulltext.readers import SourceFile, find_files, read
 from datasets.json_lines import OnBadRecord, gzipped, json_writer
-from datasets.progress import OnBytes, reading
+from datasets.progress import reading
 from datasets.records import SPLITS, Tolerance
 from datasets.splitting import Splitting
 
@@ -207,14 +207,10 @@ def _documents(
     with reading([file.path for file in files], what) as on_bytes:
         done = 0
         for file in files:
-            for document in read(file, partial(_add, on_bytes, done), on_bad):
+            for document in read(file, partial(lambda before, more: on_bytes(before + more), done), on_bad):
                 yield file, document
             done += file.path.stat().st_size
             on_bytes(done)
-
-
-def _add(on_bytes: OnBytes, done: int, more: int) -> None:
-    on_bytes(done + more)
 
 
 def _write_contexts(

@@ -41,7 +41,7 @@ def read_settings(kind: type[T], given: Mapping[Any, Any], where: str = "") -> T
 
     where: the part's name in the configuration, by default that of the class.
 
-    >>> Sizes = make_dataclass("Sizes", [("depth", int, 3), ("width", float, 1.0)])
+    >>> Sizes = dataclasses.make_dataclass("Sizes", [("depth", int, 3), ("width", float, 1.0)])
     >>> read_settings(Sizes, {"width": 2})
     Sizes(depth=3, width=2.0)
     """

@@ -6,10 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
 
 import orjson
-from hydra.utils import instantiate
 
 from datasets.citations.graph import CitationEdge, PaperLine, read_record
 from datasets.command import command
@@ -24,24 +22,10 @@ from datasets.progress import reading
 PAPERS, CITATIONS = "papers.jsonl.gz", "citations.tsv.gz"
 
 
-class Converted(NamedTuple):
-    """The folder, and what was written to it."""
-
-    folder: Path
-    papers: int
-    citations: int
-    unresolved: int
-
-    def summary(self) -> str:
-        text = f"{self.folder / PAPERS}: {self.papers:,} papers"
-        if self.citations or self.unresolved:
-            text += f"; {CITATIONS}: {self.citations:,} citations ({self.unresolved:,} others name no paper)"
-        return text
-
-
-def convert(source: str | Sequence[str], output: str | Path) -> Converted:
+def convert(source: str | Sequence[str], output: str | Path) -> str:
     """Write papers.jsonl.gz, and citations.tsv.gz for files of citations, into the new folder `output`.
 
+    Returns a line on what was written.
     source: files, folders and patterns of JSON lines in the layouts of datasets.citations.graph.
     Raises InputError that names file, line and field of a record that cannot be used, and for no papers.
     """
@@ -76,7 +60,10 @@ def convert(source: str | Sequence[str], output: str | Path) -> Converted:
         parts.path.unlink()
         if not citations:
             (unfinished / CITATIONS).unlink()
-    return Converted(folder, papers, citations, unresolved)
+    line = f"{folder / PAPERS}: {papers:,} papers"
+    if citations or unresolved:
+        line += f"; {CITATIONS}: {citations:,} citations ({unresolved:,} others name no paper)"
+    return line
 
 
 def _records(files: Iterable[Path]) -> Iterator[tuple[str, Object]]:
@@ -91,7 +78,7 @@ def _line(paper: PaperLine) -> bytes:
     return orjson.dumps(known | more) + b"\n"
 
 
-main = command("convert", lambda config: instantiate(config).summary())
+main = command("convert")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from hydra.utils import instantiate
 from numpy.typing import NDArray
 
 from datasets.command import command
@@ -325,28 +324,8 @@ def joined(bracket: str | None, *parts: str | pa.StringArray) -> bytes:
     return found if bracket is None else bracket.encode() + found[1:]
 
 
-@dataclass(frozen=True)
-class Report:
-    """What was written; `bytes` is the size of each file."""
-
-    folder: Path
-    papers: int
-    contexts: int
-    bytes: dict[str, int]
-
-    def summary(self) -> str:
-        size = sum(self.bytes.values()) / 1e6
-        return f"{self.folder}: {self.papers:,} papers, {self.contexts:,} contexts, {size:,.0f} MB"
-
-
-def generate_corpus(
-    papers: int,
-    contexts: int,
-    output: str | Path,
-    seed: int,
-    workers: int | None,
-) -> Report:
-    """Write papers, contexts and splits into a new folder, all or none.
+def generate_corpus(papers: int, contexts: int, output: str | Path, seed: int, workers: int | None) -> str:
+    """Write papers, contexts and splits into a new folder, all or none; gives a line that says so.
 
     workers: processes; None: one per core; the files do not depend on it.
     Raises InputError for an existing folder, for numbers that make no corpus and for a full disk.
@@ -362,8 +341,8 @@ def generate_corpus(
                 advance(1)
             for stem, closing in CLOSING.items():
                 files[stem].write(closing)
-        sizes = {path.name: path.stat().st_size for path in sorted(unfinished.iterdir())}
-    return Report(folder, papers, contexts, sizes)
+        size = sum(path.stat().st_size for path in unfinished.iterdir())
+    return f"{folder}: {papers:,} papers, {contexts:,} contexts, {size / 1e6:,.0f} MB"
 
 
 def _blocks(plan: GenerationPlan, workers: int) -> Iterator[Pieces]:
@@ -392,7 +371,7 @@ def _block(block: tuple[str, int]) -> Pieces:
     return _generator.block(*block)
 
 
-main = command("generate", lambda config: instantiate(config).summary())
+main = command("generate")
 
 
 if __name__ == "__main__":

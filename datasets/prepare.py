@@ -294,8 +294,9 @@ class StoreBuilder:
         return row
 
     def _unknown(self, what: str, id: str, place: Path, record: str | int, field: str) -> BadRecord:
-        kinds: dict[str, Kind] = {"paper": "unknown paper", "context": "unknown context"}
-        kind: Kind = "names a dropped record" if id in self.dropped[f"{what}s"].ids else kinds[what]
+        kind: Kind = "unknown paper" if what == "paper" else "unknown context"
+        if id in self.dropped[f"{what}s"].ids:
+            kind = "names a dropped record"
         return BadRecord(kind, place, record, f"no {what} {shown(id)} in the {what}s file", field)
 
     @cached_property
@@ -454,7 +455,12 @@ def open_records(source: Source, cache_dir: str | Path = ".cache", **settings: A
                     clear_abandoned(stores, UNFINISHED)
                     prepare_store(source, folder, about, given.max_bad_share, given.backend)
     corpus = Corpus(folder, source.name, source.files.get("papers"))
-    log.info("%s", describe(corpus))
+    sizes = ", ".join(f"{name} {len(split):,}" for name, split in corpus.splits.items())
+    log.info(
+        f"corpus {corpus.name}: {len(corpus.paper_ids):,} papers ({corpus.is_candidate.sum():,} candidates), "
+        f"{len(corpus.context_ids):,} contexts ({sizes}), {len(corpus.word_counts):,} words; "
+        f"store {corpus.path}"
+    )
     if any(counts["kinds"] for counts in corpus.dropped.values()):
         for part, counts in corpus.dropped.items():  # the store may have been made when more was allowed
             place = str(source.place(part))
@@ -477,16 +483,6 @@ def store_folder(cache: Path) -> Iterator[Path]:
         yield stores
 
 
-def describe(corpus: Corpus) -> str:
-    """One line: name and counts."""
-    splits = ", ".join(f"{name} {len(split):,}" for name, split in corpus.splits.items())
-    papers = f"{len(corpus.paper_ids):,} papers ({int(corpus.is_candidate.sum()):,} candidates)"
-    contexts = f"{len(corpus.context_ids):,} contexts ({splits})"
-    return (
-        f"corpus {corpus.name}: {papers}, {contexts}, {len(corpus.word_counts):,} words; store {corpus.path}"
-    )
-
-
 def prepare_store(
     source: Source,
     folder: Path,
@@ -502,20 +498,23 @@ def prepare_store(
     """
     started = time.perf_counter()
     skip = settings.get("on_error") == "skip"
-    manifest: dict[str, Any] = {
-        "name": source.name,
-        "settings": settings,
-    }
+    manifest: dict[str, Any] = {"name": source.name, "settings": settings}
     with new_store(folder, manifest) as building:
         stamps = [stamp_of(path) for path in source.files.values()]
         share = max_bad_share if skip else None
-        with _connected(backend), StoreBuilder(building, settings["tokenizer"], share, backend) as builder:
+        tasks: AbstractContextManager[None] = nullcontext()
+        if backend == "ray":
+            from datasets.over_ray import connected
+
+            tasks = connected()
+        with tasks, StoreBuilder(building, settings["tokenizer"], share, backend) as builder:
             keep(builder)
             builder.add_papers(source.papers(), source.place("papers"), source.field)
             builder.add_contexts(source.contexts(), source.place("contexts"))
             for split, queries in source.splits.items():
                 builder.add_split(split, queries(), source.place(f"split {split}"))
             builder.finish(settings["candidates"])
+            # Only now is all read that the identity may be made of, and are the splits known that were kept.
             manifest |= {"fingerprint": fingerprint(source.identity, settings), "splits": builder.splits}
         if [stamp_of(path) for path in source.files.values()] != stamps:
             folder_read = next(iter(source.files.values())).parent
@@ -556,14 +555,6 @@ def new_store(folder: Path, manifest: dict[str, Any]) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
         raise
-
-
-def _connected(backend: str) -> AbstractContextManager[None]:
-    if backend == "local":
-        return nullcontext()
-    from datasets.over_ray import connected
-
-    return connected()
 
 
 def _sync(path: Path) -> None:

@@ -387,13 +387,6 @@ def test_a_place_that_cannot_be_written_is_one_line(cache: Path) -> None:
         obtain("acl200", cache)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
-def test_a_folder_that_is_read_only_is_one_line(cache: Path) -> None:
-    cache.mkdir(mode=0o500)
-    with pytest.raises(InputError, match="Permission denied; set CITATION_CACHE"):
-        obtain("acl200", cache)
-
-
 def opened(*overrides: str) -> Any:
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         return instantiate(compose("evaluate", ["data=acl200", *overrides]).data)
@@ -454,7 +447,7 @@ def test_citeomatics_files_come_by_name_or_out_of_its_archive(
     place = obtain(f"citeomatic-{name}", cache)
     assert place == cache / "published" / f"citeomatic-{name}" and visible(place) == ["corpus.json"]
     assert (place / "corpus.json").read_bytes() == LINES
-    assert convert(str(place / "corpus.json"), cache / "papers").papers == 2
+    assert convert(str(place / "corpus.json"), cache / "papers").endswith(": 2 papers")
 
 
 def test_open_research_comes_out_of_its_archive_with_its_checksum(server: Any, at: Any, cache: Path) -> None:

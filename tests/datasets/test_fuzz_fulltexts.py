@@ -56,16 +56,6 @@ def lines(records: list[dict[str, Any]]) -> bytes:
     return "".join(json.dumps(record) + "\n" for record in records).encode()
 
 
-@fuzzed(200)
-@given(data=st.data())
-def test_lines_with_damaged_bytes(data: st.DataObject) -> None:
-    whole = lines(LAYOUTS[data.draw(st.sampled_from(sorted(LAYOUTS)))]())
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "file.jsonl"
-        path.write_bytes(data.draw(damaged(whole).flatmap(packed)))
-        is_refused_or_read(path)
-
-
 @fuzzed(150)
 @given(data=st.data())
 def test_documents_with_damaged_bytes(data: st.DataObject) -> None:

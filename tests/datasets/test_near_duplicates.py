@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from SetSimilaritySearch import SearchIndex
 
 from datasets import near_duplicates
 from datasets.columns import Ragged
@@ -165,19 +164,3 @@ def test_special_characters_and_case_do_not_matter() -> None:
     index = TitleIndex(["Deep-learning: a <i>Review</i> (Über alles)", "", "1/2 +?", "ﬁne"], 0.7)
     same = ["deep LEARNING a i review i über alles", "u\u0308ber i i deep learning a review alles", "2 & 1"]
     assert index.near([*same, "fine", "", "!?"]).tolist() == [True, True, True, True, False, False]
-
-
-def test_many_titles_as_setsimilaritysearch_finds_them() -> None:
-    rng = np.random.default_rng(0)
-    weights = 1 / np.arange(1, 3001)
-    drawn = [rng.choice(3000, rng.integers(3, 14), p=weights / weights.sum()) for _ in range(1000)]
-    titles = [" ".join(f"word{number}" for number in one) for one in drawn]
-    others = [f"{title} more" for title in titles[:300:3]] + titles[900:950]
-    peer = SearchIndex(words_of(others), similarity_func_name="jaccard", similarity_threshold=0.7)
-    expected = [
-        [row, other]
-        for row, words in enumerate(words_of(titles))
-        for other, share in sorted(peer.query(words))
-        if share > 0.7 + 1e-9
-    ]
-    assert TitleIndex(others, 0.7).pairs(titles).tolist() == expected and len(expected) > 140

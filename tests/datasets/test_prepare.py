@@ -44,8 +44,12 @@ def made(corpus: Corpus) -> int:
     return (corpus.path / "store.json").stat().st_ino
 
 
-def test_one_store_serves_later_runs(reopen: Open, tiny_source: Path, tmp_path: Path) -> None:
+def test_one_store_serves_later_runs(
+    reopen: Open, tiny_source: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "datasets")
     first = reopen()
+    assert "corpus tiny: 12 papers (11 candidates), 12 contexts (train 6, val 2, test 4)" in caplog.text
     os.utime(tiny_source / "papers.json")
     shutil.copytree(tiny_source, tmp_path / "copy")
     for again in (reopen(), reopen(name="other"), reopen(dir=tmp_path / "copy")):
@@ -113,12 +117,6 @@ def test_zipped_files_and_papers_elsewhere(reopen: Open, tiny_source: Path, tmp_
     assert list(zipped.titles) == list(plain.titles) and list(zipped.context_texts) == list(
         plain.context_texts
     )
-
-
-def test_says_what_it_read(reopen: Open, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "datasets")
-    reopen()
-    assert "corpus tiny: 12 papers (11 candidates), 12 contexts (train 6, val 2, test 4)" in caplog.text
 
 
 def test_a_damaged_store_is_made_again(reopen: Open) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -97,12 +95,6 @@ def test_any_reference_means_one_paper_or_none(
     assert row is None or letters_of(PAPERS[row].title) in letters_of(title + text)
     assert len(surname(author).split()) <= 1 and 0 <= arxiv_year(author) < 2100
     assert letters_of(letters_of(text)) == letters_of(text)
-
-
-@pytest.mark.parametrize("module", ["catalogue", "contexts", "latex_source", "markers"])
-def test_the_examples_in_docstrings(module: str) -> None:
-    found = doctest.testmod(importlib.import_module(f"datasets.fulltext.{module}"))
-    assert found.attempted and not found.failed
 
 
 @pytest.mark.parametrize(
