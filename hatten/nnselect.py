@@ -141,6 +141,7 @@ class NNSelectRetriever(NetRetriever):
             raise InputError(f"{checkpoint}: not a checkpoint that train.py model=nnselect saved")
         with fitting(checkpoint):
             weights, self.max_tokens = content["weights"], int(content["max_tokens"])
+            self.about, self.checkpoint = dict(content["about"]), checkpoint
             self.vocabulary = Vocabulary.saved(content["words"], len(weights["directions"]))
             self.encoder = AveragesEncoder(weights["directions"].numpy())
             self.encoder.load_state_dict(weights)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from datasets.corpus import Corpus
 from datasets.errors import InputError
 from hatten.checkpoint import PUBLISHED, open_model, save_model
 from hatten.documents import Documents
 from hatten.encoder import Encoder
 from hatten.static import FILE
-from hatten.words_retriever import WordsRetriever, check_words
+from hatten.words_retriever import WordsRetriever
 from retrieval.arrays import Floats
 from retrieval.nets import arrays, precision, weights_hash
 from retrieval.settings import IndexConfig, ProfileConfig
@@ -62,11 +61,7 @@ class HAttenRetriever(NetRetriever):
         self.encoder, self.vocabulary = self.model.encoder, self.model.vocabulary
         self.max_tokens = self.model.encoder.config.max_tokens
         self.encoder.precision = precision(arithmetic)
-        self._checkpoint = checkpoint
-
-    def prepare(self, corpus: Corpus) -> None:
-        check_words(self.model.about, corpus, self._checkpoint)
-        super().prepare(corpus)
+        self.about, self.checkpoint = self.model.about, checkpoint
 
     def keep(self, folder: Path) -> None:
         save_model(self.model, folder / FILE)

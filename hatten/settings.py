@@ -207,8 +207,6 @@ class NNSelectSettings(WordsSettings, MinedTraining):
     """initial magnitudes: mean (the lengths of the vectors) | idf (those by inverse document frequency)"""
     max_tokens: int = setting(512, least=1)
     """words read of a field"""
-    encoder: dict[str, Any] = field(default_factory=dict)
-    """ignored; experiment=paper sets HAtten's"""
 
 
 @dataclass(frozen=True)

@@ -187,16 +187,15 @@ class EncoderRounds(Rounds):
         data, start = self._data, time.monotonic()
         row: dict[str, float] = {}
         contexts, wanted = self._validation.contexts, self._validation.candidates.copy()
-        more = done < (trainer.max_epochs or 0)
-        mining = self.mining if more and data.batch.mined > 0 else None
-        if mining is not None and done == 0 and mining.first == "none":
+        mining = self.mining if done < (trainer.max_epochs or 0) and data.batch.mined > 0 else None
+        source = mining.first if mining is not None and done == 0 else "encoder"
+        if source == "none":
             mining = None
-        by_bm25 = mining is not None and done == 0 and mining.first == "bm25"
         if mining is not None:
             rng = np.random.default_rng((self.seed, 3, done))
             queries = sample(data.queries_of(done), mining.queries, rng)
             searched = self._searched(mining, rng)
-            if not by_bm25:
+            if source == "encoder":
                 wanted |= searched
         if data.batch.stale:
             wanted = data.corpus.is_candidate
@@ -213,7 +212,7 @@ class EncoderRounds(Rounds):
             if mining.positives and self._words is None:
                 self._words = WordSets(data.corpus)
             of = (data.corpus, data.split, queries)
-            if by_bm25:
+            if source == "bm25":
                 pool = mine_by_bm25(*of, mining.depth, self._words, searched)
             else:
                 encoded = self._encode_queries(module, data.split.contexts[queries], "training queries")
@@ -227,10 +226,9 @@ class EncoderRounds(Rounds):
         candidates = self._data.corpus.is_candidate
         if not 0 < mining.papers < candidates.sum():
             return candidates
-        chosen = rng.choice(np.flatnonzero(candidates), mining.papers, replace=False)
-        candidates = np.zeros_like(candidates)
-        candidates[chosen] = True
-        return candidates
+        searched = np.zeros_like(candidates)
+        searched[rng.choice(np.flatnonzero(candidates), mining.papers, replace=False)] = True
+        return searched
 
     def _encode_papers(
         self, module: EncoderModule, done: int, wanted: NDArray[np.bool_]

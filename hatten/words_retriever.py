@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,10 @@ class WordsRetriever(DenseRetriever):
     """the words of the encoder"""
     max_tokens: int
     """words that are read of a paragraph"""
+    about: Mapping[str, Any] = MappingProxyType({})
+    """how the model came to be; it is refused for corpora of another tokeniser than that of its training"""
+    checkpoint: str | Path | None = None
+    """where the model is, for messages"""
     known_share: float
     """of the running words of the corpus that it is prepared for, those that the model knows"""
 
@@ -48,6 +54,8 @@ class WordsRetriever(DenseRetriever):
         """B documents -> [B, dim]; zeros for one without a known word."""
 
     def prepare(self, corpus: Corpus) -> None:
+        if wanted := self.about.get("tokenizer"):  # files of earlier versions do not say it
+            check_tokenizer(corpus, wanted, f"checkpoint={self.checkpoint}")
         self._reader = DocumentReader(corpus, self.vocabulary, self.max_tokens)
         self.known_share = self._share_of(corpus)
         if self.known_share < KNOWN_SHARE:
@@ -67,12 +75,6 @@ class WordsRetriever(DenseRetriever):
 
     def encode_queries(self, queries: Queries | NDArray[np.int64]) -> NDArray[np.float32]:
         return encode_queries(self.encode, self._reader, queries, self.dim)
-
-
-def check_words(about: dict[str, Any], corpus: Corpus, checkpoint: str | Path) -> None:
-    """InputError for a corpus of another tokeniser than that of the model's training."""
-    if wanted := about.get("tokenizer"):  # files of earlier versions do not say it
-        check_tokenizer(corpus, wanted, f"checkpoint={checkpoint}")
 
 
 class StaticRetriever(WordsRetriever):
@@ -104,7 +106,7 @@ class StaticRetriever(WordsRetriever):
         if unknown_weight is not None:
             self.model = replace(self.model, unknown_weight=unknown_weight)
         self.encoder, self.vocabulary = self.model.opened()
-        self.max_tokens, self._checkpoint = self.model.max_tokens, checkpoint
+        self.max_tokens, self.about, self.checkpoint = self.model.max_tokens, self.model.about, checkpoint
 
     @property
     def dim(self) -> int:
@@ -115,10 +117,6 @@ class StaticRetriever(WordsRetriever):
 
     def encode(self, documents: Documents) -> Floats:
         return self.encoder.encode(documents)
-
-    def prepare(self, corpus: Corpus) -> None:
-        check_words(self.model.about, corpus, self._checkpoint)
-        super().prepare(corpus)
 
     def keep(self, folder: Path) -> None:
         save_static(self.model, folder / FOLDER)

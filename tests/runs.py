@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,17 @@ def configured(entry: str, overrides: list[str]) -> DictConfig:
         return compose(entry, overrides)
 
 
+def overrides(*parts: Mapping[str, Any]) -> list[str]:
+    """OPTION=VALUE; of options that several parts have, the last counts."""
+    options = {name: value for part in parts for name, value in part.items()}
+    return [f"{name}={value}" for name, value in options.items()]
+
+
+def config(*parts: Mapping[str, Any]) -> DictConfig:
+    """What train.py would run with."""
+    return configured("train", overrides(*parts))
+
+
 class StopAt(pl.Callback):
     """Ends a run as a crash would, after a step."""
 
@@ -41,6 +52,21 @@ def crashed(train: Callable[[DictConfig], Path], step: int, config: DictConfig) 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(RuntimeError, match="crash"):
         patch.setattr(training.loop, "Progress", lambda: StopAt(step))
         train(config)
+
+
+def trained_twice(
+    train: Callable[[DictConfig], Path], step: int, folder: Path, *parts: Mapping[str, Any]
+) -> tuple[Path, Path]:
+    """Train in one go, and with a crash after a step from which it resumes: what each has saved.
+
+    Both runs are the same bit for bit.
+    """
+    one, other = (config(*parts, {"resume": True, "output_dir": folder / name}) for name in ("one", "other"))
+    whole = train(one)
+    crashed(train, step, other)
+    resumed = train(other)
+    assert_same_run(whole.parent, resumed.parent)
+    return whole, resumed
 
 
 def history(out: Path) -> list[dict[str, float]]:

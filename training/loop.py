@@ -149,11 +149,11 @@ def run(config: DictConfig, build: Callable[[TrainingRun], Training]) -> Path:
     )
     training.check(trainer)
     settings = {**{name: plain[name] for name in SETTINGS}, "corpus": corpus.fingerprint, **training.settings}
-    last: Path | None = folder / LAST
-    if first:
-        last = resume_point(folder, settings) if config.resume else None
-    elif not config.resume or not (folder / LAST).exists():
-        last = None
+    last = None
+    if config.resume and first:
+        last = resume_point(folder, settings)
+    elif config.resume and (folder / LAST).exists():
+        last = folder / LAST
     if last is None:
         saves.start_anew(settings if first else None)
     log.info(

@@ -1,15 +1,13 @@
-"""Models of random weights, documents of given words, small trainings."""
+"""Models of random weights, documents of given words, what a training on the demo measures."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from omegaconf import DictConfig
 
 from datasets.columns import Ragged
 from datasets.demo import open_demo
@@ -17,9 +15,7 @@ from hatten.checkpoint import Model
 from hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents, Vocabulary
 from hatten.encoder import build_encoder
 from hatten.settings import EncoderConfig
-from hatten.train import train
 from retrieval.base import Retriever
-from tests.runs import assert_same_run, configured, crashed
 
 
 def unit(rows: int, seed: int) -> NDArray[np.float32]:
@@ -51,30 +47,6 @@ def documents(rows: list[list[list[int]]]) -> Documents:
                 index[i, j], types[i, j] = len(paragraphs), (TITLE, ABSTRACT, CONTEXT)[j]
                 paragraphs.append(paragraph)
     return Documents(Ragged.from_rows(paragraphs), index, types)
-
-
-def overrides(*parts: Mapping[str, Any]) -> list[str]:
-    """OPTION=VALUE; of options that several parts have, the last counts."""
-    options = {name: value for part in parts for name, value in part.items()}
-    return [f"{name}={value}" for name, value in options.items()]
-
-
-def config(*parts: Mapping[str, Any]) -> DictConfig:
-    """What train.py would run with."""
-    return configured("train", overrides(*parts))
-
-
-def trained_twice(step: int, folder: Path, *parts: Mapping[str, Any]) -> tuple[Path, Path]:
-    """Trains in one go, and with a crash after a step from which it resumes: what each has saved.
-
-    Both runs are the same bit for bit.
-    """
-    one, other = (config(*parts, {"resume": True, "output_dir": folder / name}) for name in ("one", "other"))
-    whole = train(one)
-    crashed(train, step, other)
-    resumed = train(other)
-    assert_same_run(whole.parent, resumed.parent)
-    return whole, resumed
 
 
 def measured_recall(retriever: Retriever, demo: dict[str, Any]) -> float:

@@ -1,8 +1,10 @@
-"""Training batches: the queries of a round, the papers beside them, and their levels."""
+"""Training batches: the queries of a round, papers and their levels, what worker processes hold of them."""
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
+import tracemalloc
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -13,6 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from datasets.corpus import Corpus
+from datasets.generate import generate_corpus
+from datasets.prepare import open_corpus
 from hatten.batches import Batch, Batches, TrainingData
 from hatten.documents import DocumentReader, Vocabulary
 from hatten.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT, infonce_loss
@@ -201,3 +205,51 @@ def test_a_mined_paper_has_its_share_of_the_gradient(reader: Noting, pool: Pool)
     torch.testing.assert_close(shares, expected)
     of_one = 1 / levels.shape[1]
     assert shares.mean() > of_one / 2, "about as much as any other paper of the batch"
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> list[Corpus]:
+    """A generated corpus, and one four times as large."""
+    folder = tmp_path_factory.mktemp("sizes")
+    for papers in (1500, 6000):
+        generate_corpus(papers, 2 * papers, folder / str(papers), seed=0, workers=1)
+    return [open_corpus(folder / str(papers), cache_dir=folder / "cache") for papers in (1500, 6000)]
+
+
+def batches_of(corpus: Corpus) -> Batches:
+    reader = DocumentReader(corpus, Vocabulary([word for word in corpus.words[:2000] if word.isalnum()]), 512)
+    return batches(reader, None, EncoderBatchSettings(queries=16, steps_per_round=30))
+
+
+def read_all(pickled: bytes) -> tuple[int, int, int]:
+    """In a process of its own: bytes that it holds after all batches and at most, and words that it read."""
+    tracemalloc.start()
+    of_round: Batches = pickle.loads(pickled)
+    words = 0
+    for step in range(len(of_round)):
+        batch = of_round[step]
+        words += len(batch.queries.paragraphs.values) + len(batch.cited.paragraphs.values)
+    return *tracemalloc.get_traced_memory(), words
+
+
+def test_a_corpus_is_pickled_as_its_place_and_batches_without_texts(corpora: list[Corpus]) -> None:
+    for corpus in corpora:
+        assert len(pickle.dumps(corpus)) < 1000
+        pickled = pickle.dumps(batches_of(corpus))
+        texts = [corpus.titles[0], corpus.abstracts[0][:40], corpus.context_ids[0], *corpus.words[500:520]]
+        assert not [text for text in texts if text.encode() in pickled]
+
+
+@pytest.mark.slow
+def test_a_worker_holds_a_few_numbers_a_paper_and_no_texts(corpora: list[Corpus]) -> None:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        found = pool.map(read_all, [pickle.dumps(batches_of(corpus)) for corpus in corpora])
+    here = [read_all(pickle.dumps(batches_of(corpora[0])))[2]]
+    tracemalloc.stop()
+    assert here == [found[0][2]]
+    stores = [sum(path.stat().st_size for path in corpus.path.iterdir()) for corpus in corpora]
+    grown, (held, peak, _) = stores[1] - stores[0], np.subtract(found[1], found[0])
+    assert grown > 8_000_000
+    assert held < 0.1 * grown
+    assert peak < 0.1 * grown
+    assert max(peak for _, peak, _ in found) < 0.5 * stores[1]

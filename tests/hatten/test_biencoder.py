@@ -19,8 +19,7 @@ from hatten.train import train
 from retrieval.article_text import ArticleReader
 from retrieval.encoder import ArticleEncoder
 from retrieval.settings import ArticleConfig
-from tests.hatten.made import config, trained_twice
-from tests.runs import history
+from tests.runs import config, history, trained_twice
 from training.settings import FineTuningSettings
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -99,7 +98,7 @@ def test_less_memory_is_the_same_gradient(tiny_bert: Path, tiny_corpus: Corpus) 
 def test_a_resumed_run_is_the_uninterrupted_one(
     small: dict[str, Any], more: dict[str, Any], tmp_path: Path
 ) -> None:
-    whole, resumed = trained_twice(5, tmp_path, small, more)
+    whole, resumed = trained_twice(train, 5, tmp_path, small, more)
     for name in ("model.safetensors", "encoder.json", "about.json"):
         assert (whole / name).read_bytes() == (resumed / name).read_bytes()
 

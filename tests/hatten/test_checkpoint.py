@@ -11,20 +11,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hatten
-from datasets.columns import Ragged
 from datasets.errors import InputError
 from datasets.releases import RELEASES
 from hatten.checkpoint import Model, load_model, load_reference_model, open_model, save_model
-from hatten.documents import Documents
 from hatten.encoder import HAttenEncoder
-from tests.hatten.made import random_model
+from tests.hatten.made import documents, random_model
 
 WORDS = ["deep", "nets", "targetcit", "learn", "othercit"]
 
@@ -34,10 +31,8 @@ def model(**options: Any) -> Model:
 
 
 def vectors(encoder: HAttenEncoder) -> torch.Tensor:
-    paragraphs = Ragged.from_rows([[1, 2], [4, 3, 5, 1], [2]])
-    some = Documents(paragraphs, np.array([[0, 2, 1], [2, -1, -1]]), np.array([[0, 1, 3], [0, 10, 10]]))
     with torch.no_grad():
-        return encoder.encode(some)
+        return encoder.encode(documents([[[1, 2], [2], [4, 3, 5, 1]], [[2]]]))
 
 
 @pytest.fixture

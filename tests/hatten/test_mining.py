@@ -35,12 +35,7 @@ def split(demo_corpus: Corpus) -> Split:
     return Split("train", of.contexts, Ragged.from_rows(rows))
 
 
-def found_by_hand(
-    corpus: Corpus, split: Split, query: int, scores: NDArray[np.float32], allowed: NDArray[np.bool_]
-) -> list[int]:
-    out = {*split.positives[query].tolist(), int(corpus.citing[split.contexts[query]])}
-    order = np.argsort(-scores, kind="stable").tolist()
-    ranked = [row for row in order if allowed[row] and row not in out]
+def filled(ranked: list[int]) -> list[int]:
     return [*ranked, *[-1] * DEPTH][:DEPTH]
 
 
@@ -55,8 +50,10 @@ def test_the_pool_is_the_nearest_papers_without_cited_and_citing(
     assert pool.papers.shape == (len(queries), DEPTH) and not pool.relevant.any()
     for row, query in enumerate(queries.tolist()):
         assert pool.row[query] == row
-        expected = found_by_hand(demo_corpus, split, query, papers @ asked[row], allowed)
-        assert pool.papers[row].tolist() == expected
+        out = {*split.positives[query].tolist(), int(demo_corpus.citing[split.contexts[query]])}
+        order = np.argsort(-(papers @ asked[row]), kind="stable").tolist()
+        ranked = [paper for paper in order if allowed[paper] and paper not in out]
+        assert pool.papers[row].tolist() == filled(ranked)
     assert (np.delete(pool.row, queries) == -1).all()
     assert (pool.papers == -1).any() == few
 
@@ -87,7 +84,7 @@ def test_the_first_pool_can_be_that_of_bm25(
     for row, query in enumerate(queries.tolist()):
         cited = split.positives[query].tolist()
         expected = [paper for paper in ranked[row].tolist() if paper >= 0 and paper not in cited]
-        assert pool.papers[row].tolist() == [*expected, *[-1] * DEPTH][:DEPTH]
+        assert pool.papers[row].tolist() == filled(expected)
         assert pool.relevant[row].tolist() == near_by_sets(demo_corpus, split, query, pool.papers[row])
     assert (pool.row[queries] == np.arange(len(queries))).all() and (pool.papers >= 0).any()
 
@@ -106,10 +103,9 @@ def jaccard_by_sets(corpus: Corpus, context: int, paper: int) -> float:
     if paper < 0:
         return 0.0
     citing = corpus.citing[context]
-    ours = stems(
-        corpus, corpus.title_tokens[citing], corpus.abstract_tokens[citing], corpus.context_tokens[context]
-    )
-    theirs = stems(corpus, corpus.title_tokens[paper], corpus.abstract_tokens[paper])
+    titles, abstracts = corpus.title_tokens, corpus.abstract_tokens
+    ours = stems(corpus, titles[citing], abstracts[citing], corpus.context_tokens[context])
+    theirs = stems(corpus, titles[paper], abstracts[paper])
     return len(ours & theirs) / max(len(ours | theirs), 1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,38 +18,35 @@ from torch import Tensor
 from datasets.corpus import Corpus
 from hatten.batches import Batch, Batches, TrainingData
 from hatten.documents import DocumentReader, Vocabulary
-from hatten.encoder import HAttenEncoder, build_encoder
+from hatten.encoder import HAttenEncoder
 from hatten.module import EncoderModule
 from hatten.settings import (
     EncoderBatchSettings,
-    EncoderConfig,
     EncoderLossSettings,
     EncoderRateSettings,
     EncoderValidationSettings,
 )
 from hatten.train import Validation
-from tests.hatten.made import unit
+from tests.hatten.made import random_model, unit
 from training.rounds import History, recall_and_mrr
 from training.settings import RECALL_AT
 
 
-def module(
-    corpus: Corpus, residual: str = "mean", ema: float = 0.9, rate: float = 0.01, **schedule: Any
-) -> EncoderModule:
-    config = EncoderConfig(
-        dim=8, heads=2, hidden=6, max_tokens=12, dropout=0.0, residual=residual, trainable_vectors="all"
-    )
-    vocabulary = Vocabulary(corpus.words)
+def module(corpus: Corpus, ema: float = 0.9, **schedule: Any) -> EncoderModule:
     torch.manual_seed(0)
-    table = np.random.default_rng(0).standard_normal((len(vocabulary), 8)).astype(np.float32)
-    optimizer = partial(torch.optim.Adam, lr=rate)
+    options: dict[str, Any] = {
+        "max_tokens": 12,
+        "dropout": 0.0,
+        "residual": "mean",
+        "trainable_vectors": "all",
+    }
     made = EncoderModule(
-        build_encoder(config, table, vocabulary),
-        optimizer,
-        EncoderLossSettings("infonce"),
+        random_model(corpus.words, **options).encoder.train(),
+        partial(torch.optim.Adam, lr=0.01),
+        EncoderLossSettings(),
         EncoderRateSettings(**schedule),
         ema,
-        0,
+        seed=0,
         total_steps=10,
     )
     made.log = lambda *_, **__: None  # type: ignore[method-assign]  # there is no trainer
@@ -127,7 +125,6 @@ def test_rates_rise_fall_and_differ_for_vectors(demo_corpus: Corpus) -> None:
 def test_stale_papers_have_a_fresh_mean_and_an_old_rest(demo_corpus: Corpus) -> None:
     made, batch = module(demo_corpus), batches(demo_corpus)[0]
     with torch.no_grad():
-        encoder(made).document_level.pool.out.weight.normal_()
         fresh = encoder(made).encode(batch.others)
         levels = encoder(made).hierarchical(batch.others)
     made.stale = np.zeros((len(demo_corpus.paper_ids), 8), np.float32)
@@ -204,10 +201,8 @@ def test_recall_is_that_of_a_search_through_its_papers(demo_corpus: Corpus, pape
     cosines[:, ~made.candidates] = -np.inf
     cosines[np.arange(QUERIES), demo_corpus.citing[made.contexts]] = -np.inf
     best = [set(row[:10].tolist()) for row in np.argsort(-cosines, axis=1)]
-    shares = [
-        len(found & right) / len(right)
-        for found, right in zip(best, cited(demo_corpus, made.contexts), strict=True)
-    ]
+    pairs = zip(best, cited(demo_corpus, made.contexts), strict=True)
+    shares = [len(found & right) / len(right) for found, right in pairs]
     measured = made.measure(queries, vectors)
     assert measured["recall@10"] == pytest.approx(np.mean(shares))
     assert measured.get("papers") == (40 if papers == 40 else None)  # said of a sample alone
@@ -221,14 +216,12 @@ def test_nothing_is_measured_without_queries(demo_corpus: Corpus) -> None:
 
 def test_a_short_round_mines_for_its_own_queries(demo_corpus: Corpus) -> None:
     reader = DocumentReader(demo_corpus, Vocabulary(demo_corpus.words), 12)
-    short, long = (
-        EncoderBatchSettings(queries=8, mined=1, random=0, steps_per_round=steps) for steps in (5, 50)
-    )
+    short = EncoderBatchSettings(queries=8, mined=1, random=0, steps_per_round=5)
     data = TrainingData(reader, short, seed=0)
     asked = [data.queries_of(number) for number in range(2)]
     for number, queries in enumerate(asked):
         order = Batches(reader, data.split, None, short, seed=0, round=number).order
         assert queries.tolist() == sorted(order.tolist()) and len(queries) == 40
     assert not set(asked[0].tolist()) & set(asked[1].tolist())
-    every = TrainingData(reader, long, seed=0).queries_of(3)
+    every = TrainingData(reader, replace(short, steps_per_round=50), seed=0).queries_of(3)
     assert every.tolist() == list(range(len(data.split)))

@@ -13,12 +13,13 @@ from hydra.utils import instantiate
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
+from datasets.prepare import open_corpus
 from hatten.documents import Vocabulary
 from hatten.nnselect import AverageRetriever, AveragesEncoder, NNSelectRetriever
 from hatten.train import train
 from hatten.words import WordVectors, inverse_document_frequency
-from tests.hatten.made import config, documents, measured_recall, overrides, trained_twice
-from tests.runs import configured, history
+from tests.hatten.made import documents, measured_recall
+from tests.runs import config, configured, history, overrides, trained_twice
 
 SMALL: dict[str, Any] = {
     "model": "nnselect",
@@ -141,7 +142,7 @@ def test_directions_stay_as_they_were(best: Path) -> None:
 def test_a_resumed_run_is_the_uninterrupted_one(demo: dict[str, Any], tmp_path: Path) -> None:
     more = {"model.batch.steps_per_round": 3, "model.word_dropout": 0.2}
     more |= {"model.mining.papers": 60, "model.validation.papers": 80}
-    files = trained_twice(7, tmp_path, demo, SMALL, more)
+    files = trained_twice(train, 7, tmp_path, demo, SMALL, more)
     whole, resumed = (torch.load(path, weights_only=True) for path in files)
     assert whole["about"] == resumed["about"] and whole["about"]["val/papers"] == 80
     assert all(torch.equal(weight, resumed["weights"][name]) for name, weight in whole["weights"].items())
@@ -151,6 +152,12 @@ def test_a_resumed_run_is_the_uninterrupted_one(demo: dict[str, Any], tmp_path: 
 def test_the_recipe_of_the_paper_trains_it_too(demo: dict[str, Any], tmp_path: Path) -> None:
     given = config(demo, SMALL, {"experiment": "paper", "output_dir": tmp_path})
     assert given.model.loss.name == "triplet" and train(given).is_file()
+
+
+def test_a_corpus_of_another_tokeniser_is_refused(best: Path, tiny_source: Path, tmp_path: Path) -> None:
+    other = open_corpus(tiny_source, tokenizer="reference", cache_dir=tmp_path)
+    with pytest.raises(InputError, match=r"nnselect\.ckpt: needs data\.tokenizer=default; tiny has"):
+        NNSelectRetriever(best).index(other)
 
 
 def test_what_is_no_checkpoint_of_it_is_one_clear_error(best: Path, tmp_path: Path) -> None:

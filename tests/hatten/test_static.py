@@ -22,35 +22,29 @@ from hatten.encoder import Level
 from hatten.recipe import StaticEncoder
 from hatten.retriever import HAttenRetriever
 from hatten.static import CONFIG, WORDS, StaticModel, load_static, save_static
+from hatten.train import train
 from hatten.words_retriever import StaticRetriever
 from retrieval.nets import weights_hash
-from tests.hatten.made import documents, random_model, trained_twice
-from tests.runs import history
+from tests.hatten.made import documents, random_model
+from tests.runs import history, trained_twice
 from training.hub import WEIGHTS
 
-DIM = 6
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def random_encoder(words: list[str], seed: int = 0) -> StaticEncoder:
+def random_static(words: list[str]) -> StaticModel:
     """Random vectors and weights for these words."""
-    random, vocabulary = np.random.default_rng(seed), Vocabulary(words)
-    table = random.standard_normal((len(vocabulary), DIM)).astype(np.float32)
-    encoder = StaticEncoder(table, vocabulary)
-    with torch.no_grad():
-        for weight in encoder.mean.parameters():
-            noise = random.standard_normal(tuple(weight.shape)).astype(np.float32)
-            weight.add_(torch.from_numpy(noise) * 0.5)
-    return encoder.eval()
-
-
-def random_static(words: list[str], seed: int = 0, max_tokens: int = 16) -> StaticModel:
-    encoder, about = random_encoder(words, seed).frozen(), {"tokenizer": "default", "seed": seed}
-    return StaticModel(encoder, Vocabulary(words), max_tokens, about)
+    model = random_model(words, {"tokenizer": "default"}, residual="mean", trainable_vectors="all")
+    assert model.encoder.mean is not None
+    return StaticModel(
+        model.encoder.mean.frozen(model.encoder.word_vectors), model.vocabulary, 16, model.about
+    )
 
 
 def test_without_torch_it_gives_the_same_vectors_and_has_the_same_fingerprint() -> None:
-    encoder, read = random_encoder([TARGET_WORD, *"abc"]), documents([[[2, 3], [4]], [[2], [], [3, 1, 4]]])
+    vectors = np.random.default_rng(0).standard_normal((5, 6)).astype(np.float32)
+    encoder = StaticEncoder(vectors, Vocabulary([TARGET_WORD, *"abc"])).eval()
+    read = documents([[[2, 3], [4]], [[2], [], [3, 1, 4]]])
     with torch.inference_mode():
         np.testing.assert_array_equal(encoder.frozen().encode(read), encoder.encode(read).numpy())
     assert encoder.frozen().fingerprint == weights_hash(encoder)
@@ -78,10 +72,8 @@ def test_a_cut_model_reads_the_first_words_and_the_marks_alone() -> None:
     model = random_static([*"abcdefg", TARGET_WORD, OTHER_WORD])
     cut = model.cut(4)  # <pad> is the first
     assert cut.vocabulary.words == ["<pad>", *"abc", TARGET_WORD, OTHER_WORD]
-    whole, own = (
-        documents([[[1, 2], [3]], [[1], [2], [3, 8, 1, 9]]]),
-        documents([[[1, 2], [3]], [[1], [2], [3, 4, 1, 5]]]),
-    )
+    whole = documents([[[1, 2], [3]], [[1], [2], [3, 8, 1, 9]]])
+    own = documents([[[1, 2], [3]], [[1], [2], [3, 4, 1, 5]]])
     np.testing.assert_allclose(cut.encoder.encode(own), model.encoder.encode(whole), atol=1e-6)
 
 
@@ -208,7 +200,7 @@ SMALL: dict[str, Any] = {
 
 
 def test_training_learns_and_resumes(demo: dict[str, Any], tmp_path: Path) -> None:
-    saved, _ = trained_twice(23, tmp_path, demo, SMALL)
+    saved, _ = trained_twice(train, 23, tmp_path, demo, SMALL)
     model = load_static(saved.parent)
     assert model.unknown_weight == 1.5  # by default
     assert saved.name == "static" and model.about["model"]["recipe"] == "hatten.recipe.Static"

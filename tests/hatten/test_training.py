@@ -23,8 +23,8 @@ from datasets.errors import InputError, user_line
 from hatten.checkpoint import load_model
 from hatten.retriever import HAttenRetriever
 from hatten.train import train
-from tests.hatten.made import config, measured_recall, overrides, trained_twice
-from tests.runs import assert_same_run, crashed, history, same
+from tests.hatten.made import measured_recall
+from tests.runs import assert_same_run, config, crashed, history, overrides, same, trained_twice
 from training.settings import DATED, run_folder
 
 ROOT = Path(__file__).parents[2]
@@ -192,7 +192,7 @@ def test_every_variant_resumes_as_if_nothing_had_happened(
     options: Options, demo: Options, tmp_path: Path
 ) -> None:
     in_the_third_round = 2 * SHORT["model.batch.steps_per_round"] + 1
-    assert_same_model(*trained_twice(in_the_third_round, tmp_path, demo, SHORT, options))
+    assert_same_model(*trained_twice(train, in_the_third_round, tmp_path, demo, SHORT, options))
 
 
 @pytest.mark.parametrize(("experiment", "documents"), [("paper", 448), ("paper_small", 102)])
