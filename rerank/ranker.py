@@ -44,7 +44,7 @@ class Weights:
     of: Mapping[str, float]
 
     def scores(self, columns: Sequence[str], values: Floats) -> Floats:
-        """values [Q, K, F] -> [Q, K]"""
+        """values [..., F] -> [...]"""
         return np.asarray(values @ np.array([self.of.get(name, 0.0) for name in columns], np.float32))
 
 
@@ -57,13 +57,13 @@ class Trees:
         self._model = lightgbm().Booster(model_str=text)
 
     def scores(self, columns: Sequence[str], values: Floats) -> Floats:
-        """values [Q, K, F] -> [Q, K]"""
+        """values [..., F] -> [...]"""
         place = {name: i for i, name in enumerate(columns)}
-        flat = np.zeros((values.shape[0] * values.shape[1], len(self.columns)), np.float32)
+        flat = np.zeros((values[..., 0].size, len(self.columns)), np.float32)
         for i, name in enumerate(self.columns):
             if name in place:
                 flat[:, i] = values[..., place[name]].ravel()
-        return np.asarray(self._model.predict(flat, num_threads=1), np.float32).reshape(values.shape[:2])
+        return np.asarray(self._model.predict(flat, num_threads=1), np.float32).reshape(values.shape[:-1])
 
 
 def lightgbm() -> Any:

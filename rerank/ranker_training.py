@@ -13,9 +13,11 @@ import hashlib
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +27,7 @@ from omegaconf import DictConfig
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 
-from datasets.columns import Ragged
+from datasets.columns import Ragged, offsets_of, ranges
 from datasets.configuration import read_settings
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
@@ -47,15 +49,13 @@ from rerank.ranker import (
     lightgbm,
 )
 from rerank.settings import RankerSettings, RankerTrainingSettings
-from retrieval.arrays import Floats, Mask, Rows
-from retrieval.base import ordered
+from retrieval.arrays import Mask, Rows
 from retrieval.queries import Queries, cited_elsewhere
 from training.loop import resolved
 from training.rounds import METRICS
 
 log = logging.getLogger(__name__)
 
-OF_DRAFTS = {name for name, one in FEATURES.items() if one.group == DRAFT}
 ROWS = 1 << 14
 """Candidates whose products are summed at a time."""
 FEW = 20
@@ -64,25 +64,51 @@ FEW = 20
 
 @dataclass(frozen=True)
 class Lists:
-    """Some queries' lists: values [Q, K, F] (float16), candidates [Q, K], -1 for none, the cited among them.
+    """What a search ranks for Q queries: n candidates, one list after the other.
 
-    queries: places [Q] among all queries; count: cited papers of each [Q], found or not.
+    columns: F names; values: float16 [n, F]; papers: [n]; cited: bool [n]; offsets: [Q + 1], where lists
+    begin. queries: places [Q] among all; citing: papers [Q]; count: cited papers of each [Q], found or not.
     """
 
+    columns: Sequence[str]
     values: NDArray[np.float16]
     papers: NDArray[np.int32]
     cited: Mask
+    offsets: NDArray[np.int64]
     queries: Rows
+    citing: NDArray[np.int32]
     count: NDArray[np.int64]
 
-    def take(self, rows: NDArray[np.intp]) -> Lists:
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """[Q]"""
+        return np.diff(self.offsets)
+
+    @property
+    def query(self) -> NDArray[np.int64]:
+        """The list [n] that each candidate is in."""
+        return np.repeat(np.arange(len(self)), self.lengths)
+
+    def take(self, which: Mask) -> Lists:
+        """Some of the lists [Q]."""
+        rows = np.flatnonzero(which)
+        index, offsets = ranges(self.offsets[rows], self.offsets[rows + 1])
+        of_queries = self.queries[rows], self.citing[rows], self.count[rows]
         return Lists(
-            self.values[rows], self.papers[rows], self.cited[rows], self.queries[rows], self.count[rows]
+            self.columns, self.values[index], self.papers[index], self.cited[index], offsets, *of_queries
         )
 
-    def only(self, columns: Sequence[int]) -> Lists:
-        """The same with some of the columns, by their places."""
-        return replace(self, values=self.values[..., columns])
+    def without(self, group: str) -> Lists:
+        """The same but for the columns of a group of features."""
+        kept = [place for place, column in enumerate(self.columns) if group_of(column) != group]
+        return replace(self, columns=[self.columns[i] for i in kept], values=self.values[:, kept])
+
+
+def group_of(column: str) -> str:
+    return FEATURES[column].group if column in FEATURES else RETRIEVERS
 
 
 def train(config: DictConfig) -> Path:
@@ -97,31 +123,22 @@ def train(config: DictConfig) -> Path:
     for name, ranker, split in _rankers(config, corpus, given):
         own = own or ranker
         known = cited_elsewhere(corpus, corpus.split(split.name), split.contexts)
-        columns, lists = read_lists(ranker, split, known)
-        candidates = sum(int((part.papers >= 0).sum()) for part in lists) / len(split)
+        lists = read_lists(ranker, split, known)
         log.info(
-            f"ranker: {name}: {len(split):,} lists of {candidates:,.0f} candidates, {len(columns)} features"
+            f"ranker: {name}: {len(lists):,} lists of {len(lists.papers) / len(lists):,.0f} candidates, "
+            f"{len(lists.columns)} features"
         )
-        citing = corpus.citing[split.contexts]
-        plain = [place for place, column in enumerate(columns) if column not in OF_DRAFTS]
-        for model, places in ((name, plain), (f"{name}-{DRAFT}", list(range(len(columns))))):
-            given_columns, given_lists = [columns[i] for i in places], [part.only(places) for part in lists]
-            found = cross_fitted(given, given_columns, given_lists, citing, config.seed)
-            models[model] = fitted(given, given_columns, given_lists, config.seed)
+        plain = lists.without(DRAFT)
+        for model, of in ((name, plain), (f"{name}-{DRAFT}", lists)):
+            found = cross_fitted(given, of, config.seed)
+            models[model] = fitted(given, of, config.seed)
             measured |= {f"{model}/{measure}": value for measure, value in found.items()}
             log.info(
-                f"ranker: {model}, by {given.folds}-fold cross-fitting over citing papers: "
-                + ", ".join(f"{measure} {value:.4f}" for measure, value in found.items())
+                f"ranker: {model}, by {given.folds}-fold cross-fitting over citing papers: {_shown(found)}"
             )
-        if given.ablate:
-            _ablate(
-                given,
-                name,
-                [columns[i] for i in plain],
-                [part.only(plain) for part in lists],
-                citing,
-                config.seed,
-            )
+        for group in dict.fromkeys(map(group_of, plain.columns)) if given.ablate else ():
+            found = cross_fitted(given, plain.without(group), config.seed)
+            log.info(f"ranker: {name} without {group}: {_shown(found)}")
     assert own is not None
     about = {
         "data": corpus.name,
@@ -145,24 +162,8 @@ def train(config: DictConfig) -> Path:
     return folder / SAVED
 
 
-def _ablate(
-    given: RankerSettings,
-    name: str,
-    columns: Sequence[str],
-    lists: Sequence[Lists],
-    citing: NDArray[np.int32],
-    seed: int,
-) -> None:
-    """Log the figures without each group of features."""
-    groups = {column: FEATURES[column].group if column in FEATURES else RETRIEVERS for column in columns}
-    for group in dict.fromkeys(groups.values()):
-        kept = [place for place, column in enumerate(columns) if groups[column] != group]
-        parts, names = [part.only(kept) for part in lists], [columns[place] for place in kept]
-        found = cross_fitted(given, names, parts, citing, seed)
-        log.info(
-            f"ranker: {name} without {group}: "
-            + ", ".join(f"{key} {value:.4f}" for key, value in found.items())
-        )
+def _shown(figures: Mapping[str, float]) -> str:
+    return ", ".join(f"{measure} {value:.4f}" for measure, value in figures.items())
 
 
 def _rankers(
@@ -193,71 +194,74 @@ def _rankers(
 def training_split(corpus: Corpus, name: str, queries: int | None, seed: int) -> Split:
     """The contexts of a split that are ranked for training, a sample where there are more than wanted."""
     split = corpus.split(name)
+    if not len(split):
+        raise InputError(
+            f"model.ranker.split={name}: corpus {corpus.name} has no contexts there to learn from"
+        )
     if queries is None or len(split) <= queries:
         return split
     rows = np.sort(np.random.default_rng(seed).permutation(len(split))[:queries])
     return Split(split.name, split.contexts[rows], split.positives.take(rows))
 
 
-def read_lists(ranker: Ranker, split: Split, known: Ragged | None = None) -> tuple[list[str], list[Lists]]:
-    """The names of the columns, and the lists of a split's contexts as a search has them.
+def read_lists(ranker: Ranker, split: Split, known: Ragged | None = None) -> Lists:
+    """The lists of a split's contexts as a search has them.
 
     known: papers [Q] that the citing papers are known to cite elsewhere.
     """
-    asked, columns, lists = Queries.of(ranker.corpus, split.contexts, known), [""], []
+    asked, parts = Queries.of(ranker.corpus, split.contexts, known), list[tuple[NDArray[Any], ...]]()
+    columns: list[str] = []
     with counting("ranker: reading lists", len(asked)) as advance:
         for start in range(0, len(asked), QUERIES):
             rows = np.arange(start, min(start + QUERIES, len(asked)))
-            queries, wanted = asked[rows], split.positives.take(rows)
+            queries = asked[rows]
             papers = ranker.candidates(ranker.prefetched(queries, ranker.depth))
-            found = ranker.columns(queries, papers)
+            found, there = ranker.columns(queries, papers), papers >= 0
             columns = list(found)
-            values = standardised(found, papers).astype(np.float16)
-            lists.append(Lists(values, papers, among(papers, wanted), rows, wanted.lengths))
+            values = standardised(found, papers)[there].astype(np.float16)
+            cited = among(papers, split.positives.take(rows))[there]
+            parts.append((values, papers[there], cited, there.sum(axis=1)))
             advance(len(rows))
-    return columns, lists
+    values, papers, cited, lengths = (np.concatenate(part) for part in zip(*parts, strict=True))
+    of_queries = np.arange(len(asked)), ranker.corpus.citing[split.contexts], split.positives.lengths
+    return Lists(columns, values, papers, cited, offsets_of(lengths), *of_queries)
 
 
 # Fitting.
 
 
-def fitted(
-    given: RankerSettings, columns: Sequence[str], lists: Sequence[Lists], seed: int
-) -> Weights | Trees:
+def fitted(given: RankerSettings, lists: Lists, seed: int) -> Weights | Trees:
     """A model of these lists; InputError if too few of them have a cited paper."""
-    useful = [part.take(rows) for part in lists if len(rows := np.flatnonzero(part.cited.any(axis=1)))]
-    if sum(len(part.papers) for part in useful) < FEW:
+    useful = lists.take(np.bincount(lists.query[lists.cited], minlength=len(lists)) > 0)
+    if len(useful) < FEW:
         raise InputError(
             f"model.ranker: fewer than {FEW} queries have a cited paper among their candidates, there is "
             "nothing to learn from; take more contexts or other retrievers, or raise retriever.depth"
         )
     fit = fit_linear if given.kind == "linear" else fit_trees
-    return fit(given, columns, [dropped(part, columns, given.drop, seed) for part in useful])
+    return fit(given, dropped(useful, given.drop, seed))
 
 
-def dropped(lists: Lists, columns: Sequence[str], share: float, seed: int) -> Lists:
+def dropped(lists: Lists, share: float, seed: int) -> Lists:
     """The lists, in a share of which (each for itself) the columns of a group are empty."""
     if share == 0:
         return lists
-    groups = [FEATURES[name].group if name in FEATURES else "" for name in columns]
-    values = lists.values.copy()
-    for group in sorted(set(groups) - {""}):
+    groups, values = np.array([group_of(column) for column in lists.columns]), lists.values.copy()
+    for group in set(groups.tolist()) - {RETRIEVERS}:
         number = int.from_bytes(hashlib.blake2b(group.encode(), digest_size=4).digest(), "little")
-        draws = np.array(
-            [np.random.default_rng((seed, number, int(query))).random() for query in lists.queries]
-        )
-        rows = np.flatnonzero(np.array(draws) < share)
-        values[rows[:, None], :, np.flatnonzero(np.array(groups) == group)] = 0
-    return Lists(values, lists.papers, lists.cited, lists.queries, lists.count)
+        keys = ((seed, number, query) for query in lists.queries.tolist())
+        drawn = np.array([np.random.default_rng(key).random() < share for key in keys])
+        values[np.ix_(drawn[lists.query], groups == group)] = 0
+    return replace(lists, values=values)
 
 
-def fit_linear(given: RankerSettings, columns: Sequence[str], lists: Sequence[Lists]) -> Weights:
+def fit_linear(given: RankerSettings, lists: Lists) -> Weights:
     """Weights of the least mean cross entropy plus l2 |w|^2, by Newton's method in a trust region.
 
     Conn, Gould and Toint 2000, section 7.3. It takes about ten steps, quasi-Newton methods a hundred.
     """
-    values, cited, sizes = _flat(lists)
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    values, cited = lists.values.astype(np.float32), lists.cited.astype(np.float64)
+    starts, sizes = lists.offsets[:-1], lists.lengths
     wanted = cited / np.repeat(np.add.reduceat(cited, starts), sizes)
 
     def softmax(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -274,33 +278,23 @@ def fit_linear(given: RankerSettings, columns: Sequence[str], lists: Sequence[Li
 
     def hessian(weights: NDArray[np.float64]) -> NDArray[np.float64]:
         shares = softmax(weights)[1].astype(np.float32)
-        ends = np.append(starts, len(values))
-        means = csr_matrix((shares, np.arange(len(values)), ends), shape=(len(sizes), len(values))) @ values
-        total = np.zeros((len(columns), len(columns)))
+        places = np.arange(len(values)), lists.offsets
+        means = csr_matrix((shares, *places), shape=(len(sizes), len(values))) @ values
+        total = np.zeros((len(lists.columns), len(lists.columns)))
         for start in range(0, len(values), ROWS):
             rows = slice(start, start + ROWS)
             part = values[rows] * np.sqrt(shares[rows, None])
             total += part.T @ part
-        return (total - means.T @ means) / len(sizes) + 2 * given.l2 * np.eye(len(columns))
+        return (total - means.T @ means) / len(sizes) + 2 * given.l2 * np.eye(len(lists.columns))
 
     options = {"maxiter": given.iterations, "gtol": 1e-5}
-    start = np.zeros(len(columns))
+    start = np.zeros(len(lists.columns))
     found = minimize(loss, start, jac=True, hess=hessian, method="trust-exact", options=options)
-    return Weights(dict(zip(columns, found.x.tolist(), strict=True)))
+    return Weights(dict(zip(lists.columns, found.x.tolist(), strict=True)))
 
 
-def _flat(lists: Sequence[Lists]) -> tuple[Floats, NDArray[np.float64], NDArray[np.int64]]:
-    """All candidates, one after the other: values [n, F], whether cited [n]; and how many each list has."""
-    there = [part.papers >= 0 for part in lists]
-    pairs = list(zip(lists, there, strict=True))
-    values = np.concatenate([part.values[mask] for part, mask in pairs]).astype(np.float32)
-    cited = np.concatenate([part.cited[mask] for part, mask in pairs]).astype(np.float64)
-    return values, cited, np.concatenate([mask.sum(axis=1) for mask in there])
-
-
-def fit_trees(given: RankerSettings, columns: Sequence[str], lists: Sequence[Lists]) -> Trees:
+def fit_trees(given: RankerSettings, lists: Lists) -> Trees:
     """Boosted trees by lambdarank."""
-    values, cited, sizes = _flat(lists)
     module = lightgbm()
     options = {
         "objective": "lambdarank",
@@ -316,50 +310,39 @@ def fit_trees(given: RankerSettings, columns: Sequence[str], lists: Sequence[Lis
         "num_threads": torch.get_num_threads(),
         "verbose": -1,
     }
-    data = module.Dataset(values, cited.astype(np.int32), group=sizes)
-    return Trees(columns, module.train(options, data, given.trees).model_to_string())
+    values, cited = lists.values.astype(np.float32), lists.cited.astype(np.int32)
+    data = module.Dataset(values, cited, group=lists.lengths)
+    return Trees(lists.columns, module.train(options, data, given.trees).model_to_string())
 
 
 # Measuring.
 
 
-def cross_fitted(
-    given: RankerSettings,
-    columns: Sequence[str],
-    lists: Sequence[Lists],
-    citing: NDArray[np.int32],
-    seed: int,
-) -> dict[str, float]:
+def cross_fitted(given: RankerSettings, lists: Lists, seed: int) -> dict[str, float]:
     """Recall and MRR of lists that are ranked by models which have not seen their citing papers."""
-    papers, place = np.unique(citing, return_inverse=True)
+    papers, place = np.unique(lists.citing, return_inverse=True)
     if len(papers) < given.folds:
         raise InputError(
             f"model.ranker.folds={given.folds}: the contexts are of {len(papers)} citing papers; take fewer"
         )
     fold = (np.random.default_rng(seed).permutation(len(papers)) % given.folds)[place]
-    sums, queries = dict.fromkeys(("recall@10", "recall@100", "mrr"), 0.0), 0
+    sums = Counter[str]()
     for one in range(given.folds):
-        inside = [np.flatnonzero(fold[part.queries] == one) for part in lists]
-        others = [np.flatnonzero(fold[part.queries] != one) for part in lists]
-        train = [part.take(rows) for part, rows in zip(lists, others, strict=True) if len(rows)]
-        model = fitted(given, columns, train, seed)
-        for part, rows in zip(lists, inside, strict=True):
-            if len(rows):
-                found = measured(model, columns, part.take(rows))
-                sums = {name: value + found[name] for name, value in sums.items()}
-                queries += len(rows)
-    return {name: value / queries for name, value in sums.items()}
+        model = fitted(given, lists.take(fold != one), seed)
+        sums.update(measured(model, lists.take(fold == one)))
+    return {name: value / len(lists) for name, value in sums.items()}
 
 
-def measured(model: Weights | Trees, columns: Sequence[str], lists: Lists) -> dict[str, float]:
+def measured(model: Weights | Trees, lists: Lists) -> dict[str, float]:
     """Sums of recall and reciprocal rank over lists; a paper that is not in its list is not found."""
-    scores: Floats = model.scores(columns, lists.values.astype(np.float32))
-    order = ordered(lists.papers, scores, lists.papers.shape[1]).papers
-    wanted = -np.sort(-np.where(lists.cited, lists.papers, -2), axis=1)[:, : int(lists.count.max())]
-    hits = (order[:, :, None] == wanted[:, None, :]).any(axis=2)
-    ranks = np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, np.inf)
-    found = {f"recall@{k}": float((hits[:, :k].sum(axis=1) / lists.count).sum()) for k in (10, 100)}
-    return {**found, "mrr": float((1 / ranks).sum())}
+    scores, query = model.scores(lists.columns, lists.values.astype(np.float32)), lists.query
+    rank = np.empty(len(query), np.int64)
+    rank[np.lexsort((lists.papers, -scores, query))] = np.arange(len(query)) - lists.offsets[query]
+    rank, query = rank[lists.cited], query[lists.cited]
+    found = {f"recall@{k}": float((1 / lists.count[query[rank < k]]).sum()) for k in (10, 100)}
+    first = np.full(len(lists), np.inf)
+    np.minimum.at(first, query, rank + 1.0)
+    return {**found, "mrr": float((1 / first).sum())}
 
 
 def hash_of(models: Mapping[str, Weights | Trees]) -> str:

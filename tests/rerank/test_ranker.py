@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,16 @@ from datasets.errors import InputError
 from rerank import ranker_training
 from rerank.evidence import Evidence
 from rerank.ranker import HOME, MODEL, Ranker, RankingModel, Trees, Weights
-from rerank.ranker_training import cross_fitted, dropped, fitted, measured, read_lists, train
+from rerank.ranker_training import (
+    Lists,
+    cross_fitted,
+    dropped,
+    fitted,
+    measured,
+    read_lists,
+    train,
+    training_split,
+)
 from rerank.settings import RankerSettings
 from retrieval.base import Ranking
 from retrieval.bm25 import BM25
@@ -178,99 +188,105 @@ def test_what_a_ranker_needs_is_said(demo_corpus: Corpus) -> None:
         untrained.search(contexts(demo_corpus), 3)
 
 
-def lists_of(corpus: Corpus) -> tuple[list[str], list[Any], Split]:
-    split = corpus.split("train")
-    return *read_lists(ranker(corpus), split), split
+@pytest.fixture(scope="module")
+def lists(demo_corpus: Corpus) -> Lists:
+    return read_lists(ranker(demo_corpus), demo_corpus.split("train"))
 
 
-def test_a_linear_model_is_at_the_least_loss(demo_corpus: Corpus) -> None:
-    columns, lists, _ = lists_of(demo_corpus)
-    given = RankerSettings(l2=0.01, iterations=300)
-    model = fitted(given, columns, lists, 0)
+def each(lists: Lists) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Values, papers and whether they are cited, list by list."""
+    for start, end in zip(lists.offsets[:-1], lists.offsets[1:], strict=True):
+        yield lists.values[start:end].astype(np.float64), lists.papers[start:end], lists.cited[start:end]
+
+
+def test_a_linear_model_is_at_the_least_loss(lists: Lists) -> None:
+    model = fitted(RankerSettings(l2=0.01, iterations=300), lists, 0)
     assert isinstance(model, Weights)
 
     def loss(weights: np.ndarray) -> float:
-        total, count = 0.0, 0
-        for part in lists:
-            for values, papers, cited in zip(part.values, part.papers, part.cited, strict=True):
-                if cited.any():
-                    scores = (values.astype(np.float64) @ weights)[papers >= 0]
-                    there = cited[papers >= 0]
-                    total += np.log(np.exp(scores).sum()) - scores[there].mean()
-                    count += 1
-        return total / count + 0.01 * float(weights @ weights)
+        entropies = [
+            np.log(np.exp(values @ weights).sum()) - (values @ weights)[cited].mean()
+            for values, _, cited in each(lists)
+            if cited.any()
+        ]
+        return float(np.mean(entropies) + 0.01 * weights @ weights)
 
-    weights = np.array([model.of[name] for name in columns])
+    weights = np.array([model.of[name] for name in lists.columns])
     rng, least = np.random.default_rng(0), loss(weights)
     assert least < loss(np.zeros_like(weights))
     for _ in range(5):
         assert least <= loss(weights + rng.normal(size=len(weights)) * 0.02)
 
 
-def test_measures_of_lists_are_those_of_a_plain_ranking(demo_corpus: Corpus) -> None:
-    columns, lists, split = lists_of(demo_corpus)
-    model, found = Weights(MIXED), {"recall@10": 0.0, "mrr": 0.0}
-    made = ranker(demo_corpus)
-    order = made.search(split.contexts, 45).papers
-    for papers, wanted in zip(order, split.positives, strict=True):
-        candidates = papers.tolist()
-        ranks = [candidates.index(int(p)) + 1 for p in wanted if int(p) in candidates]
-        found["recall@10"] += sum(rank <= 10 for rank in ranks) / len(wanted)
-        found["mrr"] += 1 / min(ranks) if ranks and min(ranks) <= 15 else 0
-    sums = [measured(model, columns, part) for part in lists]
-    assert sum(one["recall@10"] for one in sums) == pytest.approx(found["recall@10"], abs=1.5)
+def test_measures_of_lists_are_those_of_a_plain_ranking(lists: Lists, demo_corpus: Corpus) -> None:
+    model, split = Weights(MIXED), demo_corpus.split("train")
+    recalls, reciprocals = [], []
+    for (values, papers, _), wanted in zip(each(lists), split.positives, strict=True):
+        scores = model.scores(lists.columns, values.astype(np.float32))
+        order = [paper for _, paper in sorted(zip(-scores, papers, strict=True))]
+        ranks = [order.index(paper) + 1 for paper in wanted if paper in order]
+        recalls.append(sum(rank <= 10 for rank in ranks) / len(wanted))
+        reciprocals.append(1 / min(ranks) if ranks else 0)
+    found = measured(model, lists)
+    assert found["recall@10"] == pytest.approx(sum(recalls)) and 0 < sum(recalls) < len(split)
+    assert found["mrr"] == pytest.approx(sum(reciprocals))
 
 
 def test_each_citing_paper_is_ranked_by_a_model_that_has_not_seen_it(
-    demo_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+    lists: Lists, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    columns, lists, split = lists_of(demo_corpus)
-    citing, seen, asked = demo_corpus.citing[split.contexts], [], []
+    seen, asked = list[set[int]](), list[int]()
 
-    def fit(given: Any, columns: Any, lists: Any, seed: int) -> Weights:
-        seen.append({int(citing[q]) for part in lists for q in part.queries})
+    def fit(given: Any, part: Lists, seed: int) -> Weights:
+        seen.append(set(part.citing.tolist()))
         return Weights(MIXED)
 
-    def measure(model: Any, columns: Any, part: Any) -> dict[str, float]:
-        assert not seen[-1] & {int(citing[q]) for q in part.queries}
+    def measure(model: Any, part: Lists) -> dict[str, float]:
+        assert not seen[-1] & set(part.citing.tolist())
         asked.extend(part.queries.tolist())
         return {"recall@10": 0.0, "recall@100": 0.0, "mrr": 0.0}
 
     monkeypatch.setattr(ranker_training, "fitted", fit)
     monkeypatch.setattr(ranker_training, "measured", measure)
-    cross_fitted(RankerSettings(), columns, lists, citing, 0)
-    assert sorted(asked) == list(range(len(split)))
+    cross_fitted(RankerSettings(), lists, 0)
+    assert sorted(asked) == list(range(len(lists)))
 
 
-def test_groups_are_dropped_by_query_and_seed(demo_corpus: Corpus) -> None:
-    columns, lists, _ = lists_of(demo_corpus)
-    part, place = lists[0], columns.index("popularity")
-    first, again = (dropped(part, columns, 0.5, 0) for _ in range(2))
+def test_groups_are_dropped_by_query_and_seed(lists: Lists) -> None:
+    place, first, again = lists.columns.index("popularity"), *(dropped(lists, 0.5, 0) for _ in range(2))
     np.testing.assert_array_equal(first.values, again.values)
-    empty = ~first.values[..., place].any(axis=1) & part.values[..., place].any(axis=1)
-    assert 0 < empty.sum() < len(empty)
-    kept = columns.index("bm25.score")
-    np.testing.assert_array_equal(first.values[..., kept], part.values[..., kept])
-    assert dropped(part, columns, 0.0, 0) is part
+    pairs = [
+        (one[:, place].any(), other[:, place].any())
+        for (one, *_), (other, *_) in zip(each(first), each(lists), strict=True)
+    ]
+    empty = [not one and other for one, other in pairs]
+    assert 0 < sum(empty) < len(empty)
+    kept = lists.columns.index("bm25.score")
+    np.testing.assert_array_equal(first.values[:, kept], lists.values[:, kept])
+    assert dropped(lists, 0.0, 0) is lists
 
 
-def test_trees_are_saved_as_text(demo_corpus: Corpus, tmp_path: Path) -> None:
+def test_trees_are_saved_as_text(lists: Lists, tmp_path: Path) -> None:
     pytest.importorskip("lightgbm")
-    columns, lists, _ = lists_of(demo_corpus)
-    model = fitted(RankerSettings(kind="lightgbm", trees=5), columns, lists, 0)
+    model = fitted(RankerSettings(kind="lightgbm", trees=5), lists, 0)
     assert isinstance(model, Trees)
     RankingModel({HOME: model}).save_pretrained(tmp_path / "ranker")
-    loaded, values = RankingModel.load(tmp_path).models[HOME], lists[0].values.astype(np.float32)
-    np.testing.assert_array_equal(loaded.scores(columns, values), model.scores(columns, values))
-    assert loaded.scores(columns[:3], values[..., :3]).shape == values.shape[:2]
+    loaded, values = RankingModel.load(tmp_path).models[HOME], lists.values[None].astype(np.float32)
+    scores = model.scores(lists.columns, values)
+    assert scores.shape == values.shape[:2] and len(np.unique(scores)) > 9
+    np.testing.assert_array_equal(loaded.scores(lists.columns, values), scores)
+    assert loaded.scores(lists.columns[:3], values[..., :3]).shape == scores.shape
 
 
 def test_too_little_to_learn_from_is_refused(tiny_corpus: Corpus) -> None:
-    columns, lists = read_lists(ranker(tiny_corpus), tiny_corpus.split("val"))
+    lists = read_lists(ranker(tiny_corpus), tiny_corpus.split("val"))
     with pytest.raises(InputError, match="fewer than 20 queries have a cited paper"):
-        fitted(RankerSettings(), columns, lists, 0)
+        fitted(RankerSettings(), lists, 0)
+    tiny_corpus.splits["none"] = Split("none", np.empty(0, np.int64), Ragged.from_rows([]))
+    with pytest.raises(InputError, match=r"model.ranker.split=none: corpus tiny has no contexts there"):
+        training_split(tiny_corpus, "none", None, 0)
     with pytest.raises(InputError, match=r"model.ranker.folds=3: the contexts are of 1 citing papers"):
-        cross_fitted(RankerSettings(), columns, lists, np.zeros(2, np.int32), 0)
+        cross_fitted(RankerSettings(), lists, 0)
 
 
 def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus) -> None:
