@@ -49,7 +49,8 @@ def main() -> None:
     if name not in COMMANDS:
         close = get_close_matches(name, COMMANDS, 1)
         what = f"{name}: there is no such command" if name else "no command is given"
-        raise InputError(f"{what}; {f'did you mean {close[0]}?' if close else f'choose {_listed()}'}")
+        choice = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(COMMANDS)}"
+        raise InputError(f"{what}; {choice}")
     kind, place = COMMANDS[name]
     if any(argument in HELP[:2] for argument in arguments):
         print(f"python recommend.py {name}: {kind.__doc__}\n\nOptions:\n{options_help(kind)}")
@@ -67,11 +68,6 @@ def command_help() -> str:
     for name, (kind, _) in COMMANDS.items():
         lines += ["", f"{name}: {(kind.__doc__ or '').strip()}", options_help(kind)]
     return "\n".join(lines)
-
-
-def _listed() -> str:
-    *most, last = COMMANDS
-    return f"{', '.join(most)} or {last}"
 
 
 if __name__ == "__main__":

@@ -192,15 +192,10 @@ class Library:
             raise IndexError(f"row {row} of {len(self)}")
         batch = int(np.searchsorted(self._starts, row, side="right")) - 1
         [known] = self._batches[batch].slice(row - int(self._starts[batch]), 1).to_pylist()
+        known |= {name: tuple(known[name]) for name in _LISTS}
         corpus = self.corpus
-        texts = corpus.paper_ids[row], corpus.titles[row], corpus.abstracts[row]
-        return _paper(*texts, int(corpus.years[row]), known)
-
-    def papers(self) -> Iterator[LibraryPaper]:
-        """All, by row."""
-        corpus = self.corpus
-        known = (row for batch in self._batches for row in batch.to_pylist())
-        return map(_paper, corpus.paper_ids, corpus.titles, corpus.abstracts, corpus.years.tolist(), known)
+        known |= {"id": corpus.paper_ids[row], "title": corpus.titles[row], "abstract": corpus.abstracts[row]}
+        return LibraryPaper(**known, year=int(corpus.years[row]))
 
     @cached_property
     def _named(self) -> dict[str, int]:
@@ -223,11 +218,6 @@ class Library:
                 raise InputError(f"{option}={shown(name)[1:-1]}: no paper of {self.path} has this id or key")
             found.append(row)
         return np.unique(np.array(found, np.int64))
-
-
-def _paper(id: str, title: str, abstract: str, year: int, known: dict[str, Any]) -> LibraryPaper:
-    lists = {name: tuple(known[name]) for name in _LISTS}
-    return LibraryPaper(id=id, title=title, abstract=abstract, year=year, **(known | lists))
 
 
 def _read_manifest(path: Path) -> Manifest:

@@ -83,6 +83,12 @@ class _Generation:
     retriever: Retriever
     witness: Witness
 
+    @classmethod
+    def of(cls, library: Library) -> _Generation:
+        retriever = open_model(library.folder / MODEL, library.corpus)
+        retriever.load(library.folder / RANKING, library.corpus)
+        return cls(library, retriever, Witness(library.corpus))
+
     @cached_property
     def words(self) -> BM25:
         """For plain searches, by the index that questions are answered from where it has words."""
@@ -126,7 +132,7 @@ class Recommender:
         """reranker: reads the first papers again, slower and better."""
         self.reranker = reranker
         self._lock, self._reading, self._opening = threading.Lock(), threading.Lock(), threading.Lock()
-        self._now, self._written = self._opened(library), (library.path / MANIFEST).stat().st_mtime_ns
+        self._now, self._written = _Generation.of(library), (library.path / MANIFEST).stat().st_mtime_ns
 
     @classmethod
     def open(
@@ -241,10 +247,7 @@ class Recommender:
 
     def add(self, papers: Sequence[LibraryPaper]) -> None:
         """Add papers to the library; one that is there already becomes fuller (library.duplicates)."""
-        with (
-            Library.changing(self.library.path) as library,
-            Gathering(library.path, library) as gathering,
-        ):
+        with Library.changing(self.library.path) as library, Gathering(library.path, library) as gathering:
             for paper in papers:
                 gathering.add(paper)
             gathering.finish()
@@ -267,13 +270,8 @@ class Recommender:
         if written != self._written:
             with self._opening:
                 if written != self._written:
-                    self._now, self._written = self._opened(Library.open(self._now.library.path)), written
+                    self._now, self._written = _Generation.of(Library.open(self._now.library.path)), written
         return self._now
-
-    def _opened(self, library: Library) -> _Generation:
-        retriever = open_model(library.folder / MODEL, library.corpus)
-        retriever.load(library.folder / RANKING, library.corpus)
-        return _Generation(library, retriever, Witness(library.corpus))
 
     def _query(self, library: Library, query: Query) -> Query:
         """With the mark, and with papers by their ids. InputError where there is nothing to go by."""

@@ -60,6 +60,8 @@ logger = logging.getLogger(__name__)
 
 PAGE = Path(__file__).with_name("page.html")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+CONNECTIONS = 512
+"""Open at once, at most."""
 
 # The door: what every request passes.
 
@@ -340,7 +342,7 @@ def make_uvicorn(recommender: Recommender, settings: ServeSettings) -> uvicorn.S
         proxy_headers=False,
         http=partial(PatientProtocol, settings.patience),  # type: ignore[arg-type]
         ws="none",
-        limit_concurrency=settings.connections,
+        limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=5,
     )
     return uvicorn.Server(config)

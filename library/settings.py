@@ -137,8 +137,6 @@ class ServeSettings(RankingSettings):
     """that answer requests"""
     queue: int = setting(64, least=1)
     """requests that wait for a thread; further ones are told to come again"""
-    connections: int = setting(512, least=1)
-    """open at once"""
     max_body: int = setting(4_000_000, least=1000)
     """bytes of a request"""
     patience: float = setting(10.0, above=0)

@@ -1,12 +1,99 @@
-"""A library that notes what it is asked, and a server over it."""
+"""A small library that notes what it is asked, and a real server over it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.library.shelf import Watched, serving
+from library.evidence import Recommendation
+from library.library import Library
+from library.papers import LibraryPaper
+from library.recommender import Asked, Recommender, indexer
+from library.server import listen, make_uvicorn
+from library.settings import ServeSettings
+
+PAPERS = [
+    LibraryPaper(
+        "kingma", "kingma2015adam", "Adam: A Method for Stochastic Optimization",
+        "We introduce Adam, an algorithm for first-order gradient-based optimization of stochastic objective "
+        "functions. It is based on adaptive estimates of lower-order moments.",
+        ("Diederik P. Kingma", "Jimmy Ba"), 2015, "ICLR", collections=("optimisers",),
+        url="https://arxiv.org/abs/1412.6980",
+    ),
+    LibraryPaper(
+        "vaswani", "vaswani2017attention", "Attention Is All You Need",
+        "Recurrent networks transduce sequences. We propose the Transformer, based on attention alone.",
+        ("Ashish Vaswani", "Noam Shazeer", "Niki Parmar", "Jakob Uszkoreit", "Llion Jones"),
+        2017, "NeurIPS", collections=("networks",), url="javascript:alert(1)",
+    ),
+    LibraryPaper(
+        "doi:10.1000/markup", "o'brien2020<b>",
+        "<img src=x onerror=\"document.title='owned'\"> & <b>Bold</b> titles",
+        "Markup such as <script>document.title='owned'</script> in an optimiser of titles is text.",
+        ("Ann <i>O'Brien</i>",), 2020, "<u>Venue</u>",
+    ),
+    LibraryPaper("bare", "bare", "A paper without anything else about optimisers"),
+]  # fmt: skip
+
+
+def papers_of(library: Library) -> list[LibraryPaper]:
+    """All, by row."""
+    return [library.paper(row) for row in range(len(library))]
+
+
+class Watched(Recommender):
+    """Remembers what it is asked, crashes at the word `crash` and holds still at the word `wait`.
+
+    In place of a cross-encoder it turns the list round.
+    """
+
+    reranks = True
+
+    @classmethod
+    def over(cls, folder: Path) -> Watched:
+        """Of a new library."""
+        made = cls(Library.create(folder / "papers", PAPERS, model="bm25", indexer=indexer("bm25")))
+        made.texts, made.go_on = [], threading.Event()
+        return made
+
+    texts: list[str]
+    go_on: threading.Event
+
+    def recommend_batch(
+        self, asked: Sequence[Asked], k: int = 10, *, rerank: bool | None = None, **more: Any
+    ) -> list[list[Recommendation]]:
+        for one in asked:
+            self.texts.append(one.query.context)
+            if "crash" in one.query.context:
+                raise RuntimeError("a bug, with a secret")
+            if "wait" in one.query.context:
+                assert self.go_on.wait(20)
+        found = super().recommend_batch(asked, k, **more)
+        return [papers[::-1] for papers in found] if rerank else found
+
+
+TOKEN = "a token of the tests"
+
+
+@contextmanager
+def serving(recommender: Any, **options: Any) -> Iterator[str]:
+    """The URL of a real server over a recommender, for as long as the context lasts."""
+    settings = ServeSettings(library="my/papers", port=0, token=TOKEN, **options)
+    listening = listen(settings.host, settings.port)
+    server = make_uvicorn(recommender, settings)
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        assert not thread.is_alive()
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import recommend
 from library.library import Library
 from library.recommender import Recommender
 from tests.conftest import CONTEXTS, PAPERS
+from tests.library.conftest import papers_of
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -54,7 +55,7 @@ def bib(run: Run, tmp_path: Path) -> Path:
 
 
 def papers() -> dict[str, str]:
-    return {paper.id: paper.title for paper in Library.open("mine").papers()}
+    return {paper.id: paper.title for paper in papers_of(Library.open("mine"))}
 
 
 def test_info(bib: Path, run: Run) -> None:
@@ -74,10 +75,9 @@ def test_add(bib: Path, run: Run) -> None:
     assert out == "mine: 1 added, 1 fuller; 4 papers\n"
     library = Library.open("mine")
     fuller = library.paper(library.row("zwei") or 0)
-    assert (fuller.id, fuller.key, fuller.title) == ("doi:10.1000/two", "two", "Speech")
-    assert fuller.abstract == "Sound." and [Path(file.path).name for file in library.manifest.sources] == [
-        "a.bib", "more.bib",
-    ]  # fmt: skip
+    known = (fuller.id, fuller.key, fuller.title, fuller.abstract)
+    assert known == ("doi:10.1000/two", "two", "Speech", "Sound.")
+    assert [file.path for file in library.manifest.sources] == [str(bib), str(more)]
     assert run("add", "source=more.bib")[1] == "mine: nothing is new; 4 papers\n"
     assert Library.open("mine").manifest.generation == 2
     assert [found.key for found in Recommender.open("mine").recommend("Poems", k=1)] == ["four"]
@@ -130,22 +130,21 @@ def test_an_updated_library_is_one_built_anew(bib: Path, run: Run) -> None:
     run("add", "source=more.bib")
     bib.write_text(entry("three", "Graphs!", year=2004) + entry("two", "Speech", doi="10.1000/two"))
     run("update")
-    updated = sorted(Library.open("mine").papers())
+    updated = sorted(papers_of(Library.open("mine")))
     run("build", "source=[a.bib,more.bib]", "model=bm25", "overwrite=true")
-    assert sorted(Library.open("mine").papers()) == updated
+    assert sorted(papers_of(Library.open("mine"))) == updated
 
 
 def test_broken_entries_are_skipped_counted_and_named(
     run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "a.bib").write_text(
-        "@article{open, title={x\n}\n" + entry("good", "Good") + "@misc{bare, year=1}"
-    )
+    entries = ("@article{open, title={x\n}\n", entry("good", "Good"), "@misc{bare, year=1}")
+    (tmp_path / "a.bib").write_text("".join(entries))
     code, out, _ = run("build", "source=a.bib", "model=bm25")
     assert code == 0 and "1 paper," in out
-    err = caplog.text
-    assert f"{tmp_path}/a.bib: 2 records were skipped\n" in err
-    assert "a.bib, line 1 (open): cannot be parsed" in err and "(bare): has neither title nor" in err
+    assert f"{tmp_path}/a.bib: 2 records were skipped\n" in caplog.text
+    assert "a.bib, line 1 (open): cannot be parsed" in caplog.text
+    assert "(bare): has neither title nor" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -163,10 +162,18 @@ def test_nothing_is_made_of_bad_input(
     run: Run, tmp_path: Path, content: str, arguments: str, line: str
 ) -> None:
     (tmp_path / "a.bib").write_text(content)
-    given = arguments.split()
-    code, out, err = run("build", *given, *([] if "model" in arguments else ["model=bm25"]))
+    code, out, err = run("build", *arguments.split())
     assert (code, out) == (2, "") and line in err and err.count("\n") == 1
     assert [file.name for file in tmp_path.iterdir()] == ["a.bib"]
+
+
+def contexts_of(library: Library) -> dict[str, list[str]]:
+    """Titles of the papers that each context cites."""
+    train, corpus = library.corpus.split("train"), library.corpus
+    return {
+        corpus.context_ids[row]: [corpus.titles[paper] for paper in papers]
+        for row, papers in zip(train.contexts, train.positives, strict=True)
+    }
 
 
 def test_contexts_come_with_the_papers_that_they_cite(run: Run, tiny_source: Path) -> None:
@@ -176,25 +183,21 @@ def test_contexts_come_with_the_papers_that_they_cite(run: Run, tiny_source: Pat
     train = {id: CONTEXTS[id] for id in CONTEXTS if CONTEXTS[id][0] == "train"}
     assert code == 0 and list(corpus.context_ids) == list(train)
     assert [corpus.paper_ids[row] for row in corpus.citing] == [citing for _, citing, _, _ in train.values()]
-    names = ["parsing", "vision"]
-    tiny_source.with_name("a.bib").write_text(
-        "".join(entry(name, PAPERS[name]["title"], year=2000 + 4 * row) for row, name in enumerate(names))
-    )
+    titles = {name: PAPERS[name]["title"] for name in ("parsing", "vision", "graph")}
+    years = {"parsing": 2000, "vision": 2004, "graph": 2001}
+    entries = {name: entry(name, title, year=years[name]) for name, title in titles.items()}
+    tiny_source.with_name("a.bib").write_text(entries["parsing"] + entries["vision"])
     run("build", "source=a.bib", f"contexts={tiny_source}", "model=bm25", "overwrite=true")
     library = Library.open("mine")
-    cited = {library.corpus.context_ids[row]: papers for row, papers in zip(
-        library.corpus.split("train").contexts, library.corpus.split("train").positives, strict=True
-    )}  # fmt: skip
-    assert {id: [names[row] for row in rows] for id, rows in cited.items()} == {
-        "c1": ["parsing"], "c2": ["parsing"], "c5": ["vision"], "c6": ["parsing"],
-    }  # fmt: skip
+    cited = {id: [titles["vision" if id == "c5" else "parsing"]] for id in ("c1", "c2", "c5", "c6")}
+    assert contexts_of(library) == cited
     assert library.corpus.citing.tolist() == [-2, -2, -3, -3]  # c1 and c2 are of one paper, c5 and c6 too
-    tiny_source.with_name("b.bib").write_text(entry("graph", PAPERS["graph"]["title"], year=2001))
+    tiny_source.with_name("b.bib").write_text(entries["graph"])
     run("add", "source=b.bib")
-    assert len(Library.open("mine").corpus.context_ids) == 4
+    assert contexts_of(Library.open("mine")) == cited
     assert run("update")[1] == "mine: 0 added, 0 removed, 0 replaced; 3 papers\n"
-    assert len(Library.open("mine").corpus.context_ids) == 5
+    assert contexts_of(Library.open("mine")) == cited | {"c3": [titles["graph"]]}
     train_file = tiny_source / "train.json"
     train_file.write_text(json.dumps(json.loads(train_file.read_text())[:2]))
     assert run("update")[1] == "mine: 0 added, 0 removed, 0 replaced; 3 papers\n"
-    assert len(Library.open("mine").corpus.context_ids) == 2
+    assert list(contexts_of(Library.open("mine"))) == ["c1", "c2"]

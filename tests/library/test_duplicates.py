@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,27 +26,28 @@ def joined(*papers: LibraryPaper) -> list[int]:
     return found.leaders().tolist()
 
 
-def test_by_doi_arxiv_id_and_title() -> None:
-    papers = [
-        paper("a", "One title", doi="10.1/x"),
-        paper("b", "Another title", doi="10.1/x", arxiv="2001.00001"),
-        paper("c", "A third title", arxiv="2001.00001"),
-        paper("d", TITLE, year=2010, authors=("Ann Lee",)),
-        paper("e", TITLE.upper() + "!", year=2012, authors=("Lee, A.",)),
-        paper("f", TITLE, year=2015),
-        paper("g", TITLE, authors=("Bo Diaz",)),
-        paper("arxiv:2002.00002", ""),
-        paper("arxiv:2002.00002", "Title of it"),
-    ]
-    assert joined(*papers) == [0, 0, 0, 3, 3, 5, 5, 7, 7]
-
-
-def test_what_speaks_against_it() -> None:
-    assert joined(paper("a", doi="10.1/x"), paper("b", doi="10.1/y")) == [0, 1]
-    assert joined(paper("a", arxiv="2001.00001"), paper("b", arxiv="2001.00002")) == [0, 1]
-    assert joined(paper("a", "Editorial"), paper("b", "Editorial")) == [0, 1]
-    assert joined(paper("a", "Editorial", year=2001), paper("b", "Editorial", year=2001)) == [0, 0]
-    assert joined(paper("a", doi="10.1/x"), paper("b"), paper("c", doi="10.1/y")) == [0, 0, 2]
+@pytest.mark.parametrize(
+    ("papers", "leaders"),
+    [
+        (
+            [paper("a", "I", doi="x"), paper("b", "II", doi="x", arxiv="1"), paper("c", "III", arxiv="1")],
+            [0] * 3,
+        ),
+        ([paper(year=2010, authors=("Ann Lee",)), paper("y", TITLE.upper(), authors=("Lee, A.",))], [0, 0]),
+        ([paper(year=2010), paper("y", TITLE + "!", year=2012), paper("z", year=2015)], [0, 0, 2]),
+        ([paper(authors=("Ann Lee",)), paper("y", authors=("Bo Diaz",))], [0, 1]),
+        ([paper("arxiv:1", ""), paper("arxiv:1", "Title of it")], [0, 0]),
+        ([paper("a", doi="10.1/x"), paper("b", doi="10.1/y")], [0, 1]),
+        ([paper("a", arxiv="1"), paper("b", arxiv="2")], [0, 1]),
+        ([paper("a", "Editorial"), paper("b", "Editorial")], [0, 1]),
+        ([paper("a", "Editorial", year=2001), paper("b", "Editorial", year=2001)], [0, 0]),
+        ([paper("a", doi="10.1/x"), paper("b"), paper("c", doi="10.1/y")], [0, 0, 2]),
+    ],
+)
+def test_by_id_doi_arxiv_id_and_title_unless_something_speaks_against_it(
+    papers: list[LibraryPaper], leaders: list[int]
+) -> None:
+    assert joined(*papers) == leaders
 
 
 def slow_leaders(papers: list[LibraryPaper]) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -19,24 +20,18 @@ import pytest
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from library.library import Library, LibraryPaper, Rows
+from tests.library.conftest import papers_of
 
 SHELF = [
     LibraryPaper(
-        id=f"doi:10.1/{row}",
-        key=f"key{row}",
-        title=f"Title of paper {row}",
+        id=f"doi:10.1/{row}", key=f"key{row}", title=f"Title of paper {row}",
         abstract=f"It is about word{row} and others." if row % 3 else "",
-        authors=("Ann Lee", f"Bo {row}")[: row % 3],
-        year=2000 + row if row % 2 else 0,
-        venue="ICML",
-        doi=f"10.1/{row}",
-        collections=("odd",) if row % 2 else (),
-        bibtex=f"@article{{key{row}}}",
-        aliases=(f"old{row}",),
-        source=row % 2,
+        authors=("Ann Lee", f"Bo {row}")[: row % 3], year=2000 + row if row % 2 else 0, venue="ICML",
+        doi=f"10.1/{row}", collections=("odd",) if row % 2 else (), bibtex=f"@article{{key{row}}}",
+        aliases=(f"old{row}",), source=row % 2,
     )
     for row in range(9)
-]
+]  # fmt: skip
 NEW = LibraryPaper("key:new", "new", "A new title", "Its abstract.")
 
 
@@ -54,7 +49,7 @@ def change(path: Path, drop: int = 4, indexer: Any = None) -> Library:
 
 def test_a_library_gives_back_its_papers(path: Path) -> None:
     library = Library.open(path)
-    assert list(library.papers()) == SHELF == [library.paper(row) for row in range(len(library))]
+    assert papers_of(library) == SHELF
     assert (library.manifest.generation, library.manifest.model, len(library)) == (1, "bm25", 9)
     corpus = library.corpus
     assert corpus.is_candidate.all() and list(corpus.titles) == [paper.title for paper in SHELF]
@@ -76,7 +71,7 @@ def test_a_change_is_a_new_generation(path: Path) -> None:
         (folder / "index").write_text("index")
 
     new = change(path, indexer=index)
-    assert list(new.papers()) == SHELF[:4] + SHELF[5:] + [NEW]
+    assert papers_of(new) == SHELF[:4] + SHELF[5:] + [NEW]
     assert told == [(old.folder, new.folder, [0, 1, 2, 3, 5, 6, 7, 8], new.folder)]
     assert (new.folder / "index").read_text() == "index"
     assert new.manifest.created == old.manifest.created and new.manifest.generation == 2
@@ -92,7 +87,7 @@ def test_what_fails_changes_nothing(path: Path, error: BaseException) -> None:
 
     with pytest.raises(type(error)):
         change(path, indexer=fail)
-    assert list(Library.open(path).papers()) == SHELF
+    assert papers_of(Library.open(path)) == SHELF
     assert [folder.name for folder in (path / "generations").iterdir()] == ["1"]
     with pytest.raises(type(error)):
         Library.create(path.parent / "other", SHELF, indexer=fail)
@@ -135,7 +130,7 @@ def test_a_kill_at_any_moment_leaves_the_old_library_or_the_new_one(path: Path, 
         assert in_child(change_and_die) == -signal.SIGKILL
         library = Library.open(path)
         new = library.manifest.generation == 2
-        assert list(library.papers()) == (SHELF[:4] + SHELF[5:] + [NEW] if new else SHELF)
+        assert papers_of(library) == (SHELF[:4] + SHELF[5:] + [NEW] if new else SHELF)
         generations.append(library.manifest.generation)
         with Library.changing(path) as library:  # what was left is no hindrance
             assert len(library.changed(np.arange(3), ())) == 3
@@ -166,58 +161,59 @@ def test_of_two_writers_one_waits_or_says_so(path: Path) -> None:
     for process in processes:
         process.join(60)
     library = Library.open(path)
-    assert {paper.id for paper in list(library.papers())[9:]} == {"key:0", "key:1", "key:2"}
+    assert {paper.id for paper in papers_of(library)[9:]} == {"key:0", "key:1", "key:2"}
     assert library.manifest.generation == 4
 
 
 def test_a_library_is_not_made_over_something_else(path: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is a library already; add and update change it"):
-        Library.create(path, [NEW])
-    library = Library.create(path, [NEW], overwrite=True)
-    assert list(library.papers()) == [NEW] and library.manifest.generation == 2
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "main.tex").touch()
-    with pytest.raises(InputError, match=r"thesis: is no library and not empty \(main.tex\)"):
-        Library.create(tmp_path / "thesis", [NEW])
-    with pytest.raises(InputError, match="is a file; name a folder"):
-        Library.create(tmp_path / "thesis" / "main.tex", [NEW])
+    for place, line in (
+        (path, "there is a library already; add and update change it"),
+        (tmp_path / "thesis", r"thesis: is no library and not empty \(main.tex\)"),
+        (tmp_path / "thesis" / "main.tex", "is a file; name a folder"),
+    ):
+        with pytest.raises(InputError, match=line):
+            Library.create(place, [NEW])
+    library = Library.create(path, [NEW], overwrite=True)
+    assert papers_of(library) == [NEW] and library.manifest.generation == 2
     (tmp_path / "empty").mkdir()
-    assert len(Library.create(tmp_path / "empty", [NEW])) == 1
     (tmp_path / "killed" / "generations" / "1" / "corpus.part").mkdir(parents=True)
     (tmp_path / "killed" / "library.lock").touch()
-    assert len(Library.create(tmp_path / "killed", [NEW])) == 1
-    assert [folder.name for folder in (tmp_path / "killed" / "generations").iterdir()] == ["1"]
+    for name in ("empty", "killed"):
+        assert len(Library.create(tmp_path / name, [NEW])) == 1
+        assert [folder.name for folder in (tmp_path / name / "generations").iterdir()] == ["1"]
 
 
-def test_folders_that_are_no_library_of_this_version(path: Path, tmp_path: Path) -> None:
-    manifest = json.loads((path / "library.json").read_text())
+WITHOUT = "a library without a version"
 
-    def line() -> str:
-        with pytest.raises(InputError) as error:
-            Library.open(path)
-        return str(error.value).removeprefix(f"{path}: ")
 
-    for change, found in [
-        ({"version": 2}, "a library of version 2, and this program reads version 1; build it again"),
-        ({"version": None}, "a library without a version"),
-        ({"generation": 7}, "damaged library; python recommend.py build"),
-        ({"sources": [{"name": "x"}]}, "damaged library"),
-    ]:
-        (path / "library.json").write_text(json.dumps(manifest | change))
-        assert line().startswith(found)
-    for text, found in [("{", "damaged library"), ("[]", "a library without a version")]:
-        (path / "library.json").write_text(text)
-        assert line().startswith(found)
-    (path / "library.json").write_text(json.dumps(manifest))
-    metadata = path / "generations" / "1" / "metadata.arrow"
-    whole = metadata.read_bytes()
-    metadata.write_bytes(whole[:100])
-    assert line().startswith("damaged library")
-    metadata.write_bytes(whole)
-    assert len(Library.open(path)) == 9
-    (path / "generations" / "1" / "corpus" / "years.npy").unlink()
-    assert line().startswith("damaged library")
-    (path / "library.json").unlink()
-    assert line().startswith("is no library (it has no library.json); python recommend.py build library=")
-    path = tmp_path / "nowhere"
-    assert line().startswith("no such folder; python recommend.py build library=")
+@pytest.mark.parametrize(
+    ("name", "content", "line"),
+    [
+        (
+            "library.json",
+            {"version": 2},
+            "a library of version 2, and this program reads version 1",
+        ),
+        ("library.json", {"version": None}, WITHOUT),
+        ("library.json", b"[]", WITHOUT),
+        ("library.json", {"generation": 7}, "damaged library; python recommend.py build"),
+        ("library.json", {"sources": [{"name": "x"}]}, "damaged library"),
+        ("library.json", b"{", "damaged library"),
+        ("library.json", None, "is no library (it has no library.json); python recommend.py build library="),
+        ("generations/1/metadata.arrow", b"ARROW1", "damaged library"),
+        ("generations/1/corpus/years.npy", None, "damaged library"),
+    ],
+)
+def test_a_folder_that_is_no_library_of_this_version(path: Path, name: str, content: Any, line: str) -> None:
+    if isinstance(content, dict):
+        content = json.dumps(json.loads((path / name).read_text()) | content).encode()
+    (path / name).unlink() if content is None else (path / name).write_bytes(content)
+    with pytest.raises(InputError, match=f"^{re.escape(f'{path}: {line}')}"):
+        Library.open(path)
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"mine: no such folder; python recommend.py build library="):
+        Library.open(tmp_path / "mine")

@@ -13,14 +13,9 @@ from mcp import Client, StdioServerParameters
 from starlette.exceptions import HTTPException
 
 from library.mcp import make_server
-from tests.library.shelf import Watched, serving
+from tests.library.conftest import Watched, serving
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
-    return Watched.over(tmp_path_factory.mktemp("library"))
 
 
 def called(server: Any, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
@@ -63,15 +58,6 @@ def test_the_tools_recommend_and_search(watched: Watched, connect: Callable[...,
     connect(watched, check)
 
 
-def test_a_full_queue_is_told(watched: Watched) -> None:
-    async def full(_: Callable[[], Any]) -> Any:
-        raise HTTPException(503, "too many requests wait; try again")
-
-    [told] = called(make_server(watched, full), ("search_library", {"query": "attention"}))
-    assert told.is_error and told.content[0].text.endswith("too many requests wait; try again")
-    assert "503" not in told.content[0].text
-
-
 @pytest.mark.parametrize("connect", [in_process, over_http])
 def test_what_cannot_be_answered_is_told(watched: Watched, connect: Callable[..., None]) -> None:
     def check(server: Any) -> None:
@@ -89,6 +75,15 @@ def test_what_cannot_be_answered_is_told(watched: Watched, connect: Callable[...
     connect(watched, check)
 
 
+def test_a_full_queue_is_told(watched: Watched) -> None:
+    async def full(_: Callable[[], Any]) -> Any:
+        raise HTTPException(503, "too many requests wait; try again")
+
+    [told] = called(make_server(watched, full), ("search_library", {"query": "attention"}))
+    assert told.is_error and told.content[0].text.endswith("too many requests wait; try again")
+    assert "503" not in told.content[0].text
+
+
 def test_the_tools_are_described(watched: Watched) -> None:
     async def described() -> list[Any]:
         async with Client(make_server(watched, asyncio.to_thread)) as client:
@@ -99,10 +94,3 @@ def test_the_tools_are_described(watched: Watched) -> None:
     for tool in tools.values():
         assert tool.description and tool.annotations.read_only_hint
         assert all("description" in given for given in tool.input_schema["properties"].values())
-
-
-def test_a_server_without_tools_has_no_endpoint(watched: Watched) -> None:
-    import requests
-
-    with serving(watched, mcp=False) as url:
-        assert requests.post(f"{url}/mcp", json={}, timeout=20).status_code == 404

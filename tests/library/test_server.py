@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from datasets.errors import InputError
 from library.server import listen
-from tests.library.shelf import PAPERS, TOKEN, Watched, serving
+from tests.library.conftest import PAPERS, TOKEN, Watched, serving
 
 FIELDS = {"rank", "score", "id", "key", "title", "year", "why"}
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -27,6 +27,14 @@ BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 def ask(url: str, text: str = "Adam [CITE] is an optimiser", **more: Any) -> requests.Response:
     return requests.post(f"{url}/recommend", json={"text": text, **more}, timeout=20)
+
+
+def post(url: str, path: str, content: Any = None, headers: Any = BEARER, **more: Any) -> requests.Response:
+    return requests.post(f"{url}/{path}", json=content, headers=headers, timeout=20, **more)
+
+
+def delete(url: str, id: str, headers: Any = BEARER) -> requests.Response:
+    return requests.delete(f"{url}/papers/{id}", headers=headers, timeout=20)
 
 
 def connected(url: str) -> socket.socket:
@@ -66,9 +74,7 @@ def test_details_are_given_on_request_alone(url: str) -> None:
 
 def test_a_batch_is_answered_as_its_questions_are(url: str, watched: Watched) -> None:
     texts = ["Adam [CITE] is an optimiser", "attention [CITE]", "titles of markup"]
-    batch = requests.post(
-        f"{url}/recommend/batch", json={"queries": [{"text": text, "k": 2} for text in texts]}, timeout=20
-    )
+    batch = post(url, "recommend/batch", {"queries": [{"text": text, "k": 2} for text in texts]})
     assert batch.json()["answers"] == [ask(url, text, k=2).json() for text in texts]
 
 
@@ -85,7 +91,8 @@ def test_filters_reach_the_recommender(url: str) -> None:
     assert found == {"collection": ["vaswani"], "venue": ["kingma"], "years": ["doi:10.1000/markup"]}
 
 
-def test_health_and_library(url: str) -> None:
+def test_health_and_library_and_no_tools_where_they_are_left_out(url: str) -> None:
+    assert post(url, "mcp", {}).status_code == 404
     assert requests.get(f"{url}/health", timeout=20).json() == {"status": "ok", "papers": len(PAPERS)}
     about = requests.get(f"{url}/library", timeout=20).json()
     assert about["name"] == "papers" and about["reranks"] is True
@@ -108,7 +115,7 @@ def test_health_and_library(url: str) -> None:
     ],
 )
 def test_what_cannot_be_answered_gets_one_line(url: str, sent: dict[str, Any], said: str) -> None:
-    answer = requests.post(f"{url}/recommend", json=sent, timeout=20)
+    answer = post(url, "recommend", sent)
     assert answer.status_code == 422
     assert said in answer.json()["detail"] and "\n" not in answer.json()["detail"]
 
@@ -130,12 +137,7 @@ def test_what_cannot_be_answered_gets_one_line(url: str, sent: dict[str, Any], s
 )
 def test_malformed_bodies_are_refused(url: str, body: bytes) -> None:
     for path in ("recommend", "recommend/batch", "papers"):
-        answer = requests.post(
-            f"{url}/{path}",
-            data=body,
-            headers={"Content-Type": "application/json", **BEARER},
-            timeout=20,
-        )
+        answer = post(url, path, headers={"Content-Type": "application/json", **BEARER}, data=body)
         assert answer.status_code in (400, 422), (path, answer.text)
         assert isinstance(answer.json()["detail"], str)
 
@@ -143,35 +145,31 @@ def test_malformed_bodies_are_refused(url: str, body: bytes) -> None:
 def test_changes_need_the_token(url: str, watched: Watched) -> None:
     new = {"papers": [{"id": "doi:10.1000/new", "key": "new2026", "title": "Something new"}]}
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic " + TOKEN}):
-        assert requests.post(f"{url}/papers", json=new, headers=headers, timeout=20).status_code == 401
-        assert requests.delete(f"{url}/papers/kingma", headers=headers, timeout=20).status_code == 401
+        assert post(url, "papers", new, headers).status_code == 401
+        assert delete(url, "kingma", headers).status_code == 401
     assert len(watched.library) == len(PAPERS)
-    added = requests.post(f"{url}/papers", json=new, headers=BEARER, timeout=20)
-    assert added.json() == {"papers": len(PAPERS) + 1, "changed": 1}
-    removed = requests.delete(f"{url}/papers/doi:10.1000%2Fnew", headers=BEARER, timeout=20)
-    assert removed.json()["papers"] == len(PAPERS)
-    again = requests.delete(f"{url}/papers/doi:10.1000%2Fnew", headers=BEARER, timeout=20)
+    assert post(url, "papers", new).json() == {"papers": len(PAPERS) + 1, "changed": 1}
+    assert delete(url, "doi:10.1000%2Fnew").json()["papers"] == len(PAPERS)
+    again = delete(url, "doi:10.1000%2Fnew")
     assert again.status_code == 404 and "no such paper" in again.json()["detail"]
 
 
 def test_bibtex_is_added_as_a_file_of_it_is(url: str, watched: Watched) -> None:
     entry = r"""@article{diaz2021, title = {Ranking {BERT}s}, year = 2021, doi = {10.1000/DIAZ},
         author = {D{\'i}az, Ann}}"""
-    added = requests.post(f"{url}/papers", json={"bibtex": entry}, headers=BEARER, timeout=20)
+    added = post(url, "papers", {"bibtex": entry})
     assert added.json()["changed"] == 1, added.text
     [shown] = ask(url, "ranking BERTs", k=1, details=True).json()["recommendations"]
     assert (shown["id"], shown["key"], shown["title"]) == ("doi:10.1000/diaz", "diaz2021", "Ranking BERTs")
-    assert (
-        shown["details"]["authors"] == ["Ann Díaz"]
-        and shown["details"]["url"] == "https://doi.org/10.1000/diaz"
-    )
-    assert requests.delete(f"{url}/papers/diaz2021", headers=BEARER, timeout=20).status_code == 200
+    assert shown["details"]["authors"] == ["Ann Díaz"]
+    assert shown["details"]["url"] == "https://doi.org/10.1000/diaz"
+    assert delete(url, "diaz2021").status_code == 200
     for bad, said in (
         ("no entry", "bibtex: has no entries"),
         ("@article{a, title = {b}", "bibtex, line 1"),
         ("", "give"),
     ):
-        refused = requests.post(f"{url}/papers", json={"bibtex": bad}, headers=BEARER, timeout=20)
+        refused = post(url, "papers", {"bibtex": bad})
         assert refused.status_code == 422 and said in refused.json()["detail"]
 
 
@@ -182,44 +180,31 @@ def test_other_host_names_are_refused(url: str, host: str) -> None:
     assert b"papers" not in told.split(b"\r\n\r\n", 1)[1].replace(b"papers.lab", b"")
 
 
-def test_given_host_names_are_answered(watched: Watched) -> None:
-    with serving(watched, mcp=False, names=("papers.lab",)) as url:
-        for host in ("Papers.lab:8000", "localhost", "[::1]:9"):
-            assert requests.get(f"{url}/health", headers={"Host": host}, timeout=20).status_code == 200
-
-
 def test_pages_of_other_sites_get_nothing(url: str) -> None:
     for origin, status in (("https://evil.example", 403), ("null", 403), ("http://[", 403), (url, 200)):
-        answer = requests.post(
-            f"{url}/recommend", json={"text": "Adam"}, headers={"Origin": origin}, timeout=20
-        )
+        answer = post(url, "recommend", {"text": "Adam"}, {"Origin": origin})
         assert answer.status_code == status
         assert not [name for name in answer.headers if name.lower().startswith("access-control")]
 
 
-def test_long_bodies_are_refused_also_in_chunks(watched: Watched) -> None:
-    with serving(watched, mcp=False, max_body=1000) as url:
-        whole = ask(url, "x" * 1100)
+def test_long_bodies_and_given_host_names(watched: Watched) -> None:
+    with serving(watched, mcp=False, max_body=1000, names=("papers.lab",)) as url:
         parts = (b"x" * 300 for _ in range(5))  # requests sends an iterator in chunks
         chunked = requests.post(f"{url}/recommend", data=parts, timeout=20)
-        assert [whole.status_code, chunked.status_code] == [413, 413]
-        assert "1000 bytes" in chunked.json()["detail"]
-        assert ask(url).status_code == 200
+        assert [ask(url, "x" * 1100).status_code, chunked.status_code] == [413, 413]
+        assert "1000 bytes" in chunked.json()["detail"] and ask(url).status_code == 200
+        for host in ("Papers.lab:8000", "localhost", "[::1]:9"):
+            assert requests.get(f"{url}/health", headers={"Host": host}, timeout=20).status_code == 200
 
 
-def test_slow_bodies_are_given_up(watched: Watched) -> None:
-    with serving(watched, mcp=False, patience=0.2) as url:
+def test_slow_requests_are_given_up(watched: Watched) -> None:
+    with serving(watched, mcp=False, patience=0.3) as url:
         head = b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         for body in (b"Content-Length: 50\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"):
             assert raw(url, head + body).startswith(b"HTTP/1.1 408")
-        assert ask(url).status_code == 200
-
-
-def test_slow_heads_are_given_up(watched: Watched) -> None:
-    with serving(watched, mcp=False, patience=0.3) as url:
-        whole = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
         for sent in (b"", b"GET /health HTTP/1.1\r\nHost: local"):
             assert raw(url, sent) == b""
+        whole = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
         with connected(url) as slow:
             slow.sendall(whole)
             assert slow.recv(4096).startswith(b"HTTP/1.1 200")
@@ -257,29 +242,17 @@ def test_questions_of_clients_who_have_gone_are_not_asked(watched: Watched) -> N
     assert watched.texts == ["wait", "after"]
 
 
-def test_a_crash_stays_in_its_request(url: str, watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.ERROR), ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda n: ask(url, "crash" if n % 2 else "Adam"), range(16)))
-    assert [answer.status_code for answer in answers] == [200, 500] * 8
-    assert answers[1].json() == {"detail": "the server failed at this request; its log says why"}
-    assert sum("with a secret" in str(record.exc_info) for record in caplog.records) == 8
-
-
-def test_many_users_at_once(url: str) -> None:
-    with ThreadPoolExecutor(20) as pool:
-        answers = list(pool.map(lambda n: ask(url, f"question {n} on Adam"), range(200)))
-    assert {answer.status_code for answer in answers} == {200}
+def test_of_many_users_at_once_a_crash_is_told_to_one(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR), ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda n: ask(url, f"Adam {'crash' if n % 10 == 9 else n}"), range(100)))
+    assert [answer.status_code for answer in answers] == [*[200] * 9, 500] * 10
+    assert answers[9].json() == {"detail": "the server failed at this request; its log says why"}
+    assert sum("with a secret" in str(record.exc_info) for record in caplog.records) == 10
 
 
 def test_paths_lead_to_no_file(url: str) -> None:
-    for path in (
-        "/../pyproject.toml",
-        "/%2e%2e/pyproject.toml",
-        "/page.html",
-        "//etc/passwd",
-        "/recommend/../..",
-    ):
-        told = raw(url, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    for path in ("../pyproject.toml", "%2e%2e/pyproject.toml", "page.html", "/etc/passwd", "recommend/../.."):
+        told = raw(url, f"GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         assert told.startswith((b"HTTP/1.1 404", b"HTTP/1.1 405")), (path, told)
 
 
@@ -291,13 +264,10 @@ def test_the_page_loads_nothing_from_elsewhere(url: str) -> None:
 
 
 def test_a_port_that_is_taken_is_one_line() -> None:
-    with listen("127.0.0.1", 0) as taken, pytest.raises(InputError, match="choose another port"):
-        listen("127.0.0.1", taken.getsockname()[1])
-
-
-def test_answers_do_not_wait_for_the_client_to_acknowledge_their_head() -> None:
-    with listen("127.0.0.1", 0) as listening:
-        assert listening.proto == socket.IPPROTO_TCP, "asyncio sets TCP_NODELAY for no other: 40 ms an answer"
+    with listen("127.0.0.1", 0) as taken:
+        assert taken.proto == socket.IPPROTO_TCP, "asyncio sets TCP_NODELAY for no other: 40 ms an answer"
+        with pytest.raises(InputError, match="choose another port"):
+            listen("127.0.0.1", taken.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
@@ -321,9 +291,7 @@ def test_requests_drawn_from_the_schema_are_answered_as_it_says(schema: Any) -> 
 
 @given(body=st.binary(max_size=300))
 @settings(max_examples=50, deadline=None, derandomize=True)
-def test_any_bytes_get_an_answer(schema: Any, body: bytes) -> None:
-    url = schema.get_base_url()
+def test_any_bytes_get_an_answer(url: str, body: bytes) -> None:
     for sent in (body, json.dumps({"text": body.decode("latin-1")}).encode()):
-        headers = {"Content-Type": "application/json"}
-        answer = requests.post(f"{url}/recommend", data=sent, headers=headers, timeout=20)
+        answer = post(url, "recommend", headers={"Content-Type": "application/json"}, data=sent)
         assert answer.status_code < 500
