@@ -58,15 +58,14 @@ def search_exact(
     k: int,
     exclude: NDArray[np.integer] | None = None,
     candidates: Mask | None = None,
-    chunk: int | None = None,
 ) -> Ranking:
     """The k papers of the highest inner product with each query, without the excluded ones.
 
     queries: float32 [Q, D]; papers: float32 [P, D]; normalise both for the cosine.
-    exclude, candidates, chunk: as `exclude`, `allowed` and `chunk` of PaperIndex.search; errors as there.
+    exclude, candidates: as `exclude` and `allowed` of PaperIndex.search; errors as there.
     Which of several papers of equal score takes the last place is left to Faiss.
     """
-    return FlatIndex(finite(papers, "papers")).search(queries, k, candidates, exclude, chunk)
+    return FlatIndex(finite(papers, "papers")).search(queries, k, candidates, exclude)
 
 
 def nearest(queries: Floats, papers: Floats, k: int, rows: Rows | None) -> Found:
@@ -115,22 +114,21 @@ class PaperIndex(ABC):
         k: int,
         allowed: Mask | None = None,
         exclude: NDArray[np.integer] | None = None,
-        chunk: int | None = None,
     ) -> Ranking:
         """The k nearest of the allowed places [N] to each query [Q, dim]; -1 where there are fewer.
 
         exclude: places that a query must not get, int [Q] or [Q, E]; -1 excludes nothing.
-        chunk: queries searched at a time, by default CHUNK. Memory besides the result is about 40 bytes times
-        chunk * (k + E), and a BLOCK of vectors where only some are allowed; Q x N scores are never held.
+        Memory besides the result is about 40 bytes times CHUNK * (k + E), and a BLOCK of vectors where only
+        some are allowed; Q x N scores are never held.
 
         Finds k papers wherever k are allowed: a query for which an approximate index finds fewer is compared
         with all of them. InputError for queries that are not finite, ValueError for shapes that disagree.
         """
-        queries, chunk = finite(queries, "queries"), chunk or CHUNK
+        queries = finite(queries, "queries")
         if queries.shape[1] != self.dim:
             raise ValueError(f"queries have {queries.shape[1]} dimensions, papers {self.dim}")
-        if k < 1 or chunk < 1:
-            raise ValueError(f"k ({k}) and chunk ({chunk}) must be at least 1")
+        if k < 1:
+            raise ValueError(f"k must be at least 1, not {k}")
         out = 0 if allowed is None else len(self) - int(np.count_nonzero(allowed))
         left_out = None
         if out <= SPARE:  # to search without a filter and drop them is faster
@@ -145,10 +143,10 @@ class PaperIndex(ABC):
         if depth == 0 or len(queries) == 0:
             return Ranking(*nothing(len(queries), k))
         parts = []
-        for start in range(0, len(queries), chunk):
-            scores, found = self._nearest(queries[start : start + chunk], depth, allowed)
+        for start in range(0, len(queries), CHUNK):
+            scores, found = self._nearest(queries[start : start + CHUNK], depth, allowed)
             drop = np.zeros(found.shape, np.bool_) if left_out is None else left_out[found]
-            for column in excluded[start : start + chunk].T:
+            for column in excluded[start : start + CHUNK].T:
                 drop |= found == column[:, None]
             parts.append(ordered(found, scores, k, drop))
         return Ranking.concat(parts)

@@ -85,20 +85,19 @@ def encode(
     rows: Rows | Queries,
     dim: int,
     what: str = "documents",
-    batch: int = BATCH,
     normalise: bool = True,
 ) -> Floats:
     """Papers (rows) or queries to vectors [len(rows), dim] of unit length (zeros where no word is known).
 
     read: `papers` or `queries` of a reader. forward: documents -> [B, dim] (retrieval.nets.arrays of a torch
-    net). batch: documents read at once.
+    net).
     """
     out = np.empty((len(rows), dim), np.float32)
     pace = Pace(what, len(rows))
-    for first in range(0, len(rows), batch):
-        part = rows[first : first + batch]
+    for first in range(0, len(rows), BATCH):
+        part = rows[first : first + BATCH]
         vectors = forward(read(part))
-        out[first : first + batch] = unit(vectors) if normalise else vectors
+        out[first : first + BATCH] = unit(vectors) if normalise else vectors
         pace.advance(len(part))
     return out
 

@@ -51,7 +51,8 @@ def test_equals_the_full_product(
     candidates = rng.random(papers) < 0.8
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(index_module, "BLOCK", block)
-        ranking = search_exact(q, p, k, exclude, candidates, chunk)
+        patch.setattr(index_module, "CHUNK", chunk)
+        ranking = search_exact(q, p, k, exclude[:, 0] if excluded == 1 else exclude, candidates)
 
     assert ranking.papers.shape == ranking.scores.shape == (queries, k)
     for row in range(queries):
@@ -65,13 +66,6 @@ def test_equals_the_full_product(
         assert ranking.scores[row][: len(found)].tolist() == [-s for s in expected] == scores[found].tolist()
         assert found == [i for _, i in sorted((-scores[i], i) for i in found)]
         assert (ranking.papers[row][len(found) :] == -1).all()
-
-
-def test_one_excluded_paper_a_query_leaves_the_next_ones_in_order() -> None:
-    vectors = np.eye(4, dtype=np.float32)
-    queries = np.array([[4, 3, 2, 1], [4, 3, 2, 1]], np.float32)
-    ranking = search_exact(queries, vectors, 2, exclude=np.array([0, -1], np.int32))
-    assert ranking.papers.tolist() == [[1, 2], [0, 1]]
 
 
 def test_shapes_that_do_not_agree_are_refused() -> None:
@@ -289,7 +283,7 @@ def test_too_few_papers_to_learn_from_are_one_clear_error() -> None:
             build_index(config, papers()[:few])
 
 
-@pytest.mark.parametrize(("dim", "parts"), [(200, 100), (384, 192), (768, 384), (7, 1), (10, 5)])
+@pytest.mark.parametrize(("dim", "parts"), [(200, 100), (7, 1), (10, 5)])
 def test_a_byte_stands_for_two_dimensions_where_they_divide(dim: int, parts: int) -> None:
     vectors = unit(np.random.default_rng(0).standard_normal((256, dim)))
     index: Any = build_index(IndexConfig("pq"), vectors)
