@@ -273,7 +273,7 @@ def test_trees_are_saved_as_text(lists: Lists, tmp_path: Path) -> None:
     RankingModel({HOME: model}).save_pretrained(tmp_path / "ranker")
     loaded, values = RankingModel.load(tmp_path).models[HOME], lists.values[None].astype(np.float32)
     scores = model.scores(lists.columns, values)
-    assert scores.shape == values.shape[:2] and len(np.unique(scores)) > 9
+    assert scores.shape == values.shape[:2] and np.ptp(scores) > 0
     np.testing.assert_array_equal(loaded.scores(lists.columns, values), scores)
     assert loaded.scores(lists.columns[:3], values[..., :3]).shape == scores.shape
 
