@@ -14,9 +14,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from datasets.configuration import read_settings
 from datasets.corpus import Corpus
-from datasets.errors import InputError
 from datasets.settings import Settings
-from evaluation.report import REPORT, Metrics, Provenance, Section, SweepJob, say
+from evaluation.report import REPORT, Column, Metrics, Provenance, Section, SweepJob, comparison, say
 from retrieval.base import Retriever
 from retrieval.filters import Filters
 
@@ -48,6 +47,8 @@ class Benchmark(ABC):
     """Its options (evaluation/settings.py)."""
     columns: ClassVar[Sequence[str]] = ()
     """Numbers in the table of a sweep: keys of metrics.json (GROUP/MEASURE), or patterns as [0-9]*/map."""
+    tables: ClassVar[Mapping[str, Sequence[Column]]] = {}
+    """Tables of a page of results with a row for each output, by what stands in their corners."""
     compared: ClassVar[Mapping[str, str]] = {"map": "MAP"}
     """Measures of per_query.csv by which a page of results tests differences, and their labels."""
     about: ClassVar[str] = ""
@@ -80,7 +81,8 @@ class Benchmark(ABC):
     @classmethod
     def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
         """Markdown about the outputs on one data set, by name; draws `plot` (or PLOT_STEM-*.png)."""
-        raise InputError(f"{cls.__name__} has no page of results")
+        results = {name: output.metrics for name, output in outputs.items()}
+        return [comparison(results, columns, corner) for corner, columns in cls.tables.items()]
 
     @classmethod
     def sweep(cls, jobs: Sequence[SweepJob], varied: Sequence[str], folder: Path) -> list[Section]:

@@ -118,10 +118,7 @@ class FieldSample:
                 )
             for key in ("rules", "queries"):
                 if sample[key] != first[key]:
-                    one, other = (
-                        text if len(text := json.dumps(of[key])) <= 80 else f"{text[:77]}..."
-                        for of in (sample, first)
-                    )
+                    one, other = (json.dumps(of[key])[:80] for of in (sample, first))
                     raise InputError(
                         f"models.{model}: {folder} has other {key} than {next(iter(models.values()))}: "
                         f"{one} and {other}"

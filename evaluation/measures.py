@@ -23,11 +23,6 @@ Values = dict[str, npt.NDArray[np.float64]]
 _QUERIES = 256
 
 
-def prefetch_measures(cutoffs: Sequence[int]) -> dict[str, Measure]:
-    """`mrr` and `recall@k`, by the names that reports use."""
-    return {"mrr": RR} | {f"recall@{k}": R @ k for k in cutoffs}
-
-
 def f1(precision: npt.ArrayLike, recall: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """The harmonic mean of precisions and recalls [...], 0 where both are 0.
 
@@ -44,9 +39,9 @@ def query_values(run: Run, qrels: Qrels, cutoffs: Sequence[int], f1_at: Sequence
     F1 is that of Citeomatic's evaluation (Bhagavatula et al. 2018, citeomatic/eval_metrics.py): of the
     precision and recall of one query, so that its mean is over queries. ir_measures has it at no rank.
     """
+    measures = {"mrr": RR} | {f"recall@{k}": R @ k for k in sorted({*cutoffs, *f1_at})}
     several = {"map": AP} | {f"precision@{k}": P @ k for k in f1_at} if f1_at else {}
-    measures = prefetch_measures(sorted({*cutoffs, *f1_at})) | several
-    values = per_query(run, qrels, measures)
+    values = per_query(run, qrels, measures | several)
     return values | {f"f1@{k}": f1(values[f"precision@{k}"], values[f"recall@{k}"]) for k in f1_at}
 
 

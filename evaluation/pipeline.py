@@ -251,11 +251,7 @@ class Pipeline(CorpusBenchmark):
         plot = plot.with_stem(f"{plot.stem}-reranked")
         curve_plot(plot, curves, title, "reranked candidates", "R@10")
         table = comparison(results, depth_columns(results, "recall@10"))
-        return [
-            "### R@10 by the number of reranked candidates",
-            table,
-            f"![R@10 by candidates]({plot.name})",
-        ]
+        return ["### R@10 by the number of reranked candidates", table, f"![R@10 by candidates]({plot.name})"]
 
     @classmethod
     def sweep(cls, jobs: Sequence[SweepJob], varied: Sequence[str], folder: Path) -> list[Section]:

@@ -166,8 +166,6 @@ class CSFCubeSettings(PoolSettings):
     """NAME in the names of these files; null: that of the retriever"""
     query: str = setting("whole", choices=("whole", "facet"))
     """what a retriever is asked by: whole (abstract) | facet (its sentences)"""
-    texts: str | None = None
-    """titles and abstracts, JSON lines; null: abstracts-csfcube-preds*.jsonl of the folder"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

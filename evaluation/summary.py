@@ -10,6 +10,7 @@ import fnmatch
 import io
 import json
 import logging
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,16 +20,7 @@ from hydra.experimental.callback import Callback
 
 from datasets.errors import fail, user_line
 from datasets.files import write_text
-from evaluation.report import (
-    METRICS,
-    REPORT,
-    SweepJob,
-    aligned,
-    flat,
-    markdown_table,
-    say,
-    show,
-)
+from evaluation.report import METRICS, REPORT, SweepJob, aligned, flat, markdown_table, say, show
 
 if TYPE_CHECKING:
     from hydra.core.utils import JobReturn
@@ -157,19 +149,14 @@ def _rows(jobs: Sequence[SweepJob], varied: Sequence[str], like: Sequence[str]) 
     there = dict.fromkeys(name for job in jobs for name in job.metrics)
     columns = list(dict.fromkeys(name for pattern in like for name in fnmatch.filter(there, pattern)))
     pools = [job.metrics["candidates"] for job in jobs if isinstance(job.metrics.get("candidates"), int)]
-    columns = [name for name in columns if not _says_nothing(name, max(pools, default=None))]
+    pool = max(pools, default=math.inf)  # recall among more papers than there are says nothing
+    columns = [name for name in columns if not name.startswith("recall@") or int(name[7:]) < pool]
     rows = aligned([[job.metrics.get(name) for job in jobs] for name in columns]) or [[] for _ in jobs]
     for job, row in zip(jobs, rows, strict=True):
         if job.failure and row:
             row[0] = "failed"
         row[:0] = [job.overrides.get(key, "") for key in varied]
     return [[*varied, *columns], *rows]
-
-
-def _says_nothing(name: str, pool: int | None) -> bool:
-    """Whether this is recall among more papers than there are."""
-    kind, _, k = name.partition("@")
-    return kind == "recall" and pool is not None and int(k) >= pool
 
 
 def _markdown(sweep: Path, jobs: list[SweepJob], labels: list[str], rows: list[list[str]]) -> str:

@@ -19,7 +19,7 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import written_whole
 from datasets.json_lines import checked
-from evaluation.benchmark import Output, RetrieverMaker
+from evaluation.benchmark import RetrieverMaker
 from evaluation.benchmarks.pools import (
     Findings,
     PoolBenchmark,
@@ -34,7 +34,7 @@ from evaluation.benchmarks.pools import (
     read_texts,
 )
 from evaluation.measures import PerQuery
-from evaluation.report import Column, comparison, markdown_table
+from evaluation.report import Column, markdown_table
 from evaluation.settings import CSFCubeSettings
 
 FACETS = ("background", "method", "result")
@@ -255,6 +255,14 @@ class CSFCube(PoolBenchmark):
     settings: CSFCubeSettings
     settings_class = CSFCubeSettings
     columns = tuple(f"{facet}/{measure}" for facet in (ALL, *FACETS) for measure in HEADLINE)
+    tables: ClassVar = {  # of the split test
+        "all facets": [Column(f"{ALL}/{key}", label, places=2, best=True) for key, label in COLUMNS.items()],
+        "": [
+            Column(f"{facet}/{key}", f"{facet} {COLUMNS[key]}", places=2, best=True)
+            for facet in FACETS
+            for key in HEADLINE
+        ],
+    }
     compared: ClassVar = {"av_precision": "MAP"}
 
     def measure(self, folder: Path, retriever: RetrieverMaker) -> Findings:
@@ -310,18 +318,6 @@ class CSFCube(PoolBenchmark):
             remarks,
         )
 
-    @classmethod
-    def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
-        """All facets together by all measures, and the facets by two of them; split test."""
-        results = {name: output.metrics for name, output in outputs.items()}
-        whole = [Column(f"{ALL}/{key}", label, places=2, best=True) for key, label in COLUMNS.items()]
-        facets = [
-            Column(f"{facet}/{key}", f"{facet} {COLUMNS[key]}", places=2, best=True)
-            for facet in FACETS
-            for key in HEADLINE
-        ]
-        return [comparison(results, whole, "all facets"), comparison(results, facets)]
-
     def _read(self, cube: CSFCubePools, folder: Path, name: str, facet: str) -> Rankings:
         """The rankings of a facet; InputError that names the experiments that exist instead."""
         path = folder / ranked_file(name, facet)
@@ -367,11 +363,9 @@ class CSFCube(PoolBenchmark):
 
         The latter are left out where there are none. Raises InputError that names papers without a text.
         """
-        found = [self.settings.texts] if self.settings.texts else []
-        found += sorted(map(str, cube.folder.glob("abstracts-csfcube-preds*.jsonl*")))
-        if not found:
+        path = next(iter(sorted(cube.folder.glob("abstracts-csfcube-preds*.jsonl*"))), None)
+        if path is None:
             raise InputError(f"{cube.folder}: no abstracts-csfcube-preds.jsonl, the texts to rank")
-        path = Path(found[0])
         names = {query for pools in cube.pools.values() for query in pools}
         texts = {text.id: text for text in read_texts(path) if text.id in names}
         queries, candidates = {}, set[str]()

@@ -22,15 +22,14 @@ from datasets.json_lines import checked
 from evaluation.benchmark import Output, RetrieverMaker
 from evaluation.benchmarks.pools import (
     Findings,
-    JudgedPools,
     PoolBenchmark,
-    QueryPaper,
     Scores,
     Table,
     first_few,
     is_number,
     measure_pools,
-    open_texts,
+    merged,
+    open_judged,
     pool_scores,
     read_json,
 )
@@ -271,16 +270,9 @@ class MDCR(PoolBenchmark):
 
     def _scores(self, pools: MDCRPools, path: Path, make: RetrieverMaker) -> Scores:
         """Scores of a retriever, also written to a file in the benchmark's format."""
-        judged: JudgedPools = {}
-        for queries in pools.fields.values():
-            for query, pool in queries.items():
-                judged[query] = judged.get(query, {}) | pool.judged()
-        papers = {
-            query: QueryPaper(query, tuple(paper for paper, cited in pool.items() if cited))
-            for query, pool in judged.items()
-        }
-        candidates = {paper for pool in judged.values() for paper in pool}
-        corpus = open_texts("MDCR", self._texts(), papers, candidates, self.settings.cache_dir)
+        fields = pools.fields.values()
+        judged = merged({query: pool.judged() for query, pool in queries.items()} for queries in fields)
+        corpus = open_judged("MDCR", self._texts(), judged, self.settings.cache_dir)
         retriever = make()
         retriever.open(corpus, self.settings.index_dir)
         scores = pool_scores(retriever, corpus, judged)

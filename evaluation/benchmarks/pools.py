@@ -7,7 +7,7 @@ import json
 import logging
 import math
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -248,6 +248,25 @@ def open_texts(
     identity["queries"] = hashlib.blake2b(described, digest_size=8).hexdigest()
     source = Source(name, identity, papers, contexts, {SPLIT: split})
     return open_records(source, cache_dir=cache_dir, candidates="all")
+
+
+def open_judged(name: str, texts: Path, pools: JudgedPools, cache_dir: str | Path) -> Corpus:
+    """As `open_texts`: each query of the pools is asked by its own text, and finds what is relevant to it."""
+    queries = {
+        query: QueryPaper(query, tuple(paper for paper, relevance in pool.items() if relevance > 0))
+        for query, pool in pools.items()
+    }
+    return open_texts(name, texts, queries, {paper for pool in pools.values() for paper in pool}, cache_dir)
+
+
+def merged(parts: Iterable[JudgedPools]) -> JudgedPools:
+    """One pool for each query: the candidates of all its pools, with their highest relevance."""
+    together: JudgedPools = {}
+    for pools in parts:
+        for query, pool in pools.items():
+            own = together.setdefault(query, {})
+            own |= {paper: max(relevance, own.get(paper, 0)) for paper, relevance in pool.items()}
+    return together
 
 
 def pool_scores(retriever: Retriever, corpus: Corpus, pools: Mapping[str, Collection[str]]) -> Scores:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -25,23 +25,23 @@ from datasets.files import written_whole
 from datasets.json_lines import checked, read_objects
 from datasets.progress import reading
 from datasets.releases import RELEASES
-from evaluation.benchmark import Output, RetrieverMaker
+from evaluation.benchmark import RetrieverMaker
 from evaluation.benchmarks.pools import (
     Findings,
     JudgedPools,
     PoolBenchmark,
-    QueryPaper,
     Scores,
     first_few,
     measure_pools,
-    open_texts,
+    merged,
+    open_judged,
     pool_scores,
     read_texts,
 )
 from evaluation.measures import PerQuery, Values
 from evaluation.protocol import Qrels, read_pairs
 from evaluation.published import published
-from evaluation.report import Column, comparison, markdown_table, table_rows
+from evaluation.report import Column, markdown_table, table_rows
 from evaluation.settings import SciDocsSettings
 from retrieval.base import Retriever
 from retrieval.run import escaped
@@ -191,34 +191,28 @@ def _by_distance(tasks: Mapping[str, JudgedPools], embeddings: Path) -> dict[str
 
 def open_pools(
     tasks: Mapping[str, JudgedPools], texts: Path, cache_dir: str | Path
-) -> tuple[Corpus, dict[str, list[str]]]:
+) -> tuple[Corpus, JudgedPools]:
     """The papers of all tasks as a corpus, and of each query the candidates of all tasks that have a record.
 
     Papers that the file of texts lacks are left out, as the official script leaves out those without an
     embedding; queries without a text have no context. Raises InputError where no query has a text.
     """
-    together: JudgedPools = {}
-    for pools in tasks.values():
-        for query, pool in pools.items():
-            own = together.setdefault(query, {})
-            for paper, relevance in pool.items():
-                own[paper] = max(relevance, own.get(paper, 0))
+    together = merged(tasks.values())
     wanted = set(together) | {paper for pool in together.values() for paper in pool}
     readable = {text.id: bool(text) for text in read_texts(texts) if text.id in wanted}
     if missing := sorted(wanted - readable.keys()):
         log.warning("%s lacks %s papers of the benchmark: %s", texts, f"{len(missing):,}", first_few(missing))
-    queries = {}
+    known: JudgedPools = {}
     for query, pool in together.items():
-        relevant = tuple(paper for paper, relevance in pool.items() if relevance > 0 and readable.get(paper))
-        if readable.get(query) and relevant:
-            queries[query] = QueryPaper(query, relevant)
-    if not queries:
+        there = {paper: relevance for paper, relevance in pool.items() if paper in readable}
+        found = [paper for paper, relevance in there.items() if relevance > 0 and readable[paper]]
+        if found and readable.get(query):
+            known[query] = there
+    if not known:
         raise InputError(
-            f"{texts}: none of the {len(together):,} queries has a text, as {first_few(list(together))}"
+            f"{texts}: none of the {len(together):,} queries has a text, as {first_few(together)}"
         )
-    known = {query: [paper for paper in together[query] if paper in readable] for query in queries}
-    candidates = {paper for pool in known.values() for paper in pool}
-    return open_texts("SciDocs", texts, queries, candidates, cache_dir), known
+    return open_judged("SciDocs", texts, known, cache_dir), known
 
 
 def write_embeddings(path: Path, retriever: Retriever, corpus: Corpus) -> None:
@@ -239,7 +233,7 @@ def measure_task(task: str, pools: JudgedPools, scores: Scores) -> tuple[list[st
     """
     scored = {query: pool for query, pool in pools.items() if scores.get(query)}
     if not scored:
-        raise InputError(f"{task}: none of its {len(pools):,} queries is scored, as {first_few(list(pools))}")
+        raise InputError(f"{task}: none of its {len(pools):,} queries is scored, as {first_few(pools)}")
     remarks = []
     if skipped := [query for query in pools if query not in scored]:
         remarks.append(
@@ -260,6 +254,13 @@ class SciDocs(PoolBenchmark):
     settings: SciDocsSettings
     settings_class = SciDocsSettings
     columns = tuple(f"{task}/{key}" for task in ("cite", "co-cite", "co-view", "co-read") for key in MEASURES)
+    tables: ClassVar = {
+        "": [
+            Column(f"{task}/{key}", f"{task} {label}", places=2, best=True)
+            for task in TASKS
+            for key, label in (("map", "MAP"), ("ndcg", "nDCG"))
+        ]
+    }
 
     def measure(self, folder: Path, retriever: RetrieverMaker) -> Findings:
         """By task and by query."""
@@ -294,17 +295,6 @@ class SciDocs(PoolBenchmark):
             remarks,
             str(metrics),
         )
-
-    @classmethod
-    def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
-        """MAP and nDCG of each task."""
-        results = {name: output.metrics for name, output in outputs.items()}
-        columns = [
-            Column(f"{task}/{key}", f"{task} {label}", places=2, best=True)
-            for task in dict.fromkeys(task for of in results.values() for task in of)
-            for key, label in (("map", "MAP"), ("ndcg", "nDCG"))
-        ]
-        return [comparison(results, columns)]
 
     def _scores(
         self, tasks: dict[str, JudgedPools], folder: Path, make: RetrieverMaker

@@ -11,7 +11,7 @@ from ir_measures import RR, R
 
 from datasets.files import write_text, written_whole
 from evaluation.contexts import with_ties
-from evaluation.measures import means, per_query, prefetch_measures
+from evaluation.measures import means, query_values
 from evaluation.protocol import Qrels
 from retrieval.base import Ranking, ordered
 from retrieval.run import Run
@@ -38,7 +38,7 @@ def test_batches_give_what_ir_measures_gives_at_once(pair: tuple[Run, Qrels]) ->
     whole = {q: d for batch in run.batches(100) for q, d in batch.items()}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("evaluation.measures._QUERIES", 2)
-        values = means(per_query(run, qrels, prefetch_measures([1, 3])))
+        values = means(query_values(run, qrels, [1, 3]))
     expected = ir_measures.calc_aggregate([RR, R @ 1, R @ 3], qrels.judgements, whole)
     assert values == pytest.approx(
         {"mrr": expected[RR], "recall@1": expected[R @ 1], "recall@3": expected[R @ 3]}
@@ -51,7 +51,7 @@ def test_values_worked_out_by_hand() -> None:
     )
     run = Run(["first", "other"], ["a", "b", "c"], ranking)
     qrels = Qrels({"missing": {"a": 1}, "first": {"b": 1, "z": 1}, "other": {"a": 1}})
-    values = per_query(run, qrels, prefetch_measures([1, 2, 2000]))
+    values = query_values(run, qrels, [1, 2, 2000])
     # In the order of the qrels; a query that the run lacks and one that finds nothing have zero.
     assert {name: array.tolist() for name, array in values.items()} == {
         "mrr": [0, 0.5, 0],

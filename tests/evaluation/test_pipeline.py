@@ -22,12 +22,11 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from evaluation.compare import compare
-from evaluation.pipeline import Pipeline, Reranking, appended
+from evaluation.pipeline import Pipeline, Reranking
 from evaluation.prefetch import Prefetch
 from evaluation.report import Provenance
 from evaluation.stages import depths_of
 from rerank.reranker import Reranker
-from retrieval.base import Ranking
 from retrieval.bm25 import BM25
 from retrieval.filters import Filters
 from retrieval.popularity import Popularity
@@ -212,16 +211,6 @@ def test_a_run_of_an_earlier_evaluation_is_reranked_without_searching(
     assert again["retriever"] == "run" and again["pairs_new"] == 0
 
 
-def test_a_sample_of_queries_is_that_of_prefetching(
-    demo_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
-) -> None:
-    benchmark = pipeline(tiny_reranker, tmp_path, candidates=2, queries=5)
-    metrics = benchmark(Popularity(), demo_corpus, "test", tmp_path / "a")
-    Prefetch(cutoffs=CUTOFFS, queries=5)(Popularity(), demo_corpus, "test", tmp_path / "b")
-    assert metrics["queries"] == 5
-    assert (tmp_path / "a/qrels.trec").read_text() == (tmp_path / "b/qrels.trec").read_text()
-
-
 def test_the_report_says_what_was_done(tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path) -> None:
     origin = Provenance("python evaluate.py benchmark=pipeline", "candidates: 3\n")
     pipeline(tiny_reranker, tmp_path, candidates=3, depths=[2])(BM25(), tiny_corpus, "test", tmp_path, origin)
@@ -245,17 +234,6 @@ def test_the_report_says_what_was_done(tiny_corpus: Corpus, tiny_reranker: Path,
 
 
 # Reranking alone
-
-
-def test_appended_papers_stand_behind_those_that_were_found() -> None:
-    ranking = Ranking(
-        np.array([[4, 2], [7, -1], [-1, -1]], np.int32),
-        np.array([[3, 1], [2, -np.inf], [-np.inf, -np.inf]], np.float32),
-    )
-    found = appended(ranking, [np.array([2, 9, 8]), np.array([7]), np.array([5])])
-    assert found.papers.tolist() == [[4, 2, 8, 9], [7, -1, -1, -1], [5, -1, -1, -1]]
-    assert found.scores[0].tolist() == [3, 1, 0, -1] and np.isneginf(found.scores[1, 1:]).all()
-    assert appended(ranking, [np.empty(0, np.int32)] * 3).papers.tolist() == ranking.papers.tolist()
 
 
 def reranking(reranker: Path, folder: Path, candidates: int | str) -> Reranking:
@@ -312,32 +290,10 @@ def test_what_cannot_be_used_is_one_line(
     for folder in (tmp_path / "nowhere", tiny_source):
         with pytest.raises(InputError, match=str(folder)):
             Pipeline(reranker=folder, scores_dir=tmp_path)(BM25(), tiny_corpus, "test", tmp_path / "out")
-    bare, long = (shutil.copytree(tiny_reranker, tmp_path / name) for name in ("bare", "long"))
-    (bare / "tokenizer.json").unlink()
-    settings = (long / "reranker.json").read_text()
-    (long / "reranker.json").write_text(settings.replace('"max_tokens": 64', '"max_tokens": 4096'))
-    for folder, message in (
-        (bare, "the model has no tokeniser; expected tokenizer.json"),
-        (long, r"pairs\.max_tokens=4096: the model reads at most 128"),
-    ):
-        with pytest.raises(InputError, match=message):
-            Pipeline(reranker=folder, scores_dir=tmp_path)(BM25(), tiny_corpus, "test", tmp_path / "out")
-    for folder in (bare, long):
-        shutil.rmtree(folder)  # their weights are in safetensors too
     (tiny_source / "val.json").unlink()
     corpus = open_corpus(tiny_source, cache_dir=tmp_path / "other")
     with pytest.raises(InputError, match="fuse=score tunes a weight on split 'val', which corpus tiny lacks"):
         Pipeline(reranker=tiny_reranker, fuse="score")(BM25(), corpus, "test", tmp_path / "out")
-    run = tmp_path / "run.trec"
-    for line, message in (
-        ("q1 Q0 parsing 1 2.0 x", "has none of the run's"),
-        ("c9 Q0 lost 1 2.0 x", "'lost', which"),
-    ):
-        run.write_text(line + "\n")
-        with pytest.raises(InputError, match=message):
-            Pipeline(reranker=tiny_reranker, scores_dir=tmp_path)(
-                CachedRun([run]), tiny_corpus, "test", tmp_path / "out"
-            )
     assert not (tmp_path / "out").exists() and not list(tmp_path.rglob("*.safetensors"))
 
 

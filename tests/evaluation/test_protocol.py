@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from evaluation.protocol import (
-    Qrels,
-    protocols,
-    seen_groups,
-)
+from evaluation.protocol import Qrels, protocols, seen_groups
 from evaluation.settings import DRAFT, INDUCTIVE, PROTOCOLS, TRANSDUCTIVE
 from retrieval.filters import Filters
 from retrieval.queries import cited_elsewhere
