@@ -267,20 +267,19 @@ def contexts_in(files: list[Path]) -> Contexts:
         identities: NDArray[np.uint64], ids: list[str]
     ) -> tuple[Iterator[ContextRecord], list[QueryRecord]]:
         papers, contexts, train = files
-        rows = _rows(papers, identities)
-        queries = []
-        for query in strict(read_queries(train)):
-            cited = dict.fromkeys(ids[rows[paper]] for paper in query.positive_ids if paper in rows)
-            if cited:
-                queries.append(QueryRecord(query.context_id, list(cited)))
-        wanted = {query.context_id for query in queries}
+        known = {name: ids[row] for name, row in _rows(papers, identities).items()}
+        cited = {
+            query.context_id: dict.fromkeys(known[paper] for paper in query.positive_ids if paper in known)
+            for query in strict(read_queries(train))
+        }
+        queries = [QueryRecord(context, list(papers)) for context, papers in cited.items() if papers]
 
         def found() -> Iterator[ContextRecord]:
             for context in strict(read_contexts(contexts)):
-                if context.id in wanted:
-                    row = rows.get(context.citing_id)
-                    citing = context.citing_id if row is None else ids[row]
-                    yield ContextRecord(context.id, context.text, citing, outside=row is None)
+                if cited.get(context.id):
+                    citing = known.get(context.citing_id, context.citing_id)
+                    outside = context.citing_id not in known
+                    yield context._replace(citing_id=citing, cited_id=None, outside=outside)
 
         return found(), queries
 

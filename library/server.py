@@ -16,7 +16,6 @@ import re
 import secrets
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import h11
 import uvicorn
+from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
@@ -152,25 +152,16 @@ class Queue:
     """Threads that work for requests, and a queue of bounded length before them."""
 
     def __init__(self, threads: int, length: int) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="ask")
-        self._free = asyncio.Semaphore(threads)
-        self._length, self._inside = threads + length, 0
+        self._turns, self._threads, self._length = CapacityLimiter(threads), CapacityLimiter(threads), length
 
     async def run(self, work: Callable[[], T], gone: Callable[[], Awaitable[bool]] | None = None) -> T:
         """What the work gives; HTTPException if the queue is full, or the client gone when its turn comes."""
-        if self._inside >= self._length:
+        if self._turns.available_tokens < 1 and self._turns.statistics().tasks_waiting >= self._length:
             raise HTTPException(503, "too many requests wait; try again", {"Retry-After": "1"})
-        self._inside += 1
-        try:
-            async with self._free:
-                if gone is not None and await gone():
-                    raise HTTPException(499, "the client has gone")
-                return await asyncio.get_running_loop().run_in_executor(self._pool, work)
-        finally:
-            self._inside -= 1
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        async with self._turns:
+            if gone is not None and await gone():
+                raise HTTPException(499, "the client has gone")
+            return await to_thread.run_sync(work, limiter=self._threads)
 
 
 # The application.
@@ -202,8 +193,6 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with tools.running():
             yield
-        asks.close()
-        writes.close()
 
     app = FastAPI(
         title="Citation recommendation",
