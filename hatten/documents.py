@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -199,11 +200,6 @@ def check_tokenizer(corpus: Corpus, wanted: str, what: str) -> None:
         raise InputError(f"{what}: needs data.tokenizer={wanted}; {corpus.name} has data.tokenizer={given}")
 
 
-def first_repeated(words: Iterable[str]) -> str | None:
-    """The first word that came before, None when all differ."""
-    seen: set[str] = set()
-    for word in words:
-        if word in seen:
-            return word
-        seen.add(word)
-    return None
+def first_repeated(words: Iterable[str]) -> str:
+    """The first of the words that are there twice."""
+    return next(word for word, times in Counter(words).items() if times > 1)

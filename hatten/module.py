@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from hatten.batches import Batch
 from hatten.encoder import Encoder, HAttenEncoder
 from hatten.losses import encoder_loss
-from hatten.settings import EncoderLossSettings, EncoderRateSettings
+from hatten.settings import EncoderRateSettings, EncoderTraining
 from training.module import AveragedModule, Optimizer
 
 
@@ -21,17 +21,10 @@ class EncoderModule(AveragedModule[Encoder]):
     schedule: EncoderRateSettings
 
     def __init__(
-        self,
-        encoder: Encoder,
-        optimizer: Optimizer,
-        loss: EncoderLossSettings,
-        schedule: EncoderRateSettings,
-        ema: float,
-        seed: int,
-        total_steps: int,
+        self, encoder: Encoder, optimizer: Optimizer, settings: EncoderTraining, seed: int, total_steps: int
     ) -> None:
-        super().__init__(encoder, optimizer, schedule, ema, seed, total_steps)
-        self.loss = loss
+        super().__init__(encoder, optimizer, settings.schedule, settings.ema, seed, total_steps)
+        self.loss = settings.loss
         self.stale: NDArray[np.float32] | None = None
         """[P, D] what the two levels gave for each paper after the last round (model.batch.stale)"""
 

@@ -33,7 +33,7 @@ class AveragesEncoder(Encoder):
     as a unit vector; of those the sum, each by the weight of the field, as a unit vector again.
 
     Directions are fixed. What can be trained are magnitudes, all above 0, and the weights of fields, which
-    queries and papers have of their own (hatten.layers says what they start from).
+    queries and papers have of their own (hatten.means has what they start from).
     """
 
     def __init__(self, word_vectors: NDArray[np.float32]) -> None:

@@ -79,15 +79,7 @@ def train_encoder(
         data = data_of(parts.reader, batch, given.seed, settings.workers)
         check_size(data.split, given.corpus)  # of fewer contexts, where a teacher has scored some
         steps = steps_per_round(batch, len(data.split))
-        module = module_of(
-            parts.encoder,
-            optimizer,
-            settings.loss,
-            schedule,
-            ema=settings.ema,
-            seed=given.seed,
-            total_steps=settings.rounds * steps,
-        )
+        module = module_of(parts.encoder, optimizer, settings, given.seed, settings.rounds * steps)
         about = {**given.about, **parts.about, **data.about}
         best = given.folder / recipe.file
         return Training(

@@ -1,6 +1,6 @@
 """Dense retrieval: `DenseRetriever`, the nearest papers to a query by an encoder's vectors.
 
-Subclasses bring the encoder: of subwords in retrieval.article, of words in hatten.retriever.
+Subclasses bring the encoder: of subwords in retrieval.article, of words in hatten.words_retriever.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from hatten.encoder import HAttenEncoder
 from hatten.module import EncoderModule
 from hatten.settings import (
     EncoderBatchSettings,
-    EncoderLossSettings,
     EncoderRateSettings,
+    EncoderTraining,
     EncoderValidationSettings,
 )
 from hatten.train import Validation
@@ -43,9 +43,7 @@ def module(corpus: Corpus, ema: float = 0.9, **schedule: Any) -> EncoderModule:
     made = EncoderModule(
         random_model(corpus.words, **options).encoder.train(),
         partial(torch.optim.Adam, lr=0.01),
-        EncoderLossSettings(),
-        EncoderRateSettings(**schedule),
-        ema,
+        EncoderTraining(schedule=EncoderRateSettings(**schedule), ema=ema),
         seed=0,
         total_steps=10,
     )

@@ -56,24 +56,11 @@ def test_an_array_survives(
     order: Literal["C", "F"] = "F" if layout == "F" else "C"
     given_array = array[::-1] if layout == "strided" else np.asarray(array, order=order)
     data = pickle.dumps(given_array, protocol)
-    if numpy_1:
-        data = as_numpy_1(data)
+    if numpy_1 and protocol < 4:  # in later ones names have lengths
+        data = data.replace(b"numpy._core.", b"numpy.core.")
     loaded = load_array(written(folder, data))
     np.testing.assert_array_equal(loaded, given_array)
     assert loaded.dtype == given_array.dtype
-
-
-def as_numpy_1(data: bytes) -> bytes:
-    """The same pickle with NumPy 1's module names, which are one character shorter."""
-    for name in (b"multiarray", b"numeric"):
-        new, old = b"numpy._core." + name, b"numpy.core." + name
-        data = data.replace(b"c" + new + b"\n", b"c" + old + b"\n")
-        data = data.replace(b"\x8c" + bytes([len(new)]) + new, b"\x8c" + bytes([len(old)]) + old)
-    # The frame length of protocol 4 and later is now one too long for each replaced name.
-    if data[2:3] == b"\x95":
-        length = struct.unpack("<Q", data[3:11])[0]
-        data = data[:3] + struct.pack("<Q", length - data.count(b"numpy.core.")) + data[11:]
-    return data
 
 
 class Evil:
@@ -116,16 +103,14 @@ def hostile() -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("name", hostile())
-def test_anything_else_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, protocol: int
-) -> None:
+def test_anything_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.chdir(tmp_path)
-    path = written(tmp_path, pickle.dumps(hostile()[name], protocol))
-    for load in (load_word_list, load_array):
-        with pytest.raises(InputError, match=r"data\.pkl"):
-            load(path)
+    for protocol in PROTOCOLS:
+        path = written(tmp_path, pickle.dumps(hostile()[name], protocol))
+        for load in (load_word_list, load_array):
+            with pytest.raises(InputError, match=r"data\.pkl"):
+                load(path)
     assert not Path("hacked").exists()
 
 
