@@ -207,8 +207,8 @@ class NameWriter:
 
     def finish(self) -> None:
         write_strings(self._folder / f"{self._stem}.arrow", "name", self._codes)
-        save_array(self._folder, f"{self._stem}.values", np.frombuffer(self._values, np.int32))
-        save_array(self._folder, f"{self._stem}.offsets", offsets_of(np.frombuffer(self._lengths, np.int32)))
+        offsets = offsets_of(np.frombuffer(self._lengths, np.int32))
+        save_ragged(self._folder, self._stem, Ragged(np.frombuffer(self._values, np.int32), offsets))
 
 
 Tokenize = Callable[[list[str]], Callable[[], Ragged]]
@@ -297,18 +297,36 @@ class TokenWriter:
             np.lib.format.write_array_header_1_0(file, header)
             for chunk in self.chunks():
                 file.write(final[chunk].astype("<i4", copy=False).data)
-        save_array(self._folder, f"{self._stem}.offsets", offsets)
+        save_arrays(self._folder, **{f"{self._stem}.offsets": offsets})
         self._raw.unlink()
 
 
-def save_array(folder: Path, stem: str, values: NDArray[Any]) -> None:
-    """Write STEM.npy."""
-    descr = np.lib.format.dtype_to_descr(values.dtype)
-    with (folder / f"{stem}.npy").open("wb") as file:
-        header = {"descr": descr, "fortran_order": False, "shape": values.shape}
-        np.lib.format.write_array_header_1_0(file, header)
-        # ndarray.tofile hides the reason of a failed write
-        file.write(np.ascontiguousarray(values).data)
+def save_arrays(folder: Path, **arrays: NDArray[Any]) -> None:
+    """Write each array to NAME.npy."""
+    for name, values in arrays.items():
+        with (folder / f"{name}.npy").open("wb") as file:
+            descr = np.lib.format.dtype_to_descr(values.dtype)
+            header = {"descr": descr, "fortran_order": False, "shape": values.shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            # ndarray.tofile hides the reason of a failed write
+            file.write(np.ascontiguousarray(values).data)
+
+
+def load_array(folder: Path, stem: str) -> NDArray[Any]:
+    """What `save_arrays` wrote, mapped."""
+    # The memmap class makes every slice slow.
+    return np.asarray(np.load(folder / f"{stem}.npy", mmap_mode="r", allow_pickle=False))
+
+
+def save_ragged(folder: Path, stem: str, rows: Ragged) -> None:
+    """Write STEM.values.npy and STEM.offsets.npy."""
+    parts: dict[str, NDArray[Any]] = {f"{stem}.values": rows.values, f"{stem}.offsets": rows.offsets}
+    save_arrays(folder, **parts)
+
+
+def load_ragged(folder: Path, stem: str) -> Ragged:
+    """What `save_ragged` wrote, mapped."""
+    return Ragged(load_array(folder, f"{stem}.values"), load_array(folder, f"{stem}.offsets"))
 
 
 def write_words(
@@ -339,4 +357,4 @@ def write_words(
     with closing(TextWriter(folder / "words.arrow", ("word",))) as texts:
         for first in range(0, len(order), BATCH_ROWS):
             texts.extend([words.take(pa.array(order[first : first + BATCH_ROWS])).cast(pa.string())])
-    save_array(folder, "word_counts", counts[order])
+    save_arrays(folder, word_counts=counts[order])

@@ -52,7 +52,7 @@ def convert(source: str | Sequence[str], output: str | Path) -> str:
                         lines.write(_line(paper))
                         papers += 1
             for one in parts.papers():
-                paper = PaperLine("", one.id, one.title, one.abstract, one.year, tuple(one.field), ())
+                paper = PaperLine(one.id, one.title, one.abstract, one.year, tuple(one.field), ())
                 lines.write(_line(paper))
                 papers += 1
         if not papers:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from datasets.columns import Ragged, table_batches
+from datasets.columns import Ragged, load_array, load_ragged, table_batches
 from datasets.errors import InputError
 
 STORE_VERSION = 2
@@ -99,18 +99,22 @@ class Corpus:
         self.paper_ids, self.titles, self.abstracts = papers["id"], papers["title"], papers["abstract"]
         contexts = self._texts("contexts")
         self.context_ids, self.context_texts = contexts["id"], contexts["text"]
-        self.years: NDArray[np.int32] = self._array("years")
-        self.is_candidate: NDArray[np.bool_] = self._array("is_candidate")
-        self.seen: NDArray[np.bool_] = self._array("seen")
-        self.citing: NDArray[np.int32] = self._array("citing")
+        self.years: NDArray[np.int32] = load_array(self.path, "years")
+        self.is_candidate: NDArray[np.bool_] = load_array(self.path, "is_candidate")
+        self.seen: NDArray[np.bool_] = load_array(self.path, "seen")
+        self.citing: NDArray[np.int32] = load_array(self.path, "citing")
         self.field_names = self._texts("fields")["name"]
-        self.fields = self._ragged("fields")
-        self.word_counts: NDArray[np.int64] = self._array("word_counts")
-        self.title_tokens = self._ragged("title_tokens")
-        self.abstract_tokens = self._ragged("abstract_tokens")
-        self.context_tokens = self._ragged("context_tokens")
+        self.fields = load_ragged(self.path, "fields")
+        self.word_counts: NDArray[np.int64] = load_array(self.path, "word_counts")
+        self.title_tokens = load_ragged(self.path, "title_tokens")
+        self.abstract_tokens = load_ragged(self.path, "abstract_tokens")
+        self.context_tokens = load_ragged(self.path, "context_tokens")
         self.splits: dict[str, Split] = {
-            split: Split(split, self._array(f"{split}.contexts"), self._ragged(f"{split}.positives"))
+            split: Split(
+                split,
+                load_array(self.path, f"{split}.contexts"),
+                load_ragged(self.path, f"{split}.positives"),
+            )
             for split in manifest["splits"]
         }
 
@@ -169,13 +173,6 @@ class Corpus:
     def _texts(self, stem: str) -> dict[str, TextColumn]:
         schema, batches = table_batches(self.path / f"{stem}.arrow")
         return {name: TextColumn([batch.column(name) for batch in batches]) for name in schema.names}
-
-    def _array(self, stem: str) -> NDArray[Any]:
-        mapped = np.load(self.path / f"{stem}.npy", mmap_mode="r", allow_pickle=False)
-        return np.asarray(mapped)  # the memmap class makes every slice slow
-
-    def _ragged(self, stem: str) -> Ragged:
-        return Ragged(self._array(f"{stem}.values"), self._array(f"{stem}.offsets"))
 
 
 def read_manifest(path: Path) -> dict[str, Any] | None:

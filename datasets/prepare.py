@@ -30,11 +30,13 @@ from datasets.beir import beir_source, is_beir
 from datasets.beir import find_files as find_beir_files
 from datasets.columns import (
     NameWriter,
+    Ragged,
     TextWriter,
     TokenWriter,
     local_tokens,
     offsets_of,
-    save_array,
+    save_arrays,
+    save_ragged,
     write_words,
 )
 from datasets.corpus import MANIFEST, STORE_VERSION, Corpus, read_manifest
@@ -321,18 +323,15 @@ class StoreBuilder:
             if name == TRAIN:
                 seen[cited] = True
                 in_train[rows] = True
-            save_array(self._folder, f"{name}.contexts", rows)
-            save_array(self._folder, f"{name}.positives.values", cited)
-            save_array(self._folder, f"{name}.positives.offsets", offsets_of(counts))
+            save_arrays(self._folder, **{f"{name}.contexts": rows})
+            save_ragged(self._folder, f"{name}.positives", Ragged(cited, offsets_of(counts)))
         if unreachable:
             log.warning(
                 "%d citations of a paper that is no candidate, or of the citing paper itself: never found",
                 unreachable,
             )
-        columns: dict[str, NDArray[Any]] = {"is_candidate": is_candidate, "seen": seen, "citing": citing}
-        columns["years"] = np.frombuffer(self._years, np.int32)
-        for stem, values in columns.items():
-            save_array(self._folder, stem, values)
+        years = np.frombuffer(self._years, np.int32)
+        save_arrays(self._folder, is_candidate=is_candidate, seen=seen, citing=citing, years=years)
         self._fields.finish()
         counted = [(self._titles, None), (self._abstracts, None), (self._context_tokens, in_train)]
         write_words(self._folder, self._words, counted, self._continues)

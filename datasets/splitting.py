@@ -35,10 +35,6 @@ class RandomSplitting:
 
     def __init__(self, train: float, val: float, test: float, seed: int) -> None:
         self._shares = _checked_shares(train, val, test)
-        if sum(self._shares.values()) > 1 + 1e-9:
-            raise InputError(
-                f"splitting: the shares train, val and test add up to {sum(self._shares.values()):g}"
-            )
         self._seed = seed
         self.settings: dict[str, Any] = {**self._shares, "seed": seed}
 
@@ -83,11 +79,7 @@ class YearShares:
     """
 
     def __init__(self, train: float, val: float, test: float, queries: int | None, seed: int) -> None:
-        shares = _checked_shares(train, val, test)
-        if abs(sum(shares.values()) - 1) > 1e-9:
-            raise InputError(
-                f"splitting: the shares train, val and test add up to {sum(shares.values()):g}, not 1"
-            )
+        shares = _checked_shares(train, val, test, whole=True)
         if queries is not None:
             check_count("splitting.queries", queries)
         self._train, self._val_of_rest = train, val / (val + test) if val + test else 0.0
@@ -118,11 +110,14 @@ class YearShares:
         return drawn
 
 
-def _checked_shares(*values: float) -> dict[str, float]:
+def _checked_shares(*values: float, whole: bool = False) -> dict[str, float]:
+    """By split; InputError for other values, and if they add up to more than 1, or to less where `whole`."""
     shares = dict(zip(SPLITS, values, strict=True))
     for name, share in shares.items():
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
             raise InputError(f"splitting.{name}: {share!r} is no share between 0 and 1")
+    if (total := sum(values)) > 1 + 1e-9 or (whole and total < 1 - 1e-9):
+        raise InputError(f"splitting: the shares train, val and test add up to {total:g}{', not 1' * whole}")
     return shares
 
 

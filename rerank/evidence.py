@@ -16,11 +16,11 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
-from datasets.columns import Ragged, offsets_of, ranges
+from datasets.columns import Ragged, offsets_of, ranges, save_arrays
 from datasets.corpus import Corpus, Split
 from datasets.records import TRAIN
 from datasets.tokenize import TOKENIZERS, WordTable
-from retrieval.arrays import Floats, Rows, load_arrays, save_arrays
+from retrieval.arrays import Floats, Rows, load_arrays
 from retrieval.base import changed_little
 from retrieval.bm25 import cited_in
 from retrieval.dense import DenseRetriever

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.columns import Ragged
+from datasets.columns import load_array
 
 Rows = NDArray[np.int64]
 """Rows of a corpus's papers or contexts."""
@@ -27,23 +27,6 @@ def hash_of(parts: Mapping[str, NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-def save_arrays(folder: Path, **arrays: NDArray[Any]) -> None:
-    """Write each array to NAME.npy."""
-    for name, array in arrays.items():
-        np.save(folder / f"{name}.npy", array)
-
-
 def load_arrays(folder: Path, *names: str) -> list[NDArray[Any]]:
-    """What `save_arrays` wrote, mapped."""
-    return [np.asarray(np.load(folder / f"{n}.npy", mmap_mode="r", allow_pickle=False)) for n in names]
-
-
-def save_ragged(folder: Path, name: str, rows: Ragged) -> None:
-    """Write NAME.values.npy and NAME.offsets.npy."""
-    parts: dict[str, NDArray[Any]] = {f"{name}.values": rows.values, f"{name}.offsets": rows.offsets}
-    save_arrays(folder, **parts)
-
-
-def load_ragged(folder: Path, name: str) -> Ragged:
-    """What `save_ragged` wrote, mapped."""
-    return Ragged(*load_arrays(folder, f"{name}.values", f"{name}.offsets"))
+    """Arrays that `save_arrays` (datasets.columns) wrote, mapped."""
+    return [load_array(folder, name) for name in names]

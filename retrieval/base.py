@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from datasets.columns import save_arrays
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import written_folder
-from retrieval.arrays import Floats, Mask, Rows, load_arrays, save_arrays
+from retrieval.arrays import Floats, Mask, Rows, load_arrays
 from retrieval.filters import Filters
 from retrieval.queries import Queries
 

@@ -18,12 +18,12 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csc_matrix, csr_matrix, vstack
 
-from datasets.columns import Ragged, offsets_of, ranges
+from datasets.columns import Ragged, load_ragged, offsets_of, ranges, save_arrays, save_ragged
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.records import TRAIN
 from datasets.settings import check_count
-from retrieval.arrays import Floats, Mask, Rows, load_arrays, load_ragged, save_arrays, save_ragged
+from retrieval.arrays import Floats, Mask, Rows, load_arrays
 from retrieval.base import Ranking, Retriever, changed_little, nothing
 from retrieval.queries import Queries
 from retrieval.settings import QUERY_FIELDS, check_fields

@@ -13,11 +13,11 @@ from bm25s.tokenization import Tokenizer
 from numpy.typing import NDArray
 from scipy.sparse import csc_matrix, csr_matrix
 
-from datasets.columns import Ragged
+from datasets.columns import Ragged, load_ragged, save_ragged
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
-from retrieval.arrays import Rows, load_ragged, save_ragged
+from retrieval.arrays import Rows
 from retrieval.queries import Queries
 
 PAPERS_AT_ONCE = 1 << 16

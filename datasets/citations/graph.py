@@ -24,7 +24,17 @@ import pyarrow.csv
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from datasets.columns import NameWriter, Ragged, TextWriter, offsets_of, save_array, table_batches
+from datasets.columns import (
+    NameWriter,
+    Ragged,
+    TextWriter,
+    load_array,
+    load_ragged,
+    offsets_of,
+    save_arrays,
+    save_ragged,
+    table_batches,
+)
 from datasets.corpus import TextColumn
 from datasets.errors import InputError
 from datasets.files import content_hash, one_line_disk_errors, written_folder
@@ -35,9 +45,8 @@ from datasets.progress import OnBytes, reading
 
 
 class PaperLine(NamedTuple):
-    """One paper; year 0 is unknown. where: file and line, for messages."""
+    """One paper; year 0 is unknown."""
 
-    where: str
     id: str
     title: str
     abstract: str
@@ -88,7 +97,7 @@ _API_PAPER = ("corpusid", "externalids", "title", "abstract", "year", "s2fieldso
 def read_paper_lines(path: Path, on_bytes: OnBytes | None = None) -> Iterator[PaperLine]:
     """Papers in the order of the file. Raises InputError that names file, line and field."""
     for where, record in read_objects(path, on_bytes):
-        yield _line(where, checked(record, _OwnPaper, where))
+        yield _line(checked(record, _OwnPaper, where))
 
 
 def read_record(record: Object, where: str) -> PaperLine | Metadata | CitationEdge:
@@ -100,19 +109,19 @@ def read_record(record: Object, where: str) -> PaperLine | Metadata | CitationEd
         part = read_s2orc({key: value for key, value in record.items() if key in _API_PAPER}, where).metadata
         return part._replace(title=part.title.strip(), abstract=part.abstract.strip())
     if "paperAbstract" in record or "outCitations" in record:
-        return _line(where, checked(record, _CorpusPaper, where))
+        return _line(checked(record, _CorpusPaper, where))
     if "out_citations" in record:
         paper = checked(record, _CiteomaticPaper, where)
         # The others are lower-cased and cut into words.
         paper.title, paper.abstract = paper.title_raw or paper.title, paper.abstract_raw or paper.abstract
-        return _line(where, paper)
+        return _line(paper)
     if "outbound_citations" in record or "mag_field_of_study" in record:
         found = read_s2orc_2020(record, where).metadata
         cited = checked(record, _OutboundCitations, where).outbound_citations
         base = _OwnPaper(found.id, found.title, found.abstract, found.year, list(found.field), cited)
-        return _line(where, base)
+        return _line(base)
     if "paper_id" in record:
-        return _line(where, checked(record, _OwnPaper, where))
+        return _line(checked(record, _OwnPaper, where))
     raise InputError(
         f"{where}: of no known layout: S2ORC's metadata (outbound_citations), Semantic Scholar's corpus "
         "(outCitations) or datasets (corpusid, citingcorpusid), Citeomatic's (out_citations), or our own "
@@ -120,10 +129,9 @@ def read_record(record: Object, where: str) -> PaperLine | Metadata | CitationEd
     )
 
 
-def _line(where: str, paper: Any) -> PaperLine:
+def _line(paper: Any) -> PaperLine:
     fields = [paper.fields] if isinstance(paper.fields, str) else paper.fields or ()
     return PaperLine(
-        where,
         paper.id,
         (paper.title or "").strip(),
         (paper.abstract or "").strip(),
@@ -151,14 +159,14 @@ class CitationGraph:
 
     def __init__(self, folder: Path, files: Sequence[Path]) -> None:
         self.path, self.files, self.fingerprint = folder, list(files), folder.name
-        self.ids = self._texts("ids")
-        self.field_names = list(self._texts("fields"))
-        self.years: NDArray[np.int32] = self._array("years")
-        self.titled: NDArray[np.bool_] = self._array("titled")
-        self.abstract_lengths: NDArray[np.int32] = self._array("abstract_lengths")
-        self.is_distractor: NDArray[np.bool_] = self._array("is_distractor")
-        self.fields = Ragged(self._array("fields.values"), self._array("fields.offsets"))
-        self.cites = Ragged(self._array("cites.values"), self._array("cites.offsets"))
+        self.ids = TextColumn(_chunks(folder / "ids.arrow"))
+        self.field_names = list(TextColumn(_chunks(folder / "fields.arrow")))
+        self.years: NDArray[np.int32] = load_array(folder, "years")
+        self.titled: NDArray[np.bool_] = load_array(folder, "titled")
+        self.abstract_lengths: NDArray[np.int32] = load_array(folder, "abstract_lengths")
+        self.is_distractor: NDArray[np.bool_] = load_array(folder, "is_distractor")
+        self.fields = load_ragged(folder, "fields")
+        self.cites = load_ragged(folder, "cites")
         self.unknown: int = json.loads((folder / COUNTS).read_text("utf-8"))["unknown"]
 
     def __len__(self) -> int:
@@ -188,12 +196,6 @@ class CitationGraph:
             known = ", ".join(map(repr, self.field_names[:8])) or "none"
             raise InputError(f"{self.files[0]}: no paper has the field {field!r}; there are {known}")
         return self.fields.rows_with([self.field_names.index(field)])
-
-    def _array(self, stem: str) -> NDArray[Any]:
-        return np.asarray(np.load(self.path / f"{stem}.npy", mmap_mode="r", allow_pickle=False))
-
-    def _texts(self, stem: str) -> TextColumn:
-        return TextColumn(_chunks(self.path / f"{stem}.arrow"))
 
 
 def open_graph(
@@ -276,12 +278,15 @@ def _build(folder: Path, files: Sequence[Path], distractors: Sequence[Path], cit
     there = (citing >= 0) & (cited >= 0)
     unknown = int(np.count_nonzero(~there))
     keys = np.unique((citing[there] << 32 | cited[there])[citing[there] != cited[there]])
-    save_array(folder, "cites.values", (keys & 0xFFFF_FFFF).astype(np.int32))
-    save_array(folder, "cites.offsets", offsets_of(np.bincount(keys >> 32, minlength=len(years))))
-    save_array(folder, "years", np.frombuffer(years, np.int32))
-    save_array(folder, "abstract_lengths", np.frombuffer(abstracts, np.int32))
-    save_array(folder, "titled", np.frombuffer(titled, np.bool_))
-    save_array(folder, "is_distractor", np.frombuffer(distracting, np.bool_))
+    offsets = offsets_of(np.bincount(keys >> 32, minlength=len(years)))
+    save_ragged(folder, "cites", Ragged((keys & 0xFFFF_FFFF).astype(np.int32), offsets))
+    save_arrays(
+        folder,
+        years=np.frombuffer(years, np.int32),
+        abstract_lengths=np.frombuffer(abstracts, np.int32),
+        titled=np.frombuffer(titled, np.bool_),
+        is_distractor=np.frombuffer(distracting, np.bool_),
+    )
     fields.finish()
     (folder / "spool.arrow").unlink()
     (folder / COUNTS).write_text(json.dumps({"papers": len(years), "unknown": unknown}) + "\n", "utf-8")

@@ -55,13 +55,12 @@ class FullText(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A record of a file; `where` is the file and the place in it, for messages.
+    """A record of a file.
 
     full_text: reads the full text, if the record has one. described: reads those entries of its bibliography
     that have a title and an abstract.
     """
 
-    where: str
     metadata: Metadata
     full_text: Callable[[], FullText] | None = None
     described: Callable[[], Sequence[Reference]] = tuple

@@ -86,7 +86,7 @@ def read_latex(path: Path, paper: str) -> Document:
     if not metadata.year:  # that of a conference is in the name of its style: acl2018, nips_2017
         years = (year_in(style) for _, style, _ in arguments(_STYLE, source))
         metadata = metadata._replace(year=next(filter(None, years), 0))
-    return Document(str(path), metadata, partial(_full_text, path, source), partial(_described, path, source))
+    return Document(metadata, partial(_full_text, path, source), partial(_described, path, source))
 
 
 def read_metadata(source: str, paper: str) -> Metadata:
@@ -142,7 +142,7 @@ def read_archive(path: Path, paper: str) -> Document:
     with _unpacked(path) as document:
         found = read_latex(document, paper)
         described = found.described()
-        return Document(str(path), found.metadata, full_text, lambda: described)
+        return Document(found.metadata, full_text, lambda: described)
 
 
 @contextmanager

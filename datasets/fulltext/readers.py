@@ -140,7 +140,7 @@ def read_bib(path: Path, id: str) -> Document:
     """The entries with title and abstract, which are papers."""
     entries = bib_entries(decoded(path)).values()
     described = [entry for entry in entries if entry.title and entry.abstract]
-    return Document(str(path), Metadata(""), described=lambda: described)
+    return Document(Metadata(""), described=lambda: described)
 
 
 def _read_record(record: Object, where: str) -> Document:
@@ -208,7 +208,7 @@ def read_own(record: Object, where: str) -> Document:
         _kinds(paper.identifiers),
     )
     text = None if record.get("body") is None else partial(_own_text, record, where)
-    return Document(where, metadata, text)
+    return Document(metadata, text)
 
 
 def _own_text(record: Object, where: str) -> FullText:
@@ -255,7 +255,7 @@ def read_arxiv(record: Object, where: str) -> Document:
     fields = tuple((paper.categories or "").split())
     texts = plain(paper.title or ""), plain(paper.abstract or "")
     year = arxiv_year(paper.id)
-    return Document(where, Metadata(paper.id, *texts, year, authors, fields, frozenset(("arxiv",))))
+    return Document(Metadata(paper.id, *texts, year, authors, fields, frozenset(("arxiv",))))
 
 
 # S2ORC of July 2020: metadata and pdf_parses belong together by paper_id.
@@ -293,7 +293,7 @@ def read_s2orc_2020(record: Object, where: str) -> Document:
     """A record of `metadata` or `pdf_parses`; the latter has no title and abstract of its own."""
     if "body_text" in record:
         paper_id = checked(record["paper_id"], PaperId, where, "paper_id")
-        return Document(where, Metadata(paper_id), partial(_text_2020, record, where))
+        return Document(Metadata(paper_id), partial(_text_2020, record, where))
     paper = checked(record, _Paper2020, where)
     metadata = Metadata(
         paper.paper_id,
@@ -304,7 +304,7 @@ def read_s2orc_2020(record: Object, where: str) -> Document:
         tuple(paper.mag_field_of_study or ()),
         _kinds({kind.removesuffix("_id"): record.get(kind) for kind in _IDENTIFIERS_2020}),
     )
-    return Document(where, metadata)
+    return Document(metadata)
 
 
 def _text_2020(record: Object, where: str) -> FullText:
@@ -367,14 +367,14 @@ def read_s2orc(record: Object, where: str) -> Document:
     )
     part = "body" if "body" in record else "content"
     if record.get(part) is None:
-        return Document(where, metadata)
+        return Document(metadata)
     front = _Annotated(record, part, where)
     metadata = metadata._replace(
         title=metadata.title or " ".join(front.texts("title")[:1]),
         abstract=metadata.abstract or "\n".join(front.texts("abstract")),
         authors=metadata.authors or tuple(front.texts("author")),
     )
-    return Document(where, metadata, partial(_annotated_text, record, where))
+    return Document(metadata, partial(_annotated_text, record, where))
 
 
 class _Annotated:

@@ -52,7 +52,7 @@ def read_tei(path: Path, paper: str) -> Document:
         authors=described.authors,
         identifiers=frozenset(("arxiv",)) if of_arxiv else frozenset(),
     )
-    return Document(str(path), metadata, partial(_full_text, root))
+    return Document(metadata, partial(_full_text, root))
 
 
 class _Builder(ET.TreeBuilder):

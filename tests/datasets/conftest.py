@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
+from datasets.columns import Ragged
 from datasets.corpus import Corpus
 from datasets.prepare import open_corpus
 
+Open = Callable[..., Corpus]
 Described = Mapping[str, tuple[str | None, str, str | Sequence[str], str]]
 """Contexts: {id: (split or None, citing paper, cited paper or papers, text)}."""
 
@@ -42,6 +44,33 @@ def write_corpus(folder: Path, papers: Mapping[str, Mapping[str, Any]], contexts
     return folder
 
 
+def content(corpus: Corpus) -> dict[str, Any]:
+    """All that a corpus holds but its name, words as such; contexts and splits in any order."""
+
+    def words(tokens: Ragged) -> list[list[str]]:
+        return [[corpus.words[word] for word in row] for row in tokens]
+
+    ids, counts = list(corpus.paper_ids), zip(corpus.words, corpus.word_counts.tolist(), strict=True)
+    papers = (ids, corpus.titles, corpus.abstracts, words(corpus.title_tokens), words(corpus.abstract_tokens))
+    marks = (corpus.years.tolist(), corpus.is_candidate.tolist(), corpus.seen.tolist())
+    fields = [sorted(corpus.field_names[code] for code in row) for row in corpus.fields]
+    citing = [ids[row] for row in corpus.citing]
+    contexts = (corpus.context_texts, citing, words(corpus.context_tokens))
+    splits = {
+        name: {
+            corpus.context_ids[row]: [ids[paper] for paper in cited]
+            for row, cited in zip(split.contexts, split.positives, strict=True)
+        }
+        for name, split in corpus.splits.items()
+    }
+    return {
+        "papers": list(zip(*papers, *marks, fields, strict=True)),
+        "contexts": dict(zip(corpus.context_ids, zip(*contexts, strict=True), strict=True)),
+        "splits": {name: queries for name, queries in splits.items() if queries},
+        "counts": {word: count for word, count in counts if count},
+    }
+
+
 def write_lines(path: Path, records: Sequence[Any]) -> Path:
     """JSON lines, gzipped if named .gz; a string is a line as it stands."""
     lines = (one if isinstance(one, str) else json.dumps(one) for one in records)
@@ -58,6 +87,13 @@ def run_module(name: str, *arguments: str, **variables: str) -> subprocess.Compl
     return subprocess.run(
         command, cwd=root, env=environment, capture_output=True, encoding="utf-8", timeout=120
     )
+
+
+@pytest.fixture
+def opened(tiny_source: Path, tmp_path: Path) -> Open:
+    """open_corpus of `tiny_source`, with one cache for all calls."""
+    given: dict[str, Any] = {"dir": tiny_source, "cache_dir": tmp_path / "cache"}
+    return lambda **settings: open_corpus(**(given | settings))
 
 
 @pytest.fixture

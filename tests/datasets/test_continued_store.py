@@ -11,13 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from datasets.columns import Ragged, TableWriter, TextWriter, table_batches
+from datasets.columns import TableWriter, TextWriter, table_batches
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import prepare_store
 from datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
 from retrieval.queries import Queries
 from tests.conftest import CONTEXTS, PAPERS
+from tests.datasets.conftest import content
 
 SETTINGS = {"tokenizer": "default", "candidates": "all"}
 RECORDS = [
@@ -50,49 +51,6 @@ def source(papers: list[PaperRecord], contexts: bool = True) -> Source:
 def store(folder: Path, papers: list[PaperRecord], **more: Any) -> Corpus:
     prepare_store(source(papers, **more.pop("only", {})), folder, SETTINGS, **more)
     return Corpus(folder)
-
-
-def content(corpus: Corpus) -> dict[str, Any]:
-    """All that a corpus holds, words as such."""
-
-    def texts(tokens: Ragged) -> list[list[str]]:
-        return [[corpus.words[word] for word in row] for row in tokens]
-
-    counts = dict(zip(corpus.words, corpus.word_counts.tolist(), strict=True))
-    return {
-        "papers": list(
-            zip(
-                corpus.paper_ids,
-                corpus.titles,
-                corpus.abstracts,
-                corpus.years.tolist(),
-                corpus.is_candidate.tolist(),
-                corpus.seen.tolist(),
-                [[corpus.field_names[code] for code in row] for row in corpus.fields],
-                texts(corpus.title_tokens),
-                texts(corpus.abstract_tokens),
-                strict=True,
-            )
-        ),
-        "contexts": sorted(
-            zip(
-                corpus.context_ids,
-                corpus.context_texts,
-                [corpus.paper_ids[row] for row in corpus.citing],
-                texts(corpus.context_tokens),
-                strict=True,
-            )
-        ),
-        "splits": {
-            name: sorted(
-                (corpus.context_ids[row], [corpus.paper_ids[paper] for paper in cited])
-                for row, cited in zip(split.contexts, split.positives, strict=True)
-            )
-            for name, split in corpus.splits.items()
-            if len(split)
-        },
-        "counts": {word: count for word, count in counts.items() if count},
-    }
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

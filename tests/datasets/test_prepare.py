@@ -27,17 +27,9 @@ from datasets.files import local_folder
 from datasets.prepare import open_corpus, open_records, open_several
 from datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
 from tests.conftest import CONTEXTS, PAPERS
+from tests.datasets.conftest import Open
 
 ROOT = Path(__file__).parents[2]
-Open = Callable[..., Corpus]
-
-
-@pytest.fixture
-def reopen(tiny_source: Path, tmp_path: Path) -> Open:
-    """open_corpus of `tiny_source` with one cache for all calls."""
-    return lambda **settings: open_corpus(
-        **({"dir": tiny_source, "cache_dir": tmp_path / "cache"} | settings)
-    )
 
 
 def made(corpus: Corpus) -> int:
@@ -45,41 +37,41 @@ def made(corpus: Corpus) -> int:
 
 
 def test_one_store_serves_later_runs(
-    reopen: Open, tiny_source: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    opened: Open, tiny_source: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "datasets")
-    first = reopen()
+    first = opened()
     assert "corpus tiny: 12 papers (11 candidates), 12 contexts (train 6, val 2, test 4)" in caplog.text
     os.utime(tiny_source / "papers.json")
     shutil.copytree(tiny_source, tmp_path / "copy")
-    for again in (reopen(), reopen(name="other"), reopen(dir=tmp_path / "copy")):
+    for again in (opened(), opened(name="other"), opened(dir=tmp_path / "copy")):
         assert again.path == first.path and made(again) == made(first)
-    assert reopen(name="other").name == "other"
+    assert opened(name="other").name == "other"
 
 
 @pytest.mark.parametrize("stem", ["papers", "contexts", "train", "val", "test"])
-def test_changed_content_makes_a_new_store(reopen: Open, tiny_source: Path, stem: str) -> None:
+def test_changed_content_makes_a_new_store(opened: Open, tiny_source: Path, stem: str) -> None:
     file = tiny_source / f"{stem}.json"
-    before, times = reopen(), file.stat()
+    before, times = opened(), file.stat()
     text = file.read_text()
     file.write_text(text + " ")
-    after = reopen()
+    after = opened()
     assert after.fingerprint != before.fingerprint
     file.write_text(text)
     os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert reopen().fingerprint == before.fingerprint
+    assert opened().fingerprint == before.fingerprint
 
 
 def test_content_of_the_same_size_and_time_is_seen(
-    reopen: Open, tiny_source: Path, monkeypatch: pytest.MonkeyPatch
+    opened: Open, tiny_source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("datasets.files.SETTLED", -1.0)  # hashes are remembered at once
     file = tiny_source / "papers.json"
-    reopen()
+    opened()
     times = file.stat()
     file.write_text(file.read_text().replace("Graph networks", "Chart networks"))
     os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert "Chart networks" in list(reopen().titles)
+    assert "Chart networks" in list(opened().titles)
 
 
 @pytest.mark.parametrize(
@@ -92,45 +84,45 @@ def test_content_of_the_same_size_and_time_is_seen(
         {"field": "title"},
     ],
 )
-def test_settings_make_a_store_of_their_own(reopen: Open, settings: dict[str, object]) -> None:
-    assert reopen(**settings).fingerprint != reopen().fingerprint
+def test_settings_make_a_store_of_their_own(opened: Open, settings: dict[str, object]) -> None:
+    assert opened(**settings).fingerprint != opened().fingerprint
 
 
-def test_a_split_that_appears_is_read(reopen: Open, tiny_source: Path) -> None:
+def test_a_split_that_appears_is_read(opened: Open, tiny_source: Path) -> None:
     held = (tiny_source / "train.json").rename(tiny_source / "held.json")
-    corpus = reopen()
+    corpus = opened()
     assert list(corpus.splits) == ["val", "test"] and not corpus.seen.any()
     held.rename(tiny_source / "train.json")
-    assert list(reopen().splits) == ["train", "val", "test"]
+    assert list(opened().splits) == ["train", "val", "test"]
 
 
-def test_zipped_files_and_papers_elsewhere(reopen: Open, tiny_source: Path, tmp_path: Path) -> None:
-    plain = reopen()
+def test_zipped_files_and_papers_elsewhere(opened: Open, tiny_source: Path, tmp_path: Path) -> None:
+    plain = opened()
     elsewhere = tmp_path / "pool"  # what a file is, is told by its content, not by its name
     elsewhere.write_bytes(gzip.compress((tiny_source / "papers.json").read_bytes()))
     (tiny_source / "papers.json").unlink()
     contexts = tiny_source / "contexts.json"
     (tiny_source / "contexts.json.gz").write_bytes(gzip.compress(contexts.read_bytes()))
     contexts.unlink()
-    zipped = reopen(papers=elsewhere)
+    zipped = opened(papers=elsewhere)
     assert zipped.path != plain.path
     assert list(zipped.titles) == list(plain.titles) and list(zipped.context_texts) == list(
         plain.context_texts
     )
 
 
-def test_a_damaged_store_is_made_again(reopen: Open) -> None:
-    corpus = reopen()
+def test_a_damaged_store_is_made_again(opened: Open) -> None:
+    corpus = opened()
     titles = list(corpus.titles)
     (corpus.path / "papers.arrow").write_bytes(b"ARROW1")
-    assert list(reopen().titles) == titles
+    assert list(opened().titles) == titles
 
 
 def test_texts_that_ray_tokenises_give_the_same_store(
-    reopen: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With Ray's two functions played by this process; test_ray.py has Ray itself."""
-    one = reopen()
+    one = opened()
     ray = SimpleNamespace(
         remote=lambda work: SimpleNamespace(remote=lambda *given: partial(work, *given)),
         get=lambda started: started(),
@@ -139,7 +131,7 @@ def test_texts_that_ray_tokenises_give_the_same_store(
     monkeypatch.setattr(over_ray, "connected", nullcontext)
     monkeypatch.setattr(columns, "CHUNK", 50)
     monkeypatch.setattr(columns, "AHEAD", 2)
-    other = reopen(cache_dir=tmp_path / "other", backend="ray")
+    other = opened(cache_dir=tmp_path / "other", backend="ray")
     for file in one.path.iterdir():
         assert (other.path / file.name).read_bytes() == file.read_bytes(), file.name
 
@@ -152,18 +144,18 @@ def in_child(work: Callable[[], object]) -> Any:
 
 
 @pytest.mark.parametrize("moment", ["add_contexts", "finish", "_sync", "rename"])
-def test_nothing_that_a_killed_process_left_is_trusted(reopen: Open, tmp_path: Path, moment: str) -> None:
+def test_nothing_that_a_killed_process_left_is_trusted(opened: Open, tmp_path: Path, moment: str) -> None:
     def prepare_and_die() -> None:
         owner: Any = {"rename": Path, "_sync": prepare}.get(moment, prepare.StoreBuilder)
         setattr(owner, moment, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-        reopen()
+        opened()
 
     process = in_child(prepare_and_die)
     process.join(120)
     assert process.exitcode == -signal.SIGKILL
     stores = tmp_path / "cache" / "corpora"
     assert [path.suffix for path in stores.iterdir() if path.is_dir()] == [".part"]
-    corpus = reopen()
+    corpus = opened()
     assert len(corpus.titles) == 12 and corpus.context_tokens.lengths.min() > 0
     assert [path for path in stores.iterdir() if path.is_dir()] == [corpus.path]
 
@@ -217,7 +209,7 @@ def test_after_a_kill_at_any_moment_the_same_store_is_made(
 
 
 def test_processes_that_start_at_once_prepare_once(
-    reopen: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_papers = prepare.StoreBuilder.add_papers
 
@@ -228,11 +220,11 @@ def test_processes_that_start_at_once_prepare_once(
         add_papers(*arguments)
 
     monkeypatch.setattr(prepare.StoreBuilder, "add_papers", slowly)
-    processes = [in_child(reopen) for _ in range(3)]
+    processes = [in_child(opened) for _ in range(3)]
     for process in processes:
         process.join(120)
     assert [process.exitcode for process in processes] == [0, 0, 0]
-    assert len(reopen().titles) == 12 and (tmp_path / "prepared").read_text() == "once\n"
+    assert len(opened().titles) == 12 and (tmp_path / "prepared").read_text() == "once\n"
 
 
 FULL_DISK = """
@@ -254,7 +246,7 @@ def test_no_space_is_one_line_and_leaves_nothing(tiny_source: Path, tmp_path: Pa
 
 
 def test_files_that_change_while_they_are_read(
-    reopen: Open, tiny_source: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    opened: Open, tiny_source: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     finish = prepare.StoreBuilder.finish
 
@@ -264,11 +256,11 @@ def test_files_that_change_while_they_are_read(
 
     monkeypatch.setattr(prepare.StoreBuilder, "finish", touch_and_finish)
     with pytest.raises(InputError, match="changed while they were read"):
-        reopen()
+        opened()
     assert [path for path in (tmp_path / "cache" / "corpora").iterdir() if path.is_dir()] == []
 
 
-def test_records_need_no_files(reopen: Open, tiny_source: Path, tmp_path: Path) -> None:
+def test_records_need_no_files(opened: Open, tiny_source: Path, tmp_path: Path) -> None:
     """The same store as of files, prepared once for each identity."""
     calls: list[str] = []
 
@@ -283,18 +275,18 @@ def test_records_need_no_files(reopen: Open, tiny_source: Path, tmp_path: Path) 
     contexts = [ContextRecord(key, text, citing, cited) for key, (_, citing, cited, text) in CONTEXTS.items()]
     splits = {split: partial(queries, split) for split in ("train", "val", "test")}
 
-    def opened(identity: str, contexts: list[ContextRecord] = contexts) -> Corpus:
+    def of_records(identity: str, contexts: list[ContextRecord] = contexts) -> Corpus:
         source = Source("tiny", {"records": identity}, papers, lambda: contexts, splits)
         return open_records(source, cache_dir=tmp_path / "cache")
 
-    corpus, files = opened("1"), reopen()
+    corpus, files = of_records("1"), opened()
     for file in sorted(files.path.iterdir()):
         if file.name != "store.json":
             assert (corpus.path / file.name).read_bytes() == file.read_bytes(), file.name
-    assert opened("1").path == corpus.path != opened("2").path and calls == ["papers"] * 2
+    assert of_records("1").path == corpus.path != of_records("2").path and calls == ["papers"] * 2
     bad = contexts[0]._replace(text="no marker")
     with pytest.raises(InputError, match=r"^tiny/contexts, record 'c1', field 'masked_text': TARGETCIT"):
-        opened("3", [bad, *contexts[1:]])
+        of_records("3", [bad, *contexts[1:]])
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,11 +22,10 @@ from hatten.documents import Vocabulary
 from hatten.encoder import build_encoder
 from hatten.retriever import HAttenRetriever
 from hatten.settings import EncoderConfig
+from tests.datasets.conftest import run_module
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed: make install EXTRAS='dev ray'")
 pytestmark = pytest.mark.slow
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -102,10 +99,8 @@ def checkpoint(corpus: Corpus, path: Path) -> Path:
 
 
 def test_a_cluster_that_is_not_there_is_one_line(tiny_source: Path, tmp_path: Path) -> None:
-    options = ["data=custom", f"data.dir={tiny_source}", f"data.cache_dir={tmp_path / 'cache'}"]
-    command = [sys.executable, "-m", "datasets.inspect", *options, "data.backend=ray"]
-    environment = {**os.environ, "RAY_ADDRESS": "nonsense://127.0.0.1:1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    options = ["data=custom", f"data.dir={tiny_source}", f"data.cache_dir={tmp_path}", "data.backend=ray"]
+    done = run_module("datasets.inspect", *options, RAY_ADDRESS="nonsense://127.0.0.1:1")
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("error: RAY_ADDRESS=nonsense://127.0.0.1:1: Ray cannot be joined")
 
@@ -116,9 +111,7 @@ def test_workers_take_our_datasets_and_not_another(tiny_source: Path, tmp_path: 
     other.mkdir(parents=True)
     (other / "__init__.py").write_text("raise ImportError('the other datasets was imported')\n")
     options = ["data=custom", f"data.dir={tiny_source}", f"data.cache_dir={tmp_path / 'cache'}"]
-    command = [sys.executable, "-m", "datasets.inspect", *options, "data.backend=ray", "examples=0"]
-    environment = {**os.environ, "PYTHONPATH": str(other.parent), "OMP_NUM_THREADS": "1"}
-    environment["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
-    command.append(f"output_dir={tmp_path / 'out'}")
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    options += ["data.backend=ray", "examples=0", f"output_dir={tmp_path / 'out'}"]
+    address = ray.get_runtime_context().gcs_address
+    done = run_module("datasets.inspect", *options, PYTHONPATH=str(other.parent), RAY_ADDRESS=address)
     assert done.returncode == 0, done.stderr

@@ -20,6 +20,7 @@ from datasets.inspect import report
 from datasets.prepare import open_corpus
 from datasets.records import EXAMPLES, TARGET_MARKER
 from tests.conftest import PAPERS
+from tests.datasets.conftest import Open
 from tests.datasets.fuzzing import fuzzed
 
 Change = Callable[[Any], object]
@@ -87,17 +88,6 @@ CASES: dict[str, list[tuple[Change, str]]] = {
         (lambda q: q.append("c1"), "record 2: must be an object, not a string"),
     ],
 }  # fmt: skip
-
-
-Open = Callable[..., Corpus]
-
-
-@pytest.fixture
-def opened(tiny_source: Path, tmp_path: Path) -> Open:
-    """open_corpus of `tiny_source`."""
-    return lambda **settings: open_corpus(
-        **({"dir": tiny_source, "cache_dir": tmp_path / "cache"} | settings)
-    )
 
 
 @pytest.fixture
