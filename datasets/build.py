@@ -158,7 +158,7 @@ def build_corpus(
     max_bad_share: float = 0.01,
     **settings: Any,
 ) -> BuildReport:
-    """Read `source`; write a corpus in the source format (datasets/source_files.py) into the new folder `output`.
+    """Read `source`; write a corpus (datasets/source_files.py) into the new folder `output`.
 
     source: files, folders and patterns of full texts and of papers' records.
     splitting: gives the split of a citing paper.
