@@ -289,7 +289,7 @@ def test_too_little_to_learn_from_is_refused(tiny_corpus: Corpus) -> None:
         cross_fitted(RankerSettings(), lists, 0)
 
 
-def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus) -> None:
+def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus, tiny_bert: Path) -> None:
     from hydra.utils import instantiate
 
     options = [
@@ -297,12 +297,16 @@ def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus) -> None:
         "data.contexts=300",
         f"data.cache_dir={demo_corpus.path.parent.parent}",
         "~retriever@retriever.parts.dense",
+        "+retriever@retriever.parts.encoder=article",  # of the options that only some parts have
+        *("encoder=local", f"encoder.path={tiny_bert}", "encoder.max_tokens=64"),
+        f"embeddings_dir={tmp_path / 'vectors'}",
         "retriever.depth=20",
     ]
     out = tmp_path / "out"
     config = configured("train", ["model=ranker", *options, f"output_dir={out}", "model.ranker.split=train"])
     assert train(config) == out / "ranker"
     about = json.loads((out / "ranker" / ABOUT).read_text())
+    assert about["parts"]["encoder"] == "article" and (tmp_path / "vectors").is_dir()
     assert about["data"] == demo_corpus.name and about["cross_fitted"]["home/recall@10"] > 0
     assert about["cross_fitted"]["home-draft/recall@10"] >= about["cross_fitted"]["bare/recall@10"]
     given = configured("evaluate", ["retriever=ranker", f"ranker={out}", *options])
