@@ -91,11 +91,9 @@ class ArticleReader:
         def read(name: str) -> list[Field]:
             if name == "context":
                 return self._contexts(asked.texts(name))
-            texts, (rows, place) = (
-                asked.fields[name].texts,
-                np.unique(asked.fields[name].rows, return_inverse=True),
-            )
-            fields = self._of(texts, rows.tolist())  # a citing paper is read once
+            field = asked.fields[name]
+            rows, place = np.unique(field.rows, return_inverse=True)
+            fields = self._of(field.texts, rows.tolist())  # a citing paper is read once
             return [fields[i] for i in place.tolist()]
 
         found = {name: read(name) for name in set(names)}

@@ -243,16 +243,13 @@ class Retriever(ABC):
         """
         asked = Queries.of(self.corpus, queries)
         scores = np.full(papers.shape, -np.inf, np.float32)
-        known = np.empty(len(self.corpus.paper_ids), np.float32)
         for query, wanted in enumerate(papers):
-            allowed = np.zeros(len(known), np.bool_)
+            allowed = np.zeros(len(self.corpus.paper_ids), np.bool_)
             allowed[wanted[wanted >= 0]] = True
             allowed &= self.corpus.is_candidate
             found = self.search_allowed(asked[query : query + 1], papers.shape[1], allowed)
-            there = found.papers[0] >= 0
-            known[wanted] = -np.inf
-            known[found.papers[0][there]] = found.scores[0][there]
-            scores[query] = np.where(wanted >= 0, known[wanted], -np.inf)
+            place, rank = np.nonzero((wanted[:, None] == found.papers) & (wanted[:, None] >= 0))
+            scores[query, place] = found.scores[0, rank]
         return scores
 
     # Saved indexes.

@@ -16,6 +16,7 @@ from datasets.columns import Ragged
 from datasets.corpus import Corpus, Split
 from datasets.records import MARKER_WORDS, TARGET_WORD
 from retrieval.arrays import Rows
+from retrieval.settings import QUERY_FIELDS
 
 
 @dataclass(frozen=True)
@@ -98,11 +99,7 @@ class Queries:
             ]
             return QueryField(texts, Ragged.from_rows(rows), np.arange(len(texts)))
 
-        fields = {
-            "context": field([query.context for query in queries]),
-            "title": field([query.title for query in queries]),
-            "abstract": field([query.abstract for query in queries]),
-        }
+        fields = {name: field([getattr(query, name) for query in queries]) for name in QUERY_FIELDS}
         own = [-1 if query.own is None else corpus.paper_row(query.own) for query in queries]
         return cls(
             corpus,

@@ -1,4 +1,4 @@
-"""Questions and a corpus's own contexts are the same to every retriever; scores of given papers."""
+"""Queries as values: words that a corpus lacks, marks, and what is taken of them."""
 
 from __future__ import annotations
 
