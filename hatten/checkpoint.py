@@ -73,10 +73,8 @@ def load_reference_checkpoint(path: str | Path) -> HAttenEncoder:
         )
     words, documents = "single_paragraph_encoder.", "multiple_paragraph_encoder."
     with fitting(path):
-        table, types = (
-            state[f"{words}pre_encoding.word_embedding"],
-            state[f"{documents}type_embedding.weight"],
-        )
+        table = state[f"{words}pre_encoding.word_embedding"]
+        types = state[f"{documents}type_embedding.weight"]
         word_places = state[f"{words}pre_encoding.positional_encoding.pe"]
         paragraph_places = state[f"{documents}positional_encoding.pe"]
         hidden, dim = state[f"{words}encoder_layer_list.0.feed_forward.ln1.weight"].shape
@@ -130,11 +128,9 @@ def _translated(state: dict[str, Tensor], theirs: str, layers: int) -> dict[str,
     for kind in ("weight", "bias"):
         for number in range(layers):
             layer, own = f"{theirs}encoder_layer_list.{number}.", f"layers.{number}."
-            parts = [state[f"{layer}mha.ln_{part}.{kind}"] for part in "qkv"]
-            out[f"{own}qkv.{kind}"] = torch.cat(parts)
-            out |= {
-                f"{own}{name}.{kind}": state[f"{layer}{their}.{kind}"] for name, their in IN_LAYER.items()
-            }
+            out[f"{own}qkv.{kind}"] = torch.cat([state[f"{layer}mha.ln_{part}.{kind}"] for part in "qkv"])
+            for name, their in IN_LAYER.items():
+                out[f"{own}{name}.{kind}"] = state[f"{layer}{their}.{kind}"]
         for name, their in (("score", "attention_score"), ("value", "value"), ("out", "out")):
             out[f"pool.{name}.{kind}"] = state[f"{theirs}mha_pool.ln_{their}.{kind}"]
     return out

@@ -32,6 +32,8 @@ T = TypeVar("T")
 PATTERNS = ("*.json", "*.safetensors", "*.txt")
 """The files that are downloaded."""
 CARD, ABOUT, WEIGHTS = "README.md", "about.json", "model.safetensors"
+UNFIT = (InputError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError)
+"""Errors of parts that are not what they should be."""
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 LICENCE = """\
@@ -158,15 +160,7 @@ def fitting(place: str | Path) -> Iterator[None]:
     """InputError of one line where the parts of a saved model are missing or do not fit each other."""
     try:
         yield
-    except (
-        InputError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        ValueError,
-        ArithmeticError,
-        RuntimeError,
-    ) as error:
+    except UNFIT as error:
         raise InputError(
             f"{place}: a part of the model is missing or does not fit the others ({reason(error)})"
         ) from None
