@@ -67,7 +67,7 @@ def describe(error: OmegaConfBaseException, where: str = "") -> str:
         line = f"{key}: there is no such option"
         if close := get_close_matches(str(error.key), known, 1):
             return f"{line}; did you mean {key.rpartition('.')[0]}.{close[0]}?".replace(" .", " ")
-        line += f"; there are: {', '.join(known)}" if known else ""
+        line += f"; choose from {', '.join(known)}" if known else ""
         return line if typed or whole else f"{line}; +{key}=... adds it"
     hint = error.ref_type
     if isinstance(error.key, str) and dataclasses.is_dataclass(error.object_type):
@@ -81,7 +81,7 @@ def describe(error: OmegaConfBaseException, where: str = "") -> str:
 def describe_missing(key: str) -> str:
     """One line on an option without a default: what it is, by its comment, and an example."""
     about, _, example = notes().get(key, "").partition(" (e.g. ")
-    return f"{key} must be given, as {key}={example.removesuffix(')') or '...'}{about and ': '}{about}"
+    return f"{key} is required, as in {key}={example.removesuffix(')') or '...'}{about and ': '}{about}"
 
 
 def refuse_missing(config: DictConfig) -> None:

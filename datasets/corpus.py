@@ -167,7 +167,7 @@ class Corpus:
     def split(self, name: str) -> Split:
         """A split by name; the InputError for an unknown one lists them."""
         if name not in self.splits:
-            raise InputError(f"corpus {self.name}: no split {name!r}; there are: {', '.join(self.splits)}")
+            raise InputError(f"corpus {self.name}: no split {name!r}; choose from {', '.join(self.splits)}")
         return self.splits[name]
 
     def _texts(self, stem: str) -> dict[str, TextColumn]:

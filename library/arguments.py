@@ -50,7 +50,7 @@ def read_arguments(kind: type[Made], arguments: Sequence[str]) -> Made:
         else:
             raise InputError(f"{argument!r}: options are given as key=value{_perhaps(argument, names)}")
         if key not in names:
-            close = _perhaps(key, names) or f"; there are: {', '.join(names)}"
+            close = _perhaps(key, names) or f"; choose from {', '.join(names)}"
             raise InputError(f"{key}: there is no such option{close}")
         if key in given:
             raise InputError(f"{key}: is given twice")
@@ -59,7 +59,7 @@ def read_arguments(kind: type[Made], arguments: Sequence[str]) -> Made:
         if part.name not in given and _default(part) is MISSING:
             about, _, example = field_notes(kind).get(part.name, "").partition(" (e.g. ")
             example = example.removesuffix(")") or "..."
-            raise InputError(f"{part.name} must be given, as {part.name}={example}{about and ': '}{about}")
+            raise InputError(f"{part.name} is required, as in {part.name}={example}{about and ': '}{about}")
     return kind(**given)
 
 

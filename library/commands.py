@@ -124,7 +124,7 @@ def _others(library: Library, names: Sequence[str]) -> list[SourceFile]:
         others = [source for source in left if place not in (Path(source.path), *Path(source.path).parents)]
         if len(others) == len(left):
             known = ", ".join(source.path for source in left) or "none"
-            raise InputError(f"source={name}: is no source of {library.path}; there are: {known}")
+            raise InputError(f"source={name}: is no source of {library.path}; choose from {known}")
         left = others
     return left
 

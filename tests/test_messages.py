@@ -58,17 +58,20 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         ("train.py trainer=tpus", "trainer=tpus: choose cpu or gpu"),
         (
             "evaluate.py retriever=run",
-            "retriever.files must be given, as retriever.files=[val/",
+            "retriever.files is required, as in retriever.files=[val/",
         ),
         (
             "datasets.build output=out",
-            "source must be given, as source=[papers.jsonl.gz,texts/]: a file",
+            "source is required, as in source=[papers.jsonl.gz,texts/]: file",
         ),
         (
             "datasets.build source=a output=b splitting=year",
-            "splitting.train must be given, as splitting.train=[null,2018]: years of the citing papers",
+            "splitting.train is required, as in splitting.train=[null,2018]: years of the citing papers",
         ),
-        ("datasets.inspect data=papers", "data.papers must be given, as data.papers=papers.jsonl.gz: papers"),
+        (
+            "datasets.inspect data=papers",
+            "data.papers is required, as in data.papers=papers.jsonl.gz: papers",
+        ),
     ],
 )
 def test_what_is_wrong_with_the_options_is_one_line_that_names_the_option(
@@ -99,7 +102,7 @@ def test_what_is_missing_is_asked_for_before_slow_imports(command: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.stdout == "[]\n"
-    assert done.stderr.startswith("error: data.dir must be given, as data.dir=my_corpus: folder, or URL")
+    assert done.stderr.startswith("error: data.dir is required, as in data.dir=my_corpus: folder or URL")
 
 
 def names_of(*groups: str) -> list[str]:
@@ -154,7 +157,7 @@ def test_help_has_a_line_on_every_option(entry: str, choice: str) -> None:
             "evaluate",
             ["benchmark=prefetch", "index=exact"],
             ["model", "trainer"],
-            "papers: 2000 +# papers that",
+            "papers: 2000 +# papers to",
         ),
     ],
 )

@@ -15,7 +15,7 @@ def requirements(extras: list[str]) -> list[str]:
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
     optional = project["optional-dependencies"]
     if unknown := [extra for extra in extras if extra not in optional]:
-        raise SystemExit(f"no such extra: {', '.join(unknown)}; there are: {', '.join(optional)}")
+        raise SystemExit(f"no such extra: {', '.join(unknown)}; choose from {', '.join(optional)}")
     base = project["dependencies"]
     if "gpu" in extras:
         base = [line for line in base if not line.startswith("faiss-cpu")]

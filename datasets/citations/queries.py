@@ -216,7 +216,7 @@ class QueryLists:
     def rows(self, split: str, graph: CitationGraph) -> list[int]:
         """Rows of a split's papers; InputError for a split that is missing, and for ids that no paper has."""
         if split not in self.splits:
-            raise InputError(f"{self.path}: no split {split!r}; there are: {', '.join(self.splits)}")
+            raise InputError(f"{self.path}: no split {split!r}; choose from {', '.join(self.splits)}")
         ids = self.splits[split]
         if missing := [paper for paper in ids if paper not in graph.rows]:
             lacking = f"{len(missing):,} of {len(ids):,} ids are not in {graph.files[0]}"

@@ -301,7 +301,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert refused.returncode == 2 and "is there already" in refused.stderr.splitlines()[-1]
     assert "Traceback" not in refused.stderr
     shown = run_module("datasets.build", "--help").stdout
-    words = ("source=FILES", "TEI XML", "report.md", "splitting=random", "per_pair: 5 ", "# contexts of one")
+    words = ("source=FILES", "TEI XML", "report.md", "splitting=random", "per_pair: 5 ", "# maximum contexts")
     assert all(word in shown for word in words)
 
 

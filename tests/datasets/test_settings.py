@@ -46,7 +46,7 @@ def test_given_values_become_the_dataclass() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"colour": 1}, "model.part.colour: there is no such option; there are: name, margin, depth"),
+        ({"colour": 1}, "model.part.colour: there is no such option; choose from name, margin, depth"),
         ({"margins": 1}, r"model.part.margins: there is no such option; did you mean model.part.margin\?"),
         ({"margin": "wide"}, "model.part.margin=wide: must be a number"),
         ({"margin": True}, "model.part.margin=True: must be a number"),

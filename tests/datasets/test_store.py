@@ -167,7 +167,7 @@ def test_text_columns_index_as_lists_do(tiny_corpus: Corpus) -> None:
 
 def test_an_unknown_split_is_an_error_that_names_those_there_are(tiny_corpus: Corpus) -> None:
     assert tiny_corpus.split("test") is tiny_corpus.splits["test"]
-    with pytest.raises(InputError, match="no split 'dev'; there are: train, val, test"):
+    with pytest.raises(InputError, match="no split 'dev'; choose from train, val, test"):
         tiny_corpus.split("dev")
 
 

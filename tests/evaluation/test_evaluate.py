@@ -18,7 +18,7 @@ DATA = ["data=custom", "data.dir=tiny", "data.cache_dir=cache"]
     [
         (["retriever=bm25", "retriver.k1=2"], "retriver"),
         (["retriever=bm24"], "bm24"),
-        (["retriever=bm25", "split=dev"], "no split 'dev'; there are: train, val, test"),
+        (["retriever=bm25", "split=dev"], "no split 'dev'; choose from train, val, test"),
     ],
 )
 def test_what_cannot_be_used_is_one_line_and_code_2(

@@ -330,7 +330,7 @@ NO_MEAN_PATH = "needs model.encoder.residual=mean, of model=hatten"
         ({"model.encoder.dim": 32}, "of 16 dimensions do not fit an encoder of 32; set model.encoder.dim=16"),
         ({"model.encoder.heads": 3}, "dim=200 must be even and divisible by heads=3"),
         ({"model.encoder.hidden": "wide"}, "model.encoder.hidden=wide: must be a whole number"),
-        ({"model.encoder.width": 3}, "model.encoder.width: there is no such option; there are: dim, heads"),
+        ({"model.encoder.width": 3}, "model.encoder.width: there is no such option; choose from dim, heads"),
         ({"model.encoder.residual": "max"}, "residual=max: choose none or mean"),
         ({"model.precision": "half"}, "model.precision=half: choose auto, float32 or bfloat16"),
         ({"seed": -1}, "seed=-1: must be a whole number, not below 0"),

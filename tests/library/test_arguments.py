@@ -69,9 +69,9 @@ def test_a_text_is_taken_as_it_is(text: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ([], "library must be given, as library=mine: folder"),
+        ([], "library is required, as in library=mine: folder"),
         (["libary=x"], "libary: there is no such option; did you mean library?"),
-        (["zzz=x"], "zzz: there is no such option; there are: library, text, k, weight, year, "),
+        (["zzz=x"], "zzz: there is no such option; choose from library, text, k, weight, year, "),
         (["library=x", "k=ten"], "k=ten: must be a whole number"),
         (["library=x", "k=0"], "k=0: must be at least 1"),
         (["library=x", "year=new"], "year=new: must be a whole number or null"),
@@ -108,7 +108,7 @@ def test_help_has_a_line_on_each_option() -> None:
     [
         ([], 2, "", "error: no command is given; choose one of build, add"),
         (["biuld"], 2, "", "error: biuld: there is no such command; did you mean build?"),
-        (["info"], 2, "", "error: library must be given, as library=my-library: folder of the library"),
+        (["info"], 2, "", "error: library is required, as in library=my-library: folder of the library"),
         (["info", "my-library"], 2, "", "error: 'my-library': options are given as key=value"),
         (["--help"], 0, "python recommend.py COMMAND key=value", ""),
         (["build", "--help"], 0, "python recommend.py build: ", ""),
@@ -137,5 +137,5 @@ def test_options_are_read_before_slow_imports() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.stdout == "[]\n" and done.stderr.startswith(
-        "error: source must be given, as source=papers.bib"
+        "error: source is required, as in source=papers.bib"
     )

@@ -114,7 +114,7 @@ def test_a_file_leaves_with_the_papers_that_no_other_has(bib: Path, run: Run) ->
     assert papers() == {"doi:10.1000/two": "Speech", "key:four": "Poems"}
     assert run("update")[1] == "mine: its files are unchanged; 2 papers\n"
     for arguments, line in (
-        (["source=b.bib"], f"source=b.bib: is no source of mine; there are: {more}"),
+        (["source=b.bib"], f"source=b.bib: is no source of mine; choose from {more}"),
         (["source=more.bib"], "mine: no paper would be left; delete the folder instead"),
         (["id=four", "source=more.bib"], "remove: give id=[...], papers, or source=[...]"),
         ([], "remove: give id=[...], papers, or source=[...]"),
