@@ -11,7 +11,6 @@ import re
 import xml.etree.ElementTree as ET
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from datasets.errors import InputError
 from datasets.files import whole_file
@@ -33,9 +32,14 @@ def read_tei(path: Path, paper: str) -> Document:
     """The paper of a file, plain or gzipped. Raises InputError for anything but a TEI document."""
     content = whole_file(path, LARGEST)
     try:
-        root = ET.fromstring(content, ET.XMLParser(target=_Builder(path)))
+        root = ET.fromstring(content)
     except (ET.ParseError, ValueError, LookupError) as error:
         raise InputError(f"{path}: malformed XML: {error}") from None
+    level, depth = [root], 0
+    while level:
+        level, depth = [child for element in level for child in element], depth + 1
+        if depth > DEEPEST:
+            raise InputError(f"{path}: more than {DEEPEST} elements are nested; a file is one paper")
     if root.tag != f"{_PREFIX}TEI":
         raise InputError(f"{path}: must be a TEI document, not {root.tag.rpartition('}')[2]!r}")
     header = root.find("teiHeader", _TEI)
@@ -53,24 +57,6 @@ def read_tei(path: Path, paper: str) -> Document:
         identifiers=frozenset(("arxiv",)) if of_arxiv else frozenset(),
     )
     return Document(metadata, partial(_full_text, root))
-
-
-class _Builder(ET.TreeBuilder):
-    """Raises InputError for elements that are nested too deeply."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self._path, self._depth = path, 0
-
-    def start(self, tag: Any, attrs: Any) -> ET.Element:
-        self._depth += 1
-        if self._depth > DEEPEST:
-            raise InputError(f"{self._path}: more than {DEEPEST} elements are nested; a file is one paper")
-        return super().start(tag, attrs)
-
-    def end(self, tag: Any) -> ET.Element:
-        self._depth -= 1
-        return super().end(tag)
 
 
 def _full_text(root: ET.Element) -> FullText:

@@ -85,7 +85,7 @@ def run_module(name: str, *arguments: str, **variables: str) -> subprocess.Compl
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8", **variables}
     command = [sys.executable, "-m", name, *arguments]
     return subprocess.run(
-        command, cwd=root, env=environment, capture_output=True, encoding="utf-8", timeout=120
+        command, cwd=root, env=environment, capture_output=True, encoding="utf-8", timeout=600
     )
 
 
