@@ -195,17 +195,6 @@ def test_a_folder_that_is_no_whole_model_is_one_line(
     assert "\n" not in str(raised.value) and str(tmp_path / "model") in str(raised.value)
 
 
-def test_a_model_that_is_no_reranker_is_one_line(tiny_bert: Path) -> None:
-    with pytest.raises(InputError, match="no reranker that was saved here"):
-        CrossEncoder.from_pretrained(tiny_bert)
-
-
-def test_pairs_longer_than_the_model_are_refused(make_encoder: Make) -> None:
-    assert make_encoder(max_tokens=128).config.max_tokens == 128
-    with pytest.raises(InputError, match=r"pairs\.max_tokens=129: the model reads at most 128"):
-        make_encoder(max_tokens=129)
-
-
 SIZES: dict[str, Any] = {
     "vocab_size": 90,
     "hidden_size": 24,
@@ -257,18 +246,6 @@ def test_it_is_what_transformers_computes(layers: int, lengths: list[int]) -> No
         if len(set(lengths)) == 1:  # nothing is padded
             found = first_hidden(model, *given[:2], None)
             torch.testing.assert_close(found, theirs(model, *given), atol=1e-5, rtol=1e-5)
-
-
-def test_types_and_padding_count() -> None:
-    """Without them it would be another vector: the test above can fail."""
-    model, (ids, types, there) = bert(), texts([12, 5])
-    with torch.no_grad():
-        whole = first_hidden(model, ids, types, there)
-        untyped = first_hidden(model, ids, torch.zeros_like(types), there)
-        unmasked = first_hidden(model, ids, types, None)
-    assert (whole - untyped).abs().amax(1).min() > 1e-2
-    assert torch.allclose(whole[0], unmasked[0], atol=1e-5)
-    assert (whole[1] - unmasked[1]).abs().max() > 1e-2
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])  # eager: how short pairs are trained

@@ -23,7 +23,7 @@ from datasets.prepare import open_corpus
 from datasets.records import OTHER_MARKER, TARGET_MARKER
 from rerank.citing_contexts import CitingContexts
 from rerank.cross_encoder import add_tokens
-from rerank.pairs import CIT, EOS, SEP, PairReader, Spans, Subwords, TokenTable, divided
+from rerank.pairs import CIT, EOS, SEP, PairReader, Subwords, TokenTable, divided
 from rerank.settings import LEAST_TOKENS, PairSettings
 from retrieval.queries import Queries, Query
 
@@ -96,18 +96,6 @@ def test_a_room_is_divided_by_shares_and_none_of_it_wasted(
     assert ((others == second) | (others >= np.floor((1 - share) * room) - least[0])).all()
 
 
-@given(LENGTHS)
-def test_with_equal_shares_the_longer_one_is_cut_first(rows: list[tuple[int, int, int]]) -> None:
-    """Against taking tokens away one at a time."""
-    first, second, room = np.array(rows).T
-    kept, others = divided(first, second, room, 0.5)
-    for row, (a, b, most) in enumerate(rows):
-        longer = a > b
-        while a + b > most:
-            a, b = (a - 1, b) if a > b or (a == b and not longer) else (a, b - 1)
-        assert (kept[row], others[row]) == (a, b)
-
-
 def test_rows_are_read_once_when_they_are_first_met(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rerank.pairs, "BLOCK", 7)
     asked: list[int] = []
@@ -124,13 +112,6 @@ def test_rows_are_read_once_when_they_are_first_met(monkeypatch: pytest.MonkeyPa
         for row, start, length in zip(rows, starts.tolist(), lengths.tolist(), strict=True):
             assert table.values[start : start + length].tolist() == list(range(row * 100, row * 100 + row))
     assert sorted(asked) == [0, 3, 5, *range(101, 300)]
-
-
-def test_spans_are_put_where_they_belong() -> None:
-    spans = Spans(np.arange(10, 20, dtype=np.int32), np.array([2, 0, 9]), np.array([3, 0, 1]))
-    into = np.zeros((3, 6), np.int64)
-    assert spans.put(into, np.array([1, 4, 5])).tolist() == [4, 4, 6]
-    assert into.tolist() == [[0, 12, 13, 14, 0, 0], [0] * 6, [0, 0, 0, 0, 0, 19]]
 
 
 def test_special_tokens_in_a_text_are_text_and_the_tokenisers_own_truncation_is_off(tiny_bert: Path) -> None:

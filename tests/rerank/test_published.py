@@ -1,4 +1,4 @@
-"""The published rerankers, against the reference's net written with NumPy alone."""
+"""The published rerankers, against the reference's net by transformers alone, in float64."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from scipy.special import erf, expit, softmax
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
@@ -18,8 +17,6 @@ from rerank.cross_encoder import CrossEncoder
 from rerank.published import load_reference, open_reference
 from rerank.reranker import Reranker
 from rerank.settings import ScoringSettings
-
-HEADS, EPSILON = 2, 1e-12
 
 Floats = NDArray[np.float64]
 
@@ -58,37 +55,18 @@ def checkpoint(scorer: dict[str, torch.Tensor], tmp_path: Path) -> Path:
     return path
 
 
-def reference_score(state: dict[str, Floats], ids: Any, types: Any, there: Any) -> Floats:
-    """sigmoid(linear(relu(CLS))) of BERT after `length` tokens of padding: [B, L] -> [B], in float64."""
+def reference_score(scorer: dict[str, torch.Tensor], transformer: Path, read: Any) -> Floats:
+    """sigmoid(linear(relu(CLS))) of what transformers computes of padded texts [B, L] -> [B], in float64."""
+    from transformers import BertConfig, BertModel
 
-    def linear(name: str, x: Floats) -> Floats:
-        return x @ state[f"{name}.weight"].T + state[f"{name}.bias"]
-
-    def norm(name: str, x: Floats) -> Floats:
-        x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + EPSILON)
-        return x * state[f"{name}.weight"] + state[f"{name}.bias"]
-
-    base = "bert_model.embeddings"
-    hidden = (
-        state[f"{base}.word_embeddings.weight"][ids] + state[f"{base}.token_type_embeddings.weight"][types]
-    )
-    hidden = norm(f"{base}.LayerNorm", hidden + state[f"{base}.position_embeddings.weight"][: ids.shape[1]])
-    for layer in range(2):
-        base = f"bert_model.encoder.layer.{layer}"
-        query, key, value = (
-            np.stack(np.split(linear(f"{base}.attention.self.{part}", hidden), HEADS, axis=-1), axis=1)
-            for part in ("query", "key", "value")
-        )
-        logits = query @ key.swapaxes(2, 3) / np.sqrt(query.shape[-1])
-        weights = softmax(np.where(there[:, None, None, :] == 1, logits, -np.inf), axis=-1)
-        mixed = np.concatenate(np.moveaxis(weights @ value, 1, 0), axis=-1)
-        found = norm(
-            f"{base}.attention.output.LayerNorm", linear(f"{base}.attention.output.dense", mixed) + hidden
-        )
-        wide = linear(f"{base}.intermediate.dense", found)
-        wide = wide * (1 + erf(wide / np.sqrt(2))) / 2
-        hidden = norm(f"{base}.output.LayerNorm", linear(f"{base}.output.dense", wide) + found)
-    return expit(linear("ln_score", np.maximum(hidden[:, 0], 0))[:, 0])
+    model: Any = BertModel(BertConfig.from_pretrained(transformer, vocab_size=179)).double().eval()
+    prefix = "bert_model."
+    state = {name.removeprefix(prefix): value for name, value in scorer.items() if name.startswith(prefix)}
+    model.load_state_dict({name: value for name, value in state.items() if name != "embeddings.position_ids"})
+    with torch.no_grad():
+        first = model(**read).last_hidden_state[:, 0].relu()
+        scores = first @ scorer["ln_score.weight"][0].double() + scorer["ln_score.bias"].double()
+    return scores.sigmoid().numpy()
 
 
 def reference_texts(corpus: Corpus, context: int, paper: int, length: int) -> tuple[str, str]:
@@ -123,12 +101,13 @@ def test_scores_are_the_reference_s(
         padding="max_length",
         truncation=True,
         return_token_type_ids=True,
+        return_tensors="pt",
     )
-    ids, types, there = (np.array(read[name]) for name in ("input_ids", "token_type_ids", "attention_mask"))
     # Where the reference loses the mark our pair is another one.
-    kept, full = (ids == tokenizer.convert_tokens_to_ids("<cit>")).any(1), there.sum(1) == length
+    kept = (read["input_ids"] == tokenizer.convert_tokens_to_ids("<cit>")).any(1).numpy()
+    full = (read["attention_mask"].sum(1) == length).numpy()
     assert (kept & full).sum() > 40 if length == 32 else kept.all() and not full.any()
-    exact = reference_score({k: v.double().numpy() for k, v in scorer.items()}, ids, types, there)
+    exact = reference_score(scorer, transformer, read)
     assert exact.std() > 0.01
     scoring = ScoringSettings(precision="float32", encoder=str(transformer))
     found = Reranker.open(tmp_path / "scorer.pt", scoring).score(tiny_corpus, contexts, papers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from rerank.ranker_training import (
     training_split,
 )
 from rerank.settings import RankerSettings
-from retrieval.base import Ranking
+from retrieval.base import Ranking, Retriever
 from retrieval.bm25 import BM25
 from retrieval.filters import Filters
 from retrieval.popularity import Popularity
@@ -57,11 +57,15 @@ def same(one: Ranking, other: Ranking) -> None:
     np.testing.assert_allclose(one.scores, other.scores, rtol=1e-4, atol=1e-4)
 
 
-def test_a_model_of_one_score_orders_as_its_retriever(demo_corpus: Corpus) -> None:
-    found = ranker(demo_corpus, {"bm25.score": 1.0}).search(contexts(demo_corpus), 10)
-    bm25 = BM25()
-    bm25.index(demo_corpus)
-    np.testing.assert_array_equal(found.papers, bm25.search(contexts(demo_corpus), 10).papers)
+@pytest.mark.parametrize("kind", [BM25, Popularity])
+def test_a_model_of_one_score_orders_as_its_retriever(
+    demo_corpus: Corpus, kind: Callable[[], Retriever]
+) -> None:
+    made = Ranker(RankingModel({HOME: Weights({"it.score": 1.0})}), {"it": kind()}, depth=10)
+    alone, rows = kind(), contexts(demo_corpus)
+    for one in (made, alone):
+        one.index(demo_corpus)
+    np.testing.assert_array_equal(made.search(rows, 10).papers, alone.search(rows, 10).papers)
 
 
 def test_a_batch_is_ranked_as_each_of_its_queries(demo_corpus: Corpus) -> None:
@@ -323,17 +327,6 @@ def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus, tiny_bert: Path
         )
 
     assert hits(found) >= hits(bm25.search(split.contexts, 10).papers)
-
-
-def test_popularity_can_be_a_part(demo_corpus: Corpus) -> None:
-    made = Ranker(
-        RankingModel({HOME: Weights({"popularity.score": 1.0})}), {"popularity": Popularity()}, depth=10
-    )
-    made.index(demo_corpus)
-    alone = Popularity()
-    alone.index(demo_corpus)
-    rows = contexts(demo_corpus)
-    np.testing.assert_array_equal(made.search(rows, 5).papers, alone.search(rows, 5).papers)
 
 
 def test_the_model_is_chosen_by_what_the_corpus_has() -> None:

@@ -50,20 +50,6 @@ def grid(contexts: list[int], papers: list[int]) -> tuple[NDArray[np.int64], NDA
     return np.repeat(contexts, len(papers)), np.tile(papers, len(contexts))
 
 
-def test_each_pair_is_scored_once(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    scorer = Product()
-    scores = PairScores(tmp_path, scorer, tiny_corpus, chunk=4)
-    first = scores.of(*grid([3, 1], [2, 5, 0]))
-    assert first.scores.tolist() == [302, 305, 300, 102, 105, 100] and first.new == 6
-    second = scores.of(*grid([1, 2, 3], [5, 7]))
-    assert second.scores.tolist() == [105, 107, 205, 207, 305, 307] and second.new == 4
-    # Another job, and a pair that is asked twice.
-    again = PairScores(tmp_path, scorer, tiny_corpus).of(np.array([1, 1, 2]), np.array([5, 5, 7]))
-    assert again.scores.tolist() == [105, 105, 207] and again.new == 0
-    assert len(scorer.asked) == len(set(scorer.asked)) == 10
-    assert first.pairs_per_second > 0 and again.pairs_per_second > 0
-
-
 def test_speed_is_that_of_the_scoring_whenever_it_was(
     tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
