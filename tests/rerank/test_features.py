@@ -33,6 +33,7 @@ from rerank.evidence import (
 from rerank.features import FEATURES, Candidates, check_groups, log_ranks, lowest_for_none, standardised
 from retrieval.bm25 import BM25
 from retrieval.queries import Queries, Query, cited_elsewhere
+from tests.retrieval.test_every import question
 
 TERMS, TEXTS, PAPERS = 12, 9, 5
 
@@ -196,13 +197,7 @@ def test_columns_of_many_queries_are_those_of_each(demo_corpus: Corpus) -> None:
 def test_asked_queries_have_the_features_of_the_contexts_that_they_are(demo_corpus: Corpus) -> None:
     evidence, parts, queries = of(demo_corpus)
     papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:10], (len(queries), 1)).astype(np.int32)
-    texts = [queries.texts(name) for name in ("context", "title", "abstract")]
-    asked = [
-        Query(context, title, abstract, year, own=demo_corpus.paper_ids[own])
-        for context, title, abstract, year, own in zip(
-            *texts, queries.years.tolist(), queries.citing.tolist(), strict=True
-        )
-    ]
+    asked = [question(demo_corpus, row) for row in queries.contexts.tolist()]
     wanted = Candidates(evidence, parts, queries, papers).columns()
     found = Candidates(evidence, parts, Queries.asked(demo_corpus, asked), papers).columns()
     for name, values in wanted.items():

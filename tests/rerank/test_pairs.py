@@ -25,7 +25,8 @@ from rerank.citing_contexts import CitingContexts
 from rerank.cross_encoder import add_tokens
 from rerank.pairs import CIT, EOS, SEP, PairReader, Subwords, TokenTable, divided
 from rerank.settings import LEAST_TOKENS, PairSettings
-from retrieval.queries import Queries, Query
+from retrieval.queries import Queries
+from tests.retrieval.test_every import question
 
 ALL_WORDS = PairSettings(citing_words=None)
 LENGTHS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(0, 30)), min_size=1)
@@ -380,15 +381,9 @@ def test_what_is_read_behind_a_candidate(ragged: Corpus, tokenizer: Any) -> None
     assert len(none) and (pairs.lengths[none] == alone.lengths[none]).all()
     # A question reads what the same context of the corpus does.
     row = int(np.flatnonzero(chosen >= 0)[0])
-    citing = int(ragged.citing[contexts[row]])
-    asked = Query(
-        ragged.context_texts[int(contexts[row])],
-        ragged.titles[citing],
-        ragged.abstracts[citing],
-        own=ragged.paper_ids[citing],
-    )
-    question = reader.asking(Queries.asked(ragged, [asked])).pairs(np.array([0]), papers[row : row + 1])
-    assert question.padded()[0].tolist() == pairs.padded(slice(row, row + 1))[0].tolist()
+    asked = Queries.asked(ragged, [question(ragged, int(contexts[row]))])
+    found = reader.asking(asked).pairs(np.array([0]), papers[row : row + 1])
+    assert found.padded()[0].tolist() == pairs.padded(slice(row, row + 1))[0].tolist()
     bare = copy.copy(ragged)
     bare.splits = {}
     found = PairReader(bare, tokenizer, replace(plain, contexts=1)).pairs(contexts, papers)

@@ -23,7 +23,7 @@ from rerank.pairs import PairReader
 from rerank.reranker import Reranker
 from rerank.settings import ScoringSettings
 from retrieval.queries import Queries
-from tests.retrieval.test_queries import question
+from tests.retrieval.test_every import question
 
 EXACT = ScoringSettings("torch", "float32")
 Pairs = tuple[np.ndarray, np.ndarray]
