@@ -149,14 +149,10 @@ def average_jaccard(lists: Mapping[str, Lists]) -> dict[str, float]:
     """
     pairs: dict[str, list[float]] = {model: [] for model in lists}
     for a, b in combinations(lists, 2):
-        found = []
-        for query in lists[a]:
-            one, other = set(lists[a][query]), set(lists[b][query])
-            if one or other:
-                found.append(len(one & other) / len(one | other))
-        index = float(np.mean(found)) if found else 0.0
-        pairs[a].append(index)
-        pairs[b].append(index)
+        both = [(set(lists[a][query]), set(lists[b][query])) for query in lists[a]]
+        found = [len(one & other) / len(one | other) for one, other in both if one or other]
+        for model in (a, b):
+            pairs[model].append(float(np.mean(found)) if found else 0.0)
     return {model: float(np.mean(found)) if found else 0.0 for model, found in pairs.items()}
 
 

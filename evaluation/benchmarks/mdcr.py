@@ -131,21 +131,16 @@ def read_scores(path: str | Path, pools: MDCRPools) -> tuple[Scores, list[str]]:
         raise InputError(
             f"{path}: {len(wrong):,} scores are NaN or not numbers: {first_few(wrong)}; give each a number"
         )
-    scores: Scores = {}
-    missing: list[str] = []
-    used: set[str] = set()
-    for field, query, paper in pools.pairs():
-        key = f"{query}_{paper}"
-        if key in given:
-            used.add(key)
-            scores.setdefault(query, {})[paper] = float(given[key])
-        else:
-            missing.append(f"{key} ({field})")
-    if missing:
+    pairs = [(f"{query}_{paper}", field, query, paper) for field, query, paper in pools.pairs()]
+    if missing := [f"{key} ({field})" for key, field, _, _ in pairs if key not in given]:
         raise InputError(
             f"{path}: no score for {len(missing):,} pairs of {pools.path}: {first_few(missing)}; keys are "
             "QUERY_CANDIDATE"
         )
+    scores: Scores = {}
+    for key, _, query, paper in pairs:
+        scores.setdefault(query, {})[paper] = float(given[key])
+    used = {key for key, *_ in pairs}
     return scores, [key for key in given if key not in used]
 
 
