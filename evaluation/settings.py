@@ -16,27 +16,27 @@ PROTOCOLS = TRANSDUCTIVE, INDUCTIVE, DRAFT = "transductive", "inductive", "draft
 
 @dataclass(frozen=True)
 class ContextSettings(Settings):
-    """Contexts of a split are queries; all candidates but the citing paper are ranked."""
+    """Queries are the contexts of a split; all candidates but the citing paper are ranked."""
 
     where: ClassVar[str] = "benchmark"
 
     cutoffs: tuple[int, ...] = (1, 10, 20, 50, 100, 200, 500, 1000, 2000)
-    """ranks k of recall@k, here those of Gu et al. 2022, table 2; MRR is of as many as the largest"""
+    """cutoffs k of recall@k, by default those of Gu et al. 2022, table 2; MRR is cut off at the largest"""
     f1: tuple[int, ...] = ()
-    """ranks k of precision@k and f1@k, of queries with several relevant papers; these have MAP too"""
+    """cutoffs k of precision@k and f1@k, for queries with several relevant papers; adds MAP"""
     batch: int = setting(2048, least=1)
-    """queries searched at a time; memory grows with batch * the largest cutoff"""
+    """queries searched together; memory grows with batch * largest cutoff"""
     protocols: tuple[str, ...] = (TRANSDUCTIVE,)
-    """transductive: all queries and candidates; inductive: those that training knows nothing of; draft:
-    all, and what the citing paper cites at other places is known"""
+    """transductive (all queries and candidates) | inductive (only those unseen in training) | draft (all;
+    the citing paper's other citations are known)"""
     draft: bool = False
-    """also by the protocol draft"""
+    """also evaluate the draft protocol"""
     queries: int | None = setting(None, least=1)
-    """size of a sample of queries; null: all"""
+    """size of a random sample of the queries; null: all"""
     run_depth: int | None = setting(100)
-    """papers of each query in run files; null: all that were retrieved; 0: no such file"""
+    """papers per query in run files; null: all retrieved; 0: no run files"""
     seed: int = 0
-    """of samples and of the confidence intervals"""
+    """random seed of samples and confidence intervals"""
 
     def __post_init__(self) -> None:
         ranks = [*self.cutoffs, *self.f1]
@@ -68,40 +68,40 @@ class PrefetchSettings(ContextSettings):
 
 @dataclass(frozen=True)
 class RecommendSettings(ContextSettings):
-    """A library answers, as it answers people."""
+    """Recommendations of a library, as its users get them."""
 
     library: str | None = None
-    """folder that recommend.py build made"""
+    """folder of a library built by recommend.py"""
     reranker: str | None = None
-    """a cross-encoder that reads the first papers again; null: none"""
+    """cross-encoder that reranks the top papers; null: none"""
     cutoffs: tuple[int, ...] = (1, 10, 20, 50, 100)
     batch: int = setting(256, least=1)
 
 
 @dataclass(frozen=True)
 class PipelineSettings(ContextSettings):
-    """A retriever, then a reranker of its first candidates."""
+    """A retriever, then a reranker of its top candidates."""
 
     reranker: str | None = None
-    """a folder that training wrote, or what else rerank.reranker.Reranker.open takes"""
+    """folder of a trained reranker, or anything else rerank.reranker.Reranker.open accepts"""
     candidates: Any = 100
-    """papers of each query that are reranked, or `all`; the others keep their order behind them"""
+    """candidates to rerank per query, or all; the rest follow in their original order"""
     scoring: Any = None
     """how pairs are scored: rerank.settings.ScoringSettings, or its options"""
     fuse: str = setting("none", choices=("none", "score", "rank"))
-    """rank by the reranker alone, or by its scores or ranks fused with the retriever's"""
+    """none (reranker only) | score | rank (fuse the scores or ranks of reranker and retriever)"""
     weight: Any = "tuned"
-    """of the reranker where it is fused: tuned on validation, or 0..1"""
+    """weight of the reranker in the fusion: tuned (on validation), or 0 to 1"""
     measure: Any = "recall@10"
-    """what the weight is tuned for: recall@k, or the mean of several"""
+    """measure to tune the weight for: recall@k, or a list to average"""
     validation_queries: int = setting(500, least=1)
-    """queries of the validation split that the weight is tuned on"""
+    """validation queries to tune the weight on"""
     depths: tuple[int, ...] = (10, 20, 50, 100, 200, 500, 1000, 2000)
-    """smaller numbers of candidates that are reported too: their scores are known anyway"""
+    """smaller numbers of candidates to report as well, at no extra cost"""
     scores_dir: str = ".cache/pair-scores"
-    """scores of pairs, kept for all evaluations"""
+    """cache of pair scores, shared by all evaluations"""
     chunk: int = setting(512, least=1)
-    """pairs that are scored together; more keep a fast GPU busy"""
+    """pairs scored together; more keep a fast GPU busy"""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cutoffs", (*self.cutoffs, 10))  # stages are compared by recall@10
@@ -125,19 +125,19 @@ class PipelineSettings(ContextSettings):
 @dataclass(frozen=True)
 class GlobalRerankSettings(PipelineSettings):
     query_tokens: int | None = None
-    """tokens of a pair that the query gets, the candidate the others (rerank.pairs); null: as trained"""
+    """tokens of a pair reserved for the query, the rest for the candidate (rerank.pairs); null: as trained"""
 
 
 @dataclass(frozen=True)
 class PoolSettings(Settings):
-    """Queries are papers with candidates of their own."""
+    """Queries are papers, each with a given pool of candidates."""
 
     where: ClassVar[str] = "benchmark"
 
     cache_dir: str = ".cache"
-    """folder of what is prepared and downloaded once"""
+    """cache for prepared and downloaded data"""
     index_dir: str | None = None
-    """folder of the retriever's index: read if it is there, else written"""
+    """folder of the retriever's index: loaded if present, else built and saved"""
 
 
 @dataclass(frozen=True)
@@ -145,13 +145,13 @@ class MDCRSettings(PoolSettings):
     """Scores of given pairs in 19 fields."""
 
     file: str | None = None
-    """mdcr_test.json or another file of that format; null: that of the split, downloaded on first use"""
+    """mdcr_test.json or a file in that format; null: that of the split, downloaded on first use"""
     scores_file: str | None = None
-    """{"QUERY_CANDIDATE": score}; null: a retriever scores, and writes such a file"""
+    """pair scores, {"QUERY_CANDIDATE": score}; null: scored by a retriever, which writes such a file"""
     texts: str | None = None
-    """titles and abstracts, JSON lines; null: FILE_data.jsonl beside FILE.json, or downloaded"""
+    """titles and abstracts in JSON lines; null: FILE_data.jsonl beside FILE.json, or downloaded"""
     split: str = setting("test", choices=("val", "test"))
-    """which of MDCR's own files: val | test"""
+    """MDCR's own split: val | test"""
 
 
 @dataclass(frozen=True)
@@ -161,11 +161,12 @@ class CSFCubeSettings(PoolSettings):
     dir: str | None = None
     """folder of the collection"""
     ranked_dir: str | None = None
-    """folder of test-pid2pool-csfcube-NAME-FACET-ranked.json; null: a retriever ranks, and writes these"""
+    """folder of test-pid2pool-csfcube-NAME-FACET-ranked.json files; null: ranked by a retriever, which
+    writes them"""
     experiment_name: str | None = None
-    """NAME in the names of these files; null: that of the retriever"""
+    """NAME in these file names; null: the retriever's name"""
     query: str = setting("whole", choices=("whole", "facet"))
-    """what a retriever is asked by: whole (abstract) | facet (its sentences)"""
+    """query text for the retriever: whole (abstract) | facet (its sentences)"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -180,16 +181,17 @@ class CSFCubeSettings(PoolSettings):
 
 @dataclass(frozen=True)
 class SciDocsSettings(PoolSettings):
-    """Papers cited, co-cited, viewed or read together; without embeddings and runs, a retriever scores."""
+    """Papers cited, co-cited, co-viewed or co-read; scored by a retriever unless embeddings or runs are
+    given."""
 
     dir: str | None = None
-    """folder of the data (cite/test.qrel and so on); null or `download`: downloaded on first use"""
+    """folder of the data (cite/test.qrel etc.); null or download: downloaded on first use"""
     embeddings_file: str | None = None
     """JSON lines of paper_id and embedding, compared by Euclidean distance"""
     ranked_dir: str | None = None
-    """folder of cite.run, cocite.run, coview.run, coread.run"""
+    """folder of cite.run, cocite.run, coview.run and coread.run"""
     texts: str | None = None
-    """titles and abstracts; null: paper_metadata_view_cite_read.json of the folder"""
+    """titles and abstracts; null: paper_metadata_view_cite_read.json in the folder"""
     split: str = setting("test", choices=("val", "test"))
 
     def __post_init__(self) -> None:
@@ -200,27 +202,28 @@ class SciDocsSettings(PoolSettings):
 
 @dataclass(frozen=True)
 class SamplingRules(Settings):
-    """Which papers are queries and candidates; all have a title and a year."""
+    """Which papers may be queries and candidates; all have a title and a year."""
 
     where: ClassVar[str] = "benchmark.rules"
 
     year: int | None = None
-    """of the queries, and the latest of candidates; null: any, and a query finds nothing later than itself"""
+    """year of the queries and latest year of candidates; null: any, with candidates no later than the
+    query"""
     min_abstract: int = 30
-    """characters"""
+    """minimum characters of an abstract"""
     min_citations: int = 3
-    """how often a paper is cited, at least"""
+    """minimum citations of a candidate"""
     min_cited: int = setting(1, least=1)
-    """candidates that a query cites, at least"""
+    """minimum candidates that a query cites"""
     leave_out: Any = None
-    """ids that are not queries, as those a model was trained on, or a file of ids, one a line"""
+    """ids to exclude from the queries, such as a model's training papers, or a file with one id per line"""
     queries_file: str | None = None
-    """only the papers of its splits are queries (datasets.citations.queries): test, and val to tune by"""
+    """file of query ids by split (datasets.citations.queries): test, and val for tuning"""
 
 
 @dataclass(frozen=True)
 class Tuning(Settings):
-    """The grid of BM25's parameters, and the validation sample that chooses from it by MAP."""
+    """Grid search for BM25's parameters by MAP on a validation sample."""
 
     where: ClassVar[str] = "benchmark.tune"
 
@@ -229,9 +232,9 @@ class Tuning(Settings):
     b: tuple[float, ...] = (0.3, 0.5, 0.75, 0.9)
     """values to try"""
     queries: int = setting(200, least=1)
-    """validation queries, of each field if there are fields"""
+    """validation queries, per field if there are fields"""
     size: int | None = setting(None, least=1)
-    """papers of a validation pool; null: as the smallest test pool, or more where the queries cite more"""
+    """papers in a validation pool; null: as in the smallest test pool, or more if the queries cite more"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -241,33 +244,33 @@ class Tuning(Settings):
 
 @dataclass(frozen=True)
 class SampledSettings(PoolSettings):
-    """Papers that cite papers, by title and abstract, in random pools."""
+    """Papers as queries, by title and abstract, in random pools."""
 
     papers: Any = None
     """files of papers"""
     citations: str | None = None
-    """a file of further citations"""
+    """file of additional citations"""
     distractors: Any = None
-    """files of papers, of any year and without citations, that pools are grown by"""
+    """files of papers of any year, without citations, to enlarge the pools with"""
     queries: int | None = setting(None, least=1)
-    """how many are drawn; null: all"""
+    """size of a random sample of the queries; null: all"""
     rules: SamplingRules = field(default_factory=SamplingRules)
     tune: Tuning | None = field(default_factory=Tuning)
-    """how the parameters of BM25 are chosen, by MAP on a validation sample; null: retriever.k1 and .b"""
+    """grid search for BM25's parameters by MAP on a validation sample; null: retriever.k1 and .b"""
     samplings: int = setting(3, least=1)
-    """of pools"""
+    """random pools to draw and average over"""
     depth: int = setting(500, least=1)
-    """papers retrieved for a query"""
+    """papers retrieved per query"""
     run_depth: int | None = setting(0)
-    """papers of a query in run.trec, of the first sampling; null: all; 0: no such file"""
+    """papers per query in run.trec of the first sampling; null: all; 0: no run.trec"""
     seed: int = 0
-    """of whatever is drawn"""
+    """random seed"""
 
 
 @dataclass(frozen=True)
 class DatasetLevelSettings(SampledSettings):
     sizes: tuple[int, ...] = (200_000, 500_000, 1_000_000, 2_000_000)
-    """papers of the pools"""
+    """sizes of the pools, in papers"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -279,11 +282,11 @@ class DatasetLevelSettings(SampledSettings):
 @dataclass(frozen=True)
 class FieldLevelSettings(SampledSettings):
     size: int = setting(100_000, least=1)
-    """papers of a pool, or all there are"""
+    """papers in a pool, or all if there are fewer"""
     fields: tuple[str, ...] | None = None
-    """which fields; null: all with so many queries:"""
+    """fields to evaluate; null: all with at least min_queries queries"""
     min_queries: int = setting(10, least=1)
-    """queries that a field needs"""
+    """minimum queries per field"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -13,33 +13,33 @@ from training.settings import FineTuningSettings, RateSettings, monitored
 
 @dataclass(frozen=True)
 class EncoderConfig(Settings):
-    """Sizes and variants of HAtten, which a checkpoint carries; the defaults are the paper's."""
+    """Architecture of HAtten, saved with each checkpoint; the defaults are the paper's."""
 
     where: ClassVar[str] = "model.encoder"
     dim: int = setting(200, least=1)
-    """of word vectors, paragraphs and documents"""
+    """dimension of word, paragraph and document vectors"""
     heads: int = setting(8, least=1)
-    """of the attention"""
+    """attention heads"""
     hidden: int = setting(1024, least=1)
-    """width of the feed-forward parts"""
+    """width of the feed-forward layers"""
     layers: int = 1
-    """transformer layers in each level"""
+    """transformer layers per level"""
     max_tokens: int = setting(512, least=1)
-    """tokens read of a paragraph"""
+    """maximum tokens of a paragraph"""
     max_paragraphs: int = setting(3, least=1)
-    """paragraphs of a document: title, abstract, context"""
+    """maximum paragraphs of a document: title, abstract, context"""
     paragraph_types: int = setting(100, least=1)
-    """rows of the table of paragraph types, of which few are used"""
+    """size of the paragraph-type embedding table, mostly unused"""
     dropout: float = 0.1
-    """after attention and after the feed-forward part of each layer"""
+    """dropout after the attention and the feed-forward part of each layer"""
     input_dropout: float = 0.0
-    """on what the first layer of a level reads, vectors with their positions; the authors have none"""
+    """dropout on each level's input, after adding positions; 0 in the paper"""
     trainable_vectors: str = setting("markers", choices=("none", "markers", "all"))
-    """word vectors that training may change: none | markers (the two citation markers) | all"""
+    """word vectors to train: none | markers (the two citation markers) | all"""
     input_scale: float = 1.0
-    """factor on word vectors before positions are added"""
+    """factor on the word vectors before positions are added"""
     residual: str = setting("none", choices=("none", "mean"))
-    """none, or mean: add a weighted mean of word vectors to the output (hatten.layers); beyond the paper"""
+    """none | mean (add a weighted mean of word vectors to the output: hatten.layers; not in the paper)"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,76 +49,76 @@ class EncoderConfig(Settings):
 
 @dataclass(frozen=True)
 class EncoderLossSettings(Settings):
-    """What is minimised, over a batch's cosines (hatten.losses)."""
+    """Training loss over the cosines of a batch (hatten.losses)."""
 
     where: ClassVar[str] = "model.loss"
     name: str = setting("infonce", choices=("triplet", "infonce"))
-    """triplet (Gu et al. 2022, equation 3) or infonce"""
+    """triplet (Gu et al. 2022, equation 3) | infonce"""
     margin: float = 0.05
-    """of triplet, for each level between positive and negative"""
+    """triplet: margin per level of relevance between positive and negative"""
     positives: tuple[int, ...] = (1, 2)
-    """levels that are positives in the triplet loss; (1,) switches positive mining off"""
+    """triplet: levels of relevance used as positives; [1] ignores mined positives"""
     temperature: float = setting(0.05, above=0)
-    """of infonce"""
+    """infonce: temperature"""
     correct_rate: bool = True
-    """of infonce: correct for popular papers being negatives more often"""
+    """infonce: correct for popular papers being sampled as negatives more often (logQ)"""
 
 
 @dataclass(frozen=True)
 class EncoderBatchSettings(Settings):
-    """What a batch is made of."""
+    """Composition of a batch."""
 
     where: ClassVar[str] = "model.batch"
     queries: int = setting(256, least=1)
-    """contexts that are trained on together"""
+    """contexts per batch"""
     mined: int = 1
-    """papers a query, drawn from those prefetched for it"""
+    """papers per query, drawn from its prefetched candidates"""
     random: int = 3
-    """papers a query, drawn from all candidates"""
+    """papers per query, drawn from all candidates"""
     contexts_per_paper: int = setting(8, least=1)
-    """contexts of one citing paper that stand together in a batch; its title and abstract are encoded once"""
+    """contexts of one citing paper grouped in a batch; its title and abstract are encoded once"""
     stale: bool = False
-    """do not encode mined and random papers in each batch: take what the two levels gave for them in the last
-    encoding of all papers, with a fresh mean path (residual=mean); many more negatives at the same cost"""
+    """reuse the vectors of mined and random papers from the last encoding of all papers, with a fresh mean
+    path (residual=mean): many more negatives at the same cost"""
     steps_per_round: int = 250
-    """batches between two minings; 0: one pass over the training contexts"""
+    """batches per round; 0: one pass over the training contexts"""
 
 
 @dataclass(frozen=True)
 class MiningSettings(Settings):
-    """How the pool of prefetched papers is made, once a round."""
+    """How candidates are prefetched, once per round."""
 
     where: ClassVar[str] = "model.mining"
     depth: int = setting(100, least=1)
-    """papers prefetched for a training query"""
+    """papers to prefetch per training query"""
     queries: int = setting(50_000, least=1)
-    """training queries to prefetch for: those of the next round; a sample where there are more, and then the
-    round has no others"""
+    """maximum training queries to prefetch for, sampled if the round has more; the round then trains on
+    this sample only"""
     papers: int = 0
-    """candidates to search, a sample of that size; 0: all"""
+    """candidates to search, a random sample; 0: all"""
     first: str = setting("encoder", choices=("encoder", "bm25", "none"))
-    """what the first round's pool comes from: the encoder as it starts, BM25, or none: no pool in that round.
-    An encoder that starts at random finds random papers"""
+    """source of the first round's candidates: encoder (as initialised; a random one finds random papers) |
+    bm25 | none"""
     positives: bool = False
-    """compare words to find prefetched papers that serve as positives"""
+    """also mine positives among the prefetched papers, by word overlap"""
 
 
 @dataclass(frozen=True)
 class EncoderValidationSettings(Settings):
-    """What is measured after each round, with the averaged weights."""
+    """Validation after each round, with the averaged weights."""
 
     where: ClassVar[str] = "model.validation"
     split: str = "val"
-    """the split that is validated on"""
+    """split to validate on"""
     queries: int = 2000
-    """a sample where there are more; 0: no validation"""
+    """maximum queries, sampled if there are more; 0: no validation"""
     papers: int = 0
-    """candidates to search: the papers that the queries cite and a sample of others, so many in all; 0: all.
-    Recall in a sampled pool is higher than among all papers and not comparable to it"""
+    """candidates to search: the cited papers and a random sample of others; 0: all. Recall in a sampled
+    pool is higher than over all papers and not comparable to it"""
     depth: int = setting(2000, least=1)
-    """papers ranked for a query"""
+    """papers to rank per query"""
     monitor: str = "recall@10"
-    """the weights of the round with the best value are saved"""
+    """measure that selects the round whose weights are saved"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -127,27 +127,27 @@ class EncoderValidationSettings(Settings):
 
 @dataclass(frozen=True)
 class EncoderRateSettings(RateSettings):
-    """Learning rates over the steps of a run."""
+    """Learning-rate schedule."""
 
     vectors: float = 1.0
-    """factor on the rate of what the encoder calls fast (HAtten's word vectors and mean path)"""
+    """factor on the learning rate of the encoder's fast parameters (HAtten's word vectors and mean path)"""
     mean_only_rounds: int = 0
-    """rounds at the start that train the mean path and word vectors alone (residual=mean)"""
+    """initial rounds that train only the mean path and word vectors (residual=mean)"""
 
 
 @dataclass(frozen=True)
 class EncoderTraining(Settings):
-    """What trainings of all encoders have in common; in batches, `mined` papers come from some pool."""
+    """Shared by the training of all encoders; the `mined` papers of a batch come from some pool."""
 
     where: ClassVar[str] = "model"
     train: str = "hatten.train.train"
-    """the function that trains"""
+    """training function"""
     rounds: int = setting(5, least=1)
-    """of mining, training and validation"""
+    """number of rounds of mining, training and validation"""
     ema: float = setting(0.99, below=1)
-    """decay of the moving average of the weights, which is validated, mined with and saved; 0: the weights"""
+    """decay of the moving average of the weights, used for validation, mining and saving; 0: no averaging"""
     workers: int = 0
-    """processes that read batches ahead"""
+    """data-loader processes"""
     loss: EncoderLossSettings = field(default_factory=EncoderLossSettings)
     batch: EncoderBatchSettings = field(default_factory=EncoderBatchSettings)
     validation: EncoderValidationSettings = field(default_factory=EncoderValidationSettings)
@@ -157,24 +157,24 @@ class EncoderTraining(Settings):
 
 @dataclass(frozen=True)
 class MinedTraining(EncoderTraining):
-    """A training that mines its pool itself."""
+    """Training that mines its own pool."""
 
     recipe: str = ""
-    """the kind of encoder, a hatten.recipe.Recipe"""
+    """kind of encoder: a hatten.recipe.Recipe"""
     mining: MiningSettings = field(default_factory=MiningSettings)
 
 
 @dataclass(frozen=True)
 class WordsSettings(Settings):
-    """What becomes of the words that a model is trained with."""
+    """How words are preprocessed and dropped in training."""
 
     where: ClassVar[str] = "model"
     punctuation: bool = False
     """keep tokens without a letter or digit"""
     centre_vectors: bool = False
-    """word vectors less their mean, scaled to unit length"""
+    """subtract the mean from the word vectors and scale them to unit length"""
     word_dropout: float = setting(0.3, most=1)
-    """share of the words that a mean of word vectors leaves out in training"""
+    """share of words dropped from means of word vectors in training"""
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class HAttenSettings(WordsSettings, MinedTraining):
 
     recipe: str = "hatten.recipe.HAtten"
     precision: str = setting("auto", choices=("auto", "float32", "bfloat16"))
-    """in which the encoder computes; weights are float32"""
+    """precision of the encoder's computation; weights are float32"""
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
 
 
@@ -193,9 +193,9 @@ class StaticSettings(WordsSettings, MinedTraining):
 
     recipe: str = "hatten.recipe.Static"
     max_tokens: int = setting(512, least=1)
-    """words read of a paragraph"""
+    """maximum words of a paragraph"""
     unknown_weight: float = 1.5
-    """of words that the trained model does not know, which get random vectors; 0: they are left out"""
+    """weight of out-of-vocabulary words, which get random vectors; 0: ignore them"""
 
 
 @dataclass(frozen=True)
@@ -204,9 +204,9 @@ class NNSelectSettings(WordsSettings, MinedTraining):
 
     recipe: str = "hatten.nnselect.NNSelect"
     weighting: str = setting("idf", choices=("mean", "idf"))
-    """initial magnitudes: mean (the lengths of the vectors) | idf (those by inverse document frequency)"""
+    """initial magnitudes: mean (vector lengths) | idf (vector lengths times inverse document frequency)"""
     max_tokens: int = setting(512, least=1)
-    """words read of a field"""
+    """maximum words of a field"""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from datasets.settings import Settings, setting
 
 @dataclass(frozen=True, kw_only=True)
 class LibrarySettings(Settings):
-    """What every command over a library has."""
+    """Shared by all commands."""
 
     library: str
     """folder of the library (e.g. my-library)"""
@@ -18,105 +18,105 @@ class LibrarySettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class InfoSettings(LibrarySettings):
-    """Tell what a library holds."""
+    """Show what a library contains."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeSettings(LibrarySettings):
-    """What changes of a library have in common."""
+    """Shared by the commands that change a library."""
 
     wait: bool = True
-    """for another process that changes the library; false: say so and end"""
+    """wait while another process changes the library; false: fail at once"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AddSettings(ChangeSettings):
-    """Add the papers of further files to a library."""
+    """Add papers to a library."""
 
     source: tuple[str, ...]
-    """files of papers: BibTeX, CSL JSON, RIS, papers.json, JSON lines, also gzipped (e.g. papers.bib)"""
+    """files of papers: BibTeX, CSL JSON, RIS, papers.json or JSON lines, plain or .gz (e.g. papers.bib)"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuildSettings(AddSettings):
-    """Make a library of files of papers."""
+    """Build a library from files of papers."""
 
     contexts: str = ""
-    """folder with contexts.json and train.json: how the papers have been cited elsewhere"""
+    """folder with contexts.json and train.json: contexts that cite the papers elsewhere"""
     model: str = ""
-    """what ranks: a folder that train.py or save_pretrained wrote, or an id on the hub, of a static model or
-    HAtten; bm25; empty: the model in the box"""
+    """ranking model: folder written by train.py or save_pretrained, or hub id, of a static model or
+    HAtten; or bm25; empty: the built-in model"""
     ranker: str = ""
-    """a learned ranker over the model, if it is not in its folder: folder or id on the hub"""
+    """learned ranker, if it is not in the model's folder: folder or hub id"""
     overwrite: bool = False
-    """replace the library that is there"""
+    """replace an existing library"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RemoveSettings(ChangeSettings):
-    """Remove papers from a library, which update will not bring back, or files with their papers."""
+    """Remove papers from a library for good, or files with their papers."""
 
     id: tuple[str, ...] = ()
-    """ids or citation keys (e.g. [doi:10.1145/1,smith2020])"""
+    """paper ids or citation keys (e.g. [doi:10.1145/1,smith2020])"""
     source: tuple[str, ...] = ()
-    """files, or folders of files, that the library was made of; papers that others have too stay"""
+    """source files or folders of the library; papers that other sources also contain stay"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateSettings(ChangeSettings):
-    """Read a library's files again: new papers are added, changed ones replaced, gone ones removed."""
+    """Reread a library's source files: add new papers, replace changed ones, remove deleted ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankingSettings(LibrarySettings):
-    """What commands have in common that recommend papers."""
+    """Shared by the commands that recommend papers."""
 
     reranker: str | None = None
-    """folder of a cross-encoder that reads the first papers again"""
+    """folder of a cross-encoder that reranks the top papers"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AskSettings(RankingSettings):
-    """Ask for the papers to cite in a passage."""
+    """Recommend papers to cite in a passage."""
 
     positional: ClassVar[str] = "text"
 
     text: str
-    """the passage, with [CITE] where the citation is missing; -: read it (e.g. "Adam [CITE] is usual")"""
+    """the passage, with [CITE] at the missing citation; -: read stdin (e.g. "Adam [CITE] is usual")"""
     title: str = ""
-    """of the paper being written"""
+    """title of the paper being written"""
     abstract: str = ""
-    """of the paper being written"""
+    """abstract of the paper being written"""
     k: int = setting(10, least=1)
-    """papers to recommend"""
+    """number of papers to recommend"""
     years: str | None = None
-    """of the papers: 2015-2020, 2015-, -2020 or 2019"""
+    """publication years: 2015-2020, 2015-, -2020 or 2019"""
     venue: str | None = None
-    """that the papers appeared in, or a part of its name"""
+    """venue of the papers, or part of its name"""
     collection: str | None = None
-    """of the library, that the papers are in"""
+    """collection within the library"""
     exclude: tuple[str, ...] = ()
-    """ids or citation keys that are not recommended"""
+    """paper ids or citation keys to exclude"""
     only: tuple[str, ...] = ()
-    """ids or citation keys that alone are recommended"""
+    """paper ids or citation keys to restrict to"""
     format: str = setting("table", choices=("table", "json", "bibtex", "cite", "markdown"))
     explain: bool = False
-    """with the features that made the scores"""
+    """show the features behind the scores"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DraftSettings(RankingSettings):
-    """Suggest papers where a draft lacks a citation: \\cite{?}, \\citep{TODO}, in Markdown [@?] or [CITE]."""
+    """Suggest papers for the missing citations of a draft: \\cite{?}, \\citep{TODO}, [@?] or [CITE]."""
 
     tex: str
     """the draft, in LaTeX or Markdown (e.g. paper.tex)"""
     k: int = setting(5, least=1)
-    """papers for each place"""
+    """number of papers per missing citation"""
     format: str = setting("text", choices=("text", "json"))
     fill: str = ""
-    """new file, or folder for a draft with inputs: a copy in which the best papers are cited"""
+    """new file (or folder, for a draft with inputs) for a copy that cites the top papers"""
     root: str = ""
-    """folder that inputs must lie in; empty: the draft's own"""
+    """folder that may be read for inputs; empty: the draft's"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,25 +124,25 @@ class ServeSettings(RankingSettings):
     """Serve a library over HTTP: a page for people, JSON for programs, MCP for writing assistants."""
 
     host: str = "127.0.0.1"
-    """address to listen at; 0.0.0.0: every one of this machine, for others to ask"""
+    """address to listen on; 0.0.0.0: all addresses, for access from other machines"""
     port: int = setting(8000, most=65535)
-    """to listen at; 0: any free one"""
+    """port to listen on; 0: any free port"""
     names: tuple[str, ...] = ()
-    """host names by which others reach the server; other names are refused (e.g. [papers.lab])"""
+    """host names of the server; requests for other names are refused (e.g. [papers.lab])"""
     token: str = ""
-    """that changes of the library need; empty: one is made and shown"""
+    """token required to change the library; empty: generated and printed"""
     mcp: bool = True
-    """tools for writing assistants at /mcp"""
+    """serve MCP tools for writing assistants at /mcp"""
     threads: int = setting(4, least=1)
-    """that answer requests"""
+    """worker threads"""
     queue: int = setting(64, least=1)
-    """requests that wait for a thread; further ones are told to come again"""
+    """maximum queued requests; more are refused with a retry hint"""
     max_body: int = setting(4_000_000, least=1000)
-    """bytes of a request"""
+    """maximum bytes of a request body"""
     patience: float = setting(10.0, above=0)
-    """seconds that the head of a request may take to arrive, and its body"""
+    """timeout in seconds for receiving a request's head, and for its body"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class McpSettings(RankingSettings):
-    """Answer a writing assistant that starts this command: MCP over stdin and stdout."""
+    """Serve a writing assistant that starts this command: MCP over stdin and stdout."""

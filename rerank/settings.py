@@ -22,40 +22,38 @@ LEAST_TOKENS, LEAST_SIDE = 16, 8
 
 @dataclass(frozen=True)
 class PairSettings(Settings):
-    """What a pair is made of, and what is cut when it is too long.
-
-    The shares are relative to each other. Query and candidate divide the tokens first, then citing text and
-    context divide those of the query; what one does not need goes to the other. The target marker is always
-    kept.
-    """
+    """Composition and truncation of a pair. Shares are relative. Query and candidate first divide the
+    tokens, then citing text and context divide the query's; what one does not need goes to the other. The
+    target marker is always kept."""
 
     where: ClassVar[str] = "model.pairs"
     max_tokens: int = setting(512, least=LEAST_TOKENS)
-    """tokens of a pair, special ones included"""
+    """maximum tokens of a pair, including special tokens"""
     citing: float = setting(1.0, below=inf)
     """share of the citing paper's title and abstract"""
     context: float = setting(1.0, below=inf)
-    """share of the context; 0: it is cut first, as in the reference, but for its target marker"""
+    """share of the context; 0: truncated first, as in the reference, but for the target marker"""
     candidate: float = setting(2.0, above=0, below=inf)
     """share of the candidate's title and abstract"""
     citing_words: int | None = setting(179)
-    """words read of the citing title and abstract (the reference: 0.35 of 512); null: all"""
+    """maximum words of the citing title and abstract (reference: 0.35 of 512); null: all"""
     citing_abstract: bool = True
-    """read the citing paper's abstract after its title"""
+    """include the citing paper's abstract"""
     cut: str = setting("both", choices=("both", "end"))
-    """which end of a context is cut: both, around the target marker | end (as the reference)"""
+    """truncate a context at: both ends, around the target marker | end (as in the reference)"""
     others: str = setting("keep", choices=("keep", "drop"))
-    """markers of other citations in a context: keep (as the reference) | drop"""
+    """markers of other citations in a context: keep (as in the reference) | drop"""
     contexts: int = setting(0, most=2)
-    """training contexts that cite the candidate, the most like the query, which are read behind it; never of
+    """training contexts citing the candidate to append to it, those most similar to the query; never from
     the query's own citing paper"""
     cited: float = setting(1.5, above=0, below=inf)
-    """share of each of them within the candidate's side, where `candidate` is that of title and abstract"""
+    """share of each such context on the candidate's side, relative to `candidate` for its title and
+    abstract"""
     query: str = setting("context", choices=("context", "paper"))
-    """what the query is: the context, behind the citing text | paper: the citing text alone"""
+    """query: context (the citing text, then the context) | paper (the citing text only)"""
     query_tokens: int | None = None
-    """tokens of the query, its [CLS] and [SEP] included; the candidate has the rest of `max_tokens`, and
-    neither lends to the other; null: they divide `max_tokens` by their shares"""
+    """fixed tokens of the query, including [CLS] and [SEP]; the candidate gets the rest of max_tokens;
+    null: divide by shares"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -103,28 +101,28 @@ class PairSettings(Settings):
 
 @dataclass(frozen=True)
 class ListLossSettings(Settings):
-    """What is minimised over the list of a query (rerank.losses)."""
+    """Training loss over the list of a query (rerank.losses)."""
 
     where: ClassVar[str] = "model.loss"
     name: str = setting("hinge", choices=("hinge", "pointwise", "listwise"))
     """hinge (of sigmoid scores; Gu et al. 2022) | pointwise (Nogueira et al. 2020) | listwise"""
     margin: float = 0.1
-    """of hinge"""
+    """hinge: margin"""
     temperature: float = setting(1.0, above=0)
-    """of listwise"""
+    """listwise: temperature"""
 
 
 @dataclass(frozen=True)
 class StepSettings(Settings):
-    """What a step of the optimiser is made of."""
+    """Composition of an optimiser step."""
 
     where: ClassVar[str] = "model.batch"
     queries: int = setting(1, least=1)
-    """of a backward pass, over all processes"""
+    """queries per backward pass, over all processes"""
     accumulate: int = setting(1, least=1)
-    """backward passes of a step"""
+    """backward passes per optimiser step"""
     tokens: int = setting(4096, least=1)
-    """of pairs of about equal length that go through the net together, after padding"""
+    """maximum padded tokens of a forward pass, over pairs of similar length"""
 
     def check_divisible(self, processes: int) -> None:
         """InputError where a backward pass cannot be divided among processes."""
@@ -141,11 +139,11 @@ class NegativesSettings(Settings):
 
     where: ClassVar[str] = "model.negatives"
     count: int = setting(62, least=1)
-    """papers a query; fewer where fewer are left to draw from"""
+    """negatives per query, or as many as there are"""
     depth: int = setting(2000, least=1)
-    """papers prefetched for a query"""
+    """papers to prefetch per query"""
     skip: int = 0
-    """of those, the best that are left out"""
+    """number of top papers to skip"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -161,21 +159,21 @@ F1_AT = 20
 
 @dataclass(frozen=True)
 class RerankingValidationSettings(Settings):
-    """What is measured, how often, and what follows from it."""
+    """Validation and early stopping."""
 
     where: ClassVar[str] = "model.validation"
     split: str = "val"
-    """the split that is validated on"""
+    """split to validate on"""
     queries: int = 500
-    """a sample where there are more; 0: no validation"""
+    """maximum queries, sampled if there are more; 0: no validation"""
     candidates: int = setting(100, least=1)
-    """papers prefetched and reranked for a query; a cited paper that is not among them is missed"""
+    """candidates to prefetch and rerank per query; cited papers beyond them count as missed"""
     every: int = setting(1000, least=1)
-    """steps between two validations"""
+    """steps between validations"""
     monitor: str = "recall@10"
-    """the weights that are best in this are saved"""
+    """measure that selects the weights to save"""
     patience: int = 3
-    """validations in a row without a better one after which training stops; 0: never"""
+    """validations without improvement before training stops; 0: never"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -187,28 +185,28 @@ class RerankerSettings(FineTuningSettings):
     """model=scibert_reranker"""
 
     train: str = "rerank.train.train"
-    """the function that trains"""
+    """training function"""
     epochs: int = setting(1, least=1)
     """passes over the training queries"""
     queries_per_epoch: int = setting(10_000, least=1)
-    """training queries drawn for an epoch; all where there are fewer"""
+    """maximum training queries per epoch, sampled if there are more"""
     dropout: float = setting(0.1, below=1)
-    """in place of what the transformer was pretrained with; on a CPU, drawing it takes time"""
+    """dropout, in place of the pretrained model's; slow on a CPU"""
     head: str = setting("sigmoid", choices=("sigmoid", "linear"))
     """sigmoid: sigmoid(linear(relu(CLS))) | linear: linear(CLS)"""
     layers: int | None = setting(None, least=1)
-    """of the transformer that are kept, evenly spaced from the first to the last; null: all"""
+    """transformer layers to keep, evenly spaced from first to last; null: all"""
     ema: float = setting(0.0, below=1)
-    """decay of the moving average of the weights, which is validated and saved; 0: the weights"""
+    """decay of the moving average of the weights, used for validation and saving; 0: no averaging"""
     workers: int = 0
-    """processes that read batches ahead"""
+    """data-loader processes"""
     lists: str = setting("cited", choices=("cited", "top"))
-    """cited: a cited paper of each query and drawn negatives | top: the first `negatives.depth` papers as
-    they were found, cited or not (Nogueira et al. 2020)"""
+    """cited (one cited paper per query, and sampled negatives) | top (the top negatives.depth papers as
+    retrieved, cited or not: Nogueira et al. 2020)"""
     pairs: PairSettings = field(default_factory=PairSettings)
     loss: ListLossSettings = field(default_factory=ListLossSettings)
     distil: DistilLossSettings = field(default_factory=lambda: DistilLossSettings(temperature=1.0))
-    """where there is teacher=FOLDER"""
+    """distillation, with teacher=FOLDER"""
     batch: StepSettings = field(default_factory=StepSettings)
     negatives: NegativesSettings = field(default_factory=NegativesSettings)
     validation: RerankingValidationSettings = field(default_factory=RerankingValidationSettings)
@@ -230,20 +228,20 @@ class ScoringSettings(Settings):
 
     where: ClassVar[str] = "scoring"
     backend: str = setting("auto", choices=("auto", "torch", "openvino", "fastest"))
-    """torch | openvino (CPUs; the extra int8) | auto: openvino for int8, else torch | fastest: what a quick
-    measurement on first use says, of all precisions for precision=auto (rerank.fastest)"""
+    """torch | openvino (CPUs; needs the extra int8) | auto (openvino for int8, else torch) | fastest
+    (measured on first use, over all precisions with precision=auto: rerank.fastest)"""
     precision: str = setting("auto", choices=("auto", "float32", "bfloat16", "int8"))
-    """float32 | bfloat16 | int8 | auto: bfloat16 where the processor multiplies it faster, else float32"""
+    """float32 | bfloat16 | int8 | auto (bfloat16 if the hardware is faster with it, else float32)"""
     tokens: int = setting(4096, least=1)
-    """of a batch, after padding"""
+    """padded tokens per batch"""
     compile: bool = False
-    """let torch.compile make the net faster; it takes a minute or two to begin with"""
+    """use torch.compile, which takes a minute or two at the start"""
     threads: int = 0
-    """processor cores to use; 0: as many as torch takes"""
+    """CPU threads; 0: torch's default"""
     encoder: str | None = None
-    """folder with configuration and tokeniser for a published checkpoint (rerank.published); null: SciBERT"""
+    """folder with the config and tokeniser of a published checkpoint (rerank.published); null: SciBERT's"""
     query_tokens: int | None = None
-    """in place of the pairs.query_tokens that a reranker was trained with; null: as it was trained"""
+    """overrides the reranker's pairs.query_tokens; null: as trained"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -255,78 +253,78 @@ class ScoringSettings(Settings):
 
 @dataclass(frozen=True)
 class TeacherSettings(Settings):
-    """Which training queries the teacher scores papers for."""
+    """Training queries whose candidates the teacher scores."""
 
     where: ClassVar[str] = "model.teacher"
     queries: int = setting(10_000, least=1)
-    """a sample where there are more; the student is trained on these alone"""
+    """maximum training queries, sampled if there are more; the student trains on these only"""
     chunk: int = setting(512, least=1)
     """pairs scored together"""
 
 
 @dataclass(frozen=True)
 class DistilLossSettings(Settings):
-    """How the student's cosines, or the logits of a reranker, are to follow the teacher's logits."""
+    """Distillation loss between the teacher's logits and the student's cosines, or a reranker's logits."""
 
     where: ClassVar[str] = "model.distil"
     name: str = setting("kl", choices=("kl", "margin_mse"))
     """kl (listwise) | margin_mse"""
     weight: float = setting(0.5, above=0, most=1)
-    """of the distillation; the rest is that of the student's own loss (model.loss)"""
+    """weight of the distillation loss; the student's own loss (model.loss) has the rest"""
     temperature: float = setting(0.05, above=0)
-    """what the student says is divided by it"""
+    """temperature of the student's scores"""
     teacher_temperature: float = setting(1.0, above=0)
-    """the teacher's logits are divided by it"""
+    """temperature of the teacher's logits"""
 
 
 @dataclass(frozen=True)
 class DistilSettings(FineTuningSettings, EncoderTraining):
-    """model=distil: the settings of an encoder's training, without mining, and the teacher's."""
+    """model=distil: an encoder's training settings, without mining, and the teacher's."""
 
     train: str = "rerank.distil.train"
-    """the function that trains"""
+    """training function"""
     rounds: int = setting(3, least=1)
-    """of training and validation"""
+    """number of rounds of training and validation"""
     word_dropout: float = setting(0.3, below=1)
-    """of words in HAtten's mean path"""
+    """share of words dropped in HAtten's mean path"""
     teacher: TeacherSettings = field(default_factory=TeacherSettings)
     negatives: NegativesSettings = field(default_factory=lambda: NegativesSettings(15, 100))
-    """which candidates the teacher scores, beside the cited papers"""
+    """candidates that the teacher scores, in addition to the cited papers"""
     distil: DistilLossSettings = field(default_factory=DistilLossSettings)
 
 
 @dataclass(frozen=True)
 class RankerSettings(Settings):
-    """How the model of the ranker is fitted."""
+    """How the ranker's model is fitted."""
 
     where: ClassVar[str] = "model.ranker"
     kind: str = setting("linear", choices=("linear", "lightgbm"))
-    """linear: weights, by the softmax over a list | lightgbm: trees, by lambdarank (the extra trees)"""
+    """linear (listwise softmax) | lightgbm (trees with LambdaRank; needs the extra trees)"""
     split: str = "val"
-    """whose contexts are ranked to learn from; the parts must not have been trained on them"""
+    """split to train the ranker on; its parts must not have been trained on it"""
     queries: int | None = setting(10_000, least=1)
-    """a sample where there are more; null: all"""
+    """maximum queries, sampled if there are more; null: all"""
     fewer: int = setting(3000, least=1)
-    """a sample for the models of corpora without training contexts"""
+    """maximum queries for the models of corpora without training contexts"""
     foreign: str | None = None
-    """checkpoint of a dense model that was trained on another field: how far it is to be trusted here is what
-    the model for other fields learns; null: there is no such model"""
+    """checkpoint of a dense model trained on another field, to also fit a model for corpora of other
+    fields; null: do not fit one"""
     folds: int = setting(3, least=2)
-    """parts of the citing papers, each ranked by a model of the others, for the figures in the log"""
+    """cross-validation folds over citing papers, for the measures in the log"""
     ablate: bool = False
-    """also log the figures without each group of features"""
+    """also log the measures without each feature group"""
     drop: float = setting(0.0, below=1)
-    """share of lists in which a group of features is empty, for each group"""
+    """probability of dropping each feature group in a list"""
     l2: float = 1e-3
-    """of linear: weight of the sum of squared weights"""
+    """linear: L2 penalty"""
     iterations: int = setting(100, least=1)
-    """of linear: steps of Newton's method, at most"""
+    """linear: maximum Newton steps"""
     trees: int = setting(300, least=1)
-    """of lightgbm"""
+    """lightgbm: number of trees"""
     leaves: int = setting(31, least=2)
-    """of lightgbm: of a tree"""
+    """lightgbm: leaves per tree"""
     rate: float = setting(0.05, above=0)
-    """of lightgbm: how much of a tree's answer counts"""
+    """lightgbm: learning rate"""
 
 
 @dataclass(frozen=True)
@@ -335,7 +333,7 @@ class RankerTrainingSettings(Settings):
 
     where: ClassVar[str] = "model"
     train: str = "rerank.ranker_training.train"
-    """the function that trains"""
+    """training function"""
     ranker: RankerSettings = field(default_factory=RankerSettings)
 
 

@@ -32,32 +32,31 @@ SEARCHING = {
 
 @dataclass(frozen=True)
 class IndexConfig(Settings):
-    """Which index (retrieval.index), and its settings; null: it follows from the number N of vectors."""
+    """Vector index (retrieval.index); null: chosen by the number N of vectors."""
 
     where: ClassVar[str] = "index"
 
     kind: str = setting("exact", choices=tuple(SHAPING))
-    """exact; half (exact, 16 bits per number); ivf (inverted file: vectors in lists around the centres of
-    k-means); hnsw (a graph of neighbours: Malkov and Yashunin 2020); pq (product quantisation: Jegou et al.
-    2011); ivfpq (both)"""
+    """exact | half (exact, 16 bits per number) | ivf (inverted file over k-means lists) | hnsw (neighbour
+    graph: Malkov and Yashunin 2020) | pq (product quantisation: Jegou et al. 2011) | ivfpq (both)"""
     device: str = setting("auto", choices=("auto", "cpu", "gpu"))
-    """of exact and half; auto: a GPU where there is one"""
+    """exact, half: auto (a GPU if there is one) | cpu | gpu"""
     lists: int | None = setting(None, least=1)
-    """lists of ivf; null: 4 sqrt(N)"""
+    """ivf: number of lists; null: 4 sqrt(N)"""
     probes: int | None = setting(None, least=1)
-    """lists that are searched, at least; null: 2 sqrt(lists)"""
+    """ivf: minimum lists to search; null: 2 sqrt(lists)"""
     links: int = setting(16, least=2)
-    """neighbours of a vector in hnsw, twice as many at the bottom"""
+    """hnsw: neighbours per vector, twice as many on the bottom level"""
     ef_construction: int = setting(80, least=1)
-    """candidates kept while the graph is built"""
+    """hnsw: candidates kept during construction"""
     ef_search: int = setting(128, least=1)
-    """candidates kept, at least, while it is searched: more is slower and better"""
+    """hnsw: minimum candidates kept during search; more is slower and more accurate"""
     subvectors: int | None = setting(None, least=1)
-    """bytes per vector of pq, a divisor of its dimensions; null: one for 2 dimensions"""
+    """pq: bytes per vector, a divisor of the dimension; null: one per 2 dimensions"""
     sample: int | None = setting(None, least=1)
-    """vectors that k-means learns from; null: 64 per list or 256 per code, if there are so many"""
+    """vectors to train k-means on; null: 64 per list or 256 per code, if available"""
     seed: int = 0
-    """of the sample and of k-means"""
+    """random seed of the sample and k-means"""
 
     def __post_init__(self) -> None:
         """Raises InputError for a setting that the kind does not have, and values out of range."""
@@ -97,20 +96,20 @@ def check_counts(**options: object) -> None:
 
 @dataclass(frozen=True)
 class ProfileConfig(Settings):
-    """How much the training contexts that cite a paper count in its vector (retrieval.profiles)."""
+    """Weight of the training contexts that cite a paper in its vector (retrieval.profiles)."""
 
     where: ClassVar[str] = "profile"
 
     weight: float | str = 0.0
-    """0 (no profiles) to 1 (contexts alone), or `auto`: what is best on the validation split"""
+    """0 (no profiles) to 1 (contexts only), or auto (tuned on the validation split)"""
     split: str = "val"
-    """the split that `auto` looks at"""
+    """auto: split to tune on"""
     queries: int = setting(2000, least=1)
-    """its queries that `auto` looks at, a sample where there are more"""
+    """auto: maximum queries to tune on, sampled if there are more"""
     measure: str = "recall@10"
-    """what `auto` maximises: recall@k"""
+    """auto: measure to maximise, recall@k"""
     seed: int = 0
-    """of the sample"""
+    """random seed of the sample"""
 
     def __post_init__(self) -> None:
         number = isinstance(self.weight, int | float) and not isinstance(self.weight, bool)
@@ -143,33 +142,33 @@ PLACES = ("name", "hub", "path", "adapter")
 
 @dataclass(frozen=True)
 class ArticleConfig(Settings):
-    """A transformer that turns the texts of papers and contexts into vectors (retrieval.encoder)."""
+    """A transformer that encodes papers and contexts as vectors (retrieval.encoder)."""
 
     where: ClassVar[str] = "encoder"
 
     name: str
-    """what the model is called here; also its folder in the cache"""
+    """name of the model, also of its folder in the cache"""
     hub: str | None = None
-    """its id on huggingface.co"""
+    """model id on huggingface.co"""
     path: str | None = None
-    """a folder with the model, in place of looking for it"""
+    """folder of the model, in place of hub"""
     adapter: str | None = None
-    """an adapter for it (retrieval.adapters): its id on huggingface.co, or a folder; a model that was trained
-    and saved here has its own"""
+    """adapter (retrieval.adapters): id on huggingface.co, or a folder; a model trained here includes its
+    own"""
     pooling: str = setting("mean", choices=("mean", "cls", "aspire"))
-    """mean (of a text's tokens) | cls (the first token) | aspire (a mean for each sentence)"""
+    """mean (of the tokens) | cls (first token) | aspire (one mean per sentence)"""
     layers: str = setting("last", choices=("last", "all"))
-    """hidden states that are pooled: last | all (their mean)"""
+    """hidden states to pool: last | all (their mean)"""
     max_tokens: int = setting(256, least=8)
-    """subwords read of a text, special ones included"""
+    """maximum tokens of a text, including special tokens"""
     layout: str = setting("sentence", choices=("sentence", "sep"))
-    """between the fields of a text: sentence (a full stop) | sep (the model's separating token)"""
+    """separator of a text's fields: sentence (a full stop) | sep (the model's separator token)"""
     similarity: str = setting("cosine", choices=("cosine", "l2"))
-    """of vectors: cosine | l2 (minus the Euclidean distance; with index=exact); aspire always takes l2"""
+    """cosine | l2 (negative Euclidean distance; requires index=exact); aspire always uses l2"""
     query: tuple[str, ...] = ("title", "context")
-    """fields of a query in their order: context; title and abstract of the citing paper"""
+    """fields of a query, in order: context; title and abstract of the citing paper"""
     markers: str = setting("drop", choices=("drop", "mask"))
-    """the marker of the query's citation: drop | mask (the model's mask token stands for it)"""
+    """the query's citation marker: drop | mask (replace it by the model's mask token)"""
 
     def __post_init__(self) -> None:
         """Raises InputError for a value that is not one of those above."""

@@ -145,7 +145,7 @@ def test_help_has_a_line_on_every_option(entry: str, choice: str) -> None:
             "train",
             ["model=hatten", "trainer=cpu"],
             ["encoder", "retriever", "benchmark"],
-            r"rounds: \d+ +# of mining",
+            r"rounds: \d+ +# number of",
         ),
         (
             "train model=scibert_reranker",

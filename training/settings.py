@@ -40,13 +40,13 @@ def monitored(monitor: str, depth: int, others: Sequence[str] = ()) -> None:
 
 @dataclass(frozen=True)
 class RateSettings(Settings):
-    """How the learning rate rises and falls."""
+    """Learning-rate schedule."""
 
     where: ClassVar[str] = "model.schedule"
     warmup: int = 0
-    """steps in which the rate rises from 0"""
+    """linear warm-up steps"""
     decay: str = setting("none", choices=("none", "linear"))
-    """none, or linear: down to 0 at the last step"""
+    """none | linear (to 0 at the last step)"""
 
     def rate(self, step: int, total: int) -> float:
         """The rate at a step (from 0) of `total`, as a multiple of the optimiser's.
@@ -60,12 +60,12 @@ class RateSettings(Settings):
 
 @dataclass(frozen=True)
 class FineTuningSettings(Settings):
-    """How a pretrained transformer is trained."""
+    """Fine-tuning of a pretrained transformer."""
 
     where: ClassVar[str] = "model"
     precision: str = setting("auto", choices=("auto", "float32", "bfloat16"))
-    """of matrix products; weights are float32"""
+    """precision of matrix products; weights are float32"""
     dropout: float = setting(0.0, below=1)
-    """in place of what it was pretrained with; nearly doubles the time on a CPU"""
+    """dropout, in place of the pretrained model's; nearly doubles the time on a CPU"""
     gradient_checkpointing: bool = False
-    """compute the layers again in the backward pass: less memory for more time"""
+    """recompute activations in the backward pass: less memory, more time"""
