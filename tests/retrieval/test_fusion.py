@@ -230,23 +230,18 @@ def test_in_between_scores_are_sums_of_z_scores_or_of_reciprocal_ranks() -> None
 
 @pytest.mark.parametrize("method", ["score", "rank"])
 def test_the_tuned_weight_is_the_best_of_all(method: str) -> None:
-    rng = np.random.default_rng(1)
-    queries, k = 60, 12
-    papers = np.stack([rng.permutation(40)[:k] for _ in range(queries)]).astype(np.int32)
-    target = rng.integers(k, size=queries)
-    relevant = np.arange(k) == target[:, None]
-    noise = rng.normal(size=(2, queries, k))
-    found = np.sort(noise[0] + relevant, axis=1)[:, ::-1]
-    place = np.argsort(-(noise[0] + relevant), axis=1, kind="stable")
-    candidates = Ranking(np.take_along_axis(papers, place, 1), found.astype(np.float32))
-    scores = np.take_along_axis((noise[1] + 1.5 * relevant).astype(np.float32), place, 1)
-    wanted = Ragged.from_rows([[row[at]] for row, at in zip(papers, target, strict=True)])
+    rng, shape = np.random.default_rng(1), (60, 12)
+    papers = np.stack([rng.permutation(40)[:12] for _ in range(60)])
+    target = papers[np.arange(60), rng.integers(12, size=60)]
+    candidates = ordered(papers, rng.normal(size=shape) + (papers == target[:, None]), 12)
+    relevant = candidates.papers == target[:, None]
+    scores = (rng.normal(size=shape) + 1.5 * relevant).astype(np.float32)
 
     def recall(weight: float) -> float:
         final = reranked(candidates, fused_scores(candidates, scores, method, weight))
-        return float((final.papers[:, :3] == papers[np.arange(queries), target][:, None]).any(1).mean())
+        return float((final.papers[:, :3] == target[:, None]).any(1).mean())
 
-    weight = tuned_weight(candidates, scores, wanted, method, [3])
+    weight = tuned_weight(candidates, scores, Ragged.from_rows(list(target[:, None])), method, [3])
     values = {step / 20: recall(step / 20) for step in range(21)}
     assert recall(weight) == max(values.values()) > max(values[0], values[1]) and weight in values
 
@@ -315,15 +310,8 @@ def test_weights_come_from_validation_and_never_from_test(tiny_source: Path, tmp
 
 def test_an_index_of_other_settings_is_refused(tiny_corpus: Corpus, tmp_path: Path) -> None:
     joined(tiny_corpus).save(tmp_path / "index")
-    other_parts = {"words": BM25(k1=0.5), "fame": Popularity()}
-    others: dict[str, Any] = {
-        "depth": 7,
-        "method": "rrf",
-        "weights": "equal",
-        "seed": 1,
-        "parts": other_parts,
-    }
-    for key, value in others.items():
+    others: dict[str, Any] = {"depth": 7, "method": "rrf", "weights": "equal", "seed": 1}
+    for key, value in (others | {"parts": {"words": BM25(k1=0.5), "fame": Popularity()}}).items():
         with pytest.raises(InputError, match="an index of another"):
             Fusion(**{"parts": parts(), key: value}).load(tmp_path / "index", tiny_corpus)
 
