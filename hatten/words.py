@@ -10,7 +10,7 @@ import json
 import logging
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from hydra.utils import instantiate
 from numpy.typing import NDArray
 from omegaconf import DictConfig
 
-from datasets.columns import Ragged
 from datasets.corpus import Corpus
 from datasets.download import obtain, present
 from datasets.errors import InputError, reason
@@ -289,18 +288,13 @@ def centred(table: NDArray[np.float32], vocabulary: Vocabulary, corpus: Corpus) 
 
 def inverse_document_frequency(corpus: Corpus, vocabulary: Vocabulary) -> NDArray[np.float32]:
     """ln(1 + (N - n + 0.5) / (n + 0.5)) of each word [V], n of N papers have it in title or abstract."""
-    frequency = np.zeros(len(corpus.words), np.int64)
-    papers = len(corpus.paper_ids)
+    papers, words = len(corpus.paper_ids), len(corpus.words)
+    frequency = np.zeros(words, np.int64)
     for start in range(0, papers, 65536):
         rows = np.arange(start, min(start + 65536, papers))
         parts = [column.take(rows) for column in (corpus.title_tokens, corpus.abstract_tokens)]
-        frequency += np.bincount(distinct_words(parts, len(corpus.words)), minlength=len(corpus.words))
+        keys = [np.repeat(np.arange(len(part)), part.lengths) * words + part.values for part in parts]
+        frequency += np.bincount(np.unique(np.concatenate(keys)) % words, minlength=words)
     known = vocabulary.lookup(corpus.words)
     n = np.bincount(known[known >= 0], frequency[known >= 0], len(vocabulary))
     return np.log1p((papers - n + 0.5) / (n + 0.5)).astype(np.float32)
-
-
-def distinct_words(parts: Iterable[Ragged], words: int) -> NDArray[np.int64]:
-    """The words of each row over all parts, each once a row."""
-    keys = [np.repeat(np.arange(len(part)), part.lengths) * words + part.values for part in parts]
-    return np.asarray(np.unique(np.concatenate(keys)) % words)

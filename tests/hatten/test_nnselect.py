@@ -14,10 +14,9 @@ from hydra.utils import instantiate
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from hatten.documents import Vocabulary
 from hatten.nnselect import AverageRetriever, AveragesEncoder, NNSelectRetriever
 from hatten.train import train
-from hatten.words import WordVectors, inverse_document_frequency
+from hatten.words import WordVectors
 from tests.hatten.made import documents, measured_recall
 from tests.runs import config, configured, history, overrides, trained_twice
 
@@ -61,16 +60,16 @@ def test_ranks_by_the_cosine_of_averages(demo_corpus: Corpus, weighting: str) ->
     found = retriever.search(contexts, 4)
     words = [any(map(str.isalnum, word)) for word in given.words]
     table = given.matrix * np.array(words)[:, None]  # punctuation counts for nothing
+    titles, abstracts = demo_corpus.title_tokens, demo_corpus.abstract_tokens
     if weighting == "idf":
-        vocabulary = Vocabulary(given.words)
-        idf = inverse_document_frequency(demo_corpus, vocabulary)
-        table = table * idf[vocabulary.lookup(given.words)][:, None]
+        texts = [{*titles[i].tolist(), *abstracts[i].tolist()} for i in range(len(titles))]
+        n = np.array([sum(word in text for text in texts) for word in range(len(table))])
+        table = table * np.log(1 + (len(texts) - n + 0.5) / (n + 0.5))[:, None]
 
     def of(shares: list[float], *fields: np.ndarray) -> np.ndarray:
         """Of each field the sum of its words' vectors, as a unit vector; of those the weighted sum."""
         return unit(np.array(shares) @ [unit(table[field].sum(0)) for field in fields])
 
-    titles, abstracts = demo_corpus.title_tokens, demo_corpus.abstract_tokens
     papers = np.array([of([0.5, 1.0], titles[i], abstracts[i]) for i in range(len(titles))])
     for query, context in enumerate(contexts.tolist()):
         own = int(demo_corpus.citing[context])
