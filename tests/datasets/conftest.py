@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import subprocess
 import sys
+import tarfile
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -77,6 +80,24 @@ def write_lines(path: Path, records: Sequence[Any]) -> Path:
     text = "".join(f"{line}\n" for line in lines).encode()
     path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
     return path
+
+
+def archive_of(files: Mapping[str, bytes], kind: str = "zip") -> bytes:
+    """A zip file, `stored` without compression, or a tar (.gz, .bz2, .xz) of files in this order."""
+    buffer = io.BytesIO()
+    if kind in ("zip", "stored"):
+        packing = zipfile.ZIP_DEFLATED if kind == "zip" else zipfile.ZIP_STORED
+        with zipfile.ZipFile(buffer, "w", packing) as packed:
+            for name, data in files.items():
+                packed.writestr(name, data)
+    else:
+        mode: Any = f"w:{kind.removeprefix('tar').removeprefix('.')}"
+        with tarfile.open(fileobj=buffer, mode=mode) as tar:
+            for name, data in files.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+    return buffer.getvalue()
 
 
 def run_module(name: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import logging
 import os
 import resource
 import signal
 import subprocess
 import sys
-import tarfile
 import time
-import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -30,22 +27,15 @@ from datasets.errors import InputError
 from datasets.files import one_at_a_time
 from datasets.releases import CORPUS_FILES, RELEASES
 from datasets.transfer import CHUNK
+from tests.datasets.conftest import archive_of
 
 ROOT = Path(__file__).parents[2]
 WEIGHTS = "model_batch_35000.pt"
 
 
-def zipped(files: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path, content in files.items():
-            archive.writestr(path, content)
-    return buffer.getvalue()
-
-
 def packed(source: Path, folder: str = "acl") -> bytes:
     """A zip file of the files in `source`."""
-    return zipped({f"{folder}/{path.name}": path.read_bytes() for path in sorted(source.iterdir())})
+    return archive_of({f"{folder}/{path.name}": path.read_bytes() for path in sorted(source.iterdir())})
 
 
 @pytest.fixture
@@ -137,7 +127,7 @@ def test_a_damaged_archive_put_there_by_hand_is_named(tiny_source: Path, cache: 
 def test_size_and_checksum_are_those_published(
     server: Any, at: Any, cache: Path, damage: Callable[[bytes], bytes], said: str
 ) -> None:
-    data = zipped({"glove.6B.200d.txt": b"the " + b"0.5 " * 200})
+    data = archive_of({"glove.6B.200d.txt": b"the " + b"0.5 " * 200})
     at("glove", server.put("x.zip", damage(data)), size=len(data), sha256=hashlib.sha256(data).hexdigest())
     with pytest.raises(InputError, match=said):
         obtain("glove", cache)
@@ -176,7 +166,7 @@ def test_what_an_archive_lacks_is_named_and_the_rest_used(
 
 
 CHECKPOINT = "13J5mtRg6t3Lcsn6fCdLJ1pZhtXnpREEq"
-WEIGHT_BYTES = zipped({"archive/data/0": os.urandom(100_000)})  # PyTorch writes zip files
+WEIGHT_BYTES = archive_of({"archive/data/0": os.urandom(100_000)})  # PyTorch writes zip files
 CONFIRM = (  # on one line, as Drive writes it
     "<html><head><title>Google Drive - Virus scan warning</title></head><body>"
     '<form id="download-form" action="https://drive.usercontent.google.com/download" method="get">'
@@ -432,15 +422,9 @@ def test_citeomatics_files_come_by_name_or_out_of_its_archive(
     folder, archive = (address.partition("ai2-s2-research-public/")[2] for address in release.addresses)
     assert (folder, archive) == (f"{root}/comparison/{name}/", f"{root}.tar.gz")
     if whole:
-        buffer = io.BytesIO()
         paths = [f"comparison/{other}" for other in ("dblp", "pubmed")] + ["open_corpus"]
-        with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
-            for path in paths:
-                content = LINES if path.endswith(name) else b"{}"
-                info = tarfile.TarInfo(f"{root}/{path}/corpus.json")
-                info.size = len(content)
-                tar.addfile(info, io.BytesIO(content))
-        server.put(archive, buffer.getvalue())
+        contents = {f"{root}/{p}/corpus.json": LINES if p.endswith(name) else b"{}" for p in paths}
+        server.put(archive, archive_of(contents, "tar.gz"))
     else:
         server.put(f"{folder}corpus.json", LINES)
     at(f"citeomatic-{name}", f"{server.url}/{folder}", f"{server.url}/{archive}")
@@ -452,7 +436,7 @@ def test_citeomatics_files_come_by_name_or_out_of_its_archive(
 
 def test_open_research_comes_out_of_its_archive_with_its_checksum(server: Any, at: Any, cache: Path) -> None:
     data = gzip.compress(LINES)
-    archive = zipped({"LICENSE.txt": b"...", "papers-2017-02-21.json.gz": data})
+    archive = archive_of({"LICENSE.txt": b"...", "papers-2017-02-21.json.gz": data})
     address = server.put("open-corpus-archive/papers-2017-02-21.zip", archive)
     at("open-research", f"{server.url}/gone.zip", address)
     said = r"the MD5 of papers-2017-02-21\.json\.gz is [0-9a-f]{32}, published is f35c"

@@ -217,16 +217,10 @@ def test_options_are_checked_before_the_data_are_read(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [(["data=custom"], "data.dir"), (["output_dir={file}"], "File exists"), (["nearly=1"], "nearly")],
-)
-def test_what_cannot_be_used_is_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_an_output_that_is_a_file_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    filled = [argument.format(file=tmp_path / "file") for argument in arguments]
-    done = run_module("datasets.inspect", *filled)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1 and message in done.stderr
+    done = run_module("datasets.inspect", f"output_dir={tmp_path / 'file'}")
+    assert (done.returncode, done.stderr) == (2, f"error: {tmp_path / 'file'}: File exists\n")
 
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import random
 import socket
@@ -22,6 +21,7 @@ from hypothesis import strategies as st
 from datasets import transfer
 from datasets.errors import InputError, Unusable
 from datasets.transfer import CHUNK, choose, fetch, forget, listed, unpack
+from tests.datasets.conftest import archive_of
 
 BODY = random.Random(0).randbytes(100_000)
 USAGE = namedtuple("USAGE", "total used free")
@@ -254,18 +254,7 @@ KINDS = ["zip", "stored", "tar", "tar.gz", "tar.bz2", "tar.xz"]
 
 
 def pack(path: Path, members: dict[str, bytes], kind: str = "zip") -> Path:
-    """An archive with these members, in this order."""
-    if kind in ("zip", "stored"):
-        packing = zipfile.ZIP_DEFLATED if kind == "zip" else zipfile.ZIP_STORED
-        with zipfile.ZipFile(path, "w", packing) as packed:
-            for name, data in members.items():
-                packed.writestr(name, data)
-    else:
-        with tarfile.open(path, f"w:{kind.removeprefix('tar').removeprefix('.')}") as tar:  # type: ignore[call-overload]
-            for name, data in members.items():
-                info = tarfile.TarInfo(name)
-                info.size = len(data)
-                tar.addfile(info, io.BytesIO(data))
+    path.write_bytes(archive_of(members, kind))
     return path
 
 
