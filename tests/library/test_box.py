@@ -26,12 +26,8 @@ def test_weights_are_means_and_a_missing_column_counts_nothing() -> None:
     found = averaged([first, second])
     assert found.models == {"bare": Weights({"a": 2.0, "b": 1.0}), "abroad": Weights({"a": 3.0})}
     assert found.about == {"mean of": [{"seed": 1}, {"seed": 2}]}
-
-
-def test_trees_have_no_mean() -> None:
-    trees = object.__new__(Trees)
     with pytest.raises(InputError, match="linear"):
-        averaged([RankingModel({"bare": trees})])
+        averaged([RankingModel({"bare": object.__new__(Trees)})])
 
 
 def test_the_box_is_small() -> None:
@@ -53,15 +49,8 @@ def test_it_answers_over_the_library_of_the_repository(own: Path) -> None:
 
 
 HEAVY = {
-    "torch",
-    "hydra",
-    "omegaconf",
-    "transformers",
-    "lightning",
-    "lightning_utilities",
-    "pandas",
-    "sklearn",
-}
+    "torch", "hydra", "omegaconf", "transformers", "lightning", "lightning_utilities", "pandas", "sklearn"
+}  # fmt: skip
 
 
 def test_it_answers_without_what_takes_long_to_import(own: Path) -> None:

@@ -304,14 +304,6 @@ def run(recommender: Recommender, **options: Any) -> None:
     draft(DraftSettings(library=str(recommender.library.path), **options))
 
 
-def test_json(folder: Path, recommender: Recommender, capsys: pytest.CaptureFixture[str]) -> None:
-    run(recommender, tex=str(folder / "notes.md"), k=1, format="json")
-    found = json.loads(capsys.readouterr().out)
-    assert [place["line"] for place in found["places"]] == [8, 8, 18]
-    (paper,) = found["places"][0]["recommendations"]
-    assert list(paper) == ["rank", "score", "id", "key", "title", "year", "why"] and paper["id"] == "bert"
-
-
 def test_a_filled_folder(folder: Path, recommender: Recommender) -> None:
     before = {path: path.read_bytes() for path in folder.rglob("*.*")}
     target = folder.parent / "filled"
@@ -332,10 +324,17 @@ def test_a_filled_folder(folder: Path, recommender: Recommender) -> None:
     assert copies == {"draft/paper.tex", "draft/sec/related.tex", "draft/refs.bib", "outside.tex"}
 
 
-def test_a_filled_file(folder: Path, recommender: Recommender, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_filled_file_and_a_report_as_json(
+    folder: Path, recommender: Recommender, capsys: pytest.CaptureFixture[str]
+) -> None:
     target = folder / "copy.md"
-    run(recommender, tex=str(folder / "notes.md"), fill=str(target))
-    assert capsys.readouterr().err.startswith(f"{target}: 3 of 3 places filled; check each of them\n")
+    run(recommender, tex=str(folder / "notes.md"), fill=str(target), format="json")
+    out, err = capsys.readouterr()
+    places = json.loads(out)["places"]
+    assert [place["line"] for place in places] == [8, 8, 18]
+    paper = places[0]["recommendations"][0]
+    assert list(paper) == ["rank", "score", "id", "key", "title", "year", "why"] and paper["id"] == "bert"
+    assert err.startswith(f"{target}: 3 of 3 places filled; check each of them\n")
     text = target.read_text()
     assert "BERT [@devlin2019bert] are" in text and "Adam [@kingma2015]." in text
     assert "bibliography: copy.bib\n" in text and "`[CITE]` is a mark" in text

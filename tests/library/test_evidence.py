@@ -90,11 +90,7 @@ def test_names_of_papers(title: str, names: list[str]) -> None:
     ],
 )
 def test_names_in_contexts(context: str, name: str) -> None:
-    assert name_in(context, ["BERT", "ImageNet", "Mamba-ST"]) == name
-
-
-def test_a_marker_is_no_name() -> None:
-    assert name_in(f"as {OTHER_MARKER} and {TARGET_MARKER}", paper_names("The TARGETCIT OTHERCIT set")) == ""
+    assert name_in(context, ["BERT", "ImageNet", "Mamba-ST", *paper_names("The TARGETCIT set")]) == name
 
 
 @pytest.mark.parametrize(
@@ -130,12 +126,8 @@ def test_evidence_over_a_corpus(tiny_corpus: Corpus) -> None:
     own, *_ = witness.evidence(context, papers, own=row("citing-train-1"))
     assert own.cited_as == "A dependency parser [CITE] reads the captions.", "not what the draft itself says"
     assert witness.evidence(context, []) == []
-
-
-def test_contexts_of_other_splits_are_not_quoted(tiny_corpus: Corpus) -> None:
-    context = f"inverted lists rank documents {TARGET_MARKER}"
-    (found,) = Witness(tiny_corpus).evidence(context, [tiny_corpus.paper_row("retrieval")])
-    assert found.sentence and not found.cited_as
+    [ranked] = witness.evidence(f"inverted lists rank documents {TARGET_MARKER}", [row("retrieval")])
+    assert ranked.sentence and not ranked.cited_as, "contexts of other splits are not quoted"
 
 
 def test_likeness_counts_each_word_once(demo_corpus: Corpus) -> None:

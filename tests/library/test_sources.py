@@ -118,113 +118,81 @@ def write(path: Path, content: Any) -> Path:
 
 def test_bibtex(tmp_path: Path) -> None:
     papers, bad = read(write(tmp_path / "a.bib", BIB))
-    first = papers[0]
-    assert first._replace(bibtex="") == LibraryPaper(
-        id="doi:10.1000/x_1",
-        key="muller2019",
-        title="The BERT model's number: an étude",
-        abstract="We show that this works – and don't know why. It is 5% better.",
-        authors=("Karl Müller", "Laurens van der Maaten", "Deep Mind Team"),
-        year=2019,
-        venue="Journal of ML",
-        doi="10.1000/x_1",
-        collections=("Reading", "Thesis"),
-        tags=("deep learning", "parsing"),
-    )
-    assert first.bibtex.startswith("@article{muller2019,\n") and "month = jan" in first.bibtex
-    assert "journal = {Journal of {ML}}," in first.bibtex
-    child = papers[1]._replace(key="", bibtex="", arxiv="")
-    assert child == LibraryPaper("arxiv:2112.01206", title="A Title", year=2001, venue="Proceedings of X")
-    assert [paper.id for paper in papers[2:]] == ["arxiv:1810.04805", "key:proc"]
+    assert papers[0].bibtex.startswith("@article{muller2019,\n") and "month = jan" in papers[0].bibtex
+    assert "journal = {Journal of {ML}}," in papers[0].bibtex, "abbreviations are spelled out"
+    assert [paper._replace(bibtex="") for paper in papers] == [
+        LibraryPaper(
+            "doi:10.1000/x_1", "muller2019", "The BERT model's number: an étude",
+            "We show that this works – and don't know why. It is 5% better.",
+            ("Karl Müller", "Laurens van der Maaten", "Deep Mind Team"), 2019, "Journal of ML", "10.1000/x_1",
+            collections=("Reading", "Thesis"), tags=("deep learning", "parsing"),
+        ),
+        LibraryPaper(
+            "arxiv:2112.01206", "child", "A Title", year=2001, venue="Proceedings of X", arxiv="2112.01206"
+        ),
+        LibraryPaper("arxiv:1810.04805", "corr", "Without an id", venue="CoRR", arxiv="1810.04805"),
+        LibraryPaper("key:proc", "proc", "Proceedings of X", year=2001),
+    ]  # fmt: skip
     assert bad == [
         ", line 13 (b): cannot be parsed: a brace, quote or comma is amiss",
         ", line 16 (untitled): has neither title nor abstract",
     ]
 
 
-def test_ris(tmp_path: Path) -> None:
-    papers, bad = read(write(tmp_path / "a.ris", RIS))
-    assert papers[0] == LibraryPaper(
-        id="doi:10.1000/ris",
-        key="lee2015",
-        title="A study of things",
-        abstract="First line and second.",
-        authors=("Ann B. Lee", "Bo Diaz"),
-        year=2015,
-        venue="Journal of Things",
-        doi="10.1000/ris",
-        tags=("alpha", "beta"),
-    )
-    assert [(paper.title, paper.year) for paper in papers[1:]] == [("No end tag", 2017)]
-    assert bad == [
-        ", line 14: is in no record; a record begins with TY  -",
-        ", line 16: has neither title nor abstract",
-    ]
+BALAZS = LibraryPaper(
+    "arxiv:0704.0001", "", "Calculation of prompt diphoton production",
+    "A fully p_T differential calculation is presented.", ("C. Balázs", "E. L. Berger"), 2007, "",
+    "10.1103/physrevd.76.013009", "0704.0001", "https://arxiv.org/abs/0704.0001", tags=("hep-ph", "cs.LG"),
+)  # fmt: skip
+OURS = LibraryPaper("P1", title="Ours", abstract="Text.", authors=("A B",), year=2011, venue="ACL")
 
 
-def test_csl_json(tmp_path: Path) -> None:
-    papers, bad = read(write(tmp_path / "a.json", CSL))
-    assert papers[0] == LibraryPaper(
-        id="doi:10.1000/csl",
-        key="smith2020",
-        title="Deep nets & trees",
-        abstract="We do.",
-        authors=("Jo Smith", "The Group"),
-        year=2020,
-        venue="Nature",
-        doi="10.1000/csl",
-        tags=("a", "b"),
-    )
-    assert (papers[1].id, papers[1].key) == ("arxiv:2101.00001", "x2")
-    assert papers[2].title == "5" and bad == [", record 3: must be an object, not a string"]
-
-
-@pytest.mark.parametrize("name", ["papers.json", "papers.json.gz", "lines.jsonl", "lines.jsonl.gz"])
-def test_our_own_formats(tmp_path: Path, name: str) -> None:
-    lines = [{"id": id, **paper} for id, paper in OWN.items()]
-    papers, bad = read(write(tmp_path / name, lines if "lines" in name else OWN))
-    assert not bad and papers == [
-        LibraryPaper("P1", title="Ours", abstract="Text.", authors=("A B",), year=2011, venue="ACL")
-    ]
-
-
-@pytest.mark.parametrize("name", ["snapshot.jsonl", "arxiv-metadata-oai-snapshot.json"])
-def test_the_metadata_snapshot_of_arxiv(tmp_path: Path, name: str) -> None:
-    papers, bad = read(write(tmp_path / name, "\n".join(map(json.dumps, ARXIV))))
-    assert papers == [
-        LibraryPaper(
-            id="arxiv:0704.0001",
-            title="Calculation of prompt diphoton production",
-            abstract="A fully p_T differential calculation is presented.",
-            authors=("C. Balázs", "E. L. Berger"),
-            year=2007,
-            doi="10.1103/physrevd.76.013009",
-            arxiv="0704.0001",
-            url="https://arxiv.org/abs/0704.0001",
-            tags=("hep-ph", "cs.LG"),
-        )
-    ]
-    assert bad == [", line 2, field 'id': 'no' is no arXiv id"]
-
-
-def test_works_of_openalex(tmp_path: Path) -> None:
-    papers, _ = read(write(tmp_path / "part_000.gz", json.dumps(OPENALEX)))
-    assert papers == [
-        LibraryPaper(
-            "doi:10.1000/oa", title="Open work", abstract="Inverted works here.", authors=("Ann Lee",),
-            year=2018, venue="eLife", doi="10.1000/oa", url="https://doi.org/10.1000/oa", tags=("openness",),
-        )
-    ]  # fmt: skip
-
-
-def test_dumps_of_semantic_scholar(tmp_path: Path) -> None:
-    papers, bad = read(write(tmp_path / "s2.jsonl", S2))
-    known = {"authors": ("Ann Lee",), "year": 2017, "doi": "10.1000/s2", "arxiv": "1706.03762"}
-    assert papers == [
-        LibraryPaper("s2:7", title="Attention", **known),  # type: ignore[arg-type]
-        LibraryPaper("s2:7", abstract="The dominant models."),
-    ]
-    assert bad == [", line 3: is a citation, no paper; give the files of papers"]
+@pytest.mark.parametrize(
+    ("name", "content", "papers", "bad"),
+    [
+        ("a.ris", RIS, [
+            LibraryPaper(
+                "doi:10.1000/ris", "lee2015", "A study of things", "First line and second.",
+                ("Ann B. Lee", "Bo Diaz"), 2015, "Journal of Things", "10.1000/ris", tags=("alpha", "beta"),
+            ),
+            LibraryPaper("title:64432b0f02cf3c5a", title="No end tag", year=2017),
+        ], [
+            ", line 14: is in no record; a record begins with TY  -",
+            ", line 16: has neither title nor abstract",
+        ]),
+        ("a.json", CSL, [
+            LibraryPaper(
+                "doi:10.1000/csl", "smith2020", "Deep nets & trees", "We do.", ("Jo Smith", "The Group"),
+                2020, "Nature", "10.1000/csl", tags=("a", "b"),
+            ),
+            LibraryPaper("arxiv:2101.00001", "x2", "Preprint", venue="arXiv", arxiv="2101.00001"),
+            LibraryPaper("key:x3", "x3", "5"),
+        ], [", record 3: must be an object, not a string"]),
+        ("papers.json", OWN, [OURS], []),
+        ("papers.json.gz", OWN, [OURS], []),
+        ("lines.jsonl", [{"id": id, **paper} for id, paper in OWN.items()], [OURS], []),
+        ("lines.jsonl.gz", [{"id": id, **paper} for id, paper in OWN.items()], [OURS], []),
+        ("snapshot.jsonl", ARXIV, [BALAZS], [", line 2, field 'id': 'no' is no arXiv id"]),
+        ("arxiv-metadata-oai-snapshot.json", "\n".join(map(json.dumps, ARXIV)), [BALAZS], [
+            ", line 2, field 'id': 'no' is no arXiv id"
+        ]),
+        ("part_000.gz", json.dumps(OPENALEX), [
+            LibraryPaper(
+                "doi:10.1000/oa", "", "Open work", "Inverted works here.", ("Ann Lee",), 2018, "eLife",
+                "10.1000/oa", url="https://doi.org/10.1000/oa", tags=("openness",),
+            )
+        ], []),
+        ("s2.jsonl", S2, [
+            LibraryPaper(
+                "s2:7", "", "Attention", "", ("Ann Lee",), 2017, doi="10.1000/s2", arxiv="1706.03762"
+            ),
+            LibraryPaper("s2:7", abstract="The dominant models."),
+        ], [", line 3: is a citation, no paper; give the files of papers"]),
+    ],
+)  # fmt: skip
+def test_other_formats(tmp_path: Path, name: str, content: Any, papers: Any, bad: list[str]) -> None:
+    found, told = read(write(tmp_path / name, content))
+    assert found == papers and told == bad
 
 
 @pytest.mark.parametrize(
