@@ -100,14 +100,12 @@ class SetIndex:
         lists[~known] = -1
         return self._join(queries, lists.astype(np.int32), ends, len(self), False, lambda done: None)
 
-    def own_pairs(
-        self, advance: Callable[[int], None] = lambda done: None, most: int = MAX_COMPARED
-    ) -> Iterator[Pairs]:
-        """Near-duplicates of each set among the sets before it.
+    def own_pairs(self, advance: Callable[[int], None] = lambda done: None) -> Iterator[Pairs]:
+        """Near-duplicates of each set among the sets before it, MAX_COMPARED of them at most.
 
-        most: sets that a set is compared with. advance: is told how many more sets are done.
+        advance: is told how many more sets are done.
         """
-        return self._join(self._sets, self._lists, self._ends, most, True, advance)
+        return self._join(self._sets, self._lists, self._ends, MAX_COMPARED, True, advance)
 
     def _rarest(self, sets: Sets, count: int) -> tuple[Hashes, Offsets]:
         """Elements of each set, one of which it shares with every near-duplicate, and where each row starts.
