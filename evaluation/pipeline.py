@@ -34,7 +34,7 @@ from evaluation.stages import (
     BASE,
     DEPTH,
     OF_DEPTH,
-    Candidates,
+    ScoredCandidates,
     Stages,
     check_tuning,
     depths_of,
@@ -147,11 +147,11 @@ class Pipeline(CorpusBenchmark):
         filters: Filters,
         pool: int,
         asked: Queries | None = None,
-    ) -> Candidates:
+    ) -> ScoredCandidates:
         asked = Queries.of(retriever.corpus, queries.contexts if asked is None else asked)
         ranking, count, seconds = self.prefetched(retriever, queries, filters, pool, asked)
         found, scored = candidate_scores(scores, queries.contexts, head_of(ranking, count).papers)
-        return Candidates(ranking, found, seconds, scored)
+        return ScoredCandidates(ranking, found, seconds, scored)
 
     def prefetched(
         self, retriever: Retriever, queries: Split, filters: Filters, pool: int, asked: Queries
@@ -170,7 +170,7 @@ class Pipeline(CorpusBenchmark):
         self,
         protocol: Protocol,
         corpus: Corpus,
-        found: Candidates,
+        found: ScoredCandidates,
         weight: Callable[[int], float],
         retriever: Retriever,
         reranker: str,

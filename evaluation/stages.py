@@ -42,7 +42,7 @@ def depths_of(metrics: Metrics, protocol: str = TRANSDUCTIVE) -> dict[int, dict[
 
 
 @dataclass(frozen=True)
-class Candidates:
+class ScoredCandidates:
     """A prefetched ranking [Q, n], the reranker's scores of its first K papers [Q, K], and what both took."""
 
     ranking: Ranking
@@ -115,7 +115,7 @@ def check_tuning(given: PipelineSettings, corpus: Corpus) -> None:
 
 
 def weigher(
-    given: PipelineSettings, corpus: Corpus, found: Callable[[Split], Candidates]
+    given: PipelineSettings, corpus: Corpus, found: Callable[[Split], ScoredCandidates]
 ) -> Callable[[int], float]:
     """The weight of the reranker beside the prefetcher, by how many candidates are reranked.
 

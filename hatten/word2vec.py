@@ -81,7 +81,7 @@ def train_vectors(corpus: Corpus, settings: dict[str, Any], workers: int = 1) ->
     counts = {word: n for word, n in counted if n >= least or (n > 0 and word in MARKER_WORDS)}
     if not counts.keys() - set(MARKER_WORDS):
         raise InputError(f"corpus {corpus.name}: no word occurs {least} times; lower embeddings.min_count")
-    texts = Texts(corpus, epochs)
+    texts = TrainingTexts(corpus, epochs)
     log.info(f"word vectors: training {name}, {epochs} x {texts.words:,} running words, {workers} threads")
     start = time.monotonic()
     with quiet_gensim(), counting("word vectors", texts.words * epochs) as texts.report:
@@ -95,7 +95,7 @@ def train_vectors(corpus: Corpus, settings: dict[str, Any], workers: int = 1) ->
     return WordVectors(model.wv.index_to_key, np.asarray(model.wv.vectors), name)
 
 
-class Texts:
+class TrainingTexts:
     """The texts that vectors are trained on, as lists of words: titles, abstracts, training contexts.
 
     Contexts of other splits are left out: they are what the model is tested on. `report` is told how many

@@ -21,7 +21,7 @@ from datasets.records import TRAIN, ContextRecord, QueryRecord
 from datasets.source_files import find_files, read_contexts, read_queries, strict
 from library.duplicates import Gathering, Identities
 from library.formats import as_json, bibtex, citation, counted, table
-from library.library import Contexts, Library, SourceFile, check_place
+from library.library import Contexts, Library, ReadFile, check_place
 from library.models import model_files
 from library.papers import LibraryPaper
 from library.recommender import Recommender, added, indexer, without
@@ -64,7 +64,7 @@ def build(settings: BuildSettings) -> Library:
             wait=settings.wait,
             model=ranked if settings.ranker else settings.model,
             sources=sources,
-            contexts=[_source_file(file) for file in cited],
+            contexts=[_read_file(file) for file in cited],
         )
     took = time.perf_counter() - started
     print(f"{path}: {counted(len(library))}, duplicates joined: {gathering.duplicates:,}, in {took:.1f} s")
@@ -110,13 +110,13 @@ def update(settings: UpdateSettings) -> Library:
         if not sources:
             raise InputError(f"{library.path}: was not made of files; add gives it some")
         known = [*sources, *library.manifest.contexts]
-        if [_source_file(Path(source.path)) for source in known] == known:
+        if [_read_file(Path(source.path)) for source in known] == known:
             print(f"{library.path}: its files are unchanged; {counted(len(library))}")
             return library
         return _read_again(library, sources)
 
 
-def _others(library: Library, names: Sequence[str]) -> list[SourceFile]:
+def _others(library: Library, names: Sequence[str]) -> list[ReadFile]:
     """The sources but those that are named, by file or folder; InputError for one that there is not."""
     left = library.manifest.sources
     for name in names:
@@ -129,7 +129,7 @@ def _others(library: Library, names: Sequence[str]) -> list[SourceFile]:
     return left
 
 
-def _read_again(library: Library, known: list[SourceFile]) -> Library:
+def _read_again(library: Library, known: list[ReadFile]) -> Library:
     """The generation of what these sources hold now, and of papers that came without one."""
     with Gathering(library.path) as gathering:
         sources = _read([Path(source.path) for source in known], gathering)
@@ -139,7 +139,7 @@ def _read_again(library: Library, known: list[SourceFile]) -> Library:
         kept, new, gone = _compared(library, gathering)
         if gone == len(library) and not new.any():
             raise InputError(f"{library.path}: no paper would be left; delete the folder instead")
-        cited = [_source_file(Path(source.path)) for source in library.manifest.contexts]
+        cited = [_read_file(Path(source.path)) for source in library.manifest.contexts]
         replaced = len(library) - len(kept) - gone
         if not (new.any() or gone or replaced) and cited == library.manifest.contexts:
             library.noted(sources=sources)
@@ -209,7 +209,7 @@ def ask(settings: AskSettings) -> None:
         print(f"{settings.library}: no paper answers to this passage", file=sys.stderr)
 
 
-def _read(files: list[Path], gathering: Gathering, known: Iterable[SourceFile] = ()) -> list[SourceFile]:
+def _read(files: list[Path], gathering: Gathering, known: Iterable[ReadFile] = ()) -> list[ReadFile]:
     """Gather the papers of files; returns the known sources and those of the files, each once.
 
     Raises InputError for a file without a paper that can be used.
@@ -217,7 +217,7 @@ def _read(files: list[Path], gathering: Gathering, known: Iterable[SourceFile] =
     sources = {source.path: source for source in known}
     for file in files:
         bad: list[InputError] = []
-        sources[str(file)], before = _source_file(file), len(gathering)
+        sources[str(file)], before = _read_file(file), len(gathering)
         for paper in read_source(file, bad.append):
             gathering.add(paper._replace(source=0))
         if len(gathering) == before:
@@ -230,13 +230,13 @@ def _read(files: list[Path], gathering: Gathering, known: Iterable[SourceFile] =
     return list(sources.values())
 
 
-def _source_file(file: Path) -> SourceFile:
+def _read_file(file: Path) -> ReadFile:
     if not file.exists():
         raise InputError(
             f"{file}: no such file, and the library was made of it; put it back, or take its papers out with "
             f"python recommend.py remove source={file}"
         )
-    return SourceFile(str(file), file.stat().st_size, digest_of(file))
+    return ReadFile(str(file), file.stat().st_size, digest_of(file))
 
 
 def _counted(gathering: Gathering) -> Iterator[LibraryPaper]:

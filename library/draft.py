@@ -20,7 +20,7 @@ from datasets.files import written_whole
 from datasets.fulltext.catalogue import letters_of
 from datasets.fulltext.latex import BIB_ENTRY, BIB_FILES, bib_entries
 from library.draft_reader import HERE, MARKDOWN, Draft, Place, read_draft, read_text, syntax_of
-from library.evidence import MARK, Recommendation
+from library.explanation import MARK, Recommendation
 from library.formats import bibtex, counted, shown, table
 from library.library import Library
 from library.recommender import Asked, Recommender

@@ -39,7 +39,7 @@ from datasets.fulltext.latex import (
 )
 from datasets.fulltext.latex_source import LARGEST_FILE, Inputs, cleaned, cut_out, read_source, running_text
 from datasets.records import OTHER_MARKER, TARGET_MARKER
-from library.evidence import MARK
+from library.explanation import MARK
 from retrieval.article_text import sentence_starts
 
 WINDOW = 200

@@ -11,7 +11,7 @@ from bibtexparser.middlewares.names import parse_single_name_into_parts
 from rich.table import Table
 from rich.text import Text
 
-from library.evidence import MARK, Recommendation
+from library.explanation import MARK, Recommendation
 
 if TYPE_CHECKING:
     from library.library import LibraryPaper

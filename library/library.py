@@ -52,7 +52,7 @@ _SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COL
 
 
 @dataclass(frozen=True)
-class SourceFile:
+class ReadFile:
     """A file that papers were read from, as it was then."""
 
     path: str
@@ -67,8 +67,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     generation: int = 0
     """Number of the current one."""
     model: str = ""
-    sources: list[SourceFile] = []
-    contexts: list[SourceFile] = []
+    sources: list[ReadFile] = []
+    contexts: list[ReadFile] = []
     """The files of the contexts."""
     removed: list[str] = []
     """Ids of papers that were removed by hand, which an update leaves out."""

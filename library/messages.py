@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, StringConstraints
 from datasets.errors import InputError
 from datasets.records import refuse
 from library.bibliographies import papers_in
-from library.evidence import MARK, Recommendation
+from library.explanation import MARK, Recommendation
 from library.formats import bibtex
 from library.papers import LibraryPaper, check_paper, make_paper
 
@@ -24,11 +24,11 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 Years = Annotated[str, StringConstraints(pattern=r"^(\d{1,4}|\d{1,4}-(\d{1,4})?|-\d{1,4})$")]
 
 
-class Asked(BaseModel, extra="forbid"):
+class Body(BaseModel, extra="forbid"):
     """What is sent: fields that there are not are refused."""
 
 
-class Question(Asked):
+class Question(Body):
     """A passage that lacks a citation, and who asks."""
 
     text: str = Field(
@@ -49,7 +49,7 @@ class Question(Asked):
     details: bool = Field(default=False, description="also authors, venue, evidence and BibTeX")
 
 
-class Questions(Asked):
+class Questions(Body):
     """Several questions in one request."""
 
     queries: list[Question] = Field(min_length=1, max_length=64)
@@ -94,7 +94,7 @@ class Answers(BaseModel):
     answers: list[Answer]
 
 
-class PaperRecord(Asked):
+class NewPaper(Body):
     """A paper to add; its id is made of doi, arXiv id or title where none is given."""
 
     id: str = Field(default="", max_length=500)
@@ -111,11 +111,11 @@ class PaperRecord(Asked):
     tags: list[Name] = Field(default=[], max_length=1_000)
 
 
-class NewPapers(Asked):
+class NewPapers(Body):
     """Papers to add: BibTeX entries or records, or both."""
 
     bibtex: str = ""
-    papers: list[PaperRecord] = Field(default=[], max_length=10_000)
+    papers: list[NewPaper] = Field(default=[], max_length=10_000)
 
 
 class Changed(BaseModel):

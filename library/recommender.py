@@ -17,7 +17,7 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError, reason
 from datasets.records import OTHER_MARKER, TARGET_MARKER
 from library.duplicates import Gathering
-from library.evidence import Recommendation, Witness
+from library.explanation import Recommendation, Witness
 from library.library import MANIFEST, Indexer, Library, LibraryPaper, Rows
 from library.models import copy_model, install_model, open_model
 from rerank.ranker import Ranker

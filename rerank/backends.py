@@ -54,7 +54,7 @@ def batches(lengths: NDArray[np.int64], tokens: int) -> Iterator[Rows]:
         yield order[part]
 
 
-class Pairs(Protocol):
+class PairBatch(Protocol):
     """N pairs, as rerank.pairs.TokenPairs."""
 
     @property
@@ -86,13 +86,13 @@ class Backend(Protocol):
     streams: int
     """batches that it scores at once"""
 
-    def prepare(self, sample: Callable[[int], Pairs], about: str) -> None:
+    def prepare(self, sample: Callable[[int], PairBatch], about: str) -> None:
         """Get ready for pairs like those of a sample, of the size asked for; it may take a minute.
 
         about: names where the sample comes from, for what is kept in the cache.
         """
 
-    def scores(self, pairs: Pairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
+    def scores(self, pairs: PairBatch, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
         """The scores [B] of each part, rows [B] of the pairs that make a batch; in any order."""
 
 
@@ -124,10 +124,10 @@ class TorchBackend:
             torch.compile(model, dynamic=True, options={"freezing": device == "cpu"}) if compile else model
         )
 
-    def prepare(self, sample: Callable[[int], Pairs], about: str) -> None:
+    def prepare(self, sample: Callable[[int], PairBatch], about: str) -> None:
         """Nothing to do."""
 
-    def scores(self, pairs: Pairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
+    def scores(self, pairs: PairBatch, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
         """One part after the other, with all threads."""
         for rows in parts:
             with torch.inference_mode():
@@ -154,7 +154,7 @@ class OpenVinoBackend:
         self._compiled: openvino.CompiledModel | None = None
         self._prepared = ""
 
-    def prepare(self, sample: Callable[[int], Pairs], about: str) -> None:
+    def prepare(self, sample: Callable[[int], PairBatch], about: str) -> None:
         """Convert the net, once for a model; int8 calibrates it on a sample, once for a model and sample."""
         key = [self._identity, self._openvino.__version__]
         if self._int8:
@@ -182,7 +182,7 @@ class OpenVinoBackend:
             self._compiled = core.compile_model(core.read_model(folder / MODEL), "CPU", settings)
         self._prepared = digest
 
-    def scores(self, pairs: Pairs, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
+    def scores(self, pairs: PairBatch, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
         """Each part in its turn, as it is done."""
         assert self._compiled is not None, "prepare first"
         # Twice as many as there are streams, so that none waits for the next part. No callbacks: the thread
@@ -217,7 +217,7 @@ class OpenVinoBackend:
             warnings.simplefilter("ignore")  # of tracing
             return self._openvino.convert_model(_FirstHidden(self._model), example_input=example)
 
-    def _quantised(self, net: openvino.Model, pairs: Pairs) -> openvino.Model:
+    def _quantised(self, net: openvino.Model, pairs: PairBatch) -> openvino.Model:
         import nncf
 
         count = len(pairs.lengths)

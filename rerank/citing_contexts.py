@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from datasets.corpus import Corpus
 from datasets.records import TRAIN
-from rerank.evidence import B_SHORT, Evidence, Texts, best_products, idf
+from rerank.evidence import B_SHORT, Evidence, WeightedTexts, best_products, idf
 from retrieval.queries import Queries
 
 
@@ -24,7 +24,7 @@ class CitingContexts:
         """rows of the corpus's contexts"""
         counts = self.evidence.near_counts(queries.words("context"))
         having = np.bincount(counts.indices, minlength=counts.shape[1])
-        self.near = Texts.of(counts, idf(having, counts.shape[0]), B_SHORT)
+        self.near = WeightedTexts.of(counts, idf(having, counts.shape[0]), B_SHORT)
         self._scratch = np.zeros(counts.shape[1], np.float32)
 
     def most_like(

@@ -63,7 +63,7 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class Texts(_Rows):
+class WeightedTexts(_Rows):
     """Rows of terms: each weighs what it adds to the BM25 score of its text (Robertson and Zaragoza 2009)."""
 
     terms: NDArray[np.int32]
@@ -72,7 +72,7 @@ class Texts(_Rows):
     """[1]: length of a text"""
 
     @classmethod
-    def of(cls, counts: csr_matrix, rarity: Floats, b: float = B, average: float = 0.0) -> Texts:
+    def of(cls, counts: csr_matrix, rarity: Floats, b: float = B, average: float = 0.0) -> WeightedTexts:
         """counts: how often, or how near the mark, each term stands in each text [n, T]; rarity: idf [T].
 
         average: length of a text, 0 for that of these.
@@ -382,7 +382,7 @@ class Evidence:
     NAMES = ("title_names", "initials", "abstract_names")
     VECTORS = ("context_vectors", "paper_vectors")
     ARRAYS = ("drift", "rarity", "pair_keys", "pair_rarity", "source", "papers", *VECTORS)
-    title: Texts
+    title: WeightedTexts
     title_names: Names
     initials: Names
     abstract_names: Names
@@ -448,7 +448,9 @@ class Evidence:
             ("title_pairs", pairs, made.pair_rarity, B_SHORT),
         ):
             known = getattr(before, name)
-            setattr(made, name, known.then(kept, Texts.of(counts, rarity, b, float(known.average[0]))))
+            setattr(
+                made, name, known.then(kept, WeightedTexts.of(counts, rarity, b, float(known.average[0])))
+            )
         for name, (find, texts) in cls._names(corpus).items():
             found = getattr(before, name)
             more = Names.of(corpus, find, (texts[row] for row in rows.tolist()), found.hashes)
@@ -487,7 +489,10 @@ class Evidence:
             part = slice(start, start + PAPERS_AT_ONCE)
             having += np.bincount((title[part] + abstract[part]).indices, minlength=len(having))
         self.rarity = idf(having, papers)
-        self.title, self.abstract = Texts.of(title, self.rarity, B_SHORT), Texts.of(abstract, self.rarity)
+        self.title, self.abstract = (
+            WeightedTexts.of(title, self.rarity, B_SHORT),
+            WeightedTexts.of(abstract, self.rarity),
+        )
         del title, abstract
         for name, (find, texts) in self._names(corpus).items():
             setattr(self, name, Names.of(corpus, find, texts))
@@ -510,16 +515,16 @@ class Evidence:
     def _read_contexts(self, corpus: Corpus, dense: DenseRetriever | None) -> None:
         queries = self.read_citations(corpus, corpus.splits.get(TRAIN))
         words, titles = queries.words("context"), corpus.title_tokens
-        self.contexts = Texts.of(self.counts(words), self.rarity)
+        self.contexts = WeightedTexts.of(self.counts(words), self.rarity)
         for name, (side, reach) in NEARNESS.items():
-            setattr(self, name, Texts.of(self.near_counts(words, side, reach), self.rarity, B_SHORT))
+            setattr(self, name, WeightedTexts.of(self.near_counts(words, side, reach), self.rarity, B_SHORT))
         found = [self._pairs(block)[0] for of in (titles, words) for block in _blocks(of)]
         keys, times = np.unique(np.concatenate(found), return_counts=True)
         del found
         self.pair_keys = keys[times > 1]
         self.pair_rarity = np.log(1 + len(titles) / times[times > 1]).astype(np.float32)
-        self.title_pairs = Texts.of(self.pair_counts(titles, marked=False), self.pair_rarity, B_SHORT)
-        self.pairs = Texts.of(self.pair_counts(words), self.pair_rarity, B_SHORT)
+        self.title_pairs = WeightedTexts.of(self.pair_counts(titles, marked=False), self.pair_rarity, B_SHORT)
+        self.pairs = WeightedTexts.of(self.pair_counts(words), self.pair_rarity, B_SHORT)
         dim = 0 if dense is None else dense.encode_queries(queries[:0]).shape[1]
         self.context_vectors = self.paper_vectors = np.empty((0, dim), np.float32)
         if dense is not None and len(queries):
@@ -601,7 +606,7 @@ class Evidence:
         made, names = cls(corpus, Terms.load(folder, *READING)), cls.ARRAYS
         for name, array in zip(names, load_arrays(folder, *names), strict=True):
             setattr(made, name, array)
-        kinds = {Texts: cls.TEXTS, Names: cls.NAMES, Ragged: cls.RAGGED}
+        kinds = {WeightedTexts: cls.TEXTS, Names: cls.NAMES, Ragged: cls.RAGGED}
         for kind, parts in kinds.items():
             for name in parts:
                 files = (f"{name}.{field.name}" for field in fields(kind))

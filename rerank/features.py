@@ -24,7 +24,7 @@ from rerank.evidence import (
     NEARNESS,
     Evidence,
     Names,
-    Texts,
+    WeightedTexts,
     best_cosines,
     best_products,
     nearest_names,
@@ -167,7 +167,7 @@ class Candidates:
 
     # Their products with what belongs to the candidates.
 
-    def product(self, queries: TermRows, texts: Texts) -> Floats:
+    def product(self, queries: TermRows, texts: WeightedTexts) -> Floats:
         """BM25 [Q, K] of queries and a text of each paper."""
         return products(*queries, texts.offsets, texts.terms, texts.weights, self._scratch, self.papers)
 
@@ -488,7 +488,7 @@ def cited_together(x: Candidates) -> NDArray[np.floating]:
     times.data = np.log1p(times.data)
     ones = np.ones(len(cited.values), np.float32)
     counted = TermRows(times.indptr.astype(np.int64), times.indices, times.data)
-    votes = x.product(counted, Texts(cited.offsets, cited.values, ones, ones[:1]))
+    votes = x.product(counted, WeightedTexts(cited.offsets, cited.values, ones, ones[:1]))
     return _if_known(x, votes / np.sqrt(np.maximum(cited.lengths[x.papers], 1)))
 
 

@@ -15,7 +15,7 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from hatten import word2vec as module
-from hatten.word2vec import Texts, passes, word2vec
+from hatten.word2vec import TrainingTexts, passes, word2vec
 
 
 def arguments(folder: Path, **changes: Any) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def arguments(folder: Path, **changes: Any) -> dict[str, Any]:
 
 
 def test_training_reads_titles_abstracts_and_training_contexts_alone(tiny_corpus: Corpus) -> None:
-    texts = Texts(tiny_corpus)
+    texts = TrainingTexts(tiny_corpus)
     passages = list(texts)
     running = Counter(word for passage in passages for word in passage)
     counts = zip(tiny_corpus.words, tiny_corpus.word_counts.tolist(), strict=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from library.evidence import Recommendation
+from library.explanation import Recommendation
 from library.library import Library
 from library.papers import LibraryPaper
 from library.recommender import Asked, Recommender, indexer

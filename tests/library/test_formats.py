@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from datasets.fulltext.latex_source import plain
-from library.evidence import NOTHING, Evidence, Recommendation
+from library.explanation import NOTHING, Explanation, Recommendation
 from library.formats import as_json, bibtex, citation, escaped, short_authors, table
 from library.library import LibraryPaper
 
@@ -22,7 +22,7 @@ SENTENCE = "We propose Adam, a method for stochastic optimisation with adaptive 
 ADAM = Recommendation(
     1, 0.8312, "arxiv:1412.6980", "kingma2015adam", "Adam: A Method for Stochastic Optimization",
     ("Diederik P. Kingma", "Jimmy Ba"), 2015, "ICLR",
-    Evidence(SENTENCE, ((30, 40), (41, 53)), (), "Adam", "All models use Adam [CITE]."),
+    Explanation(SENTENCE, ((30, 40), (41, 53)), (), "Adam", "All models use Adam [CITE]."),
     {"bm25": 12.25, "unseen": 0.0},
 )  # fmt: skip
 BARE = Recommendation(2, 0.1, "p2", "", "[red]Un\x1b[31mfair[/red]\ntitle\u202e")

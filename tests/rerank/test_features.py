@@ -21,7 +21,7 @@ from hatten.nnselect import AverageRetriever
 from rerank.evidence import (
     BEST,
     Evidence,
-    Texts,
+    WeightedTexts,
     abstract_names,
     best_cosines,
     best_products,
@@ -91,7 +91,7 @@ def test_weights_of_terms_are_those_of_bm25() -> None:
     counts = random_matrix(6, TERMS, 0.5, "csr", np.float32, np.random.default_rng(1))
     rarity = np.linspace(0.1, 2, TERMS).astype(np.float32)
     dense, lengths = counts.toarray(), counts.toarray().sum(1)
-    made = Texts.of(counts.copy(), rarity, b=0.75)
+    made = WeightedTexts.of(counts.copy(), rarity, b=0.75)
     for row in range(6):
         for i in range(made.offsets[row], made.offsets[row + 1]):
             times = dense[row, made.terms[i]]

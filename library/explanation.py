@@ -32,7 +32,7 @@ MARK = "[CITE]"
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Explanation:
     """Why a paper is recommended; what was not found is empty.
 
     sentence: of the abstract, that answers best; matched: its words that the question has, as spans.
@@ -70,7 +70,7 @@ class Recommendation:
     authors: tuple[str, ...] = ()
     year: int | None = None
     venue: str = ""
-    evidence: Evidence = field(default_factory=Evidence)
+    evidence: Explanation = field(default_factory=Explanation)
     features: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -283,7 +283,7 @@ class Witness:
 
     def evidence(
         self, context: str, papers: Sequence[int], title: str = "", own: int | None = None
-    ) -> list[Evidence]:
+    ) -> list[Explanation]:
         """Of each paper, by row, for a context with TARGETCIT; title, own: of the citing paper, its row."""
         weights, least = wanted(context, title, self.rarity), _TELLING * self.rarity("")
         found = []
@@ -293,7 +293,7 @@ class Witness:
             spans = () if sentence else best_sentence(title, weights, least)[1]
             in_title = tuple(dict.fromkeys(title[a:b] for a, b in spans))
             name = name_in(context, [name for name in paper_names(title) if self._tells(name)])
-            found.append(Evidence(sentence, matched, in_title, name, cited_as))
+            found.append(Explanation(sentence, matched, in_title, name, cited_as))
         return found
 
     def _tells(self, name: str) -> bool:

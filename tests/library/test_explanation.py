@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from datasets.corpus import Corpus
 from datasets.records import OTHER_MARKER, TARGET_MARKER
-from library.evidence import (
+from library.explanation import (
     NOTHING,
-    Evidence,
+    Explanation,
     Witness,
     _words,
     around,
@@ -122,7 +122,7 @@ def test_evidence_over_a_corpus(tiny_corpus: Corpus) -> None:
     assert parsing.sentence == "A transition based parser for dependency trees."
     assert parsing.cited_as == "We start from the parser of [CITE] for all languages."
     assert speech.sentence == "" and speech.cited_as == "" and speech.why == NOTHING
-    assert bare == Evidence(in_title=("trees",)) and bare.why == "its title has “trees”"
+    assert bare == Explanation(in_title=("trees",)) and bare.why == "its title has “trees”"
     own, *_ = witness.evidence(context, papers, own=row("citing-train-1"))
     assert own.cited_as == "A dependency parser [CITE] reads the captions.", "not what the draft itself says"
     assert witness.evidence(context, []) == []
@@ -147,7 +147,7 @@ def test_likeness_counts_each_word_once(demo_corpus: Corpus) -> None:
 def test_why_is_one_readable_line() -> None:
     long = "word " * 80 + "answer " + "word " * 80
     at = long.index("answer")
-    evidence = Evidence(long, ((at, at + 6),), (), "BERT", "We use BERT [CITE].")
+    evidence = Explanation(long, ((at, at + 6),), (), "BERT", "We use BERT [CITE].")
     assert "\n" not in evidence.why and len(evidence.why) < 300
     assert evidence.why.startswith("BERT is named here; “… ") and "answer" in evidence.why
     assert evidence.why.endswith("; cited as “We use BERT [CITE].”")
