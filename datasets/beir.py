@@ -177,12 +177,12 @@ def _judgements(path: Path) -> Iterator[QueryRecord]:
             for number, line in enumerate(io.TextIOWrapper(cast(Any, file), "utf-8-sig"), start=1):
                 cells = line.rstrip("\r\n").split("\t")
                 if number == 1 and tuple(cells) != HEAD:
-                    raise InputError(f"{path}, line 1: must be the head {' '.join(HEAD)}, between tabs")
+                    raise InputError(f"{path}, line 1: must be the header {' '.join(HEAD)}, with tabs")
                 if number == 1 or cells == [""]:
                     continue
                 if len(cells) != len(HEAD) or not cells[2].strip().removeprefix("-").isdecimal():
                     raise InputError(
-                        f"{path}, line {number}: must be a query, a paper and a whole number, between tabs"
+                        f"{path}, line {number}: must be a query, a paper and a whole number, with tabs"
                     )
                 if int(cells[2]) > 0:
                     found.setdefault(cells[0], []).append(cells[1])

@@ -170,7 +170,7 @@ def build_corpus(
     skipped, rules = SkippedRecords(tolerance.share), read_settings(ContextRules, settings)
     folder = new_folder(output)
     if identifier is not None and (not isinstance(identifier, str) or not identifier):
-        raise InputError(f"identifier: {identifier!r} is no kind of identifier, such as arxiv")
+        raise InputError(f"identifier: {identifier!r} is not a kind of identifier, such as arxiv")
     files = find_files(source)
     given = {"source": source, "output": str(output), "files": len(files), "identifier": identifier}
     report = BuildReport({**given, "splitting": splitting.settings, **asdict(rules)}, skipped=skipped)

@@ -66,7 +66,7 @@ def new_folder(output: str | Path) -> Path:
     """The folder to write to; InputError if it exists and holds anything."""
     folder = Path(output).expanduser()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"output: {folder} is there already; remove it or name a new folder")
+        raise InputError(f"output: {folder} already exists; remove it or name a new folder")
     return folder
 
 
@@ -245,7 +245,7 @@ def _copied(url: str, wanted: list[list[str]], cache: Path) -> Path:
             found |= dict([item for item in places.items() if _is_file(system, item[1])][:1])
         if not found:
             listed = ", ".join(names[0] for names in wanted)
-            raise InputError(f"{url}: none of the files is there: {listed}")
+            raise InputError(f"{url}: none of the files exists: {listed}")
         key = hashlib.blake2b(url.encode(), digest_size=8)
         for name, place in sorted(found.items()):
             key.update(f"{name} {system.ukey(place)}".encode())
@@ -280,4 +280,4 @@ def _copy(system: Any, place: str, path: Path, url: str) -> None:
                 target.write(chunk)
                 update(target.tell(), size)
         if size is not None and target.tell() != size:
-            raise InputError(f"{url}: {target.tell():,} bytes came of {size:,}; run again")
+            raise InputError(f"{url}: {target.tell():,} of {size:,} bytes received; run again")

@@ -192,7 +192,7 @@ class StoreBuilder:
         def take(paper: PaperRecord, _: int) -> None:
             check_paper(paper, place)
             if rows.setdefault(paper.id, row := len(rows)) != row:
-                raise BadRecord("duplicate id", place, paper.id, "a paper of this id is there already")
+                raise BadRecord("duplicate id", place, paper.id, "a paper of this id already exists")
             self._papers.append(paper.id, paper.title, paper.abstract)
             self._titles.append(paper.title)
             self._abstracts.append(paper.abstract)
@@ -209,9 +209,7 @@ class StoreBuilder:
         if field and not self._fields:
             raise InputError(f"{place}: no paper has the field {field!r} that data.field names")
         if long:
-            log.warning(
-                "%s: %d papers of %d characters or more are cut by the models", place, long, LONG_TEXT
-            )
+            log.warning("%s: models will truncate %d papers of %d characters or more", place, long, LONG_TEXT)
 
     def add_contexts(self, records: Iterable[ContextRecord | BadRecord], place: Path) -> None:
         """Call after add_papers."""
@@ -220,7 +218,7 @@ class StoreBuilder:
         def take(context: ContextRecord, _: int) -> None:
             check_context(context, place)
             if context.id in rows:
-                raise BadRecord("duplicate id", place, context.id, "a context of this id is there already")
+                raise BadRecord("duplicate id", place, context.id, "a context of this id already exists")
             if context.outside:
                 citing = self._outside.setdefault(context.citing_id, -2 - len(self._outside))
             else:
@@ -327,7 +325,7 @@ class StoreBuilder:
             save_ragged(self._folder, f"{name}.positives", Ragged(cited, offsets_of(counts)))
         if unreachable:
             log.warning(
-                "%d citations of a paper that is no candidate, or of the citing paper itself: never found",
+                "%d citations of non-candidates, or of the citing paper itself, can never be found",
                 unreachable,
             )
         years = np.frombuffer(self._years, np.int32)
@@ -383,7 +381,7 @@ def open_corpus(
     """
     StoreSettings.read(settings)  # before files are read
     if field is not None and (not isinstance(field, str) or not field):
-        raise InputError(f"data.field: {field!r} is no key of the papers file; name one, as venue")
+        raise InputError(f"data.field: {field!r} is not a key of the papers file; name one, such as venue")
     if not dir:
         raise InputError("data.dir: name the folder with papers.json, contexts.json and the splits")
     cache = Path(cache_dir).expanduser()
@@ -411,7 +409,7 @@ def open_several(
     """
     StoreSettings.read(settings)
     if isinstance(dirs, str) or len(dirs) < 2:
-        raise InputError(f"data.dirs: must be a list of two folders or more, as [one,other], not {dirs!r}")
+        raise InputError(f"data.dirs: must be a list of two or more folders, e.g. [one,other], not {dirs!r}")
     folders = {(folder := Path(one).expanduser().resolve()).name: folder for one in dirs}
     if len(folders) < len(dirs):
         raise InputError("data.dirs: two folders have the same name, which begins the ids of their papers")
@@ -464,7 +462,7 @@ def open_records(source: Source, cache_dir: str | Path = ".cache", **settings: A
         for part, counts in corpus.dropped.items():  # the store may have been made when more was allowed
             place = str(source.place(part))
             refuse_too_many(place, counts["records"], counts["kinds"], given.max_bad_share)
-        log.warning("corpus %s: bad records were left out: %s", source.name, dropped_summary(corpus.dropped))
+        log.warning("corpus %s: dropped bad records: %s", source.name, dropped_summary(corpus.dropped))
     return corpus
 
 

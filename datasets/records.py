@@ -199,12 +199,12 @@ def split_group(split: str) -> str:
 def check_split_names(splits: object) -> None:
     """InputError unless it is a list of names that splits may have."""
     if isinstance(splits, str) or not isinstance(splits, Iterable) or not (names := list(splits)):
-        raise InputError(f"data.splits: must be a list of names, as [train,val,test], not {splits!r}")
+        raise InputError(f"data.splits: must be a list of names, e.g. [train,val,test], not {splits!r}")
     for split in names:
         usable = isinstance(split, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", split)
         if not usable or split in ("papers", "contexts"):
             raise InputError(
-                f"data.splits: {shown(split)} is no name of a split (letters, digits, '_' and '-')"
+                f"data.splits: {shown(split)} is not a valid split name (letters, digits, '_' and '-')"
             )
 
 
@@ -234,7 +234,7 @@ def check_query(query: QueryRecord, path: Path, number: int) -> None:
             "empty", path, number, "is empty; a query needs at least one cited paper", "positive_ids"
         )
     if len(set(query.positive_ids)) != len(query.positive_ids):
-        raise BadRecord("wrong value", path, number, "a paper is there twice", "positive_ids")
+        raise BadRecord("wrong value", path, number, "a paper appears twice", "positive_ids")
 
 
 def _check_id(key: str, path: Path) -> None:

@@ -283,7 +283,7 @@ def _object(path: Path, key: Key, value: Any, twice: list[str], fields: Collecti
         raise BadRecord("wrong type", path, key, f"must be an object, not {kind_of(value)}")
     for name in twice:
         if name in fields:
-            raise BadRecord("field given twice", path, key, "is there twice", name)
+            raise BadRecord("field given twice", path, key, "appears twice", name)
     return value
 
 

@@ -88,7 +88,7 @@ class YearShares:
 
     def __call__(self, paper: str, year: int) -> str | None:
         """Raises InputError: one paper cannot be placed without the others."""
-        raise InputError("splitting=year_shares is for data=papers; here take splitting=year or random")
+        raise InputError("splitting=year_shares is for data=papers; here use splitting=year or random")
 
     def split(self, years: NDArray[np.int32], papers: Rows) -> dict[str, Rows]:
         """The rows of each split, ascending: some papers [P] among all, which have these years [N]."""
@@ -115,7 +115,7 @@ def _checked_shares(*values: float, whole: bool = False) -> dict[str, float]:
     shares = dict(zip(SPLITS, values, strict=True))
     for name, share in shares.items():
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-            raise InputError(f"splitting.{name}: {share!r} is no share between 0 and 1")
+            raise InputError(f"splitting.{name}: {share!r} is not a share between 0 and 1")
     if (total := sum(values)) > 1 + 1e-9 or (whole and total < 1 - 1e-9):
         raise InputError(f"splitting: the shares train, val and test add up to {total:g}{', not 1' * whole}")
     return shares
@@ -128,7 +128,7 @@ def _year_range(name: str, years: Sequence[int | None]) -> tuple[float, float]:
         or not all(year is None or type(year) is int for year in years)
     ):
         raise InputError(
-            f"splitting.{name}: must be two years as [2019,2020], null for an open end; is {years!r}"
+            f"splitting.{name}: must be two years, e.g. [2019,2020], null for an open end; is {years!r}"
         )
     first = float("-inf") if years[0] is None else years[0]
     last = float("inf") if years[1] is None else years[1]

@@ -114,7 +114,7 @@ class FieldSample:
             first = sample if first is None else first
             if sample["graph"] != graph.fingerprint:
                 raise InputError(
-                    f"models.{model}: {folder} is of other files of papers or citations than those given"
+                    f"models.{model}: {folder} was made from other papers or citations than those given"
                 )
             for key in ("rules", "queries"):
                 if sample[key] != first[key]:
@@ -125,7 +125,7 @@ class FieldSample:
                     )
             lists[model] = _read_lists(folder / RUN, sample["queries"], graph, depth)
         if first is None:
-            raise InputError("models: name at least one, as models={bm25:outputs/bm25,minilm:outputs/minilm}")
+            raise InputError("models: name at least one, e.g. models={bm25:outputs/bm25}")
         return cls(first["queries"], SamplingRules(**first["rules"]), lists)
 
 

@@ -41,7 +41,7 @@ def compare(
             raise InputError(f"{a} and {b}: not comparable: {others}")
     place = {query: row for row, query in enumerate(of_b.query_ids)}
     if len(of_a) != len(of_b) or any(query not in place for query in of_a.query_ids):
-        raise InputError(f"{a} and {b}: not comparable: they have not the same queries")
+        raise InputError(f"{a} and {b}: not comparable: they have different queries")
     order = [place[query] for query in of_a.query_ids]
     found = {}
     for name in measures:

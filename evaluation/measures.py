@@ -116,7 +116,7 @@ class PerQuery:
             reason = error.strerror if isinstance(error, OSError) else error
             raise InputError(f"{path}: {reason}; a benchmark writes such a file beside its report") from None
         if len(rows) < 2 or rows[0][:2] != HEAD:
-            raise InputError(f"{path}: no table of queries, whose head starts with {','.join(HEAD)}")
+            raise InputError(f"{path}: no table of queries, whose header starts with {','.join(HEAD)}")
         names = rows[0][2:]
         for line, row in enumerate(rows, 1):
             if len(row) != len(rows[0]):

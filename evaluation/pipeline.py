@@ -78,7 +78,7 @@ class Pipeline(CorpusBenchmark):
         super().__init__(**given)
         if self.settings.reranker is None:
             raise InputError(
-                f"benchmark={self.name} needs reranker=FOLDER: what train.py model=scibert_reranker has saved"
+                f"benchmark={self.name} needs reranker=FOLDER: the output of train.py model=scibert_reranker"
             )
         self.scoring = self.settings.scoring
         self.processes = Processes.of_torchrun()

@@ -174,7 +174,7 @@ def read_plan(path: Path) -> Plan:
     for pair in file.compare:
         if not set(pair) <= known:
             raise InputError(
-                f"{path}, compare: {list(pair)} is no pair of retrievers: {', '.join(sorted(known))}"
+                f"{path}, compare: {list(pair)} is not a pair of retrievers: {', '.join(sorted(known))}"
             )
     return Plan(path, file, data, list(jobs.values()))
 

@@ -41,7 +41,7 @@ class ContextSettings(Settings):
     def __post_init__(self) -> None:
         ranks = [*self.cutoffs, *self.f1]
         if not ranks:
-            raise InputError("benchmark.cutoffs: name the ranks k of recall@k, as [10,100]")
+            raise InputError("benchmark.cutoffs: list the cutoffs k of recall@k, e.g. [10,100]")
         _check_counts(self, "cutoffs", "f1")
         super().__post_init__()
         object.__setattr__(self, "cutoffs", tuple(sorted(set(ranks))))
@@ -50,7 +50,7 @@ class ContextSettings(Settings):
             object.__setattr__(self, "protocols", (*self.protocols, DRAFT))
         if not self.protocols or not set(self.protocols) <= set(PROTOCOLS):
             raise InputError(
-                f"benchmark.protocols: {list(self.protocols)} is no list of {', '.join(PROTOCOLS)}"
+                f"benchmark.protocols: {list(self.protocols)} is not a list of {', '.join(PROTOCOLS)}"
             )
 
 
@@ -275,7 +275,7 @@ class DatasetLevelSettings(SampledSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.sizes:
-            raise InputError("benchmark.sizes: name the sizes of the pools, as [10000,20000]")
+            raise InputError("benchmark.sizes: list the sizes of the pools, e.g. [10000,20000]")
         _check_counts(self, "sizes")
 
 

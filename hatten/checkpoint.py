@@ -202,7 +202,7 @@ def load_model(path: str | Path) -> Model:
             if "document_encoder" in content
             else ""
         )
-        raise InputError(f"{path}: not a checkpoint that train.py model=hatten saved {hint}".rstrip())
+        raise InputError(f"{path}: not a checkpoint of train.py model=hatten {hint}".rstrip())
     return _made(content, path)
 
 

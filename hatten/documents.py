@@ -161,11 +161,11 @@ class Vocabulary:
     """
 
     def __init__(self, words: Sequence[str]) -> None:
-        """Raises InputError when a word is there twice."""
+        """Raises InputError when a word appears twice."""
         self.words: list[str] = list(words) if PAD_WORD in words else [PAD_WORD, *words]
         self._ids = {word: row for row, word in enumerate(self.words)}
         if len(self._ids) != len(self.words):
-            raise InputError(f"vocabulary: the word {first_repeated(self.words)!r} is there twice")
+            raise InputError(f"vocabulary: the word {first_repeated(self.words)!r} appears twice")
         self.pad_id: int = self._ids.pop(PAD_WORD)
 
     @classmethod

@@ -67,12 +67,10 @@ class Pool:
         """InputError when the file is absent or not the one of that hash."""
         if not path.is_file():
             raise InputError(
-                f"{path}: the mined pool of this run is gone; start the training anew (resume=false)"
+                f"{path}: the mined pool of this run is gone; restart the training (resume=false)"
             )
         if digest_of(path, "sha256") != sha256:
-            raise InputError(
-                f"{path}: not the pool that this run mined; start the training anew (resume=false)"
-            )
+            raise InputError(f"{path}: not the pool that this run mined; restart the training (resume=false)")
         try:
             with np.load(path, allow_pickle=False) as file:
                 return cls(file["row"], file["papers"], file["relevant"])

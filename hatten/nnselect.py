@@ -138,7 +138,7 @@ class NNSelectRetriever(NetRetriever):
         checkpoint = find_saved(checkpoint, FILE)
         content = read_torch(checkpoint)
         if content.get("format") != FORMAT:
-            raise InputError(f"{checkpoint}: not a checkpoint that train.py model=nnselect saved")
+            raise InputError(f"{checkpoint}: not a checkpoint of train.py model=nnselect")
         with fitting(checkpoint):
             weights, self.max_tokens = content["weights"], int(content["max_tokens"])
             self.about, self.checkpoint = dict(content["about"]), checkpoint

@@ -91,7 +91,7 @@ def _load(path: str | Path, wanted: str) -> Any:
     try:
         content = Path(path).read_bytes()
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file, a pickle of {wanted} is wanted") from None
+        raise InputError(f"{path}: no such file; expected a pickle of {wanted}") from None
     try:
         argument: Any
         for instruction, argument, _ in pickletools.genops(content):
@@ -100,7 +100,7 @@ def _load(path: str | Path, wanted: str) -> Any:
         found = _Reader(io.BytesIO(content)).load()
         return found if type(found) is list else _array(found)
     except Refused as refused:
-        raise InputError(f"{path}: refused, the pickle holds {refused}; wanted is {wanted}") from None
+        raise InputError(f"{path}: refused: the pickle holds {refused}; expected {wanted}") from None
     except Exception as error:  # a broken pickle can raise nearly anything
         reason = f"{type(error).__name__}: {error}"
         raise InputError(f"{path}: no readable pickle of {wanted} ({reason})") from None

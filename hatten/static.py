@@ -114,7 +114,7 @@ python evaluate.py benchmark=prefetch retriever=static checkpoint={place} data=c
         """With vectors in float32."""
         config, words = read_json(folder / CONFIG, dict), read_json(folder / WORDS, list)
         if config.get("format") != FORMAT:
-            raise InputError(f"{folder}: not a model that train.py model=static saved")
+            raise InputError(f"{folder}: not a model of train.py model=static")
         weights = read_weights(folder / WEIGHTS)
         with fitting(folder):
             learned = {
@@ -176,7 +176,7 @@ def load_static(path: str | Path) -> StaticModel:
     if (folder / CONFIG).is_file() or (not folder.exists() and is_hub_id(path)):
         return StaticModel.from_pretrained(folder)
     if folder.is_dir() and not (folder / FILE).is_file():
-        raise InputError(f"{folder}: there is neither a static model ({CONFIG}) nor {FILE} in it")
+        raise InputError(f"{folder}: contains neither a static model ({CONFIG}) nor {FILE}")
     return mean_path_of(path)
 
 
@@ -187,7 +187,7 @@ def mean_path_of(checkpoint: str | Path) -> StaticModel:
     model = load_model(find_saved(checkpoint, FILE))
     if model.encoder.mean is None:
         raise InputError(
-            f"{checkpoint}: this HAtten has no mean path (model.encoder.residual=none); take retriever=hatten"
+            f"{checkpoint}: this HAtten has no mean path (model.encoder.residual=none); use retriever=hatten"
         )
     encoder = model.encoder.mean.frozen(model.encoder.word_vectors)
     return StaticModel(encoder, model.vocabulary, model.encoder.config.max_tokens, model.about)

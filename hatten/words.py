@@ -95,7 +95,7 @@ def announced(vectors: WordVectors, corpus: Corpus) -> WordVectors:
         f"cover {100 * share:.1f} % of the running words"
     )
     if share < 0.5:
-        log.warning(f"word vectors: most words of {corpus.name} have none; do the tokeniser and they agree?")
+        log.warning(f"word vectors: most words of {corpus.name} have none; do they match the tokeniser?")
     return vectors
 
 
@@ -114,7 +114,7 @@ def cached(
         if vectors is None:
             vectors = make()
             save_vectors(vectors, path)
-            log.info(f"word vectors: kept in {path}")
+            log.info(f"word vectors: saved in {path}")
     return vectors
 
 
@@ -135,7 +135,7 @@ def load_vectors(path: Path) -> WordVectors | None:
     except FileNotFoundError:
         return None
     except (InputError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        log.warning(f"word vectors: {path} is damaged ({error}); it is made again")
+        log.warning(f"word vectors: {path} is damaged ({error}); rebuilding it")
         return None
 
 
@@ -196,7 +196,7 @@ def read_vectors(path: Path) -> WordVectors:
 
     binary, header = _format(path)
     size = path.stat().st_size / 1e6
-    log.info(f"word vectors: reading {path} ({size:,.0f} MB), this once; GloVe takes a minute or two")
+    log.info(f"word vectors: reading {path} ({size:,.0f} MB), only once; GloVe takes a minute or two")
     try:
         with quiet_gensim():
             found = KeyedVectors.load_word2vec_format(str(path), binary=binary, no_header=not header)
@@ -208,7 +208,7 @@ def read_vectors(path: Path) -> WordVectors:
     words = [word for word in found.index_to_key if word is not None]  # it leaves places for repeated words
     if len(words) < len(found.index_to_key):
         repeated = len(found.index_to_key) - len(words)
-        log.warning(f"word vectors: {path}: {repeated:,} words are there again; their first vectors count")
+        log.warning(f"word vectors: {path}: {repeated:,} repeated words; each has its first vector")
     return WordVectors(words, np.asarray(found.vectors)[: len(words)], path.name)
 
 
@@ -221,14 +221,14 @@ def _format(path: Path) -> tuple[bool, bool]:
     if start[:2] == b"PK":
         raise InputError(f"{path}: a zip archive; unpack it and name the file of word vectors in it")
     if (start[:2] == b"\x1f\x8b") != (path.suffix == ".gz"):
-        raise InputError(f"{path}: a name in .gz and gzip-compressed content must go together; rename it")
+        raise InputError(f"{path}: gzip-compressed files, and no others, must be named .gz; rename it")
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             first, second = file.readline(1 << 16), file.readline(1 << 16)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
     if not first.strip():
-        raise InputError(f"{path}: empty, a file of word vectors is wanted")
+        raise InputError(f"{path}: empty; expected word vectors")
     counts = first.split()
     if len(counts) == 2 and all(count.isdigit() for count in counts):
         return _numbers(second) != int(counts[1]), True

@@ -59,7 +59,7 @@ def papers_in(text: str, name: str, on_bad: OnBadRecord) -> Iterator[LibraryPape
     blocks = [block for block in library.blocks if isinstance(block, Entry | ParsingFailedBlock)]
     if not blocks:
         raise InputError(f"{name}: has no entries (@article{{key, ...}})")
-    # Of an entry with a field or a key that is there twice the parser tells what it has read.
+    # Of an entry with a field or a key that appears twice the parser tells what it has read.
     read = [block.ignore_error_block if isinstance(block, ParsingFailedBlock) else block for block in blocks]
     entries = {entry.key.lower(): entry for entry in reversed(read) if isinstance(entry, Entry)}
     strings = {name.lower(): str(string.value) for name, string in library.strings_dict.items()}
@@ -68,7 +68,7 @@ def papers_in(text: str, name: str, on_bad: OnBadRecord) -> Iterator[LibraryPape
         if key := _KEY.match(raw := block.raw or ""):
             where += f" ({key[1]})"
         if not isinstance(entry, Entry):
-            on_bad(InputError(f"{where}: cannot be parsed: a brace, quote or comma is amiss"))
+            on_bad(InputError(f"{where}: cannot be parsed: check its braces, quotes and commas"))
             continue
         yield from usable(partial(_of_entry, entry, entries, _spelled_out(raw, strings)), where, on_bad)
 
@@ -108,7 +108,7 @@ def _of_entry(entry: Entry, entries: dict[str, Entry], bibtex: str) -> LibraryPa
 
 
 def _fields(entry: Entry) -> dict[str, str]:
-    """By name in lower case; of one that is there twice the first, as BibTeX has it."""
+    """By name in lower case; of one that appears twice the first, as BibTeX has it."""
     found: dict[str, str] = {}
     for field in entry.fields:
         value = str(field.value).strip()
@@ -162,9 +162,9 @@ def _of_ris(record: str, where: str) -> LibraryPaper:
     try:
         parsed = rispy.loads(record, skip_unknown_tags=True)
     except (rispy.parser.ParseError, ValueError, KeyError, IndexError, TypeError) as error:
-        raise InputError(f"{where}: is no RIS record: {error}") from None
+        raise InputError(f"{where}: is not a RIS record: {error}") from None
     if not parsed:
-        raise InputError(f"{where}: is no RIS record (it must begin with TY  - and end with ER  -)")
+        raise InputError(f"{where}: is not a RIS record (it must begin with TY  - and end with ER  -)")
     fields: dict[str, Any] = parsed[0]
 
     def listed(*names: str) -> list[str]:

@@ -82,7 +82,7 @@ def add(settings: AddSettings) -> Library:
         gathering.finish()
         if not gathering.count:
             library.noted(sources=sources)
-            print(f"{library.path}: nothing is new; {counted(len(library))}")
+            print(f"{library.path}: nothing new; {counted(len(library))}")
             return library
         unread = [replace(file, hash="") for file in library.manifest.contexts]  # those of the new papers
         changed = added(library, gathering, _counted(gathering), sources=sources, contexts=unread)
@@ -108,7 +108,7 @@ def update(settings: UpdateSettings) -> Library:
     with Library.changing(settings.library, settings.wait) as library:
         sources = library.manifest.sources
         if not sources:
-            raise InputError(f"{library.path}: was not made of files; add gives it some")
+            raise InputError(f"{library.path}: was not built from files; recommend.py add adds some")
         known = [*sources, *library.manifest.contexts]
         if [_read_file(Path(source.path)) for source in known] == known:
             print(f"{library.path}: its files are unchanged; {counted(len(library))}")
@@ -124,7 +124,7 @@ def _others(library: Library, names: Sequence[str]) -> list[ReadFile]:
         others = [source for source in left if place not in (Path(source.path), *Path(source.path).parents)]
         if len(others) == len(left):
             known = ", ".join(source.path for source in left) or "none"
-            raise InputError(f"source={name}: is no source of {library.path}; choose from {known}")
+            raise InputError(f"source={name}: is not a source of {library.path}; choose from {known}")
         left = others
     return left
 
@@ -206,7 +206,7 @@ def ask(settings: AskSettings) -> None:
     else:
         print(citation([paper.key or paper.id for paper in found], settings.format))
     if not found:
-        print(f"{settings.library}: no paper answers to this passage", file=sys.stderr)
+        print(f"{settings.library}: no paper matches this passage", file=sys.stderr)
 
 
 def _read(files: list[Path], gathering: Gathering, known: Iterable[ReadFile] = ()) -> list[ReadFile]:
@@ -222,7 +222,7 @@ def _read(files: list[Path], gathering: Gathering, known: Iterable[ReadFile] = (
             gathering.add(paper._replace(source=0))
         if len(gathering) == before:
             reason = f": {bad[0]}" if bad else ""
-            raise InputError(f"{file}: has no paper that can be used{reason}")
+            raise InputError(f"{file}: has no usable paper{reason}")
         if bad:
             more = [f"... and {len(bad) - SHOWN:,} more"] if len(bad) > SHOWN else []
             lines = [*map(str, bad[:SHOWN]), *more]
@@ -233,7 +233,7 @@ def _read(files: list[Path], gathering: Gathering, known: Iterable[ReadFile] = (
 def _read_file(file: Path) -> ReadFile:
     if not file.exists():
         raise InputError(
-            f"{file}: no such file, and the library was made of it; put it back, or take its papers out with "
+            f"{file}: no such file, but the library was built from it; restore it, or remove its papers with "
             f"python recommend.py remove source={file}"
         )
     return ReadFile(str(file), file.stat().st_size, digest_of(file))
@@ -252,7 +252,7 @@ def context_files(folder: str) -> list[Path]:
     path = Path(folder).expanduser()
     if not path.is_dir():
         raise InputError(
-            f"contexts={folder}: no such folder; it must have papers.json, contexts.json, train.json"
+            f"contexts={folder}: no such folder; expected papers.json, contexts.json, train.json"
         )
     return [file.resolve() for file in find_files(path, None, [TRAIN]).values()]
 

@@ -186,7 +186,7 @@ def copy_places(given: Draft, fill: Path, root: Path | None) -> Copies:
         copies = Copies(files, bib, not given.bibs)
     for target in (*copies.files.values(), copies.bib):
         if target.exists():
-            raise InputError(f"fill={fill}: {target} is there already; name another place")
+            raise InputError(f"fill={fill}: {target} already exists; name another place")
     return copies
 
 

@@ -117,7 +117,7 @@ def read_draft(path: Path, root: Path | None = None) -> Draft:
     """
     path = path.resolve()
     if root is not None and not (root.is_dir() and path.is_relative_to(root.resolve())):
-        raise InputError(f"root={root}: is no folder that the draft lies in")
+        raise InputError(f"root={root}: is not a folder that contains the draft")
     marking = _Marking(syntax_of(path))
     read = _read_latex if marking.syntax is LATEX else _read_markdown
     about, paragraphs, keys, source, notes = read(path, root, marking)
@@ -185,7 +185,7 @@ def read_text(path: Path) -> str:
     if content.startswith(b"%PDF"):
         raise InputError(f"{path}: is a PDF; give its source in LaTeX or Markdown")
     if b"\0" in content:
-        raise InputError(f"{path}: is no text; give a draft in LaTeX or Markdown, in UTF-8")
+        raise InputError(f"{path}: is not text; give a draft in LaTeX or Markdown, in UTF-8")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -318,7 +318,7 @@ def _read_markdown(path: Path, root: Path | None, marking: _Marking) -> _Content
             front = yaml.safe_load(start[1])
         except yaml.YAMLError as error:
             reason = " ".join(str(getattr(error, "problem", None) or error).split())
-            raise InputError(f"{path}: the lines between --- at its start are no YAML: {reason}") from None
+            raise InputError(f"{path}: the lines between --- at its start are not YAML: {reason}") from None
         front, text = front if isinstance(front, dict) else {}, text[start.end() :]
     text = _NO_TEXT.sub(" ", text)
     cites: list[list[str]] = []

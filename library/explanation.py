@@ -86,7 +86,7 @@ class Recommendation:
 
 LONGEST = 150
 """Characters shown of a sentence, about."""
-NOTHING = "has no telling words in common with the text"
+NOTHING = "shares no distinctive words with the text"
 _WORD = re.compile(r"[^\W_]{2,}")
 _STOPWORDS = frozenset(STOPWORDS_EN_PLUS)
 _NEAR = 12

@@ -102,7 +102,7 @@ class Library:
         self.metadata = pa.Table.from_batches(self._batches, _SCHEMA)
         """The columns of LibraryPaper that `corpus` has not, memory-mapped [P]."""
         if len(self.metadata) != len(self.corpus.paper_ids):
-            raise InputError("its metadata has another number of papers")
+            raise InputError("its metadata has a different number of papers")
 
     @classmethod
     def open(cls, path: str | Path) -> Library:
@@ -257,7 +257,7 @@ def check_place(path: Path, overwrite: bool) -> None:
             f"{path}: there is a library already; add and update change it, overwrite=true replaces it"
         )
     if MANIFEST not in inside and (others := inside - {LOCK, GENERATIONS}):
-        raise InputError(f"{path}: is no library and not empty ({sorted(others)[0]}); name another folder")
+        raise InputError(f"{path}: is not a library and not empty ({sorted(others)[0]}); name another folder")
 
 
 @contextmanager

@@ -166,7 +166,7 @@ class Recommender:
             raise
         except Exception as error:  # the network raises nearly anything
             raise InputError(
-                f"{path}: neither a folder nor to be had from the hub ({reason(error)}); copy the library's "
+                f"{path}: neither a folder nor available on the hub ({reason(error)}); copy the library's "
                 "folder to this machine and name it"
             ) from None
 

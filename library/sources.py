@@ -69,7 +69,7 @@ def find_sources(names: Sequence[str]) -> list[Path]:
 
 
 def read_source(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
-    """The papers of a file, in order. Raises InputError for a file that is of no known format or empty."""
+    """The papers of a file, in order. Raises InputError for a file that is empty or has an unknown format."""
     with open_bytes(path) as (file, _):
         start = file.read(START)
     name = path.name.lower().removesuffix(".gz")
@@ -90,7 +90,7 @@ def read_source(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
             for where, record in read_objects(path, on_bytes, on_bad):
                 yield from usable(partial(_line, _Fields(record, where)), where, on_bad)
         else:
-            raise InputError(f"{path}: is of no known format; give {FORMATS}, also .gz")
+            raise InputError(f"{path}: has an unknown format; give {FORMATS}, also .gz")
 
 
 class _Fields:
@@ -160,7 +160,7 @@ def _members(
         if not isinstance(record, dict):
             on_bad(InputError(f"{fields.where}: must be an object, not {kind_of(record)}"))
         elif twice:
-            on_bad(fields.wrong(twice[0], "is there twice"))
+            on_bad(fields.wrong(twice[0], "appears twice"))
         else:
             yield from usable(partial(read, fields, key), fields.where, on_bad)
 
@@ -186,7 +186,7 @@ _CSL_NAME = ("given", "non-dropping-particle", "dropping-particle", "family", "s
 def _csl(fields: _Fields, _: str) -> LibraryPaper:
     """An item of CSL JSON (https://citeproc-js.readthedocs.io/en/latest/csl-json/markup.html)."""
     if not any(name in fields.record for name in _CSL_TYPES):
-        raise InputError(f"{fields.where}: is no item of CSL JSON (it has neither title nor author nor type)")
+        raise InputError(f"{fields.where}: is not a CSL JSON item (it has neither title nor author nor type)")
     issued = fields.inside("issued").record
     date = issued.get("date-parts") or issued.get("raw") or issued.get("literal") or ""
     note = fields.text("note")
@@ -284,7 +284,7 @@ def _of_s2(fields: _Fields) -> LibraryPaper | None:
     """A line of Semantic Scholar's dumps, Citeomatic's, or S2ORC's metadata (datasets.citations.graph)."""
     found = read_record(fields.record, fields.where)
     if not isinstance(found, PaperLine | Metadata):
-        raise InputError(f"{fields.where}: is a citation, no paper; give the files of papers")
+        raise InputError(f"{fields.where}: is a citation, not a paper; give the files of papers")
     tags = found.fields if isinstance(found, PaperLine) else found.field
     known = (
         fields.inside("externalids").record or fields.inside("openaccessinfo").inside("externalids").record

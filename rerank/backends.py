@@ -221,7 +221,7 @@ class OpenVinoBackend:
         import nncf
 
         count = len(pairs.lengths)
-        log.info(f"int8: calibrating on {count} pairs, half a minute, once for a model and corpus")
+        log.info(f"int8: calibrating on {count} pairs, about half a minute, once per model and corpus")
         inputs = [tuple(part.numpy() for part in pairs.padded(np.array([row]))) for row in range(count)]
         # The products of attention gain no speed but lose quality; those of the last layer are of one token.
         names = [

@@ -260,8 +260,8 @@ class TrainingLists(Dataset[ListBatch]):
         few, none = int(((left > 0) & (left < wanted)).sum()), int((left == 0).sum())
         if none == len(left):
             raise InputError(
-                f"corpus {reader.corpus.name}: for none of {len(left):,} training queries is there a paper "
-                "to draw negatives from; choose another retriever, or other model.negatives"
+                f"corpus {reader.corpus.name}: none of {len(left):,} training queries has a paper to "
+                "draw negatives from; choose another retriever, or other model.negatives"
             )
         if few or none:
             log.warning(
@@ -339,7 +339,7 @@ class RerankData(pl.LightningDataModule):
         self.steps = len(lists) // lists.batch.accumulate
         if self.steps == 0:
             raise InputError(
-                f"{len(lists.queries.rows):,} training queries are fewer than a step takes "
+                f"{len(lists.queries.rows):,} training queries do not fill a step "
                 f"({lists.batch.queries * lists.batch.accumulate:,}); lower model.batch.queries or accumulate"
             )
         if workers > (os.cpu_count() or 1):

@@ -126,7 +126,7 @@ def scored_lists(
     pairs = PairScores(scores_dir, scorer, corpus, config.chunk)
     scores, scored = candidate_scores(pairs, split.contexts, papers)
     log.info(
-        f"scored: {scored.new:,} pairs now, the others before ({scored.pairs_per_second:,.0f} pairs/s; "
+        f"scored {scored.new:,} new pairs, the others are cached ({scored.pairs_per_second:,.0f} pairs/s; "
         f"{pairs.folder})"
     )
     logits = np.where(papers >= 0, logits_of(scores, scorer.model.head), np.nan).astype(np.float32)
@@ -235,7 +235,7 @@ def train(config: DictConfig) -> Path:
     settings = read_settings(DistilSettings, plain["model"])  # wrong options before anything is prepared
     scoring = read_settings(ScoringSettings, plain["scoring"])
     if config.teacher is None:
-        raise InputError("model=distil needs teacher=FOLDER: what train.py model=scibert_reranker has saved")
+        raise InputError("model=distil needs teacher=FOLDER: the output of train.py model=scibert_reranker")
     retriever: Retriever = instantiate(config.retriever)
     if retriever.name not in STUDENTS:
         raise InputError(

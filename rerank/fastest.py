@@ -74,7 +74,7 @@ def fastest(model: CrossEncoder, scoring: ScoringSettings, identity: str) -> Sco
     try:
         chosen = next(way for way in ways if rates.get(" ".join(way), 0) >= NEAR * max(rates.values()))
     except (TypeError, ValueError, StopIteration):
-        raise InputError(f"{file}: damaged; remove it, then it is measured again") from None
+        raise InputError(f"{file}: damaged; remove it to measure again") from None
     figures = ", ".join(f"{way} {rate:,.1f}" for way, rate in rates.items())
     log.log(
         logging.WARNING if new else logging.INFO,
@@ -104,7 +104,7 @@ def _measured(
 ) -> dict[str, float]:
     """Pairs a second by each way that can take the model."""
     # Told to who only wants an answer, too: it takes longer than they expect.
-    log.warning(f"measuring {len(ways)} ways to score pairs, once for this machine and model")
+    log.warning(f"measuring {len(ways)} ways to score pairs, once per machine and model")
     rates, pairs = {}, RandomPairs(model, 4 * threads)
     few = RandomPairs(model, CALIBRATION)
     for backend, name in ways:
@@ -113,7 +113,7 @@ def _measured(
         try:
             way.prepare(lambda count: few, "random")
         except InputError as error:
-            log.warning(f"{backend} {name} is left out: {error}")
+            log.warning(f"{backend} {name} skipped: {error}")
             continue
         rates[f"{backend} {name}"] = _rate(way, pairs)
     return rates

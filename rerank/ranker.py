@@ -174,7 +174,7 @@ class Ranker(Retriever):
         depth: int = 200,
         features: Sequence[str] | None = None,
     ) -> None:
-        """ranker: what train.py model=ranker saved; None: it is to be trained.
+        """ranker: the output of train.py model=ranker; None: it is to be trained.
 
         Raises InputError for a value that is not one of those above.
         """
@@ -244,7 +244,7 @@ class Ranker(Retriever):
 
     def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
         if self.model is None:
-            raise InputError("retriever=ranker needs ranker=FOLDER, what train.py model=ranker saved")
+            raise InputError("retriever=ranker needs ranker=FOLDER, the output of train.py model=ranker")
         batches = [
             self._ranked(queries[slice(start, start + QUERIES)], k, allowed)
             for start in range(0, len(queries), QUERIES)

@@ -179,9 +179,7 @@ class PairScores:
                     keys, values = shard.get_tensor("keys"), shard.get_tensor("scores")
                     took = float(about["seconds"])
             except (SafetensorError, KeyError, TypeError, ValueError) as error:
-                raise InputError(
-                    f"{path}: damaged ({error}); remove it, then its pairs are scored again"
-                ) from None
+                raise InputError(f"{path}: damaged ({error}); remove it to score its pairs again") from None
             at = np.searchsorted(keys, wanted[part])
             new = (keys[at] == wanted[part]) & np.isnan(scores[part])
             scores[part][new], seconds[part][new] = values[at[new]], took / len(keys)

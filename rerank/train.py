@@ -86,8 +86,8 @@ def train(config: DictConfig) -> Path:
         module = RerankModule(encoder, optimizer, settings, seed, data.steps)
         if config.trainer.accelerator == "cpu":
             log.info(
-                f"training will take about {_minutes(module, data):,.0f} min on this machine, validation "
-                f"aside; its size is set by model.queries_per_epoch={settings.queries_per_epoch} and "
+                f"training will take about {_minutes(module, data):,.0f} min on this machine, without "
+                f"validation; it scales with model.queries_per_epoch={settings.queries_per_epoch} and "
                 f"model.pairs.max_tokens={settings.pairs.max_tokens}"
             )
         return Training(
@@ -264,7 +264,7 @@ class RerankingValidation:
         grid, times = summed(logits).numpy()
         assert (times == there).all(), "every pair is scored by one process"
         if not np.isfinite(grid).all():
-            raise InputError("the reranker's scores are no numbers any more: lower model.optimizer.lr")
+            raise InputError("the reranker's scores are no longer numbers: lower model.optimizer.lr")
         return self._measured(ordered(self.papers, grid, self.papers.shape[1]).papers) | self.base
 
 

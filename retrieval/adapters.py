@@ -98,7 +98,7 @@ def add_adapter(model: PreTrainedModel, folder: Path) -> None:
     for key, value in _read(path).items():
         if (found := _PUBLISHED.fullmatch(key)) is None:
             raise InputError(
-                f"{path}: {key} is no weight of an adapter after the feed-forward net of a layer"
+                f"{path}: {key} is not a weight of an adapter after the feed-forward net of a layer"
             )
         names.add(found["name"])
         side = "down" if found["down"] else "up"

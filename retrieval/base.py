@@ -358,7 +358,7 @@ def written_index(folder: Path, about: Mapping[str, Any], tuned: Mapping[str, An
     in the manifest. Raises InputError if `folder` holds anything but an index.
     """
     if folder.exists() and not has_index(folder) and not (folder.is_dir() and not any(folder.iterdir())):
-        raise InputError(f"{folder}: holds something else than an index; name another folder")
+        raise InputError(f"{folder}: contains something other than an index; name another folder")
     with written_folder(folder) as part:
         yield part
         paths = sorted(path for path in part.rglob("*") if path.is_file())
@@ -377,7 +377,7 @@ def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
     except FileNotFoundError:
         raise InputError(f"{folder}: there is no index (no {MANIFEST} in it)") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: damaged ({error}); make the index again in another folder") from None
+        raise InputError(f"{path}: damaged ({error}); rebuild the index in another folder") from None
     if not known:
         raise InputError(f"{path}: an index of format {manifest['format']!r}; this version reads {FORMAT}")
     wanted = json.loads(json.dumps(dict(about)))  # tuples become lists, as in the file
@@ -387,14 +387,14 @@ def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
             there, here = (text if len(text) <= 60 else f"{text[:57]}..." for text in texts)
             raise InputError(
                 f"{folder}: an index of another {key}: {there} there, {here} here; "
-                "make the index again in another folder"
+                "rebuild the index in another folder"
             )
     for name, size in files.items():
         try:
             there = (folder / name).stat().st_size
         except OSError:
-            raise InputError(f"{folder / name}: missing; make the index again") from None
+            raise InputError(f"{folder / name}: missing; rebuild the index") from None
         if there != size:
             what = f"{there:,} bytes instead of {size:,}, cut short or changed"
-            raise InputError(f"{folder / name}: {what}; make the index again")
+            raise InputError(f"{folder / name}: {what}; rebuild the index")
     return tuned

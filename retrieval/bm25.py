@@ -248,7 +248,7 @@ class RankBM25:
         return scores if places is None else scores[places]
 
     def save(self, folder: Path) -> None:
-        """Write the documents, from which it is made again: rank_bm25 has no files of its own."""
+        """Write the documents, from which it is rebuilt: rank_bm25 has no files of its own."""
         save_ragged(folder, "documents", self._documents)
 
 
@@ -309,7 +309,7 @@ class BM25(Retriever):
         for key, most in (("k1", math.inf), ("b", 1.0)):
             value = getattr(self._formula, key)
             if not isinstance(value, int | float) or not 0 <= value <= most or math.isinf(value):
-                raise InputError(f"retriever.{key}: {value!r} is no number from 0 to {most}")
+                raise InputError(f"retriever.{key}: {value!r} is not a number from 0 to {most}")
         if self._backend == "rank_bm25" and self._formula.k1 == 0:
             raise InputError("retriever.k1: backend=rank_bm25 divides by 0 with a k1 of 0")
 

@@ -167,7 +167,7 @@ class DenseRetriever(Retriever):
         if len(self._vectors) != len(self._candidates):
             raise InputError(
                 f"{folder}: {len(self._vectors):,} vectors for {len(self._candidates):,} candidates; "
-                "make the index again"
+                "rebuild the index"
             )
 
 

@@ -33,7 +33,7 @@ MANIFEST, TEXTS = "embeddings.json", "texts.npy"
 SHARD = 4096
 """Papers per shard, which are encoded in order of length. With arXiv abstracts of at most 512 subwords, 2.9 %
 of what is multiplied is padding (4.7 % with 1,024 papers, 2.1 % with 8,192), but a kill loses one."""
-_AGAIN = "and it is made again"
+_AGAIN = "and it will be rebuilt"
 
 Advance = Callable[[float], None]
 """Is told the share of some work that has been done; the shares sum to 1."""
@@ -115,7 +115,7 @@ class EmbeddingFolder:
         Raises InputError if there is something in it.
         """
         if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-            raise InputError(f"{folder}: holds something else than embeddings; name another folder")
+            raise InputError(f"{folder}: contains something other than embeddings; name another folder")
         if keys is not None:
             _write(folder / TEXTS, keys)
         write_text(folder / MANIFEST, json.dumps({"format": FORMAT, **asdict(layout)}, indent=1) + "\n")
@@ -135,7 +135,7 @@ class EmbeddingFolder:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"{path}: damaged ({error}); make the embeddings in another folder") from None
+            raise InputError(f"{path}: damaged ({error}); write the embeddings to another folder") from None
         return cls(folder, layout)
 
     def parts(self) -> list[slice]:
@@ -174,7 +174,7 @@ class EmbeddingFolder:
             array = _read(path)
             if array.shape != (int(of.sum()), layout.dim) or array.dtype != layout.dtype:
                 raise InputError(
-                    f"{path}: {array.dtype} {array.shape} is no shard of these; remove it, {_AGAIN}"
+                    f"{path}: {array.dtype} {array.shape} is not a shard of these; remove it, {_AGAIN}"
                 )
             if (bad := first_not_finite(array)) is not None:
                 raise InputError(f"{path}: vector {bad} is not finite; remove this file, {_AGAIN}")
@@ -245,7 +245,7 @@ def _kept(job: EmbeddingJob, layout: Layout, folder: Path) -> Embeddings:
         return there.completed(job)
     keys, known = text_keys(job.corpus, job.rows), _read(folder / TEXTS)
     if known.shape != (there.layout.papers,) or known.dtype != np.uint64:
-        raise InputError(f"{folder / TEXTS}: damaged; make the embeddings in another folder")
+        raise InputError(f"{folder / TEXTS}: damaged; write the embeddings to another folder")
     if np.array_equal(keys, known):
         return there.completed(job)
     order = np.argsort(known, kind="stable")

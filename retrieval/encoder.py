@@ -165,11 +165,11 @@ class ArticleEncoder(nn.Module):
         """Write the model in the format of Hugging Face, and how it reads texts; the folder ends up whole or
         as it was. about: plain values that say how the encoder came to be.
 
-        Raises InputError if the folder holds something else than such a model.
+        Raises InputError if the folder contains something other than such a model.
         """
         folder = Path(folder)
         if folder.exists() and not (folder / SETTINGS).is_file() and any(folder.iterdir()):
-            raise InputError(f"{folder}: holds something else than an encoder; name another folder")
+            raise InputError(f"{folder}: contains something other than an encoder; name another folder")
         with written_folder(folder) as part:
             self.model.save_pretrained(part)
             self.tokenizer.save_pretrained(part)

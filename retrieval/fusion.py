@@ -294,7 +294,7 @@ def shares(weights: str | Mapping[str, float], parts: Collection[str]) -> dict[s
         )
     for name, weight in found.items():
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < np.inf:
-            raise InputError(f"retriever.weights.{name}: {weight!r} is no number from 0 on")
+            raise InputError(f"retriever.weights.{name}: {weight!r} is not a number from 0 on")
     total = sum(found.values())
     if total == 0:
         raise InputError("retriever.weights: one of them must be above 0")

@@ -204,7 +204,7 @@ class FlatIndex(PaperIndex):
             vectors = np.empty(0)
         good = vectors.ndim == 2 and vectors.dtype == (np.float16 if mapped else np.float32)
         if not good or (last is not None and len(last) != len(vectors)):
-            raise InputError(f"{path}: damaged; make the index again")
+            raise InputError(f"{path}: damaged; rebuild the index")
         return cls(VectorTable([np.asarray(vectors)]) if mapped else vectors, last)
 
     def save(self, folder: Path) -> None:
@@ -274,9 +274,9 @@ class FaissIndex(PaperIndex):
         try:
             index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
         except (RuntimeError, MemoryError):
-            raise InputError(f"{path}: damaged; make the index again") from None
+            raise InputError(f"{path}: damaged; rebuild the index") from None
         if not isinstance(index, FAISS_TYPES[config.kind]):
-            raise InputError(f"{path}: not an index of the kind {config.kind}; make the index again")
+            raise InputError(f"{path}: not an index of the kind {config.kind}; rebuild the index")
         return cls(config, index)
 
     def save(self, folder: Path) -> None:

@@ -281,14 +281,14 @@ class CachedRun(Retriever):
             if 0 < found < len(split):
                 log.warning(
                     f"{self._named()}: {len(split) - found:,} of the {len(split):,} queries of split "
-                    f"{split.name} are not there; they get no papers"
+                    f"{split.name} are missing and get no papers"
                 )
 
     def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
         """Raises InputError for a context of a split that the files lack altogether, and for a question."""
         contexts = queries.contexts
         if (contexts < 0).any():
-            raise InputError(f"{self._named()}: holds no answers to new questions; choose another retriever")
+            raise InputError(f"{self._named()}: cannot answer new queries; choose another retriever")
         place = self._place[contexts]
         for split in self.corpus.splits.values() if (place < 0).any() else ():
             if np.isin(contexts[place < 0], split.contexts).any() and not self.knows(split.contexts).any():

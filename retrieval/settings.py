@@ -76,7 +76,7 @@ def recall_cutoff(measure: str, option: str) -> int:
     """The k of `recall@k`; InputError naming the option for any other text."""
     kind, _, k = measure.partition("@")
     if kind != "recall" or not k.isdecimal() or int(k) < 1:
-        raise InputError(f"{option}={measure}: choose recall@K, as recall@10")
+        raise InputError(f"{option}={measure}: choose recall@K, e.g. recall@10")
     return int(k)
 
 

@@ -88,7 +88,7 @@ def test_a_folder_gives_back_the_model_and_pickles_nothing(make: Make, tmp_path:
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("a year of work")
-    with pytest.raises(InputError, match=r"other: there is something else than a .*; name another folder"):
+    with pytest.raises(InputError, match=r"other: contains something other than a .*; name another folder"):
         model.save_pretrained(tmp_path / "other")
     assert (tmp_path / "other" / "thesis.tex").exists()
 

@@ -75,7 +75,7 @@ class Pretrained:
         folder = Path(folder)
         other = folder.exists() and not (folder / self.settings_file).is_file()
         if other and (not folder.is_dir() or any(folder.iterdir())):
-            raise InputError(f"{folder}: there is something else than a {self.title}; name another folder")
+            raise InputError(f"{folder}: contains something other than a {self.title}; name another folder")
         with written_folder(folder) as part:
             self.write(part)
             write_json(part / ABOUT, dict(self.about))

@@ -120,7 +120,7 @@ def run(config: DictConfig, build: Callable[[TrainingRun], Training]) -> Path:
     if type(seed) is not int or seed < 0:
         raise InputError(f"seed={seed}: must be a whole number, not below 0")
     if config.trainer.accelerator in ("gpu", "cuda") and not CUDAAccelerator.is_available():
-        raise InputError(f"trainer.accelerator={config.trainer.accelerator}: no GPU found; take trainer=cpu")
+        raise InputError(f"trainer.accelerator={config.trainer.accelerator}: no GPU found; use trainer=cpu")
     if not first:
         logging.getLogger().setLevel(logging.WARNING)  # the first process speaks for all
     pl.seed_everything(seed, verbose=False)
@@ -296,11 +296,11 @@ def resume_point(folder: Path, settings: dict[str, Any]) -> Path | None:
         log.info(f"nothing to resume in {folder}: starting from the beginning")
         return None
     earlier = OmegaConf.to_container(OmegaConf.load(written)) if written.exists() else None
-    anew = "or start anew with resume=false or another output_dir"
+    anew = "or restart with resume=false or another output_dir"
     for part, value in settings.items():
         if not isinstance(earlier, dict) or earlier.get(part) != value:
             what = "other data" if part == "corpus" else f"other settings of `{part}`"
-            raise InputError(f"{written}: the interrupted run had {what}; give the same, {anew}")
+            raise InputError(f"{written}: the interrupted run had {what}; use the same, {anew}")
     if not zipfile.is_zipfile(last):
-        raise InputError(f"{last}: damaged, cannot resume from it; put a whole one there, {anew}")
+        raise InputError(f"{last}: damaged, cannot resume from it; restore it, {anew}")
     return last

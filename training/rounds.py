@@ -181,7 +181,7 @@ class Rounds(pl.Callback):
         pl_module.log_dict({k: value for k, value in row.items() if k != "step"}, rank_zero_only=True)
         self.keep(trainer, pl_module, done, row)
         if self._past_best():
-            log.info(f"no better {self.monitor[4:]} in {self.patience} validations: training ends")
+            log.info(f"no better {self.monitor[4:]} in {self.patience} validations: stopping")
             trainer.should_stop = True
 
     def keep(self, trainer: pl.Trainer, module: Any, done: int, row: dict[str, float]) -> None:

@@ -123,9 +123,9 @@ def read_record(record: Object, where: str) -> PaperLine | Metadata | CitationEd
     if "paper_id" in record:
         return _line(checked(record, _OwnPaper, where))
     raise InputError(
-        f"{where}: of no known layout: S2ORC's metadata (outbound_citations), Semantic Scholar's corpus "
-        "(outCitations) or datasets (corpusid, citingcorpusid), Citeomatic's (out_citations), or our own "
-        "(paper_id, references)"
+        f"{where}: unknown layout; known are S2ORC's metadata (outbound_citations), Semantic Scholar's "
+        "corpus (outCitations) or datasets (corpusid, citingcorpusid), Citeomatic's (out_citations), or our "
+        "own (paper_id, references)"
     )
 
 
@@ -212,7 +212,7 @@ def open_graph(
     """
     files, others = _paths(papers or [], "data.papers"), _paths(distractors or [], "distractors")
     if not files:
-        raise InputError("data.papers: name a file of papers, as papers.jsonl.gz")
+        raise InputError("data.papers: name a file of papers, e.g. papers.jsonl.gz")
     pairs = Path(citations).expanduser() if citations else None
     for path in [*files, *others, *([pairs] if pairs else [])]:
         if not path.is_file():
@@ -235,7 +235,7 @@ def open_graph(
 def _paths(names: str | Path | Sequence[str | Path], option: str) -> list[Path]:
     listed = [names] if isinstance(names, str | Path) else list(names)
     if not all(isinstance(name, str | Path) and str(name) for name in listed):
-        raise InputError(f"{option}: {names!r} is no name of a file, nor a list of them")
+        raise InputError(f"{option}: {names!r} is not a file name or a list of them")
     return [Path(name).expanduser() for name in listed]
 
 
@@ -310,7 +310,7 @@ def _check_twice(known: pa.Array, files: Sequence[Path]) -> None:
     if len(again):
         names = ", ".join(map(str, files))
         more = f" (and {len(again) - 1:,} more)" if len(again) > 1 else ""
-        raise InputError(f"{names}: the paper {known[int(again[0])].as_py()!r} is there twice{more}")
+        raise InputError(f"{names}: the paper {known[int(again[0])].as_py()!r} appears twice{more}")
 
 
 def _pairs(path: Path, known: pa.Array) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:

@@ -83,7 +83,7 @@ class QueryRules(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.held_out and self.near_duplicates is None:
-            raise InputError("data.held_out: needs data.near_duplicates, as 0.7")
+            raise InputError("data.held_out: needs data.near_duplicates, e.g. 0.7")
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def open_queries(
         )
         chosen[TRAIN] = np.setdiff1d(eligible[TRAIN], removed)
         counted = f"{len(removed):,} of {len(eligible[TRAIN]):,}"
-        log.info("%s training queries have nearly the title of a held-out paper and are left out", counted)
+        log.info("dropped %s training queries with nearly the title of a held-out paper", counted)
     all_queries, queries_used = (
         {split: QuerySet(rows, relevant.take(rows)) for split, rows in some.items()}
         for some in (eligible, chosen)
@@ -232,7 +232,7 @@ def read_query_lists(path: str | Path) -> QueryLists:
     except orjson.JSONDecodeError as error:
         raise InputError(f"{path}: malformed JSON: {error}") from None
     if not isinstance(found, dict) or not found:
-        raise InputError(f"{path}: must be an object of splits, as val and test")
+        raise InputError(f"{path}: must be an object of splits, such as val and test")
     try:
         check_split_names(list(found))
     except InputError as error:

@@ -64,7 +64,7 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
     found: dict[Path, None] = {}
     for name in names:
         if not isinstance(name, str) or not name:
-            raise InputError(f"source: {name!r} is no name of a file or folder")
+            raise InputError(f"source: {name!r} is not the name of a file or folder")
         path = Path(name).expanduser()
         if path.suffix.lower() == ".pdf":
             raise InputError(

@@ -278,7 +278,7 @@ def pool_scores(retriever: Retriever, corpus: Corpus, pools: Mapping[str, Collec
     textless = sorted({paper for pool in pools.values() for paper in pool if not corpus.has_paper(paper)})
     if textless:
         log.warning(
-            "%s candidates without title and abstract come last: %s", len(textless), first_few(textless)
+            "%s candidates without title and abstract are ranked last: %s", len(textless), first_few(textless)
         )
     contexts = {query: row for row, query in enumerate(corpus.context_ids)}
     found: Scores = {}

@@ -114,7 +114,7 @@ def test_gzipped_files_and_the_authors_of_papers_are_read(tmp_path: Path) -> Non
         ({"queries": [{"_id": "q1"}]}, r"queries\.jsonl, record 'q1', field 'text': is missing"),
         ({"queries": [{"_id": "q1", "text": ""}]}, r"queries\.jsonl, record 'q1'.*: the context is empty"),
         ({"queries": [{"_id": "q1", "text": "x", "metadata": {"citing_id": "d9"}}]}, "no paper 'd9'"),
-        ({"qrels": ["q1\td1\t1"]}, r"test\.tsv, line 1: must be the head query-id corpus-id score"),
+        ({"qrels": ["q1\td1\t1"]}, r"test\.tsv, line 1: must be the header query-id corpus-id score"),
         ({"qrels": [QRELS[0], "q1 d1 1"]}, r"test\.tsv, line 2: must be a query, a paper and a whole"),
         ({"qrels": [QRELS[0], "q1\td1\tx"]}, r"test\.tsv, line 2: must be a query, a paper and a whole"),
         ({"qrels": [QRELS[0], "q1\td9\t1"]}, r"test\.tsv, record 0.*: no paper 'd9' in the papers file"),
@@ -163,4 +163,4 @@ def test_the_command_exports_into_a_new_folder(tiny_source: Path, tmp_path: Path
     first = json.loads((tmp_path / "beir" / "queries.jsonl").read_text().splitlines()[0])
     assert first["_id"] == "c1" and first["metadata"] == {"citing_id": "citing-train-1"}
     failed = run_module("datasets.export", *options)
-    assert failed.returncode == 2 and "is there already" in failed.stderr and failed.stderr.count("\n") == 1
+    assert failed.returncode == 2 and "already exists" in failed.stderr and failed.stderr.count("\n") == 1

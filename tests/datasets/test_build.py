@@ -298,7 +298,7 @@ def test_the_command(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert again.counts["splits"].keys() == {"train", "test"}
     refused = run_module("datasets.build", f"source={source}", f"output={tmp_path / 'out'}")
-    assert refused.returncode == 2 and "is there already" in refused.stderr.splitlines()[-1]
+    assert refused.returncode == 2 and "already exists" in refused.stderr.splitlines()[-1]
     assert "Traceback" not in refused.stderr
     shown = run_module("datasets.build", "--help").stdout
     words = ("source=FILES", "TEI XML", "report.md", "splitting=random", "per_pair: 5 ", "# maximum contexts")
@@ -313,7 +313,7 @@ def test_the_command(tmp_path: Path) -> None:
         ({"words": "half"}, "words=half: choose cut or whole"),
         ({"per_pair": 0}, "per_pair=0: must be at least 1"),
         ({"window": 10, "shortest": 30}, "shortest: 30 is more than two windows of 10 hold"),
-        ({"identifier": ""}, "identifier: '' is no kind of identifier"),
+        ({"identifier": ""}, "identifier: '' is not a kind of identifier"),
         ({"on_error": "drop"}, "on_error=drop: choose raise or skip"),
         ({"max_bad_share": 2}, "max_bad_share=2.0: must be at least 0 and at most 1"),
     ],

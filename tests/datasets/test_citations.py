@@ -118,7 +118,7 @@ def test_files_that_do_not_fit_are_named(write: Write, tmp_path: Path) -> None:
     path, pairs = write(), tmp_path / "pairs.tsv"
     pairs.write_text("a\tb\na\n")
     for papers, citations, said in (
-        ([path, path], None, r"papers\.jsonl, .*papers\.jsonl: the paper 'a' is there twice \(and 5 more\)"),
+        ([path, path], None, r"papers\.jsonl, .*papers\.jsonl: the paper 'a' appears twice \(and 5 more\)"),
         (path, tmp_path / "nowhere", r"nowhere: no such file"),
         (path, pairs, r"pairs\.tsv: not lines of CITING<tab>CITED"),
         (write([], "empty.jsonl"), None, r"no papers"),
@@ -283,7 +283,7 @@ def test_training_papers_like_held_out_ones_are_no_queries(
     assert held.removed.tolist() == [6]  # like 8, a query of test
     assert rows(held.queries)["train"] == {3: [6], 5: [1], 7: [3]}
     assert rows(held.eligible) == rows(plain.eligible) and held.papers.tolist() == plain.papers.tolist()
-    assert "1 of 4 training queries have nearly the title of a held-out paper" in caplog.text
+    assert "dropped 1 of 4 training queries with nearly the title of a held-out paper" in caplog.text
     other = write(dated(["speech on SOUNDS", "Pictures: of"], {}), "other.jsonl")
     for files in (other, [str(other)]):  # the second out of the cache
         assert find(near_duplicates=0.7, held_out=files).removed.tolist() == [5, 6, 7]

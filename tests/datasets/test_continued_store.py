@@ -86,7 +86,7 @@ def test_contexts_can_be_replaced(tmp_path: Path) -> None:
 
 def test_an_id_that_is_there_is_refused(tmp_path: Path) -> None:
     old = store(tmp_path / "old", RECORDS)
-    with pytest.raises(InputError, match="'graph': a paper of this id is there already"):
+    with pytest.raises(InputError, match="'graph': a paper of this id already exists"):
         store(
             tmp_path / "new",
             [RECORDS[1]],

@@ -97,7 +97,7 @@ def test_equal_dumps_make_equal_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        ({"x": 1}, r"line 2: of no known layout: S2ORC's metadata"),
+        ({"x": 1}, r"line 2: unknown layout; known are S2ORC's metadata"),
         ({**CORPUS, "outCitations": [None]}, r"line 2, field 'outCitations\[0\]': must be a number or a"),
         ({**S2ORC_2020, "year": 3.5}, r"line 2, field 'year': must be a whole number"),
         ({"citingcorpusid": [1], "citedcorpusid": 2}, r"line 2, field 'citingcorpusid': must be an id"),
@@ -119,7 +119,7 @@ def test_no_papers_and_a_folder_that_is_there_are_refused(tmp_path: Path) -> Non
     source = str(write(tmp_path / "dump.jsonl", [API[4]]))
     with pytest.raises(InputError, match=r"no papers in 1 files"):
         convert(source, tmp_path / "out")
-    with pytest.raises(InputError, match=r"is there already"):
+    with pytest.raises(InputError, match=r"already exists"):
         convert(source, tmp_path)
 
 

@@ -178,5 +178,5 @@ def test_command_line(tmp_path: Path) -> None:
     options = ("papers=100", "contexts=100", "workers=1", f"output={tmp_path / 'new'}")
     done = [run_module("datasets.generate", *options) for _ in range(2)]
     assert done[0].returncode == 0 and "100 papers, 100 contexts" in done[0].stdout, done[0].stderr
-    assert done[1].returncode == 2 and "is there already" in done[1].stderr
+    assert done[1].returncode == 2 and "already exists" in done[1].stderr
     assert "Traceback" not in done[1].stderr

@@ -336,9 +336,9 @@ def test_a_url_of_a_file_is_the_file_itself(tiny_source: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("memory://bucket/nothing", "none of the files is there: papers.json, contexts.json, train.json"),
+        ("memory://bucket/nothing", "none of the files exists: papers.json, contexts.json, train.json"),
         ("nosuch://bucket/data", "nosuch"),
-        ("http://127.0.0.1:9/data", "none of the files is there|cannot be read|install"),
+        ("http://127.0.0.1:9/data", "none of the files exists|cannot be read|install"),
     ],
 )
 def test_what_cannot_be_read_is_one_line(url: str, message: str, tmp_path: Path) -> None:
@@ -353,7 +353,7 @@ def test_a_copy_that_is_cut_short_is_not_used(
 ) -> None:
     system = fsspec.filesystem("memory")
     monkeypatch.setattr(type(system), "size", lambda self, path: 10**9)
-    with pytest.raises(InputError, match=r"bytes came of 1,000,000,000; run again"):
+    with pytest.raises(InputError, match=r"of 1,000,000,000 bytes received; run again"):
         local_folder(bucket, ["papers"], tmp_path / "cache")
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
@@ -381,7 +381,7 @@ def test_several_folders_are_one_corpus(tiny_source: Path, tmp_path: Path) -> No
 
 
 def test_folders_that_cannot_be_joined_are_one_clear_error(tiny_source: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"data\.dirs: must be a list of two folders or more"):
+    with pytest.raises(InputError, match=r"data\.dirs: must be a list of two or more folders"):
         open_several([tiny_source], cache_dir=tmp_path)
     with pytest.raises(InputError, match="two folders have the same name"):
         open_several([tiny_source, shutil.copytree(tiny_source, tmp_path / "copies" / "tiny")])

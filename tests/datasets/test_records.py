@@ -81,7 +81,7 @@ CASES: dict[str, list[tuple[Change, str]]] = {
         (put(1, "positive_ids", "graph"), "'positive_ids': must be a list, not a string"),
         (put(1, "positive_ids", [["graph"]]), "'positive_ids[0]': must be a string, not a list"),
         (put(1, "positive_ids", [1]), "'positive_ids[0]': must be a string, not a number"),
-        (put(1, "positive_ids", ["graph", "graph"]), "'positive_ids': a paper is there twice"),
+        (put(1, "positive_ids", ["graph", "graph"]), "'positive_ids': a paper appears twice"),
         (put(1, "positive_ids", ["x"]), "record 1, field 'positive_ids': no paper 'x' in the papers file"),
         (lambda q: q.append(q[0]), "record 2, field 'context_id': context 'c7' is in this split"),
         (put(1, "context_id", "c1"), "record 1, field 'context_id': context 'c1' is in split 'train'"),
@@ -148,7 +148,7 @@ def test_a_record_that_is_there_twice(opened: Open, tiny_source: Path, stem: str
     file = tiny_source / f"{stem}.json"
     text = file.read_text()
     file.write_text(f'{text[:-1]}, "{record}": {json.dumps(json.loads(text)[record])}}}')
-    with pytest.raises(InputError, match=f"{stem}.json, record '{record}': .* is there already"):
+    with pytest.raises(InputError, match=f"{stem}.json, record '{record}': .* already exists"):
         opened()
 
 
@@ -188,8 +188,8 @@ def test_missing_files(opened: Open, tiny_source: Path, gone: list[str], message
         ({"candidates": "some"}, "data.candidates=some: choose abstract or all"),
         ({"splits": "train"}, "data.splits: must be a list of names"),
         ({"splits": []}, "data.splits: must be a list of names"),
-        ({"splits": ["../train"]}, "data.splits: '../train' is no name of a split"),
-        ({"splits": ["papers"]}, "data.splits: 'papers' is no name of a split"),
+        ({"splits": ["../train"]}, "data.splits: '../train' is not a valid split name"),
+        ({"splits": ["papers"]}, "data.splits: 'papers' is not a valid split name"),
         ({"on_error": "ignore"}, "data.on_error=ignore: choose raise or skip"),
         ({"max_bad_share": 1.5}, "data.max_bad_share=1.5: must be at least 0 and at most 1"),
         ({"max_bad_share": float("nan")}, "data.max_bad_share=nan: must be at least 0"),
@@ -239,7 +239,7 @@ def test_a_cited_paper_that_cannot_be_found_is_reported(
     edit("val", put(1, "positive_ids", ["citing-val"]))
     with caplog.at_level(logging.WARNING, "datasets"):
         opened()
-    assert "2 citations of a paper that is no candidate, or of the citing paper itself" in caplog.text
+    assert "2 citations of non-candidates, or of the citing paper itself" in caplog.text
 
 
 @pytest.mark.parametrize("year", [None, "", "1999", 1999, 1999.0])
@@ -330,7 +330,7 @@ def test_examples_are_kept_with_the_store(
     assert [line.split() for line in table.splitlines()[2:]] == [
         ["papers.json", "wrong", "type", "25", "65.79%"], ["papers.json", "empty", "1", "2.63%"],
     ]  # fmt: skip
-    assert later == "corpus tiny: bad records were left out: 26 of 38 in papers.json"
+    assert later == "corpus tiny: dropped bad records: 26 of 38 in papers.json"
     caplog.clear()
     with caplog.at_level(logging.WARNING, "datasets"):
         assert skipping().dropped == corpus.dropped

@@ -67,9 +67,9 @@ def test_a_sample_is_drawn_of_all_but_training() -> None:
         (lambda: YearSplitting([None, 2014], [2015], None), r"splitting\.val: must be two years"),
         (lambda: YearSplitting(2014, None, None), r"splitting\.train: must be two years"),  # type: ignore[arg-type]
         (lambda: RandomSplitting(0.8, 0.2, 0.1, 0), r"add up to 1\.1"),
-        (lambda: RandomSplitting(0.8, -0.2, 0.1, 0), r"splitting\.val: -0\.2 is no share"),
+        (lambda: RandomSplitting(0.8, -0.2, 0.1, 0), r"splitting\.val: -0\.2 is not a share"),
         (lambda: YearShares(0.8, 0.1, 0.2, None, 0), r"shares train, val and test add up to 1\.1, not 1"),
-        (lambda: YearShares(1.2, -0.1, -0.1, None, 0), r"splitting\.train: 1\.2 is no share"),
+        (lambda: YearShares(1.2, -0.1, -0.1, None, 0), r"splitting\.train: 1\.2 is not a share"),
         (lambda: YearShares(0.8, 0.1, 0.1, 0, 0), r"splitting\.queries=0: must be a whole number"),
         (lambda: YearShares(0.6, 0.2, 0.2, None, 0)("p", 2001), r"year_shares is for data=papers"),
     ],

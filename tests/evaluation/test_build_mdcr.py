@@ -177,7 +177,7 @@ def test_what_is_short_is_counted_and_named(build: Callable[..., str], tmp_path:
     with pytest.raises(InputError, match=r"no query cites 50 candidates or more; name fewer: cited=N"):
         build("b", cited=50)
     assert not (tmp_path / "b").exists()
-    with pytest.raises(InputError, match=r"output: .*a is there already; remove it or name a new folder"):
+    with pytest.raises(InputError, match=r"output: .*a already exists; remove it or name a new folder"):
         build("a", top=12)
 
 
@@ -206,7 +206,7 @@ def test_models_that_cannot_be_used_are_named(
     with pytest.raises(InputError, match=rf"run\.trec: nothing is ranked for 1 queries: {first}"):
         build()
     (tmp_path / "more.jsonl").write_text('{"paper_id": "z"}\n')
-    with pytest.raises(InputError, match=r"models\.whole: .* is of other files of papers or citations"):
+    with pytest.raises(InputError, match=r"models\.whole: .* was made from other papers or citations"):
         build(papers=[world_file, tmp_path / "more.jsonl"])
 
 

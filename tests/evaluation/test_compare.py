@@ -48,7 +48,7 @@ def test_values_written_and_read_are_the_same(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no table of queries, whose head starts with query_id,citing_id"),
+        ("", "no table of queries, whose header starts with query_id,citing_id"),
         ("query_id,citing_id,mrr\n", "no table of queries"),
         ("a,b\n1,2\n", "no table of queries"),
         ("query_id,citing_id,mrr\nq,p\n", "line 2: 2 columns instead of 3"),
@@ -96,7 +96,7 @@ def test_queries_are_matched_by_their_ids(outputs: Path, tmp_path: Path) -> None
     [
         ("val", ["mrr"], "not comparable: split 'test' in the first, 'val' in the second"),
         ("filtered", ["mrr"], "not comparable: filters '' in the first, 'year: 2024' in the second"),
-        ("sample", ["mrr"], "not comparable: they have not the same queries"),
+        ("sample", ["mrr"], "not comparable: they have different queries"),
         ("nowhere", ["mrr"], "nowhere/per_query.csv: No such file"),
         ("popularity", ["recall@7"], "no measure 'recall@7'; there are mrr, recall@1, recall@10,"),
     ],

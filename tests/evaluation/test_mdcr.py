@@ -212,7 +212,7 @@ def test_a_retriever_scores_the_pairs_of_the_pools(
 ) -> None:
     out = tmp_path / "out"
     MDCR(file=texts.with_name("mdcr.json"), cache_dir=tmp_path).run(out, Provenance(), BM25)
-    assert "1 candidates without title and abstract come last: none" in caplog.text
+    assert "1 candidates without title and abstract are ranked last: none" in caplog.text
     scores = json.loads((out / "scores.json").read_text())
     assert set(scores) == {"q_a", "q_b", "q_c", "q_none"}
     assert scores["q_a"] > 0 > scores["q_b"] == scores["q_c"] == scores["q_none"] == scores["q_a"] - 1

@@ -24,7 +24,7 @@ PROTOCOLS = r"benchmark.protocols.*(transductive, inductive|list of words)"
 @pytest.mark.parametrize(
     ("benchmark", "given", "message"),
     [
-        (Prefetch, {"cutoffs": []}, "benchmark.cutoffs: name the ranks k"),
+        (Prefetch, {"cutoffs": []}, "benchmark.cutoffs: list the cutoffs k"),
         (Prefetch, {"cutoffs": [10, 0]}, "^benchmark.cutoffs=0: must be a whole number, at least 1$"),
         (Prefetch, {"cutoffs": [1.5]}, "benchmark.cutoffs=1.5: "),
         (Prefetch, {"f1": [0]}, r"^benchmark\.f1=0: must be a whole number, at least 1$"),
@@ -51,7 +51,7 @@ PROTOCOLS = r"benchmark.protocols.*(transductive, inductive|list of words)"
         (CSFCube, {"dir": "x", "query": "title"}, r"benchmark\.query=title: choose whole or facet"),
         (SciDocs, {"split": "train"}, "benchmark.split=train: choose val or test"),
         (SciDocs, {"embeddings_file": "a", "ranked_dir": "b"}, "embeddings_file and ranked_dir: give one"),
-        (DatasetLevel, {"sizes": []}, r"benchmark\.sizes: name the sizes"),
+        (DatasetLevel, {"sizes": []}, r"benchmark\.sizes: list the sizes"),
         (DatasetLevel, {"sizes": [0]}, r"benchmark\.sizes=0: must be a whole number, at least 1"),
         (DatasetLevel, {"samplings": 0}, r"benchmark\.samplings=0: must be at least 1"),
         (DatasetLevel, {"tune": {"size": 0}}, r"benchmark\.tune\.size=0: must be at least 1"),

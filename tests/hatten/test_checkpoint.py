@@ -270,7 +270,7 @@ def test_a_published_checkpoint_goes_with_its_word_list_alone(tmp_path: Path, sa
     words.write_bytes(pickle.dumps(["<pad>", "deep"]))
     with pytest.raises(InputError, match=r"words\.pkl: 2 words for the 6 vectors of .*published\.pt"):
         load_reference_model(path, words)
-    with pytest.raises(InputError, match=r"not a checkpoint that train\.py .* retriever\.vocabulary=FILE"):
+    with pytest.raises(InputError, match=r"not a checkpoint of train\.py .* retriever\.vocabulary=FILE"):
         load_model(path)
     with pytest.raises(InputError, match=r"hatten\.ckpt: no 'document_encoder' in it"):
         load_reference_model(saved, words)

@@ -120,5 +120,5 @@ def test_padding_is_first_unless_the_words_say_where_and_no_text_can_spell_it() 
         ids = vocabulary.lookup(["<pad>", "deep", "unknown"])
         assert ids.dtype == np.int32 and ids.tolist() == [-1, vocabulary.words.index("deep"), -1]
     assert own == Vocabulary(["<pad>", "deep", "nets"]) != Vocabulary(["nets", "deep"])
-    with pytest.raises(InputError, match="'nets' is there twice"):
+    with pytest.raises(InputError, match="'nets' appears twice"):
         Vocabulary(["nets", "deep", "nets"])

@@ -166,7 +166,7 @@ def test_what_is_no_checkpoint_of_it_is_one_clear_error(best: Path, tmp_path: Pa
     bare.pop("max_tokens")
     shorter = {**weights, "mean.word_weight": weights["mean.word_weight"][1:]}
     for wrong, said in (
-        ({**content, "format": "hatten-1"}, "not a checkpoint that train.py model=nnselect saved"),
+        ({**content, "format": "hatten-1"}, "not a checkpoint of train.py model=nnselect"),
         ({**content, "words": content["words"][:-1]}, "missing or does not fit"),
         ({**content, "weights": shorter}, "missing or does not fit"),
         ({**content, "weights": []}, "missing or does not fit"),

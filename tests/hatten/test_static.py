@@ -159,7 +159,7 @@ def test_a_model_is_compressed_into_a_new_folder(tmp_path: Path) -> None:
     found = load_static(folder)
     assert (found.kind, found.vocabulary.words) == ("int8", ["<pad>", *"abc"])
     assert found.about["compressed"] == "4 of 8 words, vectors in int8"
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="already exists"):
         compress(tmp_path, folder, 4, "int8")
     for words, vectors, said in ((0, "int8", "words=0: must be"), (4, "int4", "vectors=int4: choose")):
         with pytest.raises(InputError, match=said):

@@ -248,7 +248,7 @@ def test_a_run_is_resumed_with_its_own_settings_data_and_state_alone(demo: Optio
         ("embeddings", {"embeddings.window": 3}),
         ("data", {"data.seed": 1}),
     ):
-        said = f"config.yaml: the interrupted run had other settings of `{part}`; give the same, or start"
+        said = f"config.yaml: the interrupted run had other settings of `{part}`; use the same, or restart"
         refused(said, other)
     state = (tmp_path / "last.ckpt").read_bytes()
     (tmp_path / "last.ckpt").write_bytes(state[: len(state) // 2])
@@ -368,7 +368,7 @@ NO_MEAN_PATH = "needs model.encoder.residual=mean, of model=hatten"
         ({"model": "biencoder", "model.batch.stale": True}, f"stale=True: {NO_MEAN_PATH}"),
         ({"model": "biencoder", "encoder.pooling": "aspire"}, "encoder.pooling=aspire gives many vectors"),
         ({"model": "biencoder", "encoder.path": "nowhere"}, "nowhere: there is no such folder of a model"),
-        ({"trainer": "gpu"}, "^trainer.accelerator=gpu: no GPU found; take trainer=cpu$"),
+        ({"trainer": "gpu"}, "^trainer.accelerator=gpu: no GPU found; use trainer=cpu$"),
     ],
 )
 def test_options_that_do_not_work_are_named(

@@ -78,7 +78,7 @@ def test_add(bib: Path, run: Run) -> None:
     known = (fuller.id, fuller.key, fuller.title, fuller.abstract)
     assert known == ("doi:10.1000/two", "two", "Speech", "Sound.")
     assert [file.path for file in library.manifest.sources] == [str(bib), str(more)]
-    assert run("add", "source=more.bib")[1] == "mine: nothing is new; 4 papers\n"
+    assert run("add", "source=more.bib")[1] == "mine: nothing new; 4 papers\n"
     assert Library.open("mine").manifest.generation == 2
     assert [found.key for found in Recommender.open("mine").recommend("Poems", k=1)] == ["four"]
 
@@ -109,12 +109,12 @@ def test_a_file_leaves_with_the_papers_that_no_other_has(bib: Path, run: Run) ->
     run("add", "source=more.bib")
     bib.unlink()
     code, _, err = run("update")
-    assert code == 2 and f"take its papers out with python recommend.py remove source={bib}" in err
+    assert code == 2 and f"remove its papers with python recommend.py remove source={bib}" in err
     assert run("remove", "source=a.bib")[1] == "mine: 0 added, 2 removed, 1 replaced; 2 papers\n"
     assert papers() == {"doi:10.1000/two": "Speech", "key:four": "Poems"}
     assert run("update")[1] == "mine: its files are unchanged; 2 papers\n"
     for arguments, line in (
-        (["source=b.bib"], f"source=b.bib: is no source of mine; choose from {more}"),
+        (["source=b.bib"], f"source=b.bib: is not a source of mine; choose from {more}"),
         (["source=more.bib"], "mine: no paper would be left; delete the folder instead"),
         (["id=four", "source=more.bib"], "remove: give id=[...], papers, or source=[...]"),
         ([], "remove: give id=[...], papers, or source=[...]"),
@@ -152,9 +152,9 @@ def test_broken_entries_are_skipped_counted_and_named(
     [
         ("", "source=a.bib", "a.bib: is empty"),
         ("@comment{x}", "source=a.bib", "a.bib: has no entries"),
-        ("@misc{a, year=1}", "source=a.bib", "a.bib: has no paper that can be used: "),
+        ("@misc{a, year=1}", "source=a.bib", "a.bib: has no usable paper: "),
         ("x", "source=b.bib", "source=b.bib: no such file"),
-        ("x", "source=a.bib contexts=nowhere", "contexts=nowhere: no such folder; it must have"),
+        ("x", "source=a.bib contexts=nowhere", "contexts=nowhere: no such folder; expected"),
         ("x", "source=a.bib model=nowhere", "model=nowhere: there is no model"),
     ],
 )

@@ -216,7 +216,7 @@ def test_inputs_elsewhere_are_read_when_asked_for(folder: Path) -> None:
     names = {place.file.name for place in read_draft(folder / "paper.tex", folder.parent).places}
     assert names == {"paper.tex", "related.tex", "outside.tex"}
     for root in (folder / "sec", folder / "none"):
-        with pytest.raises(InputError, match="is no folder that the draft lies in"):
+        with pytest.raises(InputError, match="is not a folder that contains the draft"):
             read_draft(folder / "paper.tex", root)
 
 
@@ -244,7 +244,7 @@ def test_markdown_without_a_front(tmp_path: Path) -> None:
         ("a.tex", b"\x7fELF\0\0", "is no text"),
         ("a.tex", "é".encode("latin-1"), r"is not in UTF-8 \(line 1\)"),
         ("a.tex", b"", "nothing to cite is missing"),
-        ("a.md", b"---\ntitle: [a\n---\n[@?] trees", "are no YAML"),
+        ("a.md", b"---\ntitle: [a\n---\n[@?] trees", "are not YAML"),
         ("a.tex", None, "no such file"),
     ],
 )
@@ -317,7 +317,7 @@ def test_a_filled_folder(folder: Path, recommender: Recommender) -> None:
     assert second == "?", "a paper is not cited twice in a sentence, and the library has no other"
     entries = {entry.key for entry in parse_string((target / "refs.bib").read_text()).entries}
     assert {"vaswani2017", "improving", "devlin2019bert", "mcdonald2005", "nivre2003"} <= entries
-    with pytest.raises(InputError, match="is there already; name another place"):
+    with pytest.raises(InputError, match="already exists; name another place"):
         run(recommender, tex=str(folder / "paper.tex"), fill=str(target))
     run(recommender, tex=str(folder / "paper.tex"), fill=str(folder.parent / "all"), root=str(folder.parent))
     copies = {str(path.relative_to(folder.parent / "all")) for path in (folder.parent / "all").rglob("*.*")}

@@ -170,7 +170,7 @@ def test_a_library_is_not_made_over_something_else(path: Path, tmp_path: Path) -
     (tmp_path / "thesis" / "main.tex").touch()
     for place, line in (
         (path, "there is a library already; add and update change it"),
-        (tmp_path / "thesis", r"thesis: is no library and not empty \(main.tex\)"),
+        (tmp_path / "thesis", r"thesis: is not a library and not empty \(main.tex\)"),
         (tmp_path / "thesis" / "main.tex", "is a file; name a folder"),
     ):
         with pytest.raises(InputError, match=line):

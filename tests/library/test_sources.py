@@ -134,7 +134,7 @@ def test_bibtex(tmp_path: Path) -> None:
         LibraryPaper("key:proc", "proc", "Proceedings of X", year=2001),
     ]  # fmt: skip
     assert bad == [
-        ", line 13 (b): cannot be parsed: a brace, quote or comma is amiss",
+        ", line 13 (b): cannot be parsed: check its braces, quotes and commas",
         ", line 16 (untitled): has neither title nor abstract",
     ]
 
@@ -187,7 +187,7 @@ OURS = LibraryPaper("P1", title="Ours", abstract="Text.", authors=("A B",), year
                 "s2:7", "", "Attention", "", ("Ann Lee",), 2017, doi="10.1000/s2", arxiv="1706.03762"
             ),
             LibraryPaper("s2:7", abstract="The dominant models."),
-        ], [", line 3: is a citation, no paper; give the files of papers"]),
+        ], [", line 3: is a citation, not a paper; give the files of papers"]),
     ],
 )  # fmt: skip
 def test_other_formats(tmp_path: Path, name: str, content: Any, papers: Any, bad: list[str]) -> None:
@@ -201,7 +201,7 @@ def test_other_formats(tmp_path: Path, name: str, content: Any, papers: Any, bad
         ("a.bib", "", "is empty"),
         ("a.bib", "% nothing yet\n@comment{x}", r"has no entries \(@article{key, ...}\)"),
         ("a.ris", "AU  - Lee", "has no records"),
-        ("a.txt", "plain words", "is of no known format; give .bib, .ris, .json, .jsonl, also .gz"),
+        ("a.txt", "plain words", "has an unknown format; give .bib, .ris, .json, .jsonl, also .gz"),
         ("a.json", "[{", "malformed JSON"),
         ("a.gz", "\x1f\x8b123", "damaged gzip file"),
     ],

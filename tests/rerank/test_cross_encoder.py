@@ -147,7 +147,7 @@ def test_what_is_there_is_replaced_if_it_is_a_model_and_kept_if_not(
     assert json.loads((tmp_path / "model" / "about.json").read_text()) == {"seed": 2}
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("a year of work")
-    with pytest.raises(InputError, match="something else than a reranker; name another folder"):
+    with pytest.raises(InputError, match="something other than a reranker; name another folder"):
         made.save_pretrained(tmp_path / "other")
     assert [path.name for path in (tmp_path / "other").iterdir()] == ["thesis.tex"]
 

@@ -295,7 +295,7 @@ def test_queries_with_nothing_to_draw_are_left_out_with_a_warning(
     made = lists(found=np.concatenate([found, found]))
     assert len(np.unique(made.queries.rows)) == len(made.queries.rows) == 28
     assert "of 42 training queries, 2 have fewer than" in caplog.text and "and 14 have none" in caplog.text
-    with pytest.raises(InputError, match="for none of 42 training queries is there a paper to draw"):
+    with pytest.raises(InputError, match="none of 42 training queries has a paper to draw"):
         lists(found=np.full((42, 8), -1, np.int32))
 
 
@@ -305,7 +305,7 @@ def test_rounds_cover_the_steps(lists: Make) -> None:
     assert len(data.train_dataloader()) == 9  # backward passes
     data = RerankData(lists(StepSettings(2, 3)), every=100, seed=0)
     assert (data.every, data.rounds) == (7, 1)
-    with pytest.raises(InputError, match=r"42 training queries are fewer than a step takes \(60\)"):
+    with pytest.raises(InputError, match=r"42 training queries do not fill a step \(60\)"):
         RerankData(lists(StepSettings(30, 2)), every=4, seed=0)
     with pytest.raises(InputError, match=r"model\.workers=1000: this machine has"):
         RerankData(lists(StepSettings(2)), every=4, seed=0, workers=1000)

@@ -231,7 +231,10 @@ def test_an_article_encoder_is_a_student_too(composed: Composed, tiny_bert: Path
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"teacher": "null"}, r"model=distil needs teacher=FOLDER: what train\.py model=scibert_reranker"),
+        (
+            {"teacher": "null"},
+            r"model=distil needs teacher=FOLDER: the output of train\.py model=scibert_reranker",
+        ),
         ({"teacher": "nowhere"}, "nowhere: there is no such folder of a reranker"),
         ({"retriever": "bm25"}, "retriever=bm25: has no weights to distil into; choose hatten or biencoder"),
         ({"checkpoint": "null"}, r"retriever=hatten needs checkpoint=FILE"),

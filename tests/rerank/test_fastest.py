@@ -96,7 +96,7 @@ def test_a_way_that_cannot_take_the_model_is_left_out(
     monkeypatch.delitem(RATES, "openvino int8")
     monkeypatch.delitem(RATES, "openvino bfloat16")
     assert chosen(CrossEncoder.from_pretrained(tiny_reranker)) == "torch bfloat16"
-    assert "openvino int8 is left out: cannot take this model" in caplog.text
+    assert "openvino int8 skipped: cannot take this model" in caplog.text
 
 
 def test_what_is_not_installed_is_not_measured(

@@ -167,5 +167,5 @@ def test_a_reranker_that_diverged_is_one_clear_line(
 ) -> None:
     reader = PairReader(demo_corpus, encoder.tokenizer, encoder.config)
     infinite = torch.tensor([torch.inf, 1.0])[:, None, None]
-    with pytest.raises(InputError, match=r"no numbers any more: lower model\.optimizer\.lr"):
+    with pytest.raises(InputError, match=r"no longer numbers: lower model\.optimizer\.lr"):
         validation.measure(encoder, reader, 300, summed=lambda own: own * infinite)

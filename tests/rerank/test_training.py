@@ -128,7 +128,7 @@ def test_it_stops_when_validation_gets_no_better_and_a_resumed_run_stays_stopped
     config = tiny_training(**changes, resume=True, output_dir=tmp_path / "out")
     caplog.set_level("INFO")
     rerank.train.train(config)
-    assert "no better mrr in 2 validations: training ends" in caplog.text
+    assert "no better mrr in 2 validations: stopping" in caplog.text
     assert len(history(tmp_path / "out")) == 3
     rerank.train.train(config)
     assert len(history(tmp_path / "out")) == 3

@@ -173,7 +173,7 @@ def test_a_folder_that_is_no_index_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("years of work")
     with (
-        pytest.raises(InputError, match="something else than an index"),
+        pytest.raises(InputError, match="something other than an index"),
         written_index(tmp_path / "thesis", {}, {}),
     ):
         pass

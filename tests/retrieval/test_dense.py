@@ -102,8 +102,8 @@ def shorter(file: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (shorter, "index: 10 vectors for 11 candidates; make the index again"),
-        (lambda file: file.write_bytes(b"x" * 392), "vectors.npy: damaged; make the index again"),
+        (shorter, "index: 10 vectors for 11 candidates; rebuild the index"),
+        (lambda file: file.write_bytes(b"x" * 392), "vectors.npy: damaged; rebuild the index"),
     ],
 )
 def test_a_damaged_index_is_refused(

@@ -183,18 +183,18 @@ def other_format(path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "damage", "message"),
     [
-        ("00001.npy", cut, r"00001\.npy: cut short or damaged .*; remove this file, and it is made again"),
+        ("00001.npy", cut, r"00001\.npy: cut short or damaged .*; remove this file, and it will be rebuilt"),
         ("00001.npy", lambda path: path.write_bytes(b""), r"00001\.npy: cut short or damaged"),
         ("00001.npy", not_finite, r"00001\.npy: vector 2 is not finite; remove this file"),
         (
             "00001.npy",
             lambda path: np.save(path, np.zeros((5, 7), "f2")),
-            r"00001\.npy: float16 \(5, 7\) is no shard of these",
+            r"00001\.npy: float16 \(5, 7\) is not a shard of these",
         ),
         (
             "00001.npy",
             lambda path: np.save(path, np.zeros((5, 6), "f4")),
-            r"00001\.npy: float32 \(5, 6\) is no shard of these",
+            r"00001\.npy: float32 \(5, 6\) is not a shard of these",
         ),
         ("00001.npy", lambda path: np.save(path, np.array([{}])), r"00001\.npy: cut short or damaged"),
         ("embeddings.json", cut, r"embeddings\.json: damaged"),
@@ -225,7 +225,7 @@ def test_what_does_not_fit_is_one_clear_line(tiny_corpus: Corpus, tmp_path: Path
         embeddings_of(replace(encoder.work(), model=MODEL | {"weights": "new"}), *place)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("Dear reader")
-    with pytest.raises(InputError, match="holds something else than embeddings; name another folder"):
+    with pytest.raises(InputError, match="contains something other than embeddings; name another folder"):
         embeddings_of(encoder.work(), tmp_path / "full")
     (tmp_path / "e" / "00000.npy").unlink()
     with pytest.raises(InputError, match="1 of 3 shards are missing; run again what makes"):

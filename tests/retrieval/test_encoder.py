@@ -314,7 +314,10 @@ def written(file: str, content: bytes) -> Callable[[Path], object]:
         (configured(leave_out=[0]), r"leave_out is \[0\]"),
         (configured(hidden_size=768), "an adapter for a model of hidden size 768, and this one has 16"),
         (renamed("layer.1.", "layer.5."), "layer.1.output.adapter_down.weight has shape none, and the model"),
-        (renamed(".output.", ".attention.output."), "is no weight of an adapter after the feed-forward net"),
+        (
+            renamed(".output.", ".attention.output."),
+            "is not a weight of an adapter after the feed-forward net",
+        ),
         (written("pytorch_adapter.bin", b""), r"pytorch_adapter\.bin: the weights cannot be read"),
         (written("pytorch_adapter.bin", pickle.dumps(Payload(), 2)), "the weights cannot be read"),
         (written("adapter_config.json", b"{"), "not the settings of an adapter"),
@@ -456,7 +459,7 @@ def test_a_saved_encoder_is_not_read_in_another_way(config: ArticleConfig, tmp_p
 def test_only_encoders_are_replaced_and_read(config: ArticleConfig, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("")
-    with pytest.raises(InputError, match="something else than an encoder"):
+    with pytest.raises(InputError, match="something other than an encoder"):
         ArticleEncoder.pretrained(config).save(tmp_path / "other")
     with pytest.raises(InputError, match=r"no encoder that was trained here \(no encoder.json"):
         ArticleEncoder.load(tmp_path / "other")

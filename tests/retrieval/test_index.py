@@ -236,7 +236,7 @@ def test_a_damaged_file_is_one_clear_error(kind: str, tmp_path: Path) -> None:
     whole = file.read_bytes()
     for content in (b"", whole[:3], whole[:50], whole[: len(whole) // 2], whole[:-50], b"\x00" * len(whole)):
         file.write_bytes(content)
-        with pytest.raises(InputError, match=rf"{file.name}: damaged; make the index again"):
+        with pytest.raises(InputError, match=rf"{file.name}: damaged; rebuild the index"):
             load_index(CONFIGS[kind], tmp_path)
 
 
