@@ -208,7 +208,7 @@ def read_vectors(path: Path) -> WordVectors:
     words = [word for word in found.index_to_key if word is not None]  # it leaves places for repeated words
     if len(words) < len(found.index_to_key):
         repeated = len(found.index_to_key) - len(words)
-        log.warning(f"word vectors: {path}: {repeated:,} repeated words; each has its first vector")
+        log.warning(f"word vectors: {path}: {repeated:,} repeated words: their first vectors are used")
     return WordVectors(words, np.asarray(found.vectors)[: len(words)], path.name)
 
 

@@ -190,7 +190,7 @@ def test_of_repeated_words_the_first_vector_counts(
     found = read_vectors(path)
     assert found.words == WORDS
     np.testing.assert_allclose(found.matrix, MATRIX, rtol=1e-6)
-    assert "2 words are repeated; the first vector of each is used" in caplog.text
+    assert "2 repeated words: their first vectors are used" in caplog.text
 
 
 def test_a_changed_file_is_read_again(tmp_path: Path, tiny_corpus: Corpus) -> None:

@@ -241,7 +241,7 @@ def test_markdown_without_a_front(tmp_path: Path) -> None:
     ("name", "content", "reason"),
     [
         ("a.tex", b"%PDF-1.5 \x00", "is a PDF"),
-        ("a.tex", b"\x7fELF\0\0", "is no text"),
+        ("a.tex", b"\x7fELF\0\0", "is not text"),
         ("a.tex", "é".encode("latin-1"), r"is not in UTF-8 \(line 1\)"),
         ("a.tex", b"", "nothing to cite is missing"),
         ("a.md", b"---\ntitle: [a\n---\n[@?] trees", "are not YAML"),
