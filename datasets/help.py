@@ -34,8 +34,8 @@ def options(*, _root_: DictConfig) -> str:
     assert isinstance(given, dict)
     lines = _groups()
     if lines:
-        lines = ["Groups (GROUP=NAME; their options appear below as soon as they are chosen):", *lines, ""]
-    lines += ["Options (KEY=VALUE) and what they are by default:"]
+        lines = ["Groups (GROUP=NAME; the options of the chosen ones are below):", *lines, ""]
+    lines += ["Options (KEY=VALUE) with their defaults:"]
     lines += _lines({key: value for key, value in given.items() if key != "hydra"}, known)
     return "\n".join(lines).replace("$", "$$")  # Hydra fills in a template
 

@@ -22,9 +22,11 @@ LEAST_TOKENS, LEAST_SIDE = 16, 8
 
 @dataclass(frozen=True)
 class PairSettings(Settings):
-    """Composition and truncation of a pair. Shares are relative. Query and candidate first divide the
-    tokens, then citing text and context divide the query's; what one does not need goes to the other. The
-    target marker is always kept."""
+    """Composition and truncation of a pair.
+
+    Shares are relative. Query and candidate first divide the tokens, then citing text and context divide the
+    query's; what one does not need goes to the other. The target marker is always kept.
+    """
 
     where: ClassVar[str] = "model.pairs"
     max_tokens: int = setting(512, least=LEAST_TOKENS)
