@@ -263,13 +263,17 @@ def main() -> None:
     ]
     parser = argparse.ArgumentParser(
         prog="python -m datasets.download",
-        description="Download published data sets, word vectors and checkpoints, each once.",
+        description="Download published data sets, word vectors and checkpoints into the cache.",
         epilog="names, download sizes and folders:\n" + "\n".join(table),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", nargs="+", choices=RELEASES, metavar="NAME", help="one of those below")
+    parser.add_argument(
+        "names", nargs="+", choices=RELEASES, metavar="NAME", help="what to download (listed below)"
+    )
     parser.add_argument("--cache", default=cache, metavar="DIR", help="cache folder (%(default)s)")
-    parser.add_argument("--from", dest="address", metavar="ADDRESS", help="another address for a single NAME")
+    parser.add_argument(
+        "--from", dest="address", metavar="ADDRESS", help="URL to use instead, for a single NAME"
+    )
     options = parser.parse_args()
     if options.address and len(options.names) > 1:
         parser.error("--from takes a single NAME")

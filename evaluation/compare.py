@@ -1,7 +1,7 @@
-"""Two evaluations of the same queries: `python -m evaluation.compare OUTPUT_A OUTPUT_B`.
+"""Compare two evaluations of the same queries: `python -m evaluation.compare OUTPUT_A OUTPUT_B`.
 
-Prints for each measure the two means, their difference, its 95 % interval and the p of a two-sided
-randomisation test, both by citing paper (evaluation.significance).
+For each measure, prints both means, their difference with a 95 % confidence interval, and the p-value of a
+two-sided randomisation test, both clustered by citing paper (evaluation.significance).
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("a", type=Path, help="output folder of an evaluation")
-    parser.add_argument("b", type=Path, help="output folder of another one of the same queries")
+    parser.add_argument("b", type=Path, help="output folder of another evaluation of the same queries")
     parser.add_argument("--measures", nargs="+", default=list(MEASURES))
     parser.add_argument("--protocol", choices=PROTOCOLS, default=TRANSDUCTIVE)
-    parser.add_argument("--output", type=Path, help="write the table into this file too")
+    parser.add_argument("--output", type=Path, help="also write the table to this file")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     found = compare(given.a, given.b, given.measures, given.protocol, given.seed)

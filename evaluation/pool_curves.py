@@ -1,6 +1,6 @@
-"""MAP against the size of the pool: `python -m evaluation.pool_curves LABEL=DIR ... --output DIR`.
+"""Plot MAP against pool size: `python -m evaluation.pool_curves LABEL=DIR ... --output DIR`.
 
-Draws the curves of outputs of benchmark=dataset_level (map.png), prints and writes their tables (curves.md).
+Plots the curves of benchmark=dataset_level outputs (map.png), and prints and writes their tables (curves.md).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Publish a trained model, with a card: `python -m evaluation.publish MODEL --repo OWNER/NAME`.
 
-MODEL is what train.py saved: a file, a folder, or the output folder of a training. --output writes it as a
-folder; --repo uploads it (huggingface_hub: HF_TOKEN, HF_ENDPOINT). --results names output folders of
-evaluate.py, whose numbers and commands the card gives.
+MODEL is a file or folder saved by train.py, or its output folder. --output writes the model to a folder;
+--repo uploads it (huggingface_hub: HF_TOKEN, HF_ENDPOINT). --results names output folders of evaluate.py,
+whose numbers and commands go on the card.
 """
 
 from __future__ import annotations
@@ -76,17 +76,19 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("model", type=Path, help="what train.py saved, or its output folder")
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="write the folder of the model here")
-    parser.add_argument("--repo", metavar="OWNER/NAME", help="upload it to the hub by this name")
-    parser.add_argument("--private", action="store_true", help="of a new repository: nobody else sees it")
-    parser.add_argument("--results", nargs="+", default=[], metavar="FOLDER", help="outputs of evaluate.py")
+    parser.add_argument("model", type=Path, help="file or folder saved by train.py, or its output folder")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="write the model to this folder")
+    parser.add_argument("--repo", metavar="OWNER/NAME", help="upload the model to this repository on the hub")
+    parser.add_argument("--private", action="store_true", help="make a new repository private")
     parser.add_argument(
-        "--licence", metavar="NAME", help="of the weights, by the hub's name of it, as cc-by-4.0"
+        "--results", nargs="+", default=[], metavar="FOLDER", help="output folders of evaluate.py"
+    )
+    parser.add_argument(
+        "--licence", metavar="NAME", help="licence of the weights, by its name on the hub, e.g. cc-by-4.0"
     )
     given = parser.parse_args()
     if not given.output and not given.repo:
-        parser.error("--output or --repo must be given")
+        parser.error("--output or --repo is required")
     results = results_of(given.results)
     model = open_trained(given.model)
     if given.output:

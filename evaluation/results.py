@@ -1,7 +1,7 @@
-"""All results of a plan and the page about them: `python -m evaluation.results docs/retrieval.yaml`.
+"""Run a plan of evaluations and write its results page: `python -m evaluation.results docs/retrieval.yaml`.
 
-Runs each evaluation that has no result with today's settings, after the trainings and buildings it needs;
-then writes the page from everything there is. A job that fails does not lose the others.
+Runs each evaluation that lacks a result for the current settings, after the training and building it needs;
+then writes the page from all results. A failed job does not stop the others.
 """
 
 from __future__ import annotations
@@ -114,11 +114,11 @@ def there_and_missing(jobs: list[Job]) -> tuple[dict[str, Job], dict[str, str]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("plan", type=Path, help="the YAML file (evaluation/plan.py describes it)")
-    parser.add_argument("jobs", nargs="*", help="run only these, DATA/NAME or DATA; the page is of all")
+    parser.add_argument("jobs", nargs="*", help="run only these jobs: DATA/NAME or DATA; the page covers all")
     parser.add_argument(
-        "--without", nargs="+", default=[], metavar="JOB", help="run none of these: DATA/NAME, DATA or NAME"
+        "--without", nargs="+", default=[], metavar="JOB", help="skip these jobs: DATA/NAME, DATA or NAME"
     )
-    parser.add_argument("--page-only", action="store_true", help="run nothing, write the page")
+    parser.add_argument("--page-only", action="store_true", help="only write the page")
     given = parser.parse_args()
     plan = read_plan(given.plan)
     for one in plan.data.values():

@@ -1,7 +1,7 @@
-"""Trainings side by side: `python -m evaluation.training outputs/curves RUN_FOLDER ...`.
+"""Compare training runs: `python -m evaluation.training outputs/curves RUN_FOLDER ...`.
 
-Reads each folder's history.csv and prints a Markdown table of the best rounds by validation recall@10, which
-goes to NAME.md; the curves of recall over the time of training go to NAME.png.
+Reads each folder's history.csv and prints a Markdown table of the best rounds by validation recall@10, and
+writes it to NAME.md and the curves of recall over training time to NAME.png.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def plot(courses: list[Course], path: Path) -> None:
 @one_line_errors
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("output", type=Path, help="name of the files to write, without ending")
+    parser.add_argument("output", type=Path, help="NAME of the files to write, without extension")
     parser.add_argument("runs", type=Path, nargs="+", help="folders of training runs")
     arguments = parser.parse_args()
     courses = [read(folder) for folder in arguments.runs]

@@ -44,7 +44,7 @@ IN_THE_BOX = "the one in the box"
 
 
 def build(settings: BuildSettings) -> Library:
-    """Make a library."""
+    """Build a library."""
     path, started = Path(settings.library).expanduser(), time.perf_counter()
     check_place(path, settings.overwrite)
     files = find_sources(settings.source)
@@ -170,7 +170,7 @@ def _compared(library: Library, gathering: Gathering) -> tuple[np.ndarray, np.nd
 
 
 def info(settings: InfoSettings) -> None:
-    """Tell what a library holds."""
+    """Show what a library contains."""
     library = Library.open(settings.library)
     corpus, about, collections = library.corpus, library.manifest, library.collections
     years = corpus.years[corpus.years > 0]
