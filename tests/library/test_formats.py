@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import io
 import json
 
@@ -124,11 +122,3 @@ def test_escaped_texts_print_as_they_were_and_have_balanced_braces(text: str) ->
     for macro, sign in ((r"\textbraceleft{}", r"\{"), (r"\textbraceright{}", r"\}")):
         latex = latex.replace(macro, sign)  # which our converter does not know
     assert plain(latex) == " ".join(text.split())
-
-
-@pytest.mark.parametrize(
-    "module", ["draft_reader", "bibliographies", "evidence", "formats", "papers", "recommender"]
-)
-def test_examples_of_docstrings(module: str) -> None:
-    found = doctest.testmod(importlib.import_module(f"library.{module}"))
-    assert found.attempted and not found.failed
