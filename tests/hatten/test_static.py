@@ -85,7 +85,7 @@ def test_a_cut_model_reads_the_first_words_and_the_marks_alone() -> None:
         (WEIGHTS, "none", "model.safetensors: damaged"),
         (WORDS, "[1]", "not a list of strings"),
         (WORDS, '["one"]', "1 words"),
-        (CONFIG, '{"format": "other"}', "not a model that train.py"),
+        (CONFIG, '{"format": "other"}', "not a model of train.py"),
         (CONFIG, None, "neither a static model"),
     ],
 )

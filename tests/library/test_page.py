@@ -107,7 +107,7 @@ def test_markup_is_shown_as_text_and_evidence_is_marked(open_page: Any) -> None:
 
 def test_by_keyboard_alone(open_page: Any) -> None:
     page = open_page()
-    page.keyboard.type(TEXT)  # the passage has the focus
+    page.keyboard.insert_text(TEXT)  # the passage has the focus
     answered(page)
     focused = "document.activeElement.querySelector('h2')?.textContent ?? document.activeElement.id"
     titles = page.locator("#papers h2").all_inner_texts()

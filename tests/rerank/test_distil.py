@@ -193,7 +193,7 @@ def test_a_resumed_run_is_the_uninterrupted_one_and_scores_nothing_again(
     crashed(train, 8, broken)
     with caplog.at_level(logging.INFO):
         resumed = train(broken)
-    assert "scored: 0 pairs now" in caplog.text
+    assert "scored 0 new pairs" in caplog.text
     whole = train(composed(**changes, output_dir=tmp_path / "whole"))
     assert assert_same_run(whole.parent, resumed.parent)["global_step"] == 12
     assert whole.read_bytes() == resumed.read_bytes()

@@ -326,7 +326,7 @@ def test_an_index_of_other_settings_is_refused(tiny_corpus: Corpus, tmp_path: Pa
         ({"measure": []}, "retriever.measure"),
         ({"weights": "best"}, "neither tuned nor equal nor a weight for each of words, fame"),
         ({"weights": {"words": 1}}, "a weight for each of words, fame"),
-        ({"weights": {"words": 1, "fame": -1}}, "retriever.weights.fame: -1 is no number"),
+        ({"weights": {"words": 1, "fame": -1}}, "retriever.weights.fame: -1 is not a number"),
         ({"weights": {"words": 0, "fame": 0}}, "one of them must be above 0"),
     ],
 )

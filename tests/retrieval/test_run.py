@@ -168,7 +168,7 @@ def test_a_query_that_no_file_has_gets_no_papers(
     Run(ids, tiny_corpus.paper_ids, Ranking(found.papers[rest], found.scores[rest])).write(tmp_path / "run")
     with caplog.at_level(logging.WARNING):
         run = indexed(CachedRun(tmp_path / "run"), tiny_corpus)
-    assert "1 of the 4 queries of split test are not there" in caplog.text
+    assert "1 of the 4 queries of split test are missing" in caplog.text
     assert "1 of 4 queries are not in tiny" in caplog.text
     again = run.search(contexts, 5)
     assert (again.papers[0] == -1).all() and np.isneginf(again.scores[0]).all()
