@@ -117,7 +117,7 @@ def main() -> None:
         args.library = args.folder / "library"
         generated = args.folder / f"papers-{args.papers}"
         args.data = generated if args.papers else source(args, args.folder, 20_000, 1000)
-        print(f"model={args.model}; {args.papers:,} generated papers")
+        print(f"model={args.model}{f'; {args.papers:,} generated papers' if args.papers else ''}")
         in_processes([STAGES[name] for name in args.stages], args)
 
 

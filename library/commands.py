@@ -64,7 +64,7 @@ def build(settings: BuildSettings) -> Library:
             wait=settings.wait,
             model=ranked if settings.ranker else settings.model,
             sources=sources,
-            contexts=[_read_file(file) for file in cited],
+            contexts=[_hashed(file) for file in cited],
         )
     took = time.perf_counter() - started
     print(f"{path}: {counted(len(library))}, duplicates joined: {gathering.duplicates:,}, in {took:.1f} s")
@@ -110,7 +110,7 @@ def update(settings: UpdateSettings) -> Library:
         if not sources:
             raise InputError(f"{library.path}: was not built from files; recommend.py add adds some")
         known = [*sources, *library.manifest.contexts]
-        if [_read_file(Path(source.path)) for source in known] == known:
+        if [_hashed(Path(source.path)) for source in known] == known:
             print(f"{library.path}: its files are unchanged; {counted(len(library))}")
             return library
         return _read_again(library, sources)
@@ -139,7 +139,7 @@ def _read_again(library: Library, known: list[ReadFile]) -> Library:
         kept, new, gone = _compared(library, gathering)
         if gone == len(library) and not new.any():
             raise InputError(f"{library.path}: no paper would be left; delete the folder instead")
-        cited = [_read_file(Path(source.path)) for source in library.manifest.contexts]
+        cited = [_hashed(Path(source.path)) for source in library.manifest.contexts]
         replaced = len(library) - len(kept) - gone
         if not (new.any() or gone or replaced) and cited == library.manifest.contexts:
             library.noted(sources=sources)
@@ -217,7 +217,7 @@ def _read(files: list[Path], gathering: Gathering, known: Iterable[ReadFile] = (
     sources = {source.path: source for source in known}
     for file in files:
         bad: list[InputError] = []
-        sources[str(file)], before = _read_file(file), len(gathering)
+        sources[str(file)], before = _hashed(file), len(gathering)
         for paper in read_source(file, bad.append):
             gathering.add(paper._replace(source=0))
         if len(gathering) == before:
@@ -230,7 +230,7 @@ def _read(files: list[Path], gathering: Gathering, known: Iterable[ReadFile] = (
     return list(sources.values())
 
 
-def _read_file(file: Path) -> ReadFile:
+def _hashed(file: Path) -> ReadFile:
     if not file.exists():
         raise InputError(
             f"{file}: no such file, but the library was built from it; restore it, or remove its papers with "

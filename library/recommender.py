@@ -86,7 +86,11 @@ class _Generation:
     @classmethod
     def of(cls, library: Library) -> _Generation:
         retriever = open_model(library.folder / MODEL, library.corpus)
-        retriever.load(library.folder / RANKING, library.corpus)
+        try:
+            retriever.load(library.folder / RANKING, library.corpus)
+        except InputError as error:
+            again = f"python recommend.py build library={library.path} overwrite=true makes it again"
+            raise InputError(f"{error}; {again}") from None
         return cls(library, retriever, Witness(library.corpus))
 
     @cached_property

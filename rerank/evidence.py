@@ -448,9 +448,8 @@ class Evidence:
             ("title_pairs", pairs, made.pair_rarity, B_SHORT),
         ):
             known = getattr(before, name)
-            setattr(
-                made, name, known.then(kept, WeightedTexts.of(counts, rarity, b, float(known.average[0])))
-            )
+            new = WeightedTexts.of(counts, rarity, b, float(known.average[0]))
+            setattr(made, name, known.then(kept, new))
         for name, (find, texts) in cls._names(corpus).items():
             found = getattr(before, name)
             more = Names.of(corpus, find, (texts[row] for row in rows.tolist()), found.hashes)
@@ -489,10 +488,8 @@ class Evidence:
             part = slice(start, start + PAPERS_AT_ONCE)
             having += np.bincount((title[part] + abstract[part]).indices, minlength=len(having))
         self.rarity = idf(having, papers)
-        self.title, self.abstract = (
-            WeightedTexts.of(title, self.rarity, B_SHORT),
-            WeightedTexts.of(abstract, self.rarity),
-        )
+        self.title = WeightedTexts.of(title, self.rarity, B_SHORT)
+        self.abstract = WeightedTexts.of(abstract, self.rarity)
         del title, abstract
         for name, (find, texts) in self._names(corpus).items():
             setattr(self, name, Names.of(corpus, find, texts))

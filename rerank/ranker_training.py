@@ -150,7 +150,7 @@ def train(config: DictConfig) -> Path:
         "seed": config.seed,
         "cross_fitted": measured,
         "seconds": round(time.monotonic() - start, 1),
-        "hash": hash_of(models),
+        "hash": models_hash(models),
     }
     RankingModel(models, about).save_pretrained(folder / SAVED)
     for part in own.parts.values():
@@ -345,7 +345,7 @@ def measured(model: Weights | Trees, lists: Lists) -> dict[str, float]:
     return {**found, "mrr": float((1 / first).sum())}
 
 
-def hash_of(models: Mapping[str, Weights | Trees]) -> str:
+def models_hash(models: Mapping[str, Weights | Trees]) -> str:
     """A hash of the models' numbers."""
     content = {
         name: model.text if isinstance(model, Trees) else dict(model.of) for name, model in models.items()

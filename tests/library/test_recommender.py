@@ -25,7 +25,7 @@ from hatten.recipe import StaticEncoder
 from hatten.static import StaticModel, load_static, save_static
 from library.library import Library, LibraryPaper
 from library.models import open_model
-from library.recommender import MODEL, Asked, Recommender, indexer, marked
+from library.recommender import MODEL, RANKING, Asked, Recommender, indexer, marked
 from rerank.ranker import HOME, RankingModel, Weights
 from rerank.settings import ScoringSettings
 from retrieval.bm25 import BM25
@@ -158,6 +158,12 @@ def test_filters_leave_what_passes_them(library: Path, filters: dict[str, Any], 
 def test_bad_questions_are_answered_in_a_line(library: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Recommender.open(library).recommend(**{"text": QUESTION, **options})
+
+
+def test_a_lost_index_is_one_line_with_the_command_that_makes_it(library: Path) -> None:
+    shutil.rmtree(Library.open(library).folder / RANKING)
+    with pytest.raises(InputError, match=rf"there is no index.*build library={library} overwrite=true makes"):
+        Recommender.open(library)
 
 
 def test_a_changed_library_answers_as_one_made_of_its_papers(library: Path, tmp_path: Path) -> None:
