@@ -42,7 +42,7 @@ def main() -> None:
         model = load_static(args.checkpoint)
         print(f"loading the model: {time.perf_counter() - start:.2f} s")
     encoder, words = model.opened()
-    reader = DocumentReader(opened, words, model.max_tokens)
+    reader = DocumentReader(opened, words, model.max_tokens, model.near)
     rows = np.random.default_rng(0).permutation(np.flatnonzero(opened.is_candidate))
     torch.manual_seed(0)
     reference = PlainEncoder(config, table).eval()

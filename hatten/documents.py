@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.columns import Ragged, offsets_of
+from datasets.columns import Ragged, offsets_of, ranges
 from datasets.errors import InputError
 from datasets.records import TARGET_WORD
 from retrieval.queries import Queries
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 TITLE, ABSTRACT, BODY, CONTEXT = 0, 1, 2, 3
 """Paragraph types, as the reference numbers them."""
+NEAR = 4
+"""First type of the paragraphs of words near the citation mark, which the static model reads once more."""
 ABSENT_TYPE = 10
 """The type that the reference gives to a slot without a paragraph."""
 
@@ -49,8 +51,11 @@ class Documents:
 class DocumentReader:
     """Makes documents of a corpus's rows, in the words of one vocabulary."""
 
-    def __init__(self, corpus: Corpus, vocabulary: Vocabulary, max_tokens: int) -> None:
-        self.corpus, self.max_tokens = corpus, max_tokens
+    def __init__(
+        self, corpus: Corpus, vocabulary: Vocabulary, max_tokens: int, near: Sequence[int] = ()
+    ) -> None:
+        """near: for each more paragraph of a query, how many known words on each side of the mark it has."""
+        self.corpus, self.max_tokens, self.near = corpus, max_tokens, near
         self._vocabulary: Vocabulary | None = vocabulary
         self.ids = vocabulary.lookup(corpus.words)
         target = vocabulary.lookup([TARGET_WORD])[0]
@@ -66,7 +71,7 @@ class DocumentReader:
         return _assemble([(kind, self._read(column, rows), None) for kind, column in columns])
 
     def queries(self, queries: Queries | NDArray[np.integer]) -> Documents:
-        """(citing title, citing abstract, context) of queries, or of rows of contexts, [B].
+        """(citing title, citing abstract, context, words near the mark) of queries, or rows of contexts, [B].
 
         A citing paper is encoded once.
         """
@@ -79,7 +84,9 @@ class DocumentReader:
         citing, place = np.unique(title.rows, return_inverse=True)
         titles, abstracts = self._read(title.words, citing, new), self._read(abstract.words, citing, new)
         texts = self._read(context.words, context.rows, new, around=self.target)
-        return _assemble([(TITLE, titles, place), (ABSTRACT, abstracts, place), (CONTEXT, texts, None)])
+        slots = [(TITLE, titles, place), (ABSTRACT, abstracts, place), (CONTEXT, texts, None)]
+        near = [(NEAR + i, self._near(texts, words), None) for i, words in enumerate(self.near)]
+        return _assemble([*slots, *near])
 
     def _read(
         self,
@@ -103,14 +110,21 @@ class DocumentReader:
             return Ragged(tokens, offsets)
         starts = offsets[:-1].copy()
         if around is not None:
-            places = np.flatnonzero(tokens == around)
-            owner = np.searchsorted(offsets, places, side="right") - 1
-            owner, first = np.unique(owner, return_index=True)
-            last = np.maximum(offsets[owner + 1] - self.max_tokens, starts[owner])
-            starts[owner] = np.clip(places[first] - self.max_tokens // 2, starts[owner], last)
-        kept = offsets_of(np.minimum(lengths, self.max_tokens))
-        index = np.repeat(starts - kept[:-1], np.diff(kept)) + np.arange(kept[-1])
+            rows, places = first_marks(Ragged(tokens, offsets), around)
+            last = np.maximum(offsets[rows + 1] - self.max_tokens, starts[rows])
+            starts[rows] = np.clip(places - self.max_tokens // 2, starts[rows], last)
+        index, kept = ranges(starts, starts + np.minimum(lengths, self.max_tokens))
         return Ragged(tokens[index], kept)
+
+    def _near(self, contexts: Ragged, words: int) -> Ragged:
+        """Of each context, the first mark with so many words on each side; nothing of one without a mark."""
+        rows, marks = first_marks(contexts, self.target)
+        starts = np.zeros(len(contexts), np.int64)
+        ends = starts.copy()
+        starts[rows] = np.maximum(marks - words, contexts.offsets[rows])
+        ends[rows] = np.minimum(marks + words + 1, contexts.offsets[rows + 1])
+        index, offsets = ranges(starts, ends)
+        return Ragged(contexts.values[index], offsets)
 
     def _with_new(self, words: NDArray[np.int32], new: NDArray[np.int32]) -> NDArray[np.int32]:
         """Ids of words of the corpus, and of new ones, which count on from them; as many as are asked for."""
@@ -118,6 +132,13 @@ class DocumentReader:
         ids = np.empty_like(words)
         ids[old], ids[~old] = self.ids[words[old]], new[words[~old] - len(self.ids)]
         return ids
+
+
+def first_marks(texts: Ragged, mark: int | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows that have the mark, a token's id, and the places of the first among the values."""
+    places = np.flatnonzero(texts.values == mark) if mark is not None else np.empty(0, np.int64)
+    rows, first = np.unique(np.searchsorted(texts.offsets, places, side="right") - 1, return_index=True)
+    return rows, places[first]
 
 
 def _assemble(slots: list[tuple[int, Ragged, NDArray[np.intp] | None]]) -> Documents:

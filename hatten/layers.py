@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hatten.documents import CONTEXT, Documents
-from hatten.means import REACH, START, MeanEncoder, distances
+from hatten.documents import NEAR, Documents
+from hatten.means import REACH, START, START_NEAR, MeanEncoder, distances, kinds
 
 FAR = 30000.0
 """Taken off the score of an absent token: exp(-FAR) is 0 in every precision."""
@@ -197,13 +197,15 @@ def rectify(x: Tensor) -> Tensor:
 class MeanPath(nn.Module):
     """The weights of a `MeanEncoder`, to be trained."""
 
-    def __init__(self, words: int) -> None:
+    def __init__(self, words: int, near: int = 0) -> None:
+        """near: paragraphs of the words near the mark that queries have."""
         super().__init__()
         self.word_weight = nn.Parameter(torch.zeros(words))
         self.distance_weight = nn.Parameter(torch.zeros(2 * REACH))
-        weights = torch.zeros(2, CONTEXT + 1)
+        weights = torch.zeros(2, NEAR + near)
         for (kind, query), weight in START.items():
             weights[int(query), kind] = float(np.log(weight))
+        weights[1, NEAR:] = float(np.log(START_NEAR))
         self.paragraph_weight = nn.Parameter(weights)
         self.target_id: int | None = None
         self.dropout = 0.0
@@ -233,9 +235,9 @@ class MeanPath(nn.Module):
         starts = torch.from_numpy(documents.paragraphs.offsets[:-1].copy()).to(device)
         bags = F.embedding_bag(tokens, word_vectors, starts, mode="sum", per_sample_weights=weights)
         bags = F.normalize(bags, dim=1)
-        query = torch.from_numpy(documents.is_query.astype(np.int64)).to(device)
-        types = torch.from_numpy(np.minimum(documents.types, CONTEXT)).to(device)
-        share = self.paragraph_weight.exp()[query[:, None], types].masked_fill(index < 0, 0.0)
+        query, types = kinds(documents, self.paragraph_weight.shape[1])
+        shares = self.paragraph_weight.exp()[torch.from_numpy(query), torch.from_numpy(types)]
+        share = shares.masked_fill(index < 0, 0.0)
         return F.normalize((bags[index.clamp(min=0)] * share[:, :, None]).sum(1), dim=1)
 
     def frozen(self, word_vectors: Tensor) -> MeanEncoder:

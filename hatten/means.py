@@ -14,7 +14,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hatten.documents import ABSTRACT, CONTEXT, TITLE, Documents
+from datasets.columns import ranges
+from hatten.documents import ABSTRACT, CONTEXT, NEAR, TITLE, Documents, first_marks
 from retrieval.arrays import Floats, hash_of
 
 REACH = 64
@@ -28,6 +29,8 @@ START = {
     (CONTEXT, True): 1.0,
 }
 """Weight of a paragraph by (type, whether the document is a query) before training."""
+START_NEAR = 0.5
+"""Weight of a paragraph of words near the mark before training."""
 
 LEARNED = ("word_weight", "distance_weight", "paragraph_weight")
 """What is learned beside the vectors."""
@@ -45,7 +48,7 @@ class MeanEncoder:
     distance_weight: Floats
     """[2 * REACH], logarithms, as those below"""
     paragraph_weight: Floats
-    """[2, CONTEXT + 1]: of papers and of queries, by type"""
+    """[2, NEAR + paragraphs of words near the mark]: of papers and of queries, by type"""
     target_id: int | None
     """of the marker"""
 
@@ -57,7 +60,7 @@ class MeanEncoder:
     def check(self) -> None:
         """ValueError unless the weights are finite and fit each other."""
         words, _ = self.word_vectors.shape
-        shapes = (words,), (2 * REACH,), (2, CONTEXT + 1)
+        shapes = (words,), (2 * REACH,), (2, NEAR + self.near)
         for name, shape in zip(LEARNED, shapes, strict=True):
             if getattr(self, name).shape != shape:
                 raise ValueError(f"{name} of shape {getattr(self, name).shape}, not {shape}")
@@ -69,6 +72,11 @@ class MeanEncoder:
         """A hash of the names, types and values of all weights, as retrieval.nets.weights_hash of a net."""
         weights = self.weights().items()
         return hash_of({f"{name} torch.{array.dtype} {array.shape}": array for name, array in weights})
+
+    @property
+    def near(self) -> int:
+        """Paragraphs of words near the mark."""
+        return max(self.paragraph_weight.shape[-1] - NEAR, 0)
 
     @property
     def dim(self) -> int:
@@ -84,26 +92,23 @@ class MeanEncoder:
         weights = self._word_weights[values]
         places, buckets = distances(documents, self.target_id)
         weights[places] *= np.exp(self.distance_weight)[buckets]
-        query, types = documents.is_query.astype(np.int64), np.minimum(documents.types, CONTEXT)
-        share = np.exp(self.paragraph_weight)[query[:, None], types]
+        share = np.exp(self.paragraph_weight)[kinds(documents, self.paragraph_weight.shape[1])]
         found, table = np.zeros((len(documents), self.dim), np.float32), self.word_vectors
         _weighted_means(values, documents.paragraphs.offsets, weights, table, documents.index, share, found)
         return found
 
 
+def kinds(documents: Documents, types: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of each slot of the documents, where its weight is: [B, 1] whether of a query, [B, P] the type."""
+    return documents.is_query.astype(np.int64)[:, None], np.minimum(documents.types, types - 1)
+
+
 def distances(documents: Documents, target_id: int | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Places of the tokens in paragraphs with a target marker, and the buckets of their distances."""
     paragraphs = documents.paragraphs
-    if target_id is None:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    markers = np.flatnonzero(paragraphs.values == target_id)
-    row = np.searchsorted(paragraphs.offsets, markers, side="right") - 1
-    row, first = np.unique(row, return_index=True)
-    starts, lengths = paragraphs.offsets[row], paragraphs.lengths[row]
-    ends = np.cumsum(lengths)
-    within = np.arange(lengths.sum()) - np.repeat(ends - lengths, lengths)
-    places = within + np.repeat(starts, lengths)
-    distance = places - np.repeat(markers[first], lengths)
+    rows, marks = first_marks(paragraphs, target_id)
+    places, offsets = ranges(paragraphs.offsets[rows], paragraphs.offsets[rows + 1])
+    distance = places - np.repeat(marks, np.diff(offsets))
     return places, np.clip(np.abs(distance), 0, REACH - 1) + REACH * (distance > 0)
 
 

@@ -84,11 +84,11 @@ class HAtten(Recipe):
 class StaticEncoder(Encoder):
     """Documents to unit vectors [B, D]: a mean path over word vectors that are trained with it."""
 
-    def __init__(self, word_vectors: NDArray[np.float32], vocabulary: Vocabulary) -> None:
-        """word_vectors [V, D] in the order of the vocabulary."""
+    def __init__(self, word_vectors: NDArray[np.float32], vocabulary: Vocabulary, near: int = 0) -> None:
+        """word_vectors [V, D] in the order of the vocabulary; near: as hatten.layers.MeanPath has it."""
         super().__init__()
         self.word_vectors = nn.Parameter(torch.from_numpy(np.ascontiguousarray(word_vectors, np.float32)))
-        self.mean = MeanPath(len(word_vectors))
+        self.mean = MeanPath(len(word_vectors), near)
         self.mean.target_id = int(vocabulary.lookup([TARGET_WORD])[0])
         self.dim, self.precision = word_vectors.shape[1], torch.float32
 
@@ -112,13 +112,17 @@ class Static(Recipe):
 
     def build(self, corpus: Corpus, config: DictConfig) -> Parts:
         name, vocabulary, table = starting_words(config.embeddings, corpus, self.model)
-        encoder, most = StaticEncoder(table, vocabulary), self.model.max_tokens
+        most, near = self.model.max_tokens, self.model.near
+        encoder = StaticEncoder(table, vocabulary, len(near))
         encoder.mean.start_from(inverse_document_frequency(corpus, vocabulary))
         encoder.mean.dropout = self.model.word_dropout
 
         def save(trained: Encoder, about: dict[str, Any], path: Path) -> None:
             assert isinstance(trained, StaticEncoder)
             unknown = self.model.unknown_weight
-            save_static(StaticModel(trained.frozen(), vocabulary, most, about, unknown_weight=unknown), path)
+            save_static(
+                StaticModel(trained.frozen(), vocabulary, most, about, unknown_weight=unknown, near=near),
+                path,
+            )
 
-        return Parts(encoder, DocumentReader(corpus, vocabulary, most), save, {"vectors": name})
+        return Parts(encoder, DocumentReader(corpus, vocabulary, most, near), save, {"vectors": name})

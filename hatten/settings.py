@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import retrieval.settings  # noqa: F401  (schemas of encoder, index and profile)
 from datasets.errors import InputError
-from datasets.settings import Settings, register, setting
+from datasets.settings import Settings, check_count, register, setting
 from training.settings import FineTuningSettings, RateSettings, monitored
 
 
@@ -194,8 +194,15 @@ class StaticSettings(WordsSettings, MinedTraining):
     recipe: str = "hatten.recipe.Static"
     max_tokens: int = setting(512, least=1)
     """maximum words of a paragraph"""
+    near: tuple[int, ...] = (4, 12)
+    """words on each side of the mark that a query has once more, as paragraphs of their own; []: none"""
     unknown_weight: float = 1.5
     """weight of out-of-vocabulary words, which get random vectors; 0: ignore them"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for words in self.near:
+            check_count("model.near", words)
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,8 @@ python evaluate.py benchmark=prefetch retriever=static checkpoint={place} data=c
     """of the vectors in its file, of KINDS; int8: whole numbers to ±127 times a scale for each word"""
     unknown_weight: float = 0.0
     """of words that the vocabulary lacks; 0: they are left out"""
+    near: tuple[int, ...] = ()
+    """known words on each side of the mark that are a paragraph more of a query"""
 
     def write(self, folder: Path) -> None:
         weights = self.encoder.weights()
@@ -103,6 +105,7 @@ python evaluate.py benchmark=prefetch retriever=static checkpoint={place} data=c
             "vectors": self.kind,
             "max_tokens": self.max_tokens,
             "unknown_weight": self.unknown_weight,
+            "near": self.near,
         }
         write_json(folder / CONFIG, config)
         listed = json.dumps(self.vocabulary.words, ensure_ascii=False, separators=(",", ":"))
@@ -129,7 +132,10 @@ python evaluate.py benchmark=prefetch retriever=static checkpoint={place} data=c
                 raise ValueError(f"vectors of the kind {config['vectors']}")
             about = about or dict(config.get("about", {}))  # where earlier versions have it
             most, weight = int(config["max_tokens"]), float(config["unknown_weight"])
-            return cls(encoder, vocabulary, most, about, config["vectors"], weight)
+            near = tuple(map(int, config.get("near", ())))  # models of earlier versions have none
+            if len(near) != encoder.near:
+                raise ValueError(f"weights of {encoder.near} paragraphs near the mark, not {len(near)}")
+            return cls(encoder, vocabulary, most, about, config["vectors"], weight, near)
 
     def opened(self) -> tuple[MeanEncoder, Vocabulary]:
         """Encoder and vocabulary to encode any text with: those with rows for unknown words."""

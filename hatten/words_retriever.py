@@ -37,6 +37,8 @@ class WordsRetriever(DenseRetriever):
     """the words of the encoder"""
     max_tokens: int
     """words that are read of a paragraph"""
+    near: tuple[int, ...] = ()
+    """words on each side of the mark that are a paragraph more of a query"""
     about: Mapping[str, Any] = MappingProxyType({})
     """how the model came to be; it is refused for corpora of another tokeniser than that of its training"""
     checkpoint: str | Path | None = None
@@ -56,7 +58,7 @@ class WordsRetriever(DenseRetriever):
     def prepare(self, corpus: Corpus) -> None:
         if wanted := self.about.get("tokenizer"):  # files of earlier versions do not say it
             check_tokenizer(corpus, wanted, f"checkpoint={self.checkpoint}")
-        self._reader = DocumentReader(corpus, self.vocabulary, self.max_tokens)
+        self._reader = DocumentReader(corpus, self.vocabulary, self.max_tokens, self.near)
         self.known_share = self._share_of(corpus)
         if self.known_share < KNOWN_SHARE:
             log.warning(
@@ -106,7 +108,8 @@ class StaticRetriever(WordsRetriever):
         if unknown_weight is not None:
             self.model = replace(self.model, unknown_weight=unknown_weight)
         self.encoder, self.vocabulary = self.model.opened()
-        self.max_tokens, self.about, self.checkpoint = self.model.max_tokens, self.model.about, checkpoint
+        self.max_tokens, self.near = self.model.max_tokens, self.model.near
+        self.about, self.checkpoint = self.model.about, checkpoint
 
     @property
     def dim(self) -> int:

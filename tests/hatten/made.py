@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from datasets.columns import Ragged
 from datasets.demo import open_demo
 from hatten.checkpoint import Model
-from hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents, Vocabulary
+from hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, NEAR, TITLE, Documents, Vocabulary
 from hatten.encoder import build_encoder
 from hatten.settings import EncoderConfig
 from retrieval.base import Retriever
@@ -38,13 +38,14 @@ def random_model(words: Sequence[str], about: dict[str, Any] | None = None, **op
 
 
 def documents(rows: list[list[list[int]]]) -> Documents:
-    """Word ids of title, abstract and perhaps context of each document; empty ones are absent."""
-    index, types = np.full((len(rows), 3), -1), np.full((len(rows), 3), ABSENT_TYPE)
+    """Word ids of title, abstract and perhaps context and words near the mark; empty ones are absent."""
+    shape = len(rows), max(3, *map(len, rows))
+    index, types = np.full(shape, -1), np.full(shape, ABSENT_TYPE)
     paragraphs: list[list[int]] = []
     for i, row in enumerate(rows):
         for j, paragraph in enumerate(row):
             if paragraph:
-                index[i, j], types[i, j] = len(paragraphs), (TITLE, ABSTRACT, CONTEXT)[j]
+                index[i, j], types[i, j] = len(paragraphs), (TITLE, ABSTRACT, CONTEXT, NEAR)[j]
                 paragraphs.append(paragraph)
     return Documents(Ragged.from_rows(paragraphs), index, types)
 

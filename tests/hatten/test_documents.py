@@ -86,7 +86,7 @@ TARGET = 1  # ids of the store; 0 is unknown to the model
     texts=st.lists(st.lists(st.integers(0, 5), max_size=14), min_size=1, max_size=6),
     most=st.integers(1, 9),
 )
-def test_long_texts_are_cut_at_the_end_and_contexts_around_the_marker(
+def test_long_texts_are_cut_and_words_near_the_marker_stand_alone_too(
     texts: list[list[int]], most: int
 ) -> None:
     words = ["unknown", "targetcit", "a", "b", "c", "d"]
@@ -97,9 +97,12 @@ def test_long_texts_are_cut_at_the_end_and_contexts_around_the_marker(
         **{"words": words, "citing": rows.astype(np.int32), "years": rows},
     )
     vocabulary = Vocabulary(words[1:])
-    documents = DocumentReader(corpus, vocabulary, most).queries(rows)
-    for text, (title, abstract, context) in zip(texts, words_of(documents, vocabulary), strict=True):
-        known = [words[i] for i in text if i]
+    documents = DocumentReader(corpus, vocabulary, most, near=(1, 3)).queries(rows)
+    for text, (title, abstract, context, *near) in zip(texts, words_of(documents, vocabulary), strict=True):
+        known, read = [words[i] for i in text if i], context or []
+        mark = read.index("targetcit") if "targetcit" in read else None
+        around = [None if mark is None else read[max(mark - n, 0) : mark + n + 1] for n in (1, 3)]
+        assert near == around
         assert title == abstract == (known[:most] or None)
         if len(known) <= most or "targetcit" not in known:
             assert context == (known[:most] or None)

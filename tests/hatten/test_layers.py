@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from hatten.documents import ABSTRACT, CONTEXT, TITLE
+from hatten.documents import ABSTRACT, CONTEXT, NEAR, TITLE
 from hatten.layers import CpuAttention, MeanPath, dropout, rectify
 from hatten.means import REACH
 from tests.hatten.made import documents
@@ -82,7 +82,7 @@ TARGET, WORDS = 3, 8
 
 def made(seed: int = 0) -> MeanPath:
     """Every weight random."""
-    path, random = MeanPath(WORDS), torch.Generator().manual_seed(seed)
+    path, random = MeanPath(WORDS, near=1), torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weight in path.parameters():
             weight.copy_(torch.randn(weight.shape, generator=random))
@@ -102,7 +102,7 @@ def bucket(place: int, marker: int) -> int:
 def by_loops(path: MeanPath, vectors: Tensor, rows: list[list[list[int]]]) -> Tensor:
     out = []
     for row in rows:
-        query = int(len(row) == 3 and bool(row[2]))
+        query = int(len(row) > 2 and bool(row[2]))
         total = torch.zeros(vectors.shape[1])
         for kind, paragraph in enumerate(row):
             mean = torch.zeros(vectors.shape[1])
@@ -112,7 +112,7 @@ def by_loops(path: MeanPath, vectors: Tensor, rows: list[list[list[int]]]) -> Te
                     weight = weight * path.distance_weight[bucket(place, paragraph.index(TARGET))].exp()
                 mean = mean + weight * vectors[word]
             if paragraph:
-                share = path.paragraph_weight[query, (TITLE, ABSTRACT, CONTEXT)[kind]].exp()
+                share = path.paragraph_weight[query, (TITLE, ABSTRACT, CONTEXT, NEAR)[kind]].exp()
                 total = total + share * unit(mean)
         out.append(unit(total))
     return torch.stack(out)
@@ -123,7 +123,7 @@ def unit(vector: Tensor) -> Tensor:
 
 
 texts = st.lists(st.integers(0, WORDS - 1), max_size=7)
-some_documents = st.lists(st.lists(texts, min_size=2, max_size=3), min_size=1, max_size=5)
+some_documents = st.lists(st.lists(texts, min_size=2, max_size=4), min_size=1, max_size=5)
 
 
 @settings(deadline=None, max_examples=50)

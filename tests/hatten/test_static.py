@@ -25,7 +25,7 @@ from hatten.static import CONFIG, WORDS, StaticModel, load_static, save_static
 from hatten.train import train
 from hatten.words_retriever import StaticRetriever
 from retrieval.nets import weights_hash
-from tests.hatten.made import documents, random_model
+from tests.hatten.made import documents, measured_recall, random_model
 from tests.runs import history, trained_twice
 from training.hub import WEIGHTS
 
@@ -86,6 +86,11 @@ def test_a_cut_model_reads_the_first_words_and_the_marks_alone() -> None:
         (WORDS, "[1]", "not a list of strings"),
         (WORDS, '["one"]', "1 words"),
         (CONFIG, '{"format": "other"}', "not a model of train.py"),
+        (
+            CONFIG,
+            '{"format": "static-1", "max_tokens": 9, "unknown_weight": 0, "vectors": "float32", "near": [4]}',
+            "weights of 0 paragraphs near the mark, not 1",
+        ),
         (CONFIG, None, "neither a static model"),
     ],
 )
@@ -202,8 +207,10 @@ SMALL: dict[str, Any] = {
 def test_training_learns_and_resumes(demo: dict[str, Any], tmp_path: Path) -> None:
     saved, _ = trained_twice(train, 23, tmp_path, demo, SMALL)
     model = load_static(saved.parent)
-    assert model.unknown_weight == 1.5  # by default
+    assert (model.unknown_weight, model.near) == (1.5, (4, 12))  # by default
     assert saved.name == "static" and model.about["model"]["recipe"] == "hatten.recipe.Static"
     recall = [row["val/recall@10"] for row in history(saved.parent)]
     assert max(recall[1:]) > recall[0]
+    # A retriever reads queries as the training did.
+    assert measured_recall(StaticRetriever(saved, unknown_weight=0), demo) == pytest.approx(max(recall[1:]))
     assert json.loads((saved / CONFIG).read_text())["vectors"] == "float32"
