@@ -188,7 +188,7 @@ class Ranker(Retriever):
         self.model = RankingModel.load(ranker) if isinstance(ranker, str | Path) else ranker
         self.parts: dict[str, Retriever] = {}
         self.like: Ranker | None = None
-        """An indexed one of the same papers, whose terms and names are taken; contexts may be others."""
+        """An indexed one of the same papers, perhaps other contexts: what it has read of papers is used."""
         self.chosen = HOME
         """The name of the model that ranks the indexed corpus."""
 
@@ -212,6 +212,10 @@ class Ranker(Retriever):
     def _index(self, corpus: Corpus) -> None:
         self._choose(corpus)
         for name, part in self.parts.items():
+            twin = None if self.like is None else self.like.parts.get(name)
+            if twin is not None and not part.reads_contexts and part.settings() == twin.settings():
+                self.parts[name] = twin
+                continue
             part.index(corpus)
             self.tuned |= {f"{name}.{key}": value for key, value in part.tuned.items()}
         dense = first_dense(self.parts)

@@ -115,6 +115,8 @@ class Retriever(ABC):
     encodings: tuple[str, ...] = ("local",)
     """who can encode the papers: `local`, this process, or `ray`, Ray Data (docs/scale.md)"""
     encoding = "local"
+    reads_contexts = True
+    """whether training contexts may change the index; without, corpora of the same papers can share it"""
 
     def __init__(self) -> None:
         self._corpus: Corpus | None = None

@@ -45,6 +45,7 @@ class DenseRetriever(Retriever):
         super().__init__()
         self.index_config = index or IndexConfig()
         self.profile = profile or ProfileConfig()
+        self.reads_contexts = self.profile.weight != 0
         self._cache: QueryCache | None = None
 
     @abstractmethod

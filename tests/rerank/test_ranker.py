@@ -122,6 +122,17 @@ def test_a_corpus_without_training_contexts_is_ranked_by_the_other_parts(tiny_co
         Ranker(None, {"bm25": BM25(contexts=9)}).index(tiny_corpus)
 
 
+def test_parts_that_read_papers_alone_are_shared_by_corpora_of_the_same_papers(demo_corpus: Corpus) -> None:
+    home, without, rows = ranker(demo_corpus), copy.copy(demo_corpus), contexts(demo_corpus)
+    without.splits = {name: split for name, split in demo_corpus.splits.items() if name != "train"}
+    alone = ranker(without)
+    shared = Ranker(alone.model, alone.given, alone.depth)
+    shared.like = home
+    shared.index(without)
+    assert [name for name in shared.parts if shared.parts[name] is home.parts[name]] == ["bm25", "dense"]
+    same(shared.search(rows, 12), alone.search(rows, 12))
+
+
 def test_evidence_for_other_contexts_is_that_of_their_corpus(demo_corpus: Corpus) -> None:
     without = copy.copy(demo_corpus)
     without.splits = {name: split for name, split in demo_corpus.splits.items() if name != "train"}
