@@ -133,8 +133,8 @@ python evaluate.py benchmark=prefetch retriever=static checkpoint={place} data=c
             about = about or dict(config.get("about", {}))  # where earlier versions have it
             most, weight = int(config["max_tokens"]), float(config["unknown_weight"])
             near = tuple(map(int, config.get("near", ())))  # models of earlier versions have none
-            if len(near) != encoder.near:
-                raise ValueError(f"weights of {encoder.near} paragraphs near the mark, not {len(near)}")
+            if len(near) != encoder.near or min(near, default=1) < 1:
+                raise ValueError(f"near: {list(near)} beside weights of {encoder.near} paragraphs")
             return cls(encoder, vocabulary, most, about, config["vectors"], weight, near)
 
     def opened(self) -> tuple[MeanEncoder, Vocabulary]:

@@ -89,7 +89,7 @@ def test_a_cut_model_reads_the_first_words_and_the_marks_alone() -> None:
         (
             CONFIG,
             '{"format": "static-1", "max_tokens": 9, "unknown_weight": 0, "vectors": "float32", "near": [4]}',
-            "weights of 0 paragraphs near the mark, not 1",
+            r"near: \[4\] beside weights of 0 paragraphs",
         ),
         (CONFIG, None, "neither a static model"),
     ],
