@@ -39,7 +39,7 @@ def random_model(words: Sequence[str], about: dict[str, Any] | None = None, **op
 
 def documents(rows: list[list[list[int]]]) -> Documents:
     """Word ids of title, abstract and perhaps context and words near the mark; empty ones are absent."""
-    shape = len(rows), max(3, *map(len, rows))
+    shape = len(rows), max([3, *map(len, rows)])
     index, types = np.full(shape, -1), np.full(shape, ABSENT_TYPE)
     paragraphs: list[list[int]] = []
     for i, row in enumerate(rows):
