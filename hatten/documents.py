@@ -85,8 +85,8 @@ class DocumentReader:
         titles, abstracts = self._read(title.words, citing, new), self._read(abstract.words, citing, new)
         texts = self._read(context.words, context.rows, new, around=self.target)
         slots = [(TITLE, titles, place), (ABSTRACT, abstracts, place), (CONTEXT, texts, None)]
-        near = [(NEAR + i, self._near(texts, words), None) for i, words in enumerate(self.near)]
-        return _assemble([*slots, *near])
+        near = self._near(texts) if self.near else []
+        return _assemble([*slots, *((NEAR + i, words, None) for i, words in enumerate(near))])
 
     def _read(
         self,
@@ -116,15 +116,17 @@ class DocumentReader:
         index, kept = ranges(starts, starts + np.minimum(lengths, self.max_tokens))
         return Ragged(tokens[index], kept)
 
-    def _near(self, contexts: Ragged, words: int) -> Ragged:
-        """Of each context, the first mark with so many words on each side; nothing of one without a mark."""
+    def _near(self, contexts: Ragged) -> list[Ragged]:
+        """Of each context, its first mark with the words of each of `near`; nothing of one without a mark."""
         rows, marks = first_marks(contexts, self.target)
-        starts = np.zeros(len(contexts), np.int64)
-        ends = starts.copy()
-        starts[rows] = np.maximum(marks - words, contexts.offsets[rows])
-        ends[rows] = np.minimum(marks + words + 1, contexts.offsets[rows + 1])
-        index, offsets = ranges(starts, ends)
-        return Ragged(contexts.values[index], offsets)
+        found = []
+        for words in self.near:
+            starts, ends = np.zeros((2, len(contexts)), np.int64)
+            starts[rows] = np.maximum(marks - words, contexts.offsets[rows])
+            ends[rows] = np.minimum(marks + words + 1, contexts.offsets[rows + 1])
+            index, offsets = ranges(starts, ends)
+            found.append(Ragged(contexts.values[index], offsets))
+        return found
 
     def _with_new(self, words: NDArray[np.int32], new: NDArray[np.int32]) -> NDArray[np.int32]:
         """Ids of words of the corpus, and of new ones, which count on from them; as many as are asked for."""

@@ -214,9 +214,9 @@ class Ranker(Retriever):
         for name, part in self.parts.items():
             twin = None if self.like is None else self.like.parts.get(name)
             if twin is not None and not part.reads_contexts and part.settings() == twin.settings():
-                self.parts[name] = twin
-                continue
-            part.index(corpus)
+                part = self.parts[name] = twin
+            else:
+                part.index(corpus)
             self.tuned |= {f"{name}.{key}": value for key, value in part.tuned.items()}
         dense = first_dense(self.parts)
         of = Evidence.of if self.like is None else self.like.evidence.with_contexts_of

@@ -115,8 +115,6 @@ class Retriever(ABC):
     encodings: tuple[str, ...] = ("local",)
     """who can encode the papers: `local`, this process, or `ray`, Ray Data (docs/scale.md)"""
     encoding = "local"
-    reads_contexts = True
-    """whether training contexts may change the index; without, corpora of the same papers can share it"""
 
     def __init__(self) -> None:
         self._corpus: Corpus | None = None
@@ -133,6 +131,11 @@ class Retriever(ABC):
         return self._corpus
 
     # What a retriever may be able to do.
+
+    @property
+    def reads_contexts(self) -> bool:
+        """Whether training contexts may change the index; if not, corpora of the same papers can share it."""
+        return True
 
     def keep(self, folder: Path) -> None:  # noqa: B027
         """Save its model, if it has one, beside that of a ranker whose part it is."""

@@ -295,7 +295,6 @@ class BM25(Retriever):
             variants = ", ".join(RANK_BM25_METHODS)
             raise InputError(f"retriever.method: backend=rank_bm25 has no {method!r}; it has {variants}")
         self._backend, self._contexts, self.threads = backend, contexts, threads
-        self.reads_contexts = contexts > 0
         self._formula = Formula(method, k1, b)
         self.set_parameters()
         self.query = check_fields(query, (*QUERY_FIELDS, KEY_TERMS))
@@ -324,6 +323,10 @@ class BM25(Retriever):
     @property
     def index_bytes(self) -> int:
         return self._engine.nbytes + self._terms.nbytes
+
+    @property
+    def reads_contexts(self) -> bool:
+        return self._contexts > 0
 
     def asked_by(self, query: Sequence[str]) -> BM25:
         """The same index, asked by other fields of queries."""

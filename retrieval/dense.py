@@ -45,7 +45,6 @@ class DenseRetriever(Retriever):
         super().__init__()
         self.index_config = index or IndexConfig()
         self.profile = profile or ProfileConfig()
-        self.reads_contexts = self.profile.weight != 0
         self._cache: QueryCache | None = None
 
     @abstractmethod
@@ -78,6 +77,10 @@ class DenseRetriever(Retriever):
 
     def remember_queries(self) -> None:
         self._cache = QueryCache()
+
+    @property
+    def reads_contexts(self) -> bool:
+        return self.profile.weight != 0
 
     @property
     def index_bytes(self) -> int:
