@@ -35,7 +35,7 @@ from hatten.mining import WordSets, mine
 from hatten.settings import EncoderBatchSettings, EncoderConfig, MiningSettings
 from retrieval.bm25 import BM25
 from retrieval.index import build_index
-from retrieval.nets import arrays, precision
+from retrieval.nets import as_numpy, precision
 from retrieval.settings import IndexConfig
 from retrieval.vectors import encode, encode_queries
 
@@ -144,12 +144,12 @@ def encoded(args: argparse.Namespace) -> None:
     reader, rng = DocumentReader(corpus, vocabulary, 512), np.random.default_rng(0)
     papers = np.sort(rng.choice(len(corpus.paper_ids), args.papers, replace=False))
     first = int(rng.integers(len(corpus.context_ids) - args.queries))
-    encode(arrays(encoder.encode), reader.papers, papers[:64], encoder.dim)  # warm
+    encode(as_numpy(encoder.encode), reader.papers, papers[:64], encoder.dim)  # warm
     clock = Clock()
-    encode(arrays(encoder.encode), reader.papers, papers, encoder.dim)
+    encode(as_numpy(encoder.encode), reader.papers, papers, encoder.dim)
     print("papers:", clock.hours(len(papers), len(corpus.paper_ids)))
     clock = Clock()  # contexts of a citing paper are next to each other
-    encode_queries(arrays(encoder.encode), reader, np.arange(first, first + args.queries), encoder.dim)
+    encode_queries(as_numpy(encoder.encode), reader, np.arange(first, first + args.queries), encoder.dim)
     print("contexts:", clock.hours(args.queries, len(corpus.context_ids)))
 
 

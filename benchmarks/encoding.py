@@ -28,7 +28,7 @@ from hatten.encoder import HAttenEncoder, build_encoder
 from hatten.settings import EncoderConfig
 from retrieval.article_text import ArticleReader
 from retrieval.encoder import ArticleEncoder, find_folder
-from retrieval.nets import arrays
+from retrieval.nets import as_numpy
 from retrieval.settings import ArticleConfig
 from retrieval.terms import query_texts
 from retrieval.vectors import encode, encode_queries
@@ -89,7 +89,7 @@ def against_products(args: argparse.Namespace, encoder: HAttenEncoder, reader: D
     documents = reader.papers(rows)
     with torch.no_grad(), Products() as products:
         encoder.encode(documents)
-    works: Works = {"whole": lambda: encode(arrays(encoder.encode), reader.papers, rows, encoder.dim)}
+    works: Works = {"whole": lambda: encode(as_numpy(encoder.encode), reader.papers, rows, encoder.dim)}
     products_of = {str(number): product for number, product in enumerate(products.counts)}
     with torch.inference_mode():
         taken = median_seconds(args, works | {name: alone(product) for name, product in products_of.items()})
@@ -126,8 +126,8 @@ def beside_minilm(
 
     def add(name: str, encoder: Any, reader: Any) -> None:
         ways[name] = (
-            lambda: encode(arrays(encoder.encode), reader.papers, rows, encoder.dim),
-            lambda i: encode_queries(arrays(encoder.encode), reader, contexts[i : i + 1], encoder.dim),
+            lambda: encode(as_numpy(encoder.encode), reader.papers, rows, encoder.dim),
+            lambda i: encode_queries(as_numpy(encoder.encode), reader, contexts[i : i + 1], encoder.dim),
         )
 
     for precision in (torch.bfloat16, torch.float32):

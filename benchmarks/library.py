@@ -25,7 +25,7 @@ from datasets.records import ContextRecord
 from datasets.source_files import find_files, read_contexts
 from library.commands import add, build
 from library.library import Library
-from library.recommender import Recommender, marked
+from library.recommender import Recommender, mark_context
 from library.settings import AddSettings, BuildSettings
 from library.sources import read_source
 
@@ -87,7 +87,7 @@ def asking(args: argparse.Namespace) -> None:
     for context in islice(contexts, args.questions):
         row = library.row(context.citing_id) or 0
         of_citing = library.corpus.titles[row], library.corpus.abstracts[row]
-        ask = partial(recommender.recommend, marked(context.text), *of_citing)
+        ask = partial(recommender.recommend, mark_context(context.text), *of_citing)
         taken.append(1000 * seconds(args, ask))
     p50, p95, p99 = np.percentile(taken[1:], [50, 95, 99])
     print(

@@ -12,8 +12,8 @@ from benchmarks._common import Works, arguments, begin, corpus, median_seconds, 
 from datasets.corpus import Corpus
 from datasets.records import TRAIN
 from hatten.mining import WordSets
-from retrieval.base import Ranking, ordered
-from retrieval.fusion import fused, normalised
+from retrieval.base import Ranking, top_k
+from retrieval.fusion import fuse, normalise_scores
 from retrieval.index import search_exact
 
 
@@ -69,7 +69,7 @@ def fusion(args: argparse.Namespace, papers: int, depth: int = 2000) -> None:
         keys = rng.random((args.queries, papers), dtype=np.float32)
         keys[:, : 2 * depth] *= 0.3
         found = np.argpartition(keys, min(depth, papers - 1), axis=1)[:, :depth]
-        return ordered(found, rng.gamma(2, size=found.shape), depth)
+        return top_k(found, rng.gamma(2, size=found.shape), depth)
 
     parts, weights = [drawn(), drawn()], np.array([[0.4, 0.6]])
     few = [
@@ -88,7 +88,8 @@ def fusion(args: argparse.Namespace, papers: int, depth: int = 2000) -> None:
             sorted(sums, key=lambda paper: (-sums[paper], paper))[:depth]
 
     taken = median_seconds(
-        args, {"ours": lambda: fused(parts, list(map(normalised, parts)), weights, depth), "python": python}
+        args,
+        {"ours": lambda: fuse(parts, list(map(normalise_scores, parts)), weights, depth), "python": python},
     )
     ours, plain = args.queries / taken["ours"], len(few) / taken["python"]
     print(

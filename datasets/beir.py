@@ -24,7 +24,7 @@ import msgspec
 from datasets.errors import InputError
 from datasets.files import open_bytes, plain_or_gzipped
 from datasets.json_lines import Year, read_objects
-from datasets.progress import OnBytes, reading
+from datasets.progress import OnBytes, read_progress
 from datasets.records import (
     TARGET_MARKER,
     BadRecord,
@@ -105,7 +105,7 @@ def _papers(path: Path, queries: Path, field: str | None) -> Iterator[PaperRecor
 def _read(
     path: Path, what: str, parse: Callable[[str, Fields], Record | None]
 ) -> Iterator[Record | BadRecord]:
-    with reading(path, what) as on_bytes:
+    with read_progress(path, what) as on_bytes:
         for number, (_, record) in enumerate(read_objects(path, on_bytes)):
             try:
                 found = parse(_id(path, number, record), record)

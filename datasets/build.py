@@ -21,13 +21,13 @@ from hydra.utils import instantiate
 from datasets.command import command
 from datasets.configuration import read_settings
 from datasets.errors import InputError
-from datasets.files import new_folder, written_folder
+from datasets.files import atomic_folder, new_folder
 from datasets.fulltext.catalogue import Catalogue
-from datasets.fulltext.contexts import ContextRules, select
+from datasets.fulltext.contexts import ContextRules, select_contexts
 from datasets.fulltext.documents import Document, FullText, Reference
-from datasets.fulltext.readers import SourceFile, find_files, read
+from datasets.fulltext.readers import SourceFile, find_files, read_documents
 from datasets.json_lines import OnBadRecord, gzipped, json_writer
-from datasets.progress import reading
+from datasets.progress import read_progress
 from datasets.records import SPLITS, Tolerance
 from datasets.splitting import Splitting
 
@@ -174,7 +174,7 @@ def build_corpus(
     files = find_files(source)
     given = {"source": source, "output": str(output), "files": len(files), "identifier": identifier}
     report = BuildReport({**given, "splitting": splitting.settings, **asdict(rules)}, skipped=skipped)
-    with written_folder(folder) as building:
+    with atomic_folder(folder) as building:
         with closing(Catalogue(building / "catalogue.sqlite", identifier)) as catalogue:
             with_text: dict[SourceFile, None] = {}
             for file, document in _documents(files, "papers", skipped.skip):
@@ -204,10 +204,12 @@ def _documents(
     files: Sequence[SourceFile], what: str, on_bad: OnBadRecord
 ) -> Iterator[tuple[SourceFile, Document]]:
     """The documents of all files, with a progress bar over their bytes."""
-    with reading([file.path for file in files], what) as on_bytes:
+    with read_progress([file.path for file in files], what) as on_bytes:
         done = 0
         for file in files:
-            for document in read(file, partial(lambda before, more: on_bytes(before + more), done), on_bad):
+            for document in read_documents(
+                file, partial(lambda before, more: on_bytes(before + more), done), on_bad
+            ):
                 yield file, document
             done += file.path.stat().st_size
             on_bytes(done)
@@ -232,7 +234,9 @@ def _write_contexts(
             if split is None:
                 counts["full texts"]["not in the years or shares of a split"] += 1
                 continue
-            for cited, number, text in select(full_text, citing, catalogue, rules, counts, report.unresolved):
+            for cited, number, text in select_contexts(
+                full_text, citing, catalogue, rules, counts, report.unresolved
+            ):
                 context = f"{ids[citing]}__{ids[cited]}__{number}"
                 record = {"masked_text": text, "context_id": context}
                 add(record | {"citing_id": ids[citing], "refid": ids[cited]}, context)

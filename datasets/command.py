@@ -10,7 +10,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from datasets.configuration import refuse_missing
-from datasets.errors import failing_in_one_line, one_line_errors
+from datasets.errors import exit_in_one_line, one_line_errors
 from datasets.help import CONF
 
 
@@ -23,7 +23,7 @@ def command(name: str, call: Callable[[DictConfig], Any] = instantiate) -> Calla
     @one_line_errors
     @hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)
     def main(config: DictConfig) -> None:
-        with failing_in_one_line():
+        with exit_in_one_line():
             refuse_missing(config)
             print(call(config))
 

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from datasets.errors import InputError, missing_extra
-from datasets.help import groups, notes
+from datasets.help import config_groups, option_notes
 from datasets.settings import SCHEMAS, Settings, check, in_words
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def describe(error: OmegaConfBaseException, where: str = "") -> str:
         known = [str(name) for name in error.parent_node if not str(name).startswith("_")]
         typed = dataclasses.is_dataclass(OmegaConf.get_type(error.parent_node))
         whole = not (typed or where or error.parent_node._get_parent())  # what a command has composed
-        known = sorted({*known, *groups()} - {"hydra"}) if whole else known
+        known = sorted({*known, *config_groups()} - {"hydra"}) if whole else known
         line = f"{key}: there is no such option"
         if close := get_close_matches(str(error.key), known, 1):
             return f"{line}; did you mean {key.rpartition('.')[0]}.{close[0]}?".replace(" .", " ")
@@ -80,7 +80,7 @@ def describe(error: OmegaConfBaseException, where: str = "") -> str:
 
 def describe_missing(key: str) -> str:
     """One line on an option without a default: what it is, by its comment, and an example."""
-    about, _, example = notes().get(key, "").partition(" (e.g. ")
+    about, _, example = option_notes().get(key, "").partition(" (e.g. ")
     return f"{key} is required, as in {key}={example.removesuffix(')') or '...'}{about and ': '}{about}"
 
 
@@ -111,7 +111,9 @@ def unknown_choice(file: str, options: Sequence[str]) -> str:
     if not options:
         line = f"{group}={name}: there is no such group"
         return (
-            f"{line}; did you mean {known[0]}?" if (known := get_close_matches(group, groups(), 1)) else line
+            f"{line}; did you mean {known[0]}?"
+            if (known := get_close_matches(group, config_groups(), 1))
+            else line
         )
     if close := get_close_matches(name, options, 1):
         return f"{group}={name}: there is no such choice; did you mean {group}={close[0]}?"

@@ -12,12 +12,12 @@ import orjson
 from datasets.citations.graph import CitationEdge, PaperLine, read_record
 from datasets.command import command
 from datasets.errors import InputError
-from datasets.files import new_folder, written_folder
+from datasets.files import atomic_folder, new_folder
 from datasets.fulltext.catalogue import PaperTable
 from datasets.fulltext.documents import Metadata
 from datasets.fulltext.readers import find_files
 from datasets.json_lines import Object, gzipped, read_objects
-from datasets.progress import reading
+from datasets.progress import read_progress
 
 PAPERS, CITATIONS = "papers.jsonl.gz", "citations.tsv.gz"
 
@@ -32,7 +32,7 @@ def convert(source: str | Sequence[str], output: str | Path) -> str:
     folder = new_folder(output)
     files = [file.path for file in find_files(source)]
     papers = citations = unresolved = 0
-    with written_folder(folder) as unfinished:
+    with atomic_folder(folder) as unfinished:
         with (
             gzipped(unfinished / PAPERS) as lines,
             gzipped(unfinished / CITATIONS) as pairs,
@@ -68,7 +68,7 @@ def convert(source: str | Sequence[str], output: str | Path) -> str:
 
 def _records(files: Iterable[Path]) -> Iterator[tuple[str, Object]]:
     for path in files:
-        with reading(path, path.name) as on_bytes:
+        with read_progress(path, path.name) as on_bytes:
             yield from read_objects(path, on_bytes)
 
 

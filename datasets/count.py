@@ -14,7 +14,7 @@ from hydra.utils import instantiate
 
 from datasets.citations.queries import GraphQueries, read_rows
 from datasets.command import command
-from datasets.files import write_text, written_whole
+from datasets.files import atomic_write, write_text
 from datasets.json_lines import gzipped
 from datasets.records import TRAIN
 
@@ -32,7 +32,7 @@ def count_collection(data: GraphQueries, output_dir: str | Path) -> str:
     is_held_out = np.zeros(len(data.graph), np.bool_)
     is_held_out[np.concatenate([np.empty(0, np.int64), *held_out.values()])] = True
     characters = 0
-    with written_whole(folder / HELD_OUT) as path, gzipped(path) as file:
+    with atomic_write(folder / HELD_OUT) as path, gzipped(path) as file:
         for row, paper in read_rows(data.graph, data.papers):
             characters += len(paper.title) + len(paper.abstract)
             if is_held_out[row]:

@@ -40,7 +40,7 @@ import yaml
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.files import one_at_a_time, written_folder
+from datasets.files import atomic_folder, file_lock
 from datasets.prepare import open_corpus
 from datasets.records import TARGET_MARKER
 
@@ -68,14 +68,14 @@ IN_CONTEXTS: Weights = (0.3, 0.55, 0.15)
 
 
 @cache
-def texts() -> dict[str, Any]:
+def demo_texts() -> dict[str, Any]:
     """The words and templates of datasets/demo.yaml."""
     return dict(yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8")))
 
 
-def pairs(text: str) -> list[Pair]:
+def parse_pairs(text: str) -> list[Pair]:
     """
-    >>> pairs("image|picture, pose|posture")
+    >>> parse_pairs("image|picture, pose|posture")
     [('image', 'picture'), ('pose', 'posture')]
     """
     found = (part.split("|") for part in text.split(", "))
@@ -154,10 +154,10 @@ def write_demo(folder: Path, papers: int, contexts: int, seed: int) -> None:
             f"papers and a context for every {CITING_SHARE} papers"
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with one_at_a_time(folder.with_name(f".{folder.name}.lock"), "generates the same corpus"):
+    with file_lock(folder.with_name(f".{folder.name}.lock"), "generates the same corpus"):
         if folder.is_dir():
             return
-        with written_folder(folder) as part:
+        with atomic_folder(folder) as part:
             for stem, content in generate(papers, contexts, seed).items():
                 (part / f"{stem}.json").write_text(json.dumps(content, indent=0), "utf-8")
     log.info("demo corpus generated in %s", folder)
@@ -194,16 +194,18 @@ def generate(papers: int, contexts: int, seed: int) -> dict[str, Any]:
 
 def make_topics(rng: random.Random) -> list[Topic]:
     """The topics of all fields."""
-    words, taken = texts(), set[str]()
-    adjectives, heads = pairs(words["adjectives"]), pairs(words["heads"])
-    actions, collections = pairs(words["actions"]), pairs(words["collections"])
+    words, taken = demo_texts(), set[str]()
+    adjectives, heads = parse_pairs(words["adjectives"]), parse_pairs(words["heads"])
+    actions, collections = parse_pairs(words["actions"]), parse_pairs(words["collections"])
     methods = [(adjective, head) for adjective in adjectives for head in heads]
     chosen = iter(rng.sample(methods, METHODS_PER_FIELD * len(words["fields"])))
-    properties = [Concept(names) for names in pairs(words["properties"])]
+    properties = [Concept(names) for names in parse_pairs(words["properties"])]
     topics = []
     for field, things in words["fields"].items():
-        tasks = [(thing, action) for thing in pairs(things["objects"]) for action in actions]
-        data = [(source, collection) for source in pairs(things["sources"]) for collection in collections]
+        tasks = [(thing, action) for thing in parse_pairs(things["objects"]) for action in actions]
+        data = [
+            (source, collection) for source in parse_pairs(things["sources"]) for collection in collections
+        ]
         composed = {"T": tasks, "M": [next(chosen) for _ in range(METHODS_PER_FIELD)], "D": data}
         possible = {slot: [_compose(*names, taken) for names in named] for slot, named in composed.items()}
         possible["P"] = properties
@@ -224,10 +226,10 @@ def _compose(first: Pair, second: Pair, taken: set[str]) -> Concept:
 
 def _make_papers(count: int, topics: Sequence[Topic], rng: random.Random) -> list[DemoPaper]:
     """Papers in the order of their years."""
-    templates = {key: text.splitlines() for key, text in texts().items() if isinstance(text, str)}
+    templates = {key: text.splitlines() for key, text in demo_texts().items() if isinstance(text, str)}
     # A sentence of each; every concept but the second property is sure to be in it.
     abstract = ("openings", "methods", "results", "further", "further", "fillers")
-    syllables = texts()["syllables"].split()
+    syllables = demo_texts()["syllables"].split()
     made = []
     for i in range(count):
         topic = rng.choice(topics)
@@ -270,11 +272,11 @@ def _draw_cited(
 
 def _context_text(citing: DemoPaper, cited: DemoPaper, third: DemoPaper, rng: random.Random) -> str:
     marker = f"({TARGET_MARKER})" if rng.random() < 0.7 else TARGET_MARKER
-    template = rng.choice(texts()["citing"].splitlines())
+    template = rng.choice(demo_texts()["citing"].splitlines())
     sentences = [fill(template, cited.names(rng, IN_CONTEXTS) | {"C": marker}, rng)]
     for _ in range(rng.randint(1, 2)):
         about = citing if rng.random() < 0.6 else third
-        around = fill(rng.choice(texts()["around"].splitlines()), about.names(rng, IN_CONTEXTS), rng)
+        around = fill(rng.choice(demo_texts()["around"].splitlines()), about.names(rng, IN_CONTEXTS), rng)
         sentences.insert(rng.choice((0, len(sentences))), around)
     return " ".join(sentence(text) for text in sentences)
 

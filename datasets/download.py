@@ -20,8 +20,8 @@ from zipfile import ZipFile
 from requests.exceptions import RequestException
 
 from datasets.corpus import Corpus
-from datasets.errors import InputError, Unusable, one_line_errors
-from datasets.files import cache_folder, digest_of, one_at_a_time, one_line_disk_errors
+from datasets.errors import InputError, UnusableFile, one_line_errors
+from datasets.files import cache_folder, digest_file, disk_errors, file_lock
 from datasets.json_lines import read_objects
 from datasets.prepare import open_corpus
 from datasets.records import SPLITS, check_split_names
@@ -29,21 +29,21 @@ from datasets.releases import RELEASES, Release
 from datasets.source_files import read_records
 from datasets.transfer import (
     DAMAGED,
-    choose,
+    discard_download,
     drive_listing,
+    failure_reason,
     fetch,
-    forget,
     is_drive_folder,
-    listed,
-    reason,
-    spellings,
+    list_names,
+    name_variants,
+    pick_files,
     unpack,
 )
 
 log = logging.getLogger(__name__)
 
 
-def obtain(
+def ensure_release(
     name: str,
     cache_dir: str | Path = ".cache",
     folder: str | Path | None = None,
@@ -59,23 +59,23 @@ def obtain(
     release = RELEASES[name]
     place = Path(folder).expanduser() if folder else release.place(cache_dir)
     wanted = tuple(files or release.files)
-    if not lacking(place, wanted):
+    if not missing_files(place, wanted):
         return place
-    with one_line_disk_errors(place, f"the files of {name}", "CITATION_CACHE or data.cache_dir"):
+    with disk_errors(place, f"the files of {name}", "CITATION_CACHE or data.cache_dir"):
         place.mkdir(parents=True, exist_ok=True)
-        with one_at_a_time(place / f".{name}.lock", f"downloads {name}"):
+        with file_lock(place / f".{name}.lock", f"downloads {name}"):
             _Download(name, release, place, wanted, address).run()
     return place
 
 
-def present(folder: Path, file: str) -> Path | None:
+def find_file(folder: Path, file: str) -> Path | None:
     """The file in the folder, plain or gzipped; None if it is not there."""
-    return next((path for name in spellings(file) if (path := folder / name).is_file()), None)
+    return next((path for name in name_variants(file) if (path := folder / name).is_file()), None)
 
 
-def lacking(folder: Path, files: Iterable[str]) -> list[str]:
+def missing_files(folder: Path, files: Iterable[str]) -> list[str]:
     """Those of the files that the folder does not have."""
-    return [file for file in files if present(folder, file) is None]
+    return [file for file in files if find_file(folder, file) is None]
 
 
 class _Download:
@@ -94,7 +94,7 @@ class _Download:
                 if self._lacking():
                     try:
                         self._unpack(archive)
-                    except Unusable as error:
+                    except UnusableFile as error:
                         raise InputError(f"{archive}: {error}; replace or remove it") from None
             if self._lacking():
                 self._try_addresses()
@@ -104,15 +104,17 @@ class _Download:
                 self.work.rmdir()
 
     def _lacking(self) -> list[str]:
-        return lacking(self.place, self.wanted)
+        return missing_files(self.place, self.wanted)
 
     def _try_addresses(self) -> None:
         failures = []
         for address in (self.address,) if self.address else self.release.addresses:
             try:
                 self._fetch(address)
-            except (Unusable, RequestException) as error:
-                failures.append(f"{address}: {error if isinstance(error, Unusable) else reason(error)}")
+            except (UnusableFile, RequestException) as error:
+                failures.append(
+                    f"{address}: {error if isinstance(error, UnusableFile) else failure_reason(error)}"
+                )
             if not self._lacking():
                 return
         files = ", ".join(self._lacking())
@@ -134,16 +136,18 @@ class _Download:
         else:
             self._fetch_files({self.release.files[0]: address})
         if missing := self._lacking():
-            raise Unusable(f"it has no {', '.join(missing)}")
+            raise UnusableFile(f"it has no {', '.join(missing)}")
 
     def _fetch_from_folder(self, folder: dict[str, str]) -> None:
         """From {path: address}, of which only some files or archives may belong to this release."""
         own = [path for path in folder if re.search(self.release.matches, path, re.IGNORECASE)]
         own = own or (list(folder) if self.address else [])
-        files = choose(own, self._lacking())
+        files = pick_files(own, self._lacking())
         archives = [p for p in own if any(fnmatch(p.lower(), like) for like in self.release.archives)]
         if not files and not archives:
-            raise Unusable(f"nothing in it matches among {listed(folder)}; give the address of the right one")
+            raise UnusableFile(
+                f"nothing in it matches among {list_names(folder)}; give the address of the right one"
+            )
         if len(files) == len(self._lacking()) or not archives:
             self._fetch_files({PurePosixPath(path).name: folder[path] for path in files.values()})
         failures = []
@@ -151,10 +155,10 @@ class _Download:
             if self._lacking():
                 try:
                     self._fetch_archive(folder[path])
-                except Unusable as error:
+                except UnusableFile as error:
                     failures.append(f"{path}: {error}")
         if self._lacking() and failures:
-            raise Unusable("; ".join(failures))
+            raise UnusableFile("; ".join(failures))
 
     def _fetch_files(self, addresses: dict[str, str]) -> None:
         for name, address in addresses.items():
@@ -167,16 +171,16 @@ class _Download:
         fetch(address, archive, self.release.size)
         try:
             self._unpack(archive)
-        except Unusable:
-            forget(archive)
+        except UnusableFile:
+            discard_download(archive)
             raise
-        forget(archive)
+        discard_download(archive)
 
     def _unpack(self, archive: Path) -> None:
         """Put what is lacking into place, if the archive is the published one as far as that is known."""
         size, expected = archive.stat().st_size, self.release
         if expected.size not in (None, size):
-            raise Unusable(f"it has {size:,} bytes, the published archive {expected.size:,}")
+            raise UnusableFile(f"it has {size:,} bytes, the published archive {expected.size:,}")
         _check_sum(archive, "sha256", expected.sha256)
         found = unpack(archive, self._lacking(), self.work, expected.matches)
         self._put({path.name: path for path in found})
@@ -188,9 +192,9 @@ class _Download:
                 check_content(path, self.release.json_lines)
                 if path.suffix == ".gz":  # published gzipped, the file may come as it is
                     _check_sum(path, "md5", self.release.md5)
-        except Unusable:
+        except UnusableFile:
             for path in files.values():
-                forget(path)
+                discard_download(path)
             raise
         for name, path in files.items():
             (self.place / name).parent.mkdir(parents=True, exist_ok=True)
@@ -198,8 +202,8 @@ class _Download:
 
 
 def _check_sum(path: Path, algorithm: str, expected: str | None) -> None:
-    if expected is not None and (found := digest_of(path, algorithm)) != expected:
-        raise Unusable(f"the {algorithm.upper()} of {path.name} is {found}, published is {expected}")
+    if expected is not None and (found := digest_file(path, algorithm)) != expected:
+        raise UnusableFile(f"the {algorithm.upper()} of {path.name} is {found}, published is {expected}")
 
 
 def check_content(path: Path, json_lines: bool = False) -> None:
@@ -212,7 +216,7 @@ def check_content(path: Path, json_lines: bool = False) -> None:
     try:
         if json_lines:
             if next(read_objects(path), None) is None:
-                raise Unusable(f"{path.name} is empty")
+                raise UnusableFile(f"{path.name} is empty")
         elif name.endswith(".json"):
             top = list if name in ("train.json", "val.json", "test.json") else dict
             next(read_records(path, frozenset(), top), None)
@@ -220,11 +224,11 @@ def check_content(path: Path, json_lines: bool = False) -> None:
             with path.open("rb") as file:
                 is_zip = file.read(2) == b"PK"
             if is_zip and (damaged := ZipFile(path).testzip()):
-                raise Unusable(f"it is damaged ({damaged})")
+                raise UnusableFile(f"it is damaged ({damaged})")
     except InputError as error:
-        raise Unusable(str(error).replace(str(path), path.name)) from None
+        raise UnusableFile(str(error).replace(str(path), path.name)) from None
     except (*DAMAGED, RuntimeError) as error:
-        raise Unusable(f"it is damaged or cut short ({error})") from None
+        raise UnusableFile(f"it is damaged or cut short ({error})") from None
 
 
 def open_published(
@@ -244,7 +248,7 @@ def open_published(
     """
     check_split_names(splits)
     files = [*([] if papers else ["papers.json"]), "contexts.json", *(f"{split}.json" for split in splits)]
-    folder = obtain(name, cache_dir, dir, files, address)
+    folder = ensure_release(name, cache_dir, dir, files, address)
     corpus = open_corpus(folder, papers, cache_dir=cache_dir, splits=splits, name=name, **settings)
     found = {"papers": len(corpus.paper_ids)} | {key: len(split) for key, split in corpus.splits.items()}
     for what, expected in RELEASES[name].counts.items():
@@ -279,7 +283,7 @@ def main() -> None:
         parser.error("--from takes a single NAME")
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     for name in options.names:
-        print(f"{name}: {obtain(name, options.cache, address=options.address)}")
+        print(f"{name}: {ensure_release(name, options.cache, address=options.address)}")
 
 
 if __name__ == "__main__":

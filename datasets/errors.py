@@ -15,7 +15,7 @@ class InputError(Exception):
     """Bad input; the message is one line: what is wrong, where (file, record, field), what to do about it."""
 
 
-class Unusable(Exception):
+class UnusableFile(Exception):
     """A download or an archive cannot be used; the message is the reason, the catcher adds what and where."""
 
 
@@ -39,7 +39,7 @@ def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
             register_help()
             store_schemas()
         try:
-            with failing_in_one_line():
+            with exit_in_one_line():
                 main()
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
@@ -49,12 +49,12 @@ def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
 
 
 @contextmanager
-def failing_in_one_line() -> Iterator[None]:
+def exit_in_one_line() -> Iterator[None]:
     """Bad input ends the process with one line; inside `hydra.main`, so that Hydra prints none of its own."""
     try:
         yield
     except Exception as error:
-        if (line := user_line(error)) is None:
+        if (line := error_line(error)) is None:
             raise
         fail(line)
 
@@ -65,7 +65,7 @@ def fail(line: str) -> NoReturn:
     raise SystemExit(2)
 
 
-def reason(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """The message of another library's error in one line."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
@@ -75,7 +75,7 @@ def missing_extra(what: str, extra: str) -> str:
     return f'{what} needs the extra {extra}: make install EXTRAS="dev {extra}"'
 
 
-def user_line(error: BaseException) -> str | None:
+def error_line(error: BaseException) -> str | None:
     """The line to show for an error that the user can mend; None for a bug."""
     cause = error
     if hydra := "hydra" in sys.modules:

@@ -11,8 +11,8 @@ import orjson
 from datasets.beir import HEAD, NAMES, PAPERS, QRELS, QUERIES, writing_id
 from datasets.command import command
 from datasets.corpus import Corpus
-from datasets.files import new_folder, written_folder
-from datasets.progress import counting
+from datasets.files import atomic_folder, new_folder
+from datasets.progress import count_progress
 
 
 def export(data: Callable[[], Corpus], output: str | Path) -> str:
@@ -26,15 +26,15 @@ def export(data: Callable[[], Corpus], output: str | Path) -> str:
     citing = corpus.citing.tolist()
     pairs = zip(citing, contexts, strict=True)
     own = {row for row, query in pairs if row >= 0 and ids[row] == writing_id(query)}
-    with written_folder(folder) as part:
+    with atomic_folder(folder) as part:
         (part / QRELS).mkdir()
-        with (part / PAPERS).open("wb") as file, counting("papers", len(ids)) as advance:
+        with (part / PAPERS).open("wb") as file, count_progress("papers", len(ids)) as advance:
             for row, paper in enumerate(ids):
                 if row not in own:
                     known = {"_id": paper, "title": corpus.titles[row], "text": corpus.abstracts[row]}
                     file.write(orjson.dumps(known | {"metadata": _of_paper(corpus, row)}) + b"\n")
                 advance(1)
-        with (part / QUERIES).open("wb") as file, counting("queries", len(contexts)) as advance:
+        with (part / QUERIES).open("wb") as file, count_progress("queries", len(contexts)) as advance:
             for row, (query, text) in enumerate(zip(contexts, corpus.context_texts, strict=True)):
                 more: dict[str, Any] = {}
                 if (paper := citing[row]) in own:

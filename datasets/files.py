@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
-from datasets.errors import InputError, reason
-from datasets.progress import moving
+from datasets.errors import InputError, error_text
+from datasets.progress import copy_progress
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def cache_folder() -> Path:
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """A temporary file beside `path` to write to, renamed to `path` on success.
 
     After an error or a kill `path` is what it was before. An OSError names `path`.
@@ -58,7 +58,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file whole; after an error `path` is what it was before."""
-    with written_whole(path) as part:
+    with atomic_write(path) as part:
         part.write_text(text, encoding="utf-8")
 
 
@@ -71,7 +71,7 @@ def new_folder(output: str | Path) -> Path:
 
 
 @contextmanager
-def written_folder(folder: Path) -> Iterator[Path]:
+def atomic_folder(folder: Path) -> Iterator[Path]:
     """A new folder beside `folder` to write into; on success it replaces `folder`, else it is removed."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
@@ -86,7 +86,7 @@ def written_folder(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def one_at_a_time(lock: Path, work: str, wait: bool = True) -> Iterator[None]:
+def file_lock(lock: Path, work: str, wait: bool = True) -> Iterator[None]:
     """Held by one process at a time; the others log that they wait. The system frees it when its holder dies.
 
     work: what the processes do, as "prepares the same corpus". wait: False is an InputError instead.
@@ -102,8 +102,8 @@ def one_at_a_time(lock: Path, work: str, wait: bool = True) -> Iterator[None]:
         yield
 
 
-def clear_abandoned(folder: Path, suffix: str) -> None:
-    """Remove the folders NAME+suffix of dead processes; living ones hold NAME.lock (one_at_a_time)."""
+def remove_abandoned(folder: Path, suffix: str) -> None:
+    """Remove the folders NAME+suffix of dead processes; living ones hold NAME.lock (file_lock)."""
     for unfinished in folder.glob(f"*{suffix}"):
         with unfinished.with_suffix(".lock").open("w") as file, suppress(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -111,7 +111,7 @@ def clear_abandoned(folder: Path, suffix: str) -> None:
 
 
 @contextmanager
-def one_line_disk_errors(folder: Path, content: str, option: str) -> Iterator[None]:
+def disk_errors(folder: Path, content: str, option: str) -> Iterator[None]:
     """A full disk, and a folder that cannot be written, become an InputError.
 
     content: what is written, as "the prepared corpus". option: what sets another folder.
@@ -155,7 +155,7 @@ def open_bytes(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def whole_file(path: Path, largest: int) -> bytes:
+def read_limited(path: Path, largest: int) -> bytes:
     """The content of a file. Raises InputError if it cannot be read or has more than `largest` bytes."""
     with open_bytes(path) as (file, _):
         content = file.read(largest + 1)
@@ -164,7 +164,7 @@ def whole_file(path: Path, largest: int) -> bytes:
     return content
 
 
-def without_mark(start: bytes, path: Path) -> bytes:
+def strip_byte_order_mark(start: bytes, path: Path) -> bytes:
     """The start of a JSON file without byte order mark; InputError if it is in UTF-16 or UTF-32."""
     # JSON begins with two ASCII characters, so a zero byte among the first ones gives these away.
     if start.startswith((b"\xff\xfe", b"\xfe\xff")) or (b"\0" in start[:2] and start[:4].strip(b"\0")):
@@ -180,18 +180,18 @@ def content_hash(path: Path, memo_folder: Path) -> str:
     except (OSError, ValueError):
         memo = {}
     memo = memo if isinstance(memo, dict) else {}
-    stamp, place = stamp_of(path), str(path.resolve())
+    stamp, place = file_stamp(path), str(path.resolve())
     match memo.get(place):
         case [known, str(digest)] if known == stamp:
             return digest
-    digest = digest_of(path)
-    if time.time() - path.stat().st_ctime > SETTLED and stamp == stamp_of(path):
+    digest = digest_file(path)
+    if time.time() - path.stat().st_ctime > SETTLED and stamp == file_stamp(path):
         memo[place] = [stamp, digest]
         write_text(memo_file, json.dumps(memo))
     return digest
 
 
-def digest_of(path: Path, algorithm: str = "") -> str:
+def digest_file(path: Path, algorithm: str = "") -> str:
     """Of the content of a file, by default 16 bytes of BLAKE2b."""
     try:
         with path.open("rb") as file:
@@ -201,7 +201,7 @@ def digest_of(path: Path, algorithm: str = "") -> str:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def stamp_of(path: Path) -> list[int]:
+def file_stamp(path: Path) -> list[int]:
     """Size, change times and inode: differs if the file was written in between."""
     stat = path.stat()
     return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev]
@@ -259,7 +259,7 @@ def _copied(url: str, wanted: list[list[str]], cache: Path) -> Path:
     except Exception as error:  # each file system has exceptions of its own
         if isinstance(error, OSError) and error.filename and str(cache) in str(error.filename):
             raise
-        raise InputError(f"{url}: cannot be read: {reason(error)}") from None
+        raise InputError(f"{url}: cannot be read: {error_text(error)}") from None
     return folder
 
 
@@ -274,7 +274,7 @@ def _copy(system: Any, place: str, path: Path, url: str) -> None:
     size = system.size(place)
     if path.is_file() and path.stat().st_size == size:
         return
-    with written_whole(path) as part, part.open("wb") as target, moving(url) as update:
+    with atomic_write(path) as part, part.open("wb") as target, copy_progress(url) as update:
         with system.open(place, "rb") as source:
             while chunk := source.read(CHUNK):
                 target.write(chunk)

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from datasets.command import command
 from datasets.errors import InputError
-from datasets.files import new_folder, one_line_disk_errors, written_folder
-from datasets.progress import counting
+from datasets.files import atomic_folder, disk_errors, new_folder
+from datasets.progress import count_progress
 from datasets.records import OTHER_MARKER, SPLITS, TARGET_MARKER
 
 SHIFT, HEAD = 0.7, 0.95
@@ -242,7 +242,7 @@ class Generator:
         year = FIRST_YEAR + (YEARS * np.sqrt(rows / self.plan.papers)).astype(np.int64)
         field = pa.array(FIELDS).take(pa.array((len(FIELDS) * rng.random(len(rows)) ** 2).astype(np.int64)))
         title, abstract = texts
-        records = joined(
+        records = join_records(
             "{" if rows[0] == 0 else None,
             ',\n"', paper_ids(rows), '": {"title": "', title, '", "abstract": "', abstract,
             '", "year": ', pc.cast(pa.array(year), pa.string()), ', "field": "', field, '"}',
@@ -268,7 +268,7 @@ class Generator:
         ids = pc.binary_join_element_wise(
             paper_ids(citing), paper_ids(cited), pc.cast(pa.array(rows), pa.string()), "_"
         )
-        records = joined(
+        records = join_records(
             "{" if rows[0] == 0 else None,
             ',\n"', ids, '": {"masked_text": "', left, f"({TARGET_MARKER}) ", pc.utf8_rtrim(right, " "),
             '", "context_id": "', ids, '", "citing_id": "', paper_ids(citing),
@@ -278,7 +278,7 @@ class Generator:
         for split, members in plan.splits.items():
             here = pa.array((owner >= members.start) & (owner < members.stop))
             if pc.any(here).as_py():
-                pieces[split] = joined(
+                pieces[split] = join_records(
                     "[" if first <= members.start else None,
                     ',\n{"context_id": "', ids.filter(here),
                     '", "positive_ids": ["', paper_ids(cited).filter(here), '"]}',
@@ -316,7 +316,7 @@ def paper_ids(rows: Ints) -> pa.StringArray:
     return pc.binary_join_element_wise("x", numbers, "")
 
 
-def joined(bracket: str | None, *parts: str | pa.StringArray) -> bytes:
+def join_records(bracket: str | None, *parts: str | pa.StringArray) -> bytes:
     """Records of constant and changing parts as bytes; in a new file `bracket` replaces the first comma."""
     records = pc.binary_join_element_wise(*parts, "")
     start, end = (int(np.frombuffer(records.buffers()[1], np.int32)[row]) for row in (0, len(records)))
@@ -332,8 +332,8 @@ def generate_corpus(papers: int, contexts: int, output: str | Path, seed: int, w
     """
     plan, folder = GenerationPlan(papers, contexts, seed), new_folder(output)
     workers = workers or os.cpu_count() or 1
-    with one_line_disk_errors(folder, "the generated corpus", "output"), written_folder(folder) as unfinished:
-        with ExitStack() as stack, counting("generating blocks", len(plan.blocks)) as advance:
+    with disk_errors(folder, "the generated corpus", "output"), atomic_folder(folder) as unfinished:
+        with ExitStack() as stack, count_progress("generating blocks", len(plan.blocks)) as advance:
             files = {stem: stack.enter_context((unfinished / f"{stem}.json").open("wb")) for stem in CLOSING}
             for pieces in _blocks(plan, workers):
                 for stem, piece in pieces.items():

@@ -29,7 +29,7 @@ FOLLOWING = ("for_data", "tuned", "recipe")
 
 def options(*, _root_: DictConfig) -> str:
     """The groups and options of a composed configuration as text, for `hydra.help.template`."""
-    known = notes()
+    known = option_notes()
     given = OmegaConf.to_container(_root_, resolve=False)
     assert isinstance(given, dict)
     lines = _groups()
@@ -45,7 +45,7 @@ def register_help() -> None:
     OmegaConf.register_new_resolver("options", options, replace=True)
 
 
-def groups() -> list[str]:
+def config_groups() -> list[str]:
     """The groups that may be chosen from, of all commands."""
     found = sorted(path.name for path in CONF.iterdir() if path.is_dir())
     return [group for group in found if group not in ("hydra", *FOLLOWING)]
@@ -86,7 +86,7 @@ def _with_note(text: str, note: str, sign: str = "# ") -> list[str]:
     return [*beside, *(" " * COLUMN + sign + line for line in rest)]
 
 
-def notes() -> dict[str, str]:
+def option_notes() -> dict[str, str]:
     """{dotted key: what it is} for all that the running command has composed; none outside of a command."""
     if not (HydraConfig.initialized() and GlobalHydra.instance().is_initialized()):
         return {}

@@ -16,7 +16,7 @@ import orjson
 from datasets.errors import InputError
 from datasets.files import BYTE_ORDER_MARK, open_bytes
 from datasets.progress import OnBytes
-from datasets.records import Kind, kind_of, parse_year, refuse, usable_id
+from datasets.records import Kind, json_type, parse_year, raise_bad, usable_id
 
 LONGEST = 1 << 25
 """Bytes of the longest line that is read."""
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def read_objects(
-    path: Path, on_bytes: OnBytes | None = None, on_bad: OnBadRecord = refuse
+    path: Path, on_bytes: OnBytes | None = None, on_bad: OnBadRecord = raise_bad
 ) -> Iterator[tuple[str, Object]]:
     """Each object of a file with its place ("FILE, line 3"); empty lines are skipped.
 
@@ -60,7 +60,7 @@ def parse_object(line: bytes, where: str) -> Object:
     except orjson.JSONDecodeError as error:
         raise InputError(f"{where}: malformed JSON: {error}") from None
     if not isinstance(record, dict):
-        raise InputError(f"{where}: must be an object, not {kind_of(record)}; a record is one line")
+        raise InputError(f"{where}: must be an object, not {json_type(record)}; a record is one line")
     return record
 
 
@@ -86,17 +86,17 @@ _WRONG_TYPE = re.compile(r"Expected `(.+)`, got `(\w+)`")
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
 
 
-def checked(value: Any, layout: type[T], where: str, at: str = "") -> T:
+def validate(value: Any, layout: type[T], where: str, at: str = "") -> T:
     """`value` as the msgspec type `layout`; InputError that names the field. at: the path of `value`."""
     try:
         return msgspec.convert(value, layout, dec_hook=decode)
     except msgspec.ValidationError as error:
-        _, reason, field = fault(error, at)
+        _, reason, field = validation_fault(error, at)
     named = f", field {field!r}" if field else ""
     raise InputError(f"{where}{named}: {reason}")
 
 
-def fault(error: msgspec.ValidationError, at: str = "") -> tuple[Kind, str, str]:
+def validation_fault(error: msgspec.ValidationError, at: str = "") -> tuple[Kind, str, str]:
     """What does not fit its layout: its kind, the reason in words, the path of the field."""
     reason, _, path = str(error).partition(" - at `$")
     path = (at + path.removesuffix("`")).removeprefix(".")
@@ -117,11 +117,11 @@ def decode(kind: type, value: Any) -> Any:
     if kind is Offset:
         if isinstance(value, int) or (isinstance(value, str) and value.isdecimal() and len(value) < 20):
             return Offset(value)
-        raise ValueError(f"must be a whole number, not {kind_of(value)}")
+        raise ValueError(f"must be a whole number, not {json_type(value)}")
     if kind is CitedId and value in (None, ""):
         return CitedId()
     if not isinstance(value, str | int):
-        raise ValueError(f"must be an id (a string or a number), not {kind_of(value)}")
+        raise ValueError(f"must be an id (a string or a number), not {json_type(value)}")
     if not usable_id(str(value)):
         raise ValueError("an id must not be empty or hold white space or control characters")
     return kind(str(value))

@@ -146,7 +146,7 @@ class TitleIndex:
     """
 
     def __init__(self, titles: Sequence[str], threshold: float) -> None:
-        self._index = SetIndex(title_sets(titles), exact(threshold), strict=True)
+        self._index = SetIndex(title_sets(titles), exact_fraction(threshold), strict=True)
 
     def near(self, titles: Sequence[str]) -> Mask:
         """Which of some titles [N] have a near-duplicate in the index."""
@@ -162,9 +162,9 @@ class TitleIndex:
         return pairs[np.lexsort(pairs.T[::-1])]
 
 
-def exact(share: float) -> Fraction:
+def exact_fraction(share: float) -> Fraction:
     """
-    >>> exact(0.7)
+    >>> exact_fraction(0.7)
     Fraction(7, 10)
     """
     return Fraction(round(share * 1_000_000), 1_000_000)

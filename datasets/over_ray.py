@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from datasets.columns import Ragged, Tokenize
-from datasets.errors import InputError, missing_extra, reason
+from datasets.errors import InputError, error_text, missing_extra
 from datasets.tokenize import TOKENIZERS, WordTable
 
 ROOT = Path(__file__).parents[1]
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 
 
 @contextmanager
-def connected(processes: int | None = None) -> Iterator[None]:
+def ray_session(processes: int | None = None) -> Iterator[None]:
     """Ray can be used inside: the one that is connected already, else one that is left at the end.
 
     processes: of a Ray that is started on this machine, by default one a core.
@@ -50,15 +50,15 @@ def connected(processes: int | None = None) -> Iterator[None]:
         ray.init(logging_level=logging.WARNING, **options)
     except Exception as error:  # Ray raises nothing more special
         done = "joined" if address else "started"
-        raise InputError(f"RAY_ADDRESS={address}: Ray cannot be {done}: {reason(error)}") from None
+        raise InputError(f"RAY_ADDRESS={address}: Ray cannot be {done}: {error_text(error)}") from None
     try:
         yield
     finally:
         ray.shutdown()
 
 
-def each(items: list[dict[str, Any]], work: Callable[..., Any], **options: Any) -> Iterator[Any]:
-    """What `work` makes of each item, an Arrow table of one row, in their order; call it inside `connected`.
+def map_items(items: list[dict[str, Any]], work: Callable[..., Any], **options: Any) -> Iterator[Any]:
+    """`work(item)` for each item, an Arrow table of one row each, in order; call it inside `ray_session`.
 
     work: takes a batch of one item, {key: [value]}. options: of `ray.data.Dataset.map_batches`.
     """

@@ -11,7 +11,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from datasets.files import written_whole
+from datasets.files import atomic_write
 
 logging.getLogger("matplotlib").setLevel(logging.WARNING)  # it reports on its fonts
 
@@ -38,7 +38,7 @@ def panels(title: str, widths: Sequence[float] = (1,), rows: int = 1) -> tuple[F
     return figure, axes
 
 
-def coloured(curves: Curves) -> dict[str, str]:
+def highlight_colours(curves: Curves) -> dict[str, str]:
     """Colours of the lines that stand out: of many, those that are highest in the middle."""
 
     def height(label: str) -> float:
@@ -96,5 +96,5 @@ def label_ends(axes: Axes, curves: Curves, colours: Mapping[str, str]) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    with written_whole(path) as part:
+    with atomic_write(path) as part:
         figure.savefig(part, format="png", metadata={"Software": None})

@@ -42,14 +42,14 @@ from datasets.columns import (
 from datasets.corpus import MANIFEST, STORE_VERSION, Corpus, read_manifest
 from datasets.errors import InputError
 from datasets.files import (
-    clear_abandoned,
     content_hash,
+    disk_errors,
+    file_lock,
+    file_stamp,
     is_url,
     local_file,
     local_folder,
-    one_at_a_time,
-    one_line_disk_errors,
-    stamp_of,
+    remove_abandoned,
 )
 from datasets.records import (
     SPLITS,
@@ -69,8 +69,8 @@ from datasets.records import (
     dropped_summary,
     dropped_table,
     joined,
+    quoted,
     refuse_too_many,
-    shown,
     split_group,
 )
 from datasets.settings import setting
@@ -245,14 +245,14 @@ class StoreBuilder:
             papers = [self._paper_row(paper, place, number, "positive_ids") for paper in query.positive_ids]
             if earlier := self._split_of_context[row]:
                 which = "this split" if earlier == name else f"split {earlier!r}"
-                reason = f"context {shown(query.context_id)} is in {which} already"
+                reason = f"context {quoted(query.context_id)} is in {which} already"
                 raise BadRecord("in two splits", place, number, reason, "context_id")
             citing = self._citing[row]
             other = (self._split_of_paper[citing] if citing >= 0 else None) or name
             if split_group(other) != split_group(name):
                 reason = (
-                    f"the citing paper {shown(self._paper_ids[citing])} of context "
-                    f"{shown(query.context_id)} is in split {other!r} too; it may cite in one split only"
+                    f"the citing paper {quoted(self._paper_ids[citing])} of context "
+                    f"{quoted(query.context_id)} is in split {other!r} too; it may cite in one split only"
                 )
                 raise BadRecord("in two splits", place, number, reason, "context_id")
             self._split_of_context[row] = name
@@ -297,7 +297,7 @@ class StoreBuilder:
         kind: Kind = "unknown paper" if what == "paper" else "unknown context"
         if id in self.dropped[f"{what}s"].ids:
             kind = "names a dropped record"
-        return BadRecord(kind, place, record, f"no {what} {shown(id)} in the {what}s file", field)
+        return BadRecord(kind, place, record, f"no {what} {quoted(id)} in the {what}s file", field)
 
     @cached_property
     def _paper_ids(self) -> list[str]:
@@ -395,7 +395,7 @@ def open_corpus(
     return open_records(_files_of(Path(dir).expanduser(), own, splits, name, field, cache), cache, **settings)
 
 
-def open_several(
+def open_corpora(
     dirs: Sequence[str | Path],
     cache_dir: str | Path = ".cache",
     splits: Sequence[str] = SPLITS,
@@ -447,9 +447,9 @@ def open_records(source: Source, cache_dir: str | Path = ".cache", **settings: A
     with store_folder(Path(cache_dir).expanduser()) as stores:
         folder = stores / key
         if read_manifest(folder) is None:
-            with one_at_a_time(stores / f"{key}.lock", "prepares the same corpus"):
+            with file_lock(stores / f"{key}.lock", "prepares the same corpus"):
                 if read_manifest(folder) is None:  # another process may have made it while we waited
-                    clear_abandoned(stores, UNFINISHED)
+                    remove_abandoned(stores, UNFINISHED)
                     prepare_store(source, folder, about, given.max_bad_share, given.backend)
     corpus = Corpus(folder, source.name, source.files.get("papers"))
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in corpus.splits.items())
@@ -475,7 +475,7 @@ def fingerprint(identity: Mapping[str, str], settings: Mapping[str, Any]) -> str
 @contextmanager
 def store_folder(cache: Path) -> Iterator[Path]:
     """The folder of all stores; what the disk refuses inside is an InputError."""
-    with one_line_disk_errors(stores := cache / "corpora", "the prepared corpus", "data.cache_dir"):
+    with disk_errors(stores := cache / "corpora", "the prepared corpus", "data.cache_dir"):
         stores.mkdir(parents=True, exist_ok=True)
         yield stores
 
@@ -497,13 +497,13 @@ def prepare_store(
     skip = settings.get("on_error") == "skip"
     manifest: dict[str, Any] = {"name": source.name, "settings": settings}
     with new_store(folder, manifest) as building:
-        stamps = [stamp_of(path) for path in source.files.values()]
+        stamps = [file_stamp(path) for path in source.files.values()]
         share = max_bad_share if skip else None
         tasks: AbstractContextManager[None] = nullcontext()
         if backend == "ray":
-            from datasets.over_ray import connected
+            from datasets.over_ray import ray_session
 
-            tasks = connected()
+            tasks = ray_session()
         with tasks, StoreBuilder(building, settings["tokenizer"], share, backend) as builder:
             keep(builder)
             builder.add_papers(source.papers(), source.place("papers"), source.field)
@@ -513,7 +513,7 @@ def prepare_store(
             builder.finish(settings["candidates"])
             # Only now is all read that the identity may be made of, and are the splits known that were kept.
             manifest |= {"fingerprint": fingerprint(source.identity, settings), "splits": builder.splits}
-        if [stamp_of(path) for path in source.files.values()] != stamps:
+        if [file_stamp(path) for path in source.files.values()] != stamps:
             folder_read = next(iter(source.files.values())).parent
             raise InputError(f"{folder_read}: its files changed while they were read; run again")
         dropped = {part: bad.counts() for part, bad in builder.dropped.items()}

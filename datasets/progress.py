@@ -24,7 +24,7 @@ OnBytes = Callable[[int], None]
 
 
 @contextmanager
-def reading(path: Path | Sequence[Path], what: str) -> Iterator[OnBytes]:
+def read_progress(path: Path | Sequence[Path], what: str) -> Iterator[OnBytes]:
     """A bar over the bytes of a file or files; call its function with the bytes read so far."""
     with _bar(f"reading {what}", TaskProgressColumn()) as update:
         total = sum(file.stat().st_size for file in ([path] if isinstance(path, Path) else path)) or 1
@@ -32,14 +32,14 @@ def reading(path: Path | Sequence[Path], what: str) -> Iterator[OnBytes]:
 
 
 @contextmanager
-def moving(what: str) -> Iterator[Callable[[int, int | None], None]]:
+def copy_progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
     """A bar over a transfer; call its function with the bytes done and the total, None if unknown."""
     with _bar(what, DownloadColumn(), TransferSpeedColumn()) as update:
         yield update
 
 
 @contextmanager
-def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
+def count_progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
     """A bar over `total` things; call its function with how many more are done."""
     done = 0
 

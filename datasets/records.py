@@ -102,7 +102,7 @@ class BadRecord(InputError):
         self, kind: Kind, path: Path, record: str | int, reason: str, field: str | None = None
     ) -> None:
         at = f", field {field!r}" if field is not None else ""
-        super().__init__(f"{path}, record {shown(record)}{at}: {reason}")
+        super().__init__(f"{path}, record {quoted(record)}{at}: {reason}")
         self.kind, self.path, self.record, self.reason, self.field = kind, path, record, reason, field
 
     def example(self) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def check_split_names(splits: object) -> None:
         usable = isinstance(split, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", split)
         if not usable or split in ("papers", "contexts"):
             raise InputError(
-                f"data.splits: {shown(split)} is not a valid split name (letters, digits, '_' and '-')"
+                f"data.splits: {quoted(split)} is not a valid split name (letters, digits, '_' and '-')"
             )
 
 
@@ -260,26 +260,26 @@ def parse_year(value: Any) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        found = kind_of(value) if isinstance(value, list | dict) else shown(value)
+        found = json_type(value) if isinstance(value, list | dict) else quoted(value)
         raise ValueError(f"must be a whole number, not {found}")
     if value not in YEARS:
-        raise ValueError(f"{shown(value)} is out of range")
+        raise ValueError(f"{quoted(value)} is out of range")
     return value
 
 
-def kind_of(value: Any) -> str:
+def json_type(value: Any) -> str:
     """The JSON type of a value, for messages."""
     names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", type(None): "null"}
     return (names | {list: "a list", dict: "an object"})[type(value)]
 
 
-def shown(value: object) -> str:
+def quoted(value: object) -> str:
     """A value in a message: on one line, cut if it is long."""
     text = repr(value[: SHOWN + 1]) if isinstance(value, str) else repr(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
-def refuse(error: InputError) -> NoReturn:
+def raise_bad(error: InputError) -> NoReturn:
     """The first bad record is an error."""
     raise error
 

@@ -24,9 +24,9 @@ import ijson
 import msgspec
 
 from datasets.errors import InputError
-from datasets.files import open_bytes, plain_or_gzipped, without_mark
-from datasets.json_lines import Year, decode, fault
-from datasets.progress import OnBytes, reading
+from datasets.files import open_bytes, plain_or_gzipped, strip_byte_order_mark
+from datasets.json_lines import Year, decode, validation_fault
+from datasets.progress import OnBytes, read_progress
 from datasets.records import (
     BadRecord,
     ContextRecord,
@@ -35,9 +35,9 @@ from datasets.records import (
     QueryRecord,
     Source,
     check_split_names,
-    kind_of,
-    refuse,
-    shown,
+    json_type,
+    quoted,
+    raise_bad,
 )
 
 CHUNK = 1 << 16
@@ -68,7 +68,7 @@ def read_records(
     fields: frozenset[str],
     top: type[dict[Any, Any]] | type[list[Any]],
     on_bytes: OnBytes | None = None,
-    on_bad: OnBad = refuse,
+    on_bad: OnBad = raise_bad,
 ) -> Iterator[tuple[Key, Fields]]:
     """Yield (key, record) for every record of an object of objects, (position, record) of a list of objects.
 
@@ -155,7 +155,7 @@ def _chunks(path: Path, file: IO[bytes]) -> Iterator[bytes]:
                 longer += more
             chunk = bytes(longer)
         if first:
-            chunk = without_mark(chunk, path)
+            chunk = strip_byte_order_mark(chunk, path)
             first = False
         if _HALF.search(chunk):
             chunk = _ESCAPE.sub(lambda escape: b"\\ufffd" if escape[1] else escape[0], chunk)
@@ -172,7 +172,7 @@ def _send(parser: Any, chunk: bytes | None) -> Exception | None:
 
 
 def _after(last: Key | None) -> str:
-    return "" if last is None else f" after record {shown(last)}"
+    return "" if last is None else f" after record {quoted(last)}"
 
 
 def _reason(error: Exception) -> str:
@@ -230,7 +230,7 @@ def strict(records: Iterable[Record | BadRecord]) -> Iterator[Record]:
 def _read(
     path: Path, what: str, top: Any, parse: Callable[[Any, Any, list[str]], Record]
 ) -> Iterator[Record | BadRecord]:
-    with reading(path, what) as on_bytes:
+    with read_progress(path, what) as on_bytes:
         for key, value, twice in stream_json(path, top, on_bytes):
             try:
                 record: Record | BadRecord = parse(key, value, twice)
@@ -267,7 +267,7 @@ def _paper(path: Path, field: str | None, key: str, value: Any, twice: list[str]
 def _context(path: Path, key: str, value: Any, twice: list[str]) -> ContextRecord:
     context = record_as(_Context, _object(path, key, value, twice, _Context.__struct_fields__), path, key)
     if (other := value.get("context_id", key)) != key:
-        reason = f"{shown(other)} differs from the record's key"
+        reason = f"{quoted(other)} differs from the record's key"
         raise BadRecord("unusable id", path, key, reason, "context_id")
     return ContextRecord(key, context.masked_text, context.citing_id, context.refid)
 
@@ -280,7 +280,7 @@ def _query(path: Path, key: int, value: Any, twice: list[str]) -> QueryRecord:
 def _object(path: Path, key: Key, value: Any, twice: list[str], fields: Collection[str | None]) -> Fields:
     """The value, if it is an object with none of these fields given twice."""
     if not isinstance(value, dict):
-        raise BadRecord("wrong type", path, key, f"must be an object, not {kind_of(value)}")
+        raise BadRecord("wrong type", path, key, f"must be an object, not {json_type(value)}")
     for name in twice:
         if name in fields:
             raise BadRecord("field given twice", path, key, "appears twice", name)
@@ -292,7 +292,7 @@ def record_as(layout: type[Layout], record: Fields, path: Path, key: Key) -> Lay
     try:
         return msgspec.convert(record, layout, dec_hook=decode)
     except msgspec.ValidationError as error:
-        kind, reason, field = fault(error)
+        kind, reason, field = validation_fault(error)
     raise BadRecord(kind, path, key, reason, field)
 
 
@@ -303,7 +303,7 @@ def names_of(path: Path, key: Key, record: Fields, field: str) -> tuple[str, ...
     for name in names:
         if not isinstance(name, str):
             must = f"must be a string or a list of strings, as data.field={field} says"
-            raise BadRecord("wrong type", path, key, f"{must}, not {kind_of(name)}", field)
+            raise BadRecord("wrong type", path, key, f"{must}, not {json_type(name)}", field)
     return tuple(dict.fromkeys(name for name in names if name))
 
 

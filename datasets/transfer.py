@@ -23,8 +23,8 @@ from typing import IO, Any, NamedTuple, cast
 import requests
 from requests.exceptions import ContentDecodingError, ProxyError, RequestException, SSLError, TooManyRedirects
 
-from datasets.errors import InputError, Unusable
-from datasets.progress import moving
+from datasets.errors import InputError, UnusableFile
+from datasets.progress import copy_progress
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ HTML = (b"<!doctype html", b"<html")
 Version = dict[str, Any]
 
 
-class Cut(Exception):
+class TransferInterrupted(Exception):
     """An attempt ended before the file did; the message is the reason."""
 
 
@@ -69,20 +69,20 @@ def fetch(address: str, target: Path, size: int | None = None) -> None:
                         _receive(answer, address, target, version, size)
                 break
             except PERMANENT as error:
-                raise Unusable(reason(error)) from None
-            except (Cut, RequestException) as error:
+                raise UnusableFile(failure_reason(error)) from None
+            except (TransferInterrupted, RequestException) as error:
                 if not answered and isinstance(error, RequestException):
-                    raise Unusable(reason(error)) from None
+                    raise UnusableFile(failure_reason(error)) from None
                 failures = failures + 1 if _size(part) <= before else 0
                 if failures >= ATTEMPTS:
                     kept = "; the part that arrived is kept" if _size(part) else ""
-                    raise Unusable(f"{reason(error)}, {ATTEMPTS} times in a row{kept}") from None
-                log.info("%s: %s; retrying", address, reason(error))
+                    raise UnusableFile(f"{failure_reason(error)}, {ATTEMPTS} times in a row{kept}") from None
+                log.info("%s: %s; retrying", address, failure_reason(error))
             time.sleep(PAUSE * 2**failures)
     part.replace(target)
 
 
-def forget(target: Path) -> None:
+def discard_download(target: Path) -> None:
     """Remove what `fetch` has left at and beside the target."""
     for path in (target, *_part_and_note(target)):
         path.unlink(missing_ok=True)
@@ -116,7 +116,7 @@ def _answer(session: requests.Session, address: str, start: int) -> requests.Res
         return answer
     answer.close()
     said = f"HTTP {answer.status_code}{f' ({answer.reason})' if answer.reason else ''}"
-    raise Cut(said) if answer.status_code in TEMPORARY else Unusable(said)
+    raise TransferInterrupted(said) if answer.status_code in TEMPORARY else UnusableFile(said)
 
 
 def _get(session: requests.Session, address: str, headers: dict[str, str]) -> requests.Response:
@@ -138,30 +138,30 @@ def _receive(
     if not resumed and answer.status_code != OK:
         part.unlink(missing_ok=True)
         note.unlink(missing_ok=True)
-        raise Cut("the file changed after its first part was downloaded")
+        raise TransferInterrupted("the file changed after its first part was downloaded")
     have, total = have if resumed else 0, version["total"]
     chunks = answer.iter_content(CHUNK)
     first = next(chunks, b"")
     if _is_page(answer) or (not have and first.lstrip()[:14].lower().startswith(HTML)):
         found = re.search("<title>([^<]{1,100})", first.decode("utf-8", "replace"), re.IGNORECASE)
         title = f" ({' '.join(found[1].split())})" if found else ""
-        raise Unusable(f"the server sends a web page in place of the file{title}")
+        raise UnusableFile(f"the server sends a web page in place of the file{title}")
     if size is not None and total not in (None, size):
-        raise Unusable(f"the server offers {total:,} bytes, the published file has {size:,}")
+        raise UnusableFile(f"the server offers {total:,} bytes, the published file has {size:,}")
     need_space(part.parent, (total or 0) - have)
     megabytes = "" if total is None else f" ({total / 1e6:,.1f} MB)"
     log.info("%s %s%s", "resuming" if resumed else "downloading", address, megabytes)
     if not resumed:
         part.unlink(missing_ok=True)
         note.write_text(json.dumps(version), "utf-8")
-    with moving(f"downloading {part.stem}") as report, part.open("ab") as file:
+    with copy_progress(f"downloading {part.stem}") as report, part.open("ab") as file:
         for chunk in chain([first], chunks):
             file.write(chunk)
             have += len(chunk)
             report(have, total)
     expected = size if total is None else total
     if expected is not None and have != expected:
-        raise Cut(f"the download ended after {have:,} of {expected:,} bytes")
+        raise TransferInterrupted(f"the download ended after {have:,} of {expected:,} bytes")
 
 
 def _version(answer: requests.Response, address: str) -> Version:
@@ -194,10 +194,10 @@ REASONS = {
 }
 
 
-def reason(error: Exception) -> str:
+def failure_reason(error: Exception) -> str:
     """Why a download failed, in a few words."""
     text = str(error)
-    if isinstance(error, Cut):
+    if isinstance(error, TransferInterrupted):
         return text
     if known := next((words for kind, words in REASONS.items() if isinstance(error, kind)), None):
         return known
@@ -239,10 +239,10 @@ def drive_listing(address: str) -> dict[str, str]:
     except RequestException:
         raise
     except Exception as error:  # gdown fails in many ways on pages that it does not know
-        raise Unusable(_plain(error)) from None
+        raise UnusableFile(_plain(error)) from None
     files = {str(file.path): f"{DRIVE_FILE}{file.id}" for file in found if not isinstance(file, str)}
     if not files:
-        raise Unusable("the folder is empty, or not shared")
+        raise UnusableFile("the folder is empty, or not shared")
     return files
 
 
@@ -267,8 +267,8 @@ def _from_drive(session: requests.Session, address: str, headers: dict[str, str]
         try:
             url = get_url_from_gdrive_confirmation(page)
         except Exception as error:  # as above
-            raise Unusable(f"Google Drive sends a page in place of the file: {_plain(error)}") from None
-    raise Unusable("Google Drive asks for confirmation again and again")
+            raise UnusableFile(f"Google Drive sends a page in place of the file: {_plain(error)}") from None
+    raise UnusableFile("Google Drive asks for confirmation again and again")
 
 
 def _plain(error: Exception) -> str:
@@ -300,15 +300,15 @@ def unpack(archive: Path, wanted: Iterable[str], folder: Path, matches: str = ""
         for path in (member.path for member in members):
             parts = PurePosixPath(path.replace("\\", "/"))
             if parts.is_absolute() or ".." in parts.parts or re.match(r"[A-Za-z]:", path):
-                raise Unusable(f"refused: its path {path[:100]!r} leads out of the folder")
+                raise UnusableFile(f"refused: its path {path[:100]!r} leads out of the folder")
         by_path = {member.path: member for member in members}
-        chosen = [by_path[path] for path in choose(list(by_path), wanted, matches).values()]
+        chosen = [by_path[path] for path in pick_files(list(by_path), wanted, matches).values()]
         if not chosen:
-            raise Unusable(f"it contains none of the files, but {listed(by_path)}")
+            raise UnusableFile(f"it contains none of the files, but {list_names(by_path)}")
         total = sum(member.size for member in chosen)
         need_space(folder, total)
         done, written = 0, []
-        with moving(f"unpacking {archive.name}") as report:
+        with copy_progress(f"unpacking {archive.name}") as report:
             for member in chosen:
                 written.append(folder / PurePosixPath(member.path).name)
                 with member.open() as source, written[-1].open("wb") as file:
@@ -340,46 +340,46 @@ def _members(archive: Path) -> Iterator[list[Member]]:
                     if info.isreg()
                 ]
         else:
-            raise Unusable("it is no zip or tar archive, or is cut short")
+            raise UnusableFile("it is no zip or tar archive, or is cut short")
     except DAMAGED as error:
-        raise Unusable(f"the archive is damaged ({error or type(error).__name__})") from None
+        raise UnusableFile(f"the archive is damaged ({error or type(error).__name__})") from None
     except (RuntimeError, NotImplementedError) as error:  # encrypted, or packed in a way unknown to Python
-        raise Unusable(f"the archive cannot be unpacked ({error})") from None
+        raise UnusableFile(f"the archive cannot be unpacked ({error})") from None
     except OSError as error:
         if error.errno is None:  # from gzip and bz2, about their data
-            raise Unusable(f"the archive is damaged ({error})") from None
+            raise UnusableFile(f"the archive is damaged ({error})") from None
         raise
 
 
-def choose(paths: Sequence[str], wanted: Iterable[str], matches: str = "") -> dict[str, str]:
+def pick_files(paths: Sequence[str], wanted: Iterable[str], matches: str = "") -> dict[str, str]:
     """{wanted name: its path} for those that are there, plain rather than gzipped.
 
     Of several, those whose path `matches` are preferred, then those nearest to the root; Unusable if that
     does not decide.
 
-    >>> choose(["acl/papers.json", "old/acl/papers.json", "arxiv/papers.json"], ["papers.json"], "acl")
+    >>> pick_files(["acl/papers.json", "old/acl/papers.json", "arxiv/papers.json"], ["papers.json"], "acl")
     {'papers.json': 'acl/papers.json'}
     """
     chosen: dict[str, str] = {}
     for name in wanted:
-        named = [[path for path in paths if PurePosixPath(path).name == like] for like in spellings(name)]
+        named = [[path for path in paths if PurePosixPath(path).name == like] for like in name_variants(name)]
         found = next(filter(None, named), [])
         found = [path for path in found if re.search(matches, path, re.IGNORECASE)] or found
         depth = min((path.count("/") for path in found), default=0)
         found = [path for path in found if path.count("/") == depth]
         if len(found) > 1:
-            raise Unusable(f"it contains {name} more than once: {listed(found)}")
+            raise UnusableFile(f"it contains {name} more than once: {list_names(found)}")
         if found:
             chosen[name] = found[0]
     return chosen
 
 
-def spellings(file: str) -> tuple[str, ...]:
+def name_variants(file: str) -> tuple[str, ...]:
     """The names of a file that may be gzipped."""
     return (file, f"{file}.gz") if file.endswith((".json", ".jsonl", ".txt")) else (file,)
 
 
-def listed(names: Iterable[str]) -> str:
+def list_names(names: Iterable[str]) -> str:
     """The first of the names, printable, and how many more there are."""
     shown = ["".join(letter if letter.isprintable() else "?" for letter in name)[:100] for name in names]
     more = f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""

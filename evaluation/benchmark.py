@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 from datasets.configuration import read_settings
 from datasets.corpus import Corpus
 from datasets.settings import Settings
-from evaluation.report import REPORT, Column, Metrics, Provenance, Section, SweepJob, comparison, say
+from evaluation.report import REPORT, Column, Metrics, Provenance, Section, SweepJob, comparison, print_line
 from retrieval.base import Retriever
 from retrieval.filters import Filters
 
@@ -76,7 +76,7 @@ class Benchmark(ABC):
 
     def show(self, metrics: Metrics, folder: Path) -> None:
         """Print the result of a single evaluation, and where its report is."""
-        say(f"report: {folder / REPORT}")
+        print_line(f"report: {folder / REPORT}")
 
     @classmethod
     def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:

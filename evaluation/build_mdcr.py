@@ -22,8 +22,8 @@ from datasets.citations.queries import read_rows
 from datasets.columns import Ragged, offsets_of
 from datasets.command import command
 from datasets.errors import InputError
-from datasets.files import new_folder, written_folder
-from datasets.progress import counting
+from datasets.files import atomic_folder, new_folder
+from datasets.progress import count_progress
 from datasets.settings import check_count
 from evaluation.benchmarks.mdcr import TRUE
 from evaluation.benchmarks.pools import first_few, read_json
@@ -248,7 +248,7 @@ def build_pools(
     jaccard = average_jaccard(lists)
     built = BuiltPools(jaccard, chosen_models(jaccard, choose))
     maker = PoolMaker(sampler, {model: lists[model] for model in built.chosen}, cited, negatives, top)
-    with counting("making pools", sum(map(len, sample.queries.values()))) as advance:
+    with count_progress("making pools", sum(map(len, sample.queries.values()))) as advance:
         for name, queries in sample.queries.items():
             most_cited = maker.most_cited(name)
             for query in queries:
@@ -301,7 +301,7 @@ def build_mdcr(
             used.update([graph.rows[query]], *pool.values())
             named[name][query] = {kind: [graph.ids[row] for row in rows] for kind, rows in pool.items()}
     report = _report(built, list(sample.queries), cited, negatives)
-    with written_folder(folder) as part:
+    with atomic_folder(folder) as part:
         (part / FILE).write_text(json.dumps(named) + "\n", encoding="utf-8")
         with (part / TEXTS).open("wb") as file:
             for _, paper in read_rows(graph, np.array(sorted(used), np.int64)):

@@ -15,7 +15,7 @@ from typing import Any
 from datasets.errors import InputError, one_line_errors
 from datasets.files import write_text
 from evaluation.measures import PerQuery
-from evaluation.protocol import file_of, key_of
+from evaluation.protocol import metric_key, protocol_file
 from evaluation.report import METRICS, PER_QUERY, markdown_table
 from evaluation.settings import PROTOCOLS, TRANSDUCTIVE
 from evaluation.significance import Difference, paired
@@ -71,14 +71,14 @@ HEAD = ["measure", "A", "B", "A - B", "95 %", "p"]
 
 
 def _read(folder: Path, protocol: str) -> tuple[PerQuery, dict[str, Any]]:
-    values = PerQuery.read(folder / file_of(PER_QUERY, protocol))
+    values = PerQuery.read(folder / protocol_file(PER_QUERY, protocol))
     path = folder / METRICS
     try:
         metrics = json.loads(path.read_text("utf-8"))
         if metrics and all(isinstance(row, dict) for row in metrics.values()):  # a row a field or pool
             return values, {"groups": {name: row.get("candidates") for name, row in metrics.items()}}
         pool = {key: metrics[key] for key in ("split", "filters")}
-        return values, pool | {"candidates": metrics[key_of("candidates", protocol)]}
+        return values, pool | {"candidates": metrics[metric_key("candidates", protocol)]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: not the metrics of an evaluation ({error})") from None
 

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
-from datasets.progress import counting
+from datasets.progress import count_progress
 from datasets.records import TRAIN
 from evaluation.benchmark import Benchmark, Data, RetrieverMaker
 from evaluation.measures import PerQuery, f1, means, query_values
-from evaluation.protocol import GROUPS, Protocol, Qrels, file_of, key_of, protocols, taken
+from evaluation.protocol import GROUPS, Protocol, Qrels, metric_key, protocol_file, protocols, take_queries
 from evaluation.report import METRICS, PER_QUERY, QRELS, RUN, Column, Metrics, Provenance, write_results
 from evaluation.settings import DRAFT, INDUCTIVE, PROTOCOLS, TRANSDUCTIVE, ContextSettings
 from evaluation.significance import DRAWS, LEVEL, intervals
@@ -68,13 +68,13 @@ class CorpusBenchmark(Benchmark):
             log.info("%s: a run is evaluated by one protocol, %s", retriever.name, TRANSDUCTIVE)
         chosen = protocols(names, corpus, queries, filters)
         metrics, outcomes = self.measure(Task(retriever, corpus, filters, chosen, index_dir))
-        metrics |= facts_of(retriever, corpus, split, filters)
+        metrics |= evaluation_facts(retriever, corpus, split, filters)
         if (limit := retriever.limit(queries.contexts)) is not None:
             metrics["limit"] = limit
         folder = Path(output_dir)
         folder.mkdir(parents=True, exist_ok=True)
         old = [METRICS, QRELS, *(prefix + name for prefix in outcomes for name in (RUN, PER_QUERY))]
-        for name in (file_of(name, protocol) for name in old for protocol in PROTOCOLS):
+        for name in (protocol_file(name, protocol) for name in old for protocol in PROTOCOLS):
             (folder / name).unlink(missing_ok=True)  # of an evaluation that wrote more files
         for prefix, found in outcomes.items():
             for outcome in found:
@@ -116,14 +116,14 @@ class CorpusBenchmark(Benchmark):
         if self.settings.queries is None:
             return whole
         drawn = np.random.default_rng(self.settings.seed).permutation(len(whole))[: self.settings.queries]
-        return taken(whole, np.sort(drawn))
+        return take_queries(whole, np.sort(drawn))
 
     def search(
         self, retriever: Retriever, queries: Queries | NDArray[np.int64], k: int, filters: Filters
     ) -> tuple[Ranking, float]:
         """The first k papers of each query, batch by batch, and the seconds it took."""
         parts, seconds = [], 0.0
-        with counting(f"{retriever.name}: searching", len(queries)) as advance:
+        with count_progress(f"{retriever.name}: searching", len(queries)) as advance:
             for start in range(0, len(queries), self.settings.batch):
                 started = time.perf_counter()
                 parts.append(retriever.search(queries[start : start + self.settings.batch], k, filters))
@@ -234,19 +234,19 @@ class Outcome:
                 found |= {"citing_papers": int(self.values.papers.max()) + 1}
                 found |= {"candidates": self.protocol.candidates}
                 found |= {"seconds_per_query": self.seconds / len(self.values)}
-        return {key_of(name, self.protocol.name): value for name, value in found.items()}
+        return {metric_key(name, self.protocol.name): value for name, value in found.items()}
 
     def write(self, folder: Path, depth: int | None, stage: str = "") -> None:
         """Write qrels, per_query.csv and the first `depth` papers of the run (None: all).
 
         stage: prefix of the file names, where one protocol has several outcomes.
         """
-        self.qrels.write(folder / file_of(QRELS, self.protocol.name))
-        self.values.write(folder / file_of(stage + PER_QUERY, self.protocol.name))
+        self.qrels.write(folder / protocol_file(QRELS, self.protocol.name))
+        self.values.write(folder / protocol_file(stage + PER_QUERY, self.protocol.name))
         if depth != 0:
             head = self.run.ranking if depth is None else with_ties(self.run.ranking, depth)
             run = Run(self.run.query_ids, self.run.paper_ids, head, self.run.name)
-            run.write(folder / file_of(stage + RUN, self.protocol.name))
+            run.write(folder / protocol_file(stage + RUN, self.protocol.name))
 
 
 def with_ties(ranking: Ranking, depth: int) -> Ranking:
@@ -277,7 +277,7 @@ def open_index(task: Task) -> dict[str, Any]:
     return metrics
 
 
-def facts_of(retriever: Retriever, corpus: Corpus, split: str, filters: Filters) -> dict[str, Any]:
+def evaluation_facts(retriever: Retriever, corpus: Corpus, split: str, filters: Filters) -> dict[str, Any]:
     """What an evaluation was of, as entries of metrics.json."""
     tuned = {
         f"tuned/{name}": value if isinstance(value, int | float | str) else json.dumps(value)
@@ -295,16 +295,16 @@ def facts_of(retriever: Retriever, corpus: Corpus, split: str, filters: Filters)
     }
 
 
-def protocols_in(metrics: Metrics) -> list[str]:
+def evaluated_protocols(metrics: Metrics) -> list[str]:
     """The protocols that were evaluated."""
-    return [protocol for protocol in PROTOCOLS if key_of("queries", protocol) in metrics]
+    return [protocol for protocol in PROTOCOLS if metric_key("queries", protocol) in metrics]
 
 
-def measures_in(metrics: Metrics, protocol: str) -> list[str]:
+def measure_names(metrics: Metrics, protocol: str) -> list[str]:
     """Keys of the measures over all queries of a protocol, but for recall@k of pools of k papers or less."""
-    prefix = key_of("", protocol)
+    prefix = metric_key("", protocol)
     wanted = tuple(prefix + measure for measure in ("map", "mrr", "recall@", "precision@", "f1@"))
-    pool = metrics[key_of("candidates", protocol)]
+    pool = metrics[metric_key("candidates", protocol)]
     names = [
         name
         for name in metrics
@@ -317,19 +317,19 @@ def measures_in(metrics: Metrics, protocol: str) -> list[str]:
     ]
 
 
-def cell(metrics: Metrics, name: str, interval: bool) -> str:
+def format_cell(metrics: Metrics, name: str, interval: bool) -> str:
     """A measure with four places, and its interval in brackets where that is wanted and known."""
     return Column(name, "", places=4, interval=interval).cell(metrics)
 
 
 def group_rows(metrics: Metrics, protocol: str, interval: bool = False) -> list[list[str]]:
     """Head and rows: the measures of a protocol, a column for each group of queries that there is."""
-    prefix = key_of("", protocol)
+    prefix = metric_key("", protocol)
     labels = {f"{group}/" if group else "": label for group, label in GROUPS[protocol].items()}
     groups = [group for group in labels if f"{group}queries" in metrics]
     rows = [
-        [name, *(cell(metrics, group + name, interval) for group in groups)]
-        for name in ["queries", *(key.removeprefix(prefix) for key in measures_in(metrics, protocol))]
+        [name, *(format_cell(metrics, group + name, interval) for group in groups)]
+        for name in ["queries", *(key.removeprefix(prefix) for key in measure_names(metrics, protocol))]
     ]
     return [["measure", *(labels[group] for group in groups)], *rows]
 
@@ -337,7 +337,7 @@ def group_rows(metrics: Metrics, protocol: str, interval: bool = False) -> list[
 def pool_text(metrics: Metrics, protocol: str) -> str:
     """Which papers are candidates, how many queries are asked, and what the groups are."""
     queries, papers, candidates = (
-        metrics[key_of(name, protocol)] for name in ("queries", "citing_papers", "candidates")
+        metrics[metric_key(name, protocol)] for name in ("queries", "citing_papers", "candidates")
     )
     who = f"{queries:,} queries of {papers:,} citing papers."
     passing = "that pass the filters" if metrics["filters"] else "of the corpus"

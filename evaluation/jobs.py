@@ -52,7 +52,7 @@ def why_missing(job: Job) -> str | None:
         made = _plain(OmegaConf.load(job.folder / ".hydra" / "config.yaml"))
     except (OSError, YAMLError, OmegaConfBaseException):
         return "its settings cannot be read"
-    if made != settings_of(job):
+    if made != job_settings(job):
         return "made with other settings"
     for step in job.needs:
         if step.script == BUILD and (reason := why_unmade(step)):
@@ -88,7 +88,7 @@ def _changed(path: Path) -> float:
     return max((file.stat().st_mtime for file in files), default=0.0)
 
 
-def settings_of(job: Job) -> dict[str, Any]:
+def job_settings(job: Job) -> dict[str, Any]:
     """What `evaluate.py` would run this job with; InputError for options that there are not."""
     return _settings(tuple(job.overrides))
 
@@ -110,7 +110,7 @@ def _plain(config: Any) -> dict[str, Any]:
     return {key: whole.get(key) for key in SETTINGS}
 
 
-def result_of(job: Job) -> dict[str, Any]:
+def job_metrics(job: Job) -> dict[str, Any]:
     """The metrics of a job that is there."""
     metrics: dict[str, Any] = json.loads((job.folder / METRICS).read_text("utf-8"))
     return metrics

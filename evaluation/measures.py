@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ir_measures import AP, RR, Measure, P, R
 
 from datasets.errors import InputError
-from datasets.files import written_whole
+from datasets.files import atomic_write
 from evaluation.protocol import Qrels
 from retrieval.run import Run
 
@@ -101,7 +101,7 @@ class PerQuery:
     def write(self, path: str | Path) -> None:
         """Write a table of commas with a row for each query; numbers keep all digits."""
         columns = [array.tolist() for array in self.values.values()]
-        with written_whole(Path(path)) as part, part.open("w", encoding="utf-8", newline="") as file:
+        with atomic_write(Path(path)) as part, part.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow([*HEAD, *self.values])
             writer.writerows(zip(self.query_ids, self.citing_ids, *columns, strict=True))

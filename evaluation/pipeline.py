@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from evaluation.benchmark import Output
-from evaluation.contexts import CorpusBenchmark, Outcome, Task, open_index, protocols_in
+from evaluation.contexts import CorpusBenchmark, Outcome, Task, evaluated_protocols, open_index
 from evaluation.plots import curve_plot, reranking_plot
 from evaluation.prefetch import Prefetch
-from evaluation.protocol import Protocol, key_of
-from evaluation.published import published
+from evaluation.protocol import Protocol, metric_key
+from evaluation.published import published_tables
 from evaluation.report import (
     Column,
     Metrics,
     Section,
     SweepJob,
-    aligned,
+    align_columns,
     comparison,
     markdown_table,
-    say,
-    show,
+    print_line,
+    print_table,
 )
 from evaluation.settings import PipelineSettings
 from evaluation.stages import (
@@ -41,12 +41,12 @@ from evaluation.stages import (
     headline,
     pipeline_name,
     report_parts,
+    reranker_weight,
     stage_rows,
-    weigher,
 )
 from rerank.reranker import Reranker
-from rerank.scores import PairScores, Processes, candidate_scores, head_of
-from retrieval.base import Ranking, Retriever, nothing
+from rerank.scores import PairScores, Processes, candidate_scores, first_k
+from retrieval.base import Ranking, Retriever, empty_rankings
 from retrieval.filters import Filters
 from retrieval.queries import Queries
 
@@ -95,7 +95,7 @@ class Pipeline(CorpusBenchmark):
         index = open_index(task)
         found = partial(self._found, retriever, scores)
         pool = int(task.filters.allowed(corpus).sum())
-        weight = weigher(given, corpus, lambda split: found(split, task.filters, pool))
+        weight = reranker_weight(given, corpus, lambda split: found(split, task.filters, pool))
         stages = []
         for one in task.protocols:
             candidates = found(one.queries, one.filters, one.candidates, one.asked(corpus))
@@ -150,7 +150,7 @@ class Pipeline(CorpusBenchmark):
     ) -> ScoredCandidates:
         asked = Queries.of(retriever.corpus, queries.contexts if asked is None else asked)
         ranking, count, seconds = self.prefetched(retriever, queries, filters, pool, asked)
-        found, scored = candidate_scores(scores, queries.contexts, head_of(ranking, count).papers)
+        found, scored = candidate_scores(scores, queries.contexts, first_k(ranking, count).papers)
         return ScoredCandidates(ranking, found, seconds, scored)
 
     def prefetched(
@@ -203,8 +203,8 @@ class Pipeline(CorpusBenchmark):
         return []
 
     def report(self, metrics: Metrics, lines: list[str], folder: Path) -> list[str]:
-        protocol = protocols_in(metrics)[0]
-        base = float(metrics[BASE + key_of("recall@10", protocol)])
+        protocol = evaluated_protocols(metrics)[0]
+        base = float(metrics[BASE + metric_key("recall@10", protocol)])
         name, title = pipeline_name(metrics), f"{metrics['data']}, split {metrics['split']}"
         reranking_plot(folder / PLOT, {name: depths_of(metrics, protocol)}, title, {name: base})
         lines = [*lines, *self.candidate_lines(metrics)]
@@ -212,10 +212,10 @@ class Pipeline(CorpusBenchmark):
         return [f"# {self.heading}: {name} on {title}", *parts, *self.closing()]
 
     def show(self, metrics: Metrics, folder: Path) -> None:
-        for protocol in protocols_in(metrics):
+        for protocol in evaluated_protocols(metrics):
             where = f"{metrics['data']}, split {metrics['split']}, {protocol}"
-            show(stage_rows(metrics, protocol), f"{pipeline_name(metrics)} on {where}")
-            say(headline(metrics, protocol))
+            print_table(stage_rows(metrics, protocol), f"{pipeline_name(metrics)} on {where}")
+            print_line(headline(metrics, protocol))
         super().show(metrics, folder)
 
     @classmethod
@@ -269,12 +269,14 @@ class Pipeline(CorpusBenchmark):
         for name, curve in curves.items():
             columns = [[of[key] for of in curve.values()] for key in OF_DEPTH]
             columns += [[of[f"{BASE}{key}"] for of in series[name].values()] for key in ("recall@10", "mrr")]
-            sections.append(Section(name, [markdown_table(head, aligned([list(curve), *columns]))]))
+            sections.append(Section(name, [markdown_table(head, align_columns([list(curve), *columns]))]))
         depths = sorted({k for curve in curves.values() for k in curve})
         if len(depths) > 1:
             found = [[curve.get(k, {}).get("recall@10") for curve in curves.values()] for k in depths]
             heading = "R@10 by the number of reranked candidates"
-            table = markdown_table(["pipeline", *(f"{k:,}" for k in depths)], aligned([list(curves), *found]))
+            table = markdown_table(
+                ["pipeline", *(f"{k:,}" for k in depths)], align_columns([list(curves), *found])
+            )
             sections.append(Section(heading, [table]))
             if max(map(len, curves.values())) > 1:
                 bases = {name: next(iter(of.values()))[f"{BASE}recall@10"] for name, of in series.items()}
@@ -320,7 +322,7 @@ class Reranking(Pipeline):
         ]
 
     def closing(self) -> list[str]:
-        return ["## As published", *published("oracle-rerankers")]
+        return ["## As published", *published_tables("oracle-rerankers")]
 
     @classmethod
     def page_curves(cls, results: Mapping[str, Metrics], plot: Path, title: str) -> list[str]:
@@ -349,7 +351,7 @@ def appended(ranking: Ranking, papers: Sequence[NDArray[np.integer]]) -> Ranking
     ]
     counts = np.count_nonzero(ranking.papers >= 0, axis=1)
     lengths = counts + np.array([len(more) for more in missing], np.int64)
-    rows, scores = nothing(len(ranking), int(lengths.max(initial=1)))
+    rows, scores = empty_rankings(len(ranking), int(lengths.max(initial=1)))
     keep = min(ranking.k, rows.shape[1])
     rows[:, :keep], scores[:, :keep] = ranking.papers[:, :keep], ranking.scores[:, :keep]
     for row, (count, more) in enumerate(zip(counts.tolist(), missing, strict=True)):

@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from datasets.errors import InputError
-from datasets.json_lines import checked
+from datasets.json_lines import validate
 
 TRAIN, BUILD = "train.py", "evaluation.build_mdcr"
 """What makes checkpoints, and benchmarks."""
@@ -140,13 +140,13 @@ def read_plan(path: Path) -> Plan:
         content = OmegaConf.to_container(OmegaConf.load(path))
     except (OSError, YAMLError, UnicodeDecodeError, OmegaConfBaseException) as error:
         raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-    file = checked(content, PlanFile, f"{path}")
-    data = {name: checked(of, DataSet, f"{path}, data.{name}") for name, of in file.data.items()}
+    file = validate(content, PlanFile, f"{path}")
+    data = {name: validate(of, DataSet, f"{path}, data.{name}") for name, of in file.data.items()}
     training = {
-        name: checked(of, Trainable, f"{path}, training.{name}") for name, of in file.training.items()
+        name: validate(of, Trainable, f"{path}, training.{name}") for name, of in file.training.items()
     }
     building = {
-        name: checked(of, Buildable, f"{path}, building.{name}") for name, of in file.building.items()
+        name: validate(of, Buildable, f"{path}, building.{name}") for name, of in file.building.items()
     }
     outputs, jobs = Path(file.outputs), dict[str, Job]()
     for of, one in data.items():

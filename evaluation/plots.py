@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator, PercentFormatter
 
-from datasets.plots import GREY, Curves, coloured, draw, label_ends, panels, save
+from datasets.plots import GREY, Curves, draw, highlight_colours, label_ends, panels, save
 
 
 def recall_plot(path: Path, curves: Curves, title: str) -> None:
@@ -19,7 +19,7 @@ def recall_plot(path: Path, curves: Curves, title: str) -> None:
 def curve_plot(path: Path, curves: Curves, title: str, x: str, y: str, shares: bool = False) -> None:
     """Draw values over counts, these on a logarithmic axis; shares: the values are from 0 to 1, all shown."""
     figure, (axes,) = panels(title)
-    colours = coloured(curves)
+    colours = highlight_colours(curves)
     draw(axes, curves, colours)
     over_counts(axes, sorted({count for curve in curves.values() for count in curve}))
     if shares:
@@ -50,7 +50,7 @@ def reranking_plot(
         for name in ("recall@10", "ceiling", "seconds_per_query")
     )
     figure, (left, right) = panels(title, (3, 2))
-    colours = coloured(recalls_)
+    colours = highlight_colours(recalls_)
     counts = sorted({k for curve in curves.values() for k in curve})
     for label in colours:
         left.axhline(bases[label], color=colours[label], linestyle=":", linewidth=1)
@@ -80,7 +80,7 @@ def over_counts(axes: Axes, counts: Sequence[int]) -> None:
     axes.set_xticks(counts, labels, rotation=30 if counts[-1] >= 10_000 else 0)
 
 
-def recalls(metrics: Mapping[str, object], group: str = "") -> dict[int, float]:
+def recall_curve(metrics: Mapping[str, object], group: str = "") -> dict[int, float]:
     """{k: recall@k} of flat metrics where k is below the size of the pool; group: as `seen`."""
     prefix = f"{group}/recall@" if group else "recall@"
     pool = metrics.get("inductive/candidates" if group == "inductive" else "candidates")

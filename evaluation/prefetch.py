@@ -11,16 +11,16 @@ from evaluation.contexts import (
     CorpusBenchmark,
     Outcome,
     Task,
+    evaluated_protocols,
     group_rows,
     index_text,
-    measures_in,
+    measure_names,
     open_index,
     pool_text,
-    protocols_in,
 )
-from evaluation.plots import recall_plot, recalls
-from evaluation.protocol import GROUPS, key_of
-from evaluation.report import Column, Metrics, comparison, markdown_table, show
+from evaluation.plots import recall_curve, recall_plot
+from evaluation.protocol import GROUPS, metric_key
+from evaluation.report import Column, Metrics, comparison, markdown_table, print_table
 from evaluation.settings import DRAFT, INDUCTIVE, TRANSDUCTIVE, ContextSettings, PrefetchSettings
 from evaluation.significance import DRAWS
 
@@ -67,20 +67,20 @@ class Prefetch(CorpusBenchmark):
 
     def report(self, metrics: Metrics, lines: list[str], folder: Path) -> list[str]:
         # Another protocol has other queries and another pool: its curve does not belong among these.
-        first = protocols_in(metrics)[0]
+        first = evaluated_protocols(metrics)[0]
         curves = {
-            f"{label} ({metrics[key]:,} queries)": recalls(metrics, group)
+            f"{label} ({metrics[key]:,} queries)": recall_curve(metrics, group)
             for group, label in GROUPS[first].items()
             if metrics.get(key := f"{group}/queries" if group else "queries")
         }
         title = f"{metrics['retriever']} on {metrics['data']}, split {metrics['split']}"
-        pool = metrics[key_of("candidates", first)]
+        pool = metrics[metric_key("candidates", first)]
         recall_plot(folder / PLOT, curves, f"{title}: {pool:,} candidates")
         parts = [f"# Prefetching: {title}", "## Protocol", "\n".join(f"- {line}" for line in lines)]
-        for protocol in protocols_in(metrics):
+        for protocol in evaluated_protocols(metrics):
             head, *rows = group_rows(metrics, protocol, interval=True)
             parts += [f"## Results, {protocol}", pool_text(metrics, protocol), markdown_table(head, rows)]
-        seconds = metrics[key_of("seconds_per_query", protocols_in(metrics)[0])]
+        seconds = metrics[metric_key("seconds_per_query", evaluated_protocols(metrics)[0])]
         costs = f"Search, with encoding the queries, in batches: {1000 * seconds:.3f} ms a query."
         parts += [f"![recall@k]({PLOT})", "## Time and size"]
         parts += [f"{index_text(metrics)} {costs} {metrics['processors']} processors."]
@@ -88,20 +88,20 @@ class Prefetch(CorpusBenchmark):
         return [*parts, *([f"Chosen on the validation split: {', '.join(tuned)}."] if tuned else [])]
 
     def show(self, metrics: Metrics, folder: Path) -> None:
-        for protocol in protocols_in(metrics):
+        for protocol in evaluated_protocols(metrics):
             where = f"{metrics['data']}, split {metrics['split']}, {protocol}"
-            show(group_rows(metrics, protocol), f"{metrics['retriever']} on {where}")
+            print_table(group_rows(metrics, protocol), f"{metrics['retriever']} on {where}")
         super().show(metrics, folder)
 
     @classmethod
     def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
         results = {name: output.metrics for name, output in outputs.items()}
         first = next(iter(results.values()))
-        curves = {name: recalls(metrics) for name, metrics in results.items()}
+        curves = {name: recall_curve(metrics) for name, metrics in results.items()}
         recall_plot(plot, curves, f"{title}: {first['candidates']:,} candidates")
         processors = sorted({str(metrics["processors"]) for metrics in results.values()})
         parts = [
-            f"{asked(first, TRANSDUCTIVE)} {' or '.join(processors)} processors.",
+            f"{pool_line(first, TRANSDUCTIVE)} {' or '.join(processors)} processors.",
             comparison(results, [*measure_columns(first, TRANSDUCTIVE), *COSTS]),
             f"![R@k]({plot.name})",
         ]
@@ -125,18 +125,18 @@ class Prefetch(CorpusBenchmark):
                 comparison(results, columns),
             ]
         for protocol in (INDUCTIVE, DRAFT):
-            if found := {name: of for name, of in results.items() if key_of("queries", protocol) in of}:
+            if found := {name: of for name, of in results.items() if metric_key("queries", protocol) in of}:
                 one = next(iter(found.values()))
-                others = f"{asked(one, protocol)} Not comparable with the other tables."
+                others = f"{pool_line(one, protocol)} Not comparable with the other tables."
                 parts += [f"### {protocol.capitalize()}", others]
                 parts += [comparison(found, measure_columns(one, protocol))]
         return parts
 
 
-def asked(metrics: Metrics, protocol: str) -> str:
+def pool_line(metrics: Metrics, protocol: str) -> str:
     """How many queries of which protocol in what pool."""
     queries, papers, candidates = (
-        metrics[key_of(name, protocol)] for name in ("queries", "citing_papers", "candidates")
+        metrics[metric_key(name, protocol)] for name in ("queries", "citing_papers", "candidates")
     )
     where = f"split {metrics['split']}, {protocol}"
     return f"{queries:,} queries of {papers:,} citing papers ({where}), {candidates:,} candidates."
@@ -145,8 +145,8 @@ def asked(metrics: Metrics, protocol: str) -> str:
 def measure_columns(metrics: Metrics, protocol: str) -> list[Column]:
     """A column for MRR and each R@k, with intervals of the recalls that are compared."""
     columns = []
-    for key in measures_in(metrics, protocol):
-        name = key.removeprefix(key_of("", protocol))
+    for key in measure_names(metrics, protocol):
+        name = key.removeprefix(metric_key("", protocol))
         if name == "mrr" or name.startswith("recall@"):
             label = "MRR" if name == "mrr" else name.replace("recall@", "R@")
             columns.append(Column(key, label, interval=name in Prefetch.compared, best=True))

@@ -15,12 +15,12 @@ import pyarrow as pa
 from datasets.columns import Ragged
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
-from datasets.files import written_whole
+from datasets.files import atomic_write
 from datasets.records import TRAIN
 from evaluation.settings import DRAFT, INDUCTIVE, TRANSDUCTIVE
 from retrieval.filters import Filters
 from retrieval.queries import Queries, cited_elsewhere
-from retrieval.run import NAMES, escaped, read_fields, unescaped
+from retrieval.run import NAMES, escape_ids, read_fields, unescape_id
 
 log = logging.getLogger(__name__)
 
@@ -32,12 +32,12 @@ GROUPS = {
 """Of each protocol, groups of queries by the part before the slash in metrics.json, and their labels."""
 
 
-def key_of(name: str, protocol: str) -> str:
+def metric_key(name: str, protocol: str) -> str:
     """The key of a number in metrics.json: `mrr`, `inductive/mrr`."""
     return name if protocol == TRANSDUCTIVE else f"{protocol}/{name}"
 
 
-def file_of(name: str, protocol: str) -> str:
+def protocol_file(name: str, protocol: str) -> str:
     """The name of a file of one protocol: `run.trec`, `run-inductive.trec`."""
     path = Path(name)
     return name if protocol == TRANSDUCTIVE else f"{path.stem}-{protocol}{path.suffix}"
@@ -76,7 +76,9 @@ def protocols(names: Sequence[str], corpus: Corpus, queries: Split, filters: Fil
         pool = int((passed & ~corpus.seen).sum())
         unseen = np.flatnonzero(groups["unseen"]) if groups else np.empty(0, np.int64)
         if len(unseen) and pool:
-            made.append(Protocol(INDUCTIVE, taken(queries, unseen), replace(filters, unseen=True), pool))
+            made.append(
+                Protocol(INDUCTIVE, take_queries(queries, unseen), replace(filters, unseen=True), pool)
+            )
         else:
             lacks = f"split {TRAIN!r}" if not groups else "candidate" if len(unseen) else "query"
             log.info(
@@ -93,7 +95,7 @@ def protocols(names: Sequence[str], corpus: Corpus, queries: Split, filters: Fil
     return made
 
 
-def taken(split: Split, rows: npt.NDArray[np.int64]) -> Split:
+def take_queries(split: Split, rows: npt.NDArray[np.int64]) -> Split:
     """The given queries of a split, by their places in it."""
     return Split(split.name, split.contexts[rows], split.positives.take(rows))
 
@@ -128,9 +130,9 @@ class Qrels:
 
     def write(self, path: str | Path) -> None:
         """Write lines `query 0 paper relevance`."""
-        with written_whole(Path(path)) as part, part.open("w", encoding="utf-8") as file:
-            for query, papers in zip(escaped(self.judgements), self.judgements.values(), strict=True):
-                for paper, relevance in zip(escaped(papers), papers.values(), strict=True):
+        with atomic_write(Path(path)) as part, part.open("w", encoding="utf-8") as file:
+            for query, papers in zip(escape_ids(self.judgements), self.judgements.values(), strict=True):
+                for paper, relevance in zip(escape_ids(papers), papers.values(), strict=True):
                     file.write(f"{query} 0 {paper} {relevance}\n")
 
     @classmethod
@@ -149,4 +151,4 @@ def read_pairs(path: str | Path, names: tuple[str, ...], kind: pa.DataType) -> I
     value = next(name for name in names if name in ("relevance", "score"))
     table = read_fields(path, names, {"query": NAMES, "paper": NAMES, value: kind})
     for query, paper, number in zip(*(table[name].to_pylist() for name in table.column_names), strict=True):
-        yield unescaped(query), unescaped(paper), number
+        yield unescape_id(query), unescape_id(paper), number

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from datasets.errors import InputError, one_line_errors
-from evaluation.report import METRICS, REPORT, Column, Metrics, comparison, flat
+from evaluation.report import METRICS, REPORT, Column, Metrics, comparison, flatten_groups
 from training.hub import Pretrained
 
 COLUMNS = (
@@ -49,7 +49,7 @@ def open_trained(path: str | Path) -> Pretrained:
     return load_model(find_saved(path, FILE))
 
 
-def results_of(folders: Sequence[str | Path]) -> str:
+def results_section(folders: Sequence[str | Path]) -> str:
     """What evaluations measured, and by which commands, as Markdown; InputError for other folders."""
     results: dict[str, Metrics] = {}
     commands = []
@@ -62,7 +62,9 @@ def results_of(folders: Sequence[str | Path]) -> str:
         name = f"{metrics.get('data', folder.name)}, {metrics.get('split', 'test')}"
         results[name if name not in results else f"{name}, {folder.name}"] = metrics
         commands.append(command.strip())
-    shown = [column for column in COLUMNS if any(column.key in flat(one) for one in results.values())]
+    shown = [
+        column for column in COLUMNS if any(column.key in flatten_groups(one) for one in results.values())
+    ]
     if not results or not shown:
         return ""
     about = "Intervals of 95 % by citing paper. Measured by:"
@@ -89,7 +91,7 @@ def main() -> None:
     given = parser.parse_args()
     if not given.output and not given.repo:
         parser.error("--output or --repo is required")
-    results = results_of(given.results)
+    results = results_section(given.results)
     model = open_trained(given.model)
     if given.output:
         print(model.save_pretrained(given.output, results, given.licence))

@@ -1,6 +1,6 @@
 """Figures as others published them: the tables of evaluation/published/*.yaml.
 
-NAME:                  # what a plan's `published` names
+NAME:                  # what a plan's `published_tables` names
   - source: text       # where the table is from
     same_data: true    # of the very data that we measure; else a warning says that it is not
     columns: [..]
@@ -26,7 +26,7 @@ OTHER_DATA = (
 )
 
 
-def published(name: str) -> list[str]:
+def published_tables(name: str) -> list[str]:
     """The tables of that name as Markdown, each after its source; InputError if there are none."""
     if name not in figures():
         raise InputError(f"{FOLDER}: no figures for {name!r}; there are {', '.join(figures())}")

@@ -109,7 +109,7 @@ def table_rows(
     results: Mapping[str, Metrics], columns: Sequence[Column], corner: str = ""
 ) -> list[list[str]]:
     """The head and the rows of such a table."""
-    flats = {name: flat(metrics) for name, metrics in results.items()}
+    flats = {name: flatten_groups(metrics) for name, metrics in results.items()}
     rows = {name: [name] for name in flats}
     for column in columns:
         values = [metrics[column.key] for metrics in flats.values() if metrics.get(column.key) is not None]
@@ -141,10 +141,10 @@ def by_group(
     ]
 
 
-def flat(metrics: Metrics) -> dict[str, Any]:
+def flatten_groups(metrics: Metrics) -> dict[str, Any]:
     """Metrics of groups by the names GROUP/METRIC.
 
-    >>> flat({"mrr": 0.5, "AVG": {"map": 25.9}})
+    >>> flatten_groups({"mrr": 0.5, "AVG": {"map": 25.9}})
     {'mrr': 0.5, 'AVG/map': 25.9}
     """
     found: dict[str, Any] = {}
@@ -159,10 +159,10 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def aligned(columns: Sequence[Sequence[object]]) -> list[list[str]]:
+def align_columns(columns: Sequence[Sequence[object]]) -> list[list[str]]:
     """The rows of columns of numbers, floats with the same digits in a column; None is empty.
 
-    >>> aligned([[0.5, None], [0.00123, 0.5e-4], [1234, 5]])
+    >>> align_columns([[0.5, None], [0.00123, 0.5e-4], [1234, 5]])
     [['0.5000', '0.00123', '1,234'], ['', '0.00005', '5']]
     """
     texts = []
@@ -205,7 +205,7 @@ class SweepJob:
         return " ".join(given) or self.folder.name
 
 
-def show(rows: Sequence[Sequence[str]], title: str) -> None:
+def print_table(rows: Sequence[Sequence[str]], title: str) -> None:
     """Print a table to the terminal; the first row is its head."""
     table = Table(title=title, title_justify="left")
     for i, name in enumerate(rows[0]):
@@ -217,6 +217,6 @@ def show(rows: Sequence[Sequence[str]], title: str) -> None:
     (console if console.is_terminal else Console(width=200)).print(table)
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line to the terminal as it is."""
     Console(soft_wrap=True, highlight=False).print(line, markup=False)

@@ -16,9 +16,9 @@ from datasets.errors import InputError, fail, one_line_errors
 from datasets.files import write_text
 from evaluation.benchmark import Benchmark, Output
 from evaluation.compare import HEAD, compare, difference_rows
-from evaluation.jobs import result_of, run_all, settings_of, why_missing
+from evaluation.jobs import job_metrics, job_settings, run_all, why_missing
 from evaluation.plan import Job, Plan, read_plan
-from evaluation.published import published
+from evaluation.published import published_tables
 from evaluation.report import markdown_table
 
 ABOUT = """\
@@ -42,17 +42,17 @@ def write_page(plan: Plan) -> None:
     sections: list[str] = []
     kinds: dict[type[Benchmark], None] = {}
     for data in plan.data:
-        there, missing = there_and_missing(plan.of_data(data))
+        there, missing = finished_and_missing(plan.of_data(data))
         found: Benchmarks = {}
         for name, job in there.items():
-            settings = settings_of(job)["benchmark"]
-            output = Output(job.folder, result_of(job), settings)
+            settings = job_settings(job)["benchmark"]
+            output = Output(job.folder, job_metrics(job), settings)
             found.setdefault(get_class(settings["_target_"]), {})[name] = output
         kinds |= dict.fromkeys(found)
         sections += _section(plan, data, found, there, missing)
     shown = {one.published for one in plan.data.values()}
     for name in dict.fromkeys(name for kind in kinds for name in kind.published if name not in shown):
-        sections += [f"## As published: {name.replace('-', ' ')}", *published(name)]
+        sections += [f"## As published: {name.replace('-', ' ')}", *published_tables(name)]
     about = "\n".join([ABOUT.format(plan=plan.path), *dict.fromkeys(kind.about for kind in kinds)])
     parts = [f"# {plan.file.title}", about.strip(), plan.file.notes.strip(), *sections]
     write_text(plan.page, "\n\n".join(part for part in parts if part) + "\n")
@@ -73,7 +73,7 @@ def _section(
     if missing:
         parts.append("Not evaluated: " + "; ".join(f"{name} ({why})" for name, why in missing.items()) + ".")
     if one.published:
-        parts += [f"### As published, {one.title}", *published(one.published)]
+        parts += [f"### As published, {one.title}", *published_tables(one.published)]
     if jobs:
         lines = dict.fromkeys(line for job in jobs.values() for line in job.commands)
         parts += [f"### Commands, {one.title}", "```sh\n" + "\n".join(lines) + "\n```"]
@@ -95,7 +95,7 @@ def _differences(plan: Plan, found: Benchmarks) -> list[list[str]]:
     return rows
 
 
-def there_and_missing(jobs: list[Job]) -> tuple[dict[str, Job], dict[str, str]]:
+def finished_and_missing(jobs: list[Job]) -> tuple[dict[str, Job], dict[str, str]]:
     """By name, the jobs whose results are there, and why the others' are not."""
     there, missing = {}, {}
     for job in jobs:
@@ -123,7 +123,7 @@ def main() -> None:
     plan = read_plan(given.plan)
     for one in plan.data.values():
         if one.published:
-            published(one.published)  # before hours of work
+            published_tables(one.published)  # before hours of work
     jobs = plan.chosen(given.jobs, given.without)
     failed = {} if given.page_only else run_all(jobs)
     write_page(plan)

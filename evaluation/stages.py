@@ -13,14 +13,21 @@ from numpy.typing import NDArray
 
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
-from evaluation.contexts import Outcome, cell, index_text, measures_in, pool_text, protocols_in
-from evaluation.protocol import GROUPS, key_of
-from evaluation.report import Metrics, aligned, markdown_table
+from evaluation.contexts import (
+    Outcome,
+    evaluated_protocols,
+    format_cell,
+    index_text,
+    measure_names,
+    pool_text,
+)
+from evaluation.protocol import GROUPS, metric_key
+from evaluation.report import Metrics, align_columns, markdown_table
 from evaluation.settings import TRANSDUCTIVE, PipelineSettings
 from evaluation.significance import paired
-from rerank.scores import Scored, head_of, reranked
+from rerank.scores import Scored, first_k, reorder
 from retrieval.base import Ranking
-from retrieval.fusion import VALIDATION, fused_scores, sample_queries, tuned_weight
+from retrieval.fusion import VALIDATION, fuse_scores, sample_queries, tune_weight
 
 BASE, GAIN, DEPTH = "base/", "gain/", "depth/"
 """Prefixes of keys in metrics.json: the prefetcher, its distance to the reranker, fewer candidates."""
@@ -32,7 +39,7 @@ OF_DEPTH = {"recall@10": "R@10", "mrr": "MRR", "ceiling": "prefetch ceiling", "s
 
 def depths_of(metrics: Metrics, protocol: str = TRANSDUCTIVE) -> dict[int, dict[str, float]]:
     """{reranked candidates: {one of OF_DEPTH: value}} of the metrics of a pipeline."""
-    prefix = key_of(DEPTH, protocol)
+    prefix = metric_key(DEPTH, protocol)
     found: dict[int, dict[str, float]] = {}
     for name, value in metrics.items():
         if name.startswith(prefix):
@@ -53,7 +60,7 @@ class ScoredCandidates:
     def final(self, depth: int, method: str, weight: float) -> Ranking:
         """The ranking with its first `depth` papers in the order of the reranker, or of both stages."""
         scores = self.scores[:, :depth]
-        return reranked(self.ranking, fused_scores(head_of(self.ranking, depth), scores, method, weight))
+        return reorder(self.ranking, fuse_scores(first_k(self.ranking, depth), scores, method, weight))
 
     def seconds_at(self, depth: int) -> float:
         """Seconds to prefetch, and to rerank so many candidates."""
@@ -84,23 +91,23 @@ class Stages:
         """Of the reranked, of the prefetched (`base/...`), the difference, the ceiling; and by depth."""
         protocol = self.base.protocol.name
         found: dict[str, Any] = dict(self.final.metrics(seed))
-        pool = {key_of(name, protocol) for name in ("citing_papers", "candidates")}
+        pool = {metric_key(name, protocol) for name in ("citing_papers", "candidates")}
         for name, value in self.base.metrics(seed).items():
             if name not in pool and not name.endswith("queries"):
                 found[BASE + name] = value
         for name in [*COMPARED, *(name for name in self.base.values.values if name.startswith("f1@"))]:
             final, base = (outcome.values.values[name] for outcome in (self.final, self.base))
             gain = paired(final, base, self.base.values.papers, seed=seed)
-            key = GAIN + key_of(name, protocol)
+            key = GAIN + metric_key(name, protocol)
             found |= {key: gain.difference, f"{key}/p": gain.p}
             if gain.papers > 1:
                 found |= {f"{key}/low": gain.low, f"{key}/high": gain.high}
         # Not of the base: trec_eval orders its ties in another way, so that others would be the first.
-        found[key_of("ceiling", protocol)] = self.final.mean(f"recall@{self.depth}")
+        found[metric_key("ceiling", protocol)] = self.final.mean(f"recall@{self.depth}")
         for depth, outcome in self.by_depth.items():
             values = [*map(outcome.mean, ("recall@10", "mrr", f"recall@{depth}"))]
             values.append(outcome.seconds / len(outcome.values))
-            names = (key_of(f"{DEPTH}{depth}/{name}", protocol) for name in OF_DEPTH)
+            names = (metric_key(f"{DEPTH}{depth}/{name}", protocol) for name in OF_DEPTH)
             found |= dict(zip(names, values, strict=True))
         return found
 
@@ -114,7 +121,7 @@ def check_tuning(given: PipelineSettings, corpus: Corpus) -> None:
         )
 
 
-def weigher(
+def reranker_weight(
     given: PipelineSettings, corpus: Corpus, found: Callable[[Split], ScoredCandidates]
 ) -> Callable[[int], float]:
     """The weight of the reranker beside the prefetcher, by how many candidates are reranked.
@@ -129,8 +136,8 @@ def weigher(
 
     @cache
     def tuned(depth: int) -> float:
-        head, scores = head_of(candidates.ranking, depth), candidates.scores[:, :depth]
-        return tuned_weight(head, scores, wanted, given.fuse, given.tuned_cutoffs)
+        head, scores = first_k(candidates.ranking, depth), candidates.scores[:, :depth]
+        return tune_weight(head, scores, wanted, given.fuse, given.tuned_cutoffs)
 
     return tuned
 
@@ -144,21 +151,21 @@ def pipeline_name(metrics: Metrics) -> str:
 def stage_rows(metrics: Metrics, protocol: str, interval: bool = False) -> list[list[str]]:
     """Head and rows: each measure of the prefetcher, of the reranked, and the ratio."""
     rows = [["measure", "base", "reranked", "ratio"]]
-    for name in measures_in(metrics, protocol):
+    for name in measure_names(metrics, protocol):
         base = metrics[BASE + name]
-        cells = [cell(metrics, stage + name, interval) for stage in (BASE, "")]
+        cells = [format_cell(metrics, stage + name, interval) for stage in (BASE, "")]
         ratio = f"{metrics[name] / base:.3f}" if base else ""
-        rows.append([name.removeprefix(key_of("", protocol)), *cells, ratio])
+        rows.append([name.removeprefix(metric_key("", protocol)), *cells, ratio])
     return rows
 
 
 def headline(metrics: Metrics, protocol: str) -> str:
     """Base -> Reranked and the ceiling, in one line."""
-    start = key_of("f1@", protocol)
+    start = metric_key("f1@", protocol)
     ranks = [name.removeprefix(start) for name in metrics if name.startswith(start)]
     parts = []
     for name in [*COMPARED, *(f"f1@{rank}" for rank in ranks if rank.isdecimal())]:
-        key = key_of(name, protocol)
+        key = metric_key(name, protocol)
         gain = f"{GAIN}{key}"
         sure = f"p {metrics[f'{gain}/p']:.4f}"
         if f"{gain}/low" in metrics:
@@ -166,8 +173,9 @@ def headline(metrics: Metrics, protocol: str) -> str:
         values = f"{metrics[BASE + key]:.4f} -> {metrics[key]:.4f} ({metrics[gain]:+.4f}; {sure})"
         parts.append(f"{name.replace('recall', 'R').upper()} {values}")
     return (
-        f"Base -> Reranked: {'; '.join(parts)}. Prefetch ceiling: {metrics[key_of('ceiling', protocol)]:.4f}"
-        ", the share of the cited papers among the reranked candidates: what a perfect reranker would reach."
+        f"Base -> Reranked: {'; '.join(parts)}. Prefetch ceiling: "
+        f"{metrics[metric_key('ceiling', protocol)]:.4f}, the share of the cited "
+        "papers among the reranked candidates: what a perfect reranker would reach."
     )
 
 
@@ -186,10 +194,10 @@ def report_parts(metrics: Metrics, lines: Sequence[str], plot: str, scores: str 
         )
     *general, own = lines
     parts = ["## Protocol", "\n".join(f"- {line}" for line in [*general, test, own, fused])]
-    for protocol in protocols_in(metrics):
+    for protocol in evaluated_protocols(metrics):
         head, *rows = stage_rows(metrics, protocol, interval=True)
         curve = depths_of(metrics, protocol)
-        depth_rows = aligned([list(curve), *([of[key] for of in curve.values()] for key in OF_DEPTH)])
+        depth_rows = align_columns([list(curve), *([of[key] for of in curve.values()] for key in OF_DEPTH)])
         parts += [
             *(f"## Results, {protocol}", pool_text(metrics, protocol), headline(metrics, protocol)),
             *(markdown_table(head, rows), *_groups(metrics, protocol)),
@@ -198,7 +206,7 @@ def report_parts(metrics: Metrics, lines: Sequence[str], plot: str, scores: str 
         ]
     pairs, new = int(metrics["pairs"]), int(metrics["pairs_new"])
     when = "all of them now" if new == pairs else f"{new:,} of them now, the others before"
-    seconds = key_of("seconds_per_query", protocols_in(metrics)[0])
+    seconds = metric_key("seconds_per_query", evaluated_protocols(metrics)[0])
     costs = (
         f"{index_text(metrics)} Prefetching: {1000 * metrics[BASE + seconds]:.3f} ms a query, in batches. "
         f"Reranking: {metrics['pairs_per_second']:,.1f} pairs a second, measured when the {pairs:,} pairs "
@@ -217,7 +225,7 @@ def _groups(metrics: Metrics, protocol: str) -> list[str]:
     rows = [
         [
             *(group, f"{metrics[f'{group}/queries']:,}"),
-            *(cell(metrics, f"{stage}{group}/{measure}", True) for measure, stage in pairs),
+            *(format_cell(metrics, f"{stage}{group}/{measure}", True) for measure, stage in pairs),
         ]
         for group in groups
     ]

@@ -18,9 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 from hydra.experimental.callback import Callback
 
-from datasets.errors import fail, user_line
+from datasets.errors import error_line, fail
 from datasets.files import write_text
-from evaluation.report import METRICS, REPORT, SweepJob, aligned, flat, markdown_table, say, show
+from evaluation.report import (
+    METRICS,
+    REPORT,
+    SweepJob,
+    align_columns,
+    flatten_groups,
+    markdown_table,
+    print_line,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from hydra.core.utils import JobReturn
@@ -61,7 +70,7 @@ class Summary(Callback):
         from hydra.types import RunMode
 
         error = job_return._return_value if job_return.status == JobStatus.FAILED else None
-        line = user_line(error) if isinstance(error, BaseException) else None
+        line = error_line(error) if isinstance(error, BaseException) else None
         if config.hydra.mode != RunMode.MULTIRUN:
             if line:  # here, since Hydra would print a line of its own before it hands the error on
                 fail(line)
@@ -93,12 +102,12 @@ class Summary(Callback):
         write_text(sweep / "summary.md", "\n\n".join([text, *map(str, sections)]) + "\n")
         write_text(sweep / "summary.csv", _csv(jobs, keys))
         plot = _plot(sweep / "recall.png", jobs, varied)
-        show(rows, f"{len(jobs)} jobs")
+        print_table(rows, f"{len(jobs)} jobs")
         for section in sections:
-            say(str(section))
+            print_line(str(section))
         for job, label in zip(jobs, labels, strict=True):
-            say(f"{label}: {job.failure or job.folder / shown(job)}")
-        say(f"table: {sweep / 'summary.md'}{f', plot: {plot}' if plot else ''}")
+            print_line(f"{label}: {job.failure or job.folder / result_file(job)}")
+        print_line(f"table: {sweep / 'summary.md'}{f', plot: {plot}' if plot else ''}")
         failed = [f"{label}: {job.failure}" for job, label in zip(jobs, labels, strict=True) if job.failure]
         if failed:
             fail(f"{len(failed)} of {len(jobs)} jobs failed; {failed[0]}")
@@ -115,7 +124,7 @@ def read_job(folder: Path) -> SweepJob:
         if (folder / FAILURE).is_file():
             job.failure = (folder / FAILURE).read_text("utf-8").strip()
         else:
-            job.metrics = flat(json.loads((folder / METRICS).read_text("utf-8")))
+            job.metrics = flatten_groups(json.loads((folder / METRICS).read_text("utf-8")))
     except (OSError, ValueError) as error:
         job.failure = f"no metrics: {error}"
     return job
@@ -139,7 +148,7 @@ def new_folders(sweep: Path, since: float) -> list[Path]:
     return sorted((path.parent.parent for path in found), key=lambda folder: (len(folder.name), folder.name))
 
 
-def shown(job: SweepJob) -> str:
+def result_file(job: SweepJob) -> str:
     """The file to look at: of an evaluation, or of a training."""
     return TRAINING if (job.folder / TRAINING).is_file() else REPORT
 
@@ -151,7 +160,7 @@ def _rows(jobs: Sequence[SweepJob], varied: Sequence[str], like: Sequence[str]) 
     pools = [job.metrics["candidates"] for job in jobs if isinstance(job.metrics.get("candidates"), int)]
     pool = max(pools, default=math.inf)  # recall among more papers than there are says nothing
     columns = [name for name in columns if not name.startswith("recall@") or int(name[7:]) < pool]
-    rows = aligned([[job.metrics.get(name) for job in jobs] for name in columns]) or [[] for _ in jobs]
+    rows = align_columns([[job.metrics.get(name) for job in jobs] for name in columns]) or [[] for _ in jobs]
     for job, row in zip(jobs, rows, strict=True):
         if job.failure and row:
             row[0] = "failed"
@@ -165,8 +174,8 @@ def _markdown(sweep: Path, jobs: list[SweepJob], labels: list[str], rows: list[l
         place = job.folder.absolute()  # those of other processes are relative
         if place.is_relative_to(sweep.absolute()):
             place = place.relative_to(sweep.absolute())
-        name = shown(job).partition(".")[0]
-        lines.append(f"- {label}: {job.failure or f'[{name}]({place}/{shown(job)})'}")
+        name = result_file(job).partition(".")[0]
+        lines.append(f"- {label}: {job.failure or f'[{name}]({place}/{result_file(job)})'}")
     return "\n".join(lines)
 
 
@@ -182,9 +191,9 @@ def _csv(jobs: list[SweepJob], keys: list[str]) -> str:
 
 
 def _plot(path: Path, jobs: list[SweepJob], varied: Sequence[str]) -> Path | None:
-    from evaluation.plots import recall_plot, recalls
+    from evaluation.plots import recall_curve, recall_plot
 
-    curves = {job.label(varied, short=True): of for job in jobs if (of := recalls(job.metrics))}
+    curves = {job.label(varied, short=True): of for job in jobs if (of := recall_curve(job.metrics))}
     if len(curves) < 2:
         return None
     recall_plot(path, curves, f"recall of {len(curves)} jobs")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from datasets.errors import InputError, one_line_errors
 from datasets.files import write_text
-from datasets.plots import coloured, draw, label_ends, panels, save
+from datasets.plots import draw, highlight_colours, label_ends, panels, save
 from evaluation.report import markdown_table
 
 MEASURES = ("mrr", "recall@10", "recall@100", "recall@2000")
@@ -21,7 +21,7 @@ MONITOR = "val/recall@10"
 
 
 @dataclass
-class Course:
+class TrainingCurve:
     """The rounds of one training; minutes: until the end of each, with validation and mining."""
 
     name: str
@@ -33,7 +33,7 @@ class Course:
         return max(range(len(self.rounds)), key=lambda place: self.rounds[place][MONITOR])
 
 
-def read(folder: Path) -> Course:
+def read_curve(folder: Path) -> TrainingCurve:
     """The course of the training in a folder; InputError when it has none that was validated."""
     path = folder / "history.csv"
     try:
@@ -49,10 +49,10 @@ def read(folder: Path) -> Course:
     for row in rounds:
         spent += sum(value for name, value in row.items() if name.endswith("/seconds")) / 60
         minutes.append(spent)
-    return Course(folder.name, rounds, minutes)
+    return TrainingCurve(folder.name, rounds, minutes)
 
 
-def table(courses: list[Course]) -> str:
+def curve_table(courses: list[TrainingCurve]) -> str:
     """One row a training: its best round, the minutes until then and in all."""
     head = ["run", "best round", "minutes until then", "minutes in all", *MEASURES]
     rows = []
@@ -64,7 +64,7 @@ def table(courses: list[Course]) -> str:
     return markdown_table(head, rows)
 
 
-def plot(courses: list[Course], path: Path) -> None:
+def plot_curves(courses: list[TrainingCurve], path: Path) -> None:
     """Two panels: validation recall@10 and recall@100 over minutes."""
     figure, axes = panels("validation recall over minutes of training, mining and validation", (1, 1))
     colours: dict[str, str] = {}
@@ -77,7 +77,7 @@ def plot(courses: list[Course], path: Path) -> None:
             }
             for course in courses
         }
-        colours = colours or coloured(curves)  # the same in both panels
+        colours = colours or highlight_colours(curves)  # the same in both panels
         draw(axis, curves, colours)
         axis.set(xlabel="minutes", ylim=(0, None))
         axis.set_title(measure, fontsize=9.5, loc="left")
@@ -91,10 +91,10 @@ def main() -> None:
     parser.add_argument("output", type=Path, help="NAME of the files to write, without extension")
     parser.add_argument("runs", type=Path, nargs="+", help="folders of training runs")
     arguments = parser.parse_args()
-    courses = [read(folder) for folder in arguments.runs]
-    text = table(courses)
+    courses = [read_curve(folder) for folder in arguments.runs]
+    text = curve_table(courses)
     write_text(arguments.output.with_suffix(".md"), text + "\n")
-    plot(courses, arguments.output.with_suffix(".png"))
+    plot_curves(courses, arguments.output.with_suffix(".png"))
     print(text)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from datasets.download import obtain
+from datasets.download import ensure_release
 from datasets.errors import InputError
 from datasets.releases import RELEASES
 from hatten.documents import Vocabulary
@@ -18,12 +18,12 @@ from hatten.encoder import Encoder, HAttenEncoder, build_encoder
 from hatten.pickles import load_word_list
 from hatten.settings import EncoderConfig
 from hatten.static import FILE
-from retrieval.nets import arrays_of, tensors_of
+from retrieval.nets import weights_to_numpy, weights_to_torch
 from training.checkpoint import find_saved, read_torch, save_torch
 from training.hub import (
     WEIGHTS,
     Pretrained,
-    fitting,
+    check_consistent,
     is_hub_id,
     read_json,
     read_weights,
@@ -51,8 +51,8 @@ def open_model(
     or by the name PUBLISHED, downloaded once."""
     if str(checkpoint) == PUBLISHED and not Path(checkpoint).exists():
         (weights,), (_, words) = RELEASES[PUBLISHED].files, RELEASES["reference-vectors"].files
-        checkpoint = obtain(PUBLISHED, cache_dir) / weights
-        vocabulary = vocabulary or obtain("reference-vectors", cache_dir) / words
+        checkpoint = ensure_release(PUBLISHED, cache_dir) / weights
+        vocabulary = vocabulary or ensure_release("reference-vectors", cache_dir) / words
     if vocabulary is None:
         folder = Path(checkpoint)
         if (folder / Model.settings_file).is_file() or (not folder.exists() and is_hub_id(checkpoint)):
@@ -72,7 +72,7 @@ def load_reference_checkpoint(path: str | Path) -> HAttenEncoder:
             f"{path}: no 'document_encoder' in it; expected a checkpoint of the published HAtten code"
         )
     words, documents = "single_paragraph_encoder.", "multiple_paragraph_encoder."
-    with fitting(path):
+    with check_consistent(path):
         table = state[f"{words}pre_encoding.word_embedding"]
         types = state[f"{documents}type_embedding.weight"]
         word_places = state[f"{words}pre_encoding.positional_encoding.pe"]
@@ -159,14 +159,14 @@ python evaluate.py benchmark=prefetch retriever=hatten checkpoint={place} data=c
     def write(self, folder: Path) -> None:
         write_json(folder / self.settings_file, {"format": FORMAT, "config": asdict(self.encoder.config)})
         write_json(folder / WORDS, self.vocabulary.words)
-        write_weights(folder / WEIGHTS, arrays_of(self.encoder))
+        write_weights(folder / WEIGHTS, weights_to_numpy(self.encoder))
 
     @classmethod
     def read(cls, folder: Path, about: dict[str, Any]) -> Model:
         settings = read_json(folder / cls.settings_file, dict)
         if settings.get("format") != FORMAT:
             raise InputError(f"{folder / cls.settings_file}: not a {cls.title} of the format {FORMAT}")
-        words, weights = read_json(folder / WORDS, list), tensors_of(read_weights(folder / WEIGHTS))
+        words, weights = read_json(folder / WORDS, list), weights_to_torch(read_weights(folder / WEIGHTS))
         return _made({**settings, "words": words, "weights": weights, "about": about}, folder)
 
 
@@ -208,7 +208,7 @@ def load_model(path: str | Path) -> Model:
 
 def _made(content: dict[str, Any], path: str | Path) -> Model:
     """The model of what a file or folder holds; InputError where the parts do not fit each other."""
-    with fitting(path):
+    with check_consistent(path):
         # Files from before the setting existed were trained with the same dropout everywhere.
         config = EncoderConfig(**{"input_dropout": content["config"]["dropout"], **content["config"]})
         weights, about = content["weights"], dict(content["about"])

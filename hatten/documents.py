@@ -188,7 +188,7 @@ class Vocabulary:
         self.words: list[str] = list(words) if PAD_WORD in words else [PAD_WORD, *words]
         self._ids = {word: row for row, word in enumerate(self.words)}
         if len(self._ids) != len(self.words):
-            raise InputError(f"vocabulary: the word {first_repeated(self.words)!r} appears twice")
+            raise InputError(f"vocabulary: the word {find_repeated(self.words)!r} appears twice")
         self.pad_id: int = self._ids.pop(PAD_WORD)
 
     @classmethod
@@ -223,6 +223,6 @@ def check_tokenizer(corpus: Corpus, wanted: str, what: str) -> None:
         raise InputError(f"{what}: needs data.tokenizer={wanted}; {corpus.name} has data.tokenizer={given}")
 
 
-def first_repeated(words: Iterable[str]) -> str:
+def find_repeated(words: Iterable[str]) -> str:
     """The first of the words that are there twice."""
     return next(word for word, times in Counter(words).items() if times > 1)

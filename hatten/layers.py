@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hatten.documents import NEAR, Documents
-from hatten.means import REACH, START, START_NEAR, MeanEncoder, distances, kinds
+from hatten.means import REACH, START, START_NEAR, MeanEncoder, marker_distances, paragraph_kinds
 
 FAR = 30000.0
 """Taken off the score of an absent token: exp(-FAR) is 0 in every precision."""
@@ -66,7 +66,7 @@ class TransformerLayer(nn.Module):
         # Dropout stands where Vaswani et al. 2017, section 5.4, has it: on what a part adds, not inside it.
         attended = attention(linear(x, self.qkv).view(n, length, 3, self.heads, dim // self.heads), absent)
         x = norm(x + dropout(linear(attended, self.out), drop), self.norm1)
-        hidden = rectify(linear(x, self.up))
+        hidden = relu_in_place(linear(x, self.up))
         return norm(x + dropout(linear(hidden, self.down), drop), self.norm2)
 
 
@@ -185,7 +185,7 @@ def dropout(x: Tensor, rate: float, training: bool = True) -> Tensor:
     return x * mask.view(x.shape).to(x.dtype)
 
 
-def rectify(x: Tensor) -> Tensor:
+def relu_in_place(x: Tensor) -> Tensor:
     """ReLU in place."""
     if x.dtype == torch.bfloat16 and not torch.is_grad_enabled() and x.device.type == "cpu":
         # The sign bit of a bf16 is that of an int16, and torch clamps those several times faster on CPUs.
@@ -228,14 +228,14 @@ class MeanPath(nn.Module):
         weights = F.softplus(self.word_weight)[tokens]
         if self.training and self.dropout > 0:
             weights = weights * (torch.rand_like(weights) >= self.dropout)
-        places, buckets = distances(documents, self.target_id)
+        places, buckets = marker_distances(documents, self.target_id)
         if len(places):
             near = self.distance_weight.exp()[torch.from_numpy(buckets).to(device)]
             weights = weights.index_put((torch.from_numpy(places).to(device),), weights[places] * near)
         starts = torch.from_numpy(documents.paragraphs.offsets[:-1].copy()).to(device)
         bags = F.embedding_bag(tokens, word_vectors, starts, mode="sum", per_sample_weights=weights)
         bags = F.normalize(bags, dim=1)
-        query, types = kinds(documents, self.paragraph_weight.shape[1])
+        query, types = paragraph_kinds(documents, self.paragraph_weight.shape[1])
         shares = self.paragraph_weight.exp()[torch.from_numpy(query), torch.from_numpy(types)]
         share = shares.masked_fill(index < 0, 0.0)
         return F.normalize((bags[index.clamp(min=0)] * share[:, :, None]).sum(1), dim=1)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from datasets.columns import ranges
 from hatten.documents import ABSTRACT, CONTEXT, NEAR, TITLE, Documents, first_marks
-from retrieval.arrays import Floats, hash_of
+from retrieval.arrays import Floats, array_hash
 
 REACH = 64
 """Distances from the marker, in words, that have a weight of their own; what is farther shares the last."""
@@ -71,7 +71,7 @@ class MeanEncoder:
     def fingerprint(self) -> str:
         """A hash of the names, types and values of all weights, as retrieval.nets.weights_hash of a net."""
         weights = self.weights().items()
-        return hash_of({f"{name} torch.{array.dtype} {array.shape}": array for name, array in weights})
+        return array_hash({f"{name} torch.{array.dtype} {array.shape}": array for name, array in weights})
 
     @property
     def near(self) -> int:
@@ -90,20 +90,22 @@ class MeanEncoder:
         """B documents -> [B, D] of unit length, zeros for one without words; from any number of threads."""
         values = documents.paragraphs.values
         weights = self._word_weights[values]
-        places, buckets = distances(documents, self.target_id)
+        places, buckets = marker_distances(documents, self.target_id)
         weights[places] *= np.exp(self.distance_weight)[buckets]
-        share = np.exp(self.paragraph_weight)[kinds(documents, self.paragraph_weight.shape[1])]
+        share = np.exp(self.paragraph_weight)[paragraph_kinds(documents, self.paragraph_weight.shape[1])]
         found, table = np.zeros((len(documents), self.dim), np.float32), self.word_vectors
         _weighted_means(values, documents.paragraphs.offsets, weights, table, documents.index, share, found)
         return found
 
 
-def kinds(documents: Documents, types: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def paragraph_kinds(documents: Documents, types: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Of each slot of the documents, where its weight is: [B, 1] whether of a query, [B, P] the type."""
     return documents.is_query.astype(np.int64)[:, None], np.minimum(documents.types, types - 1)
 
 
-def distances(documents: Documents, target_id: int | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def marker_distances(
+    documents: Documents, target_id: int | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Places of the tokens in paragraphs with a target marker, and the buckets of their distances."""
     paragraphs = documents.paragraphs
     rows, marks = first_marks(paragraphs, target_id)

@@ -16,10 +16,10 @@ from scipy import sparse
 from datasets.columns import Ragged, offsets_of
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
-from datasets.files import digest_of, written_whole
-from datasets.progress import counting
+from datasets.files import atomic_write, digest_file
+from datasets.progress import count_progress
 from datasets.records import MARKER_WORDS
-from retrieval.base import ordered
+from retrieval.base import top_k
 from retrieval.bm25 import BM25
 from retrieval.index import search_exact
 from retrieval.queries import Queries
@@ -58,9 +58,9 @@ class Pool:
 
     def save(self, path: Path) -> str:
         """Write to a .npz file, whole or not at all; gives its SHA-256."""
-        with written_whole(path) as unfinished, unfinished.open("wb") as file:
+        with atomic_write(path) as unfinished, unfinished.open("wb") as file:
             np.savez(file, allow_pickle=False, row=self.row, papers=self.papers, relevant=self.relevant)
-        return digest_of(path, "sha256")
+        return digest_file(path, "sha256")
 
     @classmethod
     def load(cls, path: Path, sha256: str) -> Pool:
@@ -69,7 +69,7 @@ class Pool:
             raise InputError(
                 f"{path}: the mined pool of this run is gone; restart the training (resume=false)"
             )
-        if digest_of(path, "sha256") != sha256:
+        if digest_file(path, "sha256") != sha256:
             raise InputError(f"{path}: not the pool that this run mined; restart the training (resume=false)")
         try:
             with np.load(path, allow_pickle=False) as file:
@@ -78,7 +78,7 @@ class Pool:
             raise InputError(f"{path}: not a mined pool ({error})") from None
 
 
-def sample(queries: NDArray[np.int64], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def sample_rows(queries: NDArray[np.int64], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """At most so many of them, in their order."""
     if size >= len(queries):
         return queries
@@ -99,7 +99,7 @@ def mine(
 
     words: to find the prefetched papers whose Jaccard index with the query reaches that of a cited paper.
     """
-    out = padded(split.positives.take(queries), corpus.citing[split.contexts[queries]])
+    out = pad_positives(split.positives.take(queries), corpus.citing[split.contexts[queries]])
     allowed = corpus.is_candidate if candidates is None else candidates
     papers = search_exact(query_vectors, paper_vectors, depth, exclude=out, candidates=allowed).papers
     return _pool(corpus, split, queries, papers, words)
@@ -117,15 +117,15 @@ def mine_by_bm25(
     bm25 = BM25(query=("title", "abstract", "context"), threads=os.cpu_count() or 1)
     bm25.index(corpus)
     contexts, cited = split.contexts[queries], split.positives.take(queries)
-    cited_papers = padded(cited, corpus.citing[contexts])[:, :-1]
+    cited_papers = pad_positives(cited, corpus.citing[contexts])[:, :-1]
     papers = np.full((len(queries), depth), -1, np.int32)
-    with counting("BM25 of training queries", len(queries)) as bar:
+    with count_progress("BM25 of training queries", len(queries)) as bar:
         for start in range(0, len(queries), QUERIES_AT_A_TIME):
             rows = slice(start, start + QUERIES_AT_A_TIME)
             # The cited papers may take some of the first places.
             found = bm25.search_allowed(contexts[rows], depth + cited_papers.shape[1], candidates)
             drop = (found.papers[:, :, None] == cited_papers[rows, None]).any(2)
-            papers[rows] = ordered(found.papers, found.scores, depth, drop).papers
+            papers[rows] = top_k(found.papers, found.scores, depth, drop).papers
             bar(len(found))
     return _pool(corpus, split, queries, papers, words)
 
@@ -139,7 +139,7 @@ def _pool(
 ) -> Pool:
     """Of what was prefetched, papers [len(queries), depth]."""
     contexts, depth = split.contexts[queries], papers.shape[1]
-    cited = padded(split.positives.take(queries), corpus.citing[contexts])[:, :-1]
+    cited = pad_positives(split.positives.take(queries), corpus.citing[contexts])[:, :-1]
     relevant = np.zeros(papers.shape, np.bool_)
     if words is not None:
         for start in range(0, len(queries), max(1, PAIRS_AT_A_TIME // depth)):
@@ -153,7 +153,7 @@ def _pool(
     return Pool(row, papers, relevant)
 
 
-def padded(cited: Ragged, citing: NDArray[np.int32]) -> NDArray[np.int32]:
+def pad_positives(cited: Ragged, citing: NDArray[np.int32]) -> NDArray[np.int32]:
     """Cited papers [Q, most] with -1 where there are fewer, and the citing paper as the last column."""
     lengths = cited.lengths
     out = np.full((len(cited), int(lengths.max(initial=0)) + 1), -1, np.int32)

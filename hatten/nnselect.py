@@ -25,7 +25,7 @@ from hatten.settings import NNSelectSettings
 from hatten.words import WordVectors, inverse_document_frequency, starting_words, words_and_vectors
 from retrieval.settings import IndexConfig, ProfileConfig
 from training.checkpoint import find_saved, read_torch, save_torch
-from training.hub import fitting
+from training.hub import check_consistent
 
 
 class AveragesEncoder(Encoder):
@@ -52,7 +52,7 @@ class AveragesEncoder(Encoder):
         return vectors
 
 
-def weighted(
+def weight_vectors(
     word_vectors: NDArray[np.float32], weighting: str, corpus: Corpus, vocabulary: Vocabulary
 ) -> NDArray[np.float32]:
     """Vectors [V, D] as they are (mean), or each by the inverse document frequency of its word (idf)."""
@@ -84,7 +84,9 @@ class AverageRetriever(NetRetriever):
     def prepare(self, corpus: Corpus) -> None:
         if self._prepared != corpus.fingerprint:
             self.vocabulary, table = words_and_vectors(self._embeddings(corpus=corpus))
-            self.encoder = AveragesEncoder(weighted(table, self._weighting, corpus, self.vocabulary)).eval()
+            self.encoder = AveragesEncoder(
+                weight_vectors(table, self._weighting, corpus, self.vocabulary)
+            ).eval()
             self._prepared = corpus.fingerprint
         super().prepare(corpus)
 
@@ -107,7 +109,7 @@ class NNSelect(Recipe):
 
     def build(self, corpus: Corpus, config: DictConfig) -> Parts:
         name, vocabulary, table = starting_words(config.embeddings, corpus, self.model)
-        encoder = AveragesEncoder(weighted(table, self.model.weighting, corpus, vocabulary))
+        encoder = AveragesEncoder(weight_vectors(table, self.model.weighting, corpus, vocabulary))
         encoder.mean.dropout = self.model.word_dropout
         known = {"format": FORMAT, "words": vocabulary.words, "max_tokens": self.model.max_tokens}
 
@@ -139,7 +141,7 @@ class NNSelectRetriever(NetRetriever):
         content = read_torch(checkpoint)
         if content.get("format") != FORMAT:
             raise InputError(f"{checkpoint}: not a checkpoint of train.py model=nnselect")
-        with fitting(checkpoint):
+        with check_consistent(checkpoint):
             weights, self.max_tokens = content["weights"], int(content["max_tokens"])
             self.about, self.checkpoint = dict(content["about"]), checkpoint
             self.vocabulary = Vocabulary.saved(content["words"], len(weights["directions"]))

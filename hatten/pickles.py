@@ -25,7 +25,7 @@ ADMITTED = {"numpy.ndarray", "numpy.dtype", "_codecs.encode"} | {
 }
 
 
-class Refused(pickle.UnpicklingError):
+class UnsafePickle(pickle.UnpicklingError):
     """What a pickle holds besides a list of words or an array of numbers."""
 
 
@@ -45,7 +45,7 @@ class _Call:
 class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> _Call:
         if f"{module}.{name}" not in ADMITTED:
-            raise Refused(f"{module}.{name}, which is not admitted")
+            raise UnsafePickle(f"{module}.{name}, which is not admitted")
         return _Call(name)
 
 
@@ -57,17 +57,17 @@ def _array(found: object) -> NDArray[Any]:
         case _Call(name="_frombuffer", args=(data, kind, shape, order)):
             pass
         case _:
-            raise Refused("no array of numbers")
+            raise UnsafePickle("no array of numbers")
     match data:  # protocols 0 to 2 write bytes as text
         case _Call(name="encode", args=(str(text), "latin1"), state=None):
             data = text.encode("latin1")
     dtype = _dtype(kind)
     if not isinstance(data, bytes | bytearray) or order not in ("C", "F"):
-        raise Refused("an array whose parts are not type, shape, order and bytes")
+        raise UnsafePickle("an array whose parts are not type, shape, order and bytes")
     if not isinstance(shape, tuple) or not all(type(n) is int and n >= 0 for n in shape):
-        raise Refused("an array whose shape is not a tuple of sizes")
+        raise UnsafePickle("an array whose shape is not a tuple of sizes")
     if len(data) != math.prod(shape) * dtype.itemsize:
-        raise Refused(f"an array of shape {shape} with {len(data)} bytes")
+        raise UnsafePickle(f"an array of shape {shape} with {len(data)} bytes")
     return np.frombuffer(data, dtype).reshape(shape, order="F" if order == "F" else "C")
 
 
@@ -75,15 +75,15 @@ def _dtype(kind: object) -> np.dtype[Any]:
     match kind:
         case _Call(name="dtype", args=(str(code), *_), state=state):
             if code[:1] not in tuple("fiu") or code[1:] not in ("1", "2", "4", "8"):
-                raise Refused(f"an array of type {code!r}, only numbers are admitted")
+                raise UnsafePickle(f"an array of type {code!r}, only numbers are admitted")
         case _:
-            raise Refused("an array whose parts are not type, shape, order and bytes")
+            raise UnsafePickle("an array whose parts are not type, shape, order and bytes")
     match state:
         case None:
             return np.dtype(code)
         case (_, "<" | ">" | "|" | "=" as byte_order, None, None, None, *_):
             return np.dtype(code).newbyteorder(byte_order)
-    raise Refused("an array of a structured type")  # with a sub-array or named fields
+    raise UnsafePickle("an array of a structured type")  # with a sub-array or named fields
 
 
 def _load(path: str | Path, wanted: str) -> Any:
@@ -96,10 +96,10 @@ def _load(path: str | Path, wanted: str) -> Any:
         argument: Any
         for instruction, argument, _ in pickletools.genops(content):
             if instruction.name in ("PUT", "LONG_BINPUT") and argument > len(content):
-                raise Refused("a place in its memo that is larger than the file")  # it would be reserved
+                raise UnsafePickle("a place in its memo that is larger than the file")  # it would be reserved
         found = _Reader(io.BytesIO(content)).load()
         return found if type(found) is list else _array(found)
-    except Refused as refused:
+    except UnsafePickle as refused:
         raise InputError(f"{path}: refused: the pickle holds {refused}; expected {wanted}") from None
     except Exception as error:  # a broken pickle can raise nearly anything
         reason = f"{type(error).__name__}: {error}"

@@ -12,7 +12,7 @@ from hatten.encoder import Encoder
 from hatten.static import FILE
 from hatten.words_retriever import WordsRetriever
 from retrieval.arrays import Floats
-from retrieval.nets import arrays, precision, weights_hash
+from retrieval.nets import as_numpy, precision, weights_hash
 from retrieval.settings import IndexConfig, ProfileConfig
 
 
@@ -29,7 +29,7 @@ class NetRetriever(WordsRetriever):
         return {"weights": weights_hash(self.encoder), "arithmetic": str(self.encoder.precision)}
 
     def encode(self, documents: Documents) -> Floats:
-        return arrays(self.encoder.encode)(documents)
+        return as_numpy(self.encoder.encode)(documents)
 
 
 class HAttenRetriever(NetRetriever):

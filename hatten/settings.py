@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import retrieval.settings  # noqa: F401  (schemas of encoder, index and profile)
 from datasets.errors import InputError
 from datasets.settings import Settings, check_count, register, setting
-from training.settings import FineTuningSettings, RateSettings, monitored
+from training.settings import FineTuningSettings, RateSettings, check_monitor
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class EncoderValidationSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        monitored(self.monitor, self.depth)
+        check_monitor(self.monitor, self.depth)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from training.checkpoint import find_saved
 from training.hub import (
     WEIGHTS,
     Pretrained,
-    fitting,
+    check_consistent,
     is_hub_id,
     read_json,
     read_weights,
@@ -119,7 +119,7 @@ python evaluate.py benchmark=prefetch retriever=static checkpoint={place} data=c
         if config.get("format") != FORMAT:
             raise InputError(f"{folder}: not a model of train.py model=static")
         weights = read_weights(folder / WEIGHTS)
-        with fitting(folder):
+        with check_consistent(folder):
             learned = {
                 name.removeprefix("mean."): array.astype(np.float32) for name, array in weights.items()
             }

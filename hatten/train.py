@@ -24,14 +24,14 @@ from datasets.records import TRAIN
 from hatten.batches import TrainingData, steps_per_round
 from hatten.documents import Documents
 from hatten.encoder import Encoder, HAttenEncoder
-from hatten.mining import Pool, WordSets, mine, mine_by_bm25, padded, sample
+from hatten.mining import Pool, WordSets, mine, mine_by_bm25, pad_positives, sample_rows
 from hatten.module import EncoderModule
 from hatten.recipe import Recipe
 from hatten.settings import EncoderBatchSettings, EncoderTraining, EncoderValidationSettings, MiningSettings
 from retrieval.index import search_exact
-from retrieval.nets import arrays, evaluating
+from retrieval.nets import as_numpy, eval_mode
 from retrieval.vectors import Reader, encode, encode_queries
-from training.loop import Training, TrainingRun, resolved, run
+from training.loop import Training, TrainingRun, plain_config, run
 from training.module import optimizer_of
 from training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
 
@@ -42,7 +42,7 @@ MINED = "mined"
 def train(config: DictConfig) -> Path:
     """Train the encoder that `model.recipe` names; gives the file or folder of the best weights."""
     kind: Any = get_class(config.model.recipe)
-    settings = read_settings(kind.schema, resolved(config)["model"])
+    settings = read_settings(kind.schema, plain_config(config)["model"])
     return train_encoder(config, kind(settings), settings, settings.mining)
 
 
@@ -111,7 +111,7 @@ class Validation:
         rng = np.random.default_rng((seed, VALIDATION_SEED))
         rows = validation_sample(split, config.queries, rng)
         self.contexts, cited = split.contexts[rows], split.positives.take(rows)
-        self._positives = padded(cited, corpus.citing[self.contexts])[:, :-1]
+        self._positives = pad_positives(cited, corpus.citing[self.contexts])[:, :-1]
         if not 0 < config.papers < np.count_nonzero(corpus.is_candidate):
             self.candidates = corpus.is_candidate
             return
@@ -185,7 +185,7 @@ class EncoderRounds(Rounds):
             mining = None
         if mining is not None:
             rng = np.random.default_rng((self.seed, 3, done))
-            queries = sample(data.queries_of(done), mining.queries, rng)
+            queries = sample_rows(data.queries_of(done), mining.queries, rng)
             searched = self._searched(mining, rng)
             if source == "encoder":
                 wanted |= searched
@@ -242,8 +242,8 @@ class EncoderRounds(Rounds):
             levels.append(hierarchical.cpu().numpy())
             return encoder.with_mean(documents, hierarchical)
 
-        with evaluating(encoder):
-            vectors[rows] = encode(arrays(forward), data.reader.papers, rows, encoder.dim, "papers")
+        with eval_mode(encoder):
+            vectors[rows] = encode(as_numpy(forward), data.reader.papers, rows, encoder.dim, "papers")
         if data.batch.stale:
             module.stale = np.zeros_like(vectors)  # what the levels give while only the mean path is trained
             if levels:
@@ -254,8 +254,8 @@ class EncoderRounds(Rounds):
         self, module: EncoderModule, contexts: NDArray[np.int64], what: str
     ) -> NDArray[np.float32]:
         encoder = module.best_encoder
-        with evaluating(encoder):
-            return encode_queries(arrays(encoder.encode), self._data.reader, contexts, encoder.dim, what)
+        with eval_mode(encoder):
+            return encode_queries(as_numpy(encoder.encode), self._data.reader, contexts, encoder.dim, what)
 
     def _keep_pool(self, pool: Pool, done: int) -> None:
         """Train with it from now on, and write it."""

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from datasets.errors import InputError
-from datasets.progress import counting
+from datasets.progress import count_progress
 from datasets.records import MARKER_WORDS, TRAIN
-from hatten.words import WordVectors, announced, cached, quiet_gensim
+from hatten.words import WordVectors, cached_vectors, log_coverage, quiet_gensim
 
 if TYPE_CHECKING:
     from datasets.columns import Ragged
@@ -62,8 +62,8 @@ def word2vec(
     }
     key = {"corpus": corpus.fingerprint, **settings}
     threads = workers or len(os.sched_getaffinity(0))
-    found = cached(cache_dir, "word2vec", key, lambda: train_vectors(corpus, settings, threads))
-    return announced(found.with_words(MARKER_WORDS, seed), corpus)
+    found = cached_vectors(cache_dir, "word2vec", key, lambda: train_vectors(corpus, settings, threads))
+    return log_coverage(found.with_words(MARKER_WORDS, seed), corpus)
 
 
 def passes(corpus: Corpus) -> int:
@@ -84,7 +84,7 @@ def train_vectors(corpus: Corpus, settings: dict[str, Any], workers: int = 1) ->
     texts = TrainingTexts(corpus, epochs)
     log.info(f"word vectors: training {name}, {epochs} x {texts.words:,} running words, {workers} threads")
     start = time.monotonic()
-    with quiet_gensim(), counting("word vectors", texts.words * epochs) as texts.report:
+    with quiet_gensim(), count_progress("word vectors", texts.words * epochs) as texts.report:
         model = Word2Vec(workers=workers, **settings)
         model.build_vocab_from_freq(counts, corpus_count=len(texts))
         model.train(texts, total_examples=len(texts), total_words=texts.words, epochs=epochs)

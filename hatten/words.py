@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from omegaconf import DictConfig
 
 from datasets.corpus import Corpus
-from datasets.download import obtain, present
-from datasets.errors import InputError, reason
-from datasets.files import one_at_a_time, written_whole
-from datasets.records import MARKER_WORDS, shown
+from datasets.download import ensure_release, find_file
+from datasets.errors import InputError, error_text
+from datasets.files import atomic_write, file_lock
+from datasets.records import MARKER_WORDS, quoted
 from datasets.releases import RELEASES
-from hatten.documents import PAD_WORD, Vocabulary, check_tokenizer, first_repeated
+from hatten.documents import PAD_WORD, Vocabulary, check_tokenizer, find_repeated
 from hatten.pickles import load_array, load_word_list
 from hatten.settings import WordsSettings
 
@@ -49,7 +49,7 @@ class WordVectors:
                 f"choose other vectors or set embeddings.dim={matrix.shape[1]}"
             )
         if len(set(words)) != len(words):
-            raise InputError(f"{name}: the word {shown(first_repeated(words))} has two vectors")
+            raise InputError(f"{name}: the word {quoted(find_repeated(words))} has two vectors")
         self.words: list[str] = list(words)
         self.matrix: NDArray[np.float32] = np.ascontiguousarray(matrix, np.float32)
         self.name: str = name
@@ -57,7 +57,7 @@ class WordVectors:
         if not finite.all():
             word = self.words[int(finite.argmin())]
             raise InputError(
-                f"{name}: the vector of {shown(word)} has a number that is not finite in 32 bits"
+                f"{name}: the vector of {quoted(word)} has a number that is not finite in 32 bits"
             )
 
     def __len__(self) -> int:
@@ -85,7 +85,7 @@ class WordVectors:
         return vocabulary, np.concatenate([np.zeros((1, self.dim), np.float32), self.matrix])
 
 
-def announced(vectors: WordVectors, corpus: Corpus) -> WordVectors:
+def log_coverage(vectors: WordVectors, corpus: Corpus) -> WordVectors:
     """The vectors, after saying in the log which they are and what share of the running words they cover."""
     counts = np.asarray(corpus.word_counts, np.int64)
     known = Vocabulary(vectors.words).lookup(corpus.words) >= 0
@@ -99,7 +99,7 @@ def announced(vectors: WordVectors, corpus: Corpus) -> WordVectors:
     return vectors
 
 
-def cached(
+def cached_vectors(
     folder: str | Path, kind: str, settings: dict[str, object], make: Callable[[], WordVectors]
 ) -> WordVectors:
     """What `make` gives for these settings, kept in `folder`/vectors.
@@ -109,7 +109,7 @@ def cached(
     key = json.dumps({"version": CACHE_VERSION, **settings}, sort_keys=True)
     path = Path(folder) / "vectors" / f"{kind}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with one_at_a_time(path.with_suffix(".lock"), "makes the same word vectors"):
+    with file_lock(path.with_suffix(".lock"), "makes the same word vectors"):
         vectors = load_vectors(path)
         if vectors is None:
             vectors = make()
@@ -122,7 +122,7 @@ def save_vectors(vectors: WordVectors, path: Path) -> None:
     """Write a .npz file, whole or not at all."""
     texts = "\n".join(vectors.words), vectors.name
     words, name = (np.frombuffer(text.encode(), np.uint8) for text in texts)
-    with written_whole(path) as unfinished, unfinished.open("wb") as file:
+    with atomic_write(path) as unfinished, unfinished.open("wb") as file:
         np.savez(file, allow_pickle=False, matrix=vectors.matrix, words=words, name=name)
 
 
@@ -155,7 +155,7 @@ def glove(corpus: Corpus, source: str, dim: int, cache_dir: str, markers: bool =
                 f"embeddings.dim={dim}: {GLOVE} has {', '.join(map(str, GLOVE_DIMS))} dimensions"
             )
         name = f"{GLOVE}.{dim}d.txt"
-        file = present(obtain("glove", cache_dir, files=[name]), name)
+        file = find_file(ensure_release("glove", cache_dir, files=[name]), name)
         assert file is not None
         path = file
     else:
@@ -168,9 +168,9 @@ def glove(corpus: Corpus, source: str, dim: int, cache_dir: str, markers: bool =
             )
     status = path.stat()
     settings = {"path": str(path.resolve()), "bytes": status.st_size, "mtime": status.st_mtime_ns}
-    found = cached(cache_dir, "file", settings, lambda: read_vectors(path))
+    found = cached_vectors(cache_dir, "file", settings, lambda: read_vectors(path))
     found = WordVectors(found.words, found.matrix, path.name, dim)
-    return announced(found.with_words(MARKER_WORDS) if markers else found, corpus)
+    return log_coverage(found.with_words(MARKER_WORDS) if markers else found, corpus)
 
 
 def reference(
@@ -184,10 +184,10 @@ def reference(
     check_tokenizer(corpus, "reference", "embeddings=reference")
     array, words = RELEASES["reference-vectors"].files
     if vectors is None or vocabulary is None:
-        folder = obtain("reference-vectors", cache_dir)
+        folder = ensure_release("reference-vectors", cache_dir)
         vectors, vocabulary = vectors or str(folder / array), vocabulary or str(folder / words)
     matrix = load_array(vectors)
-    return announced(WordVectors(load_word_list(vocabulary), matrix, Path(vectors).name, dim), corpus)
+    return log_coverage(WordVectors(load_word_list(vocabulary), matrix, Path(vectors).name, dim), corpus)
 
 
 def read_vectors(path: Path) -> WordVectors:
@@ -204,7 +204,7 @@ def read_vectors(path: Path) -> WordVectors:
         raise InputError(f"{path}: cannot be read ({error})") from None
     except (ValueError, EOFError, IndexError, MemoryError, OverflowError) as error:
         kind = "binary" if binary else "text"
-        raise InputError(f"{path}: broken {kind} word vectors ({reason(error)})") from None
+        raise InputError(f"{path}: broken {kind} word vectors ({error_text(error)})") from None
     words = [word for word in found.index_to_key if word is not None]  # it leaves places for repeated words
     if len(words) < len(found.index_to_key):
         repeated = len(found.index_to_key) - len(words)
@@ -263,7 +263,11 @@ def starting_words(
     """The name of the configured word vectors, the vocabulary [V] and the vectors [V, D] to start from."""
     vectors: WordVectors = instantiate(embeddings, corpus=corpus)
     vocabulary, table = words_and_vectors(vectors, config.punctuation)
-    return vectors.name, vocabulary, centred(table, vocabulary, corpus) if config.centre_vectors else table
+    return (
+        vectors.name,
+        vocabulary,
+        subtract_mean(table, vocabulary, corpus) if config.centre_vectors else table,
+    )
 
 
 def words_and_vectors(
@@ -276,7 +280,7 @@ def words_and_vectors(
     return vectors.vocabulary()
 
 
-def centred(table: NDArray[np.float32], vocabulary: Vocabulary, corpus: Corpus) -> NDArray[np.float32]:
+def subtract_mean(table: NDArray[np.float32], vocabulary: Vocabulary, corpus: Corpus) -> NDArray[np.float32]:
     """Vectors less their mean over running words, then of unit length; `<pad>` stays zero."""
     known = vocabulary.lookup(corpus.words)
     counts = np.bincount(known[known >= 0], np.asarray(corpus.word_counts)[known >= 0], len(vocabulary))

@@ -16,9 +16,9 @@ from bibtexparser.model import Entry, ParsingFailedBlock
 
 from datasets.errors import InputError
 from datasets.fulltext.catalogue import clean_arxiv, year_in
-from datasets.fulltext.latex_source import braced, decoded, plain
+from datasets.fulltext.latex_source import braced_argument, decode_latex, plain_text
 from datasets.json_lines import OnBadRecord
-from library.papers import LibraryPaper, make_paper, names_in, one_line, usable
+from library.papers import LibraryPaper, make_paper, names_in, one_line, usable_paper
 
 logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)  # broken entries are told to on_bad
 
@@ -33,15 +33,15 @@ _KEY = re.compile(r"@\s*\w+\s*[{(]\s*([^\s,{}()=]+)\s*,")
 _ABBREVIATION = re.compile(r"([\w-]\s*=\s*)([A-Za-z][\w:.+/-]*)(?=\s*[,}])")
 
 
-def text_of(latex: str) -> str:
+def latex_to_text(latex: str) -> str:
     r"""LaTeX of a field as text.
 
-    >>> text_of(r"{BERT} and \'etudes of $x_i$ -- 5\%")
+    >>> latex_to_text(r"{BERT} and \'etudes of $x_i$ -- 5\%")
     'BERT and études of x_i – 5%'
     """
     unescaped = _SIGNS.sub(lambda sign: sign[1] if sign[1] not in "{}$" else sign[0], latex)
     if _NOT_PLAIN.search(unescaped):
-        return one_line(plain(latex))
+        return one_line(plain_text(latex))
     text = unescaped.replace("{", "").replace("}", "")
     for sign, printed in _QUOTES:
         text = text.replace(sign, printed)
@@ -50,10 +50,10 @@ def text_of(latex: str) -> str:
 
 def read_bibtex(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     """The entries of a file, in order. Raises InputError for a file without entries."""
-    return papers_in(decoded(path), str(path), on_bad)
+    return parse_bibtex(decode_latex(path), str(path), on_bad)
 
 
-def papers_in(text: str, name: str, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
+def parse_bibtex(text: str, name: str, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     """The BibTeX entries of a text, in order. Raises InputError, with its name, if it has none."""
     library = parse_string(text)
     blocks = [block for block in library.blocks if isinstance(block, Entry | ParsingFailedBlock)]
@@ -70,7 +70,7 @@ def papers_in(text: str, name: str, on_bad: OnBadRecord) -> Iterator[LibraryPape
         if not isinstance(entry, Entry):
             on_bad(InputError(f"{where}: cannot be parsed: check its braces, quotes and commas"))
             continue
-        yield from usable(partial(_of_entry, entry, entries, _spelled_out(raw, strings)), where, on_bad)
+        yield from usable_paper(partial(_of_entry, entry, entries, _spelled_out(raw, strings)), where, on_bad)
 
 
 def _of_entry(entry: Entry, entries: dict[str, Entry], bibtex: str) -> LibraryPaper:
@@ -89,15 +89,15 @@ def _of_entry(entry: Entry, entries: dict[str, Entry], bibtex: str) -> LibraryPa
     places.append(re.sub("^abs/", "arxiv:", first("volume")))  # DBLP's CoRR
 
     def names(of: tuple[str, ...]) -> list[str]:
-        return [name for field in of for name in names_in(text_of(first(field)))]
+        return [name for field in of for name in names_in(latex_to_text(first(field)))]
 
     return make_paper(
         key=entry.key,
-        title=text_of(first("title") + (f": {subtitle}" if (subtitle := first("subtitle")) else "")),
-        abstract=text_of(first("abstract")),
+        title=latex_to_text(first("title") + (f": {subtitle}" if (subtitle := first("subtitle")) else "")),
+        abstract=latex_to_text(first("abstract")),
         authors=list(_names(first("author") or first("editor"))),
         year=year_in(first("year", "date")),
-        venue=text_of(first(*_VENUES)),
+        venue=latex_to_text(first(*_VENUES)),
         doi=first("doi").replace("\\_", "_"),
         arxiv=next(filter(None, map(clean_arxiv, places)), ""),
         url=first("url").replace("\\_", "_").replace("\\%", "%"),
@@ -112,7 +112,7 @@ def _fields(entry: Entry) -> dict[str, str]:
     found: dict[str, str] = {}
     for field in entry.fields:
         value = str(field.value).strip()
-        if value.startswith("{") and braced(value, 0)[1] == len(value):
+        if value.startswith("{") and braced_argument(value, 0)[1] == len(value):
             value = value[1:-1]
         found.setdefault(field.key.lower(), value)
     return found
@@ -122,7 +122,7 @@ def _names(authors: str) -> Iterator[str]:
     """Each as "First von Last Jr"."""
     for name in split_multiple_persons_names(authors):
         parts = parse_single_name_into_parts(name, strict=False)
-        whole = text_of(" ".join(parts.first + parts.von + parts.last + parts.jr))
+        whole = latex_to_text(" ".join(parts.first + parts.von + parts.last + parts.jr))
         if whole and whole != "others":
             yield whole
 
@@ -143,7 +143,7 @@ _RECORD_ENDS = re.compile(r"^ER  ?-", re.MULTILINE)
 
 def read_ris(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     """The records of a file, in order. Raises InputError for a file without records."""
-    pieces = _RECORD.split(decoded(path))  # what is in no record, a record, and so on
+    pieces = _RECORD.split(decode_latex(path))  # what is in no record, a record, and so on
     if len(pieces) == 1:
         raise InputError(f"{path}: has no records (TY  - JOUR ... ER  -)")
     line = 1
@@ -151,7 +151,7 @@ def read_ris(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
         if number % 2:
             where = f"{path}, line {line}"
             whole = piece if _RECORD_ENDS.search(piece) else f"{piece.rstrip()}\nER  - "
-            yield from usable(partial(_of_ris, whole, where), where, on_bad)
+            yield from usable_paper(partial(_of_ris, whole, where), where, on_bad)
         elif piece.strip():
             at = line + piece[: -len(piece.lstrip())].count("\n")
             on_bad(InputError(f"{path}, line {at}: is in no record; a record begins with TY  -"))

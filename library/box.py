@@ -45,7 +45,7 @@ def main() -> None:
     settings = read_arguments(BoxSettings, sys.argv[1:])
     folder = Path(settings.output)
     static = load_static(settings.static)
-    ranker = averaged([RankingModel.load(place) for place in settings.rankers])
+    ranker = average_rankers([RankingModel.load(place) for place in settings.rankers])
     static.save_pretrained(folder / FOLDER)
     ranker.save_pretrained(folder / SAVED)
     size = folder_bytes(folder)
@@ -54,7 +54,7 @@ def main() -> None:
         raise InputError(f"{folder}: more than {LARGEST / 1e6:.0f} MB; compress the model to fewer words")
 
 
-def averaged(rankers: list[RankingModel]) -> RankingModel:
+def average_rankers(rankers: list[RankingModel]) -> RankingModel:
     """The model of each name with the mean of the rankers' weights; a column that one lacks counts 0 there.
 
     InputError for trees, which have no weights.

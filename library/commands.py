@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from datasets.errors import InputError
-from datasets.files import digest_of
-from datasets.progress import counting
+from datasets.files import digest_file
+from datasets.progress import count_progress
 from datasets.records import TRAIN, ContextRecord, QueryRecord
 from datasets.source_files import find_files, read_contexts, read_queries, strict
-from library.duplicates import Gathering, Identities
-from library.formats import as_json, bibtex, citation, counted, table
+from library.duplicates import Deduplicator, Identities
+from library.formats import as_json, bibtex, citation, count_noun, table
 from library.library import Contexts, Library, ReadFile, check_place
 from library.models import model_files
 from library.papers import LibraryPaper
-from library.recommender import Recommender, added, indexer, without
+from library.recommender import Recommender, add_papers, indexer, remove_papers
 from library.settings import (
     AddSettings,
     AskSettings,
@@ -52,7 +52,7 @@ def build(settings: BuildSettings) -> Library:
     model_files(settings.model, settings.ranker)  # what is wrong is said before the papers are read
     ranked = f"{settings.model or IN_THE_BOX}, ranked by {settings.ranker}"
     path.absolute().parent.mkdir(parents=True, exist_ok=True)
-    with Gathering(path.absolute().parent) as gathering:
+    with Deduplicator(path.absolute().parent) as gathering:
         sources = _read(files, gathering)
         gathering.finish()
         library = Library.create(
@@ -67,7 +67,7 @@ def build(settings: BuildSettings) -> Library:
             contexts=[_hashed(file) for file in cited],
         )
     took = time.perf_counter() - started
-    print(f"{path}: {counted(len(library))}, duplicates joined: {gathering.duplicates:,}, in {took:.1f} s")
+    print(f"{path}: {count_noun(len(library))}, duplicates joined: {gathering.duplicates:,}, in {took:.1f} s")
     return library
 
 
@@ -76,18 +76,20 @@ def add(settings: AddSettings) -> Library:
     files = find_sources(settings.source)
     with (
         Library.changing(settings.library, settings.wait) as library,
-        Gathering(library.path, library) as gathering,
+        Deduplicator(library.path, library) as gathering,
     ):
         sources = _read(files, gathering, library.manifest.sources)
         gathering.finish()
         if not gathering.count:
             library.noted(sources=sources)
-            print(f"{library.path}: nothing new; {counted(len(library))}")
+            print(f"{library.path}: nothing new; {count_noun(len(library))}")
             return library
         unread = [replace(file, hash="") for file in library.manifest.contexts]  # those of the new papers
-        changed = added(library, gathering, _counted(gathering), sources=sources, contexts=unread)
+        changed = add_papers(library, gathering, _counted(gathering), sources=sources, contexts=unread)
     fuller = len(gathering.replaced)
-    print(f"{library.path}: {gathering.count - fuller:,} added, {fuller:,} fuller; {counted(len(changed))}")
+    print(
+        f"{library.path}: {gathering.count - fuller:,} added, {fuller:,} fuller; {count_noun(len(changed))}"
+    )
     return changed
 
 
@@ -98,8 +100,8 @@ def remove(settings: RemoveSettings) -> Library:
     with Library.changing(settings.library, settings.wait) as library:
         if settings.source:
             return _read_again(library, _others(library, settings.source))
-        changed = without(library, settings.id)
-    print(f"{library.path}: {len(library) - len(changed):,} removed; {counted(len(changed))}")
+        changed = remove_papers(library, settings.id)
+    print(f"{library.path}: {len(library) - len(changed):,} removed; {count_noun(len(changed))}")
     return changed
 
 
@@ -111,7 +113,7 @@ def update(settings: UpdateSettings) -> Library:
             raise InputError(f"{library.path}: was not built from files; recommend.py add adds some")
         known = [*sources, *library.manifest.contexts]
         if [_hashed(Path(source.path)) for source in known] == known:
-            print(f"{library.path}: its files are unchanged; {counted(len(library))}")
+            print(f"{library.path}: its files are unchanged; {count_noun(len(library))}")
             return library
         return _read_again(library, sources)
 
@@ -131,7 +133,7 @@ def _others(library: Library, names: Sequence[str]) -> list[ReadFile]:
 
 def _read_again(library: Library, known: list[ReadFile]) -> Library:
     """The generation of what these sources hold now, and of papers that came without one."""
-    with Gathering(library.path) as gathering:
+    with Deduplicator(library.path) as gathering:
         sources = _read([Path(source.path) for source in known], gathering)
         for row in np.flatnonzero(library.metadata["source"].to_numpy() < 0).tolist():
             gathering.add(library.paper(row))
@@ -143,17 +145,17 @@ def _read_again(library: Library, known: list[ReadFile]) -> Library:
         replaced = len(library) - len(kept) - gone
         if not (new.any() or gone or replaced) and cited == library.manifest.contexts:
             library.noted(sources=sources)
-            print(f"{library.path}: no paper has changed; {counted(len(library))}")
+            print(f"{library.path}: no paper has changed; {count_noun(len(library))}")
             return library
         papers = compress(gathering.papers(), new)
         find = contexts_in([Path(source.path) for source in cited]) if cited else None
         changed = library.changed(kept, papers, indexer(), find, sources=sources, contexts=cited)
     counts = f"{new.sum() - replaced:,} added, {gone:,} removed, {replaced:,} replaced"
-    print(f"{library.path}: {counts}; {counted(len(changed))}")
+    print(f"{library.path}: {counts}; {count_noun(len(changed))}")
     return changed
 
 
-def _compared(library: Library, gathering: Gathering) -> tuple[np.ndarray, np.ndarray, int]:
+def _compared(library: Library, gathering: Deduplicator) -> tuple[np.ndarray, np.ndarray, int]:
     """Rows whose papers are as they were; which of the gathered papers [N] are not; number of papers gone."""
     kept, new, seen = [], np.zeros(gathering.count, np.bool_), 0
     removed = set(library.manifest.removed)
@@ -209,7 +211,7 @@ def ask(settings: AskSettings) -> None:
         print(f"{settings.library}: no paper matches this passage", file=sys.stderr)
 
 
-def _read(files: list[Path], gathering: Gathering, known: Iterable[ReadFile] = ()) -> list[ReadFile]:
+def _read(files: list[Path], gathering: Deduplicator, known: Iterable[ReadFile] = ()) -> list[ReadFile]:
     """Gather the papers of files; returns the known sources and those of the files, each once.
 
     Raises InputError for a file without a paper that can be used.
@@ -236,12 +238,12 @@ def _hashed(file: Path) -> ReadFile:
             f"{file}: no such file, but the library was built from it; restore it, or remove its papers with "
             f"python recommend.py remove source={file}"
         )
-    return ReadFile(str(file), file.stat().st_size, digest_of(file))
+    return ReadFile(str(file), file.stat().st_size, digest_file(file))
 
 
-def _counted(gathering: Gathering) -> Iterator[LibraryPaper]:
+def _counted(gathering: Deduplicator) -> Iterator[LibraryPaper]:
     """The papers, with a bar on terminals."""
-    with counting("papers", gathering.count) as advance:
+    with count_progress("papers", gathering.count) as advance:
         for paper in gathering.papers():
             yield paper
             advance(1)

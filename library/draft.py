@@ -16,14 +16,14 @@ from rich.padding import Padding
 from rich.text import Text
 
 from datasets.errors import InputError
-from datasets.files import written_whole
+from datasets.files import atomic_write
 from datasets.fulltext.catalogue import letters_of
 from datasets.fulltext.latex import BIB_ENTRY, BIB_FILES, bib_entries
-from library.draft_reader import HERE, MARKDOWN, Draft, Place, read_draft, read_text, syntax_of
+from library.draft_reader import HERE, MARKDOWN, Draft, Place, read_draft, read_text, syntax_for
 from library.explanation import MARK, Recommendation
-from library.formats import bibtex, counted, shown, table
+from library.formats import bibtex, count_noun, table, terminal_text
 from library.library import Library
-from library.recommender import Asked, Recommender
+from library.recommender import Recommender, Request
 from library.settings import DraftSettings
 from retrieval.queries import Query
 
@@ -70,7 +70,7 @@ def suggest(given: Draft, recommender: Recommender, k: int) -> Suggestions:
     for place in given.places:
         beside = [known[key] for key in place.beside if key in known]
         query = Query(place.context, given.title, given.abstract, given.year, tuple(known.values()), own)
-        asked.append(Asked(query, exclude=beside))
+        asked.append(Request(query, exclude=beside))
     keys = {paper: key for key, paper in known.items()}
     found = [
         [replace(paper, key=keys.get(paper.id, paper.key)) for paper in papers]
@@ -121,16 +121,16 @@ def report(suggestions: Suggestions, console: Console) -> None:
     """Each place with its sentence and the papers for it, for people."""
     given = suggestions.draft
     cited = f"cites {len(given.cited)}, of which the library has {len(suggestions.known)}"
-    title = f"“{shown(given.title)}”" if given.title else "without a title"
-    places = f"{counted(len(given.places), 'place')} to fill"
+    title = f"“{terminal_text(given.title)}”" if given.title else "without a title"
+    places = f"{count_noun(len(given.places), 'place')} to fill"
     console.print(Text.assemble((given.path.name, "bold"), f": {title}, {places}, {cited}"))
     if not given.abstract:
         console.print(Text("no abstract was found: with one, suggestions are better", style="dim"))
     for place, papers in zip(given.places, suggestions.found, strict=True):
         console.print()
         where = f"{_name(given, place)}:{place.line}"
-        console.print(Text.assemble((where, "bold magenta"), "  ", (shown(place.command), "magenta")))
-        sentence = Text(shown(place.sentence), style="default")
+        console.print(Text.assemble((where, "bold magenta"), "  ", (terminal_text(place.command), "magenta")))
+        sentence = Text(terminal_text(place.sentence), style="default")
         sentence.highlight_words([MARK, HERE], "bold yellow")
         console.print(Padding(sentence, _INDENTED))
         found = table(papers) if papers else Text("nothing in the library answers to it", style="dim")
@@ -142,7 +142,7 @@ def report(suggestions: Suggestions, console: Console) -> None:
     if notes:
         console.print()
     for note in notes:
-        console.print(Text(f"note: {shown(note)}", style="dim"))
+        console.print(Text(f"note: {terminal_text(note)}", style="dim"))
 
 
 def _name(given: Draft, place: Place) -> str:
@@ -203,7 +203,7 @@ def write_copies(suggestions: Suggestions, library: Library, copies: Copies) -> 
     for place, papers in zip(given.places, suggestions.found, strict=True):
         there = in_sentence.setdefault((place.file, place.sentence.replace(HERE, "?")), set())
         others = [paper for paper in papers if paper.id not in there]
-        filled = syntax_of(given.path).filled(place.command, [keys.of(paper) for paper in others])
+        filled = syntax_for(given.path).filled(place.command, [keys.of(paper) for paper in others])
         if filled and filled[1]:
             edits.setdefault(place.file, []).append((place, filled[0]))
             there |= {keys.cite(paper) for paper in others[: filled[1]]}
@@ -220,7 +220,7 @@ def write_copies(suggestions: Suggestions, library: Library, copies: Copies) -> 
             lines.append(f"name {copies.bib.name} in the copy: no bibliography is named in it")
     with ExitStack() as stack:
         for target, text in texts.items():
-            stack.enter_context(written_whole(target)).write_bytes(text.encode())
+            stack.enter_context(atomic_write(target)).write_bytes(text.encode())
     return lines
 
 
@@ -271,7 +271,7 @@ def _edited(text: str, edits: Sequence[tuple[Place, str]]) -> str:
 def _renamed(given: Draft, texts: dict[Path, str], copies: Copies) -> bool:
     """Name the new .bib file in place of the old one, or beside others; whether a place for it was found."""
     target = copies.files[given.path]
-    if syntax_of(given.path) is MARKDOWN:
+    if syntax_for(given.path) is MARKDOWN:
         texts[target], count = _NAMED_IN_FRONT.subn(rf"\g<1>{copies.bib.name}", texts[target], count=1)
         return count > 0
 

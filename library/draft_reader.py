@@ -20,24 +20,31 @@ from typing import Any, NamedTuple
 import yaml
 
 from datasets.errors import InputError
-from datasets.files import whole_file
+from datasets.files import read_limited
 from datasets.fulltext.catalogue import year_in
-from datasets.fulltext.contexts import citations, cut
+from datasets.fulltext.contexts import citations, cut_window
 from datasets.fulltext.documents import FullText, Metadata, Paragraph, Reference
 from datasets.fulltext.latex import (
     CITATION,
     ONE_OF_ITS_KEYS,
     bib_files,
+    citation_placeholder,
     cited_keys,
     document_body,
-    mark,
-    numbered,
+    number_keys,
     read_bibliography,
     read_metadata,
     read_paragraph,
     read_sections,
 )
-from datasets.fulltext.latex_source import LARGEST_FILE, Inputs, cleaned, cut_out, read_source, running_text
+from datasets.fulltext.latex_source import (
+    LARGEST_FILE,
+    Inputs,
+    clean_latex,
+    read_source,
+    remove_blocks,
+    running_text,
+)
 from datasets.records import OTHER_MARKER, TARGET_MARKER
 from library.explanation import MARK
 from retrieval.article_text import sentence_starts
@@ -48,7 +55,7 @@ HERE = MARK.strip("[]")
 """How it is shown between other keys."""
 _MARKDOWN = (".md", ".markdown", ".qmd", ".rmd", ".txt")
 _OURS = "\uf000"
-"""Begins our keys, which are of characters that `cleaned` takes out of texts and that are no words."""
+"""Begins our keys, which are of characters that `clean_latex` takes out of texts and that are no words."""
 _MISSING = re.compile(r"\?*|(?:TODO|FIXME|XXX)(?:\W.*)?", re.IGNORECASE)
 
 
@@ -106,7 +113,7 @@ class _Contents(NamedTuple):
     notes: list[str]
 
 
-def syntax_of(path: Path) -> Syntax:
+def syntax_for(path: Path) -> Syntax:
     return MARKDOWN if path.suffix.lower() in _MARKDOWN else LATEX
 
 
@@ -118,7 +125,7 @@ def read_draft(path: Path, root: Path | None = None) -> Draft:
     path = path.resolve()
     if root is not None and not (root.is_dir() and path.is_relative_to(root.resolve())):
         raise InputError(f"root={root}: is not a folder that contains the draft")
-    marking = _Marking(syntax_of(path))
+    marking = _Marking(syntax_for(path))
     read = _read_latex if marking.syntax is LATEX else _read_markdown
     about, paragraphs, keys, source, notes = read(path, root, marking)
     known = [key for key in keys if not key.startswith(_OURS)]
@@ -128,7 +135,7 @@ def read_draft(path: Path, root: Path | None = None) -> Draft:
     contexts: dict[str, str] = {}
     for citation in citations(full_text, WINDOW + len(OTHER_MARKER), Counter()):
         if citation.ref in marking.found:
-            context = cut(citation.left, citation.right, WINDOW, "whole")
+            context = cut_window(citation.left, citation.right, WINDOW, "whole")
             if re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
                 contexts.setdefault(citation.ref, context)
     sentences: dict[str, tuple[str, tuple[str, ...]]] = {}
@@ -173,15 +180,15 @@ class _Marking:
                 if filled := self.syntax.filled(match[0], [number]):
                     self.found[number] = (path, *match.span())
                     before, after = filled[0].split(number, 1)
-                    pieces += [cleaned(text[done : match.start()] + before), number, cleaned(after)]
+                    pieces += [clean_latex(text[done : match.start()] + before), number, clean_latex(after)]
                     done = match.end()
-            self._marked[path] = "".join([*pieces, cleaned(text[done:])]).removeprefix("\ufeff")
+            self._marked[path] = "".join([*pieces, clean_latex(text[done:])]).removeprefix("\ufeff")
         return self._marked[path]
 
 
 def read_text(path: Path) -> str:
     """A file as it is. Raises InputError if it cannot be read, or is no text in UTF-8."""
-    content = whole_file(path, LARGEST_FILE)
+    content = read_limited(path, LARGEST_FILE)
     if content.startswith(b"%PDF"):
         raise InputError(f"{path}: is a PDF; give its source in LaTeX or Markdown")
     if b"\0" in content:
@@ -255,7 +262,7 @@ LATEX = Syntax(CITATION, _filled_latex)
 
 def _read_latex(path: Path, root: Path | None, marking: _Marking) -> _Contents:
     inputs = Inputs(marking, root)
-    source = cut_out(read_source(path, inputs), _BEGIN_CODE, _END_CODE)
+    source = remove_blocks(read_source(path, inputs), _BEGIN_CODE, _END_CODE)
     body = document_body(source) or source  # a chapter has no \begin{document}
     keys = dict.fromkeys(key for match in CITATION.finditer(source) for key in cited_keys(match[1]))
     paragraphs, _ = read_sections(running_text(body))
@@ -326,11 +333,11 @@ def _read_markdown(path: Path, root: Path | None, marking: _Marking) -> _Content
     def marked(match: re.Match[str]) -> str:
         keys = [a or b for a, b, _ in _KEY.findall(match[0]) if a or b]
         cites.append(keys)
-        return mark(len(cites) - 1) if keys else match[0]
+        return citation_placeholder(len(cites) - 1) if keys else match[0]
 
     text = _GROUPS.sub(marked, text)
     text = _KEY.sub(marked, text)  # "@lee2020 shows"
-    numbers = numbered(cites)
+    numbers = number_keys(cites)
     sections = _sections(text)
     paragraphs = [
         read_paragraph(section, cites, numbers, f"{number} {name}", _plain_markdown)

@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from library.papers import Identity, LibraryPaper, identity, merged
+from library.papers import Identity, LibraryPaper, identity, merge_records
 
 if TYPE_CHECKING:
     from library.library import Library
@@ -83,7 +83,7 @@ def _leader(
     return min((leader for leader in found if own.agrees(papers[leader])), default=None)
 
 
-class Gathering:
+class Deduplicator:
     """Papers of all sources, which wait in a file until all have come; a paper of many records is one.
 
     folder: for the file. library: to which the papers come. Call `add` for each record, then `finish`.
@@ -94,7 +94,7 @@ class Gathering:
         self._ends, self._identities = array("q", [0]), Identities(library.identities if library else None)
         self._library, self._before = library, len(library) if library else 0
 
-    def __enter__(self) -> Gathering:
+    def __enter__(self) -> Deduplicator:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -129,7 +129,7 @@ class Gathering:
         for row in sorted(row for row in self._members if row < self._before):
             assert self._library is not None
             paper = self._library.paper(row)
-            whole = merged([paper, *map(self._record, self._members[row])])
+            whole = merge_records([paper, *map(self._record, self._members[row])])
             if whole != paper:
                 yield row, whole
 
@@ -141,7 +141,7 @@ class Gathering:
             yield paper
         for number in np.flatnonzero(self._leads).tolist():
             row = self._before + number
-            paper = merged([self._record(row), *map(self._record, self._members.get(row, ()))])
+            paper = merge_records([self._record(row), *map(self._record, self._members.get(row, ()))])
             id, again = paper.id, 2
             while id in seen or taken(id):
                 id, again = f"{paper.id}-{again}", again + 1

@@ -23,7 +23,7 @@ from datasets.columns import Ragged
 from datasets.corpus import Corpus
 from datasets.records import OTHER_MARKER, TARGET_MARKER, TARGET_WORD, TRAIN
 from retrieval.article_text import sentence_starts
-from retrieval.terms import without_markers
+from retrieval.terms import strip_markers
 
 Spans = tuple[tuple[int, int], ...]
 """Parts of a text, by their first character and the one after their last."""
@@ -50,11 +50,11 @@ class Explanation:
     def why(self) -> str:
         """In one line."""
         named = [f"{self.name} is named here"] if self.name else []
-        said = [f"“{around(self.sentence, self.matched, LONGEST)}”"] if self.sentence else []
+        said = [f"“{excerpt(self.sentence, self.matched, LONGEST)}”"] if self.sentence else []
         if self.in_title and not self.name:
             said = [f"its title has {', '.join(f'“{word}”' for word in self.in_title)}"]
         mark = self.cited_as.find(MARK)
-        cited = around(self.cited_as, ((mark, mark + len(MARK)),), LONGEST)
+        cited = excerpt(self.cited_as, ((mark, mark + len(MARK)),), LONGEST)
         return "; ".join(named + said + ([f"cited as “{cited}”"] if cited else [])) or NOTHING
 
 
@@ -115,7 +115,7 @@ def _words(text: str) -> Iterable[tuple[str, int, int]]:
             yield word, match.start(), match.end()
 
 
-def wanted(context: str, title: str, rarity: Rarity) -> dict[str, float]:
+def stem_weights(context: str, title: str, rarity: Rarity) -> dict[str, float]:
     """How much each stem of a question tells: its word's rarity, less the farther it is from the mark.
 
     context: with TARGETCIT; title: of the citing paper.
@@ -164,7 +164,7 @@ def best_sentence(text: str, weights: dict[str, float], least: float = 0.0) -> t
     return found
 
 
-def around(text: str, spans: Spans, longest: int) -> str:
+def excerpt(text: str, spans: Spans, longest: int) -> str:
     """A part of a text of about `longest` characters, of whole words, that shows most of the spans."""
     if len(text) <= longest:
         return text
@@ -223,10 +223,10 @@ def _is_name(word: str) -> bool:
     return len(word) > 1 and inner and not _DIMENSIONS.fullmatch(word)
 
 
-def name_in(context: str, names: Sequence[str]) -> str:
+def mentioned_name(context: str, names: Sequence[str]) -> str:
     """The name nearest to the mark, in its sentence; "" for none. One of a single case counts as written.
 
-    >>> name_in("as in word2vec and BERTs (TARGETCIT)", ["Word2Vec", "BERT"])
+    >>> mentioned_name("as in word2vec and BERTs (TARGETCIT)", ["Word2Vec", "BERT"])
     'BERT'
     """
     start, end = sentence_around(context)
@@ -259,7 +259,7 @@ _COMMON = 0.01
 """Occurrences per paper from which on a name, as LLM, is everybody's."""
 
 
-class Witness:
+class EvidenceFinder:
     """Finds the evidence for papers of one corpus; what other papers write is of its training split."""
 
     def __init__(self, corpus: Corpus) -> None:
@@ -268,9 +268,9 @@ class Witness:
         self._rows = corpus.word_ids
         self._cited: Ragged | None = None
         if TRAIN in corpus.splits:
-            from retrieval.bm25 import cited_in
+            from retrieval.bm25 import citing_contexts
 
-            self._cited = cited_in(corpus.splits[TRAIN], self._papers, MOST_CONTEXTS)
+            self._cited = citing_contexts(corpus.splits[TRAIN], self._papers, MOST_CONTEXTS)
 
     def rarity(self, word: str) -> float:
         """idf as Lucene's, of how often a word stands in the corpus."""
@@ -285,14 +285,14 @@ class Witness:
         self, context: str, papers: Sequence[int], title: str = "", own: int | None = None
     ) -> list[Explanation]:
         """Of each paper, by row, for a context with TARGETCIT; title, own: of the citing paper, its row."""
-        weights, least = wanted(context, title, self.rarity), _TELLING * self.rarity("")
+        weights, least = stem_weights(context, title, self.rarity), _TELLING * self.rarity("")
         found = []
         for paper, cited_as in zip(papers, self._citations(context, papers, own), strict=True):
             title = self._corpus.titles[paper]
             sentence, matched = best_sentence(self._corpus.abstracts[paper], weights, least)
             spans = () if sentence else best_sentence(title, weights, least)[1]
             in_title = tuple(dict.fromkeys(title[a:b] for a, b in spans))
-            name = name_in(context, [name for name in paper_names(title) if self._tells(name)])
+            name = mentioned_name(context, [name for name in paper_names(title) if self._tells(name)])
             found.append(Explanation(sentence, matched, in_title, name, cited_as))
         return found
 
@@ -319,7 +319,7 @@ class Witness:
 
     def _likeness(self, context: str, others: NDArray[np.int32]) -> NDArray[np.float64]:
         """BM25 of contexts [n] for the words of one, each counted once."""
-        asked = {self._rows.get(word, -1) for word, *_ in _words(without_markers(context))} - {-1}
+        asked = {self._rows.get(word, -1) for word, *_ in _words(strip_markers(context))} - {-1}
         words = np.array(sorted(asked), np.int64)
         if not len(words):
             return np.zeros(len(others))

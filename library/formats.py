@@ -20,14 +20,14 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u206
 _SHOWN_AUTHORS = 2
 
 
-def shown(text: str) -> str:
+def terminal_text(text: str) -> str:
     """A text on one line without what steers a terminal: titles come from strangers' files."""
     return " ".join(_CONTROL.sub(" ", text).split())
 
 
-def counted(count: int, what: str = "paper") -> str:
+def count_noun(count: int, what: str = "paper") -> str:
     """
-    >>> counted(1), counted(2000, "place")
+    >>> count_noun(1), count_noun(2000, "place")
     ('1 paper', '2,000 places')
     """
     return f"{count:,} {what}{'s' * (count != 1)}"
@@ -40,10 +40,10 @@ def table(found: Sequence[Recommendation], explain: bool = False) -> Table:
     grid.add_column(justify="right", style="cyan", no_wrap=True)
     grid.add_column(overflow="fold")
     for paper in found:
-        text = Text(shown(paper.title) or "(no title)", style="bold")
+        text = Text(terminal_text(paper.title) or "(no title)", style="bold")
         for place, (fact, style) in enumerate(_facts(paper)):
             text.append(" · " if place else "\n", style="not bold")
-            text.append(shown(fact), style=style)
+            text.append(terminal_text(fact), style=style)
         text.append_text(_why(paper))
         if explain and paper.features:
             listed = ", ".join(f"{name} {value:.3g}" for name, value in paper.features.items())
@@ -61,7 +61,7 @@ def _facts(paper: Recommendation) -> list[tuple[str, str]]:
 
 def _why(paper: Recommendation) -> Text:
     """Why, with the words that matched, the name and the mark standing out."""
-    text = Text(f"\n{shown(paper.why)}", style="not bold italic")
+    text = Text(f"\n{terminal_text(paper.why)}", style="not bold italic")
     evidence = paper.evidence
     told = {evidence.sentence[a:b] for a, b in evidence.matched} | {evidence.name, MARK, *evidence.in_title}
     words = "|".join(re.escape(word) for word in sorted(told - {""}, key=len, reverse=True))
@@ -82,8 +82,8 @@ def short_authors(authors: Sequence[str]) -> str:
 
 
 def _surname(author: str) -> str:
-    parts = parse_single_name_into_parts(shown(author), strict=False)
-    return " ".join(parts.von + parts.last).strip("{}") or shown(author)
+    parts = parse_single_name_into_parts(terminal_text(author), strict=False)
+    return " ".join(parts.von + parts.last).strip("{}") or terminal_text(author)
 
 
 def as_json(found: Sequence[Recommendation]) -> str:
@@ -134,20 +134,20 @@ def _entry(paper: LibraryPaper) -> str:
         "title": _title(paper.title),
         "author": " and ".join(map(_author, paper.authors)),
         "year": str(paper.year) if paper.year else "",
-        ("journal" if journal else "booktitle"): escaped(paper.venue),
-        "doi": escaped(paper.doi),
-        "eprint": escaped(paper.arxiv),
+        ("journal" if journal else "booktitle"): escape_latex(paper.venue),
+        "doi": escape_latex(paper.doi),
+        "eprint": escape_latex(paper.arxiv),
         "archiveprefix": "arXiv" if paper.arxiv else "",
         "url": paper.url.translate({ord(sign): f"%{ord(sign):02X}" for sign in "{}\\"}),
     }
-    lines = [f"  {name} = {{{shown(value)}}}," for name, value in fields.items() if value]
+    lines = [f"  {name} = {{{terminal_text(value)}}}," for name, value in fields.items() if value]
     return "\n".join([f"@{kind}{{{key},", *lines, "}"])
 
 
-def escaped(text: str) -> str:
+def escape_latex(text: str) -> str:
     r"""A text for LaTeX; formulas between dollars stay.
 
-    >>> escaped("R&D at 5% of $O(n_i)$")
+    >>> escape_latex("R&D at 5% of $O(n_i)$")
     'R\\&D at 5\\% of $O(n_i)$'
     """
     pieces = _MATHS.split(text)
@@ -171,10 +171,11 @@ def _title(title: str) -> str:
     words = re.split(r"(\$[^$]+\$|[\s:,;?!()\[\]]+)", title)
     inner = [any(sign.isupper() for sign in word[1:]) and not place % 2 for place, word in enumerate(words)]
     return "".join(
-        f"{{{escaped(word)}}}" if name else escaped(word) for word, name in zip(words, inner, strict=True)
+        f"{{{escape_latex(word)}}}" if name else escape_latex(word)
+        for word, name in zip(words, inner, strict=True)
     )
 
 
 def _author(name: str) -> str:
     """A name that has "and" in it, as a company's, in braces: else it would be two."""
-    return f"{{{escaped(name)}}}" if re.search(r"(?i)\band\b", name) else escaped(name)
+    return f"{{{escape_latex(name)}}}" if re.search(r"(?i)\band\b", name) else escape_latex(name)

@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 
 from datasets.columns import TableWriter, table_batches
 from datasets.corpus import Corpus
-from datasets.errors import InputError, reason
-from datasets.files import one_at_a_time, one_line_disk_errors, write_text
+from datasets.errors import InputError, error_text
+from datasets.files import disk_errors, file_lock, write_text
 from datasets.prepare import StoreBuilder, prepare_store
-from datasets.records import ContextRecord, PaperRecord, QueryRecord, Source, shown
+from datasets.records import ContextRecord, PaperRecord, QueryRecord, Source, quoted
 from library.duplicates import Identities
 from library.papers import LibraryPaper as LibraryPaper
 
@@ -114,7 +114,7 @@ class Library:
                 return cls(path, manifest)
             except (InputError, OSError, ValueError, pa.ArrowException) as error:
                 if _read_manifest(path) == manifest:  # else it was changed while we read it
-                    raise InputError(f"{path}: {_damaged(path)} ({reason(error)})") from None
+                    raise InputError(f"{path}: {_damaged(path)} ({error_text(error)})") from None
 
     @classmethod
     def create(
@@ -215,7 +215,7 @@ class Library:
         found = []
         for name in names:
             if (row := self.row(name)) is None:
-                raise InputError(f"{option}={shown(name)[1:-1]}: no paper of {self.path} has this id or key")
+                raise InputError(f"{option}={quoted(name)[1:-1]}: no paper of {self.path} has this id or key")
             found.append(row)
         return np.unique(np.array(found, np.int64))
 
@@ -233,8 +233,8 @@ def _read_manifest(path: Path) -> Manifest:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: {_damaged(path)} (library.json: {reason(error)})") from None
-    found = f"of version {shown(version)}" if version is not None else "without a version"
+        raise InputError(f"{path}: {_damaged(path)} (library.json: {error_text(error)})") from None
+    found = f"of version {quoted(version)}" if version is not None else "without a version"
     raise InputError(
         f"{path}: a library {found}, and this program reads version {VERSION}; build it again with "
         "overwrite=true"
@@ -263,9 +263,9 @@ def check_place(path: Path, overwrite: bool) -> None:
 @contextmanager
 def _locked(path: Path, wait: bool) -> Iterator[None]:
     """Alone with the folder, cleared of what killed processes have left."""
-    with one_line_disk_errors(path, "the library", "library"):
+    with disk_errors(path, "the library", "library"):
         (path / GENERATIONS).mkdir(parents=True, exist_ok=True)
-        with one_at_a_time(path / LOCK, "changes the library", wait):
+        with file_lock(path / LOCK, "changes the library", wait):
             _clear(path)
             yield
 

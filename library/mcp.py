@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from datasets.errors import InputError
-from library.messages import MOST_PAPERS, Answer, Found, Question, answer, found
+from library.messages import MOST_PAPERS, Answer, Found, Question, answer_question, find_papers
 from library.settings import McpSettings
 
 if TYPE_CHECKING:
@@ -33,13 +33,13 @@ its `why` before you cite it, and say so when no paper of the library supports t
 Text = Annotated[str, Field(min_length=1, max_length=100_000)]
 
 
-class Runs(Protocol):
+class Runner(Protocol):
     """Where the tools' work is done: the server's queue, or a thread."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
 
 
-def make_server(recommender: Recommender, run: Runs) -> MCPServer[Any]:
+def make_server(recommender: Recommender, run: Runner) -> MCPServer[Any]:
     """The tools over a library. What is wrong with a call becomes an error that the assistant reads."""
     from mcp.server import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
@@ -66,7 +66,7 @@ def make_server(recommender: Recommender, run: Runs) -> MCPServer[Any]:
     ) -> Answer:
         """Recommend papers of the user's library to cite in a passage, the best first, and say why."""
         asked = Question(text=text, title=title, abstract=abstract, k=k, details=True)
-        return await told(lambda: answer(recommender, asked))
+        return await told(lambda: answer_question(recommender, asked))
 
     @server.tool(annotations=reads)
     async def search_library(
@@ -74,12 +74,12 @@ def make_server(recommender: Recommender, run: Runs) -> MCPServer[Any]:
         k: Annotated[int, Field(ge=1, le=MOST_PAPERS, description="papers to find")] = 10,
     ) -> Found:
         """Find papers of the user's library by words."""
-        return await told(lambda: found(recommender, query, k))
+        return await told(lambda: find_papers(recommender, query, k))
 
     return server
 
 
-class OverHTTP:
+class McpOverHttp:
     """The tools as an ASGI application, made when first asked: importing `mcp` takes a second."""
 
     def __init__(self, make: Callable[[], MCPServer[Any]]) -> None:

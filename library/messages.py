@@ -8,8 +8,8 @@ from urllib.parse import quote
 from pydantic import BaseModel, Field, StringConstraints
 
 from datasets.errors import InputError
-from datasets.records import refuse
-from library.bibliographies import papers_in
+from datasets.records import raise_bad
+from library.bibliographies import parse_bibtex
 from library.explanation import MARK, Recommendation
 from library.formats import bibtex
 from library.papers import LibraryPaper, check_paper, make_paper
@@ -24,11 +24,11 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 Years = Annotated[str, StringConstraints(pattern=r"^(\d{1,4}|\d{1,4}-(\d{1,4})?|-\d{1,4})$")]
 
 
-class Body(BaseModel, extra="forbid"):
+class RequestBody(BaseModel, extra="forbid"):
     """What is sent: fields that there are not are refused."""
 
 
-class Question(Body):
+class Question(RequestBody):
     """A passage that lacks a citation, and who asks."""
 
     text: str = Field(
@@ -49,7 +49,7 @@ class Question(Body):
     details: bool = Field(default=False, description="also authors, venue, evidence and BibTeX")
 
 
-class Questions(Body):
+class Questions(RequestBody):
     """Several questions in one request."""
 
     queries: list[Question] = Field(min_length=1, max_length=64)
@@ -94,7 +94,7 @@ class Answers(BaseModel):
     answers: list[Answer]
 
 
-class NewPaper(Body):
+class NewPaper(RequestBody):
     """A paper to add; its id is made of doi, arXiv id or title where none is given."""
 
     id: str = Field(default="", max_length=500)
@@ -111,7 +111,7 @@ class NewPaper(Body):
     tags: list[Name] = Field(default=[], max_length=1_000)
 
 
-class NewPapers(Body):
+class NewPapers(RequestBody):
     """Papers to add: BibTeX entries or records, or both."""
 
     bibtex: str = ""
@@ -165,7 +165,7 @@ class Found(BaseModel):
     papers: list[FoundPaper]
 
 
-def answer(recommender: Recommender, asked: Question) -> Answer:
+def answer_question(recommender: Recommender, asked: Question) -> Answer:
     """What the recommender says to a question. Raises InputError for what cannot be answered."""
     made = []
     found = recommender.recommend(**asked.model_dump(exclude={"details"}))
@@ -174,12 +174,12 @@ def answer(recommender: Recommender, asked: Question) -> Answer:
         shown = Recommended(**paper.as_json())
         row = library.row(paper.id) if asked.details else None
         if row is not None:  # another request may have removed it by now
-            shown.details = details(paper, library.paper(row))
+            shown.details = paper_details(paper, library.paper(row))
         made.append(shown)
     return Answer(recommendations=made)
 
 
-def details(paper: Recommendation, kept: LibraryPaper) -> Details:
+def paper_details(paper: Recommendation, kept: LibraryPaper) -> Details:
     """What the page shows beside, and why."""
     said, whole = paper.evidence, ", ".join(paper.evidence.in_title)
     mark = said.cited_as.find(MARK)
@@ -193,13 +193,13 @@ def details(paper: Recommendation, kept: LibraryPaper) -> Details:
     return Details(
         authors=list(paper.authors),
         venue=paper.venue,
-        url=link(kept),
+        url=paper_link(kept),
         bibtex=bibtex([kept]),
         evidence=evidence or [Shown(kind=paper.why, text="", spans=[])],
     )
 
 
-def link(paper: LibraryPaper) -> str:
+def paper_link(paper: LibraryPaper) -> str:
     """Where the paper is on the web, empty if unknown."""
     if paper.url:
         return paper.url
@@ -208,20 +208,20 @@ def link(paper: LibraryPaper) -> str:
     return f"https://arxiv.org/abs/{quote(paper.arxiv)}" if paper.arxiv else ""
 
 
-def found(recommender: Recommender, query: str, k: int) -> Found:
+def find_papers(recommender: Recommender, query: str, k: int) -> Found:
     """The k papers that a plain search for words finds."""
     papers = (paper._asdict() | {"year": paper.year or None} for paper in recommender.search(query, k))
     return Found(papers=[FoundPaper.model_validate(paper) for paper in papers])
 
 
-def records(new: NewPapers) -> list[LibraryPaper]:
+def parse_new_papers(new: NewPapers) -> list[LibraryPaper]:
     """The papers to add. Raises InputError for the first that cannot be one."""
     made = []
     for place, paper in enumerate(new.papers):
         made.append(make_paper(**dict(paper)))
         check_paper(made[-1], f"papers.{place}")
     if new.bibtex:
-        made += papers_in(new.bibtex, "bibtex", refuse)
+        made += parse_bibtex(new.bibtex, "bibtex", raise_bad)
     if not made:
         raise InputError("give papers or bibtex")
     return made

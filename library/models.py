@@ -23,7 +23,7 @@ from retrieval.base import Retriever
 from retrieval.bm25 import BM25
 from retrieval.settings import IndexConfig
 from training.checkpoint import find_saved
-from training.hub import downloaded, find_model, is_hub_id, write_json
+from training.hub import download_model, find_model, is_hub_id, write_json
 
 BOX = Path(__file__).parent / "box"
 """The model that comes with the program."""
@@ -55,7 +55,7 @@ def model_files(model: str, ranker: str = "") -> tuple[dict[str, Path], str]:
         return {}, PLAIN
     place = Path(model).expanduser() if model else BOX
     if not place.exists() and is_hub_id(model):
-        place = downloaded(model, f"{CONFIG} or {HATTEN}", "model")
+        place = download_model(model, f"{CONFIG} or {HATTEN}", "model")
     dense = _dense_files(place)
     if not dense:
         if (place / RANKING).is_file():

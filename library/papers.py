@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from datasets.errors import InputError
 from datasets.fulltext.catalogue import LONG_TITLE, YEARS_APART, clean_arxiv, letters_of, surname, title_key
 from datasets.json_lines import OnBadRecord
-from datasets.records import shown, usable_id
+from datasets.records import quoted, usable_id
 
 _EVERYWHERE = ("doi:", "arxiv:", "openalex:", "s2:")
 """Ids that mean the same paper wherever they stand; another, or a key, means it together with the title."""
@@ -45,7 +45,7 @@ class LibraryPaper(NamedTuple):
     source: int = -1
 
 
-def usable(
+def usable_paper(
     read: Callable[[], LibraryPaper | None], where: str, on_bad: OnBadRecord
 ) -> Iterator[LibraryPaper]:
     """The paper of a record, if there is one and it can be used; else `on_bad` is told why."""
@@ -63,7 +63,7 @@ def check_paper(paper: LibraryPaper, where: str) -> None:
         raise InputError(f"{where}: has neither title nor abstract")
     if not usable_id(paper.id):
         reason = "is no id: it must not be empty or hold white space or control characters"
-        raise InputError(f"{where}: {shown(paper.id)} {reason}")
+        raise InputError(f"{where}: {quoted(paper.id)} {reason}")
 
 
 def make_paper(id: str = "", **known: Any) -> LibraryPaper:
@@ -160,7 +160,7 @@ def _number(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") if text else 0
 
 
-def merged(papers: list[LibraryPaper]) -> LibraryPaper:
+def merge_records(papers: list[LibraryPaper]) -> LibraryPaper:
     """Records of one paper, the leader first, as one."""
     lead = papers[0]
     if len(papers) == 1:

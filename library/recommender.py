@@ -14,17 +14,17 @@ import numpy as np
 import pyarrow.compute as pc
 
 from datasets.corpus import Corpus
-from datasets.errors import InputError, reason
+from datasets.errors import InputError, error_text
 from datasets.records import OTHER_MARKER, TARGET_MARKER
-from library.duplicates import Gathering
-from library.explanation import Recommendation, Witness
+from library.duplicates import Deduplicator
+from library.explanation import EvidenceFinder, Recommendation
 from library.library import MANIFEST, Indexer, Library, LibraryPaper, Rows
 from library.models import copy_model, install_model, open_model
 from rerank.ranker import Ranker
 from retrieval.arrays import Mask
 from retrieval.base import Ranking, Retriever
 from retrieval.bm25 import BM25
-from retrieval.fusion import fused_scores
+from retrieval.fusion import fuse_scores
 from retrieval.queries import Queries, Query
 from training.hub import is_hub_id
 
@@ -49,12 +49,12 @@ _MARK = re.compile(
 _YEARS = re.compile(r"\s*(\d{1,4})?\s*(-)?\s*(\d{1,4})?\s*")
 
 
-def marked(text: str) -> str:
+def mark_context(text: str) -> str:
     """The text with TARGET_MARKER at its first mark, or at its end, and OTHER_MARKER at further ones.
 
     Marks are [CITE], \\cite{?}, \\cite{}, [?], [@?] and TARGETCIT.
 
-    >>> marked("Adam [CITE] is usual."), marked("So is SGD.")
+    >>> mark_context("Adam [CITE] is usual."), mark_context("So is SGD.")
     ('Adam TARGETCIT is usual.', 'So is SGD. TARGETCIT')
     """
     first, *others = [*_MARK.split(text)]
@@ -64,7 +64,7 @@ def marked(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """A question and what may answer it: ids or keys of papers, years as 2015-2020, a collection, a venue."""
 
     query: Query
@@ -81,7 +81,7 @@ class _Generation:
 
     library: Library
     retriever: Retriever
-    witness: Witness
+    witness: EvidenceFinder
 
     @classmethod
     def of(cls, library: Library) -> _Generation:
@@ -91,7 +91,7 @@ class _Generation:
         except InputError as error:
             again = f"python recommend.py build library={library.path} overwrite=true makes it again"
             raise InputError(f"{error}; {again}") from None
-        return cls(library, retriever, Witness(library.corpus))
+        return cls(library, retriever, EvidenceFinder(library.corpus))
 
     @cached_property
     def words(self) -> BM25:
@@ -104,7 +104,7 @@ class _Generation:
         found.index(self.library.corpus)
         return found
 
-    def allowed(self, asked: Asked) -> Mask | None:
+    def allowed(self, asked: Request) -> Mask | None:
         """The papers [P] that pass the filters; None: all."""
         library = self.library
         if not any((asked.exclude, asked.only, asked.years, asked.collection, asked.venue)):
@@ -170,8 +170,8 @@ class Recommender:
             raise
         except Exception as error:  # the network raises nearly anything
             raise InputError(
-                f"{path}: neither a folder nor available on the hub ({reason(error)}); copy the library's "
-                "folder to this machine and name it"
+                f"{path}: neither a folder nor available on the hub ({error_text(error)}); copy the "
+                "library's folder to this machine and name it"
             ) from None
 
     @property
@@ -209,11 +209,11 @@ class Recommender:
         Raises InputError for a text without words, and for filters that leave nothing or are not understood.
         """
         query = Query(text, title, abstract, year, tuple(known))
-        asked = Asked(query, exclude, only, years, collection, venue)
+        asked = Request(query, exclude, only, years, collection, venue)
         return self.recommend_batch([asked], k, rerank=rerank, explain=explain)[0]
 
     def recommend_batch(
-        self, asked: Sequence[Asked], k: int = 10, *, rerank: bool | None = None, explain: bool = False
+        self, asked: Sequence[Request], k: int = 10, *, rerank: bool | None = None, explain: bool = False
     ) -> list[list[Recommendation]]:
         """As `recommend`, for several questions."""
         now, queries, rankings = self._ranked(asked, k, rerank)
@@ -221,12 +221,12 @@ class Recommender:
             self._shown(now, queries[row : row + 1], found, k, explain) for row, found in enumerate(rankings)
         ]
 
-    def rank(self, asked: Sequence[Asked], k: int, rerank: bool | None = None) -> list[Ranking]:
+    def rank(self, asked: Sequence[Request], k: int, rerank: bool | None = None) -> list[Ranking]:
         """As `recommend_batch`: rows of the library's papers and scores alone, [1, k or more] a question."""
         return self._ranked(asked, k, rerank)[2]
 
     def _ranked(
-        self, asked: Sequence[Asked], k: int, rerank: bool | None
+        self, asked: Sequence[Request], k: int, rerank: bool | None
     ) -> tuple[_Generation, Queries, list[Ranking]]:
         if rerank and self.reranker is None:
             raise InputError("rerank: there is no cross-encoder; give reranker=FOLDER")
@@ -251,18 +251,18 @@ class Recommender:
 
     def add(self, papers: Sequence[LibraryPaper]) -> None:
         """Add papers to the library; one that is there already becomes fuller (library.duplicates)."""
-        with Library.changing(self.library.path) as library, Gathering(library.path, library) as gathering:
+        with Library.changing(self.library.path) as library, Deduplicator(library.path, library) as gathering:
             for paper in papers:
                 gathering.add(paper)
             gathering.finish()
             if gathering.count:
-                added(library, gathering, gathering.papers())
+                add_papers(library, gathering, gathering.papers())
         self._follow()
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove papers by their ids or keys; InputError for one that is unknown."""
         with Library.changing(self.library.path) as library:
-            without(library, names)
+            remove_papers(library, names)
         self._follow()
 
     def _follow(self) -> _Generation:
@@ -284,7 +284,7 @@ class Recommender:
                 f"text: {len(query.context):,} characters; give the passage around the citation, at most "
                 f"{LONGEST:,}"
             )
-        context = marked(query.context)
+        context = mark_context(query.context)
         if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
             raise InputError("text: there are no words in it; give the passage around the citation")
         known = [library.row(name) for name in query.known]
@@ -296,7 +296,7 @@ class Recommender:
         head = Ranking(found.papers[:, :RERANKED], found.scores[:, :RERANKED])
         with self._reading:
             scores = self.reranker.score_candidates(queries, head.papers)
-        order = np.argsort(-fused_scores(head, scores, "score", WEIGHT), axis=1, kind="stable")
+        order = np.argsort(-fuse_scores(head, scores, "score", WEIGHT), axis=1, kind="stable")
         # Scores of two models have no unit in common: the retriever's stay, in the new order of papers.
         papers = np.take_along_axis(head.papers, order, axis=1)
         return Ranking(np.concatenate([papers, found.papers[:, RERANKED:]], axis=1), found.scores)
@@ -331,7 +331,9 @@ def year_range(years: str) -> tuple[int, int]:
     return first, last
 
 
-def added(library: Library, gathering: Gathering, papers: Iterable[LibraryPaper], **about: Any) -> Library:
+def add_papers(
+    library: Library, gathering: Deduplicator, papers: Iterable[LibraryPaper], **about: Any
+) -> Library:
     """The generation with what has been gathered, as `papers`. Call it inside `Library.changing`."""
     kept = np.setdiff1d(np.arange(len(library)), gathering.replaced)
     removed = library.manifest.removed
@@ -341,7 +343,7 @@ def added(library: Library, gathering: Gathering, papers: Iterable[LibraryPaper]
     return library.changed(kept, papers, indexer(), removed=removed, **about)
 
 
-def without(library: Library, names: Iterable[str]) -> Library:
+def remove_papers(library: Library, names: Iterable[str]) -> Library:
     """The generation without some papers, by their ids or keys. Call it inside `Library.changing`.
 
     InputError for an unknown one, and if none would be left.

@@ -35,7 +35,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from datasets.errors import InputError
-from library.mcp import OverHTTP, make_server
+from library.mcp import McpOverHttp, make_server
 from library.messages import (
     About,
     Answer,
@@ -47,8 +47,8 @@ from library.messages import (
     Problem,
     Question,
     Questions,
-    answer,
-    records,
+    answer_question,
+    parse_new_papers,
 )
 from library.settings import ServeSettings
 
@@ -66,12 +66,12 @@ CONNECTIONS = 512
 # The door: what every request passes.
 
 
-class Door:
+class RequestGuard:
     """ASGI middleware: checks Host and Origin, reads the body within limits, keeps a crash inside."""
 
     def __init__(self, app: ASGIApp, settings: ServeSettings, headers: dict[str, str]) -> None:
         self.app, self.settings = app, settings
-        self.hosts = {host.lower() for host in (*LOOPBACK, bracketed(settings.host), *settings.names)}
+        self.hosts = {host.lower() for host in (*LOOPBACK, url_host(settings.host), *settings.names)}
         self.headers = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,7 +80,7 @@ class Door:
             return
         started = False
 
-        async def answer(message: Message) -> None:
+        async def answer_question(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started, message["headers"] = True, [*message["headers"], *self.headers]
@@ -89,12 +89,14 @@ class Door:
         async def refuse(status: int, detail: str) -> None:
             if not started:
                 closing = {"connection": "close"}  # the rest of the request may still be under way
-                await JSONResponse({"detail": detail}, status, headers=closing)(scope, receive, answer)
+                await JSONResponse({"detail": detail}, status, headers=closing)(
+                    scope, receive, answer_question
+                )
 
         try:
             self.check(Headers(scope=scope))
             if (body := await self.read(receive)) is not None:
-                await self.app(scope, replayed(body, receive), answer)
+                await self.app(scope, replay_body(body, receive), answer_question)
         except HTTPException as refused:
             await refuse(refused.status_code, refused.detail)
         except Exception:
@@ -133,7 +135,7 @@ class Door:
         return b"".join(body)
 
 
-def replayed(body: bytes, receive: Receive) -> Receive:
+def replay_body(body: bytes, receive: Receive) -> Receive:
     """`receive` as if the body came now."""
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -143,12 +145,12 @@ def replayed(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-def bracketed(host: str) -> str:
+def url_host(host: str) -> str:
     """A host as it stands in a URL."""
     return f"[{host}]" if ":" in host else host
 
 
-class Queue:
+class WorkQueue:
     """Threads that work for requests, and a queue of bounded length before them."""
 
     def __init__(self, threads: int, length: int) -> None:
@@ -186,8 +188,8 @@ BEARER = HTTPBearer(auto_error=False, description="the token that serve printed 
 def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     """The application of a library, for any ASGI server."""
     page = PAGE.read_text("utf-8")
-    asks, writes = Queue(settings.threads, settings.queue), Queue(1, settings.queue)
-    tools = OverHTTP(lambda: make_server(recommender, asks.run))
+    asks, writes = WorkQueue(settings.threads, settings.queue), WorkQueue(1, settings.queue)
+    tools = McpOverHttp(lambda: make_server(recommender, asks.run))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -202,7 +204,7 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
         docs_url=None,  # they load scripts of other sites
         redoc_url=None,
     )
-    app.add_middleware(Door, settings=settings, headers=security_headers(page))
+    app.add_middleware(RequestGuard, settings=settings, headers=security_headers(page))
 
     def writer(given: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> None:
         told = given.credentials if given else ""
@@ -211,7 +213,7 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        return JSONResponse({"detail": "; ".join(map(in_a_line, error.errors()[:5]))}, 422)
+        return JSONResponse({"detail": "; ".join(map(field_error, error.errors()[:5]))}, 422)
 
     @app.exception_handler(InputError)
     async def unanswerable(_: Request, error: InputError) -> JSONResponse:
@@ -235,13 +237,13 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     @app.post("/recommend", responses=PROBLEMS, response_model_exclude_unset=True)
     async def recommend(asked: Question, request: Request) -> Answer:
         """Papers of the library to cite in a passage, the best first."""
-        return await asks.run(lambda: answer(recommender, asked), request.is_disconnected)
+        return await asks.run(lambda: answer_question(recommender, asked), request.is_disconnected)
 
     @app.post("/recommend/batch", responses=PROBLEMS, response_model_exclude_unset=True)
     async def recommend_batch(asking: Questions, request: Request) -> Answers:
         """The same for several passages."""
         return await asks.run(
-            lambda: Answers(answers=[answer(recommender, asked) for asked in asking.queries]),
+            lambda: Answers(answers=[answer_question(recommender, asked) for asked in asking.queries]),
             request.is_disconnected,
         )
 
@@ -258,7 +260,7 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     @app.post("/papers", **changes)
     async def add(new: NewPapers) -> Changed:
         """Add papers to the library."""
-        return await changed(lambda: recommender.add(records(new)))
+        return await changed(lambda: recommender.add(parse_new_papers(new)))
 
     @app.delete("/papers/{id:path}", **changes)
     async def remove(id: Name) -> Changed:
@@ -276,7 +278,7 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
     return app
 
 
-def in_a_line(error: dict[str, Any]) -> str:
+def field_error(error: dict[str, Any]) -> str:
     """What is wrong with a field of a request; what was given is not repeated."""
     if error["type"] == "json_invalid":
         return f"the body is no JSON: {error['ctx']['error']} at character {error['loc'][-1]}"
@@ -313,7 +315,7 @@ def serve(settings: ServeSettings) -> None:
     from library.recommender import Recommender
 
     recommender = Recommender.open(settings.library, settings.reranker)
-    url = f"http://{bracketed(settings.host)}:{listening.getsockname()[1]}"
+    url = f"http://{url_host(settings.host)}:{listening.getsockname()[1]}"
     print(f"{url}/  {len(recommender.library):,} papers of {settings.library}", flush=True)
     if settings.mcp:
         print(f"{url}/mcp  for writing assistants", flush=True)
@@ -329,7 +331,7 @@ def make_uvicorn(recommender: Recommender, settings: ServeSettings) -> uvicorn.S
         log_level="warning",
         server_header=False,
         proxy_headers=False,
-        http=partial(PatientProtocol, settings.patience),  # type: ignore[arg-type]
+        http=partial(HeadTimeoutProtocol, settings.patience),  # type: ignore[arg-type]
         ws="none",
         limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=5,
@@ -337,7 +339,7 @@ def make_uvicorn(recommender: Recommender, settings: ServeSettings) -> uvicorn.S
     return uvicorn.Server(config)
 
 
-class PatientProtocol(H11Protocol):
+class HeadTimeoutProtocol(H11Protocol):
     """HTTP whose clients are left when they take too long to send the head of a request (slowloris)."""
 
     def __init__(self, patience: float, *given: Any, **named: Any) -> None:

@@ -25,16 +25,16 @@ from typing import Any
 
 from datasets.citations.graph import PaperLine, read_record
 from datasets.errors import InputError
-from datasets.files import open_bytes, without_mark
+from datasets.files import open_bytes, strip_byte_order_mark
 from datasets.fulltext.catalogue import arxiv_year, clean_arxiv, year_in
 from datasets.fulltext.documents import Metadata
-from datasets.fulltext.latex_source import plain
+from datasets.fulltext.latex_source import plain_text
 from datasets.json_lines import Object, OnBadRecord, read_objects
-from datasets.progress import OnBytes, reading
-from datasets.records import kind_of, parse_year, shown
+from datasets.progress import OnBytes, read_progress
+from datasets.records import json_type, parse_year, quoted
 from datasets.source_files import stream_json
 from library.bibliographies import read_bibtex, read_ris
-from library.papers import LibraryPaper, clean_doi, make_paper, names_in, usable
+from library.papers import LibraryPaper, clean_doi, make_paper, names_in, usable_paper
 
 FORMATS = ".bib, .ris, .json, .jsonl"
 IN_FOLDERS = (".bib", ".ris", ".json", ".jsonl", ".ndjson")
@@ -76,19 +76,19 @@ def read_source(path: Path, on_bad: OnBadRecord) -> Iterator[LibraryPaper]:
     first = start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     if not first:
         raise InputError(f"{path}: is empty")
-    with reading(path, path.name) as on_bytes:
+    with read_progress(path, path.name) as on_bytes:
         if name.endswith((".bib", ".bibtex")) or (first == b"@" and not name.endswith(".ris")):
             yield from read_bibtex(path, on_bad)
         elif name.endswith(".ris") or _RIS_START.match(start):
             yield from read_ris(path, on_bad)
         elif first == b"[":
-            without_mark(start, path)
+            strip_byte_order_mark(start, path)
             yield from _members(path, list, _csl, on_bytes, on_bad)
         elif first == b"{" and not name.endswith((".jsonl", ".ndjson")) and _OBJECT_OF_OBJECTS.match(start):
             yield from _members(path, dict, _own, on_bytes, on_bad)
         elif first == b"{":
             for where, record in read_objects(path, on_bytes, on_bad):
-                yield from usable(partial(_line, _Fields(record, where)), where, on_bad)
+                yield from usable_paper(partial(_line, _Fields(record, where)), where, on_bad)
         else:
             raise InputError(f"{path}: has an unknown format; give {FORMATS}, also .gz")
 
@@ -106,7 +106,7 @@ class _Fields:
             if isinstance(value, int) and not isinstance(value, bool):
                 return str(value)
             if not isinstance(value, str | None):
-                raise self.wrong(name, f"must be a string, not {kind_of(value)}")
+                raise self.wrong(name, f"must be a string, not {json_type(value)}")
             if value:
                 return value
         return ""
@@ -118,7 +118,7 @@ class _Fields:
             value = self.record.get(name)
             for part in value if isinstance(value, list) else [] if value is None else [value]:
                 if not isinstance(part, str):
-                    raise self.wrong(name, f"must be a list of strings, not of {kind_of(part)}")
+                    raise self.wrong(name, f"must be a list of strings, not of {json_type(part)}")
                 found.append(part)
         return found
 
@@ -156,13 +156,13 @@ def _members(
 ) -> Iterator[LibraryPaper]:
     """The papers of one JSON value; read: gets their fields and keys."""
     for key, record, twice in stream_json(path, top, on_bytes):
-        fields = _Fields(record, f"{path}, record {shown(key)}")
+        fields = _Fields(record, f"{path}, record {quoted(key)}")
         if not isinstance(record, dict):
-            on_bad(InputError(f"{fields.where}: must be an object, not {kind_of(record)}"))
+            on_bad(InputError(f"{fields.where}: must be an object, not {json_type(record)}"))
         elif twice:
             on_bad(fields.wrong(twice[0], "appears twice"))
         else:
-            yield from usable(partial(read, fields, key), fields.where, on_bad)
+            yield from usable_paper(partial(read, fields, key), fields.where, on_bad)
 
 
 def _own(fields: _Fields, id: str) -> LibraryPaper:
@@ -225,7 +225,7 @@ def _of_arxiv(fields: _Fields) -> LibraryPaper:
     """A line of arXiv's metadata snapshot (https://www.kaggle.com/datasets/Cornell-University/arxiv)."""
     id = fields.text("id")
     if not clean_arxiv(id):
-        raise fields.wrong("id", f"{shown(id)} is no arXiv id")
+        raise fields.wrong("id", f"{quoted(id)} is no arXiv id")
     authors = [
         " ".join(part for part in (name[1], name[0], *name[2:3]) if isinstance(part, str) and part)
         for name in fields.record.get("authors_parsed") or []
@@ -246,7 +246,7 @@ def _of_arxiv(fields: _Fields) -> LibraryPaper:
 
 
 def _unlatexed(text: str) -> str:
-    return plain(text) if "\\" in text else text
+    return plain_text(text) if "\\" in text else text
 
 
 def _of_openalex(fields: _Fields) -> LibraryPaper:
@@ -254,7 +254,7 @@ def _of_openalex(fields: _Fields) -> LibraryPaper:
     doi = clean_doi(fields.text("doi"))
     index = fields.record.get("abstract_inverted_index") or {}
     if not isinstance(index, dict):
-        raise fields.wrong("abstract_inverted_index", f"must be an object, not {kind_of(index)}")
+        raise fields.wrong("abstract_inverted_index", f"must be an object, not {json_type(index)}")
     places = ((place, word) for word, listed in index.items() if isinstance(listed, list) for place in listed)
     words = sorted((place, word) for place, word in places if isinstance(place, int))
     location = fields.inside("primary_location")

@@ -19,8 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from datasets.errors import InputError, missing_extra, reason
-from datasets.files import cache_folder, written_folder
+from datasets.errors import InputError, error_text, missing_extra
+from datasets.files import atomic_folder, cache_folder
 from datasets.records import TARGET_MARKER, TRAIN
 from rerank.cross_encoder import CrossEncoder
 from rerank.pairs import PairReader, TokenPairs
@@ -170,7 +170,7 @@ class OpenVinoBackend:
             net = self._converted()
             if self._int8:
                 net = self._quantised(net, sample(CALIBRATION))
-            with written_folder(folder) as part:
+            with atomic_folder(folder) as part:
                 self._openvino.save_model(net, part / MODEL, compress_to_fp16=False)
         settings = {
             "INFERENCE_PRECISION_HINT": self._hint,
@@ -259,7 +259,7 @@ def _understood() -> Iterator[None]:
     try:
         yield
     except Exception as error:  # it raises nearly anything
-        why = reason(error)
+        why = error_text(error)
         raise InputError(f"OpenVINO cannot take this model ({why}); use scoring.backend=torch") from None
 
 
@@ -274,7 +274,7 @@ def _installed(int8: bool) -> Any:
     return importlib.import_module("openvino")
 
 
-def sample(reader: PairReader, count: int) -> TokenPairs:
+def sample_pairs(reader: PairReader, count: int) -> TokenPairs:
     """Pairs of training contexts, each with its cited paper and a random one; the same at every call.
 
     A corpus without contexts gives pairs of a paper's abstract, as the context, and a random paper.

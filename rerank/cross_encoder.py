@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from datasets.errors import InputError, reason
+from datasets.errors import InputError, error_text
 from rerank.pairs import CIT, EOS, SEP, Subwords
 from rerank.settings import PairSettings
-from retrieval.encoder import load_pretrained, positions
-from retrieval.nets import arrays_of, tensors_of
+from retrieval.encoder import load_pretrained, max_positions
+from retrieval.nets import weights_to_numpy, weights_to_torch
 from retrieval.settings import ArticleConfig
 from training.hub import Pretrained, read_json, read_weights, write_json, write_weights
 
@@ -64,12 +64,14 @@ python evaluate.py benchmark=pipeline retriever=bm25 reranker={place} data=custo
         super().__init__()
         if head not in HEADS:
             raise InputError(f"head={head}: choose one of {', '.join(HEADS)}")
-        limit = positions(model)
+        limit = max_positions(model)
         if limit is not None and config.max_tokens > limit:
             raise InputError(f"pairs.max_tokens={config.max_tokens}: the model reads at most {limit}")
         Subwords(tokenizer)
-        if len(tokenizer) > len(vectors_of(model)):
-            raise InputError(f"a tokeniser of {len(tokenizer)} subwords for {len(vectors_of(model))} vectors")
+        if len(tokenizer) > len(subword_vectors(model)):
+            raise InputError(
+                f"a tokeniser of {len(tokenizer)} subwords for {len(subword_vectors(model))} vectors"
+            )
         self.model, self.tokenizer, self.config, self.head = model, tokenizer, config, head
         self.score = nn.Linear(model.config.hidden_size, 1)
         self.precision, self.about = torch.float32, dict[str, Any]()
@@ -105,12 +107,12 @@ python evaluate.py benchmark=pipeline retriever=bm25 reranker={place} data=custo
         keep_layers(model, layers)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            if len(tokenizer) > len(vectors_of(model)):
+            if len(tokenizer) > len(subword_vectors(model)):
                 model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
             found = cls(model, tokenizer, pairs, head)
             nn.init.normal_(found.score.weight, std=0.02)
             nn.init.zeros_(found.score.bias)
-        vectors = vectors_of(model).data
+        vectors = subword_vectors(model).data
         for token, like in alike.items():
             row = tokenizer.get_vocab()[token]
             vectors[row] = vectors[like] if like is not None else vectors[:row].mean(0)
@@ -148,7 +150,7 @@ python evaluate.py benchmark=pipeline retriever=bm25 reranker={place} data=custo
         """Transformer and tokeniser in the format of Hugging Face, the head beside them."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
-        write_weights(folder / HEAD, arrays_of(self.score))
+        write_weights(folder / HEAD, weights_to_numpy(self.score))
         write_json(folder / SETTINGS, {"head": self.head, "pairs": self.config.plain()})
 
     @classmethod
@@ -164,11 +166,13 @@ python evaluate.py benchmark=pipeline retriever=bm25 reranker={place} data=custo
             found = cls(model, tokenizer, config, head)
         except InputError as error:
             raise InputError(f"{folder}: {error}") from None
-        weights = tensors_of(read_weights(folder / HEAD))
+        weights = weights_to_torch(read_weights(folder / HEAD))
         try:
             found.score.load_state_dict(weights)
         except RuntimeError as error:
-            raise InputError(f"{folder / HEAD}: not the head of this reranker ({reason(error)})") from None
+            raise InputError(
+                f"{folder / HEAD}: not the head of this reranker ({error_text(error)})"
+            ) from None
         check_finite(found, folder)
         found.about = about
         return found.eval()
@@ -181,7 +185,7 @@ def add_tokens(tokenizer: PreTrainedTokenizerFast) -> None:
     )
 
 
-def vectors_of(model: PreTrainedModel) -> Tensor:
+def subword_vectors(model: PreTrainedModel) -> Tensor:
     """The vectors of a model's subwords [V, D]."""
     weight = model.get_input_embeddings().weight
     assert isinstance(weight, Tensor)

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Dataset, Subset
 
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
-from datasets.files import written_whole
+from datasets.files import atomic_write
 from rerank.backends import batches
 from rerank.pairs import PairReader
 from rerank.settings import NegativesSettings, StepSettings
@@ -98,7 +98,7 @@ class Prefetcher:
         begin = said = time.monotonic()
         for done, start in enumerate(missing, 1):
             found = self.retriever.search(contexts[start : start + PART], depth)
-            with written_whole(files[start]) as unfinished, unfinished.open("wb") as stream:
+            with atomic_write(files[start]) as unfinished, unfinished.open("wb") as stream:
                 np.save(stream, found.papers)
             now = time.monotonic()
             if now - said > SAY_EVERY:
@@ -129,7 +129,7 @@ Listed = tuple[NDArray[np.int64], NDArray[np.bool_]]
 """Different papers [n], and which of them are cited."""
 
 
-class Listing(Protocol):
+class ListStrategy(Protocol):
     """How the list of a query is made."""
 
     most: int
@@ -152,7 +152,7 @@ class CitedAndNegatives:
         self.wanted = "model.negatives.count", config.count
 
     def choice(self, query: TrainingQuery) -> int:
-        return len(drawable(self.config, query.found, query.barred))
+        return len(negative_places(self.config, query.found, query.barred))
 
     def listed(self, query: TrainingQuery, seed: int, epoch: int) -> Listed:
         cited = query.cited
@@ -177,7 +177,7 @@ class TopPapers:
         return papers, np.isin(papers, query.cited)
 
 
-def drawable(
+def negative_places(
     config: NegativesSettings, ranked: NDArray[np.int32], barred: NDArray[np.integer]
 ) -> NDArray[np.int64]:
     """Places of a ranking [depth] (-1: none) that negatives may come from: of no `barred` paper."""
@@ -196,7 +196,7 @@ def draw_negatives(
 ) -> NDArray[np.int32]:
     """`count` different papers of a ranking [depth] that are not `barred`, or as many as there are; the same
     for the same arguments."""
-    places = drawable(config, ranked, barred)
+    places = negative_places(config, ranked, barred)
     keys = np.random.default_rng((seed, DRAW, epoch, query)).exponential(size=len(ranked))[places]
     return ranked[places[np.argsort(keys, kind="stable")[: config.count]]]
 
@@ -245,7 +245,7 @@ class TrainingLists(Dataset[ListBatch]):
         queries: QueryOrder,
         prefetched: Prefetched,
         batch: StepSettings,
-        listing: Listing,
+        listing: ListStrategy,
         seed: int,
     ) -> None:
         """prefetched: of the distinct rows of `queries` in ascending order. Queries with nothing to list are

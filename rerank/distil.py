@@ -29,7 +29,7 @@ from hatten.biencoder import FineTuning, fine_tuning
 from hatten.checkpoint import saver
 from hatten.documents import DocumentReader
 from hatten.losses import CITED
-from hatten.mining import Pool, padded
+from hatten.mining import Pool, pad_positives
 from hatten.module import EncoderModule
 from hatten.recipe import HAtten, Parts, Recipe
 from hatten.settings import EncoderBatchSettings
@@ -37,7 +37,7 @@ from hatten.train import train_encoder
 from rerank.data import Prefetcher, draw_negatives
 from rerank.losses import distil_loss
 from rerank.reranker import Reranker
-from rerank.scores import PairScores, candidate_scores, logits_of
+from rerank.scores import PairScores, candidate_scores, to_logits
 from rerank.settings import (
     DistilLossSettings,
     DistilSettings,
@@ -50,7 +50,7 @@ from retrieval.base import Retriever
 from retrieval.encoder import ArticleEncoder
 from retrieval.nets import precision, weights_hash
 from retrieval.vectors import Reader
-from training.loop import resolved
+from training.loop import plain_config
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ def scored_lists(
     rows = np.sort(np.random.default_rng((seed, SAMPLE)).permutation(len(split))[: config.queries])
     split = Split(split.name, split.contexts[rows], split.positives.take(rows))
     found = prefetcher(split.contexts, negatives.depth, "training queries")
-    cited = padded(split.positives, corpus.citing[split.contexts])  # and the citing paper
+    cited = pad_positives(split.positives, corpus.citing[split.contexts])  # and the citing paper
     most = cited.shape[1] - 1
     papers = np.full((len(split), most + negatives.count), -1, np.int32)
     papers[:, :most] = cited[:, :-1]
@@ -129,7 +129,7 @@ def scored_lists(
         f"scored {scored.new:,} new pairs, the others are cached ({scored.pairs_per_second:,.0f} pairs/s; "
         f"{pairs.folder})"
     )
-    logits = np.where(papers >= 0, logits_of(scores, scorer.model.head), np.nan).astype(np.float32)
+    logits = np.where(papers >= 0, to_logits(scores, scorer.model.head), np.nan).astype(np.float32)
     return ScoredLists(split, papers, logits)
 
 
@@ -231,7 +231,7 @@ class DistilModule(EncoderModule):
 
 def train(config: DictConfig) -> Path:
     """Train by `config` (conf/train.yaml) in its output_dir; returns where the best weights are."""
-    plain = resolved(config)
+    plain = plain_config(config)
     settings = read_settings(DistilSettings, plain["model"])  # wrong options before anything is prepared
     scoring = read_settings(ScoringSettings, plain["scoring"])
     if config.teacher is None:

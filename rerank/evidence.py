@@ -21,10 +21,10 @@ from datasets.corpus import Corpus, Split
 from datasets.records import TRAIN
 from datasets.tokenize import TOKENIZERS, WordTable
 from retrieval.arrays import Floats, Rows, load_arrays
-from retrieval.base import changed_little
-from retrieval.bm25 import cited_in
+from retrieval.base import small_change
+from retrieval.bm25 import citing_contexts
 from retrieval.dense import DenseRetriever
-from retrieval.queries import Queries, QueryField, mark_of
+from retrieval.queries import Queries, QueryField, target_marker_id
 from retrieval.terms import PAPERS_AT_ONCE, Terms
 
 READING = ("english", "en")
@@ -104,7 +104,7 @@ def nearness(distance: NDArray[np.integer], side: int = 0, reach: float = NEAR) 
 
 
 @njit(nogil=True, cache=True)
-def products(
+def dot_products(
     queries: Any, terms: Any, weights: Any, offsets: Any, of: Any, values: Any, scratch: Any, rows: Any
 ) -> Any:
     """Products [Q, K] of queries (rows of terms) and the texts `rows` [Q, K]; 0 for a row below 0.
@@ -341,7 +341,7 @@ def nearest_names(
 # All of it.
 
 
-def only(queries: Queries, *names: str) -> Queries:
+def keep_fields(queries: Queries, *names: str) -> Queries:
     """The queries with these fields alone; the others are empty."""
     rows = np.zeros(len(queries), np.int64)
     none = QueryField([""], Ragged(np.empty(0, np.int32), np.zeros(2, np.int64)), rows)
@@ -389,7 +389,7 @@ class Evidence:
 
     def __init__(self, corpus: Corpus, terms: Terms | None = None) -> None:
         self.corpus, self.terms = corpus, terms or Terms.of(corpus.words, *READING)
-        self.mark = mark_of(corpus)
+        self.mark = target_marker_id(corpus)
         self.lengths = np.log1p(corpus.title_tokens.lengths + corpus.abstract_tokens.lengths)
         self.title_lengths = np.log1p(corpus.title_tokens.lengths)
         self.drift = np.zeros(1, np.int64)
@@ -426,7 +426,7 @@ class Evidence:
         How rare known terms and names are stays as it was; None where too much has changed for that.
         """
         before = cls.load(folder, old)
-        changed = changed_little(old, corpus, kept, int(before.drift[0]))
+        changed = small_change(old, corpus, kept, int(before.drift[0]))
         if changed is None:
             return None
         made = cls(corpus, before.terms.with_words(corpus.words[len(old.words) :], True))
@@ -501,7 +501,7 @@ class Evidence:
             split = Split(TRAIN, np.empty(0, np.int64), Ragged.from_rows([]))
         queries = Queries.of(corpus, split.contexts)
         self.source = queries.citing
-        self.citing = cited_in(Split(TRAIN, np.arange(len(split)), split.positives), papers, CITING)
+        self.citing = citing_contexts(Split(TRAIN, np.arange(len(split)), split.positives), papers, CITING)
         self.papers, place = np.unique(self.source, return_inverse=True)
         citing = np.repeat(place, split.positives.lengths)
         cited = np.unique(split.positives.values.astype(np.int64) * max(len(self.papers), 1) + citing)
@@ -525,9 +525,9 @@ class Evidence:
         dim = 0 if dense is None else dense.encode_queries(queries[:0]).shape[1]
         self.context_vectors = self.paper_vectors = np.empty((0, dim), np.float32)
         if dense is not None and len(queries):
-            self.context_vectors = dense.encode_queries(only(queries, "context"))
+            self.context_vectors = dense.encode_queries(keep_fields(queries, "context"))
             _, one = np.unique(self.source, return_index=True)
-            self.paper_vectors = dense.encode_queries(only(queries[one], "title", "abstract"))
+            self.paper_vectors = dense.encode_queries(keep_fields(queries[one], "title", "abstract"))
 
     @_in_blocks
     def counts(self, words: Ragged) -> csr_matrix:

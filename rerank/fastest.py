@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from datasets.errors import InputError
-from datasets.files import cache_folder, written_whole
+from datasets.files import atomic_write, cache_folder
 from rerank.backends import Backend, RandomPairs, batches, open_backend
 from rerank.cross_encoder import CrossEncoder
 from rerank.settings import ScoringSettings
@@ -68,7 +68,7 @@ def fastest(model: CrossEncoder, scoring: ScoringSettings, identity: str) -> Sco
     new = not file.is_file()
     if new:
         rates = _measured(model, scoring, ways, threads, identity)
-        with written_whole(file) as part:
+        with atomic_write(file) as part:
             write_json(part, rates)
     rates = read_json(file, dict)
     try:

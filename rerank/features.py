@@ -2,7 +2,7 @@
 
 A feature is one function of `Candidates`, registered in a group, or a line of a table of products; the
 retrievers bring columns of their own.
-Where a source has nothing to say (no training contexts, no year) a value is NaN. `standardised` turns columns
+Where a source has nothing to say (no training contexts, no year) a value is NaN. `standardise` turns columns
 into what a model reads: it does not depend on the units, so that a model can be taken to other data.
 """
 
@@ -27,10 +27,10 @@ from rerank.evidence import (
     WeightedTexts,
     best_cosines,
     best_products,
+    dot_products,
+    keep_fields,
     nearest_names,
     nearness,
-    only,
-    products,
     run_hashes,
 )
 from retrieval.arrays import Floats, Mask
@@ -163,13 +163,15 @@ class Candidates:
         """By the dense part: `context`, of the contexts alone, and `citing`, of the citing papers, [Q, D]."""
         assert self.dense is not None
         fields = {"context": ("context",), "citing": ("title", "abstract")}
-        return {name: self.dense.encode_queries(only(self.queries, *of)) for name, of in fields.items()}
+        return {
+            name: self.dense.encode_queries(keep_fields(self.queries, *of)) for name, of in fields.items()
+        }
 
     # Their products with what belongs to the candidates.
 
     def product(self, queries: TermRows, texts: WeightedTexts) -> Floats:
         """BM25 [Q, K] of queries and a text of each paper."""
-        return products(*queries, texts.offsets, texts.terms, texts.weights, self._scratch, self.papers)
+        return dot_products(*queries, texts.offsets, texts.terms, texts.weights, self._scratch, self.papers)
 
     def best(self, name: str) -> Floats:
         """The highest [Q, K, BEST] of what cites a candidate in training, but for the citing paper: BM25 of
@@ -287,14 +289,14 @@ def log_ranks(scores: Floats) -> Floats:
     return ranks
 
 
-def among(papers: NDArray[np.int32], rows: Ragged) -> Mask:
+def is_listed(papers: NDArray[np.int32], rows: Ragged) -> Mask:
     """Which papers [Q, K] are in the row of their query [Q]; none where there is none (-1)."""
     size, places = int(max(papers.max(initial=0), rows.values.max(initial=0))) + 1, np.arange(len(rows))
     wanted = rows.values + np.repeat(places, rows.lengths) * size
     return np.isin(papers + places[:, None] * size, wanted) & (papers >= 0)
 
 
-def standardised(columns: Mapping[str, NDArray[np.floating]], papers: NDArray[np.int32]) -> Floats:
+def standardise(columns: Mapping[str, NDArray[np.floating]], papers: NDArray[np.int32]) -> Floats:
     """Columns [Q, K] as [Q, K, F] in standard deviations from the mean of their list.
 
     What is NaN is 0, as the mean; so is a column that says the same of all.
@@ -459,7 +461,7 @@ def _if_known(x: Candidates, values: NDArray[np.floating]) -> NDArray[np.floatin
 @feature("draft")
 def known(x: Candidates) -> NDArray[np.floating]:
     """1: the draft cites it elsewhere."""
-    return _if_known(x, among(x.papers, x.queries.known).astype(np.float32))
+    return _if_known(x, is_listed(x.papers, x.queries.known).astype(np.float32))
 
 
 @feature("draft")

@@ -147,7 +147,7 @@ class Spans:
         return at + self.lengths
 
 
-def divided(
+def divide_room(
     first: NDArray[np.int64],
     second: NDArray[np.int64],
     room: NDArray[np.int64],
@@ -160,7 +160,7 @@ def divided(
     need goes to the other. Equal shares cut the longer text first, to the token as Hugging Face tokenisers
     do.
 
-    >>> kept, others = divided(np.array([9, 9, 2]), np.array([3, 9, 9]), np.array([7, 7, 7]), 0.5)
+    >>> kept, others = divide_room(np.array([9, 9, 2]), np.array([3, 9, 9]), np.array([7, 7, 7]), 0.5)
     >>> kept.tolist(), others.tolist()
     ([4, 3, 2], [3, 4, 5])
     """
@@ -299,13 +299,13 @@ class PairReader:
         kept, context = query, nothing
         if self._border:
             share = config.context / (config.citing + config.context)
-            context, kept = divided(of_context, of_citing, query - 1, share, (1, 0))
+            context, kept = divide_room(of_context, of_citing, query - 1, share, (1, 0))
         before = context // 2 if config.cut == "both" else context - 1
         spans: list[Spans] = []
         for rows, length in zip(cited, of_cited, strict=True):
             share = config.cited / (config.cited * (len(cited) - len(spans)) + config.candidate)
             left = sum(of_cited[len(spans) + 1 :], of_candidate)
-            own, rest = divided(length, left, candidate, share, (0, 1))
+            own, rest = divide_room(length, left, candidate, share, (0, 1))
             short = own < 2  # no room for SEP and the mark
             candidate = np.where(short, np.minimum(left, candidate), rest)
             own = np.where(short, 0, own - 1)
@@ -340,7 +340,7 @@ class PairReader:
         share = config.citing + (config.context if self._border else 0)
         least = (2, 1) if self._border else (1, 1)
         room = np.full(len(query), self._room)
-        return divided(query, candidate, room, share / (share + config.candidate), least)
+        return divide_room(query, candidate, room, share / (share + config.candidate), least)
 
     def _citing_tokens(self, rows: list[int]) -> list[list[int]]:
         titles, abstracts = (self._queries.fields[name].texts for name in ("title", "abstract"))

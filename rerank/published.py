@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from datasets.download import obtain
-from datasets.errors import InputError, reason
+from datasets.download import ensure_release
+from datasets.errors import InputError, error_text
 from datasets.files import cache_folder
 from datasets.releases import RELEASES
 from rerank.cross_encoder import CrossEncoder, add_tokens, check_finite
 from rerank.settings import PairSettings
-from retrieval.encoder import downloaded, find_folder, positions
+from retrieval.encoder import download_encoder, find_folder, max_positions
 from retrieval.settings import ArticleConfig
 from training.checkpoint import read_torch
 
@@ -36,7 +36,7 @@ def open_reference(checkpoint: str | Path, encoder: str | Path | None = None) ->
     """
     if str(checkpoint) == PUBLISHED and not Path(checkpoint).exists():
         (file,) = RELEASES[PUBLISHED].files
-        checkpoint = obtain(PUBLISHED, cache_folder()) / file
+        checkpoint = ensure_release(PUBLISHED, cache_folder()) / file
     return load_reference(checkpoint, encoder)
 
 
@@ -56,7 +56,7 @@ def load_reference(checkpoint: str | Path, encoder: str | Path | None = None) ->
         )
     # Trained on several GPUs, the net was the `module` of another one.
     state = {str(name).removeprefix("module."): value for name, value in scorer.items()}
-    folder = Path(encoder) if encoder is not None else find_folder(SCIBERT) or downloaded(SCIBERT)
+    folder = Path(encoder) if encoder is not None else find_folder(SCIBERT) or download_encoder(SCIBERT)
     config, tokenizer = _configured(folder)
     add_tokens(tokenizer)
     table = state.get("bert_model.embeddings.word_embeddings.weight")
@@ -70,7 +70,7 @@ def load_reference(checkpoint: str | Path, encoder: str | Path | None = None) ->
     model = AutoModel.from_config(config)
     if getattr(model, "pooler", None) is not None:
         model.pooler = None
-    pairs = PairSettings.reference(min(512, positions(model) or 512))
+    pairs = PairSettings.reference(min(512, max_positions(model) or 512))
     found = CrossEncoder(model, tokenizer, pairs, head="sigmoid")
     try:
         for prefix, net in (("bert_model.", model), ("ln_score.", found.score)):
@@ -80,7 +80,7 @@ def load_reference(checkpoint: str | Path, encoder: str | Path | None = None) ->
             )
     except RuntimeError as error:
         raise InputError(
-            f"{checkpoint}: not weights of the transformer in {folder} ({reason(error)})"
+            f"{checkpoint}: not weights of the transformer in {folder} ({error_text(error)})"
         ) from None
     check_finite(found, checkpoint)
     return found.eval()
@@ -99,7 +99,9 @@ def _configured(folder: Path) -> tuple[PretrainedConfig, PreTrainedTokenizerFast
         config: Any = AutoConfig.from_pretrained(folder, local_files_only=True)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except Exception as error:  # damaged files raise nearly anything
-        raise InputError(f"{folder}: configuration or tokeniser cannot be read ({reason(error)})") from None
+        raise InputError(
+            f"{folder}: configuration or tokeniser cannot be read ({error_text(error)})"
+        ) from None
     if not isinstance(tokenizer, PreTrainedTokenizerFast) or not len(tokenizer):
         raise InputError(f"{folder}: there is no fast tokeniser in it (tokenizer.json or vocab.txt)")
     return config, tokenizer

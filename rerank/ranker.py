@@ -19,10 +19,10 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError, missing_extra
 from hatten.words_retriever import WordsRetriever
 from rerank.evidence import Evidence
-from rerank.features import Candidates, check_groups, first_dense, standardised
+from rerank.features import Candidates, check_groups, first_dense, standardise
 from retrieval.arrays import Floats, Mask, Rows
-from retrieval.base import Ranking, Retriever, ordered
-from retrieval.fusion import fused, reciprocal_ranks
+from retrieval.base import Ranking, Retriever, top_k
+from retrieval.fusion import fuse, reciprocal_ranks
 from retrieval.queries import Queries
 from retrieval.settings import check_counts
 from training.checkpoint import find_saved
@@ -258,17 +258,17 @@ class Ranker(Retriever):
     def _ranked(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
         found = self.prefetched(queries, max(self.depth, k), allowed)
         papers = self.candidates(found)
-        ranking = ordered(papers, self.scored(queries, papers), k)
+        ranking = top_k(papers, self.scored(queries, papers), k)
         if k <= self.depth:
             return ranking
         # The rest is ranked as a whole below the last candidate.
-        rest = fused(found, [reciprocal_ranks(part) for part in found], np.ones((1, len(found))), k)
+        rest = fuse(found, [reciprocal_ranks(part) for part in found], np.ones((1, len(found))), k)
         known = np.zeros((len(queries), len(self.corpus.paper_ids) + 1), np.bool_)
         np.put_along_axis(known, papers.astype(np.int64), True, axis=1)
         more = np.where(np.take_along_axis(known, rest.papers.astype(np.int64), axis=1), -1, rest.papers)
         last = np.where(ranking.papers >= 0, ranking.scores, np.inf).min(axis=1, keepdims=True)
         below = np.where(np.isfinite(last), last, 0) - 1 - np.arange(k, dtype=np.float32)
-        return ordered(
+        return top_k(
             np.concatenate([ranking.papers, more], axis=1), np.concatenate([ranking.scores, below], axis=1), k
         )
 
@@ -292,7 +292,7 @@ class Ranker(Retriever):
         """What the model gives papers [Q, K] as candidates of one list."""
         assert self.model is not None
         columns = self.columns(queries, papers)
-        values, name = standardised(columns, papers), self.chosen
+        values, name = standardise(columns, papers), self.chosen
         scores = self.model.models[name].scores(list(columns), values)
         drafts = np.flatnonzero(queries.known.lengths)
         if len(drafts) and (draft := self.model.models.get(f"{name}-{DRAFT}")):

@@ -31,10 +31,10 @@ from datasets.columns import Ragged, offsets_of, ranges
 from datasets.configuration import read_settings
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
-from datasets.files import written_whole
-from datasets.progress import counting
+from datasets.files import atomic_write
+from datasets.progress import count_progress
 from datasets.records import TRAIN
-from rerank.features import FEATURES, RETRIEVERS, among, standardised
+from rerank.features import FEATURES, RETRIEVERS, is_listed, standardise
 from rerank.ranker import (
     ABROAD,
     BARE,
@@ -51,7 +51,7 @@ from rerank.ranker import (
 from rerank.settings import RankerSettings, RankerTrainingSettings
 from retrieval.arrays import Mask, Rows
 from retrieval.queries import Queries, cited_elsewhere
-from training.loop import resolved
+from training.loop import plain_config
 from training.rounds import METRICS
 
 log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ def group_of(column: str) -> str:
 
 def train(config: DictConfig) -> Path:
     """Train by `config` (conf/train.yaml) in its output_dir; gives the folder of the ranker."""
-    settings = read_settings(RankerTrainingSettings, resolved(config)["model"])
+    settings = read_settings(RankerTrainingSettings, plain_config(config)["model"])
     given, folder = settings.ranker, Path(config.output_dir)
     corpus: Corpus = instantiate(config.data)
     start = time.monotonic()
@@ -130,14 +130,14 @@ def train(config: DictConfig) -> Path:
         )
         plain = lists.without(DRAFT)
         for model, of in ((name, plain), (f"{name}-{DRAFT}", lists)):
-            found = cross_fitted(given, of, config.seed)
-            models[model] = fitted(given, of, config.seed)
+            found = cross_fit(given, of, config.seed)
+            models[model] = fit_ranker(given, of, config.seed)
             measured |= {f"{model}/{measure}": value for measure, value in found.items()}
             log.info(
                 f"ranker: {model}, by {given.folds}-fold cross-fitting over citing papers: {_shown(found)}"
             )
         for group in dict.fromkeys(map(group_of, plain.columns)) if given.ablate else ():
-            found = cross_fitted(given, plain.without(group), config.seed)
+            found = cross_fit(given, plain.without(group), config.seed)
             log.info(f"ranker: {name} without {group}: {_shown(found)}")
     assert own is not None
     about = {
@@ -145,8 +145,8 @@ def train(config: DictConfig) -> Path:
         "corpus": corpus.fingerprint,
         "parts": {name: part.name for name, part in own.parts.items()},
         "depth": own.depth,
-        "settings": resolved(config)["model"],
-        "retriever": resolved(config)["retriever"],
+        "settings": plain_config(config)["model"],
+        "retriever": plain_config(config)["retriever"],
         "seed": config.seed,
         "cross_fitted": measured,
         "seconds": round(time.monotonic() - start, 1),
@@ -155,7 +155,7 @@ def train(config: DictConfig) -> Path:
     RankingModel(models, about).save_pretrained(folder / SAVED)
     for part in own.parts.values():
         part.keep(folder)  # recommend.py build model=FOLDER finds all of it there
-    with written_whole(folder / METRICS) as path:
+    with atomic_write(folder / METRICS) as path:
         metrics = {f"val/{name.removeprefix('home/')}": value for name, value in measured.items()}
         path.write_text(json.dumps(metrics, indent=1) + "\n", "utf-8")
     log.info(f"ranker: saved in {folder / SAVED}, after {time.monotonic() - start:.0f} s")
@@ -211,15 +211,15 @@ def read_lists(ranker: Ranker, split: Split, known: Ragged | None = None) -> Lis
     """
     asked, parts = Queries.of(ranker.corpus, split.contexts, known), list[tuple[NDArray[Any], ...]]()
     columns: list[str] = []
-    with counting("ranker: reading lists", len(asked)) as advance:
+    with count_progress("ranker: reading lists", len(asked)) as advance:
         for start in range(0, len(asked), QUERIES):
             rows = np.arange(start, min(start + QUERIES, len(asked)))
             queries = asked[rows]
             papers = ranker.candidates(ranker.prefetched(queries, ranker.depth))
             found, there = ranker.columns(queries, papers), papers >= 0
             columns = list(found)
-            values = standardised(found, papers)[there].astype(np.float16)
-            cited = among(papers, split.positives.take(rows))[there]
+            values = standardise(found, papers)[there].astype(np.float16)
+            cited = is_listed(papers, split.positives.take(rows))[there]
             parts.append((values, papers[there], cited, there.sum(axis=1)))
             advance(len(rows))
     values, papers, cited, lengths = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -230,7 +230,7 @@ def read_lists(ranker: Ranker, split: Split, known: Ragged | None = None) -> Lis
 # Fitting.
 
 
-def fitted(given: RankerSettings, lists: Lists, seed: int) -> Weights | Trees:
+def fit_ranker(given: RankerSettings, lists: Lists, seed: int) -> Weights | Trees:
     """A model of these lists; InputError if too few of them have a cited paper."""
     useful = lists.take(np.bincount(lists.query[lists.cited], minlength=len(lists)) > 0)
     if len(useful) < FEW:
@@ -239,10 +239,10 @@ def fitted(given: RankerSettings, lists: Lists, seed: int) -> Weights | Trees:
             "nothing to learn from; take more contexts or other retrievers, or raise retriever.depth"
         )
     fit = fit_linear if given.kind == "linear" else fit_trees
-    return fit(given, dropped(useful, given.drop, seed))
+    return fit(given, drop_groups(useful, given.drop, seed))
 
 
-def dropped(lists: Lists, share: float, seed: int) -> Lists:
+def drop_groups(lists: Lists, share: float, seed: int) -> Lists:
     """The lists, in a share of which (each for itself) the columns of a group are empty."""
     if share == 0:
         return lists
@@ -318,7 +318,7 @@ def fit_trees(given: RankerSettings, lists: Lists) -> Trees:
 # Measuring.
 
 
-def cross_fitted(given: RankerSettings, lists: Lists, seed: int) -> dict[str, float]:
+def cross_fit(given: RankerSettings, lists: Lists, seed: int) -> dict[str, float]:
     """Recall and MRR of lists that are ranked by models which have not seen their citing papers."""
     papers, place = np.unique(lists.citing, return_inverse=True)
     if len(papers) < given.folds:
@@ -328,12 +328,12 @@ def cross_fitted(given: RankerSettings, lists: Lists, seed: int) -> dict[str, fl
     fold = (np.random.default_rng(seed).permutation(len(papers)) % given.folds)[place]
     sums = Counter[str]()
     for one in range(given.folds):
-        model = fitted(given, lists.take(fold != one), seed)
-        sums.update(measured(model, lists.take(fold == one)))
+        model = fit_ranker(given, lists.take(fold != one), seed)
+        sums.update(ranking_sums(model, lists.take(fold == one)))
     return {name: value / len(lists) for name, value in sums.items()}
 
 
-def measured(model: Weights | Trees, lists: Lists) -> dict[str, float]:
+def ranking_sums(model: Weights | Trees, lists: Lists) -> dict[str, float]:
     """Sums of recall and reciprocal rank over lists; a paper that is not in its list is not found."""
     scores, query = model.scores(lists.columns, lists.values.astype(np.float32)), lists.query
     rank = np.empty(len(query), np.int64)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.corpus import Corpus
-from rerank.backends import batches, open_backend, sample
+from rerank.backends import batches, open_backend, sample_pairs
 from rerank.cross_encoder import SAVED, CrossEncoder
 from rerank.fastest import fastest
 from rerank.pairs import PairReader, TokenPairs
@@ -71,7 +71,7 @@ class Reranker:
             self._reader = PairReader(corpus, self.model.tokenizer, self.model.config)
             # A library has no contexts and changes often: the first calibrates for all.
             about = corpus.fingerprint if corpus.splits else "library"
-            self.backend.prepare(partial(sample, self._reader), about)
+            self.backend.prepare(partial(sample_pairs, self._reader), about)
         return self._reader
 
     def score(

@@ -28,8 +28,8 @@ from safetensors.numpy import save_file
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.files import written_whole
-from datasets.progress import counting
+from datasets.files import atomic_write
+from datasets.progress import count_progress
 from retrieval.base import Ranking
 from retrieval.vectors import SAY_EVERY
 
@@ -191,7 +191,7 @@ class PairScores:
         chunks = chunks[self.processes.rank :: self.processes.count]
         unwritten: list[tuple[NDArray[np.int64], Floats]] = []
         name, total, done, seconds = self.scorer.name, sum(map(len, chunks)), 0, 0.0
-        with self.processes.together(), counting(f"{name}: scoring", total) as advance:
+        with self.processes.together(), count_progress(f"{name}: scoring", total) as advance:
             if chunks:
                 self.scorer.prepare(self.corpus)  # its time is no part of the pairs per second
             begin = said = time.monotonic()
@@ -241,7 +241,7 @@ class PairScores:
         }
         # Sorted by name, the oldest comes first.
         name = f"{time.time_ns()}-{uuid4().hex[:8]}.safetensors"
-        with written_whole(self.folder / name) as part:
+        with atomic_write(self.folder / name) as part:
             save_file({"keys": keys, "scores": scores}, part, about)
 
 
@@ -259,7 +259,7 @@ def candidate_scores(
     return found, scored
 
 
-def logits_of(scores: NDArray[np.float32], head: str) -> NDArray[np.float32]:
+def to_logits(scores: NDArray[np.float32], head: str) -> NDArray[np.float32]:
     """What scores were before the sigmoid of a head that has one; 0 and 1 as far as float32 can tell."""
     if head != "sigmoid":
         return scores
@@ -268,12 +268,12 @@ def logits_of(scores: NDArray[np.float32], head: str) -> NDArray[np.float32]:
     return np.log(inside) - np.log1p(-inside)
 
 
-def head_of(ranking: Ranking, k: int) -> Ranking:
+def first_k(ranking: Ranking, k: int) -> Ranking:
     """The first k papers of each query, or all where there are fewer."""
     return Ranking(ranking.papers[:, :k], ranking.scores[:, :k])
 
 
-def reranked(ranking: Ranking, scores: NDArray[np.floating]) -> Ranking:
+def reorder(ranking: Ranking, scores: NDArray[np.floating]) -> Ranking:
     """The first K papers of each query by their scores [Q, K], the others behind them in their order.
 
     scores: -inf where `ranking` has no paper. Papers of equal score keep the order of `ranking`. Every tool

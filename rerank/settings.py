@@ -14,7 +14,7 @@ from datasets.configuration import read_settings
 from datasets.errors import InputError
 from datasets.settings import Settings, register, setting
 from hatten.settings import EncoderTraining
-from training.settings import FineTuningSettings, RateSettings, monitored
+from training.settings import FineTuningSettings, RateSettings, check_monitor
 
 LEAST_TOKENS, LEAST_SIDE = 16, 8
 """Tokens of a pair, and of a side that has a budget of its own, at the least."""
@@ -179,7 +179,7 @@ class RerankingValidationSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        monitored(self.monitor, self.candidates, [f"f1@{F1_AT}"] if self.candidates >= F1_AT else [])
+        check_monitor(self.monitor, self.candidates, [f"f1@{F1_AT}"] if self.candidates >= F1_AT else [])
 
 
 @dataclass(frozen=True)

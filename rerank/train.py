@@ -22,9 +22,9 @@ from torch import Tensor
 from datasets.configuration import read_settings
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
-from datasets.progress import counting
+from datasets.progress import count_progress
 from datasets.records import TRAIN
-from hatten.mining import padded
+from hatten.mining import pad_positives
 from rerank.backends import batches
 from rerank.cross_encoder import SAVED, CrossEncoder
 from rerank.data import (
@@ -39,12 +39,12 @@ from rerank.data import (
 from rerank.losses import distil_loss, list_loss
 from rerank.pairs import PairReader
 from rerank.reranker import Reranker
-from rerank.scores import PairScores, logits_of
+from rerank.scores import PairScores, to_logits
 from rerank.settings import F1_AT, RerankerSettings, RerankingValidationSettings, ScoringSettings
-from retrieval.base import ordered
-from retrieval.nets import evaluating
+from retrieval.base import top_k
+from retrieval.nets import eval_mode
 from retrieval.settings import ArticleConfig
-from training.loop import Training, TrainingRun, resolved, run
+from training.loop import Training, TrainingRun, plain_config, run
 from training.module import AveragedModule, Optimizer, optimizer_of, prepare_transformer
 from training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
 from training.settings import FineTuningSettings
@@ -63,7 +63,7 @@ SHORT = 256
 
 def train(config: DictConfig) -> Path:
     """Train by `config` (conf/train.yaml) in its output_dir; returns the folder of the best weights."""
-    plain = resolved(config)
+    plain = plain_config(config)
     settings = read_settings(RerankerSettings, plain["model"])
     scoring = read_settings(ScoringSettings, plain["scoring"])
     optimizer = optimizer_of(config.model.optimizer)
@@ -157,7 +157,7 @@ def _taught(config: DictConfig, scoring: ScoringSettings, lists: TrainingLists) 
     """Give the lists the logits of the teacher; returns what names it. Pairs scored before are not again."""
     teacher = Reranker.open(config.teacher, scoring)
     scores = PairScores(config.scores_dir, teacher, lists.reader.corpus)
-    lists.teach(lambda *pairs: logits_of(scores.of(*pairs).scores, teacher.model.head))
+    lists.teach(lambda *pairs: to_logits(scores.of(*pairs).scores, teacher.model.head))
     log.info(f"the teacher {teacher.name} has scored the training lists, by {teacher.backend.arithmetic}")
     return teacher.fingerprint
 
@@ -216,7 +216,7 @@ class RerankingValidation:
     ) -> None:
         """rows [Q] of the split; papers [Q, k], prefetched for them, best first, -1: none."""
         self.contexts, self.papers = split.contexts[rows], papers
-        self._positives = padded(split.positives.take(rows), corpus.citing[self.contexts])[:, :-1]
+        self._positives = pad_positives(split.positives.take(rows), corpus.citing[self.contexts])[:, :-1]
         found = np.asarray(self._hits(papers).any(2))
         self.reachable = np.flatnonzero(found.any(1))
         """Queries with a cited paper among the candidates: the order of the others makes no difference."""
@@ -257,7 +257,7 @@ class RerankingValidation:
         logits = torch.zeros(2, *there.shape)  # and how often each pair was scored
         logits[1, query, place] = 1
         pairs = reader.pairs(self.contexts[query], self.papers[query, place])
-        with evaluating(encoder), torch.inference_mode(), counting("validating", len(pairs)) as advance:
+        with eval_mode(encoder), torch.inference_mode(), count_progress("validating", len(pairs)) as advance:
             for rows in batches(pairs.lengths, tokens):
                 logits[0, query[rows], place[rows]] = encoder(*pairs.padded(rows)).cpu()
                 advance(len(rows))
@@ -265,7 +265,7 @@ class RerankingValidation:
         assert (times == there).all(), "every pair is scored by one process"
         if not np.isfinite(grid).all():
             raise InputError("the reranker's scores are no longer numbers: lower model.optimizer.lr")
-        return self._measured(ordered(self.papers, grid, self.papers.shape[1]).papers) | self.base
+        return self._measured(top_k(self.papers, grid, self.papers.shape[1]).papers) | self.base
 
 
 class RerankingRounds(Rounds):

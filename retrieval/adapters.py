@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from datasets.errors import InputError, reason
+from datasets.errors import InputError, error_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -172,5 +172,5 @@ def _read(path: Path) -> dict[str, Tensor]:
         if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
             raise ValueError("no tensors by name")
     except Exception as error:  # damaged files raise nearly anything
-        raise InputError(f"{path}: the weights cannot be read ({reason(error)})") from None
+        raise InputError(f"{path}: the weights cannot be read ({error_text(error)})") from None
     return found

@@ -18,7 +18,7 @@ Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
 
-def hash_of(parts: Mapping[str, NDArray[Any]]) -> str:
+def array_hash(parts: Mapping[str, NDArray[Any]]) -> str:
     """A hash of arrays and of what is said of each, such as its name and type."""
     digest = hashlib.blake2b(digest_size=16)
     for said, array in sorted(parts.items()):

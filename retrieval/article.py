@@ -19,15 +19,15 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from retrieval.arrays import Floats, Mask, Rows
 from retrieval.article_text import ArticleReader, Texts
-from retrieval.base import Ranking, Retriever, nothing, ordered
+from retrieval.base import Ranking, Retriever, empty_rankings, top_k
 from retrieval.dense import DenseRetriever, ray_shards
-from retrieval.embeddings import SHARD, Advance, EmbeddingJob, Embeddings, Vectors, embeddings_of
+from retrieval.embeddings import SHARD, Advance, EmbeddingJob, Embeddings, Vectors, load_or_encode
 from retrieval.encoder import ArticleEncoder
 from retrieval.index import build_l2_index, load_index, search_l2
-from retrieval.nets import arrays, precision
+from retrieval.nets import as_numpy, precision
 from retrieval.queries import Queries
 from retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
-from retrieval.vectors import QueryCache, VectorTable, encode_queries, unit
+from retrieval.vectors import QueryCache, VectorTable, encode_queries, to_unit_length
 
 PAIRS = 1 << 22
 """Pairs of sentences that are ranked at a time."""
@@ -77,11 +77,11 @@ class ArticleRetriever(DenseRetriever):
     def encode_papers(self, rows: Rows, advance: Advance | None = None) -> Floats:
         """advance: is told what shares of the work are done."""
         vectors = self._raw(rows, advance)
-        return unit(vectors) if self._normalised else vectors
+        return to_unit_length(vectors) if self._normalised else vectors
 
     def encode_queries(self, queries: Queries | Rows) -> Floats:
         read, dim = self._reader, self.encoder.dim
-        return encode_queries(arrays(self.encoder.encode), read, queries, dim, normalise=self._normalised)
+        return encode_queries(as_numpy(self.encoder.encode), read, queries, dim, normalise=self._normalised)
 
     @property
     def _normalised(self) -> bool:
@@ -94,7 +94,7 @@ class ArticleRetriever(DenseRetriever):
         job = EmbeddingJob(
             corpus, rows, about, dim, lambda *work: (self.encode_papers(*work), None), spread=spread
         )
-        return embeddings_of(job, self.embeddings_dir, self.shard)
+        return load_or_encode(job, self.embeddings_dir, self.shard)
 
     def paper_vectors(self, corpus: Corpus, rows: Rows) -> VectorTable:
         found = self.embed(corpus, rows)
@@ -107,7 +107,7 @@ class ArticleRetriever(DenseRetriever):
         job = EmbeddingJob(
             corpus, rows, about, self.encoder.dim, lambda *work: (self._raw(*work), None), dtype="float32"
         )
-        return embeddings_of(job).vectors
+        return load_or_encode(job).vectors
 
     def _raw(self, rows: Rows, advance: Advance | None) -> Floats:
         with torch.inference_mode():
@@ -166,7 +166,7 @@ class SentenceRetriever(Retriever):
 
         about = self.encoder.paper_fingerprint()
         job = EmbeddingJob(corpus, rows, about, self.encoder.dim, encoded, sentences=True)
-        return embeddings_of(job, self.embeddings_dir, self.shard)
+        return load_or_encode(job, self.embeddings_dir, self.shard)
 
     def _index(self, corpus: Corpus) -> None:
         self.prepare(corpus)
@@ -187,7 +187,7 @@ class SentenceRetriever(Retriever):
 
     def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
         may = None if allowed is None else allowed[self._papers]
-        papers, scores = nothing(len(queries), k)
+        papers, scores = empty_rankings(len(queries), k)
         of = self._queries(queries) if self._cache is None else self._cache.get(queries, self._queries)
         vectors = np.concatenate([*of, np.empty((0, self.encoder.dim), np.float32)])
         sentences = Ragged(
@@ -233,8 +233,8 @@ class SentenceRetriever(Retriever):
         # A paper that was not found is at most as near as the last sentence found for any of the query's.
         bound = values[:, :, -1].max(axis=1)
         flat = papers.reshape(len(sentences), -1)
-        by_score = ordered(flat, values.reshape(len(sentences), -1), flat.shape[1])
-        best = ordered(by_score.papers, by_score.scores, k, drop=_repeated(by_score.papers))
+        by_score = top_k(flat, values.reshape(len(sentences), -1), flat.shape[1])
+        best = top_k(by_score.papers, by_score.scores, k, drop=_repeated(by_score.papers))
         return best, best.scores[:, -1] > bound
 
 

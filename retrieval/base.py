@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from datasets.columns import save_arrays
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.files import written_folder
+from datasets.files import atomic_folder
 from retrieval.arrays import Floats, Mask, Rows, load_arrays
 from retrieval.filters import Filters
 from retrieval.queries import Queries
@@ -58,12 +58,12 @@ class Ranking:
         return Ranking(np.concatenate([p.papers for p in parts]), np.concatenate([p.scores for p in parts]))
 
 
-def nothing(queries: int, k: int) -> tuple[NDArray[np.int32], Floats]:
+def empty_rankings(queries: int, k: int) -> tuple[NDArray[np.int32], Floats]:
     """Papers and scores [queries, k] of rankings without any paper."""
     return np.full((queries, k), -1, np.int32), np.full((queries, k), -np.inf, np.float32)
 
 
-def ordered(
+def top_k(
     papers: NDArray[np.integer], scores: NDArray[np.floating], k: int, drop: Mask | None = None
 ) -> Ranking:
     """The k best of each row by descending score, then by paper row, padded to k.
@@ -215,7 +215,7 @@ class Retriever(ABC):
         asked = Queries.of(corpus, queries)
         if not filters:
             return self.search_allowed(asked, k, None)
-        papers, scores = nothing(len(asked), k)
+        papers, scores = empty_rankings(len(asked), k)
         for places, allowed in filters.groups(asked):
             found = self.search_allowed(asked[places], k, allowed)
             papers[places], scores[places] = found.papers, found.scores
@@ -229,7 +229,7 @@ class Retriever(ABC):
         # The citing paper may take one of the first k places, so ask for one more.
         depth = min(k + 1, int(np.count_nonzero(may)))
         if len(asked) == 0 or depth == 0:
-            return Ranking(*nothing(len(asked), k))
+            return Ranking(*empty_rankings(len(asked), k))
         found = self._search(asked, depth, allowed)
         wrong = (np.isnan(found.scores) & (found.papers >= 0)).any(axis=1)
         if wrong.any():
@@ -239,7 +239,7 @@ class Retriever(ABC):
                 f"{', '.join(names)}; its weights or vectors are damaged"
             )
         drop = (found.papers == asked.citing[:, None]) | ~may[found.papers]
-        return ordered(found.papers, found.scores, k, drop)
+        return top_k(found.papers, found.scores, k, drop)
 
     def score(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> Floats:
         """The scores that `search` gives these papers, float32 [Q, K]; -inf for what it does not find.
@@ -261,7 +261,7 @@ class Retriever(ABC):
 
     def save(self, folder: str | Path) -> None:
         """Write the index to a folder, which ends up whole or as it was."""
-        with written_index(Path(folder), self._about(self.corpus), self.tuned) as part:
+        with new_index(Path(folder), self._about(self.corpus), self.tuned) as part:
             self._save(part)
 
     def load(self, folder: str | Path, corpus: Corpus) -> None:
@@ -330,7 +330,7 @@ LITTLE = 0.02
 """Share of papers that may change until what an index knows of all papers together is taken anew."""
 
 
-def changed_little(old: Corpus, corpus: Corpus, kept: Rows, before: int = 0) -> int | None:
+def small_change(old: Corpus, corpus: Corpus, kept: Rows, before: int = 0) -> int | None:
     """Papers that differ from those that an index was made of, if they are few; `before`: of earlier changes.
 
     None: they are many, the contexts are others, or words have other ids.
@@ -356,7 +356,7 @@ def folder_bytes(folder: Path) -> int:
 
 
 @contextmanager
-def written_index(folder: Path, about: Mapping[str, Any], tuned: Mapping[str, Any]) -> Iterator[Path]:
+def new_index(folder: Path, about: Mapping[str, Any], tuned: Mapping[str, Any]) -> Iterator[Path]:
     """A folder for the files of an index, which replaces `folder` when all went well.
 
     about: what the index belongs to (retriever, corpus, settings); tuned: what indexing chose; both are kept
@@ -364,7 +364,7 @@ def written_index(folder: Path, about: Mapping[str, Any], tuned: Mapping[str, An
     """
     if folder.exists() and not has_index(folder) and not (folder.is_dir() and not any(folder.iterdir())):
         raise InputError(f"{folder}: contains something other than an index; name another folder")
-    with written_folder(folder) as part:
+    with atomic_folder(folder) as part:
         yield part
         paths = sorted(path for path in part.rglob("*") if path.is_file())
         files = {str(path.relative_to(part)): path.stat().st_size for path in paths}

@@ -24,7 +24,7 @@ from datasets.errors import InputError
 from datasets.records import TRAIN
 from datasets.settings import check_count
 from retrieval.arrays import Floats, Mask, Rows, load_arrays
-from retrieval.base import Ranking, Retriever, changed_little, nothing
+from retrieval.base import Ranking, Retriever, empty_rankings, small_change
 from retrieval.queries import Queries
 from retrieval.settings import QUERY_FIELDS, check_fields
 from retrieval.terms import KEY_TERMS, PAPERS_AT_ONCE, KeyTerms, Terms, tokenizer
@@ -362,7 +362,7 @@ class BM25(Retriever):
         if self._backend != "rank_bm25" and old.is_candidate.all() and corpus.is_candidate.all():
             self._load(folder, old)
             assert isinstance(self._engine, Postings)
-            changed = changed_little(old, corpus, kept, self._engine.changed)
+            changed = small_change(old, corpus, kept, self._engine.changed)
             if changed is not None:
                 self._open(corpus)
                 self._terms = self._terms.with_words(corpus.words[len(old.words) :], more_terms=True)
@@ -379,7 +379,7 @@ class BM25(Retriever):
             raise InputError(
                 f"retriever.contexts: corpus {corpus.name} has no split {TRAIN!r} to take them of; set 0"
             )
-        return cited_in(corpus.splits[TRAIN], len(corpus.paper_ids), self._contexts)
+        return citing_contexts(corpus.splits[TRAIN], len(corpus.paper_ids), self._contexts)
 
     def _paper_counts(self, corpus: Corpus, papers: NDArray[np.int32], cited: Ragged | None) -> csc_matrix:
         """Terms of papers [n, T]."""
@@ -394,12 +394,12 @@ class BM25(Retriever):
 
     def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
         mask = None if allowed is None else allowed[self._rows].astype(np.float32)
-        papers, scores = nothing(len(queries), k)
+        papers, scores = empty_rankings(len(queries), k)
 
         def keep(query: int, values: Floats) -> None:
             if mask is not None:
                 values *= mask
-            best = largest(values, k)
+            best = top_scores(values, k)
             papers[query, : len(best)], scores[query, : len(best)] = self._rows[best], values[best]
 
         self._each(queries, keep)
@@ -463,7 +463,7 @@ class BM25(Retriever):
             self._engine = Postings.load(folder, len(self._rows), self._backend == "numba")
 
 
-def cited_in(split: Split, papers: int, most: int) -> Ragged:
+def citing_contexts(split: Split, papers: int, most: int) -> Ragged:
     """The contexts of a split that cite each of the corpus's papers [P], at most `most`, evenly taken."""
     cited = split.positives.values
     order = np.argsort(cited, kind="stable")
@@ -477,7 +477,7 @@ def cited_in(split: Split, papers: int, most: int) -> Ragged:
     return Ragged(contexts[kept].astype(np.int32), offsets_of(np.minimum(all_of, most)))
 
 
-def largest(scores: Floats, k: int) -> Rows:
+def top_scores(scores: Floats, k: int) -> Rows:
     """Places of the k largest scores above 0 of [P], or all if there are fewer; of equals the first."""
     there = np.empty(0, np.int64)
     # Every 16th score tells what the k largest are above, nearly always: then few are left to be sorted out.

@@ -19,8 +19,8 @@ from scipy.sparse import csr_matrix
 from datasets.columns import Ragged
 from datasets.corpus import Corpus
 from retrieval.arrays import Floats, Mask, Rows
-from retrieval.base import Ranking, Retriever, nothing, ordered
-from retrieval.fusion import TUNED, Weighing, recall_by_weights
+from retrieval.base import Ranking, Retriever, empty_rankings, top_k
+from retrieval.fusion import TUNED, FusionWeights, recall_by_weights
 from retrieval.queries import Queries
 from retrieval.settings import check_counts
 
@@ -125,7 +125,7 @@ class Citations(Retriever):
         super().__init__()
         check_counts(similar=similar, depth=depth)
         self.text, self.similar, self.depth = text, similar, depth
-        self.weighing = Weighing(weights, SIGNALS, queries, measure, seed)
+        self.weighing = FusionWeights(weights, SIGNALS, queries, measure, seed)
         given = self.weighing.given
         self._graph_used = given is None or given["cited"] + given["citing"] > 0
         self.name = f"{text.name}+citation-graph" if self._graph_used else f"{text.name}-later-last"
@@ -166,7 +166,7 @@ class Citations(Retriever):
     def _read(self, corpus: Corpus) -> None:
         self.text.remember_queries()  # each is searched several times
         self._dates = Dates.of_papers(corpus)
-        self._cites = graph_of(corpus)
+        self._cites = citation_matrix(corpus)
         self._cited_by = self._cites.T.tocsr()
 
     def _save(self, folder: Path) -> None:
@@ -177,14 +177,14 @@ class Citations(Retriever):
         self._read(corpus)
 
     def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
-        papers, scores = nothing(len(queries), k)
+        papers, scores = empty_rankings(len(queries), k)
         may = queries.corpus.is_candidate if allowed is None else allowed
         for places, asked in self._asked(queries):
             found = self._candidates(asked, may & ~asked.later)
             if (np.count_nonzero(found >= 0, axis=1) < k).any():
                 last = self.text.search_allowed(asked.queries, k, may & asked.later)
                 found = np.hstack([found, last.papers])
-            ranked = ordered(found, self._scores(asked, found), k)
+            ranked = top_k(found, self._scores(asked, found), k)
             papers[places], scores[places] = ranked.papers, ranked.scores
         return Ranking(papers, scores)
 
@@ -218,7 +218,7 @@ class Citations(Retriever):
         unit = np.maximum(best - lowest, np.abs(best) / 100)  # so that nothing is a thousand units away
         unit = np.where(unit > 0, unit, 1)
         shape = (len(queries), len(before))
-        similar = Ranking(*nothing(len(queries), 0))
+        similar = Ranking(*empty_rankings(len(queries), 0))
         if self._graph_used:
             known = before & queries.corpus.is_candidate
             similar = self.text.search_allowed(queries, self.similar, known)
@@ -277,7 +277,7 @@ class Citations(Retriever):
         return values
 
 
-def graph_of(corpus: Corpus) -> csr_matrix:
+def citation_matrix(corpus: Corpus) -> csr_matrix:
     """Which papers cite which [P, P], 1 or 0: the cited papers of the contexts of all splits."""
     citing, cited = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
     for split in corpus.splits.values():

@@ -22,9 +22,9 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from retrieval.arrays import Floats, Mask, Rows
 from retrieval.base import ENCODINGS, Ranking, Retriever
-from retrieval.embeddings import EmbeddingJob, embeddings_of
+from retrieval.embeddings import EmbeddingJob, load_or_encode
 from retrieval.index import PaperIndex, build_index, build_l2_index, check_index, load_index, search_l2
-from retrieval.profiles import with_profiles
+from retrieval.profiles import add_profiles
 from retrieval.queries import Queries
 from retrieval.settings import IndexConfig, ProfileConfig
 from retrieval.vectors import BATCH, QueryCache, VectorTable, blocks
@@ -95,7 +95,7 @@ class DenseRetriever(Retriever):
             self._vectors: PaperIndex = build_l2_index(self.index_config, vectors)
             return
         if self.profile.weight != 0:
-            vectors, weight = with_profiles(
+            vectors, weight = add_profiles(
                 np.asarray(vectors), corpus, self._candidates, self.encode_queries, self.profile
             )
             self.tuned = {"profile.weight": weight}
@@ -185,14 +185,14 @@ def encode_over_ray(retriever: DenseRetriever, corpus: Corpus, rows: Rows) -> Fl
     dim = retriever.encode_papers(rows[:0]).shape[1]
     how: dict[str, Any] = {"dtype": "float32", "spread": partial(ray_shards, retriever, rows)}
     job = EmbeddingJob(corpus, rows, model, dim, lambda some, _: (retriever.encode_papers(some), None), **how)
-    return embeddings_of(job, shard=BATCH).vectors[:]
+    return load_or_encode(job, shard=BATCH).vectors[:]
 
 
 def ray_shards(
     retriever: DenseRetriever, rows: Rows, parts: Mapping[int, slice]
 ) -> Iterator[tuple[int, Floats]]:
     """`retriever.encode_papers` of parts of the rows, by the numbers of the parts, in order."""
-    with over_ray.connected():
+    with over_ray.ray_session():
         import ray
         import torch
         from ray.data import ActorPoolStrategy
@@ -202,7 +202,7 @@ def ray_shards(
         actors = min(gpus or max(1, int(there["CPU"]) // threads), len(parts))
         given = copy.copy(retriever)
         given.__dict__.pop("_vectors", None)  # the index of another corpus
-        for row in over_ray.each(
+        for row in over_ray.map_items(
             [{"number": number, "start": part.start, "stop": part.stop} for number, part in parts.items()],
             _EncodingActor,
             fn_constructor_args=(ray.put(given), ray.put(rows), threads),

@@ -1,6 +1,6 @@
 """Embeddings: vectors of papers on disk, encoded shard by shard and searched where they lie.
 
-`embeddings_of` reads what exists and encodes what is missing, so that interrupted work is resumed.
+`load_or_encode` reads what exists and encodes what is missing, so that interrupted work is resumed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from datasets.columns import offsets_of, ranges
 from datasets.corpus import Corpus
-from datasets.errors import InputError, reason
-from datasets.files import cache_folder, write_text, written_whole
-from datasets.progress import counting
+from datasets.errors import InputError, error_text
+from datasets.files import atomic_write, cache_folder, write_text
+from datasets.progress import count_progress
 from retrieval.arrays import Floats, Rows
-from retrieval.vectors import Pace, VectorTable, as_dtype, first_not_finite
+from retrieval.vectors import EncodingProgress, VectorTable, as_dtype, first_not_finite
 
 log = logging.getLogger(__name__)
 
@@ -190,8 +190,8 @@ class EmbeddingFolder:
         left = sum(part.stop - part.start for part in missing.values())
         seconds = 0.0
         if missing:
-            with counting("encoding papers", len(job.rows)) as bar:
-                pace = Pace("papers", len(job.rows), len(job.rows) - left, bar)
+            with count_progress("encoding papers", len(job.rows)) as bar:
+                pace = EncodingProgress("papers", len(job.rows), len(job.rows) - left, bar)
                 for number, vectors, counts in _encoded(job, missing, pace):
                     self.write(number, vectors, counts)
             seconds = pace.seconds
@@ -202,7 +202,7 @@ class EmbeddingFolder:
         return self.folder / f"{number:05}{kind}.npy"
 
 
-def embeddings_of(job: EmbeddingJob, folder: str | Path | None = None, shard: int = SHARD) -> Embeddings:
+def load_or_encode(job: EmbeddingJob, folder: str | Path | None = None, shard: int = SHARD) -> Embeddings:
     """The vectors of a job's papers, read where they exist and encoded where they do not.
 
     folder: where they are kept. It may also hold those of another corpus, if that has all of these texts.
@@ -268,7 +268,7 @@ def _kept(job: EmbeddingJob, layout: Layout, folder: Path) -> Embeddings:
 
 
 def _encoded(
-    job: EmbeddingJob, parts: Mapping[int, slice], pace: Pace
+    job: EmbeddingJob, parts: Mapping[int, slice], pace: EncodingProgress
 ) -> Iterable[tuple[int, Floats, NDArray[np.int32] | None]]:
     """Number, vectors and counts of each shard."""
     if job.spread is not None:
@@ -314,7 +314,7 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _write(path: Path, array: NDArray[Any]) -> None:
     """A file that is whole, even after a power failure."""
-    with written_whole(path) as part, part.open("wb") as stream:
+    with atomic_write(path) as part, part.open("wb") as stream:
         np.save(stream, array)
         stream.flush()
         os.fsync(stream.fileno())
@@ -328,5 +328,5 @@ def _read(path: Path) -> NDArray[Any]:
         raise InputError(f"{path}: missing; the embeddings are not complete") from None
     except (OSError, ValueError, EOFError) as error:
         raise InputError(
-            f"{path}: cut short or damaged ({reason(error)}); remove this file, {_AGAIN}"
+            f"{path}: cut short or damaged ({error_text(error)}); remove this file, {_AGAIN}"
         ) from None

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from datasets.columns import Ragged
-from datasets.errors import InputError, reason
-from datasets.files import cache_folder, written_folder
+from datasets.errors import InputError, error_text
+from datasets.files import atomic_folder, cache_folder
 from retrieval import adapters
 from retrieval.arrays import Rows
 from retrieval.article_text import Texts
@@ -170,7 +170,7 @@ class ArticleEncoder(nn.Module):
         folder = Path(folder)
         if folder.exists() and not (folder / SETTINGS).is_file() and any(folder.iterdir()):
             raise InputError(f"{folder}: contains something other than an encoder; name another folder")
-        with written_folder(folder) as part:
+        with atomic_folder(folder) as part:
             self.model.save_pretrained(part)
             self.tokenizer.save_pretrained(part)
             settings = {key: value for key, value in asdict(self.config).items() if key != "path"}
@@ -207,7 +207,7 @@ def load_pretrained(config: ArticleConfig) -> tuple[PreTrainedModel, PreTrainedT
     installed packages, and on huggingface.co, from where it is downloaded once, into that tool's own cache.
     Raises InputError if it is incomplete or nowhere.
     """
-    folder = find_folder(config) or downloaded(config)
+    folder = find_folder(config) or download_encoder(config)
     check_folder(folder)
     model, tokenizer = _opened(folder)
     _check_fit(config, model, tokenizer)
@@ -233,7 +233,7 @@ def check_folder(folder: Path) -> None:
     adapters.check_files(folder, "model", needed)
 
 
-def downloaded(config: ArticleConfig) -> Path:
+def download_encoder(config: ArticleConfig) -> Path:
     """The folder of a model of huggingface.co, downloaded if it is not there."""
     if config.hub is None:
         raise InputError("encoder=local needs encoder.path=FOLDER, a model in the format of Hugging Face")
@@ -287,7 +287,7 @@ def _from_hub(
             if local:
                 continue
             raise InputError(
-                f"{what} is not on this machine and cannot be downloaded ({reason(error)}); "
+                f"{what} is not on this machine and cannot be downloaded ({error_text(error)}); "
                 f"{mend} of https://huggingface.co/{hub} into {put}"
             ) from None
         return folder
@@ -307,7 +307,7 @@ def _opened(folder: Path) -> tuple[PreTrainedModel, Any]:
             folder, local_files_only=True, output_loading_info=True, dtype="float32"
         )
     except Exception as error:  # damaged files raise nearly anything
-        raise InputError(f"{folder}: the model cannot be read ({reason(error)})") from None
+        raise InputError(f"{folder}: the model cannot be read ({error_text(error)})") from None
     missing = sorted(key for key in keys["missing_keys"] if not key.startswith("pooler."))
     if missing:
         raise InputError(
@@ -329,14 +329,14 @@ def _check_fit(config: ArticleConfig, model: PreTrainedModel, tokenizer: Any) ->
     subwords = model.config.vocab_size
     if len(tokenizer) > subwords:
         raise InputError(f"{where}: a tokeniser of {len(tokenizer)} subwords for a model of {subwords}")
-    limit = positions(model)
+    limit = max_positions(model)
     if limit is not None and config.max_tokens > limit:
         raise InputError(f"encoder.max_tokens={config.max_tokens}: the model {where} reads at most {limit}")
     if config.markers == "mask" and tokenizer.mask_token_id is None:
         raise InputError(f"encoder.markers=mask: the tokeniser of {where} has no mask token")
 
 
-def positions(model: PreTrainedModel) -> int | None:
+def max_positions(model: PreTrainedModel) -> int | None:
     """The longest text that a model can read; None where there is no limit."""
     table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
     if table is not None and getattr(table, "padding_idx", None) is not None:  # RoBERTa counts from there

@@ -1,6 +1,6 @@
 """Fusion of rankings: convex combination, reciprocal rank fusion, and tuning of their weights.
 
-`Fusion` is the retriever that fuses others; `fused_scores` fuses a reranker with the ranking it was given.
+`Fusion` is the retriever that fuses others; `fuse_scores` fuses a reranker with the ranking it was given.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from datasets.columns import Ragged
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from retrieval.arrays import Floats, Mask, Rows
-from retrieval.base import Ranking, Retriever, ordered
+from retrieval.base import Ranking, Retriever, top_k
 from retrieval.queries import Queries
 from retrieval.settings import check_counts, recall_measures
 
@@ -35,7 +35,7 @@ _QUERIES = 32
 """Queries merged at a time: their arrays then fit into the processor's caches."""
 
 
-def normalised(ranking: Ranking) -> Floats:
+def normalise_scores(ranking: Ranking) -> Floats:
     """How far each score is above the lowest of its query [Q, n], in standard deviations of its scores.
 
     A paper that a ranking lacks counts as much as its last one, 0. (The mean that z-scores subtract is the
@@ -59,7 +59,7 @@ def reciprocal_ranks(ranking: Ranking) -> Floats:
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedRankings:
     """The papers of all parts, each once, in the order of their rows.
 
     papers: int32 [Q, n], -1 for none. gains: float32 [Q, parts, n], what each part gives a paper, 0 if it has
@@ -87,7 +87,9 @@ class Merged:
         return sums
 
 
-def merged(rankings: Sequence[Ranking], gains: Sequence[Floats]) -> Iterator[tuple[slice, Merged]]:
+def merge_rankings(
+    rankings: Sequence[Ranking], gains: Sequence[Floats]
+) -> Iterator[tuple[slice, MergedRankings]]:
     """Batches of queries, and what all parts have found for them.
 
     rankings: of each part [Q, n], n its own, each paper once in a row; gains: of each part [Q, n].
@@ -108,21 +110,23 @@ def merged(rankings: Sequence[Ranking], gains: Sequence[Floats]) -> Iterator[tup
         to = np.maximum.accumulate(np.where(first, np.arange(n), 0), axis=1)
         flat = (np.arange(queries)[:, None] * len(rankings) + part[place]) * n + to
         shape = (queries, len(rankings), n)
-        batch = Merged(np.where(first, ascending, -1), np.zeros(shape, np.float32), np.zeros(shape, np.bool_))
+        batch = MergedRankings(
+            np.where(first, ascending, -1), np.zeros(shape, np.float32), np.zeros(shape, np.bool_)
+        )
         batch.gains.ravel()[flat] = np.take_along_axis(values, place, axis=1)
         batch.found.ravel()[flat] = ascending >= 0
         yield rows, batch
 
 
-def fused(
+def fuse(
     rankings: Sequence[Ranking], gains: Sequence[Floats], weights: NDArray[np.floating], k: int
 ) -> Ranking:
     """The k papers of the highest weighted sums of gains [Q, n]; weights: [Q or 1, parts]."""
     weights = np.broadcast_to(weights, (len(rankings[0]), len(rankings)))
     batches = [Ranking(np.empty((0, k), np.int32), np.empty((0, k), np.float32))]
-    for rows, batch in merged(rankings, gains):
+    for rows, batch in merge_rankings(rankings, gains):
         sums = batch.sums(weights[rows])
-        batches.append(ordered(batch.papers, sums, k, np.isneginf(sums)))
+        batches.append(top_k(batch.papers, sums, k, np.isneginf(sums)))
     return Ranking.concat(batches)
 
 
@@ -164,7 +168,7 @@ def recall_by_weights(
     rankings, gains: of each part [Q, n]; wanted: the cited papers [Q].
     """
     values = np.zeros((len(grid), len(wanted)))
-    for rows, batch in merged(rankings, gains):
+    for rows, batch in merge_rankings(rankings, gains):
         count = len(batch.papers)
         cited = wanted.take(np.arange(rows.start, rows.start + count))
         query, target = np.repeat(np.arange(count), cited.lengths), cited.values[:, None]
@@ -191,7 +195,7 @@ def best_weights(values: NDArray[np.float64], grid: NDArray[np.float64]) -> NDAr
 # A reranker and its prefetcher.
 
 
-def fused_scores(candidates: Ranking, scores: Floats, method: str, weight: float) -> NDArray[np.floating]:
+def fuse_scores(candidates: Ranking, scores: Floats, method: str, weight: float) -> NDArray[np.floating]:
     """What the candidates [Q, K] are finally ranked by [Q, K], -inf where there is none.
 
     scores: the reranker's [Q, K]. method: `none`, its score alone (Gu et al. 2022); `score`, sums of
@@ -206,7 +210,7 @@ def fused_scores(candidates: Ranking, scores: Floats, method: str, weight: float
     return np.where(candidates.papers >= 0, weight * reranked + (1 - weight) * prefetched, -np.inf)
 
 
-def tuned_weight(
+def tune_weight(
     candidates: Ranking, scores: Floats, wanted: Ragged, method: str, cutoffs: Sequence[int] = (10,)
 ) -> float:
     """The weight of the reranker, in steps of 0.05, of the highest mean recall at the cutoffs.
@@ -220,7 +224,7 @@ def tuned_weight(
 def _reranker_gains(candidates: Ranking, scores: Floats, method: str) -> list[Floats]:
     """Of the prefetcher and of the reranker [Q, K], in the order of the candidates."""
     if method == "score":
-        return [normalised(candidates), normalised(Ranking(candidates.papers, scores))]
+        return [normalise_scores(candidates), normalise_scores(Ranking(candidates.papers, scores))]
     places = reciprocal_ranks(candidates)
     by_score = np.empty_like(places)
     np.put_along_axis(by_score, np.argsort(-scores, axis=1, kind="stable"), places, axis=1)
@@ -234,7 +238,7 @@ Recalls = Callable[[Corpus, Rows, Ragged, NDArray[np.float64]], NDArray[np.float
 """Of a corpus, contexts [Q], the papers that they cite and a grid of weights: recall_by_weights [W, Q]."""
 
 
-class Weighing:
+class FusionWeights:
     """The weights of the parts of a retriever: given, equal, or tuned on the validation split.
 
     Tuned are those of the best `measure` (recall@k, or the mean of several) on `queries` queries, drawn by
@@ -253,7 +257,7 @@ class Weighing:
         check_counts(queries=queries)
         self.parts, self.queries, self.seed = list(parts), queries, seed
         self.measures, self.cutoffs = recall_measures(measure)
-        self.given = None if weights == TUNED else shares(weights, parts)
+        self.given = None if weights == TUNED else normalise_weights(weights, parts)
 
     def settings(self) -> dict[str, Any]:
         """What the weights depend on, as plain values."""
@@ -284,7 +288,7 @@ class Weighing:
         return weights
 
 
-def shares(weights: str | Mapping[str, float], parts: Collection[str]) -> dict[str, float]:
+def normalise_weights(weights: str | Mapping[str, float], parts: Collection[str]) -> dict[str, float]:
     """The given weights of the parts, scaled to the sum 1."""
     found = dict.fromkeys(parts, 1.0) if weights == EQUAL else weights
     if not isinstance(found, Mapping) or set(found) != set(parts):
@@ -334,7 +338,7 @@ class Fusion(Retriever):
             raise InputError(f"retriever.method={method}: choose {' or '.join(METHODS)}")
         check_counts(depth=depth)
         self.method, self.depth = method, depth
-        self.weighing = Weighing(weights, self.parts, queries, measure, seed)
+        self.weighing = FusionWeights(weights, self.parts, queries, measure, seed)
 
     def settings(self) -> dict[str, Any]:
         parts = {name: {"retriever": part.name, **part.settings()} for name, part in self.parts.items()}
@@ -357,14 +361,16 @@ class Fusion(Retriever):
     def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
         rankings = self._rankings(queries, allowed)
         weights = np.array([self.weighing.of(self)])
-        return fused(rankings, self._gains(rankings), weights, k)
+        return fuse(rankings, self._gains(rankings), weights, k)
 
     def _rankings(self, queries: Queries | Rows, allowed: Mask | None) -> list[Ranking]:
         """Of each part, without the citing paper: its score would be the unit of all others."""
         return [part.search_allowed(queries, self.depth, allowed) for part in self.parts.values()]
 
     def _gains(self, rankings: list[Ranking]) -> list[Floats]:
-        return [(reciprocal_ranks if self.method == "rrf" else normalised)(ranking) for ranking in rankings]
+        return [
+            (reciprocal_ranks if self.method == "rrf" else normalise_scores)(ranking) for ranking in rankings
+        ]
 
     def _recalls(
         self, corpus: Corpus, contexts: Rows, wanted: Ragged, grid: NDArray[np.float64]

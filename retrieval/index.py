@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from datasets.errors import InputError
 from retrieval.arrays import Floats, Mask, Rows
-from retrieval.base import Ranking, nothing, ordered
+from retrieval.base import Ranking, empty_rankings, top_k
 from retrieval.settings import IndexConfig
 from retrieval.vectors import BLOCK, VectorTable, blocks, first_not_finite
 
@@ -65,7 +65,7 @@ def search_exact(
     exclude, candidates: as `exclude` and `allowed` of PaperIndex.search; errors as there.
     Which of several papers of equal score takes the last place is left to Faiss.
     """
-    return FlatIndex(finite(papers, "papers")).search(queries, k, candidates, exclude)
+    return FlatIndex(check_vectors(papers, "papers")).search(queries, k, candidates, exclude)
 
 
 def nearest(queries: Floats, papers: Floats, k: int, rows: Rows | None) -> Found:
@@ -90,7 +90,7 @@ def nearest_in_blocks(
     return best.D, best.I
 
 
-def finite(vectors: Floats, name: str) -> Floats:
+def check_vectors(vectors: Floats, name: str) -> Floats:
     """The vectors [N, D] as an array that Faiss takes; InputError names the first that is not finite."""
     vectors = np.ascontiguousarray(vectors, dtype=np.float32)
     if vectors.ndim != 2:
@@ -124,7 +124,7 @@ class PaperIndex(ABC):
         Finds k papers wherever k are allowed: a query for which an approximate index finds fewer is compared
         with all of them. InputError for queries that are not finite, ValueError for shapes that disagree.
         """
-        queries = finite(queries, "queries")
+        queries = check_vectors(queries, "queries")
         if queries.shape[1] != self.dim:
             raise ValueError(f"queries have {queries.shape[1]} dimensions, papers {self.dim}")
         if k < 1:
@@ -141,14 +141,14 @@ class PaperIndex(ABC):
         depth = k + excluded.shape[1] + (out if left_out is not None else 0)
         depth = min(depth, len(self) if allowed is None else int(np.count_nonzero(allowed)))
         if depth == 0 or len(queries) == 0:
-            return Ranking(*nothing(len(queries), k))
+            return Ranking(*empty_rankings(len(queries), k))
         parts = []
         for start in range(0, len(queries), CHUNK):
             scores, found = self._nearest(queries[start : start + CHUNK], depth, allowed)
             drop = np.zeros(found.shape, np.bool_) if left_out is None else left_out[found]
             for column in excluded[start : start + CHUNK].T:
                 drop |= found == column[:, None]
-            parts.append(ordered(found, scores, k, drop))
+            parts.append(top_k(found, scores, k, drop))
         return Ranking.concat(parts)
 
     @abstractmethod
@@ -411,7 +411,7 @@ def build_index(config: IndexConfig, vectors: Floats | VectorTable) -> PaperInde
     Tables are known to be finite and never read as a whole; those of an exact index stay where they are.
     """
     check_index(config, len(vectors))
-    given: Any = vectors if isinstance(vectors, VectorTable) else finite(vectors, "papers")
+    given: Any = vectors if isinstance(vectors, VectorTable) else check_vectors(vectors, "papers")
     return on_device(config, FlatIndex(given) if config.kind == "exact" else FaissIndex.build(config, given))
 
 

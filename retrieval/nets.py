@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from datasets.errors import InputError
-from retrieval.arrays import Floats, hash_of
+from retrieval.arrays import Floats, array_hash
 
 
-def arrays(forward: Callable[[Any], Tensor]) -> Callable[[Any], Floats]:
+def as_numpy(forward: Callable[[Any], Tensor]) -> Callable[[Any], Floats]:
     """The function without a gradient, giving float32 arrays."""
 
     def given(documents: Any) -> Floats:
@@ -24,18 +24,18 @@ def arrays(forward: Callable[[Any], Tensor]) -> Callable[[Any], Floats]:
     return given
 
 
-def arrays_of(model: nn.Module) -> dict[str, NDArray[Any]]:
+def weights_to_numpy(model: nn.Module) -> dict[str, NDArray[Any]]:
     """The weights by name."""
     return {name: value.detach().cpu().numpy() for name, value in model.state_dict().items()}
 
 
-def tensors_of(weights: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
+def weights_to_torch(weights: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
     """Weights that are arrays as tensors."""
     return {name: torch.from_numpy(value) for name, value in weights.items()}
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+def eval_mode(model: nn.Module) -> Iterator[None]:
     """Evaluation mode (no dropout) inside, the earlier mode afterwards."""
     training = model.training
     model.eval()
@@ -51,7 +51,7 @@ def weights_hash(model: nn.Module) -> str:
     for name, value in model.state_dict().items():
         whole = value.detach().cpu().contiguous()
         parts[f"{name} {value.dtype} {tuple(value.shape)}"] = whole.view(torch.uint8).numpy()
-    return hash_of(parts)
+    return array_hash(parts)
 
 
 def precision(name: str) -> torch.dtype:

@@ -14,7 +14,7 @@ from retrieval.arrays import Floats, Rows
 from retrieval.fusion import sample_queries
 from retrieval.index import search_exact
 from retrieval.settings import ProfileConfig
-from retrieval.vectors import unit
+from retrieval.vectors import to_unit_length
 
 log = logging.getLogger(__name__)
 
@@ -27,21 +27,21 @@ BATCH = 8192
 """Contexts encoded at a time."""
 
 
-def with_profiles(
+def add_profiles(
     vectors: Floats, corpus: Corpus, candidates: Rows, encode_queries: Encode, config: ProfileConfig
 ) -> tuple[Floats, float]:
     """Vectors of candidates [n, D] of unit length, moved towards their training contexts; and the weight.
 
     Raises InputError if the corpus has no training split, or for weight=auto no validation split.
     """
-    means = profiles(corpus, candidates, encode_queries, vectors.shape[1])
+    means = context_profiles(corpus, candidates, encode_queries, vectors.shape[1])
     weight = config.weight
     if weight == "auto":
         weight = best_weight(vectors, means, corpus, candidates, encode_queries, config)
-    return combined(vectors, means, float(weight)), float(weight)
+    return combine(vectors, means, float(weight)), float(weight)
 
 
-def profiles(corpus: Corpus, candidates: Rows, encode_queries: Encode, dim: int) -> Floats:
+def context_profiles(corpus: Corpus, candidates: Rows, encode_queries: Encode, dim: int) -> Floats:
     """Mean of the training contexts that cite each candidate [n, D], of unit length; zeros without any."""
     if TRAIN not in corpus.splits:
         raise InputError(
@@ -56,15 +56,15 @@ def profiles(corpus: Corpus, candidates: Rows, encode_queries: Encode, dim: int)
         of_query, to = np.repeat(np.arange(len(rows)), cited.lengths), place[cited.values]
         encoded = encode_queries(split.contexts[rows])
         np.add.at(sums, to[to >= 0], encoded[of_query[to >= 0]])
-    return unit(sums)
+    return to_unit_length(sums)
 
 
-def combined(vectors: Floats, means: Floats, weight: float) -> Floats:
+def combine(vectors: Floats, means: Floats, weight: float) -> Floats:
     """(1 - weight) * vector + weight * profile, of unit length; a vector without a profile stays."""
     if weight == 0:
         return vectors
     mixed = (1 - weight) * vectors + weight * means
-    return np.where(means.any(axis=1, keepdims=True), unit(mixed), vectors)
+    return np.where(means.any(axis=1, keepdims=True), to_unit_length(mixed), vectors)
 
 
 def best_weight(
@@ -83,7 +83,7 @@ def best_weight(
     of_query, wanted = np.repeat(np.arange(len(contexts)), cited.lengths), place[cited.values]
     found: dict[float, float] = {}
     for weight in WEIGHTS:
-        papers = search_exact(encoded, combined(vectors, means, weight), k, exclude=own).papers
+        papers = search_exact(encoded, combine(vectors, means, weight), k, exclude=own).papers
         hit = ((papers[of_query] == wanted[:, None]) & (wanted >= 0)[:, None]).any(axis=1)
         found[weight] = float((np.bincount(of_query, hit, len(contexts)) / cited.lengths).mean())
     best = max(found, key=lambda weight: (found[weight], -weight))

@@ -90,7 +90,7 @@ class Queries:
         from datasets.tokenize import TOKENIZERS  # imports numba, which takes a second
 
         tokenize, ids = TOKENIZERS[corpus.settings["tokenizer"]], corpus.word_ids
-        new = {} if TARGET_WORD in ids else {TARGET_WORD: len(ids)}  # as `mark_of` says
+        new = {} if TARGET_WORD in ids else {TARGET_WORD: len(ids)}  # as `target_marker_id` says
 
         def field(texts: list[str]) -> QueryField:
             rows = [
@@ -149,7 +149,7 @@ def _of_papers(texts: Sequence[str], words: Ragged, papers: Rows) -> QueryField:
     return QueryField(listed, Ragged(taken.values, np.append(0, taken.offsets)), rows[1:])
 
 
-def mark_of(corpus: Corpus) -> int:
+def target_marker_id(corpus: Corpus) -> int:
     """The word id of the mark in queries; where no text of the corpus has it, it is the first new word."""
     return corpus.word_ids.get(TARGET_WORD, len(corpus.word_ids))
 

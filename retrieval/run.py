@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.files import digest_of, written_whole
-from datasets.records import shown
+from datasets.files import atomic_write, digest_file
+from datasets.records import quoted
 from retrieval.arrays import Mask, Rows
-from retrieval.base import Ranking, Retriever, nothing, ordered
+from retrieval.base import Ranking, Retriever, empty_rankings, top_k
 from retrieval.queries import Queries
 
 NAMES = pa.dictionary(pa.int32(), pa.string())
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 _UNFIT = re.compile(r"[\s%]")
 
 
-def escaped(ids: Iterable[str]) -> list[str]:
+def escape_ids(ids: Iterable[str]) -> list[str]:
     """The ids as they are written to a file; InputError for an empty one."""
     written = []
     for text in ids:
@@ -51,7 +51,7 @@ def escaped(ids: Iterable[str]) -> list[str]:
     return written
 
 
-def unescaped(text: str) -> str:
+def unescape_id(text: str) -> str:
     """The id that was written as `text`."""
     return unquote(text) if "%" in text else text
 
@@ -113,7 +113,7 @@ def _value(field: str, kind: pa.DataType, where: str) -> str | float:
             return int(pa.scalar(int(field), kind).as_py())
         return field
     except (ValueError, OverflowError):
-        raise InputError(f"{where}: {shown(field)} is not a number, or one too large") from None
+        raise InputError(f"{where}: {quoted(field)} is not a number, or one too large") from None
 
 
 @dataclass(frozen=True)
@@ -155,11 +155,11 @@ class Run:
 
     def write(self, path: str | Path) -> None:
         """Write lines `query Q0 paper rank score name`. Scores keep all digits of a float32."""
-        names = pa.array(self._used_names(escaped), pa.string())
-        queries = pa.array(escaped(self.query_ids), pa.string())
+        names = pa.array(self._used_names(escape_ids), pa.string())
+        queries = pa.array(escape_ids(self.query_ids), pa.string())
         ranks = pc.cast(pa.array(np.arange(1, self.ranking.k + 1)), pa.string())
         step = max(1, LINES // max(self.ranking.k, 1))
-        with written_whole(Path(path)) as part, part.open("wb") as file:
+        with atomic_write(Path(path)) as part, part.open("wb") as file:
             for start in range(0, len(self), step):
                 papers = self.ranking.papers[start : start + step]
                 row, rank = np.nonzero(papers >= 0)
@@ -170,7 +170,7 @@ class Run:
                     ranks.take(pa.array(rank)),
                     # Arrow prints the shortest text that gives the same float32, of at most 9 digits.
                     pc.cast(pa.array(self.ranking.scores[start : start + step][row, rank]), pa.string()),
-                    f"{escaped([self.name])[0]}\n",
+                    f"{escape_ids([self.name])[0]}\n",
                     " ",
                 )
                 _write_strings(lines, file)
@@ -205,14 +205,14 @@ class Run:
         shape = (len(query_ids), int(lengths.max()))
         grid, values = np.full(shape, -1, np.int32), np.full(shape, -np.inf, np.float32)
         grid[row, column], values[row, column] = papers[order], scores[order]
-        name = unescaped(table["name"][0].as_py())
-        return cls(query_ids, paper_ids, ordered(grid, values, shape[1]), name)
+        name = unescape_id(table["name"][0].as_py())
+        return cls(query_ids, paper_ids, top_k(grid, values, shape[1]), name)
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[NDArray[np.int32], list[str]]:
     """Numbers [N] of a column of names, and the names."""
     array = column.unify_dictionaries().combine_chunks()
-    return array.indices.to_numpy(), [unescaped(name) for name in array.dictionary.to_pylist()]
+    return array.indices.to_numpy(), [unescape_id(name) for name in array.dictionary.to_pylist()]
 
 
 def _write_strings(strings: pa.StringArray, file: BinaryIO) -> None:
@@ -246,7 +246,7 @@ class CachedRun(Retriever):
                 raise InputError(f"retriever.files: there is no file {file}")
 
     def settings(self) -> dict[str, Any]:
-        return {"files": [digest_of(file) for file in self.files]}
+        return {"files": [digest_file(file) for file in self.files]}
 
     @property
     def index_bytes(self) -> int:
@@ -271,7 +271,9 @@ class CachedRun(Retriever):
                 raise InputError(f"{file}: query {twice!r} is in an earlier file of retriever.files too")
             self._place[contexts] = np.arange(len(contexts)) + sum(map(len, rankings))
             rankings.append(_in_corpus(run, there, file, corpus))
-        self._papers, self._scores = nothing(sum(map(len, rankings)), max(ranking.k for ranking in rankings))
+        self._papers, self._scores = empty_rankings(
+            sum(map(len, rankings)), max(ranking.k for ranking in rankings)
+        )
         start = 0
         for ranking in rankings:
             rows = slice(start, start := start + len(ranking))

@@ -24,7 +24,7 @@ PAPERS_AT_ONCE = 1 << 16
 """Papers whose words are counted at a time."""
 
 
-def without_markers(text: str) -> str:
+def strip_markers(text: str) -> str:
     """A context without its marks for citations."""
     return text.replace(TARGET_MARKER, " ").replace(OTHER_MARKER, " ")
 
@@ -35,7 +35,7 @@ def query_texts(corpus: Corpus, queries: Queries | Rows, fields: Sequence[str]) 
     queries: or rows of the corpus's contexts; fields: of QUERY_FIELDS.
     """
     asked = Queries.of(corpus, queries)
-    return (" ".join(map(without_markers, parts)) for parts in zip(*map(asked.texts, fields), strict=True))
+    return (" ".join(map(strip_markers, parts)) for parts in zip(*map(asked.texts, fields), strict=True))
 
 
 def tokenizer(stemmer: str | None, stopwords: str | None) -> Tokenizer:

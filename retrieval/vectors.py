@@ -42,7 +42,7 @@ class Reader(Protocol):
         """Queries, or rows of contexts, [B] -> B documents."""
 
 
-class Pace:
+class EncodingProgress:
     """Logs every SAY_EVERY seconds how far a long encoding is, and how long it will take."""
 
     def __init__(
@@ -89,15 +89,15 @@ def encode(
 ) -> Floats:
     """Papers (rows) or queries to vectors [len(rows), dim] of unit length (zeros where no word is known).
 
-    read: `papers` or `queries` of a reader. forward: documents -> [B, dim] (retrieval.nets.arrays of a torch
-    net).
+    read: `papers` or `queries` of a reader. forward: documents -> [B, dim] (retrieval.nets.as_numpy of a
+    torch net).
     """
     out = np.empty((len(rows), dim), np.float32)
-    pace = Pace(what, len(rows))
+    pace = EncodingProgress(what, len(rows))
     for first in range(0, len(rows), BATCH):
         part = rows[first : first + BATCH]
         vectors = forward(read(part))
-        out[first : first + BATCH] = unit(vectors) if normalise else vectors
+        out[first : first + BATCH] = to_unit_length(vectors) if normalise else vectors
         pace.advance(len(part))
     return out
 
@@ -230,7 +230,7 @@ def first_not_finite(vectors: NDArray[np.floating]) -> int | None:
     return None
 
 
-def unit(vectors: Floats) -> Floats:
+def to_unit_length(vectors: Floats) -> Floats:
     """Vectors [n, D] of unit length; zeros stay zeros."""
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 

@@ -22,7 +22,7 @@ from datasets.errors import InputError
 from evaluation.benchmarks.csfcube import FACETS, CSFCubePools
 from evaluation.benchmarks.mdcr import MDCRPools, read_scores
 from evaluation.benchmarks.pools import read_texts
-from evaluation.benchmarks.scidocs import distances, read_embeddings, read_pools, read_run
+from evaluation.benchmarks.scidocs import negative_distances, read_embeddings, read_pools, read_run
 from evaluation.protocol import Qrels
 from hatten.pickles import load_array, load_word_list
 from hatten.words import read_vectors
@@ -60,7 +60,7 @@ def mdcr(folder: Path) -> Any:
 
 def scidocs(folder: Path) -> Any:
     pools = read_pools(folder / "test.qrel")
-    return read_run(folder / "cite.run", pools), distances(
+    return read_run(folder / "cite.run", pools), negative_distances(
         pools, read_embeddings(folder / "v.jsonl", {"p1", "2", "a"})
     )
 

@@ -17,7 +17,7 @@ import yaml
 from huggingface_hub import constants
 
 from datasets.errors import InputError
-from evaluation.publish import open_trained, results_of
+from evaluation.publish import open_trained, results_section
 from hatten.checkpoint import Model, open_model, save_model
 from hatten.documents import Vocabulary
 from hatten.recipe import StaticEncoder
@@ -112,14 +112,14 @@ def test_the_card_has_the_numbers_of_evaluations_and_their_commands(tmp_path: Pa
     measured = {"data": "demo", "split": "val", "mrr": 0.25, "mrr/low": 0.2, "mrr/high": 0.3, "queries": 70}
     (tmp_path / "metrics.json").write_text(json.dumps(measured))
     with pytest.raises(InputError, match=r"not the output of an evaluation by evaluate\.py"):
-        results_of([tmp_path])
+        results_section([tmp_path])
     (tmp_path / "report.md").write_text(
         "# R\n\n```\nno\n```\n\n## Origin\n\nnumpy.\n\n```\npython evaluate.py a=b\n```\n"
     )
-    found = results_of([tmp_path, tmp_path])
+    found = results_section([tmp_path, tmp_path])
     assert "| demo, val | 70 | 0.250 [0.200, 0.300] |" in found and "R@10" not in found
     assert "python evaluate.py a=b\npython evaluate.py a=b\n```" in found
-    assert results_of([]) == ""
+    assert results_section([]) == ""
 
 
 def test_a_model_comes_back_from_the_hub(make: Make, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,8 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import MissingConfigException
 from omegaconf import OmegaConf
 
-from datasets.errors import user_line
-from datasets.help import notes, register_help
+from datasets.errors import error_line
+from datasets.help import option_notes, register_help
 
 ROOT = Path(__file__).parents[1]
 CONF = ROOT / "conf"
@@ -86,7 +86,7 @@ def test_a_launcher_that_is_not_installed_names_its_extra(name: str) -> None:
     extra = name.partition("_")[0]
     error = MissingConfigException("", f"hydra/launcher/{name}", ["basic"])
     assert (
-        user_line(error)
+        error_line(error)
         == f'hydra/launcher={name} needs the extra {extra}: make install EXTRAS="dev {extra}"'
     )
 
@@ -131,7 +131,7 @@ def test_help_has_a_line_on_every_option(entry: str, choice: str) -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose(entry, [choice], return_hydra_config=True)
         HydraConfig.instance().set_config(config)
-        known = notes()
+        known = option_notes()
     plain: Any = OmegaConf.to_container(config, resolve=False)
     assert isinstance(plain, dict) and plain.pop("hydra")
     found = {key for key, value in values(plain) if not known.get(key) and "${" not in str(value)}

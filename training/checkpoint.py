@@ -6,8 +6,8 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-from datasets.errors import InputError, reason
-from datasets.files import written_whole
+from datasets.errors import InputError, error_text
+from datasets.files import atomic_write
 
 
 def save_torch(content: dict[str, Any], path: Path) -> None:
@@ -15,7 +15,7 @@ def save_torch(content: dict[str, Any], path: Path) -> None:
     import torch  # here: who only looks for a file needs none of it
 
     # Given a path in place of an open file, torch reports a full device as a RuntimeError about positions.
-    with written_whole(path) as unfinished, unfinished.open("wb") as file:
+    with atomic_write(path) as unfinished, unfinished.open("wb") as file:
         torch.save(content, file)
 
 
@@ -30,7 +30,7 @@ def read_torch(path: str | Path) -> dict[str, Any]:
     except Exception as error:  # a damaged file can raise nearly anything, an OSError for a seek too
         if isinstance(error, OSError) and error.filename is not None:
             raise
-        said = reason(error)
+        said = error_text(error)
         if isinstance(error, pickle.UnpicklingError):  # whose text tells people how to load it unsafely
             said = "it is damaged, or holds other things than tensors and plain values"
         raise InputError(f"{path}: not a torch checkpoint of plain weights ({said})") from None

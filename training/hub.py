@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from datasets.errors import InputError, reason
-from datasets.files import digest_of, written_folder
+from datasets.errors import InputError, error_text
+from datasets.files import atomic_folder, digest_file
 
 T = TypeVar("T")
 
@@ -76,12 +76,12 @@ class Pretrained:
         other = folder.exists() and not (folder / self.settings_file).is_file()
         if other and (not folder.is_dir() or any(folder.iterdir())):
             raise InputError(f"{folder}: contains something other than a {self.title}; name another folder")
-        with written_folder(folder) as part:
+        with atomic_folder(folder) as part:
             self.write(part)
             write_json(part / ABOUT, dict(self.about))
             for path in part.iterdir():  # safetensors writes files that nobody else may read
                 path.chmod((part / ABOUT).stat().st_mode)
-            text = card(self, part, place or folder.name, results, licence)
+            text = model_card(self, part, place or folder.name, results, licence)
             (part / CARD).write_text(text, encoding="utf-8")
         return folder
 
@@ -104,7 +104,7 @@ class Pretrained:
                 api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message=f"Save {self.title}")
             except Exception as error:  # the network raises nearly anything
                 raise InputError(
-                    f"{repo_id}: cannot be uploaded to {api.endpoint} ({reason(error)}); "
+                    f"{repo_id}: cannot be uploaded to {api.endpoint} ({error_text(error)}); "
                     "is HF_TOKEN one that may write there?"
                 ) from None
         return f"{api.endpoint}/{repo_id}"
@@ -152,17 +152,17 @@ def _reading(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise InputError(f"{path}: this file of the model is missing") from None
     except (OSError, ValueError, RecursionError, SafetensorError) as error:
-        raise InputError(f"{path}: damaged ({reason(error)})") from None
+        raise InputError(f"{path}: damaged ({error_text(error)})") from None
 
 
 @contextmanager
-def fitting(place: str | Path) -> Iterator[None]:
+def check_consistent(place: str | Path) -> Iterator[None]:
     """InputError of one line where the parts of a saved model are missing or do not fit each other."""
     try:
         yield
     except UNFIT as error:
         raise InputError(
-            f"{place}: a part of the model is missing or does not fit the others ({reason(error)})"
+            f"{place}: a part of the model is missing or does not fit the others ({error_text(error)})"
         ) from None
 
 
@@ -170,7 +170,7 @@ def find_model(place: str | Path, settings_file: str, title: str) -> Path:
     """The folder of a model, which has this file; downloaded if `place` is no folder but an id on the hub."""
     folder = Path(place)
     if not folder.exists() and is_hub_id(place):
-        folder = downloaded(str(place), settings_file, title)
+        folder = download_model(str(place), settings_file, title)
     if not folder.is_dir():
         raise InputError(f"{place}: there is no such folder of a {title}")
     if not (folder / settings_file).is_file():
@@ -187,7 +187,7 @@ def is_hub_id(place: str | Path) -> bool:
     return HUB_ID.fullmatch(str(place)) is not None and Path(place).suffix not in (".ckpt", ".pt")
 
 
-def downloaded(repo_id: str, settings_file: str, title: str) -> Path:
+def download_model(repo_id: str, settings_file: str, title: str) -> Path:
     """The folder of what the hub has by this id, downloaded; InputError of one line if it cannot be had."""
     from huggingface_hub import constants, snapshot_download
 
@@ -196,12 +196,12 @@ def downloaded(repo_id: str, settings_file: str, title: str) -> Path:
     except Exception as error:  # the network raises nearly anything
         raise InputError(
             f"{repo_id}: there is no such folder, and no {title} of this name can be downloaded "
-            f"({reason(error)}); put {settings_file} and the other files of {constants.ENDPOINT}/{repo_id} "
-            f"into the folder {repo_id}"
+            f"({error_text(error)}); put {settings_file} and the other files of "
+            f"{constants.ENDPOINT}/{repo_id} into the folder {repo_id}"
         ) from None
 
 
-def card(model: Pretrained, folder: Path, place: str, results: str, licence: str | None) -> str:
+def model_card(model: Pretrained, folder: Path, place: str, results: str, licence: str | None) -> str:
     """The card of a model whose files are in the folder: front matter for the hub, then Markdown."""
     about, measured = dict(model.about), {}
     for key in [key for key in about if key.startswith("val/")]:
@@ -227,7 +227,7 @@ def card(model: Pretrained, folder: Path, place: str, results: str, licence: str
             f"What `train.py` was given, and what it started from:\n\n```yaml\n{recipe}\n```",
         ]
     files = "\n".join(
-        f"| {path.name} | {path.stat().st_size:,} | `{digest_of(path, 'sha256')}` |"
+        f"| {path.name} | {path.stat().st_size:,} | `{digest_file(path, 'sha256')}` |"
         for path in sorted(folder.iterdir())
     )
     parts += ["## Files", f"| file | bytes | SHA-256 |\n| --- | ---: | --- |\n{files}"]

@@ -50,7 +50,7 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.files import written_whole
+from datasets.files import atomic_write
 from retrieval.vectors import SAY_EVERY
 from training.checkpoint import save_torch
 from training.module import AveragedModule
@@ -107,7 +107,7 @@ class Training:
     check: Callable[[pl.Trainer], None] = lambda trainer: None
 
 
-def resolved(config: DictConfig) -> dict[str, Any]:
+def plain_config(config: DictConfig) -> dict[str, Any]:
     """The configuration as plain values."""
     plain = OmegaConf.to_container(config, resolve=True)
     assert isinstance(plain, dict)
@@ -126,7 +126,7 @@ def run(config: DictConfig, build: Callable[[TrainingRun], Training]) -> Path:
     pl.seed_everything(seed, verbose=False)
     # Nothing here reads memory that is not filled.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    plain = resolved(config)
+    plain = plain_config(config)
     corpus: Corpus = instantiate(config.data)
     training = build(TrainingRun(config, plain, folder, seed, corpus))
     saves = Saves(folder, training.rounds, training.files)
@@ -138,7 +138,7 @@ def run(config: DictConfig, build: Callable[[TrainingRun], Training]) -> Path:
         limit_val_batches=0,
         num_sanity_val_steps=0,
         logger=list(instantiate(config.logger).values()),
-        plugins=[WholeFiles()],
+        plugins=[AtomicCheckpointIO()],
         callbacks=[
             training.rounds,
             Progress(),
@@ -181,7 +181,7 @@ def fit(
             wandb.finish()  # or the next job of a sweep would go on with this one's run
 
 
-class WholeFiles(TorchCheckpointIO):
+class AtomicCheckpointIO(TorchCheckpointIO):
     """Checkpoints whole or not at all: Lightning moves them out of /tmp, which may be another device."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
@@ -239,7 +239,7 @@ class Saves(Checkpoint):
         if settings is None:
             return
         shutil.rmtree(unfinished, ignore_errors=True)
-        with written_whole(unfinished / WRITTEN_SETTINGS) as path:
+        with atomic_write(unfinished / WRITTEN_SETTINGS) as path:
             OmegaConf.save(settings, path)
         if (self.folder / LAST).exists():
             log.info(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from datasets.corpus import Split
-from datasets.files import written_whole
+from datasets.files import atomic_write
 from training.module import AveragedModule
 from training.settings import RECALL_AT
 
@@ -72,13 +72,13 @@ class History:
         self._write()
         best = monitor not in row or all(row[monitor] > value for value in earlier)
         if best and done:
-            with written_whole(self.folder / METRICS) as path:
+            with atomic_write(self.folder / METRICS) as path:
                 path.write_text(json.dumps(self.rows[-1], indent=1) + "\n", encoding="utf-8")
         return best
 
     def _write(self) -> None:
         names = list(dict.fromkeys(name for row in self.rows for name in row))
-        with written_whole(self.folder / HISTORY) as path, path.open("w", newline="") as file:
+        with atomic_write(self.folder / HISTORY) as path, path.open("w", newline="") as file:
             table = csv.DictWriter(file, names)
             table.writeheader()
             table.writerows(self.rows)
@@ -87,7 +87,7 @@ class History:
     def _plot(self) -> None:
         from matplotlib.ticker import MaxNLocator
 
-        from datasets.plots import coloured, draw, label_ends, panels, save
+        from datasets.plots import draw, highlight_colours, label_ends, panels, save
 
         figure, axes = panels("Loss and validation by round", (1, 1))
         parts = ("train/", ("loss",), "loss, mean of the round"), ("val/", self.shown, "validation")
@@ -98,7 +98,7 @@ class History:
             }
             # Recall among the first 2,000 of fewer papers is always 1 and says nothing.
             curves = {name: curve for name, curve in curves.items() if set(curve.values()) - {1.0}}
-            draw(axis, curves, colours := coloured(curves))
+            draw(axis, curves, colours := highlight_colours(curves))
             axis.set(xlabel="rounds trained", xlim=(-0.3, max(1, self.rows[-1]["round"]) + 0.3))
             low, high = axis.get_ylim()
             axis.set_ylim((0, 1) if prefix == "val/" else (min(0, low), high))

@@ -31,7 +31,7 @@ def run_folder(base: str, resume: bool, now: str) -> str:
 OmegaConf.register_new_resolver("run_folder", run_folder, use_cache=True, replace=True)
 
 
-def monitored(monitor: str, depth: int, others: Sequence[str] = ()) -> None:
+def check_monitor(monitor: str, depth: int, others: Sequence[str] = ()) -> None:
     """InputError unless `monitor` is measured, of `depth` ranked papers, or one of the `others`."""
     measures = ["mrr", *(f"recall@{k}" for k in RECALL_AT if k <= depth), *others]
     if monitor not in measures:

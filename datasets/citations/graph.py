@@ -37,11 +37,11 @@ from datasets.columns import (
 )
 from datasets.corpus import TextColumn
 from datasets.errors import InputError
-from datasets.files import content_hash, one_line_disk_errors, written_folder
+from datasets.files import atomic_folder, content_hash, disk_errors
 from datasets.fulltext.documents import Metadata
 from datasets.fulltext.readers import read_s2orc, read_s2orc_2020
-from datasets.json_lines import CitedId, Object, PaperId, Year, checked, read_objects
-from datasets.progress import OnBytes, reading
+from datasets.json_lines import CitedId, Object, PaperId, Year, read_objects, validate
+from datasets.progress import OnBytes, read_progress
 
 
 class PaperLine(NamedTuple):
@@ -97,31 +97,31 @@ _API_PAPER = ("corpusid", "externalids", "title", "abstract", "year", "s2fieldso
 def read_paper_lines(path: Path, on_bytes: OnBytes | None = None) -> Iterator[PaperLine]:
     """Papers in the order of the file. Raises InputError that names file, line and field."""
     for where, record in read_objects(path, on_bytes):
-        yield _line(checked(record, _OwnPaper, where))
+        yield _line(validate(record, _OwnPaper, where))
 
 
 def read_record(record: Object, where: str) -> PaperLine | Metadata | CitationEdge:
     """A paper, a part of one (Metadata), or a citation. Raises InputError that names the field or layouts."""
     if "citingcorpusid" in record:
-        edge = checked(record, _Edge, where)
+        edge = validate(record, _Edge, where)
         return CitationEdge(edge.citingcorpusid, edge.citedcorpusid)
     if "corpusid" in record:
         part = read_s2orc({key: value for key, value in record.items() if key in _API_PAPER}, where).metadata
         return part._replace(title=part.title.strip(), abstract=part.abstract.strip())
     if "paperAbstract" in record or "outCitations" in record:
-        return _line(checked(record, _CorpusPaper, where))
+        return _line(validate(record, _CorpusPaper, where))
     if "out_citations" in record:
-        paper = checked(record, _CiteomaticPaper, where)
+        paper = validate(record, _CiteomaticPaper, where)
         # The others are lower-cased and cut into words.
         paper.title, paper.abstract = paper.title_raw or paper.title, paper.abstract_raw or paper.abstract
         return _line(paper)
     if "outbound_citations" in record or "mag_field_of_study" in record:
         found = read_s2orc_2020(record, where).metadata
-        cited = checked(record, _OutboundCitations, where).outbound_citations
+        cited = validate(record, _OutboundCitations, where).outbound_citations
         base = _OwnPaper(found.id, found.title, found.abstract, found.year, list(found.field), cited)
         return _line(base)
     if "paper_id" in record:
-        return _line(checked(record, _OwnPaper, where))
+        return _line(validate(record, _OwnPaper, where))
     raise InputError(
         f"{where}: unknown layout; known are S2ORC's metadata (outbound_citations), Semantic Scholar's "
         "corpus (outCitations) or datasets (corpusid, citingcorpusid), Citeomatic's (out_citations), or our "
@@ -218,7 +218,7 @@ def open_graph(
         if not path.is_file():
             raise InputError(f"{path}: no such file")
     graphs = Path(cache_dir).expanduser() / "graphs"
-    with one_line_disk_errors(graphs, "the citation graph", "data.cache_dir"):
+    with disk_errors(graphs, "the citation graph", "data.cache_dir"):
         graphs.mkdir(parents=True, exist_ok=True)
         hashes = [
             [content_hash(path, graphs) for path in part]
@@ -227,7 +227,7 @@ def open_graph(
         key = hashlib.blake2b(json.dumps([VERSION, hashes]).encode(), digest_size=8).hexdigest()
         folder = graphs / key
         if not (folder / COUNTS).is_file():
-            with written_folder(folder) as part:
+            with atomic_folder(folder) as part:
                 _build(part, files, others, pairs)
     return CitationGraph(folder, [*files, *others])
 
@@ -247,7 +247,7 @@ def _build(folder: Path, files: Sequence[Path], distractors: Sequence[Path], cit
     ids, spool = TextWriter(folder / "ids.arrow", ("id",)), TextWriter(folder / "spool.arrow", ("id",))
     try:
         for path in [*files, *distractors]:
-            with reading(path, path.name) as on_bytes:
+            with read_progress(path, path.name) as on_bytes:
                 for paper in read_paper_lines(path, on_bytes):
                     ids.append(paper.id)
                     years.append(paper.year)

@@ -24,10 +24,10 @@ from datasets.columns import Ragged, offsets_of
 from datasets.configuration import read_settings
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.files import whole_file, written_whole
+from datasets.files import atomic_write, read_limited
 from datasets.near_duplicates import TitleIndex
 from datasets.prepare import open_records
-from datasets.progress import reading
+from datasets.progress import read_progress
 from datasets.records import (
     SPLITS,
     TARGET_MARKER,
@@ -37,7 +37,7 @@ from datasets.records import (
     QueryRecord,
     Source,
     check_split_names,
-    shown,
+    quoted,
 )
 from datasets.settings import Settings, setting
 from datasets.splitting import Splitting, YearShares
@@ -196,7 +196,7 @@ def read_rows(graph: CitationGraph, rows: Rows) -> Iterator[tuple[int, PaperLine
     wanted[rows] = True
     row = 0
     for path in graph.files:
-        with reading(path, path.name) as on_bytes:
+        with read_progress(path, path.name) as on_bytes:
             for paper in read_paper_lines(path, on_bytes):
                 if wanted[row]:
                     yield row, paper
@@ -228,7 +228,7 @@ def read_query_lists(path: str | Path) -> QueryLists:
     """Read a file; InputError that names the part which is not of this form, or an id in two splits."""
     path = Path(path).expanduser()
     try:
-        found = orjson.loads(whole_file(path, LARGEST))
+        found = orjson.loads(read_limited(path, LARGEST))
     except orjson.JSONDecodeError as error:
         raise InputError(f"{path}: malformed JSON: {error}") from None
     if not isinstance(found, dict) or not found:
@@ -249,7 +249,7 @@ def read_query_lists(path: str | Path) -> QueryLists:
         splits[split] = list(ids)
         for paper in ids:
             if (other := split_of.setdefault(paper, split)) != split:
-                twice = f"{shown(paper)} is in {other!r} and in {split!r}"
+                twice = f"{quoted(paper)} is in {other!r} and in {split!r}"
                 raise InputError(f"{path}: {twice}; a query has one split")
     return QueryLists(path, splits)
 
@@ -281,7 +281,7 @@ def _near_duplicates(
         for first in range(0, len(train), TITLES):
             some = train[first : first + TITLES]
             found.append(some[index.near([paper.title for _, paper in islice(papers, len(some))])])
-        with written_whole(path) as unfinished, unfinished.open("wb") as file:
+        with atomic_write(path) as unfinished, unfinished.open("wb") as file:
             np.save(file, np.concatenate(found))
     return np.asarray(np.load(path, allow_pickle=False))
 

@@ -58,7 +58,7 @@ class ContextRules(Settings):
             raise InputError(f"shortest: {self.shortest} is more than two windows of {self.window} hold")
 
 
-def select(
+def select_contexts(
     full_text: FullText,
     citing: int,
     catalogue: Catalogue,
@@ -89,13 +89,13 @@ def select(
         if cited == citing:
             outcomes["the paper cites itself"] += 1
             continue
-        text = cut(citation.left, citation.right, rules.window, rules.words)
+        text = cut_window(citation.left, citation.right, rules.window, rules.words)
         bare = text.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "").strip()
         # Of the first authors, as the reference and the paper have them.
         names = catalogue.surnames(cited) + [surname(author) for author in reference.authors[:AUTHORS]]
         if len(bare) < max(1, rules.shortest):
             outcomes["too short"] += 1
-        elif rules.leaks == "drop" and (reason := leak(text, names)):
+        elif rules.leaks == "drop" and (reason := find_leak(text, names)):
             outcomes[reason] += 1
         elif text in texts:
             outcomes["the same text as another context of the paper"] += 1
@@ -203,11 +203,13 @@ def _plain(text: str) -> str:
     return " " * text[:1].isalnum() + text + " " * text[-1:].isalnum()
 
 
-def cut(left: str, right: str, window: int, words: str) -> str:
+def cut_window(left: str, right: str, window: int, words: str) -> str:
     """A mask with at most `window` characters of text on each side, and no part of a marker.
 
-    >>> cut("we use parsers (", ") here", 11, "cut"), cut("we use parsers (", ") here", 11, "whole")
-    ('e parsers (TARGETCIT) here', 'parsers (TARGETCIT) here')
+    >>> cut_window("we use parsers (", ") here", 11, "cut")
+    'e parsers (TARGETCIT) here'
+    >>> cut_window("we use parsers (", ") here", 11, "whole")
+    'parsers (TARGETCIT) here'
     """
     start, end = max(0, len(left) - window), min(len(right), window)
     if words == "whole":
@@ -224,7 +226,7 @@ def cut(left: str, right: str, window: int, words: str) -> str:
     return f"{left[start:].lstrip()}{TARGET_MARKER}{right[:end].rstrip()}"
 
 
-def leak(text: str, surnames: Sequence[str]) -> str | None:
+def find_leak(text: str, surnames: Sequence[str]) -> str | None:
     """What a context gives away of the cited paper, whose authors have these surnames; None for nothing."""
     if years_beside(text):
         return "a year is beside the mask"

@@ -22,19 +22,19 @@ from bibtexparser.entrypoint import parse_string
 from bibtexparser.middlewares.names import parse_single_name_into_parts, split_multiple_persons_names
 
 from datasets.errors import InputError
-from datasets.files import open_bytes, whole_file
+from datasets.files import open_bytes, read_limited
 from datasets.fulltext.catalogue import arxiv_year, clean_arxiv, year_in
 from datasets.fulltext.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
 from datasets.fulltext.latex_source import (
     LARGEST_FILE,
-    arguments,
-    braced,
-    cut_out,
-    decoded,
+    braced_argument,
+    decode_latex,
     is_document,
     is_paper,
-    plain,
+    macro_arguments,
+    plain_text,
     read_source,
+    remove_blocks,
     running_text,
 )
 
@@ -84,7 +84,7 @@ def read_latex(path: Path, paper: str) -> Document:
     source = read_source(path)
     metadata = read_metadata(source, paper)
     if not metadata.year:  # that of a conference is in the name of its style: acl2018, nips_2017
-        years = (year_in(style) for _, style, _ in arguments(_STYLE, source))
+        years = (year_in(style) for _, style, _ in macro_arguments(_STYLE, source))
         metadata = metadata._replace(year=next(filter(None, years), 0))
     return Document(metadata, partial(_full_text, path, source), partial(_described, path, source))
 
@@ -95,11 +95,11 @@ def read_metadata(source: str, paper: str) -> Metadata:
     ends = _ABSTRACT_ENDS.search(source, begins.end()) if begins else None
     abstract = source[begins.end() : ends.start()] if begins and ends else _first(_ABSTRACT_MACRO, source)
     of_arxiv = arxiv_year(paper)
-    dates = (year_in(date) for _, date, _ in arguments(_DATE, source))
+    dates = (year_in(date) for _, date, _ in macro_arguments(_DATE, source))
     return Metadata(
         id=paper,
-        title=plain(_first(_TITLE, source)),
-        abstract=plain(abstract),
+        title=plain_text(_first(_TITLE, source)),
+        abstract=plain_text(abstract),
         year=of_arxiv or next(filter(None, dates), 0),
         authors=_authors(source),
         identifiers=frozenset(("arxiv",)) if of_arxiv else frozenset(),
@@ -158,7 +158,7 @@ def _unpacked(path: Path) -> Iterator[Path]:
                         archive.extract(member, folder, filter="data")
                         left -= member.size
         except tarfile.ReadError:  # no archive, or a damaged one
-            (folder / "main.tex").write_bytes(whole_file(path, LARGEST_FILE))
+            (folder / "main.tex").write_bytes(read_limited(path, LARGEST_FILE))
         except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
             raise InputError(f"{path}: damaged archive: {error}") from None
         papers = [file for file in folder.rglob("*.tex") if is_paper(file)]
@@ -174,21 +174,21 @@ def _unpacked(path: Path) -> Iterator[Path]:
 
 def _first(macro: re.Pattern[str], source: str) -> str:
     """The argument of the macro where it is first used; "" if it is not."""
-    return next((argument for _, argument, _ in arguments(macro, source)), "")
+    return next((argument for _, argument, _ in macro_arguments(macro, source)), "")
 
 
 def _authors(source: str) -> tuple[str, ...]:
     """What in the arguments of the author macros looks like a name of two to five words."""
     names = []
-    for _, argument, _ in arguments(_AUTHOR, source):
+    for _, argument, _ in macro_arguments(_AUTHOR, source):
         done, without_notes = 0, ""
-        for match, _, end in arguments(_AUTHOR_NOTE, argument):
+        for match, _, end in macro_arguments(_AUTHOR_NOTE, argument):
             without_notes += argument[done : match.start()]
             done = end
         without_notes = _AUTHOR_MARK.sub("", without_notes + argument[done:])
         for block in _AUTHOR_BLOCKS.split(without_notes):
             first_line = _AUTHOR_ENDS.split(block)[0]  # the others are the address
-            names += [_NUMBER.sub("", plain(part)) for part in _BETWEEN_AUTHORS.split(first_line)]
+            names += [_NUMBER.sub("", plain_text(part)) for part in _BETWEEN_AUTHORS.split(first_line)]
     return tuple(dict.fromkeys(name for name in names if _NAME.fullmatch(name)))
 
 
@@ -207,7 +207,7 @@ def document_body(source: str) -> str:
         if start and depth == 0:
             end = tag.start()
             break
-    return _DOCUMENT.sub(" ", cut_out(source[start:end], _CLASS, _BODY)) if start else ""
+    return _DOCUMENT.sub(" ", remove_blocks(source[start:end], _CLASS, _BODY)) if start else ""
 
 
 def read_sections(text: str) -> tuple[list[Paragraph], list[str]]:
@@ -217,25 +217,25 @@ def read_sections(text: str) -> tuple[list[Paragraph], list[str]]:
 
     def marked(match: re.Match[str]) -> str:
         citations.append(cited_keys(match[1]))
-        return mark(len(citations) - 1) if citations[-1] else ""
+        return citation_placeholder(len(citations) - 1) if citations[-1] else ""
 
     text = CITATION.sub(marked, text)
-    numbers = numbered(citations)
+    numbers = number_keys(citations)
     paragraphs, title, done = [], "", 0
-    for number, (match, argument, end) in enumerate(arguments(_SECTION, text)):
+    for number, (match, argument, end) in enumerate(macro_arguments(_SECTION, text)):
         content = text[done : match.start()]
         paragraphs.append(read_paragraph(content, citations, numbers, f"{number} {title}"))
-        title, done = plain(argument), end
+        title, done = plain_text(argument), end
     paragraphs.append(read_paragraph(text[done:], citations, numbers, f"{len(paragraphs)} {title}"))
     return paragraphs, list(numbers)
 
 
-def mark(citation: int) -> str:
+def citation_placeholder(citation: int) -> str:
     """Stands for a citation, by its number, in text that read_paragraph is to convert."""
     return f"\ue000{citation}\ue001"
 
 
-def numbered(citations: Sequence[Sequence[str]]) -> dict[str, int]:
+def number_keys(citations: Sequence[Sequence[str]]) -> dict[str, int]:
     """Keys and their numbers, from 1 on, by the order of the citations."""
     keys = dict.fromkeys(key for cited in citations for key in cited)
     return {key: number for number, key in enumerate(keys, 1)}
@@ -246,7 +246,7 @@ def read_paragraph(
     citations: Sequence[Sequence[str]],
     numbers: dict[str, int],
     section: str,
-    convert: Callable[[str], str] = plain,
+    convert: Callable[[str], str] = plain_text,
 ) -> Paragraph:
     """A section's text, with numbers in square brackets for citations; convert: from its markup."""
     if not _MARK.search(content):
@@ -305,7 +305,7 @@ def read_bibliography(
     entries = {key: _from_print(*printed[key]) for key in wanted if key in printed}
     # .bib files keep title and authors apart: they override what is printed, and the first the others.
     for file in reversed(bib_files(path, source, root)):
-        entries |= bib_entries(decoded(file), wanted)
+        entries |= bib_entries(decode_latex(file), wanted)
     return entries
 
 
@@ -322,10 +322,10 @@ def bib_entries(text: str, wanted: Container[str] | None = None) -> dict[str, Re
     for entry in parse_string("\n".join(_BIB_STRINGS.findall(text) + parts)).entries if parts else ():
         fields = {name.lower(): str(field.value) for name, field in entry.fields_dict.items()}
         entries[entry.key] = Reference(
-            title=plain(fields.get("title", "")),
+            title=plain_text(fields.get("title", "")),
             authors=tuple(_bib_names(fields.get("author", ""))),
             year=year_in(fields.get("year", "") or fields.get("date", "")),
-            abstract=plain(fields.get("abstract", "")),
+            abstract=plain_text(fields.get("abstract", "")),
             arxiv=next(filter(None, (clean_arxiv(fields.get(name, "")) for name in _MAY_NAME_ARXIV)), ""),
         )
     return entries
@@ -335,7 +335,7 @@ def _bib_names(authors: str) -> Iterator[str]:
     """ "Surname, Forename" of each."""
     for name in split_multiple_persons_names(authors):
         parts = parse_single_name_into_parts(name, strict=False)
-        last, first = plain(" ".join(parts.von + parts.last)), plain(" ".join(parts.first))
+        last, first = plain_text(" ".join(parts.von + parts.last)), plain_text(" ".join(parts.first))
         if last and last != "others":
             yield f"{last}, {first}" if first else last
 
@@ -346,7 +346,7 @@ def _printed(path: Path, source: str) -> dict[str, tuple[str, str]]:
     if not _ITEM.search(source):
         files = [path.with_suffix(".bbl")]
         files += found if len(found := list(path.parent.glob("*.bbl"))) == 1 else []
-        text = next((_COMMENT.sub("", decoded(file)) for file in files if file.is_file()), "")
+        text = next((_COMMENT.sub("", decode_latex(file)) for file in files if file.is_file()), "")
     entries = {}
     done = 0
     while (start := _BIBLATEX_ENTRY.search(text, done)) and (
@@ -360,7 +360,7 @@ def _printed(path: Path, source: str) -> dict[str, tuple[str, str]]:
         for match, end in zip(starts, ends, strict=True):
             item = text[match.end() : end]
             label, place = _label(item)
-            key, place = braced(item, place)
+            key, place = braced_argument(item, place)
             entries[key.strip()] = label, item[place:]
     return entries
 
@@ -377,24 +377,24 @@ def _label(item: str) -> tuple[str, int]:
 
 
 def _from_print(label: str, entry: str) -> Reference:
-    fields = {match[1]: argument for match, argument, _ in arguments(_BIBLATEX_FIELD, entry)}
+    fields = {match[1]: argument for match, argument, _ in macro_arguments(_BIBLATEX_FIELD, entry)}
     if "title" in fields:
-        families = tuple(plain(family) for _, family, _ in arguments(_BIBLATEX_FAMILY, entry))
+        families = tuple(plain_text(family) for _, family, _ in macro_arguments(_BIBLATEX_FAMILY, entry))
         year = year_in(fields.get("year", "") or fields.get("date", ""))
-        return Reference(title=plain(fields["title"]), authors=families, year=year)
-    text = ". ".join(plain(part).strip(" .") for part in entry.split("\\newblock"))
+        return Reference(title=plain_text(fields["title"]), authors=families, year=year)
+    text = ". ".join(plain_text(part).strip(" .") for part in entry.split("\\newblock"))
     return Reference(authors=tuple(_printed_names(label, entry)), text=text)
 
 
 def _printed_names(label: str, entry: str) -> list[str]:
     """Surnames: of REVTeX, else those with initials, else of natbib's label "Lee et al.(2010)Lee, Diaz"."""
-    if revtex := [plain(name) for _, name, _ in arguments(_REVTEX_NAME, entry)]:
+    if revtex := [plain_text(name) for _, name, _ in macro_arguments(_REVTEX_NAME, entry)]:
         return revtex
     title = _TITLE_STARTS.search(entry)
-    authors = plain(entry[: min(title.start(), _AUTHORS_END) if title else _AUTHORS_END])
+    authors = plain_text(entry[: min(title.start(), _AUTHORS_END) if title else _AUTHORS_END])
     if initialled := [first or last for first, last in _WITH_INITIALS.findall(authors)]:
         return initialled
     # The list of all authors follows the year; without one, the short form has the first.
-    short, _, full = plain(label).partition(")")
+    short, _, full = plain_text(label).partition(")")
     listed = re.split(r",|\band\b|&", full or re.sub(r"\bet al\b.*|\(.*", "", short))
     return [name.strip() for name in listed if re.search(r"[^\W\d_]{2}", name)]

@@ -21,7 +21,7 @@ from pylatexenc.latexwalker import get_default_latex_context_db as arguments_of_
 from pylatexenc.macrospec import MacroSpec
 
 from datasets.errors import InputError
-from datasets.files import whole_file
+from datasets.files import read_limited
 
 logging.getLogger("pylatexenc").setLevel(logging.CRITICAL)  # what it cannot parse is left out
 
@@ -73,12 +73,12 @@ def read_source(path: Path, inputs: Inputs | None = None) -> str:
     """
     text = _with_inputs(path.resolve(), (), inputs or Inputs())
     for begin, end in _LEFT_OUT:
-        text = cut_out(text, begin, end)
+        text = remove_blocks(text, begin, end)
     macros: dict[str, _Macro] = {}
     pieces, done = [], 0
     while match := _DEFINITION.search(text, done):
         pieces.append(text[done : match.start()])
-        body, done = braced(text, match.end())
+        body, done = braced_argument(text, match.end())
         if match[1] != "renew":  # these change the looks of LaTeX's own macros
             parameters = int(match[4] or 0) or len(match[7] or "") // 2
             macro = _Macro(parameters, match[5], body.replace("\\xspace", ""))
@@ -87,20 +87,20 @@ def read_source(path: Path, inputs: Inputs | None = None) -> str:
     return _expanded(text, macros, path, [MOST_MACROS, LARGEST], 0)
 
 
-def decoded(path: Path) -> str:
+def decode_latex(path: Path) -> str:
     """The text of a file in UTF-8, or in Latin-1, which LaTeX was long written in.
 
     Raises InputError if it cannot be read or is too large.
     """
-    content = whole_file(path, LARGEST_FILE)
+    content = read_limited(path, LARGEST_FILE)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = content.decode("latin-1")
-    return cleaned(text)
+    return clean_latex(text)
 
 
-def cleaned(text: str) -> str:
+def clean_latex(text: str) -> str:
     """With plain ends of lines, and without characters that stand for something of ours."""
     return _PRIVATE.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", ""))
 
@@ -113,13 +113,13 @@ class Inputs:
     characters and inputs that are still allowed. skipped: names of inputs that were not followed, and why.
     """
 
-    read: Callable[[Path], str] = decoded
+    read: Callable[[Path], str] = decode_latex
     root: Path | None = None
     left: list[int] = field(default_factory=lambda: [LARGEST, MOST_INPUTS])
     skipped: dict[str, str] = field(default_factory=dict)
 
 
-def braced(text: str, start: int) -> tuple[str, int]:
+def braced_argument(text: str, start: int) -> tuple[str, int]:
     """What stands in the braces that open at `start`, and where they end, at the latest with the text."""
     depth = 0
     for brace in _BRACE.finditer(text, start):
@@ -129,16 +129,16 @@ def braced(text: str, start: int) -> tuple[str, int]:
     return text[start + 1 :], len(text)
 
 
-def arguments(macro: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], str, int]]:
+def macro_arguments(macro: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], str, int]]:
     """Each use of a macro, its argument in braces and where that ends; uses within arguments are skipped."""
     done = 0
     for match in macro.finditer(text):
         if match.start() >= done:
-            argument, done = braced(text, match.end())
+            argument, done = braced_argument(text, match.end())
             yield match, argument, done
 
 
-def cut_out(text: str, begin: re.Pattern[str], end: re.Pattern[str]) -> str:
+def remove_blocks(text: str, begin: re.Pattern[str], end: re.Pattern[str]) -> str:
     """The text with a blank for each part that begins and ends so; a part that never ends is kept.
 
     A single expression for both would search for a missing end from each beginning on.
@@ -220,7 +220,7 @@ def _values(text: str, place: int, macro: _Macro) -> tuple[dict[str, str], int]:
             values["1"] = macro.default if end < 0 else text[start + 1 : end]
             place = place if end < 0 else end + 1
         elif sign == "{":
-            values[str(number)], place = braced(text, start)
+            values[str(number)], place = braced_argument(text, start)
         else:
             token = _MACRO.match(text, start)
             place = token.end() if token else start + 1
@@ -280,14 +280,14 @@ def running_text(latex: str) -> str:
         pieces.append(latex[done:])
     text = " ".join(pieces)
     for begin, end in _DISPLAYED:
-        text = cut_out(text, begin, end)
+        text = remove_blocks(text, begin, end)
     return text
 
 
-def plain(latex: str) -> str:
+def plain_text(latex: str) -> str:
     """Its text with single spaces, formulas as well as plain text can render them. Never fails.
 
-    >>> plain(r"An \\emph{\\'etude} of $x_i \\leq 5\\%$")
+    >>> plain_text(r"An \\emph{\\'etude} of $x_i \\leq 5\\%$")
     'An étude of x_i ≤ 5%'
     """
     if not re.search(r"[\\${}~`']|--", latex):

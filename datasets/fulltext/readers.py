@@ -33,11 +33,11 @@ from datasets.errors import InputError
 from datasets.fulltext.catalogue import arxiv_year, year_in
 from datasets.fulltext.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
 from datasets.fulltext.latex import bib_entries, is_archive, read_archive, read_latex
-from datasets.fulltext.latex_source import decoded, is_paper, plain
+from datasets.fulltext.latex_source import decode_latex, is_paper, plain_text
 from datasets.fulltext.tei import read_tei
-from datasets.json_lines import CitedId, Object, Offset, OnBadRecord, PaperId, Year, checked, read_objects
+from datasets.json_lines import CitedId, Object, Offset, OnBadRecord, PaperId, Year, read_objects, validate
 from datasets.progress import OnBytes
-from datasets.records import SHOWN, refuse, shown
+from datasets.records import SHOWN, quoted, raise_bad
 from datasets.source_files import read_records
 
 IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".tex", ".tar.gz")
@@ -107,7 +107,9 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
     return [SourceFile(file, id) for file, id in ids.items()]
 
 
-def read(file: SourceFile, on_bytes: OnBytes, on_bad: OnBadRecord = refuse) -> Iterator[Document]:
+def read_documents(
+    file: SourceFile, on_bytes: OnBytes, on_bad: OnBadRecord = raise_bad
+) -> Iterator[Document]:
     """The documents of a file, in order; `on_bad` gets the error of each that cannot be used."""
     path = file.path
     records: Iterable[tuple[Any, Any]] = [(path, file.id)]
@@ -122,7 +124,7 @@ def read(file: SourceFile, on_bytes: OnBytes, on_bad: OnBadRecord = refuse) -> I
         reader = read_bib
     elif path.name in _PAPERS:
         papers = read_records(path, frozenset(), dict, on_bytes, on_bad)
-        records = (({**paper, "id": key}, f"{path}, paper {shown(key)}") for key, paper in papers)
+        records = (({**paper, "id": key}, f"{path}, paper {quoted(key)}") for key, paper in papers)
         reader = read_own
     else:
         records = ((record, where) for where, record in read_objects(path, on_bytes, on_bad))
@@ -138,7 +140,7 @@ def read(file: SourceFile, on_bytes: OnBytes, on_bad: OnBadRecord = refuse) -> I
 
 def read_bib(path: Path, id: str) -> Document:
     """The entries with title and abstract, which are papers."""
-    entries = bib_entries(decoded(path)).values()
+    entries = bib_entries(decode_latex(path)).values()
     described = [entry for entry in entries if entry.title and entry.abstract]
     return Document(Metadata(""), described=lambda: described)
 
@@ -197,7 +199,7 @@ class _Entry(msgspec.Struct):
 
 def read_own(record: Object, where: str) -> Document:
     """A record of our own layout. Raises InputError that names the field."""
-    paper = checked(record, _Paper, where)
+    paper = validate(record, _Paper, where)
     metadata = Metadata(
         paper.id,
         paper.title or "",
@@ -226,15 +228,15 @@ def _paragraphs(record: Object, layout: Any, where: str) -> list[Paragraph]:
             [CitationSpan(span.start, span.end, span.ref or None) for span in one.cites or ()],
             one.section or "",
         )
-        for one in checked(record, layout, where).body or ()
+        for one in validate(record, layout, where).body or ()
     ]
 
 
 def _entries(record: Object, field: str, layout: Any, where: str) -> Iterator[tuple[str, Any]]:
     entries = {} if record.get(field) is None else record[field]
-    for ref, entry in checked(entries, dict[str, Any], where, field).items():
-        key = ref if ref.isprintable() and len(ref) <= SHOWN else shown(ref)
-        yield ref, checked(entry, layout, where, f"{field}.{key}")
+    for ref, entry in validate(entries, dict[str, Any], where, field).items():
+        key = ref if ref.isprintable() and len(ref) <= SHOWN else quoted(ref)
+        yield ref, validate(entry, layout, where, f"{field}.{key}")
 
 
 # arXiv's metadata snapshot (https://www.kaggle.com/datasets/Cornell-University/arxiv).
@@ -250,10 +252,10 @@ class _ArxivPaper(msgspec.Struct):
 
 def read_arxiv(record: Object, where: str) -> Document:
     """A line of arXiv's snapshot. Raises InputError that names the field."""
-    paper = checked(record, _ArxivPaper, where)
-    authors = tuple(plain(", ".join(name[:2])) for name in paper.authors_parsed or () if name)
+    paper = validate(record, _ArxivPaper, where)
+    authors = tuple(plain_text(", ".join(name[:2])) for name in paper.authors_parsed or () if name)
     fields = tuple((paper.categories or "").split())
-    texts = plain(paper.title or ""), plain(paper.abstract or "")
+    texts = plain_text(paper.title or ""), plain_text(paper.abstract or "")
     year = arxiv_year(paper.id)
     return Document(Metadata(paper.id, *texts, year, authors, fields, frozenset(("arxiv",))))
 
@@ -292,9 +294,9 @@ _IDENTIFIERS_2020 = ("arxiv_id", "acl_id", "pmc_id", "pubmed_id", "mag_id", "doi
 def read_s2orc_2020(record: Object, where: str) -> Document:
     """A record of `metadata` or `pdf_parses`; the latter has no title and abstract of its own."""
     if "body_text" in record:
-        paper_id = checked(record["paper_id"], PaperId, where, "paper_id")
+        paper_id = validate(record["paper_id"], PaperId, where, "paper_id")
         return Document(Metadata(paper_id), partial(_text_2020, record, where))
-    paper = checked(record, _Paper2020, where)
+    paper = validate(record, _Paper2020, where)
     metadata = Metadata(
         paper.paper_id,
         paper.title or "",
@@ -355,7 +357,7 @@ class _AnnotatedText(msgspec.Struct):
 
 def read_s2orc(record: Object, where: str) -> Document:
     """A record of papers, abstracts, s2orc or s2orc_v2. Raises InputError that names the field."""
-    paper = checked(record, _ApiPaper, where)
+    paper = validate(record, _ApiPaper, where)
     metadata = Metadata(
         paper.corpusid,
         paper.title or "",
@@ -382,7 +384,7 @@ class _Annotated:
     spans that begin within another of their kind: thousands of them would be as many copies of the text."""
 
     def __init__(self, record: Object, field: str, where: str) -> None:
-        part = checked(record.get(field) or {}, _AnnotatedText, where, field)
+        part = validate(record.get(field) or {}, _AnnotatedText, where, field)
         self.text = part.text or ""
         self._lists = {kind.replace("_", ""): value for kind, value in (part.annotations or {}).items()}
         self._where, self._at = where, f"{field}.annotations"
@@ -395,7 +397,7 @@ class _Annotated:
                 value = orjson.loads(value)
             except orjson.JSONDecodeError as error:
                 raise InputError(f"{self._where}, field {at!r}: malformed JSON: {error}") from None
-        spans = checked(value or [], list[_Annotation], self._where, at)
+        spans = validate(value or [], list[_Annotation], self._where, at)
         spans.sort(key=lambda span: (span.start, span.end))
         if kind == "bibref":
             return spans

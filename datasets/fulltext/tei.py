@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from datasets.errors import InputError
-from datasets.files import whole_file
+from datasets.files import read_limited
 from datasets.fulltext.catalogue import arxiv_year, year_in
 from datasets.fulltext.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
 
@@ -30,7 +30,7 @@ DEEPEST = 200
 
 def read_tei(path: Path, paper: str) -> Document:
     """The paper of a file, plain or gzipped. Raises InputError for anything but a TEI document."""
-    content = whole_file(path, LARGEST)
+    content = read_limited(path, LARGEST)
     try:
         root = ET.fromstring(content)
     except (ET.ParseError, ValueError, LookupError) as error:

@@ -11,8 +11,8 @@ from datasets.columns import ranges
 from datasets.corpus import Corpus
 from datasets.fulltext.catalogue import letters_of, title_key
 from datasets.inspect.tables import EXAMPLES, NO_SPLIT, CorpusView, Line, Mask, Rows, Table, count_line
-from datasets.near_duplicates import SHINGLE_WORDS, Pairs, SetIndex, exact, shingle_sets
-from datasets.progress import counting
+from datasets.near_duplicates import SHINGLE_WORDS, Pairs, SetIndex, exact_fraction, shingle_sets
+from datasets.progress import count_progress
 
 ALL = "all contexts"
 TWIN_TITLE_WORDS = 3
@@ -73,7 +73,7 @@ class ContextDuplicates:
         """counted [V]: which tokens are words; least: Jaccard similarity of near-duplicates."""
         self._view = view
         contexts = len(view.split)
-        with counting("words of contexts", contexts) as done:
+        with count_progress("words of contexts", contexts) as done:
             sets, sequences = shingle_sets((view.corpus.context_tokens,), counted, done)
         self.same = EqualGroups(sequences, sets.sizes > 0).partners()
         order = np.lexsort((view.cited, view.context))
@@ -89,8 +89,8 @@ class ContextDuplicates:
         self.examples: dict[tuple[str, int, int], list[str]] = {}
         """By kind of pair, split and split of the other context (-1: none)."""
         self.pairs = 0
-        index = SetIndex(sets, exact(least), own=True)
-        with counting("near-duplicates of contexts", contexts) as done:
+        index = SetIndex(sets, exact_fraction(least), own=True)
+        with count_progress("near-duplicates of contexts", contexts) as done:
             for pairs in index.own_pairs(done):
                 self._add(pairs)
         self.cut = index.cut
@@ -199,13 +199,13 @@ class PaperDuplicates:
         long = EqualGroups(titles, (titles != 0) & (title_lengths >= TWIN_TITLE_WORDS))
         self.twin_is_candidate = long.others(corpus.is_candidate)
         self.twin_cites = np.stack([long.others(there) for there in cites.T], axis=1)
-        with counting("words of papers", papers) as done:
+        with count_progress("words of papers", papers) as done:
             sets, sequences = shingle_sets((corpus.title_tokens, corpus.abstract_tokens), counted, done)
         self.text = EqualGroups(sequences, sets.sizes > 0).partners()
         self.near, self.other_title = np.full(papers, -1, np.int32), np.full(papers, -1, np.int32)
         self.pairs = 0
-        index = SetIndex(sets, exact(least), own=True)
-        with counting("near-duplicates of papers", papers) as done:
+        index = SetIndex(sets, exact_fraction(least), own=True)
+        with count_progress("near-duplicates of papers", papers) as done:
             for pairs in index.own_pairs(done):
                 self.pairs += len(pairs.rows)
                 for rows, others in ((pairs.rows, pairs.others), (pairs.others, pairs.rows)):
@@ -221,7 +221,7 @@ class PaperDuplicates:
 def _title_keys(corpus: Corpus) -> Keys:
     """A hash of the letters and digits of each title [P]; 0 for none."""
     keys = np.zeros(len(corpus.titles), np.uint64)
-    with counting("titles", len(keys)) as done:
+    with count_progress("titles", len(keys)) as done:
         for row, title in enumerate(corpus.titles):
             if letters := letters_of(title):
                 keys[row] = title_key(letters) or 1

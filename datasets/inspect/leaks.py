@@ -16,7 +16,7 @@ from datasets.corpus import Corpus
 from datasets.fulltext.catalogue import fold, surname
 from datasets.fulltext.contexts import any_named, years_beside
 from datasets.inspect.tables import CorpusView, Table
-from datasets.progress import counting, reading
+from datasets.progress import count_progress, read_progress
 from datasets.source_files import read_records
 
 CONTEXTS = 1000
@@ -33,7 +33,7 @@ def first_authors(corpus: Corpus, path: Path, key: str) -> list[str]:
     surnames = [""] * len(corpus.paper_ids)
     ids = iter(corpus.paper_ids)
     wanted, row = next(ids), 0
-    with reading(path, "authors") as on_bytes:
+    with read_progress(path, "authors") as on_bytes:
         # The store has the papers in the order of the file, without those that were dropped.
         records: Iterable[tuple[Any, Any]]
         if ".jsonl" in path.suffixes:
@@ -84,7 +84,7 @@ def leak_table(view: CorpusView, surnames: list[str], title_words: int) -> Table
         "own_year": "contexts with the year of a target beside the marker",
     }
     marked, able = (np.zeros((len(kinds), len(view.split)), np.bool_) for _ in range(2))
-    with counting("titles, authors and years in contexts", int((view.split >= 0).sum())) as done:
+    with count_progress("titles, authors and years in contexts", int((view.split >= 0).sum())) as done:
         for split in corpus.splits.values():
             for query, row in enumerate(split.contexts.tolist()):
                 targets, text = split.positives[query].tolist(), corpus.context_texts[row]

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from datasets.inspect.tables import CorpusView
-from datasets.plots import GREY, coloured, draw, label_ends, panels, save
+from datasets.plots import GREY, draw, highlight_colours, label_ends, panels, save
 
 Ints = NDArray[np.integer]
 Series = Mapping[str, Ints]
@@ -105,7 +105,7 @@ def _stairs(axes: Axes, series: Series, edges: NDArray[np.number]) -> None:
     for name, values in series.items():
         shares = np.histogram(values, edges)[0] / len(values)
         curves[name] = dict(zip(middles, shares.tolist(), strict=True))
-    colours = coloured(curves)
+    colours = highlight_colours(curves)
     for name in reversed(curves):
         shares = np.array(list(curves[name].values()))
         axes.stairs(shares, edges, linewidth=1.6, color=colours.get(name, GREY), alpha=0.9)
@@ -124,7 +124,7 @@ def _at_least(axes: Axes, series: Series) -> None:
         curves[name] = dict(zip(found.tolist(), (1 - first / len(values)).tolist(), strict=True))
     axes.set_xscale("log")
     axes.set_yscale("log")
-    colours = coloured(curves)
+    colours = highlight_colours(curves)
     draw(axes, curves, colours)
     axes.set_xlim(0.9)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")

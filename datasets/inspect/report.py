@@ -25,7 +25,7 @@ from datasets.files import write_text
 from datasets.inspect import duplicates, statistics
 from datasets.inspect.leaks import first_authors, leak_table
 from datasets.inspect.plots import Plot, draw_plots
-from datasets.inspect.tables import CorpusView, Table, flat
+from datasets.inspect.tables import CorpusView, Table, flat_counts
 from datasets.near_duplicates import counted_words, word_lengths
 from datasets.records import TARGET_MARKER
 from datasets.settings import Settings, setting
@@ -78,7 +78,7 @@ def inspect_corpus(
         log.warning("%s: no paper has authors under the key %r", corpus.papers_file, given.authors)
     papers = duplicates.PaperDuplicates(view, counted, titles, given.near)
     near_contexts = duplicates.ContextDuplicates(view, counted, given.near)
-    dropped = statistics.dropped_table(corpus)
+    dropped = statistics.bad_record_table(corpus)
     tables = [
         *([dropped] if dropped else []),
         statistics.split_table(view),
@@ -94,7 +94,7 @@ def inspect_corpus(
     ]
     plots = draw_plots(folder, view, contexts, titles, abstracts)
     drawn = draw_examples(corpus, given.examples, given.seed)
-    content = {"data": corpus.name, "fingerprint": corpus.fingerprint, **flat(tables)}
+    content = {"data": corpus.name, "fingerprint": corpus.fingerprint, **flat_counts(tables)}
     write_text(folder / "inspect.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     write_text(folder / "index.html", html_page(corpus, tables, plots, drawn, folder))
     print_summary(tables, drawn)
@@ -143,16 +143,18 @@ def _example(corpus: Corpus, name: str, query: int) -> Example:
     row = int(split.contexts[query])
     before, _, after = corpus.context_texts[row].partition(TARGET_MARKER)
     citing, *targets = (
-        ShownPaper(corpus.paper_ids[p], corpus.titles[p], int(corpus.years[p]), opening(corpus.abstracts[p]))
+        ShownPaper(
+            corpus.paper_ids[p], corpus.titles[p], int(corpus.years[p]), abstract_opening(corpus.abstracts[p])
+        )
         for p in (int(corpus.citing[row]), *split.positives[query].tolist())
     )
     return Example(name, corpus.context_ids[row], before, after, citing, targets)
 
 
-def opening(text: str) -> str:
+def abstract_opening(text: str) -> str:
     """The first sentences of a text, cut between words where they are long.
 
-    >>> opening("We parse. It is 3.5 times faster. Nobody knows why.")
+    >>> abstract_opening("We parse. It is 3.5 times faster. Nobody knows why.")
     'We parse. It is 3.5 times faster. …'
     """
     text = " ".join(text.split())

@@ -163,7 +163,7 @@ def empty_table(view: CorpusView, words: NDArray[np.int64]) -> Table:
     return Table("empty", "Empty fields", note, list(corpus.splits), lines)
 
 
-def dropped_table(corpus: Corpus) -> Table | None:
+def bad_record_table(corpus: Corpus) -> Table | None:
     """Bad records that data.on_error=skip dropped, by kind and file; None if there are none."""
     files = {counts["file"]: counts for counts in corpus.dropped.values()}
     kinds = dict.fromkeys(kind for counts in files.values() for kind in counts["kinds"])

@@ -72,7 +72,7 @@ class Table:
         return any(line.has_examples for line in self.lines)
 
 
-def flat(tables: Iterable[Table]) -> dict[str, Number | list[str]]:
+def flat_counts(tables: Iterable[Table]) -> dict[str, Number | list[str]]:
     """{table/line/column: number}, and {table/line/column/examples: ids} where there are any."""
     found: dict[str, Number | list[str]] = {}
     for table in tables:

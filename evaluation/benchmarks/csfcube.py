@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.files import written_whole
-from datasets.json_lines import checked
+from datasets.files import atomic_write
+from datasets.json_lines import validate
 from evaluation.benchmark import RetrieverMaker
 from evaluation.benchmarks.pools import (
     Findings,
@@ -112,7 +112,7 @@ def _read_pools(path: Path) -> GradedPools:
     pools: GradedPools = {}
     for query, value in read_json(path).items():
         where = f"{path}, query {query!r}"
-        pool = checked(value, _Pool, where)
+        pool = validate(value, _Pool, where)
         if len(pool.relevance_adju) != len(pool.cands):
             raise InputError(f"{where}: {len(pool.cands)} candidates and {len(pool.relevance_adju)} grades")
         pools[query] = dict(zip(pool.cands, pool.relevance_adju, strict=True))
@@ -138,7 +138,7 @@ def _read_folds(path: Path, pools: dict[str, GradedPools]) -> dict[str, dict[str
     content = read_json(path)
     folds: dict[str, dict[str, list[str]]] = {}
     for facet in (*FACETS, ALL):
-        of_facet = checked(content.get(facet), _Folds, f"{path}, facet {facet!r}")
+        of_facet = validate(content.get(facet), _Folds, f"{path}, facet {facet!r}")
         folds[facet] = msgspec.structs.asdict(of_facet)
         for fold, queries in folds[facet].items():
             if not queries:
@@ -169,7 +169,7 @@ def read_ranked(path: Path, pools: GradedPools) -> Rankings:
     rankings: Rankings = {}
     for query, value in given.items():
         where = f"{path}, query {query!r}"
-        pairs = [pair for pair in checked(value, list[tuple[str, Any]], where) if pair[0] != query]
+        pairs = [pair for pair in validate(value, list[tuple[str, Any]], where) if pair[0] != query]
         if wrong := [paper for paper, distance in pairs if not is_number(distance)]:
             raise InputError(f"{where}: distances that are NaN or not numbers, of {first_few(wrong)}")
         if foreign := [paper for paper, _ in pairs if paper not in pools[query]]:
@@ -234,7 +234,7 @@ def facet_table(
     """
     names = next(iter(values.values()))
     return {
-        key_of(facet, split): {
+        facet_key(facet, split): {
             MEANS.get(name, name): 100
             * float(np.mean([np.mean([values[q][name] for q in queries[fold]]) for fold in SPLITS[split]]))
             for name in names
@@ -244,7 +244,7 @@ def facet_table(
     }
 
 
-def key_of(facet: str, split: str) -> str:
+def facet_key(facet: str, split: str) -> str:
     """The name of a facet's measures in metrics.json."""
     return facet if split == "test" else f"{split}/{facet}"
 
@@ -299,7 +299,7 @@ class CSFCube(PoolBenchmark):
         metrics = facet_table(cube.folds, values)
         head = ["facet", "split", *COLUMNS.values()]
         rows = [
-            [facet, split, *(f"{metrics[key_of(facet, split)][name]:.2f}" for name in COLUMNS)]
+            [facet, split, *(f"{metrics[facet_key(facet, split)][name]:.2f}" for name in COLUMNS)]
             for facet in cube.folds
             for split in SPLITS
         ]
@@ -354,7 +354,7 @@ class CSFCube(PoolBenchmark):
             for query, context in context_ids.items():
                 distances = sorted((-score, paper) for paper, score in scores[context].items())
                 ranked[facet][query] = [(paper, distance) for distance, paper in distances]
-            with written_whole(folder / ranked_file(name, facet)) as part:
+            with atomic_write(folder / ranked_file(name, facet)) as part:
                 part.write_bytes(orjson.dumps(ranked[facet]))
         return name, ranked
 

@@ -14,8 +14,8 @@ from evaluation.benchmarks.pools import ABOUT
 from evaluation.pipeline import Pipeline, depth_columns
 from evaluation.plots import curve_plot
 from evaluation.prefetch import Prefetch
-from evaluation.published import published
-from evaluation.report import Column, Metrics, Section, SweepJob, aligned, comparison, markdown_table
+from evaluation.published import published_tables
+from evaluation.report import Column, Metrics, Section, SweepJob, align_columns, comparison, markdown_table
 from evaluation.settings import ContextSettings, GlobalRerankSettings
 from evaluation.stages import BASE, GAIN, pipeline_name
 from rerank.reranker import Reranker
@@ -35,19 +35,19 @@ class GlobalPrefetch(Prefetch):
     about = ABOUT
 
     def report(self, metrics: Metrics, lines: list[str], folder: Path) -> list[str]:
-        return [*super().report(metrics, lines, folder), "## As published", *published("query-forms")]
+        return [*super().report(metrics, lines, folder), "## As published", *published_tables("query-forms")]
 
     @classmethod
     def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
         results = {name: output.metrics for name, output in outputs.items()}
         columns = [Column(key, label) for key, label in MEASURES.items()]
-        return [asked(results), comparison(results, columns)]
+        return [size_line(results), comparison(results, columns)]
 
     @classmethod
     def sweep(cls, jobs: Sequence[SweepJob], varied: Sequence[str], folder: Path) -> list[Section]:
         if "retriever.query" not in varied:
             return []
-        return [Section("BM25 by the form of the query, as published", published("query-forms"))]
+        return [Section("BM25 by the form of the query, as published", published_tables("query-forms"))]
 
 
 class GlobalReranking(Pipeline):
@@ -83,7 +83,7 @@ class GlobalReranking(Pipeline):
         return [f"Tokens of a pair, at most: {query:,} of the query, {candidate:,} of the candidate.", *lines]
 
     def closing(self) -> list[str]:
-        return ["## As published", *published("rerankers")]
+        return ["## As published", *published_tables("rerankers")]
 
     @classmethod
     def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
@@ -106,7 +106,7 @@ class GlobalReranking(Pipeline):
             "Gain: F1@20 against the first stage, with its 95 % interval and p. Ceiling: the share of the "
             "cited papers among the reranked candidates; all other papers keep their order behind them."
         )
-        parts = [f"{asked(results)} {gains}", comparison(rows, columns)]
+        parts = [f"{size_line(results)} {gains}", comparison(rows, columns)]
         depths = depth_columns(results, "mrr")
         parts += [comparison(results, depths, "MRR by reranked candidates")] if len(depths) > 1 else []
         for section in by_tokens(results.values(), plot):
@@ -117,11 +117,11 @@ class GlobalReranking(Pipeline):
     def sweep(cls, jobs: Sequence[SweepJob], varied: Sequence[str], folder: Path) -> list[Section]:
         found = [*super().sweep(jobs, varied, folder), *by_tokens(map(_measured, jobs), folder / PLOT)]
         if any(f"{BASE}{F1}" in job.metrics for job in jobs):
-            found.append(Section("BM25 and a cross-encoder, as published", published("rerankers")))
+            found.append(Section("BM25 and a cross-encoder, as published", published_tables("rerankers")))
         return found
 
 
-def asked(results: Mapping[str, Metrics]) -> str:
+def size_line(results: Mapping[str, Metrics]) -> str:
     """How many queries and papers; several, where the results differ."""
     found = {
         f"{metrics['queries']:,} queries of split {metrics['split']}, {metrics['candidates']:,} papers"
@@ -158,8 +158,8 @@ def by_tokens(results: Iterable[Metrics], plot: Path) -> list[Section]:
             [
                 "Trainings: the best round, on validation queries; evaluations: their own queries.",
                 f"![F1@20 by tokens of the query]({plot.name})",
-                *published("query-tokens"),
-                markdown_table(head, aligned(list(zip(*points, strict=True)))),
+                *published_tables("query-tokens"),
+                markdown_table(head, align_columns(list(zip(*points, strict=True)))),
             ],
         )
     ]

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from ir_measures import AP, R, nDCG
 
-from datasets.download import obtain, present
+from datasets.download import ensure_release, find_file
 from datasets.errors import InputError
 from datasets.files import write_text
-from datasets.json_lines import checked
+from datasets.json_lines import validate
 from evaluation.benchmark import Output, RetrieverMaker
 from evaluation.benchmarks.pools import (
     Findings,
@@ -28,13 +28,22 @@ from evaluation.benchmarks.pools import (
     first_few,
     is_number,
     measure_pools,
-    merged,
+    merge_pools,
     open_judged,
     pool_scores,
     read_json,
 )
 from evaluation.measures import PerQuery, Values
-from evaluation.report import AVERAGE, REPORT, Column, by_group, comparison, flat, markdown_table, table_rows
+from evaluation.report import (
+    AVERAGE,
+    REPORT,
+    Column,
+    by_group,
+    comparison,
+    flatten_groups,
+    markdown_table,
+    table_rows,
+)
 from evaluation.settings import MDCRSettings
 
 TYPES, SCORES = "candidate_types.json", "scores.json"
@@ -95,9 +104,9 @@ class MDCRPools:
         types: dict[str, list[str]] | None = None
         for field, queries in sorted(read_json(path).items()):
             fields[field] = {}
-            for query, pool in checked(queries, dict[str, Any], f"{path}, field {field!r}").items():
+            for query, pool in validate(queries, dict[str, Any], f"{path}, field {field!r}").items():
                 where = f"{path}, field {field!r}, query {query!r}"
-                lists = checked(pool, dict[str, list[str]], where)
+                lists = validate(pool, dict[str, list[str]], where)
                 types = types or lists
                 if odd := {TRUE, *types} ^ set(lists):
                     one = min(odd)
@@ -252,7 +261,9 @@ class MDCR(PoolBenchmark):
         ]
         mean: dict[str, float] = {}
         for column in columns:
-            values = [value for of in types.values() if (value := flat(of).get(column.key)) is not None]
+            values = [
+                value for of in types.values() if (value := flatten_groups(of).get(column.key)) is not None
+            ]
             mean[column.key] = sum(values) / len(values)
         head_and_rows = comparison(types, columns)
         return [
@@ -266,7 +277,7 @@ class MDCR(PoolBenchmark):
     def _scores(self, pools: MDCRPools, path: Path, make: RetrieverMaker) -> Scores:
         """Scores of a retriever, also written to a file in the benchmark's format."""
         fields = pools.fields.values()
-        judged = merged({query: pool.judged() for query, pool in queries.items()} for queries in fields)
+        judged = merge_pools({query: pool.judged() for query, pool in queries.items()} for queries in fields)
         corpus = open_judged("MDCR", self._texts(), judged, self.settings.cache_dir)
         retriever = make()
         retriever.open(corpus, self.settings.index_dir)
@@ -282,7 +293,7 @@ class MDCR(PoolBenchmark):
         if given.file is None:
             return self._download(f"mdcr_{given.split}_data.jsonl")
         file = Path(given.file)
-        beside = present(file.parent, f"{file.name.removesuffix('.gz').removesuffix('.json')}_data.jsonl")
+        beside = find_file(file.parent, f"{file.name.removesuffix('.gz').removesuffix('.json')}_data.jsonl")
         if beside is None:
             raise InputError(
                 f"{file}: scoring its pairs needs their texts, benchmark.texts=FILE of paper_id, title and "
@@ -292,6 +303,6 @@ class MDCR(PoolBenchmark):
 
     def _download(self, file: str) -> Path:
         """One of MDCR's own files, downloaded on first use; InputError if that fails."""
-        path = present(obtain("mdcr", self.settings.cache_dir, files=[file]), file)
+        path = find_file(ensure_release("mdcr", self.settings.cache_dir, files=[file]), file)
         assert path is not None
         return path

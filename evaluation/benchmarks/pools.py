@@ -20,15 +20,15 @@ from ir_measures import Measure
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.files import content_hash, whole_file
-from datasets.json_lines import Object, checked, read_objects
+from datasets.files import content_hash, read_limited
+from datasets.json_lines import Object, read_objects, validate
 from datasets.prepare import open_records, store_folder
-from datasets.progress import counting, reading
+from datasets.progress import count_progress, read_progress
 from datasets.records import TARGET_MARKER, ContextRecord, PaperRecord, QueryRecord, Source
 from datasets.source_files import read_records
 from evaluation.benchmark import Benchmark, Data, RetrieverMaker
 from evaluation.measures import PerQuery, Values
-from evaluation.report import PER_QUERY, Metrics, Provenance, show, write_results
+from evaluation.report import PER_QUERY, Metrics, Provenance, print_table, write_results
 from evaluation.settings import PoolSettings
 from retrieval.base import Retriever
 
@@ -93,7 +93,7 @@ class PoolBenchmark(Benchmark):
         if found.printed:
             print(found.printed)
         for title, rows in found.tables.items():
-            show(rows, title)
+            print_table(rows, title)
         found.per_query.write(folder / PER_QUERY)
         write_results(folder, found.metrics, [f"# {found.title}", *found.sections], provenance)
         return found.metrics
@@ -115,10 +115,10 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises InputError for a file that is missing or holds something else.
     """
     try:
-        found = json.loads(whole_file(path, LARGEST).decode("utf-8-sig"))
+        found = json.loads(read_limited(path, LARGEST).decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: malformed JSON: {error}") from None
-    return checked(found, dict[str, Any], str(path))
+    return validate(found, dict[str, Any], str(path))
 
 
 def is_number(value: object) -> bool:
@@ -162,7 +162,7 @@ def read_texts(path: Path) -> Iterator[Text]:
     A file called .json is one object, {paper_id: {"title", "abstract"}}. Raises InputError that names file,
     line (or paper) and field.
     """
-    with reading(path, path.name) as advance:
+    with read_progress(path, path.name) as advance:
         if path.name.removesuffix(".gz").endswith(".json"):
             for paper, found in read_records(path, frozenset(), dict, advance):
                 yield _text(found | {"paper_id": paper}, f"{path}, paper {paper!r}")
@@ -179,7 +179,7 @@ class _Record(msgspec.Struct):
 
 
 def _text(record: Object, where: str) -> Text:
-    found = checked(record, _Record, where)
+    found = validate(record, _Record, where)
     abstract, labels = found.abstract or "", found.pred_labels or []
     sentences = [abstract] if isinstance(abstract, str) else abstract
     if labels and len(labels) != len(sentences):
@@ -259,7 +259,7 @@ def open_judged(name: str, texts: Path, pools: JudgedPools, cache_dir: str | Pat
     return open_texts(name, texts, queries, {paper for pool in pools.values() for paper in pool}, cache_dir)
 
 
-def merged(parts: Iterable[JudgedPools]) -> JudgedPools:
+def merge_pools(parts: Iterable[JudgedPools]) -> JudgedPools:
     """One pool for each query: the candidates of all its pools, with their highest relevance."""
     together: JudgedPools = {}
     for pools in parts:
@@ -282,7 +282,7 @@ def pool_scores(retriever: Retriever, corpus: Corpus, pools: Mapping[str, Collec
         )
     contexts = {query: row for row, query in enumerate(corpus.context_ids)}
     found: Scores = {}
-    with counting(f"{retriever.name}: scoring pools", len(pools)) as advance:
+    with count_progress(f"{retriever.name}: scoring pools", len(pools)) as advance:
         for query, pool in pools.items():
             allowed = np.zeros(len(corpus.paper_ids), np.bool_)
             allowed[[corpus.paper_row(paper) for paper in pool if corpus.has_paper(paper)]] = True

@@ -13,10 +13,10 @@ from evaluation.benchmark import Data, RetrieverMaker
 from evaluation.prefetch import Prefetch
 from evaluation.report import Metrics, Provenance
 from evaluation.settings import RecommendSettings
-from library.recommender import Asked, Recommender
+from library.recommender import Recommender, Request
 from rerank.settings import ScoringSettings
 from retrieval.arrays import Mask
-from retrieval.base import Ranking, Retriever, nothing
+from retrieval.base import Ranking, Retriever, empty_rankings
 from retrieval.queries import Queries, Query
 
 
@@ -35,11 +35,11 @@ class Recommend(Prefetch):
         if given.library is None:
             raise InputError("benchmark=recommend needs library=FOLDER, which recommend.py build made")
         # People get the fastest arithmetic of their machine, a benchmark the same at each run.
-        opened = Asking(Recommender.open(given.library, given.reranker, ScoringSettings()))
+        opened = LibraryAnswers(Recommender.open(given.library, given.reranker, ScoringSettings()))
         return super().run(folder, provenance, lambda: opened, data)
 
 
-class Asking(Retriever):
+class LibraryAnswers(Retriever):
     """Asks a library: each context is a text, with title and abstract of its citing paper."""
 
     name = "library"
@@ -69,10 +69,10 @@ class Asking(Retriever):
             raise InputError("benchmark=recommend: takes no filters and one protocol, transductive")
         ids, texts = queries.corpus.paper_ids, map(queries.texts, ("context", "title", "abstract"))
         asked = [
-            Asked(Query(context, title, abstract, int(year)), exclude=(ids[own],))
+            Request(Query(context, title, abstract, int(year)), exclude=(ids[own],))
             for context, title, abstract, year, own in zip(*texts, queries.years, queries.citing, strict=True)
         ]
-        papers, scores = nothing(len(asked), k)
+        papers, scores = empty_rankings(len(asked), k)
         for query, found in enumerate(self._recommender.rank(asked, k)):
             there = found.papers[0][:k] >= 0
             rows = np.where(there, self._papers[found.papers[0][:k]], -1)

@@ -22,7 +22,7 @@ from datasets.citations.queries import QuerySet, corpus_of
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import write_text
-from datasets.progress import counting
+from datasets.progress import count_progress
 from evaluation.benchmark import Output, RetrieverMaker
 from evaluation.benchmarks.pools import Findings, PoolBenchmark, Table, first_few, read_json
 from evaluation.benchmarks.sampling import (
@@ -49,7 +49,7 @@ from evaluation.report import (
     table_rows,
 )
 from evaluation.settings import DatasetLevelSettings, FieldLevelSettings, SampledSettings, Tuning
-from retrieval.base import Ranking, Retriever, nothing
+from retrieval.base import Ranking, Retriever, empty_rankings
 from retrieval.run import Run
 
 log = logging.getLogger(__name__)
@@ -94,14 +94,16 @@ class PoolRanker:
         if not retriever.per_pool:
             retriever.open(self.corpus, index_dir)
             retriever.remember_queries()  # each is searched in every pool
-        with counting(f"{retriever.name}: searching", sum(len(pool.queries) for pool in pools)) as advance:
+        with count_progress(
+            f"{retriever.name}: searching", sum(len(pool.queries) for pool in pools)
+        ) as advance:
             for pool in pools:
                 allowed = np.isin(self.papers, pool.papers, assume_unique=True)
                 if retriever.per_pool:
                     view = pool_view(self.corpus, allowed)
                     retriever.open(view, None if index_dir is None else index_dir / view.fingerprint)
                 contexts = np.searchsorted(self.queries, pool.queries)
-                papers, scores = nothing(len(contexts), self.depth)
+                papers, scores = empty_rankings(len(contexts), self.depth)
                 for start in range(0, len(contexts), BATCH):
                     for places, may in self._by_year(contexts[start : start + BATCH], allowed):
                         # An index of the pool itself needs a mask for the years alone.
@@ -353,7 +355,7 @@ class DatasetLevel(SampledBenchmark):
         sizes = sorted({size for table in tables.values() for size in table}, key=int)
         ordered = {name: {size: of[size] for size in sizes if size in of} for name, of in tables.items()}
         return [
-            f"{int(first['queries']):,} queries. {drawn(outputs)}",
+            f"{int(first['queries']):,} queries. {sampling_facts(outputs)}",
             *by_group(ordered, LABELS, lambda size: f"{int(size):,}"),
             f"![MAP by the size of the pool]({plot.name})",
         ]
@@ -418,10 +420,10 @@ class FieldLevel(SampledBenchmark):
         first = next(iter(tables.values()))
         fields = {name: row for name, row in first.items() if name != AVERAGE}
         counts = [Column("queries", "queries", places=0), Column("candidates", "candidates", places=0)]
-        return [drawn(outputs), *by_group(tables, LABELS), comparison(fields, counts, "field")]
+        return [sampling_facts(outputs), *by_group(tables, LABELS), comparison(fields, counts, "field")]
 
 
-def drawn(outputs: Mapping[str, Output]) -> str:
+def sampling_facts(outputs: Mapping[str, Output]) -> str:
     """What was drawn and left out, and what was tuned."""
     samples = {name: read_json(output.folder / SAMPLE) for name, output in outputs.items()}
     remarks = next(iter(samples.values())).get("remarks", [])

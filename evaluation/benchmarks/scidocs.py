@@ -19,11 +19,11 @@ from ir_measures import AP, nDCG
 from numpy.typing import NDArray
 
 from datasets.corpus import Corpus
-from datasets.download import obtain, present
+from datasets.download import ensure_release, find_file
 from datasets.errors import InputError
-from datasets.files import written_whole
-from datasets.json_lines import checked, read_objects
-from datasets.progress import reading
+from datasets.files import atomic_write
+from datasets.json_lines import read_objects, validate
+from datasets.progress import read_progress
 from datasets.releases import RELEASES
 from evaluation.benchmark import RetrieverMaker
 from evaluation.benchmarks.pools import (
@@ -33,18 +33,18 @@ from evaluation.benchmarks.pools import (
     Scores,
     first_few,
     measure_pools,
-    merged,
+    merge_pools,
     open_judged,
     pool_scores,
     read_texts,
 )
 from evaluation.measures import PerQuery, Values
 from evaluation.protocol import Qrels, read_pairs
-from evaluation.published import published
+from evaluation.published import published_tables
 from evaluation.report import Column, markdown_table, table_rows
 from evaluation.settings import SciDocsSettings
 from retrieval.base import Retriever
-from retrieval.run import escaped
+from retrieval.run import escape_ids
 
 log = logging.getLogger(__name__)
 
@@ -115,11 +115,11 @@ def read_run(path: Path, pools: JudgedPools) -> Scores:
 
 def write_run(path: Path, scores: Scores, name: str) -> None:
     """What `read_run` reads, best first; of equal scores the greater id, as trec_eval does."""
-    with written_whole(path) as part, part.open("w", encoding="utf-8") as file:
-        for query, found in zip(escaped(scores), scores.values(), strict=True):
-            ranked = sorted(zip(found.values(), escaped(found), strict=True), reverse=True)
+    with atomic_write(path) as part, part.open("w", encoding="utf-8") as file:
+        for query, found in zip(escape_ids(scores), scores.values(), strict=True):
+            ranked = sorted(zip(found.values(), escape_ids(found), strict=True), reverse=True)
             for rank, (score, paper) in enumerate(ranked, 1):
-                file.write(f"{query} Q0 {paper} {rank} {score!r} {escaped([name])[0]}\n")
+                file.write(f"{query} Q0 {paper} {rank} {score!r} {escape_ids([name])[0]}\n")
 
 
 class _Embedding(msgspec.Struct):
@@ -137,9 +137,9 @@ def read_embeddings(path: Path, wanted: Collection[str]) -> dict[str, Vector]:
         raise InputError(f"{path}: no such file; name JSON lines of paper_id and embedding")
     found: dict[str, Vector] = {}
     dim = 0
-    with reading(path, path.name) as advance:
+    with read_progress(path, path.name) as advance:
         for where, record in read_objects(path, advance):
-            found_here = checked(record, _Embedding, where)
+            found_here = validate(record, _Embedding, where)
             paper, numbers = str(found_here.paper_id), found_here.embedding
             if paper not in wanted:
                 continue
@@ -164,7 +164,7 @@ def _vector(numbers: list[Any], where: str) -> Vector:
     return small if (small == vector).all() else vector
 
 
-def distances(pools: JudgedPools, embeddings: Mapping[str, Vector]) -> Scores:
+def negative_distances(pools: JudgedPools, embeddings: Mapping[str, Vector]) -> Scores:
     """Minus the Euclidean distance of query and candidate, to five places, as the official script takes it.
 
     Queries and candidates without a vector are left out; a candidate of an empty one comes last.
@@ -186,7 +186,7 @@ def _by_distance(tasks: Mapping[str, JudgedPools], embeddings: Path) -> dict[str
     """The scores by the vectors in a file, by task."""
     wanted = {paper for pools in tasks.values() for query, pool in pools.items() for paper in (query, *pool)}
     vectors = read_embeddings(embeddings, wanted)
-    return {task: distances(pools, vectors) for task, pools in tasks.items()}
+    return {task: negative_distances(pools, vectors) for task, pools in tasks.items()}
 
 
 def open_pools(
@@ -197,7 +197,7 @@ def open_pools(
     Papers that the file of texts lacks are left out, as the official script leaves out those without an
     embedding; queries without a text have no context. Raises InputError where no query has a text.
     """
-    together = merged(tasks.values())
+    together = merge_pools(tasks.values())
     wanted = set(together) | {paper for pool in together.values() for paper in pool}
     readable = {text.id: bool(text) for text in read_texts(texts) if text.id in wanted}
     if missing := sorted(wanted - readable.keys()):
@@ -219,7 +219,7 @@ def write_embeddings(path: Path, retriever: Retriever, corpus: Corpus) -> None:
     """The retriever's vectors of all papers, not normalised, in the official format."""
     rows = np.arange(len(corpus.paper_ids), dtype=np.int64)
     vectors = retriever.raw_vectors(corpus, rows)
-    with written_whole(path) as unfinished, unfinished.open("wb") as file:
+    with atomic_write(path) as unfinished, unfinished.open("wb") as file:
         for row in rows.tolist():
             line = {"paper_id": corpus.paper_ids[row], "embedding": vectors[row : row + 1][0]}
             file.write(orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n")
@@ -289,7 +289,7 @@ class SciDocs(PoolBenchmark):
                 *remarks,
                 markdown_table(table[0], table[1:]),
                 "## As published",
-                *published("scidocs"),
+                *published_tables("scidocs"),
             ],
             {f"SciDocs, {name}, percent": table},
             remarks,
@@ -332,8 +332,8 @@ class SciDocs(PoolBenchmark):
         else:
             needed = [qrel_file(task, given.split) for task in TASKS]
             needed += [name] if name == METADATA else []
-            folder = obtain("scidocs", given.cache_dir, files=needed)
-        path = present(folder, name)
+            folder = ensure_release("scidocs", given.cache_dir, files=needed)
+        path = find_file(folder, name)
         if path is None:
             raise InputError(
                 f"{folder}: no {name} in it; SciDocs' files are at {RELEASES['scidocs'].addresses[0]}, and "

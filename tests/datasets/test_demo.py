@@ -13,7 +13,7 @@ import pytest
 import Stemmer
 
 from datasets.corpus import Corpus
-from datasets.demo import Concept, generate, make_topics, open_demo, pairs, texts
+from datasets.demo import Concept, demo_texts, generate, make_topics, open_demo, parse_pairs
 from datasets.errors import InputError
 from datasets.records import OTHER_MARKER, TARGET_MARKER
 
@@ -32,7 +32,7 @@ def test_what_it_holds(demo: Corpus) -> None:
     assert len(demo.context_ids) == 8000 and len(set(demo.context_texts)) > 7900
     assert 2000 < len(demo.words) < 3500
 
-    of_field = [int(demo.in_fields([field]).sum()) for field in texts()["fields"]]
+    of_field = [int(demo.in_fields([field]).sum()) for field in demo_texts()["fields"]]
     assert len(of_field) == 10 and min(of_field) > 100 and sum(of_field) == 2000
     assert 0.2 < 1 - demo.seen[demo.splits["test"].positives.values].mean() < 0.4
     citing = [np.unique(demo.citing[split.contexts]) for split in demo.splits.values()]
@@ -49,10 +49,10 @@ def test_the_same_for_a_seed_and_another_for_another() -> None:
 
 
 def test_formal_and_other_names_share_no_stem() -> None:
-    words = texts()
+    words = demo_texts()
     lists = [words[key] for key in ("actions", "adjectives", "heads", "collections", "properties")]
     lists += [text for things in words["fields"].values() for text in things.values()]
-    named = [names for text in lists for names in pairs(text)]
+    named = [names for text in lists for names in parse_pairs(text)]
     assert len(named) == 225
     small = {"of", "in", "to", "by", "from", "over"}
     formal, other = (

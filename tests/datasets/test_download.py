@@ -22,9 +22,9 @@ from hydra.utils import instantiate
 
 from datasets import download
 from datasets.convert import convert
-from datasets.download import obtain
+from datasets.download import ensure_release
 from datasets.errors import InputError
-from datasets.files import one_at_a_time
+from datasets.files import file_lock
 from datasets.releases import CORPUS_FILES, RELEASES
 from datasets.transfer import CHUNK
 from tests.datasets.conftest import archive_of
@@ -64,7 +64,7 @@ def hidden(folder: Path) -> list[str]:
 def test_an_archive_is_downloaded_once(server: Any, at: Any, tiny_source: Path, cache: Path) -> None:
     at("acl200", f"{server.url}/gone.zip", server.put("any.zip", packed(tiny_source)))  # the second has it
     for _ in range(2):
-        folder = obtain("acl200", cache)
+        folder = ensure_release("acl200", cache)
         assert folder == cache / "published" / "acl200" and visible(folder) == sorted(CORPUS_FILES)
     assert len(server.asked) == 2 and hidden(folder) == [".acl200.lock"]
     for path in tiny_source.iterdir():
@@ -76,7 +76,7 @@ def test_a_web_folder_gives_its_files(server: Any, tiny_source: Path, tmp_path: 
         server.put(f"mirror/{path.name}", path.read_bytes())
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "papers.json.gz").write_bytes(b"")  # what is there is not requested
-    folder = obtain("arxiv", folder=tmp_path / "mine", address=f"{server.url}/mirror/")
+    folder = ensure_release("arxiv", folder=tmp_path / "mine", address=f"{server.url}/mirror/")
     assert visible(folder) == sorted({*CORPUS_FILES, "papers.json.gz"} - {"papers.json"})
     assert len(server.asked) == 4
 
@@ -86,7 +86,7 @@ def test_without_it_one_line_says_what_to_put_where(server: Any, at: Any, cache:
     address = f"{server.url}/gone"
     at(name, address)
     with pytest.raises(InputError) as error:
-        obtain(name, cache)
+        ensure_release(name, cache)
     line, release = str(error.value), RELEASES[name]
     assert line.startswith(f"{name} cannot be downloaded ({address}: HTTP 404 (Not Found)): put ")
     assert line.endswith(f"into {release.place(cache)}") and "\n" not in line
@@ -103,7 +103,7 @@ def test_what_was_put_there_by_hand_is_used(at: Any, tiny_source: Path, cache: P
         (folder / name).write_bytes((tiny_source / name).read_bytes())
     if how != "files":
         (folder / "from my browser.zip").write_bytes(packed(tiny_source))
-    assert set(visible(obtain("acl200", cache))) >= set(CORPUS_FILES)
+    assert set(visible(ensure_release("acl200", cache))) >= set(CORPUS_FILES)
     assert (folder / "from my browser.zip").exists() == (how != "files")
     assert (folder / "test.json").read_bytes() == (tiny_source / "test.json").read_bytes()
 
@@ -113,7 +113,7 @@ def test_a_damaged_archive_put_there_by_hand_is_named(tiny_source: Path, cache: 
     folder.mkdir(parents=True)
     (folder / "acl.zip").write_bytes(packed(tiny_source)[:-30])
     with pytest.raises(InputError, match=r"acl\.zip: it is no zip or tar archive, or is cut short; replace"):
-        obtain("acl200", cache)
+        ensure_release("acl200", cache)
     assert visible(folder) == ["acl.zip"]
 
 
@@ -130,13 +130,13 @@ def test_size_and_checksum_are_those_published(
     data = archive_of({"glove.6B.200d.txt": b"the " + b"0.5 " * 200})
     at("glove", server.put("x.zip", damage(data)), size=len(data), sha256=hashlib.sha256(data).hexdigest())
     with pytest.raises(InputError, match=said):
-        obtain("glove", cache)
+        ensure_release("glove", cache)
     assert visible(cache / "vectors") == [] and hidden(cache / "vectors") == [".glove.lock"]
     (cache / "vectors" / "glove.6B.zip").write_bytes(damage(data))
     with pytest.raises(InputError, match=r"glove\.6B\.zip: .*(the published archive|SHA256)"):
-        obtain("glove", cache)
+        ensure_release("glove", cache)
     (cache / "vectors" / "glove.6B.zip").write_bytes(data)
-    assert "glove.6B.200d.txt" in visible(obtain("glove", cache))
+    assert "glove.6B.200d.txt" in visible(ensure_release("glove", cache))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_wrong_papers_do_not_get_into_place(
     (tiny_source / "papers.json").write_text(content)
     at("acl200", server.put("any.zip", packed(tiny_source)))
     with pytest.raises(InputError, match=r"any\.zip: papers\.json") as error:
-        obtain("acl200", cache)
+        ensure_release("acl200", cache)
     assert ".download" not in str(error.value)
     assert visible(cache / "published" / "acl200") == []
 
@@ -159,10 +159,10 @@ def test_what_an_archive_lacks_is_named_and_the_rest_used(
     papers = (tiny_source / "papers.json").rename(tiny_source.parent / "papers.json")
     at("refseer", server.put("any.zip", packed(tiny_source)))
     with pytest.raises(InputError, match=r"any\.zip: it has no papers\.json\): put papers\.json, or"):
-        obtain("refseer", cache)
+        ensure_release("refseer", cache)
     folder = cache / "published" / "refseer"
     papers.rename(folder / "papers.json")
-    assert visible(obtain("refseer", cache)) == sorted(CORPUS_FILES) and len(server.asked) == 1
+    assert visible(ensure_release("refseer", cache)) == sorted(CORPUS_FILES) and len(server.asked) == 1
 
 
 CHECKPOINT = "13J5mtRg6t3Lcsn6fCdLJ1pZhtXnpREEq"
@@ -195,7 +195,7 @@ def drive_folder(drive: Any, identity: str, entries: dict[str, str], name: str =
 
 def test_a_checkpoint_comes_from_behind_drives_page(drive: Any, cache: Path) -> None:
     drive_file(drive, CHECKPOINT, WEIGHT_BYTES, cut=2 * CHUNK)
-    folder = obtain("hatten-acl200", cache)
+    folder = ensure_release("hatten-acl200", cache)
     assert folder == cache / "checkpoints" / "hatten-acl200"
     assert (folder / WEIGHTS).read_bytes() == WEIGHT_BYTES
     ranges = [wanted for path, wanted in drive.asked if "usercontent" in path]
@@ -207,7 +207,7 @@ def test_a_damaged_checkpoint_does_not_get_into_place(drive: Any, cache: Path) -
     for body in (WEIGHT_BYTES[:-40], flipped):
         drive_file(drive, CHECKPOINT, body)
         with pytest.raises(InputError, match="damaged"):
-            obtain("hatten-acl200", cache)
+            ensure_release("hatten-acl200", cache)
         assert visible(cache / "checkpoints" / "hatten-acl200") == []
 
 
@@ -227,7 +227,7 @@ def test_drives_other_pages_are_one_line(drive: Any, cache: Path, page: str, sai
     for path in (f"drive/uc?id={CHECKPOINT}", "drive.usercontent/download?id=again&confirm=t"):
         drive.put(path, page, headers=HTML)
     with pytest.raises(InputError, match=rf"uc\?id=13J5.*: .*{said}.*put {WEIGHTS} into") as error:
-        obtain("hatten-acl200", cache)
+        ensure_release("hatten-acl200", cache)
     assert "\n" not in str(error.value) and len(drive.asked) <= 3
 
 
@@ -252,7 +252,7 @@ def test_a_data_set_is_found_in_drives_folder(
         archives = {"arxiv.zip": KEYS[6], "acl_200.zip": KEYS[7], "acl_models.tar.gz": KEYS[8]}
         drive_folder(drive, KEYS[2], archives, "data")
         drive_file(drive, KEYS[7], packed(tiny_source, "x"))
-    folder = obtain("acl200", cache)
+    folder = ensure_release("acl200", cache)
     assert visible(folder) == sorted(CORPUS_FILES)
     assert (folder / "papers.json").read_bytes() == (tiny_source / "papers.json").read_bytes()
 
@@ -260,18 +260,20 @@ def test_a_data_set_is_found_in_drives_folder(
 def test_a_folder_without_the_data_set_is_one_line(drive: Any, tiny_source: Path, cache: Path) -> None:
     drive_folder(drive, FOLDER, {"ours.zip": KEYS[1], "papers.json": KEYS[3]})
     with pytest.raises(InputError, match=r"matches among ours\.zip, papers\.json; give the address"):
-        obtain("refseer", cache)
+        ensure_release("refseer", cache)
     drive_file(drive, KEYS[1], packed(tiny_source))
-    found = obtain("refseer", cache, address=f"https://drive.google.com/drive/folders/{FOLDER}?usp=sharing")
+    found = ensure_release(
+        "refseer", cache, address=f"https://drive.google.com/drive/folders/{FOLDER}?usp=sharing"
+    )
     assert visible(found) == sorted(CORPUS_FILES)
 
 
 def test_a_folder_that_is_not_shared_is_one_line(drive: Any, cache: Path) -> None:
     with pytest.raises(InputError, match=r"folders/1Qw\S+: Failed to retrieve folder contents.*404"):
-        obtain("refseer", cache)
+        ensure_release("refseer", cache)
     drive_folder(drive, FOLDER, {})
     with pytest.raises(InputError, match="the folder is empty, or not shared"):
-        obtain("refseer", cache)
+        ensure_release("refseer", cache)
 
 
 def command(*arguments: str, before: Callable[[], None] | None = None) -> subprocess.Popen[str]:
@@ -316,7 +318,7 @@ def test_processes_that_start_at_once_download_once(server: Any, tiny_source: Pa
     address = server.put("any.zip", packed(tiny_source))
     folder = cache / "published" / "acl200"
     folder.mkdir(parents=True)
-    with one_at_a_time(folder / ".acl200.lock", "tests"):
+    with file_lock(folder / ".acl200.lock", "tests"):
         processes = [command("--cache", str(cache), "--from", address) for _ in range(2)]
         for process in processes:
             assert process.stderr and "waiting for another process" in process.stderr.readline()
@@ -337,7 +339,7 @@ def test_an_interrupt_keeps_the_part(server: Any, tiny_source: Path, cache: Path
     assert "Traceback" not in errors
     assert visible(cache / "published" / "acl200") == [] and (kept := part.stat().st_size) > 0
     server.pages["/any.zip"].pop("pause")
-    obtain("acl200", cache, address=address)
+    ensure_release("acl200", cache, address=address)
     assert server.asked[-1] == ("/any.zip", f"bytes={kept}-")
 
 
@@ -354,7 +356,7 @@ def test_a_full_disk_is_one_line_and_keeps_the_part(server: Any, tiny_source: Pa
     said = f"error: {folder}: no space left for the files of acl200; free some or set CITATION_CACHE or"
     assert process.returncode == 2 and errors.count("\n") == 2 and said in errors
     assert visible(folder) == []
-    obtain("acl200", cache, address=address)
+    ensure_release("acl200", cache, address=address)
     assert server.asked[-1] == ("/any.zip", "bytes=100000-") and hidden(folder) == [".acl200.lock"]
 
 
@@ -364,9 +366,9 @@ def test_a_device_without_room_is_one_line(server: Any, tiny_source: Path, cache
     (work / "papers.json").symlink_to("/dev/full")  # where it is unpacked to
     address = server.put("any.zip", packed(tiny_source))
     with pytest.raises(InputError, match=r"acl200: no space left for the files of acl200; free some"):
-        obtain("acl200", cache, address=address)
+        ensure_release("acl200", cache, address=address)
     (work / "papers.json").unlink()
-    assert visible(obtain("acl200", cache, address=address)) == sorted(CORPUS_FILES)
+    assert visible(ensure_release("acl200", cache, address=address)) == sorted(CORPUS_FILES)
     assert len(server.asked) == 1  # what had been downloaded was not lost
 
 
@@ -374,7 +376,7 @@ def test_a_place_that_cannot_be_written_is_one_line(cache: Path) -> None:
     cache.mkdir()
     (cache / "published").write_text("")
     with pytest.raises(InputError, match=r"published.*: (Not a directory|File exists); set CITATION_CACHE"):
-        obtain("acl200", cache)
+        ensure_release("acl200", cache)
 
 
 def opened(*overrides: str) -> Any:
@@ -428,7 +430,7 @@ def test_citeomatics_files_come_by_name_or_out_of_its_archive(
     else:
         server.put(f"{folder}corpus.json", LINES)
     at(f"citeomatic-{name}", f"{server.url}/{folder}", f"{server.url}/{archive}")
-    place = obtain(f"citeomatic-{name}", cache)
+    place = ensure_release(f"citeomatic-{name}", cache)
     assert place == cache / "published" / f"citeomatic-{name}" and visible(place) == ["corpus.json"]
     assert (place / "corpus.json").read_bytes() == LINES
     assert convert(str(place / "corpus.json"), cache / "papers").endswith(": 2 papers")
@@ -441,10 +443,10 @@ def test_open_research_comes_out_of_its_archive_with_its_checksum(server: Any, a
     at("open-research", f"{server.url}/gone.zip", address)
     said = r"the MD5 of papers-2017-02-21\.json\.gz is [0-9a-f]{32}, published is f35c"
     with pytest.raises(InputError, match=said):
-        obtain("open-research", cache)
+        ensure_release("open-research", cache)
     assert visible(cache / "published" / "open-research") == []
     at("open-research", address, md5=hashlib.md5(data).hexdigest())
-    assert visible(obtain("open-research", cache)) == ["papers-2017-02-21.json.gz"]
+    assert visible(ensure_release("open-research", cache)) == ["papers-2017-02-21.json.gz"]
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"[1]\n", b"<html>Gone</html>", b'{"id": '])
@@ -452,5 +454,5 @@ def test_wrong_lines_do_not_get_into_place(server: Any, at: Any, cache: Path, co
     at("citeomatic-dblp", f"{server.url}/dblp/")
     server.put("dblp/corpus.json", content)
     with pytest.raises(InputError, match=r"put corpus\.json, or citeomatic-2018-02-12\.tar\.gz, into"):
-        obtain("citeomatic-dblp", cache)
+        ensure_release("citeomatic-dblp", cache)
     assert visible(cache / "published" / "citeomatic-dblp") == []

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from datasets.errors import InputError
 from datasets.fulltext.documents import FullText, Metadata, Reference
-from datasets.fulltext.latex_source import plain, read_source
-from datasets.fulltext.readers import SourceFile, find_files, read
+from datasets.fulltext.latex_source import plain_text, read_source
+from datasets.fulltext.readers import SourceFile, find_files, read_documents
 from tests.datasets.test_fulltext_layouts import documents
 
 TEXTS = Path(__file__).parent / "fulltexts"
@@ -56,7 +56,7 @@ def test_latex_with_a_bib_file() -> None:
     # Found of itself, a file is called by its name; a folder of papers gives them the names of its folders.
     assert record.metadata.id == "main"
     assert SourceFile(TEXTS / "2103.00017" / "main.tex", "2103.00017") in find_files(str(TEXTS))
-    (record,) = read(SourceFile(TEXTS / "2103.00017" / "main.tex", "2103.00017"), lambda done: None)
+    (record,) = read_documents(SourceFile(TEXTS / "2103.00017" / "main.tex", "2103.00017"), lambda done: None)
     assert record.metadata == Metadata(
         "2103.00017",
         "Parsing Spoken Queries with Trees",
@@ -119,7 +119,7 @@ def test_sources_as_arxiv_gives_them(tmp_path: Path) -> None:
     (tmp_path / "hep-th9901001.gz").write_bytes(gzip.compress(single))
     (tmp_path / "data.gz").write_bytes(gzip.compress(b'{"id": "a"}'))  # no LaTeX: read if it is named
     first, second = documents(tmp_path)
-    (same,) = read(SourceFile(TEXTS / "2103.00017" / "main.tex", "2103.00017v2"), lambda done: None)
+    (same,) = read_documents(SourceFile(TEXTS / "2103.00017" / "main.tex", "2103.00017v2"), lambda done: None)
     assert first.metadata == same.metadata and first.full_text is not None and same.full_text is not None
     assert first.full_text() == same.full_text()
     assert (second.metadata.id, second.metadata.year) == ("hep-th9901001", 1999)
@@ -179,7 +179,7 @@ def test_macros_without_end_are_refused(tmp_path: Path, macros: str, monkeypatch
 @settings(max_examples=50, deadline=None)
 @given(st.text(st.sampled_from("ab \\{}$%[]&~^_#\n'`-") | st.characters(codec="utf-8"), max_size=60))
 def test_any_latex_becomes_some_text(latex: str) -> None:
-    text = plain(latex)
+    text = plain_text(latex)
     assert text == " ".join(text.split())
 
 

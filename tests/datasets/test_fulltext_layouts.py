@@ -13,7 +13,7 @@ import pytest
 from datasets.errors import InputError
 from datasets.fulltext.catalogue import surname
 from datasets.fulltext.documents import Document, Metadata
-from datasets.fulltext.readers import find_files, read
+from datasets.fulltext.readers import find_files, read_documents
 from tests.datasets.conftest import write_lines
 
 MARKERS = {"[1]": "b0", "[2": "b1", "3]": "b2"}
@@ -142,7 +142,9 @@ def s2orc_v2() -> list[dict[str, Any]]:
 
 
 def documents(path: Path) -> list[Document]:
-    return [document for file in find_files(str(path)) for document in read(file, lambda done: None)]
+    return [
+        document for file in find_files(str(path)) for document in read_documents(file, lambda done: None)
+    ]
 
 
 @pytest.mark.parametrize("layout", [own, s2orc, s2orc_v2, s2orc_2020])

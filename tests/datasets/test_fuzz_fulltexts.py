@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from datasets.errors import InputError
 from datasets.fulltext.contexts import citations
-from datasets.fulltext.readers import find_files, read
+from datasets.fulltext.readers import find_files, read_documents
 from tests.datasets.fuzzing import damaged, fuzzed, packed
 from tests.datasets.test_fulltext_layouts import own, s2orc, s2orc_2020, s2orc_v2
 
@@ -36,7 +36,7 @@ WRONG += [[], [[]], [None], {}, {"": 0}]
 def contexts(folder: Path) -> None:
     """Read all files of a folder to the end; every citation is of an entry of the bibliography."""
     for file in find_files(str(folder)):
-        for document in read(file, lambda done: None):
+        for document in read_documents(file, lambda done: None):
             assert document.metadata.id and isinstance(document.metadata.title, str)
             if document.full_text is not None:
                 text = document.full_text()
@@ -181,7 +181,7 @@ def test_annotations_that_overlap_are_not_as_many_copies(tmp_path: Path) -> None
     content = {"text": "x" * 5_000_000, "annotations": dict.fromkeys(kinds, json.dumps(spans))}
     path = tmp_path / "file.jsonl"
     path.write_bytes(lines([{"corpusid": 1, "content": content}]))
-    (document,) = read(find_files(str(path))[0], lambda done: None)
+    (document,) = read_documents(find_files(str(path))[0], lambda done: None)
     assert len(document.metadata.abstract) == 5_000_000 and document.full_text is not None
     assert [len(paragraph.text) for paragraph in document.full_text().paragraphs] == [5_000_000]
 

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.inspect.report import draw_examples, inspect_corpus, opening, print_summary
+from datasets.inspect.report import abstract_opening, draw_examples, inspect_corpus, print_summary
 from datasets.inspect.tables import Line, Table
 from datasets.prepare import open_corpus
 from tests.datasets.conftest import run_module, write_corpus
@@ -162,9 +162,9 @@ def test_examples_are_drawn_from_the_splits_in_turn(demo_corpus: Corpus) -> None
 
 
 def test_long_abstracts_are_cut_between_words() -> None:
-    shown = opening("word " * 200)
+    shown = abstract_opening("word " * 200)
     assert len(shown) <= 402 and shown.endswith("word …")
-    assert len(opening("x" * 1000)) == 402 and opening("One. Two.") == "One. Two."
+    assert len(abstract_opening("x" * 1000)) == 402 and abstract_opening("One. Two.") == "One. Two."
 
 
 def test_what_is_zero_everywhere_is_one_line() -> None:

@@ -16,7 +16,7 @@ from datasets.inspect.statistics import (
     target_table,
     year_table,
 )
-from datasets.inspect.tables import CorpusView, Line, Table, flat
+from datasets.inspect.tables import CorpusView, Line, Table, flat_counts
 from datasets.near_duplicates import counted_words, word_lengths
 
 PAPERS = {
@@ -157,7 +157,7 @@ def test_lines_are_flat_and_readable() -> None:
     of = {"x": 10_000, "y": 3, "z": 2000}
     line = Line("found", "what", {"x": 1, "y": 3, "z": 1999, "u": 1.25}, of, {"x": ["id"], "y": []})
     table = Table("part", "Title", "", ["x", "y", "z", "u", "none"], [line])
-    assert flat([table]) == {
+    assert flat_counts([table]) == {
         "part/found/x": 1,
         "part/found/x/examples": ["id"],
         "part/found/y": 3,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.fulltext.contexts import CitationContext, citations, cut, leak
+from datasets.fulltext.contexts import CitationContext, citations, cut_window, find_leak
 from datasets.fulltext.documents import CitationSpan, FullText, Paragraph, Reference
 from datasets.fulltext.markers import Bibliography, find_markers, has_numbers
 from datasets.records import OTHER_MARKER, TARGET_MARKER
@@ -109,7 +109,7 @@ def test_spans_that_overlap_are_one_marker_of_all_they_cite() -> None:
 
 def contexts(text: str, window: int = 200, words: str = "cut") -> list[tuple[str, str]]:
     found = found_in(*marked_up(text), window + len(OTHER_MARKER))
-    return [(ref, cut(left, right, window, words)) for ref, left, right in found]
+    return [(ref, cut_window(left, right, window, words)) for ref, left, right in found]
 
 
 def test_the_target_and_what_is_around_it() -> None:
@@ -139,7 +139,7 @@ def test_the_target_and_what_is_around_it() -> None:
     ],
 )
 def test_the_ends_of_a_window(window: int, words: str, expected: str) -> None:
-    assert cut("we follow [OTHERCIT] parsers ", " for it.", window, words) == expected
+    assert cut_window("we follow [OTHERCIT] parsers ", " for it.", window, words) == expected
 
 
 def test_words_beside_a_mask_are_parted_from_it_and_words_like_it_are_changed() -> None:
@@ -159,7 +159,7 @@ def test_windows_go_on_in_the_next_paragraph_but_not_in_the_next_section() -> No
         Paragraph("Of another section [1].", [CitationSpan(20, 21, "smith")], "two"),
     ]
     found = citations(FullText(paragraphs, REFERENCES), 300, Counter())
-    assert [cut(left, right, 200, "cut") for _, left, right in found] == [
+    assert [cut_window(left, right, 200, "cut") for _, left, right in found] == [
         "The first one [TARGETCIT]. The second [OTHERCIT].",
         "The first one [OTHERCIT]. The second [TARGETCIT].",
         "Of another section [TARGETCIT].",
@@ -172,7 +172,7 @@ def test_spans_that_cannot_be_used_are_counted() -> None:
     cites += [CitationSpan(start, end, "lee") for start, end in ((5, 99), (-3, 2), (7, 7), (8, 3))]
     counts: Counter[str] = Counter()
     found = list(citations(FullText([Paragraph(text, cites)], REFERENCES), 50, counts))
-    assert [(ref, cut(left, right, 50, "cut")) for ref, left, right in found] == [
+    assert [(ref, cut_window(left, right, 50, "cut")) for ref, left, right in found] == [
         ("smith", "One [TARGETCIT] and two [OTHERCIT].")
     ]
     assert counts == {
@@ -198,7 +198,7 @@ def test_spans_that_cannot_be_used_are_counted() -> None:
     ],
 )
 def test_what_gives_the_cited_paper_away(text: str, reason: str | None) -> None:
-    found = leak(text, ["Muller", "Li", "Maaten"])
+    found = find_leak(text, ["Muller", "Li", "Maaten"])
     assert found is None if reason is None else found is not None and reason in found
 
 
@@ -258,7 +258,7 @@ def test_whatever_the_text_a_context_has_one_mask_and_fits(
 ) -> None:
     text, cites = assembled(pieces)
     for ref, left, right in found_in(text, odd + cites, window + len(OTHER_MARKER)):
-        context = cut(left, right, window, words)
+        context = cut_window(left, right, window, words)
         assert ref in REFERENCES
         assert context.count(TARGET_MARKER) == 1
         before, after = context.split(TARGET_MARKER)

@@ -18,7 +18,7 @@ from datasets.near_duplicates import (
     Sets,
     TitleIndex,
     counted_words,
-    exact,
+    exact_fraction,
     shingle_sets,
     word_lengths,
 )
@@ -54,7 +54,7 @@ def brute_force(
 
 def own_pairs(sets: Sets, least: float, **how: Any) -> dict[tuple[int, int], float]:
     found = {}
-    for part in SetIndex(sets, exact(least), own=True).own_pairs(**how):
+    for part in SetIndex(sets, exact_fraction(least), own=True).own_pairs(**how):
         for row, other, jaccard in zip(part.rows, part.others, part.jaccard, strict=True):
             assert (int(row), int(other)) not in found
             found[int(row), int(other)] = float(jaccard)
@@ -120,7 +120,7 @@ def test_long_texts_in_many_steps(small_steps: None) -> None:
 def test_the_comparisons_of_one_text_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     sets = sets_of([[0, 1, 2, 3]] * 30)
     assert len(own_pairs(sets, 0.8)) == 30 * 29 // 2
-    index = SetIndex(sets, exact(0.8), own=True)
+    index = SetIndex(sets, exact_fraction(0.8), own=True)
     monkeypatch.setattr(near_duplicates, "MAX_COMPARED", 10)
     per_row = np.bincount(np.concatenate([part.rows for part in index.own_pairs()]), minlength=30)
     assert per_row.tolist() == [min(row, 10) for row in range(30)]

@@ -24,7 +24,7 @@ from datasets import columns, over_ray, prepare
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import local_folder
-from datasets.prepare import open_corpus, open_records, open_several
+from datasets.prepare import open_corpora, open_corpus, open_records
 from datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
 from tests.conftest import CONTEXTS, PAPERS
 from tests.datasets.conftest import Open
@@ -128,7 +128,7 @@ def test_texts_that_ray_tokenises_give_the_same_store(
         get=lambda started: started(),
     )
     monkeypatch.setitem(sys.modules, "ray", ray)
-    monkeypatch.setattr(over_ray, "connected", nullcontext)
+    monkeypatch.setattr(over_ray, "ray_session", nullcontext)
     monkeypatch.setattr(columns, "CHUNK", 50)
     monkeypatch.setattr(columns, "AHEAD", 2)
     other = opened(cache_dir=tmp_path / "other", backend="ray")
@@ -362,7 +362,7 @@ def test_several_folders_are_one_corpus(tiny_source: Path, tmp_path: Path) -> No
     other = shutil.copytree(tiny_source, tmp_path / "other")
     (other / "val.json").unlink()
     single = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
-    both = open_several([tiny_source, other], cache_dir=tmp_path / "cache")
+    both = open_corpora([tiny_source, other], cache_dir=tmp_path / "cache")
     assert both.name == "tiny+other"
     assert list(both.paper_ids) == [f"{name}/{id}" for name in ("tiny", "other") for id in single.paper_ids]
     assert list(both.titles) == 2 * list(single.titles)
@@ -377,15 +377,15 @@ def test_several_folders_are_one_corpus(tiny_source: Path, tmp_path: Path) -> No
     assert (train.contexts[second] == own.contexts + moved).all()
     assert (train.positives.values[len(own.positives.values) :] == own.positives.values + shift).all()
     assert (both.citing[moved:] == single.citing + shift).all()
-    assert open_several([tiny_source, other], cache_dir=tmp_path / "cache").path == both.path
+    assert open_corpora([tiny_source, other], cache_dir=tmp_path / "cache").path == both.path
 
 
 def test_folders_that_cannot_be_joined_are_one_clear_error(tiny_source: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"data\.dirs: must be a list of two or more folders"):
-        open_several([tiny_source], cache_dir=tmp_path)
+        open_corpora([tiny_source], cache_dir=tmp_path)
     with pytest.raises(InputError, match="two folders have the same name"):
-        open_several([tiny_source, shutil.copytree(tiny_source, tmp_path / "copies" / "tiny")])
+        open_corpora([tiny_source, shutil.copytree(tiny_source, tmp_path / "copies" / "tiny")])
     other = shutil.copytree(tiny_source, tmp_path / "other")
     (other / "train.json").write_text('[{"context_id": "c1", "positive_ids": ["nobody"]}]')
     with pytest.raises(InputError, match="no paper 'other/nobody' in the papers file"):
-        open_several([tiny_source, other], cache_dir=tmp_path)
+        open_corpora([tiny_source, other], cache_dir=tmp_path)

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module", autouse=True)
 def two_processes() -> Iterator[None]:
-    with over_ray.connected(processes=2):
+    with over_ray.ray_session(processes=2):
         yield
 
 
@@ -56,7 +56,7 @@ def test_results_come_in_the_order_of_the_work() -> None:
         time.sleep(0.3 if batch["number"][0] == 0 else 0)
         return {"number": batch["number"], "process": [os.getpid()]}
 
-    rows = list(over_ray.each([{"number": number} for number in range(6)], slow_at_first))
+    rows = list(over_ray.map_items([{"number": number} for number in range(6)], slow_at_first))
     assert [row["number"].as_py() for row in rows] == list(range(6))
     assert os.getpid() not in {row["process"].as_py() for row in rows}
 

@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 
 from datasets.configuration import read_settings, store_schemas
-from datasets.errors import InputError, user_line
+from datasets.errors import InputError, error_line
 from datasets.settings import SCHEMAS, Settings, register, setting
 
 
@@ -104,4 +104,4 @@ def test_what_hydra_composes_has_the_types_of_the_schema(
         assert config.part._target_ == "datasets.settings.Settings" and config.part.depth == 4
         with pytest.raises(Exception) as raised:
             read_settings(Whole, compose("main", [override]).model)
-    assert user_line(raised.value) == line
+    assert error_line(raised.value) == line

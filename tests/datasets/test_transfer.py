@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from datasets import transfer
-from datasets.errors import InputError, Unusable
-from datasets.transfer import CHUNK, choose, fetch, forget, listed, unpack
+from datasets.errors import InputError, UnusableFile
+from datasets.transfer import CHUNK, discard_download, fetch, list_names, pick_files, unpack
 from tests.datasets.conftest import archive_of
 
 BODY = random.Random(0).randbytes(100_000)
@@ -61,7 +61,7 @@ def test_a_later_call_resumes_the_part_of_an_earlier_one(
 ) -> None:
     # From the second attempt on there is nothing but errors.
     monkeypatch.setattr("time.sleep", lambda _: server.put("file.bin", status=500))
-    with pytest.raises(Unusable, match=r"HTTP 500 .*, 5 times in a row; the part that arrived is kept"):
+    with pytest.raises(UnusableFile, match=r"HTTP 500 .*, 5 times in a row; the part that arrived is kept"):
         fetch(server.put("file.bin", BODY, cut=CHUNK), target)
     assert target.with_name("file.bin.part").stat().st_size == CHUNK and not target.exists()
     server.asked.clear()
@@ -84,7 +84,7 @@ def test_a_server_without_ranges_or_versions_starts_again(
     how = {"ranges": bool(headers), "headers": headers}
     fetch(server.put("file.bin", BODY, cut=2 * CHUNK, cuts=2, **how), target)
     assert target.read_bytes() == BODY and len(server.asked) == 3
-    with pytest.raises(Unusable, match="5 times in a row"):  # and gives up if it never gets further
+    with pytest.raises(UnusableFile, match="5 times in a row"):  # and gives up if it never gets further
         fetch(server.put("other.bin", BODY, cut=2 * CHUNK, **how), target)
 
 
@@ -122,7 +122,7 @@ def test_a_file_is_never_a_mixture_of_two_versions(
         for version, cut, ranges, mark in calls:
             try:
                 fetch(put(version, mark, cut=cut, cuts=1, ranges=ranges), target)
-            except Unusable:
+            except UnusableFile:
                 continue
             assert target.read_bytes() == VERSIONS[version]
             target.unlink()
@@ -145,7 +145,7 @@ def test_what_is_not_there_is_requested_once(
     server: Any, target: Path, how: dict[str, Any], said: str
 ) -> None:
     page = "\n <!DOCTYPE html><html><head><title>Quota\n exceeded</title></head></html>"
-    with pytest.raises(Unusable, match=said):
+    with pytest.raises(UnusableFile, match=said):
         fetch(server.put("file.bin", page, **how), target)
     assert not target.exists() and (len(server.asked) == 1 or "circles" in said)
 
@@ -153,14 +153,14 @@ def test_what_is_not_there_is_requested_once(
 def test_a_page_in_place_of_the_file_leaves_the_part(server: Any, target: Path) -> None:
     address = server.put("file.bin", "<html>", headers={"Content-Type": "text/html"}, ranges=False)
     part = part_of(target, BODY[:100], address=address)
-    with pytest.raises(Unusable, match="web page"):
+    with pytest.raises(UnusableFile, match="web page"):
         fetch(address, target)
     assert part.read_bytes() == BODY[:100]
 
 
 def test_temporary_errors_are_retried(server: Any, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     address = server.put("file.bin", BODY, status=503)
-    with pytest.raises(Unusable, match=r"HTTP 503 .*, 5 times in a row$"):
+    with pytest.raises(UnusableFile, match=r"HTTP 503 .*, 5 times in a row$"):
         fetch(address, target)
     assert len(server.asked) == 5
     monkeypatch.setattr("time.sleep", lambda _: server.put("file.bin", BODY))  # it recovers meanwhile
@@ -170,7 +170,7 @@ def test_temporary_errors_are_retried(server: Any, target: Path, monkeypatch: py
 
 def test_a_length_that_is_too_long_is_one_line(server: Any, target: Path) -> None:
     address = server.put("file.bin", BODY, headers={"Content-Length": "110000"}, ranges=False)
-    with pytest.raises(Unusable, match=r"cut, 5 times in a row"):
+    with pytest.raises(UnusableFile, match=r"cut, 5 times in a row"):
         fetch(address, target)
     assert not target.exists() and len(server.asked) == 6
 
@@ -178,7 +178,7 @@ def test_a_length_that_is_too_long_is_one_line(server: Any, target: Path) -> Non
 @pytest.mark.parametrize("length", ["95000", "105000"])
 def test_another_size_than_the_published_one_is_refused(server: Any, target: Path, length: str) -> None:
     address = server.put("file.bin", BODY, headers={"Content-Length": length})
-    with pytest.raises(Unusable, match=rf"offers {int(length):,} bytes, the published file has 100,000"):
+    with pytest.raises(UnusableFile, match=rf"offers {int(length):,} bytes, the published file has 100,000"):
         fetch(address, target, 100_000)
     assert not list(target.parent.iterdir())
 
@@ -187,16 +187,16 @@ def test_without_a_length_the_published_size_is_checked_at_the_end(server: Any, 
     address = server.put("file.bin", BODY, headers={"Content-Length": None, "ETag": None})
     fetch(address, target, 100_000)
     assert target.read_bytes() == BODY
-    forget(target)
-    with pytest.raises(Unusable, match="ended after 100,000 of 100,001 bytes"):
+    discard_download(target)
+    with pytest.raises(UnusableFile, match="ended after 100,000 of 100,001 bytes"):
         fetch(address, target, 100_001)
 
 
 def test_a_body_compressed_in_transit(server: Any, target: Path) -> None:
     fetch(server.put("file.bin", gzip.compress(BODY), headers={"Content-Encoding": "gzip"}), target)
     assert target.read_bytes() == BODY
-    forget(target)
-    with pytest.raises(Unusable, match="compressed data are damaged"):
+    discard_download(target)
+    with pytest.raises(UnusableFile, match="compressed data are damaged"):
         fetch(server.put("file.bin", BODY, headers={"Content-Encoding": "gzip"}), target)
 
 
@@ -205,10 +205,10 @@ def test_silence_ends(server: Any, target: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(transfer, "ATTEMPTS", 2)
     with (
         socket.create_server(("127.0.0.1", 0)) as deaf,
-        pytest.raises(Unusable, match=r"no answer within 0\.1 s$"),
+        pytest.raises(UnusableFile, match=r"no answer within 0\.1 s$"),
     ):
         fetch(f"http://127.0.0.1:{deaf.getsockname()[1]}/file.bin", target)
-    with pytest.raises(Unusable, match=r"no answer within 0\.1 s, 2 times in a row"):
+    with pytest.raises(UnusableFile, match=r"no answer within 0\.1 s, 2 times in a row"):
         fetch(server.put("file.bin", BODY, pause=0.3), target)
 
 
@@ -225,7 +225,7 @@ def test_silence_ends(server: Any, target: Path, monkeypatch: pytest.MonkeyPatch
 def test_no_connection_fails_at_once(target: Path, address: str, said: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with pytest.raises(Unusable, match=said):
+    with pytest.raises(UnusableFile, match=said):
         fetch(address.format(port=port), target)
 
 
@@ -281,16 +281,16 @@ def test_only_the_wanted_files_are_unpacked(tmp_path: Path, out: Path, kind: str
 
 def test_which_of_several_is_meant() -> None:
     paths = ["old/acl/a.json", "acl/a.json", "arxiv/a.json", "acl/a.json.gz", "b.pkl.gz"]
-    assert choose(paths, ["a.json"], "acl") == {"a.json": "acl/a.json"}
-    assert choose(paths, ["a.json"], "OLD") == {"a.json": "old/acl/a.json"}
-    assert choose(paths, ["b.pkl", "c.json"]) == {}
+    assert pick_files(paths, ["a.json"], "acl") == {"a.json": "acl/a.json"}
+    assert pick_files(paths, ["a.json"], "OLD") == {"a.json": "old/acl/a.json"}
+    assert pick_files(paths, ["b.pkl", "c.json"]) == {}
     for matches in ("", "nowhere"):
-        with pytest.raises(Unusable, match=r"a\.json more than once: acl/a\.json, arxiv/a\.json"):
-            choose(paths, ["a.json"], matches)
+        with pytest.raises(UnusableFile, match=r"a\.json more than once: acl/a\.json, arxiv/a\.json"):
+            pick_files(paths, ["a.json"], matches)
 
 
 def test_names_are_listed_without_terminal_escapes() -> None:
-    assert listed(["a\x1b[2J\nb", *"123456789"]) == "a?[2J?b, 1, 2, 3, 4, 5, 6, 7 and 2 more"
+    assert list_names(["a\x1b[2J\nb", *"123456789"]) == "a?[2J?b, 1, 2, 3, 4, 5, 6, 7 and 2 more"
 
 
 WAYS_OUT = ["../a.json", "x/../../a.json", "/etc/a.json", "..\\a.json", "C:\\a.json", "\\\\host\\a.json"]
@@ -300,7 +300,7 @@ WAYS_OUT = ["../a.json", "x/../../a.json", "/etc/a.json", "..\\a.json", "C:\\a.j
 @pytest.mark.parametrize("way", WAYS_OUT)
 def test_an_archive_with_a_path_out_of_it_is_refused(tmp_path: Path, out: Path, kind: str, way: str) -> None:
     archive = pack(tmp_path / "archive", {"a.json": TEXT, way: b"evil"}, kind)
-    with pytest.raises(Unusable, match="leads out of the folder"):
+    with pytest.raises(UnusableFile, match="leads out of the folder"):
         unpack(archive, ["a.json"], out)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["archive", "out"]
 
@@ -321,7 +321,7 @@ def test_links_and_devices_are_not_followed(tmp_path: Path, out: Path, kind: str
                 link = tarfile.TarInfo(name)
                 link.type, link.linkname = type, str(secret)
                 tar.addfile(link)
-    with pytest.raises(Unusable, match="it contains none of the files, but nothing"):
+    with pytest.raises(UnusableFile, match="it contains none of the files, but nothing"):
         unpack(archive, ["a.json"], out)
     assert not list(out.iterdir())
 
@@ -337,7 +337,7 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, out: Path, monkeypatch: pytest.M
         assert not list(out.iterdir())
     # One that lies about its size is not written beyond it.
     archive.write_bytes(data.replace((3_000_000).to_bytes(4, "little"), (1_000).to_bytes(4, "little")))
-    with pytest.raises(Unusable, match="damaged"):
+    with pytest.raises(UnusableFile, match="damaged"):
         unpack(archive, ["a.json"], out)
     assert sum(path.stat().st_size for path in out.iterdir()) <= 1_000
 
@@ -347,7 +347,7 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, out: Path, monkeypatch: pytest.M
 )
 def test_what_is_no_archive_is_one_line(tmp_path: Path, out: Path, data: bytes) -> None:
     (tmp_path / "archive").write_bytes(data)
-    with pytest.raises(Unusable, match=r"no zip or tar archive|contains none of the files|is damaged"):
+    with pytest.raises(UnusableFile, match=r"no zip or tar archive|contains none of the files|is damaged"):
         unpack(tmp_path / "archive", ["a.json"], out)
 
 
@@ -357,7 +357,7 @@ def test_an_encrypted_archive_is_one_line(tmp_path: Path, out: Path) -> None:
     for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         data[data.index(signature) + flags] |= 1
     archive.write_bytes(data)
-    with pytest.raises(Unusable, match=r"cannot be unpacked \(.*(encrypted|password)"):
+    with pytest.raises(UnusableFile, match=r"cannot be unpacked \(.*(encrypted|password)"):
         unpack(archive, ["a.json"], out)
 
 
@@ -376,7 +376,7 @@ def test_a_damaged_archive_gives_the_file_or_one_line(
     (tmp_path / "archive").write_bytes(data[: round(kept * len(data))])
     try:
         unpack(tmp_path / "archive", ["a.json"], out)
-    except (Unusable, InputError) as error:
+    except (UnusableFile, InputError) as error:
         assert str(error) and "\n" not in str(error)
     else:  # a tar file has no checksums of content
         assert kind.startswith("tar") or (out / "a.json").read_bytes() == TEXT

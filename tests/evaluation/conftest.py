@@ -16,7 +16,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from datasets.errors import InputError, user_line
+from datasets.errors import InputError, error_line
 from evaluation import jobs
 from evaluation.benchmark import Data
 from evaluation.report import Provenance
@@ -158,7 +158,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         try:
             instantiate(config.benchmark).run(folder, Provenance(), retriever, data)
         except Exception as error:
-            if line := user_line(error):
+            if line := error_line(error):
                 raise InputError(line) from None
             raise
 

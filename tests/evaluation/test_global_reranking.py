@@ -22,8 +22,8 @@ from evaluation.benchmarks.global_reranking import GlobalPrefetch, GlobalReranki
 from evaluation.measures import query_values
 from evaluation.prefetch import Prefetch
 from evaluation.protocol import Qrels
-from evaluation.published import published
-from evaluation.report import SweepJob, show
+from evaluation.published import published_tables
+from evaluation.report import SweepJob, print_table
 from rerank.train import RerankingValidation
 from retrieval.base import Ranking
 from retrieval.bm25 import BM25
@@ -107,14 +107,14 @@ def test_both_stages_are_measured_by_f1(tiny_corpus: Corpus, tiny_reranker: Path
     for part in ("# Global reranking: bm25 + tiny-reranker", "F1@3 ", "| f1@20 |"):
         assert part in report, part
     assert "of_means" not in report
-    assert published("rerankers")[1] in report and metrics["benchmark"] == "global_rerank"
+    assert published_tables("rerankers")[1] in report and metrics["benchmark"] == "global_rerank"
 
 
 def test_bm25_alone_stands_beside_the_published_query_forms(tiny_corpus: Corpus, tmp_path: Path) -> None:
     metrics = GlobalPrefetch(cutoffs=[10], f1=[20])(BM25(query=["key_terms"]), tiny_corpus, "test", tmp_path)
     assert metrics["f1@20"] > 0 and metrics["recall@20"] == 1
     report = (tmp_path / "report.md").read_text()
-    assert published("query-forms")[1] in report and "| f1@20 |" in report
+    assert published_tables("query-forms")[1] in report and "| f1@20 |" in report
     Prefetch(cutoffs=[10])(BM25(), tiny_corpus, "test", tmp_path)  # others have neither
     report = (tmp_path / "report.md").read_text()
     assert "as published" not in report and "f1@" not in report
@@ -146,7 +146,7 @@ def test_a_sweep_over_tokens_ends_with_figure_1(tmp_path: Path) -> None:
         "| 256 | 256 | 0.1300 | 0.5000 |",
         "| 448 | 64 | 0.1200 | 0.5000 |",
     ]
-    assert published("query-tokens")[0] in found.parts and "(query-tokens.png)" in str(found)
+    assert published_tables("query-tokens")[0] in found.parts and "(query-tokens.png)" in str(found)
     assert (tmp_path / "query-tokens.png").read_bytes().startswith(b"\x89PNG")
     other = trained(tmp_path / "other", None, 512, 0.3)
     assert (
@@ -155,7 +155,7 @@ def test_a_sweep_over_tokens_ends_with_figure_1(tmp_path: Path) -> None:
 
 
 def test_lists_of_fields_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    show([["retriever.query", "f1@20"], ["[title,abstract]", "0.1"], ["[title]", "0.2"]], "2 jobs")
+    print_table([["retriever.query", "f1@20"], ["[title,abstract]", "0.1"], ["[title]", "0.2"]], "2 jobs")
     assert {"[title,abstract]", "[title]"} <= set(capsys.readouterr().out.split())
 
 
@@ -178,7 +178,7 @@ def test_the_division_of_tokens_may_be_another_one(
     *_, figure, last = GlobalReranking.sweep(jobs, ["benchmark.query_tokens"], tmp_path)
     rows = [line.split(" | ")[:2] for line in figure.parts[-1].splitlines()[2:]]
     assert rows == [[f"| {q}", str(longest - q)] for q in (10, 20)]
-    assert last.parts == published("rerankers")
+    assert last.parts == published_tables("rerankers")
     with pytest.raises(InputError, match=r"pairs.query_tokens=3: must be null or a whole number that leaves"):
         global_rerank(tiny_reranker, tmp_path, query_tokens=3)(BM25(), tiny_corpus, "test", tmp_path)
 
@@ -186,8 +186,8 @@ def test_the_division_of_tokens_may_be_another_one(
 def test_sweeps_of_evaluations_end_with_published(tmp_path: Path) -> None:
     alone = [SweepJob(tmp_path, {}, {"f1@20": 0.1}), SweepJob(tmp_path, {}, {"f1@20": 0.2})]
     (section,) = GlobalPrefetch.sweep(alone, ["retriever.query"], tmp_path)
-    assert section.parts == published("query-forms")
+    assert section.parts == published_tables("query-forms")
     assert GlobalPrefetch.sweep(alone, ["retriever.k1"], tmp_path) == []
     both = [SweepJob(tmp_path, {}, {"f1@20": 0.1, "base/f1@20": 0.1})]
     (section,) = GlobalReranking.sweep(both, ["candidates"], tmp_path)
-    assert section.parts == published("rerankers")
+    assert section.parts == published_tables("rerankers")

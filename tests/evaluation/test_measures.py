@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ir_measures import RR, R
 
-from datasets.files import write_text, written_whole
+from datasets.files import atomic_write, write_text
 from evaluation.contexts import with_ties
 from evaluation.measures import means, query_values
 from evaluation.protocol import Qrels
-from retrieval.base import Ranking, ordered
+from retrieval.base import Ranking, top_k
 from retrieval.run import Run
 
 
@@ -24,9 +24,7 @@ def _evaluations(draw: st.DrawFn) -> tuple[Run, Qrels]:
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     rows = np.stack([rng.permutation(papers)[:k] for _ in range(queries)])
     # Whole numbers as scores: many ties.
-    ranking = ordered(
-        rows, rng.integers(0, 4, rows.shape).astype(np.float32), k, rng.random(rows.shape) < 0.2
-    )
+    ranking = top_k(rows, rng.integers(0, 4, rows.shape).astype(np.float32), k, rng.random(rows.shape) < 0.2)
     judged = {f"q{q}": {f"p{p}": 1 for p in rng.permutation(papers)[:3]} for q in range(1, queries + 2)}
     return Run([f"q{q}" for q in range(queries)], [f"p{p}" for p in range(papers)], ranking), Qrels(judged)
 
@@ -78,7 +76,7 @@ def test_the_with_ties_a_run_has_the_first_papers_whatever_the_order_of_equals(
     rng = np.random.default_rng(seed)
     rows = np.stack([rng.permutation(12) for _ in range(4)])
     scores = rng.integers(0, 4, rows.shape).astype(np.float32)  # many equals
-    whole = ordered(rows, scores, k, rng.random(rows.shape) < rng.choice([0, 0.7]))
+    whole = top_k(rows, scores, k, rng.random(rows.shape) < rng.choice([0, 0.7]))
     head = with_ties(whole, depth)
     for row in range(4):
         for shallow in range(1, depth + 1):
@@ -92,7 +90,7 @@ def test_the_with_ties_a_run_has_the_first_papers_whatever_the_order_of_equals(
 def test_a_write_that_fails_leaves_the_former_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "new" / "report.md"
     write_text(path, "first")
-    with pytest.raises(OSError, match="full"), written_whole(path) as part:
+    with pytest.raises(OSError, match="full"), atomic_write(path) as part:
         part.write_text("sec")
         raise OSError(28, "full")
     assert path.read_text() == "first"

@@ -20,9 +20,9 @@ from evaluation.benchmark import Output
 from evaluation.benchmarks.csfcube import CSFCube
 from evaluation.benchmarks.mdcr import MDCR, TYPES
 from evaluation.benchmarks.scidocs import SciDocs
-from evaluation.jobs import run_all, settings_of, why_missing, why_unmade
+from evaluation.jobs import job_settings, run_all, why_missing, why_unmade
 from evaluation.plan import TRAIN, Job, Plan, read_plan
-from evaluation.published import figures, published
+from evaluation.published import figures, published_tables
 from evaluation.report import METRICS, by_group
 from evaluation.results import write_page
 
@@ -125,7 +125,7 @@ def test_data_sets_have_rows_of_their_own_and_a_benchmark_is_made_of_jobs_before
     average, like = plan.jobs[1], plan.jobs[5]
     sizes = [override for override in average.overrides if override.startswith("benchmark.sizes")]
     assert sizes == ["benchmark.sizes=[60,150]", "benchmark.sizes=[60]"]  # the last one counts
-    assert settings_of(average)["benchmark"]["sizes"] == [60]
+    assert job_settings(average)["benchmark"]["sizes"] == [60]
     (made,) = like.needs
     assert made.models == plan.jobs[2:4] and f"benchmark.file={made.made}/mdcr.json" in like.overrides
     assert "retriever.query=[title]" in like.overrides
@@ -227,10 +227,10 @@ def test_jobs_are_chosen_or_left_out_by_name_data_set_or_retriever(plan: Plan, t
 )
 def test_every_job_of_our_own_pages_composes(name: str, expected: set[str]) -> None:
     plan = read_plan(ROOT / "docs" / f"{name}.yaml")
-    found = [settings_of(job) for job in plan.jobs]
+    found = [job_settings(job) for job in plan.jobs]
     assert {one["benchmark"]["_target_"].rpartition(".")[2] for one in found} == expected
     assert {key for one in found for key in one} == set(jobs.SETTINGS)
-    assert all(published(one.published) for one in plan.data.values() if one.published)
+    assert all(published_tables(one.published) for one in plan.data.values() if one.published)
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         for step in {str(one.folder): one for job in plan.jobs for one in job.needs}.values():
             config = compose("train" if step.script == TRAIN else "build_mdcr", step.overrides)
@@ -286,8 +286,8 @@ def test_an_interrupted_training_resumes(
 def test_options_that_the_retriever_does_not_take_do_not_matter(plan: Plan) -> None:
     one = plan.jobs[0]
     other = Job(one.data, one.name, one.folder, [*one.overrides, "profile=auto", "seed=0"])
-    assert settings_of(one) == settings_of(other)
-    assert settings_of(one) != settings_of(Job("d", "n", one.folder, [*one.overrides, "retriever.b=0.1"]))
+    assert job_settings(one) == job_settings(other)
+    assert job_settings(one) != job_settings(Job("d", "n", one.folder, [*one.overrides, "retriever.b=0.1"]))
 
 
 def test_a_failed_job_loses_neither_the_others_nor_leaves_an_old_result(
@@ -518,7 +518,7 @@ def test_a_page_of_query_papers_in_two_stages(
     assert not (plan.page.parent / "page-reranked.png").exists()
     assert "| fused | alone | f1@20 |" in page and "| context | key_terms | mrr |" in page
     for name in ("rerankers", "query-forms"):
-        assert page.count("\n\n".join(published(name))) == 1
+        assert page.count("\n\n".join(published_tables(name))) == 1
 
 
 def test_tables_mark_the_best_of_several_and_leave_gaps(tmp_path: Path) -> None:
@@ -561,14 +561,14 @@ def test_published_tables_are_whole_and_say_what_they_are_of() -> None:
             rows = table.get("rows", {}).values()
             assert {len(row) for row in rows} <= {len(table.get("columns", []))} and table["source"], name
             same = table.get("same_data", False)
-            assert same or "quote" in table or "Other data: not comparable" in published(name)[0]
-    assert "increases F1@20 by 2 points" in published("query-tokens")[0]
+            assert same or "quote" in table or "Other data: not comparable" in published_tables(name)[0]
+    assert "increases F1@20 by 2 points" in published_tables("query-tokens")[0]
     with pytest.raises(InputError, match="no figures for 'ACL'; there are ACL-200, "):
-        published("ACL")
+        published_tables("ACL")
 
 
 def test_published_figures_are_those_of_the_papers() -> None:
-    head, _, *rows = published("ACL-200")[1].splitlines()
+    head, _, *rows = published_tables("ACL-200")[1].splitlines()
     assert head == "| as published | MRR | R@10 | R@100 | R@200 | R@500 | R@1000 | R@2000 |"
     assert [line.split(" |")[0] for line in rows] == ["| BM25", "| Sent2vec", "| NNSelect", "| HAtten"]
     for name in ("ACL-200", "FullTextPeerRead", "RefSeer", "arXiv", "pipelines"):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import pytrec_eval
 
-from datasets.download import obtain
+from datasets.download import ensure_release
 from datasets.errors import InputError
 from datasets.releases import RELEASES
 from evaluation.benchmarks.scidocs import METADATA, TASKS, SciDocs, read_embeddings, read_pools, read_run
@@ -278,7 +278,7 @@ def test_what_is_needed_is_downloaded(
     assert {path for path, _ in server.asked} == {f"/s/{name}/test.qrel" for name in TASKS.values()}
     SciDocs(cache_dir=cache).run(out, Provenance(), BM25)
     assert server.asked[-1][0] == f"/s/{METADATA}"
-    there = obtain("scidocs", cache, files=["cite/test.qrel"])
+    there = ensure_release("scidocs", cache, files=["cite/test.qrel"])
     assert sorted(path.name for path in there.iterdir() if not path.name.startswith(".")) == [
         "cite",
         "cocite",

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hatten.documents import ABSTRACT, CONTEXT, NEAR, TITLE
-from hatten.layers import CpuAttention, MeanPath, dropout, rectify
+from hatten.layers import CpuAttention, MeanPath, dropout, relu_in_place
 from hatten.means import REACH
 from tests.hatten.made import documents
 
@@ -74,7 +74,7 @@ def test_dropout_leaves_other_types_to_torch(dtype: torch.dtype) -> None:
 def test_rectify_is_relu_in_bfloat16() -> None:
     values = torch.tensor([-1.5, -0.0, 0.0, 1e-30, 3.0, float("inf"), float("-inf")], dtype=torch.bfloat16)
     with torch.no_grad():
-        assert torch.equal(rectify(values.clone()), torch.relu(values))
+        assert torch.equal(relu_in_place(values.clone()), torch.relu(values))
 
 
 TARGET, WORDS = 3, 8

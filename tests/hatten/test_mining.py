@@ -17,8 +17,8 @@ import hatten.mining
 from datasets.columns import Ragged
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
-from datasets.files import digest_of
-from hatten.mining import Pool, WordSets, mine, mine_by_bm25, padded, sample
+from datasets.files import digest_file
+from hatten.mining import Pool, WordSets, mine, mine_by_bm25, pad_positives, sample_rows
 from retrieval.bm25 import BM25
 from tests.hatten.made import unit
 
@@ -150,17 +150,17 @@ def test_relevant_is_as_near_in_words_as_a_cited_paper(
 
 def test_the_sample_is_of_the_asked_size_and_changes_with_the_round() -> None:
     queries = np.arange(3, 90, 2)
-    rows = [sample(queries, 20, np.random.default_rng(seed)) for seed in (0, 0, 1)]
+    rows = [sample_rows(queries, 20, np.random.default_rng(seed)) for seed in (0, 0, 1)]
     assert rows[0].tolist() == rows[1].tolist() != rows[2].tolist()
     assert (
         set(rows[0].tolist()) < set(queries.tolist()) and (np.diff(rows[0]) > 0).all() and len(rows[0]) == 20
     )
-    assert sample(queries, len(queries), np.random.default_rng(0)).tolist() == queries.tolist()
+    assert sample_rows(queries, len(queries), np.random.default_rng(0)).tolist() == queries.tolist()
 
 
 def test_cited_papers_are_padded_and_the_citing_paper_stands_last() -> None:
     cited = Ragged.from_rows([[4, 2], [], [7]])
-    out = padded(cited, np.array([9, 8, 6], np.int32))
+    out = pad_positives(cited, np.array([9, 8, 6], np.int32))
     assert out.tolist() == [[4, 2, 9], [-1, -1, 8], [7, -1, 6]]
 
 
@@ -215,4 +215,4 @@ def test_a_file_that_is_no_pool_is_one_error(content: Any, tmp_path: Path) -> No
     else:
         np.savez(path, **content)
     with pytest.raises(InputError, match=r"pool\.npz: not a mined pool"):
-        Pool.load(path, digest_of(path, "sha256"))
+        Pool.load(path, digest_file(path, "sha256"))

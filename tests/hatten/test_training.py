@@ -19,7 +19,7 @@ import torch
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 
-from datasets.errors import InputError, user_line
+from datasets.errors import InputError, error_line
 from hatten.checkpoint import load_model
 from hatten.retriever import HAttenRetriever
 from hatten.train import train
@@ -377,7 +377,7 @@ def test_options_that_do_not_work_are_named(
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     with pytest.raises((InputError, HydraException)) as raised:
         train(config(demo, options, {"output_dir": tmp_path / "out"}))
-    line = user_line(raised.value)
+    line = error_line(raised.value)
     assert line is not None and re.search(message, line)
     assert not (tmp_path / "out").exists()
 

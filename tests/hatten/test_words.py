@@ -22,7 +22,15 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from datasets.releases import RELEASES
-from hatten.words import WordVectors, announced, cached, glove, load_vectors, read_vectors, reference
+from hatten.words import (
+    WordVectors,
+    cached_vectors,
+    glove,
+    load_vectors,
+    log_coverage,
+    read_vectors,
+    reference,
+)
 
 
 def some(words: list[str], dim: int = 3, seed: int = 0) -> WordVectors:
@@ -72,12 +80,12 @@ def test_the_log_says_which_vectors_and_what_they_cover(
 ) -> None:
     caplog.set_level(logging.INFO)
     everything = some(list(tiny_corpus.words))
-    assert announced(everything, tiny_corpus) is everything
+    assert log_coverage(everything, tiny_corpus) is everything
     assert caplog.messages[-1] == (
         f"word vectors: some, {len(everything)} words, 3 dimensions, cover 100.0 % of the running words"
     )
     counts = dict(zip(tiny_corpus.words, tiny_corpus.word_counts.tolist(), strict=True))
-    announced(some(["the", "trees", "elsewhere"]), tiny_corpus)
+    log_coverage(some(["the", "trees", "elsewhere"]), tiny_corpus)
     share = (counts["the"] + counts["trees"]) / sum(counts.values())
     assert f"cover {100 * share:.1f} %" in caplog.messages[-2]
     assert caplog.records[-1].levelno == logging.WARNING
@@ -90,7 +98,7 @@ def test_the_cache_makes_each_setting_once(tmp_path: Path) -> None:
         made.append(1)
         return some(["deep", "naïve", " \t\r\0\u2028"], seed=len(made))
 
-    first, again, other = (cached(tmp_path, "kind", {"dim": dim}, make) for dim in (3, 3, 4))
+    first, again, other = (cached_vectors(tmp_path, "kind", {"dim": dim}, make) for dim in (3, 3, 4))
     assert (again.words, again.name) == (first.words, first.name)
     np.testing.assert_array_equal(first.matrix, again.matrix)
     assert not np.array_equal(first.matrix, other.matrix)
@@ -101,7 +109,7 @@ def test_the_cache_makes_each_setting_once(tmp_path: Path) -> None:
 def test_a_damaged_cache_file_is_made_again(
     tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    whole = cached(tmp_path, "kind", {}, lambda: some(["deep", "nets"], dim=50))
+    whole = cached_vectors(tmp_path, "kind", {}, lambda: some(["deep", "nets"], dim=50))
     (path,) = tmp_path.glob("vectors/*.npz")
     data = path.read_bytes()
     if damage == "pickled":
@@ -110,7 +118,7 @@ def test_a_damaged_cache_file_is_made_again(
         middle = len(data) // 2
         flipped = data[:middle] + bytes(255 - byte for byte in data[middle : middle + 4]) + data[middle + 4 :]
         path.write_bytes({"cut": data[:300], "empty": b"", "text": b"nonsense", "flipped": flipped}[damage])
-    again = cached(tmp_path, "kind", {}, lambda: some(["deep", "nets"], dim=50))
+    again = cached_vectors(tmp_path, "kind", {}, lambda: some(["deep", "nets"], dim=50))
     np.testing.assert_array_equal(again.matrix, whole.matrix)
     assert "damaged" in caplog.text
     kept = load_vectors(path)
@@ -126,7 +134,7 @@ def test_what_waits_for_the_maker_does_not_make_the_same_vectors_again(tmp_path:
 
     def ask(_: int) -> WordVectors:
         ready.wait()
-        return cached(tmp_path, "kind", {}, make)
+        return cached_vectors(tmp_path, "kind", {}, make)
 
     with ThreadPoolExecutor(4) as threads:  # each with a lock file of its own, as processes have
         assert {vectors.words[0] for vectors in threads.map(ask, range(4))} == {"deep"}

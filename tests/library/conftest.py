@@ -13,7 +13,7 @@ import pytest
 from library.explanation import Recommendation
 from library.library import Library
 from library.papers import LibraryPaper
-from library.recommender import Asked, Recommender, indexer
+from library.recommender import Recommender, Request, indexer
 from library.server import listen, make_uvicorn
 from library.settings import ServeSettings
 
@@ -65,7 +65,7 @@ class Watched(Recommender):
     go_on: threading.Event
 
     def recommend_batch(
-        self, asked: Sequence[Asked], k: int = 10, *, rerank: bool | None = None, **more: Any
+        self, asked: Sequence[Request], k: int = 10, *, rerank: bool | None = None, **more: Any
     ) -> list[list[Recommendation]]:
         for one in asked:
             self.texts.append(one.query.context)

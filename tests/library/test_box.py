@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from datasets.errors import InputError
-from library.box import LARGEST, averaged
+from library.box import LARGEST, average_rankers
 from library.library import Library
 from library.models import BOX
 from library.recommender import Recommender, indexer
@@ -23,11 +23,11 @@ EXAMPLES = ROOT / "examples" / "library.bib"
 def test_weights_are_means_and_a_missing_column_counts_nothing() -> None:
     first = RankingModel({"bare": Weights({"a": 1.0, "b": 2.0}), "abroad": Weights({"a": 3.0})}, {"seed": 1})
     second = RankingModel({"bare": Weights({"a": 3.0})}, {"seed": 2})
-    found = averaged([first, second])
+    found = average_rankers([first, second])
     assert found.models == {"bare": Weights({"a": 2.0, "b": 1.0}), "abroad": Weights({"a": 3.0})}
     assert found.about == {"mean of": [{"seed": 1}, {"seed": 2}]}
     with pytest.raises(InputError, match="linear"):
-        averaged([RankingModel({"bare": object.__new__(Trees)})])
+        average_rankers([RankingModel({"bare": object.__new__(Trees)})])
 
 
 def test_the_box_is_small() -> None:

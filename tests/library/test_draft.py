@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from datasets.errors import InputError
-from datasets.fulltext.contexts import citations, cut
+from datasets.fulltext.contexts import citations, cut_window
 from datasets.fulltext.latex import read_latex
 from library.draft import draft, report, suggest
 from library.draft_reader import WINDOW, Draft, read_draft
@@ -159,7 +159,7 @@ def test_a_context_is_that_of_a_citation_at_its_place(folder: Path) -> None:
     full_text = read_latex(folder / "cited.tex", "p").full_text
     assert full_text is not None
     (expected,) = [
-        cut(found.left, found.right, WINDOW, "whole")
+        cut_window(found.left, found.right, WINDOW, "whole")
         for found in citations(full_text(), WINDOW + 9, Counter())
         if found.ref == "improving"
     ]

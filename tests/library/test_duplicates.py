@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from library.duplicates import Gathering, Identities
+from library.duplicates import Deduplicator, Identities
 from library.library import Library
-from library.papers import Identity, LibraryPaper, identity, merged
+from library.papers import Identity, LibraryPaper, identity, merge_records
 
 TITLE = "A long title of more than twenty letters"
 
@@ -100,15 +100,15 @@ def test_the_fuller_fields_count() -> None:
     two = LibraryPaper(
         "b", "k2", "Title", "Abstract", ("A. Lee", "B. Diaz"), 2001, "ICML", collections=("B", "A")
     )
-    assert merged([one, two]) == LibraryPaper(
+    assert merge_records([one, two]) == LibraryPaper(
         "a", "k1", "T", "Abstract", ("A. Lee", "B. Diaz"), 2001, "ICML", "10.1/x",
         collections=("A", "B"), tags=("t",), aliases=("b", "k2"),
     )  # fmt: skip
-    assert merged([merged([one, two]), two]) == merged([one, two])
+    assert merge_records([merge_records([one, two]), two]) == merge_records([one, two])
 
 
 def test_papers_are_gathered_in_their_order_with_ids_of_their_own(tmp_path: Path) -> None:
-    with Gathering(tmp_path) as gathering:
+    with Deduplicator(tmp_path) as gathering:
         for one in (paper("a", "First"), paper("b"), paper("a", "Third"), paper("c"), paper("a", "Fourth")):
             gathering.add(one)
         gathering.finish()
@@ -120,7 +120,7 @@ def test_papers_are_gathered_in_their_order_with_ids_of_their_own(tmp_path: Path
 
 def test_papers_come_to_those_of_a_library(tmp_path: Path) -> None:
     library = Library.create(tmp_path / "mine", [paper("a"), paper("b", "Second"), paper("a-2", "Third")])
-    with Gathering(tmp_path, library) as gathering:
+    with Deduplicator(tmp_path, library) as gathering:
         for one in (paper("c", abstract="Fuller."), paper("b", "Second"), paper("a", "Another")):
             gathering.add(one)
         gathering.finish()

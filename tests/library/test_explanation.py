@@ -11,17 +11,17 @@ from datasets.corpus import Corpus
 from datasets.records import OTHER_MARKER, TARGET_MARKER
 from library.explanation import (
     NOTHING,
+    EvidenceFinder,
     Explanation,
-    Witness,
     _words,
-    around,
     best_sentence,
     citing_sentence,
-    name_in,
+    excerpt,
+    mentioned_name,
     paper_names,
-    wanted,
+    stem_weights,
 )
-from retrieval.terms import without_markers
+from retrieval.terms import strip_markers
 
 ABSTRACT = (
     "We present a new optimiser. It adapts the learning rate of each weight from moments of gradients. "
@@ -30,7 +30,9 @@ ABSTRACT = (
 
 
 def test_the_sentence_that_answers_best_and_its_words() -> None:
-    weights = wanted(f"adaptive learning rates {TARGET_MARKER} for gradient descent", "", lambda word: 1.0)
+    weights = stem_weights(
+        f"adaptive learning rates {TARGET_MARKER} for gradient descent", "", lambda word: 1.0
+    )
     sentence, matched = best_sentence(ABSTRACT, weights)
     assert sentence == "It adapts the learning rate of each weight from moments of gradients."
     assert [sentence[a:b] for a, b in matched] == ["adapts", "learning", "rate", "gradients"]
@@ -38,20 +40,20 @@ def test_the_sentence_that_answers_best_and_its_words() -> None:
 
 def test_words_near_the_mark_tell_more() -> None:
     far = "parsing " + "of many other long sentences in several old treebanks " * 3
-    weights = wanted(f"{far} and speech {TARGET_MARKER}", "Pictures", lambda word: 1.0)
+    weights = stem_weights(f"{far} and speech {TARGET_MARKER}", "Pictures", lambda word: 1.0)
     assert weights["speech"] == 1.0 > weights["pars"] > 0
     assert weights["pictur"] < weights["speech"], "the title is less than the context"
-    weights = wanted(f"Old trees. New graphs {TARGET_MARKER}. Sounds", "", lambda word: 1.0)
+    weights = stem_weights(f"Old trees. New graphs {TARGET_MARKER}. Sounds", "", lambda word: 1.0)
     assert weights["tree"] < weights["new"] and weights["sound"] == 0.5, "other sentences count half"
 
 
 def test_rare_words_win_over_common_ones_and_stop_words_numbers_and_marks_tell_nothing() -> None:
     rarity = {"moments": 9.0, "new": 0.5, "present": 0.5}
     context = f"new methods present moments {TARGET_MARKER}"
-    sentence, _ = best_sentence(ABSTRACT, wanted(context, "", lambda word: rarity.get(word, 0.1)))
+    sentence, _ = best_sentence(ABSTRACT, stem_weights(context, "", lambda word: rarity.get(word, 0.1)))
     assert "moments" in sentence
-    assert best_sentence(ABSTRACT, wanted(context, "", lambda word: 0.1), least=1.0) == ("", ())
-    nothing = wanted(f"as we did in 2015 {OTHER_MARKER} and {TARGET_MARKER}", "", lambda word: 1.0)
+    assert best_sentence(ABSTRACT, stem_weights(context, "", lambda word: 0.1), least=1.0) == ("", ())
+    nothing = stem_weights(f"as we did in 2015 {OTHER_MARKER} and {TARGET_MARKER}", "", lambda word: 1.0)
     assert nothing == {} and best_sentence(ABSTRACT, nothing) == ("", ())
 
 
@@ -90,7 +92,9 @@ def test_names_of_papers(title: str, names: list[str]) -> None:
     ],
 )
 def test_names_in_contexts(context: str, name: str) -> None:
-    assert name_in(context, ["BERT", "ImageNet", "Mamba-ST", *paper_names("The TARGETCIT set")]) == name
+    assert (
+        mentioned_name(context, ["BERT", "ImageNet", "Mamba-ST", *paper_names("The TARGETCIT set")]) == name
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,12 +114,12 @@ def test_a_citing_sentence_always_has_its_mark_and_is_cut_to_size(text: str, at:
     text = text.replace(TARGET_MARKER, "")
     sentence = citing_sentence(f"{text[:at]} {TARGET_MARKER} {text[at:]}")
     assert "[CITE]" in sentence
-    shown = around(sentence, ((sentence.index("[CITE]"), sentence.index("[CITE]") + 6),), longest + 40)
+    shown = excerpt(sentence, ((sentence.index("[CITE]"), sentence.index("[CITE]") + 6),), longest + 40)
     assert len(shown) <= longest + 44 and "[CITE]" in shown
 
 
 def test_evidence_over_a_corpus(tiny_corpus: Corpus) -> None:
-    witness, row = Witness(tiny_corpus), tiny_corpus.paper_row
+    witness, row = EvidenceFinder(tiny_corpus), tiny_corpus.paper_row
     context = f"We start from a parser {TARGET_MARKER} of dependency trees in many languages"
     papers = [row("parsing"), row("speech"), row("bare")]
     parsing, speech, bare = witness.evidence(context, papers)
@@ -131,11 +135,11 @@ def test_evidence_over_a_corpus(tiny_corpus: Corpus) -> None:
 
 
 def test_likeness_counts_each_word_once(demo_corpus: Corpus) -> None:
-    witness = Witness(demo_corpus)
+    witness = EvidenceFinder(demo_corpus)
     context = demo_corpus.context_texts[3]
     others = np.arange(40, dtype=np.int32)
     lengths = demo_corpus.context_tokens.take(others).lengths
-    asked = {word for word, *_ in _words(without_markers(context))}
+    asked = {word for word, *_ in _words(strip_markers(context))}
     expected = []
     for other, length in zip(others.tolist(), lengths.tolist(), strict=True):
         words = {demo_corpus.words[i] for i in demo_corpus.context_tokens[other].tolist()}

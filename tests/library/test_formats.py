@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from datasets.fulltext.latex_source import plain
+from datasets.fulltext.latex_source import plain_text
 from library.explanation import NOTHING, Explanation, Recommendation
-from library.formats import as_json, bibtex, citation, escaped, short_authors, table
+from library.formats import as_json, bibtex, citation, escape_latex, short_authors, table
 from library.library import LibraryPaper
 
 SENTENCE = "We propose Adam, a method for stochastic optimisation with adaptive estimates of moments."
@@ -117,8 +117,8 @@ def test_any_title_is_one_field_of_one_entry(title: str, venue: str) -> None:
 
 @given(st.text(st.sampled_from("ab1 {}\\%&#_.,:()[]/+=")))
 def test_escaped_texts_print_as_they_were_and_have_balanced_braces(text: str) -> None:
-    latex = escaped(text)
+    latex = escape_latex(text)
     assert latex.count("{") == latex.count("}")
     for macro, sign in ((r"\textbraceleft{}", r"\{"), (r"\textbraceright{}", r"\}")):
         latex = latex.replace(macro, sign)  # which our converter does not know
-    assert plain(latex) == " ".join(text.split())
+    assert plain_text(latex) == " ".join(text.split())

@@ -25,7 +25,7 @@ from hatten.recipe import StaticEncoder
 from hatten.static import StaticModel, load_static, save_static
 from library.library import Library, LibraryPaper
 from library.models import open_model
-from library.recommender import MODEL, RANKING, Asked, Recommender, indexer, marked
+from library.recommender import MODEL, RANKING, Recommender, Request, indexer, mark_context
 from rerank.ranker import HOME, RankingModel, Weights
 from rerank.settings import ScoringSettings
 from retrieval.bm25 import BM25
@@ -103,14 +103,14 @@ def ids(found: Any) -> list[str]:
     ],
 )
 def test_the_first_mark_is_asked(text: str, expected: str) -> None:
-    assert marked(text) == expected
+    assert mark_context(text) == expected
 
 
 def test_answers_are_those_of_a_search(library: Path) -> None:
     mine = Recommender.open(library)
     found = mine.recommend(QUESTION, "Trees for everyone", k=5)
     corpus = mine.library.corpus
-    query = Queries.asked(corpus, [Query(marked(QUESTION), "Trees for everyone")])
+    query = Queries.asked(corpus, [Query(mark_context(QUESTION), "Trees for everyone")])
     ranking = mine._now.retriever.search(query, 5)
     assert ids(found) == [corpus.paper_ids[row] for row in ranking.papers[0] if row >= 0]
     assert [paper.score for paper in found] == ranking.scores[0][: len(found)].tolist()
@@ -201,7 +201,7 @@ def test_batches_and_threads_get_what_each_question_gets_alone(library: Path) ->
     mine = Recommender.open(library)
     texts = [f"{word} [CITE] parsers of graphs" for word in ("old", "unheard", "parsing", "zyzzyva")] * 5
     alone = [mine.recommend(text) for text in texts]
-    assert mine.recommend_batch([Asked(Query(text)) for text in texts]) == alone
+    assert mine.recommend_batch([Request(Query(text)) for text in texts]) == alone
     with ThreadPoolExecutor(len(texts)) as pool:
         assert list(pool.map(mine.recommend, texts)) == alone
 

@@ -11,7 +11,7 @@ from datasets.corpus import Corpus
 from datasets.prepare import prepare_store
 from datasets.records import PaperRecord, Source
 from rerank.ranker import HOME, Ranker, RankingModel, Weights
-from retrieval.base import Retriever, changed_little
+from retrieval.base import Retriever, small_change
 from retrieval.bm25 import BM25
 from retrieval.queries import Queries, Query
 from tests.rerank.test_ranker import contexts, ranker
@@ -106,10 +106,8 @@ def test_the_ranker(demo_corpus: Corpus, changed: Corpus, kept: np.ndarray, tmp_
 def test_much_change_takes_everything_anew(demo_corpus: Corpus, kept: np.ndarray, tmp_path: Path) -> None:
     few = kept[:60]
     corpus = continued(demo_corpus, few, tmp_path / "store")
-    assert changed_little(demo_corpus, corpus, few) is None
-    assert (
-        changed_little(demo_corpus, continued(demo_corpus, kept, tmp_path / "more"), kept, before=2) is None
-    )
+    assert small_change(demo_corpus, corpus, few) is None
+    assert small_change(demo_corpus, continued(demo_corpus, kept, tmp_path / "more"), kept, before=2) is None
     old, new, scratch = ranker(demo_corpus), ranker(demo_corpus), ranker(corpus)
     reindexed(new, old, corpus, few, tmp_path / "index")
     queries = contexts(corpus)

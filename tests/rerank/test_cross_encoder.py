@@ -17,7 +17,7 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, Distil
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from rerank.cross_encoder import CrossEncoder, first_hidden, is_bert, keep_layers, vectors_of
+from rerank.cross_encoder import CrossEncoder, first_hidden, is_bert, keep_layers, subword_vectors
 from rerank.pairs import CIT, EOS, SEP, PairReader
 from rerank.settings import PairSettings
 from retrieval.settings import ArticleConfig
@@ -82,7 +82,7 @@ def test_another_transformer_than_bert_is_read_by_its_own_forward(
 def test_it_begins_with_what_the_model_knows(make_encoder: Make, tiny_bert: Path) -> None:
     made = make_encoder()
     row: Callable[[str], Any] = made.tokenizer.convert_tokens_to_ids
-    vectors = vectors_of(made.model)
+    vectors = subword_vectors(made.model)
     before = load_file(tiny_bert / "model.safetensors")["embeddings.word_embeddings.weight"]
     assert [row(token) - len(before) for token in (CIT, SEP, EOS)] == [0, 1, 2]
     assert torch.equal(vectors[: len(before)], before) and len(vectors) == len(before) + 3

@@ -21,7 +21,7 @@ from rerank.cross_encoder import CrossEncoder
 from rerank.data import (
     CitedAndNegatives,
     ListBatch,
-    Listing,
+    ListStrategy,
     Prefetched,
     Prefetcher,
     QueryOrder,
@@ -29,7 +29,7 @@ from rerank.data import (
     TopPapers,
     TrainingLists,
     draw_negatives,
-    drawable,
+    negative_places,
 )
 from rerank.pairs import PairReader
 from rerank.settings import NegativesSettings, StepSettings
@@ -110,7 +110,7 @@ def test_negatives_are_different_papers_of_the_ranks_and_none_that_is_barred(
     drawn = draw_negatives(config, RANKED, excluded, 3, 1, query).tolist()
     may = set(RANKED[skip:].tolist()) - set(barred) - {-1}
     assert len(set(drawn)) == len(drawn) == min(count, len(may))
-    assert set(drawn) <= may and len(drawable(config, RANKED, excluded)) == len(may)
+    assert set(drawn) <= may and len(negative_places(config, RANKED, excluded)) == len(may)
 
 
 def test_a_draw_is_uniform_and_depends_on_seed_epoch_and_query_alone() -> None:
@@ -159,7 +159,7 @@ def lists(demo_corpus: Corpus, reader: PairReader, tmp_path: Path) -> Make:
 
     def make(
         batch: StepSettings | None = None,
-        listing: Listing | None = None,
+        listing: ListStrategy | None = None,
         split: Split | None = None,
         found: NDArray[np.int32] | None = None,
         per_epoch: int = 21,

@@ -30,7 +30,7 @@ from rerank.cross_encoder import CrossEncoder
 from rerank.data import Prefetcher
 from rerank.distil import DistilBatch, DistilData, ScoredLists, scored_lists, train
 from rerank.reranker import Reranker
-from rerank.scores import logits_of
+from rerank.scores import to_logits
 from rerank.settings import NegativesSettings, PairSettings, ScoringSettings, TeacherSettings
 from retrieval.encoder import ArticleEncoder
 from retrieval.settings import ArticleConfig
@@ -132,7 +132,7 @@ def test_the_student_is_shown_what_the_teacher_says_of_the_very_pair(
         for query, column in np.argwhere(~np.isnan(batch.teacher)).tolist():
             context, paper = lists.split.contexts[rows[query]], papers[column]
             score = reranker.score(corpus, np.array([context]), np.array([paper]))
-            assert batch.teacher[query, column] == pytest.approx(logits_of(score, "sigmoid")[0], abs=1e-5)
+            assert batch.teacher[query, column] == pytest.approx(to_logits(score, "sigmoid")[0], abs=1e-5)
             cited = batch.levels[query, column] == CITED
             assert cited or paper in found[rows[query]]
             known, others = known + 1, others + (not cited)

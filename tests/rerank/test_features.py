@@ -25,12 +25,12 @@ from rerank.evidence import (
     abstract_names,
     best_cosines,
     best_products,
+    dot_products,
     initials,
-    only,
-    products,
+    keep_fields,
     title_names,
 )
-from rerank.features import FEATURES, Candidates, check_groups, log_ranks, lowest_for_none, standardised
+from rerank.features import FEATURES, Candidates, check_groups, log_ranks, lowest_for_none, standardise
 from retrieval.bm25 import BM25
 from retrieval.queries import Queries, Query, cited_elsewhere
 from tests.retrieval.test_every import question
@@ -65,7 +65,7 @@ def test_the_kernels_agree_with_matrix_products(seed: int) -> None:
     whole = (queries @ texts.T).toarray()
     flat = (queries.indptr, queries.indices, queries.data, texts.indptr, texts.indices, texts.data)
     scratch = np.zeros(TERMS, np.float32)
-    found = products(*flat, scratch, rows)
+    found = dot_products(*flat, scratch, rows)
     expected = np.where(rows >= 0, np.take_along_axis(whole, np.maximum(rows, 0), 1), 0)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     assert not scratch.any(), "the scratch is left clean"
@@ -213,7 +213,7 @@ def test_a_source_that_is_missing_leaves_its_columns_empty(tiny_corpus: Corpus) 
     groups = {"contexts", "vectors", "popularity", "age", "draft"}
     empty = {name for name, values in found.items() if np.isnan(values).all()}
     assert empty == {name for name, one in FEATURES.items() if one.group in groups}
-    assert np.isfinite(standardised(found, papers)).all()
+    assert np.isfinite(standardise(found, papers)).all()
 
 
 def test_authors_are_compared_if_the_corpus_keeps_them(tiny_source: Path, tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_authors_are_compared_if_the_corpus_keeps_them(tiny_source: Path, tmp_pa
 def test_columns_are_standardised_over_their_list() -> None:
     papers = np.array([[3, 5, 7, -1], [1, 2, -1, -1]], np.int32)
     column = np.array([[1.0, 2.0, math.nan, 99.0], [4.0, 4.0, 0.0, 0.0]])
-    found = standardised({"a": column}, papers)[..., 0]
+    found = standardise({"a": column}, papers)[..., 0]
     np.testing.assert_allclose(found, [[-1, 1, 0, 0], [0, 0, 0, 0]])
 
 
@@ -259,7 +259,7 @@ def test_ranks_and_what_is_not_found() -> None:
 
 def test_only_some_fields_are_read(tiny_corpus: Corpus) -> None:
     queries = Queries.of(tiny_corpus, tiny_corpus.split("test").contexts)
-    alone = only(queries, "title")
+    alone = keep_fields(queries, "title")
     assert alone.texts("title") == queries.texts("title") and not any(alone.texts("context"))
     assert not alone.words("abstract").lengths.any() and len(alone) == len(queries)
 

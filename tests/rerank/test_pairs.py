@@ -23,7 +23,7 @@ from datasets.prepare import open_corpus
 from datasets.records import OTHER_MARKER, TARGET_MARKER
 from rerank.citing_contexts import CitingContexts
 from rerank.cross_encoder import add_tokens
-from rerank.pairs import CIT, EOS, SEP, PairReader, Subwords, TokenTable, divided
+from rerank.pairs import CIT, EOS, SEP, PairReader, Subwords, TokenTable, divide_room
 from rerank.settings import LEAST_TOKENS, PairSettings
 from retrieval.queries import Queries
 from tests.retrieval.test_every import question
@@ -87,7 +87,7 @@ def test_a_room_is_divided_by_shares_and_none_of_it_wasted(
     rows: list[tuple[int, int, int]], share: float, least: tuple[int, int]
 ) -> None:
     first, second, room = np.array(rows).T
-    kept, others = divided(first, second, room, share, least)
+    kept, others = divide_room(first, second, room, share, least)
     assert (kept >= 0).all() and (others >= 0).all() and (kept <= first).all() and (others <= second).all()
     assert (kept + others == np.minimum(first + second, room)).all()
     assert (kept >= np.minimum(np.minimum(first, least[0]), room)).all()

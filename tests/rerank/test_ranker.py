@@ -19,10 +19,10 @@ from rerank.evidence import Evidence
 from rerank.ranker import HOME, MODEL, Ranker, RankingModel, Trees, Weights
 from rerank.ranker_training import (
     Lists,
-    cross_fitted,
-    dropped,
-    fitted,
-    measured,
+    cross_fit,
+    drop_groups,
+    fit_ranker,
+    ranking_sums,
     read_lists,
     train,
     training_split,
@@ -215,7 +215,7 @@ def each(lists: Lists) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
 
 
 def test_a_linear_model_is_at_the_least_loss(lists: Lists) -> None:
-    model = fitted(RankerSettings(l2=0.01, iterations=300), lists, 0)
+    model = fit_ranker(RankerSettings(l2=0.01, iterations=300), lists, 0)
     assert isinstance(model, Weights)
 
     def loss(weights: np.ndarray) -> float:
@@ -242,7 +242,7 @@ def test_measures_of_lists_are_those_of_a_plain_ranking(lists: Lists, demo_corpu
         ranks = [order.index(paper) + 1 for paper in wanted if paper in order]
         recalls.append(sum(rank <= 10 for rank in ranks) / len(wanted))
         reciprocals.append(1 / min(ranks) if ranks else 0)
-    found = measured(model, lists)
+    found = ranking_sums(model, lists)
     assert found["recall@10"] == pytest.approx(sum(recalls)) and 0 < sum(recalls) < len(split)
     assert found["mrr"] == pytest.approx(sum(reciprocals))
 
@@ -261,14 +261,14 @@ def test_each_citing_paper_is_ranked_by_a_model_that_has_not_seen_it(
         asked.extend(part.queries.tolist())
         return {"recall@10": 0.0, "recall@100": 0.0, "mrr": 0.0}
 
-    monkeypatch.setattr(ranker_training, "fitted", fit)
-    monkeypatch.setattr(ranker_training, "measured", measure)
-    cross_fitted(RankerSettings(), lists, 0)
+    monkeypatch.setattr(ranker_training, "fit_ranker", fit)
+    monkeypatch.setattr(ranker_training, "ranking_sums", measure)
+    cross_fit(RankerSettings(), lists, 0)
     assert sorted(asked) == list(range(len(lists)))
 
 
 def test_groups_are_dropped_by_query_and_seed(lists: Lists) -> None:
-    place, first, again = lists.columns.index("popularity"), *(dropped(lists, 0.5, 0) for _ in range(2))
+    place, first, again = lists.columns.index("popularity"), *(drop_groups(lists, 0.5, 0) for _ in range(2))
     np.testing.assert_array_equal(first.values, again.values)
     pairs = [
         (one[:, place].any(), other[:, place].any())
@@ -278,12 +278,12 @@ def test_groups_are_dropped_by_query_and_seed(lists: Lists) -> None:
     assert 0 < sum(empty) < len(empty)
     kept = lists.columns.index("bm25.score")
     np.testing.assert_array_equal(first.values[:, kept], lists.values[:, kept])
-    assert dropped(lists, 0.0, 0) is lists
+    assert drop_groups(lists, 0.0, 0) is lists
 
 
 def test_trees_are_saved_as_text(lists: Lists, tmp_path: Path) -> None:
     pytest.importorskip("lightgbm")
-    model = fitted(RankerSettings(kind="lightgbm", trees=5), lists, 0)
+    model = fit_ranker(RankerSettings(kind="lightgbm", trees=5), lists, 0)
     assert isinstance(model, Trees)
     RankingModel({HOME: model}).save_pretrained(tmp_path / "ranker")
     loaded, values = RankingModel.load(tmp_path).models[HOME], lists.values[None].astype(np.float32)
@@ -296,12 +296,12 @@ def test_trees_are_saved_as_text(lists: Lists, tmp_path: Path) -> None:
 def test_too_little_to_learn_from_is_refused(tiny_corpus: Corpus) -> None:
     lists = read_lists(ranker(tiny_corpus), tiny_corpus.split("val"))
     with pytest.raises(InputError, match="fewer than 20 queries have a cited paper"):
-        fitted(RankerSettings(), lists, 0)
+        fit_ranker(RankerSettings(), lists, 0)
     tiny_corpus.splits["none"] = Split("none", np.empty(0, np.int64), Ragged.from_rows([]))
     with pytest.raises(InputError, match=r"model.ranker.split=none: corpus tiny has no contexts there"):
         training_split(tiny_corpus, "none", None, 0)
     with pytest.raises(InputError, match=r"model.ranker.folds=3: the contexts are of 1 citing papers"):
-        cross_fitted(RankerSettings(), lists, 0)
+        cross_fit(RankerSettings(), lists, 0)
 
 
 def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus, tiny_bert: Path) -> None:

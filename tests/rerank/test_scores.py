@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from rerank.reranker import Reranker
-from rerank.scores import PairScores, candidate_scores, head_of, reranked
+from rerank.scores import PairScores, candidate_scores, first_k, reorder
 from rerank.settings import ScoringSettings
 from retrieval.base import Ranking
 from retrieval.bm25 import BM25
@@ -187,7 +187,7 @@ def test_the_first_k_by_score_the_rest_as_they_were(
     rows = [rng.permutation(30)[:count].tolist() for count in counts]
     ranking = ranking_of(rows, 8)
     scores = np.where(ranking.papers >= 0, values[: len(rows)], -np.inf)[:, :k].astype(np.float32)
-    found = reranked(ranking, scores)
+    found = reorder(ranking, scores)
     for papers, of, result, final in zip(rows, scores, found.papers, found.scores, strict=True):
         head = sorted(range(min(k, len(papers))), key=lambda place: (-float(of[place]), place))
         expected = [papers[place] for place in head] + papers[k:]
@@ -198,7 +198,7 @@ def test_the_first_k_by_score_the_rest_as_they_were(
 def test_trec_eval_sees_the_same_order(tmp_path: Path) -> None:
     """Scores that are equal would be ordered by it in its own way."""
     ranking = ranking_of([[3, 1, 2, 0]], 4)
-    run = Run(["q"], ["a", "b", "c", "d"], reranked(ranking, np.full((1, 3), 0.25)), "x")
+    run = Run(["q"], ["a", "b", "c", "d"], reorder(ranking, np.full((1, 3), 0.25)), "x")
     run.write(tmp_path / "run.trec")
     read = list(ir_measures.read_trec_run(str(tmp_path / "run.trec")))
     assert [line.doc_id for line in sorted(read, key=lambda line: -line.score)] == ["d", "b", "c", "a"]
@@ -214,8 +214,8 @@ def test_a_cross_encoder_reranks_what_bm25_found(
     contexts = tiny_corpus.split("test").contexts
     ranking = retriever.search(contexts, 5)
     pairs = PairScores(tmp_path, reranker, tiny_corpus)
-    scores, scored = candidate_scores(pairs, contexts, head_of(ranking, 3).papers)
-    found = reranked(ranking, scores)
+    scores, scored = candidate_scores(pairs, contexts, first_k(ranking, 3).papers)
+    found = reorder(ranking, scores)
     assert scored.new == np.count_nonzero(ranking.papers[:, :3] >= 0) > 6
     for query, context in enumerate(contexts):
         alone = {

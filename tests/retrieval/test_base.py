@@ -14,7 +14,7 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from retrieval.arrays import Mask
-from retrieval.base import MANIFEST, Ranking, Retriever, ordered, read_index, written_index
+from retrieval.base import MANIFEST, Ranking, Retriever, new_index, read_index, top_k
 from retrieval.popularity import Popularity
 from retrieval.queries import Queries
 
@@ -38,7 +38,7 @@ def test_ordered_agrees_with_a_plain_sort(places: tuple[np.ndarray, np.ndarray, 
     papers, scores, drop, k = places
     kept = [(-s, p) for p, s, d in zip(papers[0], scores[0], drop[0], strict=True) if p >= 0 and not d]
     expected = sorted(kept)[:k]
-    ranking = ordered(papers, scores, k, drop)
+    ranking = top_k(papers, scores, k, drop)
     assert ranking.papers.dtype == np.int32 and ranking.scores.dtype == np.float32
     assert ranking.papers[0].tolist() == [p for _, p in expected] + [-1] * (k - len(expected))
     assert ranking.scores[0].tolist() == [-s for s, _ in expected] + [-np.inf] * (k - len(expected))
@@ -47,8 +47,8 @@ def test_ordered_agrees_with_a_plain_sort(places: tuple[np.ndarray, np.ndarray, 
 def test_a_score_that_is_not_a_number_is_an_error_only_where_it_counts() -> None:
     papers, scores = np.array([[0, 1]]), np.array([[np.nan, 1.0]], np.float32)
     with pytest.raises(ValueError, match="not a number"):
-        ordered(papers, scores, 2)
-    assert ordered(papers, scores, 2, np.array([[True, False]])).papers.tolist() == [[1, -1]]
+        top_k(papers, scores, 2)
+    assert top_k(papers, scores, 2, np.array([[True, False]])).papers.tolist() == [[1, -1]]
 
 
 def test_shapes_must_agree() -> None:
@@ -160,9 +160,9 @@ def test_damage_is_one_clear_line(tiny_corpus: Corpus, saved: Path, damage: obje
 
 def test_a_failed_write_leaves_the_earlier_index(tmp_path: Path) -> None:
     folder = tmp_path / "index"
-    with written_index(folder, {"a": 1}, {}) as part:
+    with new_index(folder, {"a": 1}, {}) as part:
         (part / "file").write_text("first")
-    with pytest.raises(OSError, match="full"), written_index(folder, {"a": 2}, {}) as part:
+    with pytest.raises(OSError, match="full"), new_index(folder, {"a": 2}, {}) as part:
         (part / "file").write_text("second")
         raise OSError("full")
     assert (folder / "file").read_text() == "first" and read_index(folder, {"a": 1}) == {}
@@ -174,7 +174,7 @@ def test_a_folder_that_is_no_index_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis" / "chapter.tex").write_text("years of work")
     with (
         pytest.raises(InputError, match="something other than an index"),
-        written_index(tmp_path / "thesis", {}, {}),
+        new_index(tmp_path / "thesis", {}, {}),
     ):
         pass
     assert (tmp_path / "thesis" / "chapter.tex").read_text() == "years of work"

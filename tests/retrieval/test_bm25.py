@@ -25,7 +25,16 @@ from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from datasets.records import SPLITS
 from retrieval import bm25
-from retrieval.bm25 import BM25, METHODS, RANK_BM25_METHODS, Formula, Postings, RankBM25, cited_in, largest
+from retrieval.bm25 import (
+    BM25,
+    METHODS,
+    RANK_BM25_METHODS,
+    Formula,
+    Postings,
+    RankBM25,
+    citing_contexts,
+    top_scores,
+)
 
 CONTEXTS = np.arange(12)
 PEERS = {"lucene": "lucene", "okapi": "atire", "robertson": "robertson", "atire": "atire", "bm25l": "bm25l"}
@@ -305,7 +314,7 @@ def test_contexts_need_a_training_split(tiny_source: Path, tmp_path: Path) -> No
 )
 def test_contexts_of_a_paper_are_taken_evenly(cited: list[list[int]], most: int) -> None:
     split = Split("train", np.arange(len(cited)) + 100, Ragged.from_rows(cited))
-    taken = cited_in(split, 12, most)
+    taken = citing_contexts(split, 12, most)
     assert len(taken) == 12
     for paper, contexts in enumerate(taken):
         every = [100 + i for i, papers in enumerate(cited) for p in papers if p == paper]
@@ -327,11 +336,11 @@ SCORES = st.integers(1, 900).flatmap(
 @given(SCORES, st.integers(1, 60))
 def test_the_largest_are_those_of_a_plain_sort(scores: np.ndarray, k: int) -> None:
     expected = [place for place in np.argsort(-scores, kind="stable").tolist() if scores[place] > 0][:k]
-    assert sorted(largest(scores, k).tolist()) == sorted(expected)
+    assert sorted(top_scores(scores, k).tolist()) == sorted(expected)
 
 
 def test_the_largest_of_many_scores() -> None:
     rng = np.random.default_rng(0)
     for scores in (rng.gamma(0.5, size=20_000), np.arange(20_000.0) % 16 == 1, np.arange(20_000.0) % 16 == 0):
         expected = np.argsort(-scores.astype(np.float32), kind="stable")[:700]
-        assert set(largest(scores.astype(np.float32), 700).tolist()) == set(expected.tolist())
+        assert set(top_scores(scores.astype(np.float32), 700).tolist()) == set(expected.tolist())

@@ -24,7 +24,7 @@ from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from retrieval import embed as command
 from retrieval.article import article_retriever
-from retrieval.embeddings import Advance, EmbeddingJob, Embeddings, Vectors, embeddings_of
+from retrieval.embeddings import Advance, EmbeddingJob, Embeddings, Vectors, load_or_encode
 from retrieval.settings import ArticleConfig
 
 ROOT = Path(__file__).parents[2]
@@ -79,15 +79,15 @@ def test_what_is_read_is_what_was_encoded_in_half_precision(
 ) -> None:
     encoder = Encoder(tiny_corpus, sentences)
     place = (tmp_path / "e", 5)
-    found = embeddings_of(encoder.work(), *place)
+    found = load_or_encode(encoder.work(), *place)
     assert encoder.asked == [5, 5, 2] and found.encoded == 12
     expected = [encoder(np.array([row]), lambda share: None)[0] for row in range(12)]
     halves = np.concatenate(expected).astype(np.float16)
     np.testing.assert_array_equal(found.vectors[:], halves)
     assert np.diff(found.offsets).tolist() == [len(vectors) for vectors in expected]
-    again = embeddings_of(Encoder(tiny_corpus, sentences).work(), *place)
+    again = load_or_encode(Encoder(tiny_corpus, sentences).work(), *place)
     assert again.encoded == 0 and of(again) == of(found)
-    assert of(embeddings_of(encoder.work())) == of(found)  # in memory
+    assert of(load_or_encode(encoder.work())) == of(found)  # in memory
     manifest = json.loads((tmp_path / "e" / "embeddings.json").read_text())
     assert (
         manifest["model"]["weights"] == "abc" and manifest["papers"] == 12 and manifest["dtype"] == "float16"
@@ -97,13 +97,13 @@ def test_what_is_read_is_what_was_encoded_in_half_precision(
 
 
 def test_a_run_that_was_cut_off_goes_on_to_the_same_bytes(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    embeddings_of(Encoder(tiny_corpus).work(), tmp_path / "whole", 3)
+    load_or_encode(Encoder(tiny_corpus).work(), tmp_path / "whole", 3)
     encoder = Encoder(tiny_corpus)
     for encoder.stop in (1, 3):
         with pytest.raises(KeyboardInterrupt):
-            embeddings_of(encoder.work(), tmp_path / "e", 3)
+            load_or_encode(encoder.work(), tmp_path / "e", 3)
     encoder.stop = -1
-    found = embeddings_of(encoder.work(), tmp_path / "e", 100)  # the folder's own shards
+    found = load_or_encode(encoder.work(), tmp_path / "e", 100)  # the folder's own shards
     assert encoder.asked == [3, 3, 3, 3] and found.encoded == 3
     assert files(tmp_path / "e") == files(tmp_path / "whole")
 
@@ -115,24 +115,24 @@ def test_without_a_folder_it_goes_on_too_and_leaves_nothing_behind(
     encoder = Encoder(tiny_corpus)
     encoder.stop = 2
     with pytest.raises(KeyboardInterrupt):
-        embeddings_of(encoder.work(), shard=3)
+        load_or_encode(encoder.work(), shard=3)
     (folder,) = (tmp_path / "encoding").iterdir()
     assert sorted(files(folder)) == ["00000.npy", "00001.npy", "embeddings.json"]
     encoder.stop = -1
-    found = embeddings_of(encoder.work(), shard=3)
-    assert encoder.asked == [3, 3, 3, 3] and of(found) == of(embeddings_of(Encoder(tiny_corpus).work()))
+    found = load_or_encode(encoder.work(), shard=3)
+    assert encoder.asked == [3, 3, 3, 3] and of(found) == of(load_or_encode(Encoder(tiny_corpus).work()))
     assert not list((tmp_path / "encoding").iterdir())
 
 
 def test_shards_may_come_from_elsewhere_in_any_order(tiny_corpus: Corpus, tmp_path: Path) -> None:
     encoder = Encoder(tiny_corpus)
-    embeddings_of(encoder.work(), tmp_path / "whole", 5)
+    load_or_encode(encoder.work(), tmp_path / "whole", 5)
 
     def spread(parts: Any) -> Any:
         for number in reversed(list(parts)):
             yield number, encoder(np.arange(12)[parts[number]], lambda share: None)[0]
 
-    embeddings_of(encoder.work(spread=spread), tmp_path / "e", 5)
+    load_or_encode(encoder.work(spread=spread), tmp_path / "e", 5)
     assert files(tmp_path / "e") == files(tmp_path / "whole")
 
 
@@ -141,9 +141,9 @@ def test_vectors_serve_every_corpus_of_the_same_texts(
     tiny_corpus: Corpus, tiny_source: Path, tmp_path: Path, sentences: bool
 ) -> None:
     encoder = Encoder(tiny_corpus, sentences)
-    whole = embeddings_of(encoder.work(), tmp_path / "e", 5)
+    whole = load_or_encode(encoder.work(), tmp_path / "e", 5)
     some = np.array([7, 2, 11])
-    found = embeddings_of(encoder.work(some), tmp_path / "e")
+    found = load_or_encode(encoder.work(some), tmp_path / "e")
     assert found.encoded == 0 and of(found) == [of(whole)[row] for row in some]
     # The same papers in another order under other ids.
     moved = tmp_path / "moved"
@@ -157,13 +157,13 @@ def test_vectors_serve_every_corpus_of_the_same_texts(
     other = {f"other-{paper}": papers[paper] for paper in reversed(papers)}
     (moved / "papers.json").write_text(json.dumps(other))
     again = Encoder(open_corpus(moved, cache_dir=tmp_path / "cache"), sentences)
-    found = embeddings_of(again.work(), tmp_path / "e")
+    found = load_or_encode(again.work(), tmp_path / "e")
     assert again.asked == [] and of(found) == of(whole)[::-1]
     other["other-graph"]["abstract"] = "Another text."
     (moved / "papers.json").write_text(json.dumps(other))
     again = Encoder(open_corpus(moved, cache_dir=tmp_path / "cache"), sentences)
     with pytest.raises(InputError, match=r"no vector of paper 'other-graph' .* 1 of 12 papers have none"):
-        embeddings_of(again.work(), tmp_path / "e")
+        load_or_encode(again.work(), tmp_path / "e")
 
 
 def cut(path: Path) -> None:
@@ -205,33 +205,33 @@ def test_what_is_damaged_is_one_clear_line_and_made_again(
     tiny_corpus: Corpus, tmp_path: Path, file: str, damage: Callable[[Path], None], message: str
 ) -> None:
     place, encoder = (tmp_path / "e", 5), Encoder(tiny_corpus)
-    embeddings_of(encoder.work(), *place)
+    load_or_encode(encoder.work(), *place)
     good = files(tmp_path / "e")
     damage(tmp_path / "e" / file)
     with pytest.raises(InputError, match=message) as error:
-        embeddings_of(encoder.work(), *place)
+        load_or_encode(encoder.work(), *place)
     assert "\n" not in str(error.value)
     if file == "00001.npy":
         (tmp_path / "e" / "00001.npy").unlink()
-        assert embeddings_of(encoder.work(), *place).encoded == 5
+        assert load_or_encode(encoder.work(), *place).encoded == 5
         assert files(tmp_path / "e") == good
 
 
 def test_what_does_not_fit_is_one_clear_line(tiny_corpus: Corpus, tmp_path: Path) -> None:
     encoder = Encoder(tiny_corpus)
     place = (tmp_path / "e", 5)
-    embeddings_of(encoder.work(), *place)
+    load_or_encode(encoder.work(), *place)
     with pytest.raises(InputError, match=r"embeddings of another model: weights is abc there and new here"):
-        embeddings_of(replace(encoder.work(), model=MODEL | {"weights": "new"}), *place)
+        load_or_encode(replace(encoder.work(), model=MODEL | {"weights": "new"}), *place)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("Dear reader")
     with pytest.raises(InputError, match="contains something other than embeddings; name another folder"):
-        embeddings_of(encoder.work(), tmp_path / "full")
+        load_or_encode(encoder.work(), tmp_path / "full")
     (tmp_path / "e" / "00000.npy").unlink()
     with pytest.raises(InputError, match="1 of 3 shards are missing; run again what makes"):
-        embeddings_of(encoder.work(np.array([3, 4])), *place)
+        load_or_encode(encoder.work(np.array([3, 4])), *place)
     with pytest.raises(InputError, match=r"shard=0: give the papers of a shard, 1 or more"):
-        embeddings_of(encoder.work(), tmp_path / "new", 0)
+        load_or_encode(encoder.work(), tmp_path / "new", 0)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e6])  # the last is infinite in 16 bits
@@ -245,7 +245,7 @@ def test_vectors_that_are_not_finite_are_not_kept(tiny_corpus: Corpus, tmp_path:
 
     for place in ((tmp_path / "e", 5), ()):
         with pytest.raises(InputError, match=r"vector 1 .*is not finite as float16; the encoder is damaged"):
-            embeddings_of(replace(encoder.work(), encode=diverged), *place)
+            load_or_encode(replace(encoder.work(), encode=diverged), *place)
     assert not list((tmp_path / "e").glob("0*"))
 
 

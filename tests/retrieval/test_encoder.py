@@ -33,7 +33,7 @@ from datasets.errors import InputError
 from retrieval.adapters import add_adapter, is_adapted
 from retrieval.article import ArticleRetriever
 from retrieval.article_text import ArticleReader
-from retrieval.encoder import ArticleEncoder, find_folder, load_pretrained, positions
+from retrieval.encoder import ArticleEncoder, find_folder, load_pretrained, max_positions
 from retrieval.nets import weights_hash
 from retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
 from tests.conftest import Hub
@@ -189,7 +189,7 @@ def test_roberta_reads_fewer_tokens_than_it_has_positions() -> None:
     }
     config = RobertaConfig(max_position_embeddings=20, vocab_size=9, pad_token_id=1, **sizes)
     model = RobertaModel(config).eval()
-    limit = positions(model)
+    limit = max_positions(model)
     assert limit == 18
     model(torch.full((1, limit), 5))
     with pytest.raises((IndexError, RuntimeError)):

@@ -17,21 +17,21 @@ from datasets.columns import Ragged
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from rerank.scores import reranked
-from retrieval.base import Ranking, Retriever, ordered
+from rerank.scores import reorder
+from retrieval.base import Ranking, Retriever, top_k
 from retrieval.bm25 import BM25
 from retrieval.filters import Filters
 from retrieval.fusion import (
     Fusion,
     best_weights,
-    fused,
-    fused_scores,
-    normalised,
+    fuse,
+    fuse_scores,
+    normalise_scores,
     recall_by_weights,
     reciprocal_ranks,
     sample_queries,
     simplex,
-    tuned_weight,
+    tune_weight,
 )
 from retrieval.popularity import Popularity
 from retrieval.settings import recall_cutoff
@@ -52,7 +52,7 @@ def drawn(seed: int, parts: int | None = None) -> tuple[list[Ranking], np.ndarra
         papers = rng.permuted(np.tile(np.arange(PAPERS), (queries, 1)), axis=1)
         drop = rng.random(shape) < rng.choice([0, 0.5, 0.9])
         depth = int(rng.integers(1, PAPERS + 1))
-        rankings.append(ordered(papers, rng.integers(-4, 5, shape) / 3, depth, drop))
+        rankings.append(top_k(papers, rng.integers(-4, 5, shape) / 3, depth, drop))
     return rankings, rng.choice([0, 0, 0.25, 0.5, 1], (queries, parts))
 
 
@@ -89,11 +89,11 @@ def check(fused: Ranking, query: int, parts: list[dict[int, float]], weights: li
 
 
 def convex(rankings: list[Ranking], weights: NDArray[Any], k: int) -> Ranking:
-    return fused(rankings, [normalised(ranking) for ranking in rankings], weights, k)
+    return fuse(rankings, [normalise_scores(ranking) for ranking in rankings], weights, k)
 
 
 def reciprocal_rank(rankings: list[Ranking], weights: NDArray[Any], k: int) -> Ranking:
-    return fused(rankings, [reciprocal_ranks(ranking) for ranking in rankings], weights, k)
+    return fuse(rankings, [reciprocal_ranks(ranking) for ranking in rankings], weights, k)
 
 
 @pytest.mark.parametrize("method", ["convex", "rrf"])
@@ -126,7 +126,9 @@ def test_the_order_of_the_parts_does_not_matter_and_all_weight_on_one_gives_its_
 def test_scores_without_a_difference() -> None:
     papers = np.array([[4, 7, -1], [3, -1, -1], [-1, -1, -1]], np.int32)
     scores = np.where(papers >= 0, 0.3, -np.inf).astype(np.float32)
-    np.testing.assert_array_equal(normalised(Ranking(papers, scores)), [[1, 1, 0], [1, 0, 0], [0, 0, 0]])
+    np.testing.assert_array_equal(
+        normalise_scores(Ranking(papers, scores)), [[1, 1, 0], [1, 0, 0], [0, 0, 0]]
+    )
 
 
 # Tuning.
@@ -139,12 +141,12 @@ def test_recalls_are_those_of_the_fused_rankings(seed: int, parts: int) -> None:
     papers = [rng.permuted(np.tile(np.arange(12), (queries, 1)), axis=1) for _ in range(parts)]
     shape = (queries, 12)
     rankings = [
-        ordered(rows, rng.integers(0, 4, shape) / 2, int(rng.integers(1, 12)), rng.random(shape) < 0.5)
+        top_k(rows, rng.integers(0, 4, shape) / 2, int(rng.integers(1, 12)), rng.random(shape) < 0.5)
         for rows in papers
     ]
     wanted = Ragged.from_rows([rng.choice(12, rng.integers(1, 4), replace=False) for _ in range(queries)])
     grid, cutoffs = rng.permutation(simplex(parts))[:6], (1, 4)
-    gains = [normalised(ranking) for ranking in rankings]
+    gains = [normalise_scores(ranking) for ranking in rankings]
     found = recall_by_weights(rankings, gains, wanted, grid, cutoffs)
     assert found.shape == (len(grid), queries)
     for weights, values in zip(grid, found, strict=True):
@@ -205,19 +207,19 @@ CANDIDATES = Ranking(np.array([[5, 3, 9, 1], [2, 8, -1, -1], [-1, -1, -1, -1]], 
 
 
 def order(scores: NDArray[np.floating]) -> list[list[int]]:
-    return [row[row >= 0].tolist() for row in reranked(CANDIDATES, scores).papers]
+    return [row[row >= 0].tolist() for row in reorder(CANDIDATES, scores).papers]
 
 
 @pytest.mark.parametrize("method", ["none", "score", "rank"])
 def test_at_its_ends_a_weight_is_the_reranker_or_the_prefetcher_alone(method: str) -> None:
-    scores = fused_scores(CANDIDATES, SCORES, method, 1.0)
+    scores = fuse_scores(CANDIDATES, SCORES, method, 1.0)
     assert (scores == SCORES).all() and order(scores) == [[3, 1, 9, 5], [8, 2], []]
     if method != "none":
-        assert order(fused_scores(CANDIDATES, SCORES, method, 0.0)) == [[5, 3, 9, 1], [2, 8], []]
+        assert order(fuse_scores(CANDIDATES, SCORES, method, 0.0)) == [[5, 3, 9, 1], [2, 8], []]
 
 
 def test_in_between_scores_are_sums_of_z_scores_or_of_reciprocal_ranks() -> None:
-    found = fused_scores(CANDIDATES, SCORES, "score", 0.3)
+    found = fuse_scores(CANDIDATES, SCORES, "score", 0.3)
     first = (FOUND[0] - FOUND[0].min()) / FOUND[0].std()
     second = (SCORES[0] - SCORES[0].min()) / SCORES[0].std()
     assert np.allclose(found[0], 0.7 * first + 0.3 * second, atol=1e-5)
@@ -225,7 +227,7 @@ def test_in_between_scores_are_sums_of_z_scores_or_of_reciprocal_ranks() -> None
     # By score the papers are 3, 1, 9, 5: 3 was prefetched before 1.
     ranks = [(1, 4), (2, 1), (3, 3), (4, 2)]
     expected = [0.75 / (60 + first) + 0.25 / (60 + second) for first, second in ranks]
-    assert np.allclose(fused_scores(CANDIDATES, SCORES, "rank", 0.25)[0], expected, atol=1e-7)
+    assert np.allclose(fuse_scores(CANDIDATES, SCORES, "rank", 0.25)[0], expected, atol=1e-7)
 
 
 @pytest.mark.parametrize("method", ["score", "rank"])
@@ -233,23 +235,23 @@ def test_the_tuned_weight_is_the_best_of_all(method: str) -> None:
     rng, shape = np.random.default_rng(1), (60, 12)
     papers = np.stack([rng.permutation(40)[:12] for _ in range(60)])
     target = papers[np.arange(60), rng.integers(12, size=60)]
-    candidates = ordered(papers, rng.normal(size=shape) + (papers == target[:, None]), 12)
+    candidates = top_k(papers, rng.normal(size=shape) + (papers == target[:, None]), 12)
     relevant = candidates.papers == target[:, None]
     scores = (rng.normal(size=shape) + 1.5 * relevant).astype(np.float32)
 
     def recall(weight: float) -> float:
-        final = reranked(candidates, fused_scores(candidates, scores, method, weight))
+        final = reorder(candidates, fuse_scores(candidates, scores, method, weight))
         return float((final.papers[:, :3] == target[:, None]).any(1).mean())
 
-    weight = tuned_weight(candidates, scores, Ragged.from_rows(list(target[:, None])), method, [3])
+    weight = tune_weight(candidates, scores, Ragged.from_rows(list(target[:, None])), method, [3])
     values = {step / 20: recall(step / 20) for step in range(21)}
     assert recall(weight) == max(values.values()) > max(values[0], values[1]) and weight in values
 
 
 def test_a_reranker_that_is_always_right_gets_all_the_weight_it_needs() -> None:
     wanted = Ragged.from_rows([[1], [8], [7]])
-    assert tuned_weight(CANDIDATES, SCORES, wanted, "score", [1]) > 0.5
-    assert tuned_weight(CANDIDATES, -SCORES, wanted, "score", [4]) == 0.5  # all are equal: the most even
+    assert tune_weight(CANDIDATES, SCORES, wanted, "score", [1]) > 0.5
+    assert tune_weight(CANDIDATES, -SCORES, wanted, "score", [4]) == 0.5  # all are equal: the most even
 
 
 # The retriever: BM25 and popularity on the tiny corpus.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from retrieval.profiles import WEIGHTS, best_weight, combined, profiles, with_profiles
+from retrieval.profiles import WEIGHTS, add_profiles, best_weight, combine, context_profiles
 from retrieval.settings import ProfileConfig
 
 DIM = 16
@@ -44,12 +44,12 @@ class Encoder:
 def enriched(corpus: Corpus, encode: Encoder | None = None, **settings: Any) -> tuple[Any, float]:
     candidates = np.flatnonzero(corpus.is_candidate)
     config = ProfileConfig(**settings)
-    return with_profiles(paper_vectors(corpus), corpus, candidates, encode or Encoder(corpus), config)
+    return add_profiles(paper_vectors(corpus), corpus, candidates, encode or Encoder(corpus), config)
 
 
 def test_a_profile_is_the_mean_of_the_training_contexts(tiny_corpus: Corpus) -> None:
     encode, candidates = Encoder(tiny_corpus), np.flatnonzero(tiny_corpus.is_candidate)
-    found = profiles(tiny_corpus, candidates, encode, DIM)
+    found = context_profiles(tiny_corpus, candidates, encode, DIM)
     split = tiny_corpus.split("train")
     for row, paper in enumerate(candidates):
         pairs = zip(split.contexts, split.positives, strict=True)
@@ -80,12 +80,12 @@ def test_nothing_of_validation_or_test_enters(tiny_source: Path, tmp_path: Path)
 def test_the_tuned_weight_has_the_best_recall_of_all(demo_corpus: Corpus) -> None:
     encode, candidates = Encoder(demo_corpus), np.flatnonzero(demo_corpus.is_candidate)
     vectors, config = paper_vectors(demo_corpus), ProfileConfig(weight="auto", measure="recall@20")
-    means = profiles(demo_corpus, candidates, encode, DIM)
+    means = context_profiles(demo_corpus, candidates, encode, DIM)
     split = demo_corpus.split("val")
     cosines = encode(split.contexts)
 
     def recall(weight: float) -> float:
-        scores = cosines @ combined(vectors, means, weight).T
+        scores = cosines @ combine(vectors, means, weight).T
         scores[demo_corpus.citing[split.contexts][:, None] == candidates[None]] = -np.inf
         best = candidates[np.argsort(-scores, axis=1, kind="stable")[:, :20]]
         found = [np.isin(cited, row).mean() for cited, row in zip(split.positives, best, strict=True)]

@@ -15,7 +15,7 @@ from library.library import Library
 from library.papers import LibraryPaper
 from rerank.evidence import Evidence
 from retrieval.bm25 import BM25
-from retrieval.queries import Queries, Query, mark_of
+from retrieval.queries import Queries, Query, target_marker_id
 from retrieval.run import CachedRun
 from tests.hatten.made import random_model
 
@@ -60,7 +60,7 @@ def test_what_is_taken_of_queries_is_theirs(tiny_corpus: Corpus) -> None:
 def test_the_mark_is_found_where_no_text_of_the_corpus_has_it(tiny_source: Path, tmp_path: Path) -> None:
     library = Library.create(tmp_path / "l", [LibraryPaper("a", title="Parsers of trees", abstract="Trees.")])
     asked = Queries.asked(library.corpus, [Query("Parsers TARGETCIT of zyzzyva trees")])
-    assert asked.words("context")[0].tolist()[1] == mark_of(library.corpus)
+    assert asked.words("context")[0].tolist()[1] == target_marker_id(library.corpus)
     evidence = Evidence.of(library.corpus, None)
     assert evidence.distances(asked.words("context")).tolist() == [-1, 0, 1, 2, 3]
 

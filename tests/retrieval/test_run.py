@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from retrieval.base import Ranking, Retriever, ordered
+from retrieval.base import Ranking, Retriever, top_k
 from retrieval.bm25 import BM25
 from retrieval.filters import Filters
 from retrieval.fusion import Fusion
@@ -36,7 +36,7 @@ def _runs(draw: st.DrawFn) -> Run:
     )
     # The first paper of each stays, so that every query has a line.
     drop = np.array([[False] + [draw(st.booleans()) for _ in range(k - 1)] for _ in queries])
-    return Run(queries, papers, ordered(np.array(rows), np.array(scores, np.float32), k, drop), draw(IDS))
+    return Run(queries, papers, top_k(np.array(rows), np.array(scores, np.float32), k, drop), draw(IDS))
 
 
 def _as_dict(run: Run) -> dict[str, dict[str, float]]:
@@ -69,7 +69,7 @@ def test_lines_are_those_of_trec(tmp_path: Path) -> None:
 
 def test_a_run_in_several_pieces_is_written_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
-    ranking = ordered(rng.permuted(np.tile(np.arange(9), (7, 1)), axis=1)[:, :3], rng.random((7, 3)), 3)
+    ranking = top_k(rng.permuted(np.tile(np.arange(9), (7, 1)), axis=1)[:, :3], rng.random((7, 3)), 3)
     run = Run([f"q{i}" for i in range(7)], [f"p{i}" for i in range(9)], ranking)
     run.write(tmp_path / "whole.trec")
     monkeypatch.setattr("retrieval.run.LINES", 6)
