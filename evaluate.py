@@ -1,6 +1,6 @@
-"""Evaluate: python evaluate.py benchmark=prefetch retriever=bm25 data=... split=test output_dir=DIR.
+"""Run a benchmark: `python evaluate.py benchmark=prefetch retriever=bm25 data=... split=test output_dir=DIR`.
 
-`torchrun --nproc-per-node N evaluate.py benchmark=pipeline ...` scores pairs with N processes.
+`torchrun --nproc-per-node N evaluate.py benchmark=pipeline ...` scores pairs in N processes.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from evaluation.report import Provenance
 from retrieval.base import Retriever
 
 HELPER = os.environ.get("RANK", "0") != "0"
-"""Whether torchrun started this process beside the one that evaluates."""
+"""True for worker processes of torchrun, which only score pairs for the main process."""
 
 
 @one_line_errors
 @hydra.main(version_base="1.3", config_path="conf", config_name="evaluate")
 def main(config: DictConfig) -> None:
-    """Compose, instantiate, run, report."""
+    """Instantiate the configured benchmark, run it and report its metrics."""
     refuse_missing(config)
     job = HydraConfig.get()
     folder = Path(job.runtime.output_dir)
@@ -41,10 +41,10 @@ def main(config: DictConfig) -> None:
         settings=OmegaConf.to_yaml(config, resolve=True),
     )
 
-    def retriever() -> Retriever:
-        made: Retriever = instantiate(config.retriever)
-        made.encode_with(config.encoding)
-        return made
+    def build_retriever() -> Retriever:
+        retriever: Retriever = instantiate(config.retriever)
+        retriever.set_encoding(config.encoding)
+        return retriever
 
     benchmark: Benchmark = instantiate(config.benchmark)
     filters = partial(instantiate, config.filters)
@@ -52,15 +52,15 @@ def main(config: DictConfig) -> None:
     if HELPER:
         benchmark.serve(data.corpus)
         return
-    metrics = benchmark.run(folder, provenance, retriever, data)
-    if job.mode == RunMode.RUN:  # a multirun ends with one table of all its jobs
+    metrics = benchmark.run(folder, provenance, build_retriever, data)
+    if job.mode == RunMode.RUN:  # a multirun prints one table of all jobs at the end
         benchmark.show(metrics, folder)
 
 
 if __name__ == "__main__":
     if not HELPER:
         main()
-    else:  # it writes nothing but scores
+    else:  # helpers write no output
         with tempfile.TemporaryDirectory() as nowhere:
             sys.argv += [f"hydra.{mode}.dir={nowhere}" for mode in ("run", "sweep")]
             sys.argv += ["hydra.output_subdir=null", "hydra/job_logging=none", "~hydra.callbacks.summary"]

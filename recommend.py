@@ -1,4 +1,4 @@
-"""Ask one's own library for the paper to cite: python recommend.py COMMAND key=value ...
+"""Build and query your own library of papers to cite: python recommend.py COMMAND key=value ...
 
 In Python: `from recommend import Recommender`.
 """
@@ -26,14 +26,14 @@ COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
     "serve": (settings.ServeSettings, "library.server:serve"),
     "mcp": (settings.McpSettings, "library.mcp:run_stdio"),
 }
-"""The settings of each command, and the function that gets them."""
+"""Settings class and function of each command."""
 QUIET = ("ask", "draft")
-"""Commands that answer, and say nothing else."""
+"""Commands that log only warnings."""
 HELP = ("--help", "-h", "help")
 
 
 def __getattr__(name: str) -> Any:
-    """The classes to use from Python, imported when they are asked for."""
+    """Import Recommender on first use."""
     if name == "Recommender":
         return import_module("library.recommender").Recommender
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -41,30 +41,30 @@ def __getattr__(name: str) -> Any:
 
 @one_line_errors
 def main() -> None:
-    """Read the arguments, then import and call the command's function."""
+    """Parse the arguments, then import and call the command's function."""
     name, *arguments = sys.argv[1:] or [""]
     if name in HELP:
         print(command_help())
         return
     if name not in COMMANDS:
         close = get_close_matches(name, COMMANDS, 1)
-        what = f"{name}: there is no such command" if name else "no command is given"
+        problem = f"{name}: unknown command" if name else "no command given"
         choice = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(COMMANDS)}"
-        raise InputError(f"{what}; {choice}")
-    kind, place = COMMANDS[name]
+        raise InputError(f"{problem}; {choice}")
+    kind, target = COMMANDS[name]
     if any(argument in HELP[:2] for argument in arguments):
         print(f"python recommend.py {name}: {kind.__doc__}\n\nOptions:\n{options_help(kind)}")
         return
-    given = read_arguments(kind, arguments)
+    options = read_arguments(kind, arguments)
     level = logging.WARNING if name in QUIET else logging.INFO
     logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
-    module, _, function = place.partition(":")
-    getattr(import_module(module), function)(given)
+    module, _, function = target.partition(":")
+    getattr(import_module(module), function)(options)
 
 
 def command_help() -> str:
-    """All commands, and the options of each."""
-    lines = ["python recommend.py COMMAND key=value ...    (COMMAND --help: one command alone)"]
+    """Return the help of all commands and their options."""
+    lines = ["python recommend.py COMMAND key=value ...    (COMMAND --help: options of one command)"]
     for name, (kind, _) in COMMANDS.items():
         lines += ["", f"{name}: {(kind.__doc__ or '').strip()}", options_help(kind)]
     return "\n".join(lines)

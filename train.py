@@ -1,4 +1,4 @@
-"""Train a model: `python train.py model=hatten`. Its options are in conf/train.yaml and the groups there."""
+"""Train a model: `python train.py model=hatten`. Options are in conf/train.yaml and its config groups."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.utils import get_method
 from omegaconf import DictConfig
 
 import rerank.settings  # noqa: F401  (schemas of the configuration)
@@ -19,15 +20,13 @@ RECIPES = Path(__file__).parent / "conf" / "recipe"
 @one_line_errors
 @hydra.main(version_base="1.3", config_path="conf", config_name="train")
 def main(config: DictConfig) -> None:
-    from hydra.utils import get_method  # heavy imports only after the options are known to be right
-
     refuse_missing(config)
     run = HydraConfig.get()
     chosen = run.runtime.choices
     experiment, model = chosen["experiment"], chosen["model"]
     if experiment in PAPER and not (RECIPES / f"{chosen['recipe@_global_']}.yaml").is_file():
-        raise InputError(f"experiment={experiment}: there is no model={model} in the paper")
-    # Plain from here on: of a multirun it is that of all jobs, and by default it depends on the time.
+        raise InputError(f"experiment={experiment}: the paper has no model={model}")
+    # Resolve the folder: the configured value may contain the time, and all jobs of a multirun share it.
     folder = Path(run.runtime.output_dir)
     config.output_dir = str(folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder)
     get_method(config.model.train)(config)

@@ -1,4 +1,4 @@
-"""What the benchmarks share: data, the description of the machine, clocks, peers in another environment."""
+"""Shared helpers of the benchmarks: options, data, timing, and peers in another environment."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from datasets.prepare import open_corpus
 from hatten.documents import Vocabulary
 
 REAL = Path("../shared/data/neurips2025-lcr")
-Works = dict[str, Callable[[], object]]
+Tasks = dict[str, Callable[[], object]]
 
 
-def arguments(description: str | None) -> argparse.ArgumentParser:
+def make_parser(description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
@@ -44,7 +44,7 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def begin(args: argparse.Namespace) -> None:
+def setup(args: argparse.Namespace) -> None:
     """Set the number of threads and describe the machine."""
     logging.basicConfig(level=logging.WARNING)
     torch.set_num_threads(args.threads)
@@ -58,66 +58,67 @@ def begin(args: argparse.Namespace) -> None:
     )
 
 
-def corpus(args: argparse.Namespace) -> Corpus:
+def load_corpus(args: argparse.Namespace) -> Corpus:
     cache = cache_folder()
-    opened = open_corpus(args.data, cache_dir=cache) if args.data.is_dir() else open_demo(cache_dir=cache)
-    print(f"data: {opened.name}, {len(opened.paper_ids):,} papers, {len(opened.context_ids):,} contexts")
-    return opened
+    corpus = open_corpus(args.data, cache_dir=cache) if args.data.is_dir() else open_demo(cache_dir=cache)
+    print(f"data: {corpus.name}, {len(corpus.paper_ids):,} papers, {len(corpus.context_ids):,} contexts")
+    return corpus
 
 
-def random_vectors(opened: Corpus, dim: int = 200) -> tuple[Vocabulary, NDArray[np.float32]]:
-    """Random vectors for the words with a letter or digit that occur three times or more."""
-    frequent = np.flatnonzero(np.asarray(opened.word_counts) >= 3).tolist()
+def random_vectors(corpus: Corpus, dim: int = 200) -> tuple[Vocabulary, NDArray[np.float32]]:
+    """Return random vectors for the words with a letter or digit that occur at least three times."""
+    frequent = np.flatnonzero(np.asarray(corpus.word_counts) >= 3).tolist()
     vocabulary = Vocabulary(
-        [word for word in map(opened.words.__getitem__, frequent) if any(map(str.isalnum, word))]
+        [word for word in map(corpus.words.__getitem__, frequent) if any(map(str.isalnum, word))]
     )
     table = np.random.default_rng(0).standard_normal((len(vocabulary), dim), np.float32)
     return vocabulary, table
 
 
-def word_sums(opened: Corpus) -> Callable[[NDArray[np.integer], str], NDArray[np.float32]]:
-    """Sums of random word vectors, of unit length, for rows of a token column; spread as real ones are."""
-    vocabulary, table = random_vectors(opened)
-    words, ids = torch.from_numpy(table), vocabulary.lookup(opened.words)
+def word_sums(corpus: Corpus) -> Callable[[NDArray[np.integer], str], NDArray[np.float32]]:
+    """Return a function (rows, token column) -> normalised sums of random word vectors.
+
+    Their distribution is similar to that of real embeddings.
+    """
+    vocabulary, table = random_vectors(corpus)
+    words, ids = torch.from_numpy(table), vocabulary.lookup(corpus.words)
 
     def vectors(rows: NDArray[np.integer], column: str) -> NDArray[np.float32]:
-        taken = getattr(opened, column).take(rows)
-        known = ids[taken.values]
+        texts = getattr(corpus, column).take(rows)
+        known = ids[texts.values]
         weight = torch.from_numpy((known >= 0).astype(np.float32))
-        tokens, starts = torch.from_numpy(np.maximum(known, 0)).long(), torch.from_numpy(taken.offsets[:-1])
+        tokens, starts = torch.from_numpy(np.maximum(known, 0)).long(), torch.from_numpy(texts.offsets[:-1])
         summed = F.embedding_bag(tokens, words, starts, mode="sum", per_sample_weights=weight)
         return np.asarray(F.normalize(summed, dim=1).numpy())
 
     return vectors
 
 
-def seconds(args: argparse.Namespace, work: Callable[[], object]) -> float:
-    """Time of one call."""
+def time_call(args: argparse.Namespace, call: Callable[[], object]) -> float:
+    """Return the seconds that one call takes."""
     clock = time.perf_counter if args.clock == "wall" else time.process_time
     start = clock()
-    work()
+    call()
     return clock() - start
 
 
-def median_seconds(args: argparse.Namespace, works: Works, repeats: int | None = None) -> dict[str, float]:
-    """Median time of each after a warm-up, in turns, so that all see the same load."""
-    times: dict[str, list[float]] = {name: [] for name in works}
-    for turn in range((repeats or args.repeats) + 1):
-        for name, work in works.items():
-            taken = seconds(args, work)
-            if turn:
-                times[name].append(taken)
-    return {name: statistics.median(values) for name, values in times.items()}
+def median_seconds(args: argparse.Namespace, tasks: Tasks, repeats: int | None = None) -> dict[str, float]:
+    """Return the median time of each task after a warm-up, interleaved so that all see the same load."""
+    times: dict[str, list[float]] = {name: [] for name in tasks}
+    for _ in range((repeats or args.repeats) + 1):
+        for name, task in tasks.items():
+            times[name].append(time_call(args, task))
+    return {name: statistics.median(values[1:]) for name, values in times.items()}
 
 
-def memory(key: str = "VmHWM") -> float:
-    """GB of this process on Linux: VmHWM is peak resident memory, RssAnon its own, RssFile mapped files."""
+def memory_gb(key: str = "VmHWM") -> float:
+    """Memory of this process in GB on Linux: VmHWM (peak resident), RssAnon (private) or RssFile (mapped)."""
     lines = Path("/proc/self/status").read_text("ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:")) / 1e6
 
 
-def source(args: argparse.Namespace, scratch: Path, papers: int, contexts: int) -> Path:
-    """The folder of the data or, where there is none, of a demo corpus that is written into `scratch`."""
+def source_folder(args: argparse.Namespace, scratch: Path, papers: int, contexts: int) -> Path:
+    """Return the folder of the data or, if it does not exist, of a demo corpus written to `scratch`."""
     folder: Path = args.data if args.data.is_dir() else scratch / "demo"
     if not folder.is_dir():
         write_demo(folder, papers=papers, contexts=contexts, seed=0)
@@ -125,14 +126,16 @@ def source(args: argparse.Namespace, scratch: Path, papers: int, contexts: int) 
     return folder
 
 
-def in_processes(stages: Iterable[Callable[[argparse.Namespace], None]], args: argparse.Namespace) -> None:
-    """One stage after the other, each in a process of its own, whose peak of memory is its own."""
+def run_in_processes(
+    stages: Iterable[Callable[[argparse.Namespace], None]], args: argparse.Namespace
+) -> None:
+    """Run the stages one after the other in separate processes, to measure the peak memory of each."""
     for stage in stages:
         process = multiprocessing.get_context("spawn").Process(target=stage, args=(args,))
         process.start()
         process.join()
         if process.exitcode:
-            raise SystemExit(f"ended with {process.exitcode}")
+            raise SystemExit(f"a stage failed with exit code {process.exitcode}")
 
 
 PRELUDE = """
@@ -144,9 +147,9 @@ clock = time.perf_counter if task["clock"] == "wall" else time.process_time
 
 
 class Peer:
-    """A script in another environment, which has read its `task`, and answers each line of JSON with one.
+    """A script in another environment that reads its `task` and then answers every line of JSON with one.
 
-    sentence_transformers requires Hugging Face `datasets`, so it has an environment and a folder of its own.
+    sentence_transformers requires Hugging Face `datasets`, so it needs a separate environment and folder.
     """
 
     def __init__(self, args: argparse.Namespace, script: str, **task: Any) -> None:

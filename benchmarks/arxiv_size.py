@@ -1,10 +1,10 @@
-"""A corpus of the size of arXiv, or a share of it: memory and time from the source files to a search.
+"""Memory and time of all stages from source files to search, for a corpus of (a share of) the size of arXiv.
 
     python -m benchmarks.arxiv_size --share 1 --folder DIR
 
-generates 1.66 million papers and 3.2 million contexts in DIR, unless they are there, and runs one stage after
-the other, each in a process of its own whose peak of resident memory is reported. What would take hours is
-timed on a sample and extrapolated. docs/speed.md has results.
+generates 1.66 million papers and 3.2 million contexts in DIR, unless they exist, and runs each stage in a
+separate process to report its peak resident memory. Stages that would take hours are timed on a sample and
+extrapolated. docs/speed.md has results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import orjson
 import torch
 from numpy.typing import NDArray
 
-from benchmarks._common import begin, in_processes, memory, random_vectors
+from benchmarks._common import memory_gb, random_vectors, run_in_processes, setup
 from datasets.corpus import Corpus
 from datasets.generate import generate_corpus
 from datasets.prepare import open_corpus
@@ -40,13 +40,13 @@ from retrieval.settings import IndexConfig
 from retrieval.vectors import encode, encode_queries
 
 PAPERS, CONTEXTS = 1_661_201, 3_205_210
-"""Of arXiv, in Gu et al. 2022, table 1."""
+"""Size of arXiv in Gu et al. 2022, table 1."""
 DEPTH = 2000
-"""Papers that a search finds, as many as the evaluation looks at."""
+"""Papers per search, as in the evaluation."""
 
 
 class Clock:
-    """Wall and CPU time of this process since it was made."""
+    """Wall and CPU time of this process since the clock was created."""
 
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
@@ -61,7 +61,7 @@ class Clock:
         return f"{time.perf_counter() - self._wall:.2f} s ({self.cpu():.2f} s of CPU)"
 
 
-def opened(args: argparse.Namespace) -> Corpus:
+def open_source(args: argparse.Namespace) -> Corpus:
     return open_corpus(args.source, cache_dir=args.cache, field="field")
 
 
@@ -74,19 +74,19 @@ def unit_vectors(count: int, dim: int = 200, seed: int = 0) -> NDArray[np.float3
 
 
 def generate(args: argparse.Namespace) -> None:
-    """The source files, by one process."""
+    """Generating the source files in one process."""
     if not args.source.is_dir():
         clock, sizes = Clock(), (round(args.share * PAPERS), round(args.share * CONTEXTS))
         print(f"{generate_corpus(*sizes, args.source, seed=0, workers=1)}: {clock}")
 
 
 def prepare(args: argparse.Namespace) -> None:
-    """The prepared store, against orjson alone on a sample of the files."""
+    """Preparing the store, compared with orjson alone on a sample of the files."""
     files = list(find_files(args.source, None, SPLITS).values())
     size = sum(path.stat().st_size for path in files) / 1e6
     shutil.rmtree(args.cache, ignore_errors=True)
     clock = Clock()
-    corpus = opened(args)
+    corpus = open_source(args)
     ours = clock.cpu()
     store = sum(path.stat().st_size for path in corpus.path.iterdir()) / 1e6
     print(
@@ -94,7 +94,7 @@ def prepare(args: argparse.Namespace) -> None:
     )
     parsing, parsed = 0.0, 0
     for path in files:
-        with path.open("rb") as file:  # generated files have a record a line
+        with path.open("rb") as file:  # generated files have one record per line
             lines = [line.rstrip(b",\n") for line in file.readlines(1 << 26)[1:-1]]
         sample = [b"{" + line + b"}" if line.startswith(b'"') else line for line in lines]
         alone = Clock()
@@ -105,23 +105,23 @@ def prepare(args: argparse.Namespace) -> None:
     print(f"  {size / ours:.1f} MB/s, orjson alone {rate:,.0f} MB/s; {rate * ours / size:.1f} times as long")
 
 
-def look(args: argparse.Namespace) -> None:
-    """Opening the store, and papers in a random order."""
+def open_store(args: argparse.Namespace) -> None:
+    """Opening the store and reading random papers."""
     clock = Clock()
-    corpus = opened(args)
+    corpus = open_source(args)
     print(f"opened {len(corpus.paper_ids):,} papers, {len(corpus.context_ids):,} contexts: {clock}")
-    taken = []
+    times = []
     for row in np.random.default_rng(0).integers(len(corpus.paper_ids), size=20_000).tolist():
         start = time.perf_counter()
         _ = corpus.titles[row], corpus.abstracts[row], corpus.abstract_tokens[row]
-        taken.append(time.perf_counter() - start)
-    middle, most = np.percentile(taken, (50, 99)) * 1e6
-    print(f"  a random paper: median {middle:.1f} µs, 99 of 100 within {most:.0f} µs")
+        times.append(time.perf_counter() - start)
+    p50, p99 = np.percentile(times, (50, 99)) * 1e6
+    print(f"  a random paper: p50 {p50:.1f} µs, p99 {p99:.0f} µs")
 
 
-def load(args: argparse.Namespace) -> None:
-    """Batches of training, by this process and by two workers."""
-    corpus = opened(args)
+def load_batches(args: argparse.Namespace) -> None:
+    """Loading training batches in this process and with two workers."""
+    corpus = open_source(args)
     vocabulary, _ = random_vectors(corpus, 1)
     data = TrainingData(DocumentReader(corpus, vocabulary, 512), EncoderBatchSettings(), seed=0)
     batches = data.train_dataloader().dataset
@@ -135,9 +135,9 @@ def load(args: argparse.Namespace) -> None:
         print(f"  {workers} workers: 40 batches in {clock}")
 
 
-def encoded(args: argparse.Namespace) -> None:
-    """A sample of papers and contexts by HAtten with random weights."""
-    corpus = opened(args)
+def encode_sample(args: argparse.Namespace) -> None:
+    """Encoding a sample of papers and contexts with HAtten (random weights)."""
+    corpus = open_source(args)
     vocabulary, table = random_vectors(corpus)
     encoder = build_encoder(EncoderConfig(), table, vocabulary).eval()
     encoder.precision = precision("auto")
@@ -148,14 +148,14 @@ def encoded(args: argparse.Namespace) -> None:
     clock = Clock()
     encode(as_numpy(encoder.encode), reader.papers, papers, encoder.dim)
     print("papers:", clock.hours(len(papers), len(corpus.paper_ids)))
-    clock = Clock()  # contexts of a citing paper are next to each other
+    clock = Clock()  # consecutive contexts share citing papers, as in practice
     encode_queries(as_numpy(encoder.encode), reader, np.arange(first, first + args.queries), encoder.dim)
     print("contexts:", clock.hours(args.queries, len(corpus.context_ids)))
 
 
-def mined(args: argparse.Namespace) -> None:
-    """Negatives and positives among all papers, by random vectors, for a sample of a round's queries."""
-    corpus, config = opened(args), MiningSettings()
+def mine_sample(args: argparse.Namespace) -> None:
+    """Mining among all papers with random vectors, for a sample of a round's queries."""
+    corpus, config = open_source(args), MiningSettings()
     vectors, split, clock = unit_vectors(len(corpus.paper_ids)), corpus.split(TRAIN), Clock()
     words = WordSets(corpus)
     print(f"sets of word stems of all papers: {clock}")
@@ -166,9 +166,9 @@ def mined(args: argparse.Namespace) -> None:
     print("mining:", clock.hours(count, config.queries))
 
 
-def searched(args: argparse.Namespace) -> None:
-    """The nearest of all papers, exactly, by random vectors."""
-    corpus = opened(args)
+def search_all(args: argparse.Namespace) -> None:
+    """Exact search among all papers with random vectors."""
+    corpus = open_source(args)
     index = build_index(IndexConfig(kind="exact", device="cpu"), unit_vectors(len(corpus.paper_ids)))
     queries, clock = unit_vectors(args.queries, seed=1), Clock()
     index.search(queries, min(DEPTH, len(index)), None)
@@ -176,8 +176,8 @@ def searched(args: argparse.Namespace) -> None:
 
 
 def bm25(args: argparse.Namespace) -> None:
-    """BM25: the index of all papers, and a sample of the test queries."""
-    corpus, retriever, clock = opened(args), BM25(), Clock()
+    """BM25: indexing all papers and searching for a sample of the test queries."""
+    corpus, retriever, clock = open_source(args), BM25(), Clock()
     retriever.index(corpus)
     print(f"indexed {len(corpus.paper_ids):,} papers in {clock}, {retriever.index_bytes / 1e9:.2f} GB")
     split = corpus.split("test")
@@ -189,11 +189,11 @@ def bm25(args: argparse.Namespace) -> None:
 STAGES: dict[str, Callable[[argparse.Namespace], None]] = {
     "generate": generate,
     "prepare": prepare,
-    "open": look,
-    "load": load,
-    "encode": encoded,
-    "mine": mined,
-    "search": searched,
+    "open": open_store,
+    "load": load_batches,
+    "encode": encode_sample,
+    "mine": mine_sample,
+    "search": search_all,
     "bm25": bm25,
 }
 
@@ -202,7 +202,7 @@ def run(name: str, args: argparse.Namespace) -> None:
     torch.set_num_threads(args.threads)
     print(f"== {name}: {(STAGES[name].__doc__ or '').splitlines()[0]}", flush=True)
     STAGES[name](args)
-    print(f"  {name}: peak of resident memory {memory():.2f} GB", flush=True)
+    print(f"  {name}: peak resident memory {memory_gb():.2f} GB", flush=True)
 
 
 def main() -> None:
@@ -211,15 +211,15 @@ def main() -> None:
     )
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.set_defaults(clock="cpu")
-    parser.add_argument("--share", type=float, default=0.02, help="of the size of arXiv")
+    parser.add_argument("--share", type=float, default=0.02, help="share of the size of arXiv")
     parser.add_argument("--folder", type=Path, default=Path("outputs/arxiv-size"))
     parser.add_argument("--stages", nargs="+", default=list(STAGES), choices=STAGES)
-    parser.add_argument("--papers", type=int, default=1024, help="papers encoded")
-    parser.add_argument("--queries", type=int, default=256, help="contexts encoded, mined and searched for")
+    parser.add_argument("--papers", type=int, default=1024, help="papers to encode")
+    parser.add_argument("--queries", type=int, default=256, help="contexts to encode, mine and search for")
     args = parser.parse_args()
-    begin(args)
+    setup(args)
     args.source, args.cache = args.folder / f"source-{args.share:g}", args.folder / f"cache-{args.share:g}"
-    in_processes([partial(run, name) for name in args.stages], args)
+    run_in_processes([partial(run, name) for name in args.stages], args)
 
 
 if __name__ == "__main__":

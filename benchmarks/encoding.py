@@ -1,7 +1,7 @@
-"""Papers encoded a second: HAtten against its matrix products alone, and beside MiniLM in three ways.
+"""Papers encoded per second: HAtten compared with its matrix products alone, and with MiniLM.
 
-MiniLM (`make minilm`) runs by our reader, by a plain transformers loop over padded batches, and, given
---peer-python, by SentenceTransformer.encode in another environment. Queries are encoded one at a time.
+MiniLM (`make minilm`) runs with our reader, with a plain transformers loop over padded batches, and, given
+--peer-python, with SentenceTransformer.encode in another environment. Queries are encoded one at a time.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import copy
 import statistics
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,16 @@ from numpy.typing import NDArray
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks._common import Peer, Works, arguments, begin, corpus, median_seconds, random_vectors, seconds
+from benchmarks._common import (
+    Peer,
+    Tasks,
+    load_corpus,
+    make_parser,
+    median_seconds,
+    random_vectors,
+    setup,
+    time_call,
+)
 from datasets.corpus import Corpus
 from hatten.checkpoint import load_model
 from hatten.documents import DocumentReader
@@ -48,7 +58,7 @@ Product = tuple[str, tuple[Layout, ...]]
 
 
 class Products(TorchDispatchMode):
-    """Counts matrix products by operation, sizes, strides and precision."""
+    """Counts matrix products by operation, shapes, strides and dtypes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +70,7 @@ class Products(TorchDispatchMode):
         name = func.overloadpacket.__name__
         if name in ("mm", "addmm", "bmm", "baddbmm"):
             self.counts[name, tuple(_layout(x) for x in args if isinstance(x, torch.Tensor))] += 1
-        elif name.startswith("_scaled_dot_product"):  # two products: scores, and the weighted sum
+        elif name.startswith("_scaled_dot_product"):  # two products: scores and weighted sums
             q, k, v = (x.reshape(-1, *x.shape[2:]) for x in args[:3])
             weights = q.new_empty(len(q), q.shape[1], k.shape[1])
             for pair in ((q, k.transpose(1, 2)), (weights, v)):
@@ -72,8 +82,8 @@ def _layout(x: torch.Tensor) -> Layout:
     return tuple(x.shape), tuple(x.stride()), x.dtype
 
 
-def alone(product: Product) -> Callable[[], object]:
-    """The product on tensors of its own."""
+def product_call(product: Product) -> Callable[[], object]:
+    """Return a function that computes the product on random tensors."""
     name, layouts = product
     tensors = [
         torch.empty_strided(shape, stride, dtype=kind).uniform_(-1, 1) for shape, stride, kind in layouts
@@ -83,84 +93,84 @@ def alone(product: Product) -> Callable[[], object]:
     return lambda: function(*tensors, out=out)
 
 
-def against_products(args: argparse.Namespace, encoder: HAttenEncoder, reader: DocumentReader) -> None:
+def compare_with_products(args: argparse.Namespace, encoder: HAttenEncoder, reader: DocumentReader) -> None:
     candidates = np.flatnonzero(reader.corpus.is_candidate)
     rows = np.random.default_rng(0).permutation(candidates)[: args.papers]
     documents = reader.papers(rows)
     with torch.no_grad(), Products() as products:
         encoder.encode(documents)
-    works: Works = {"whole": lambda: encode(as_numpy(encoder.encode), reader.papers, rows, encoder.dim)}
-    products_of = {str(number): product for number, product in enumerate(products.counts)}
+    tasks: Tasks = {"whole": lambda: encode(as_numpy(encoder.encode), reader.papers, rows, encoder.dim)}
+    named = {str(number): product for number, product in enumerate(products.counts)}
     with torch.inference_mode():
-        taken = median_seconds(args, works | {name: alone(product) for name, product in products_of.items()})
-    ceiling = sum(products.counts[product] * taken[name] for name, product in products_of.items())
+        times = median_seconds(args, tasks | {name: product_call(product) for name, product in named.items()})
+    ceiling = sum(products.counts[product] * times[name] for name, product in named.items())
     print(
-        f"HAtten, {_short(encoder.precision)}: {len(rows) / taken['whole']:,.0f} papers/s of "
+        f"HAtten, {_short(encoder.precision)}: {len(rows) / times['whole']:,.0f} papers/s of "
         f"{len(documents.paragraphs.values) / len(rows):.0f} words, its products alone "
-        f"{len(rows) / ceiling:,.0f}; {ceiling / taken['whole']:.2f} of the ceiling"
+        f"{len(rows) / ceiling:,.0f}; {ceiling / times['whole']:.2f} of the ceiling"
     )
 
 
 def plain_loop(encoder: ArticleEncoder, texts: list[str]) -> NDArray[np.float32]:
-    """Batches of 32 as they come, padded to their longest text."""
+    """Encode unsorted batches of 32, padded to their longest text."""
     found = []
     with torch.inference_mode():
         for start in range(0, len(texts), 32):
-            part, most = texts[start : start + 32], encoder.config.max_tokens
-            read = encoder.tokenizer(
-                part, padding=True, truncation=True, max_length=most, return_tensors="pt"
+            batch, max_tokens = texts[start : start + 32], encoder.config.max_tokens
+            inputs = encoder.tokenizer(
+                batch, padding=True, truncation=True, max_length=max_tokens, return_tensors="pt"
             )
-            there = read["attention_mask"][:, :, None]
-            found.append((encoder.model(**read).last_hidden_state * there).sum(1) / there.sum(1))
+            mask = inputs["attention_mask"][:, :, None]
+            found.append((encoder.model(**inputs).last_hidden_state * mask).sum(1) / mask.sum(1))
     return np.asarray(F.normalize(torch.cat(found), dim=1).numpy())
 
 
-def beside_minilm(
-    args: argparse.Namespace, opened: Corpus, hatten: HAttenEncoder, words: DocumentReader
+def compare_with_minilm(
+    args: argparse.Namespace, corpus: Corpus, hatten: HAttenEncoder, words: DocumentReader
 ) -> None:
     random = np.random.default_rng(0)
-    rows = random.permutation(np.flatnonzero(opened.is_candidate))[: args.texts]
-    contexts = random.permutation(opened.split("test").contexts)[: args.queries]
+    rows = random.permutation(np.flatnonzero(corpus.is_candidate))[: args.texts]
+    contexts = random.permutation(corpus.split("test").contexts)[: args.queries]
     config = ArticleConfig("minilm", hub="sentence-transformers/all-MiniLM-L6-v2")
-    ways: dict[str, tuple[Callable[[], Any], Callable[[int], Any]]] = {}
+    encoders: dict[str, tuple[Callable[[], Any], Callable[[int], Any]]] = {}
 
     def add(name: str, encoder: Any, reader: Any) -> None:
-        ways[name] = (
+        encoders[name] = (
             lambda: encode(as_numpy(encoder.encode), reader.papers, rows, encoder.dim),
             lambda i: encode_queries(as_numpy(encoder.encode), reader, contexts[i : i + 1], encoder.dim),
         )
 
     for precision in (torch.bfloat16, torch.float32):
-        copied = copy.deepcopy(hatten)
-        copied.precision = precision
-        add(f"HAtten, {_short(precision)}", copied, words)
-        minilm = ArticleEncoder.pretrained(config).frozen(_short(precision))
-        add(f"MiniLM, {_short(precision)}", minilm, ArticleReader(opened, minilm.tokenizer, config))
-    papers = [f"{opened.titles[row]}. {opened.abstracts[row]}" for row in rows.tolist()]
-    queries = list(query_texts(opened, contexts, config.query))
-    ways[PLAIN] = lambda: plain_loop(minilm, papers), lambda i: plain_loop(minilm, queries[i : i + 1])
+        encoder = copy.deepcopy(hatten)
+        encoder.precision = precision
+        add(f"HAtten, {_short(precision)}", encoder, words)
+        minilm = ArticleEncoder.pretrained(config).freeze(_short(precision))
+        add(f"MiniLM, {_short(precision)}", minilm, ArticleReader(corpus, minilm.tokenizer, config))
+    papers = [f"{corpus.titles[row]}. {corpus.abstracts[row]}" for row in rows.tolist()]
+    queries = list(query_texts(corpus, contexts, config.query))
+    encoders[PLAIN] = lambda: plain_loop(minilm, papers), lambda i: plain_loop(minilm, queries[i : i + 1])
 
-    of_papers = median_seconds(args, {name: papers_of for name, (papers_of, _) in ways.items()})
-    of_query = {
-        name: statistics.median(seconds(args, lambda i=i, ask=ask: ask(i)) for i in range(len(contexts)))  # type: ignore[misc]
-        for name, (_, ask) in ways.items()
+    papers_time = median_seconds(args, {name: encode_papers for name, (encode_papers, _) in encoders.items()})
+    query_time = {
+        name: statistics.median(time_call(args, partial(encode_query, i)) for i in range(len(contexts)))
+        for name, (_, encode_query) in encoders.items()
     }
     folder = find_folder(config)
     if args.peer_python and folder is not None:
         name = "MiniLM, float32, SentenceTransformer.encode"
         peer = Peer(args, PEER, model=str(folder.resolve()))
         peer(papers[:64])
-        of_papers[name] = statistics.median(peer(papers) for _ in range(args.repeats))
-        of_query[name] = statistics.median(peer([text]) for text in queries)
+        papers_time[name] = statistics.median(peer(papers) for _ in range(args.repeats))
+        query_time[name] = statistics.median(peer([text]) for text in queries)
         peer.close()
     print(f"{len(rows):,} papers, {len(contexts)} queries one at a time")
-    for name, taken in of_papers.items():
+    for name, time in papers_time.items():
         print(
-            f"{name:44} {len(rows) / taken:8,.1f} papers/s {1000 * of_query[name]:7.1f} ms/query, "
-            f"{of_papers[PLAIN] / taken:5.2f} times the plain loop"
+            f"{name:44} {len(rows) / time:8,.1f} papers/s {1000 * query_time[name]:7.1f} ms/query, "
+            f"{papers_time[PLAIN] / time:5.2f} times the plain loop"
         )
-    same = (ways["MiniLM, float32"][0]() * ways[PLAIN][0]()).sum(axis=1).min()
-    print(f"cosine of MiniLM's vectors with the plain loop: at least {same:.6f}")
+    cosine = (encoders["MiniLM, float32"][0]() * encoders[PLAIN][0]()).sum(axis=1).min()
+    print(f"cosine of MiniLM's vectors with the plain loop: at least {cosine:.6f}")
 
 
 def _short(precision: torch.dtype) -> str:
@@ -168,28 +178,28 @@ def _short(precision: torch.dtype) -> str:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
-    parser.add_argument("--papers", type=int, default=1024, help="encoded by HAtten alone")
-    parser.add_argument("--texts", type=int, default=0, help="papers encoded by HAtten and MiniLM; 0: none")
+    parser = make_parser(__doc__)
+    parser.add_argument("--papers", type=int, default=1024, help="papers for HAtten against its products")
+    parser.add_argument("--texts", type=int, default=0, help="papers for HAtten against MiniLM; 0: skip")
     parser.add_argument("--queries", type=int, default=64)
-    parser.add_argument("--checkpoint", type=Path, default=None, help="hatten.ckpt; else random weights")
-    parser.add_argument("--peer-python", default=None, help="a Python with sentence_transformers")
+    parser.add_argument("--checkpoint", type=Path, default=None, help="hatten.ckpt; default: random weights")
+    parser.add_argument("--peer-python", default=None, help="Python executable with sentence_transformers")
     args = parser.parse_args()
-    begin(args)
-    opened = corpus(args)
+    setup(args)
+    corpus = load_corpus(args)
     if args.checkpoint is None:
-        vocabulary, table = random_vectors(opened)
+        vocabulary, table = random_vectors(corpus)
         torch.manual_seed(0)
         encoder = build_encoder(EncoderConfig(), table, vocabulary).eval()
     else:
         model = load_model(args.checkpoint)
         encoder, vocabulary = model.encoder, model.vocabulary
-    reader = DocumentReader(opened, vocabulary, encoder.config.max_tokens)
+    reader = DocumentReader(corpus, vocabulary, encoder.config.max_tokens)
     for precision in (torch.bfloat16, torch.float32):
         encoder.precision = precision
-        against_products(args, encoder, reader)
+        compare_with_products(args, encoder, reader)
     if args.texts:
-        beside_minilm(args, opened, encoder, reader)
+        compare_with_minilm(args, corpus, encoder, reader)
 
 
 if __name__ == "__main__":

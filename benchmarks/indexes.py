@@ -1,6 +1,6 @@
-"""Indexes of paper vectors: recall against exact search, speed and size; exact search against its product.
+"""Vector indexes: recall, speed and size compared with exact search; exact search compared with its product.
 
-The vectors are HAtten's (--checkpoint), or sums of random word vectors. --vectors N draws N papers from the
+The vectors are HAtten's (--checkpoint) or sums of random word vectors. --vectors N samples N papers from the
 distribution of the real ones: a real paper plus Gaussian noise with 0.36 of the covariance of its 64 nearest
 papers. Queries stay real; the cosines to the nearest papers are printed for both.
 """
@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks._common import Works, arguments, begin, corpus, median_seconds, seconds, word_sums
+from benchmarks._common import Tasks, load_corpus, make_parser, median_seconds, setup, time_call, word_sums
 from hatten.retriever import HAttenRetriever
 from retrieval.base import folder_bytes
-from retrieval.index import FEW, PaperIndex, build_index, faiss, load_index, search_exact
+from retrieval.index import FEW_QUERIES, PaperIndex, build_index, faiss, load_index, search_exact
 from retrieval.settings import IndexConfig
 
 INDEXES = "half ivf ivf:probes=20 ivf:probes=256 hnsw hnsw:ef_search=512 pq pq:subvectors=50 ivfpq"
@@ -28,86 +28,86 @@ NEIGHBOURS, SPREAD = 64, 0.6
 Vectors = NDArray[np.float32]
 
 
-def real_vectors(args: argparse.Namespace) -> tuple[Vectors, Vectors]:
-    """Of the candidates, and of the contexts of the test split."""
-    opened = corpus(args)
-    rows, contexts = np.flatnonzero(opened.is_candidate), opened.split("test").contexts
+def load_vectors(args: argparse.Namespace) -> tuple[Vectors, Vectors]:
+    """Return vectors of the candidates and of the contexts of the test split."""
+    corpus = load_corpus(args)
+    rows, contexts = np.flatnonzero(corpus.is_candidate), corpus.split("test").contexts
     if args.checkpoint is None:
-        sums = word_sums(opened)
+        sums = word_sums(corpus)
         return sums(rows, "abstract_tokens"), sums(contexts, "context_tokens")
     retriever = HAttenRetriever(args.checkpoint)
-    retriever.prepare(opened)
+    retriever.prepare(corpus)
     return retriever.encode_papers(rows), retriever.encode_queries(contexts)
 
 
-def generated(real: Vectors, queries: Vectors, count: int) -> Vectors:
+def generate_vectors(real: Vectors, queries: Vectors, count: int) -> Vectors:
     rng = np.random.default_rng(0)
     near = search_exact(real, real, NEIGHBOURS + 1).papers[:, 1:]
 
-    def drawn(count: int) -> Vectors:
+    def sample(count: int) -> Vectors:
         out = np.empty((count, real.shape[1]), np.float32)
         parents = np.concatenate([rng.permutation(len(real)) for _ in range(-(-count // len(real)))])[:count]
         for start in range(0, count, 4096):
-            of = parents[start : start + 4096]
-            weights = rng.standard_normal((len(of), NEIGHBOURS), np.float32) * (SPREAD / NEIGHBOURS**0.5)
-            noise = np.einsum("bn,bnd->bd", weights, real[near[of]])
-            moved = real[of] + noise - weights.sum(1, keepdims=True) * real[of]
-            out[start : start + 4096] = moved / np.linalg.norm(moved, axis=1, keepdims=True)
+            rows = parents[start : start + 4096]
+            weights = rng.standard_normal((len(rows), NEIGHBOURS), np.float32) * (SPREAD / NEIGHBOURS**0.5)
+            noise = np.einsum("bn,bnd->bd", weights, real[near[rows]])
+            noisy = real[rows] + noise - weights.sum(1, keepdims=True) * real[rows]
+            out[start : start + 4096] = noisy / np.linalg.norm(noisy, axis=1, keepdims=True)
         return out
 
-    for name, papers in (("real", real), ("generated", drawn(len(real)))):
+    for name, papers in (("real", real), ("generated", sample(len(real)))):
         scores = search_exact(queries[:500], papers, 100).scores
         print(
             f"{name}: median cosine to the 1st, 10th, 100th paper "
             f"{np.median(scores[:, [0, 9, 99]], 0).round(2)}"
         )
-    return drawn(count)
+    return sample(count)
 
 
-def against_product(args: argparse.Namespace, papers: Vectors, queries: Vectors) -> None:
-    """Exact search in batches against the bare product."""
+def compare_with_product(args: argparse.Namespace, papers: Vectors, queries: Vectors) -> None:
+    """Compare exact search in batches with the matrix product alone."""
     papers = papers[:50_000]
     right = torch.from_numpy(papers).T
     for batch in (1, 8, 64, 256, 1000):
         part, out = queries[:batch], torch.empty(min(batch, len(queries)), len(papers))
-        works: Works = {
+        tasks: Tasks = {
             "search": partial(search_exact, part, papers, args.depth),
             "product": partial(torch.mm, torch.from_numpy(part), right, out=out),
         }
-        taken = median_seconds(args, works)
+        times = median_seconds(args, tasks)
         print(
-            f"exact, {len(part):,} queries: {taken['product'] / taken['search']:.2f} of the product's speed"
+            f"exact, {len(part):,} queries: {times['product'] / times['search']:.2f} of the product's speed"
         )
 
 
-def parsed(text: str) -> IndexConfig:
-    """`KIND:SETTING=NUMBER,...`, searched on the CPU."""
+def parse_index(text: str) -> IndexConfig:
+    """Parse `KIND:SETTING=NUMBER,...` to an index on the CPU."""
     kind, _, settings = text.partition(":")
-    given: dict[str, Any] = {"device": "cpu"} if kind in ("exact", "half") else {}
+    options: dict[str, Any] = {"device": "cpu"} if kind in ("exact", "half") else {}
     for setting in settings.split(",") if settings else ():
         name, value = setting.split("=")
-        given[name] = int(value)
-    return IndexConfig(kind, **given)
+        options[name] = int(value)
+    return IndexConfig(kind, **options)
 
 
-def compare(args: argparse.Namespace, papers: Vectors, queries: Vectors, folder: Path) -> None:
+def compare_indexes(args: argparse.Namespace, papers: Vectors, queries: Vectors, folder: Path) -> None:
     indexes: dict[str, PaperIndex] = {}
     folders: dict[str, Path] = {}
     build: dict[str, float] = {}
     for name in ["exact", *args.indexes.split()]:
-        config = parsed(name)
-        made = str(config.asdict())
-        if made not in folders:  # else it differs in its search alone
-            place = folders[made] = folder / str(len(folders))
-            place.mkdir()
-            build[made] = seconds(args, lambda c=config, p=place: build_index(c, papers).save(p))  # type: ignore[misc]
-        indexes[name] = load_index(config, folders[made])
+        config = parse_index(name)
+        shape = str(config.asdict())
+        if shape not in folders:  # configurations of the same shape differ only in search settings
+            path = folders[shape] = folder / str(len(folders))
+            path.mkdir()
+            build[shape] = time_call(args, lambda c=config, p=path: build_index(c, papers).save(p))  # type: ignore[misc]
+        indexes[name] = load_index(config, folders[shape])
 
     def singly(index: PaperIndex) -> None:
         for row in range(min(100, len(queries))):
             index.search(queries[row : row + 1], args.depth)
 
-    parts = np.array_split(queries, -(-len(queries) // FEW))  # larger batches may be compared with all
+    parts = np.array_split(queries, -(-len(queries) // FEW_QUERIES))  # larger batches may be searched fully
     found = {
         name: np.concatenate([index.search(part, args.depth).papers for part in parts])
         for name, index in indexes.items()
@@ -120,54 +120,58 @@ def compare(args: argparse.Namespace, papers: Vectors, queries: Vectors, folder:
     )
     print("| --- |" + " ---: |" * 7)
     for name, index in indexes.items():
-        made = str(parsed(name).asdict())
+        shape = str(parse_index(name).asdict())
         print(
             f"| {name} | {recall(found['exact'][:, :10], found[name][:, :10]):.3f} "
             f"| {recall(found['exact'], found[name]):.3f} | {many['exact'] / many[name]:.2f} "
-            f"| {one['exact'] / one[name]:.2f} | {index.nbytes / len(papers):,.0f} | {build[made]:,.1f} "
-            f"| {folder_bytes(folders[made]) / 1e6:,.1f} |"
+            f"| {one['exact'] / one[name]:.2f} | {index.nbytes / len(papers):,.0f} | {build[shape]:,.1f} "
+            f"| {folder_bytes(folders[shape]) / 1e6:,.1f} |"
         )
     print(f"exact: {len(queries) / many['exact']:,.0f} queries/s, singly {100 / one['exact']:,.0f}")
     print(f"\n| papers allowed | index | R@{args.depth} | times exact |\n| ---: | --- | ---: | ---: |")
     plain = {name: index for name, index in indexes.items() if ":" not in name}
     for share in args.allowed:
         allowed = np.random.default_rng(0).random(len(papers)) < share
-        works: Works = {n: partial(i.search, queries, args.depth, allowed) for n, i in plain.items()}
+        tasks: Tasks = {n: partial(i.search, queries, args.depth, allowed) for n, i in plain.items()}
         some = {name: index.search(queries, args.depth, allowed).papers for name, index in plain.items()}
-        taken = median_seconds(args, works, repeats=1)
+        times = median_seconds(args, tasks, repeats=1)
         for name in plain:
-            ratio = taken["exact"] / taken[name]
+            ratio = times["exact"] / times[name]
             print(f"| {share:.0%} | {name} | {recall(some['exact'], some[name]):.3f} | {ratio:.2f} |")
 
 
 def recall(exact: NDArray[np.int32], found: NDArray[np.int32]) -> float:
-    """Share of the papers of exact search among those found; both [Q, n]."""
+    """Share of the exact results among those found; both [Q, n]."""
     return float(np.mean([np.isin(a, b).mean() for a, b in zip(exact, found, strict=True)]))
 
 
 def main() -> None:
-    parser = arguments(__doc__)
-    parser.add_argument("--checkpoint", type=Path, help="of HAtten; else random word vectors")
-    parser.add_argument("--vectors", type=int, help="generate so many papers; else the real ones")
+    parser = make_parser(__doc__)
+    parser.add_argument("--checkpoint", type=Path, help="hatten.ckpt; default: random word vectors")
+    parser.add_argument("--vectors", type=int, help="number of papers to generate; default: real ones")
     parser.add_argument("--queries", type=int, default=1000)
-    parser.add_argument("--depth", type=int, default=100, help="papers a query")
+    parser.add_argument("--depth", type=int, default=100, help="papers per query")
     parser.add_argument(
-        "--indexes", default=INDEXES, help="KIND or KIND:SETTING=NUMBER,..., separated by blanks"
+        "--indexes", default=INDEXES, help="KIND or KIND:SETTING=NUMBER,..., separated by spaces"
     )
     parser.add_argument(
-        "--allowed", type=float, nargs="*", default=[0.5, 0.1, 0.01], help="shares, for filters"
+        "--allowed",
+        type=float,
+        nargs="*",
+        default=[0.5, 0.1, 0.01],
+        help="shares of papers passing filters",
     )
     args = parser.parse_args()
-    begin(args)
+    setup(args)
     faiss.omp_set_num_threads(args.threads)
-    papers, queries = real_vectors(args)
+    papers, queries = load_vectors(args)
     queries = queries[np.random.default_rng(0).permutation(len(queries))[: args.queries]]
     if args.vectors is not None:
-        papers = generated(papers, queries, args.vectors)
+        papers = generate_vectors(papers, queries, args.vectors)
     print(f"{len(papers):,} papers, {len(queries):,} queries, {papers.shape[1]} dimensions")
-    against_product(args, papers, queries)
+    compare_with_product(args, papers, queries)
     with tempfile.TemporaryDirectory() as folder:
-        compare(args, papers, queries, Path(folder))
+        compare_indexes(args, papers, queries, Path(folder))
 
 
 if __name__ == "__main__":

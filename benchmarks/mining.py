@@ -1,4 +1,4 @@
-"""Mining and fusion: search against its matrix product, Jaccard and fused ranks against plain Python."""
+"""Mining and fusion: search compared with its matrix product, Jaccard and fusion with plain Python."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks._common import Works, arguments, begin, corpus, median_seconds, word_sums
+from benchmarks._common import Tasks, load_corpus, make_parser, median_seconds, setup, word_sums
 from datasets.corpus import Corpus
 from datasets.records import TRAIN
 from hatten.mining import WordSets
@@ -17,10 +17,10 @@ from retrieval.fusion import fuse, normalise_scores
 from retrieval.index import search_exact
 
 
-def search(args: argparse.Namespace, opened: Corpus, contexts: NDArray[np.int64]) -> NDArray[np.int32]:
-    vectors, own = word_sums(opened), opened.citing[contexts]
+def search(args: argparse.Namespace, corpus: Corpus, contexts: NDArray[np.int64]) -> NDArray[np.int32]:
+    vectors, own = word_sums(corpus), corpus.citing[contexts]
     queries = vectors(contexts, "context_tokens")
-    papers = vectors(np.arange(len(opened.paper_ids)), "abstract_tokens")
+    papers = vectors(np.arange(len(corpus.paper_ids)), "abstract_tokens")
     left, right = torch.from_numpy(queries), torch.from_numpy(papers).T
     out = torch.empty(1024, len(papers))
 
@@ -28,50 +28,50 @@ def search(args: argparse.Namespace, opened: Corpus, contexts: NDArray[np.int64]
         for part in left.split(1024):
             torch.mm(part, right, out=out[: len(part)])
 
-    works: Works = {"search": lambda: search_exact(queries, papers, args.depth, own), "product": product}
-    taken = median_seconds(args, works)
+    tasks: Tasks = {"search": lambda: search_exact(queries, papers, args.depth, own), "product": product}
+    times = median_seconds(args, tasks)
     print(
         f"search: {args.depth} of {len(papers):,} papers for {len(queries):,} queries, "
-        f"{len(queries) / taken['search']:,.0f} queries/s; {taken['product'] / taken['search']:.2f} of the "
+        f"{len(queries) / times['search']:,.0f} queries/s; {times['product'] / times['search']:.2f} of the "
         "speed of the product"
     )
     return search_exact(queries, papers, args.depth, own).papers
 
 
 def jaccard(
-    args: argparse.Namespace, opened: Corpus, contexts: NDArray[np.int64], found: NDArray[np.int32]
+    args: argparse.Namespace, corpus: Corpus, contexts: NDArray[np.int64], found: NDArray[np.int32]
 ) -> None:
-    sets, few = WordSets(opened), contexts[: args.few]
-    tokens = (opened.title_tokens, opened.abstract_tokens)
+    sets, few = WordSets(corpus), contexts[: args.few]
+    tokens = (corpus.title_tokens, corpus.abstract_tokens)
     papers = {
         row: {*tokens[0][row].tolist(), *tokens[1][row].tolist()} for row in np.unique(found[: args.few])
     }
 
     def python() -> None:
         for context, ranked in zip(few.tolist(), found.tolist(), strict=False):
-            citing = int(opened.citing[context])
-            parts = (tokens[0][citing], tokens[1][citing], opened.context_tokens[context])
+            citing = int(corpus.citing[context])
+            parts = (tokens[0][citing], tokens[1][citing], corpus.context_tokens[context])
             query = {word for part in parts for word in part.tolist()}
             for row in ranked:
                 len(query & papers[row]) / max(len(query | papers[row]), 1)
 
-    works: Works = {"sparse": lambda: sets.jaccard(sets.queries(contexts), found), "python": python}
-    taken = median_seconds(args, works)
-    ours, plain = found.size / taken["sparse"], found[: args.few].size / taken["python"]
+    tasks: Tasks = {"sparse": lambda: sets.jaccard(sets.queries(contexts), found), "python": python}
+    times = median_seconds(args, tasks)
+    ours, plain = found.size / times["sparse"], found[: args.few].size / times["python"]
     print(f"Jaccard: {ours:,.0f} pairs/s, Python sets {plain:,.0f}; {ours / plain:.1f} times")
 
 
 def fusion(args: argparse.Namespace, papers: int, depth: int = 2000) -> None:
     rng = np.random.default_rng(0)
 
-    def drawn() -> Ranking:
-        """Some papers are likely for all parts, most for none."""
+    def sample() -> Ranking:
+        """Draw a ranking; some papers are likely in every ranking, most are unlikely."""
         keys = rng.random((args.queries, papers), dtype=np.float32)
         keys[:, : 2 * depth] *= 0.3
         found = np.argpartition(keys, min(depth, papers - 1), axis=1)[:, :depth]
         return top_k(found, rng.gamma(2, size=found.shape), depth)
 
-    parts, weights = [drawn(), drawn()], np.array([[0.4, 0.6]])
+    parts, weights = [sample(), sample()], np.array([[0.4, 0.6]])
     few = [
         [dict(zip(part.papers[q].tolist(), part.scores[q].tolist(), strict=True)) for part in parts]
         for q in range(args.few)
@@ -87,11 +87,11 @@ def fusion(args: argparse.Namespace, papers: int, depth: int = 2000) -> None:
                     sums[paper] = sums.get(paper, 0.0) + weight * (score - least) / unit
             sorted(sums, key=lambda paper: (-sums[paper], paper))[:depth]
 
-    taken = median_seconds(
+    times = median_seconds(
         args,
         {"ours": lambda: fuse(parts, list(map(normalise_scores, parts)), weights, depth), "python": python},
     )
-    ours, plain = args.queries / taken["ours"], len(few) / taken["python"]
+    ours, plain = args.queries / times["ours"], len(few) / times["python"]
     print(
         f"fusion: {ours:,.0f} queries/s of 2 x {depth:,} papers, dictionaries {plain:,.0f}; "
         f"{ours / plain:.1f} times"
@@ -99,16 +99,16 @@ def fusion(args: argparse.Namespace, papers: int, depth: int = 2000) -> None:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--queries", type=int, default=1000)
     parser.add_argument("--few", type=int, default=128, help="queries for plain Python")
     parser.add_argument("--depth", type=int, default=100)
     args = parser.parse_args()
-    begin(args)
-    opened = corpus(args)
-    contexts = np.random.default_rng(0).permutation(opened.split(TRAIN).contexts)[: args.queries]
-    jaccard(args, opened, contexts, search(args, opened, contexts))
-    fusion(args, len(opened.paper_ids))
+    setup(args)
+    corpus = load_corpus(args)
+    contexts = np.random.default_rng(0).permutation(corpus.split(TRAIN).contexts)[: args.queries]
+    jaccard(args, corpus, contexts, search(args, corpus, contexts))
+    fusion(args, len(corpus.paper_ids))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Pairs that cross-encoders score a second, beside sentence-transformers' CrossEncoder of the first one.
+"""Pairs scored per second by cross-encoders; the first is compared with sentence-transformers' CrossEncoder.
 
-A round is one query with its candidates, as a cascade reranks them: the same for all, another in each round.
-What a student or a precision costs in quality, `python -m evaluation.compare` says of two evaluations. A
-processor without AVX-512: ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2.
+Each round scores the candidates of one query, as in a cascade; all encoders score the same rounds. To measure
+what a student or a precision costs in quality, compare evaluations with `python -m evaluation.compare`. To
+emulate a CPU without AVX-512: ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks._common import Peer, arguments, begin, corpus, seconds
+from benchmarks._common import Peer, load_corpus, make_parser, setup, time_call
 from datasets.corpus import Corpus
 from rerank.cross_encoder import CrossEncoder
 from rerank.pairs import PairReader
@@ -44,14 +44,17 @@ WAYS = {
     "OpenVINO, int8": ScoringSettings("openvino", "int8"),
     "fastest": ScoringSettings("fastest"),
 }
-"""Values of --ways; the compiled one, which takes minutes to begin with, and those of a processor with
-bfloat16 only when named."""
+"""Values of --ways. Those in bfloat16 run only when named: they need hardware support, and compilation takes
+minutes."""
 SMALL = 2.0**-10
 Rows = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
-def opened_model(folder: Path | None, tokens: int | None) -> CrossEncoder:
-    """A trained model, or MiniLM with a random head; tokens: of a pair, None: as it was trained, or 128."""
+def load_model(folder: Path | None, tokens: int | None) -> CrossEncoder:
+    """Load a trained model, or MiniLM with a random head.
+
+    tokens: maximum tokens of a pair; None: as in training, or 128.
+    """
     if folder is None:
         return CrossEncoder.pretrained(ArticleConfig("minilm"), PairSettings(tokens or 128), "linear").eval()
     model = CrossEncoder.from_pretrained(folder)
@@ -59,16 +62,16 @@ def opened_model(folder: Path | None, tokens: int | None) -> CrossEncoder:
     return model
 
 
-def drawn(args: argparse.Namespace, opened: Corpus) -> list[Rows]:
-    """Contexts and papers of the pairs of each round, the first of which warms up."""
-    random, candidates = np.random.default_rng(0), np.flatnonzero(opened.is_candidate)
-    contexts = random.permutation(opened.split("test").contexts)[: args.rounds + 1]
+def sample_pairs(args: argparse.Namespace, corpus: Corpus) -> list[Rows]:
+    """Sample the contexts and papers of the pairs of each round; the first round is a warm-up."""
+    random, candidates = np.random.default_rng(0), np.flatnonzero(corpus.is_candidate)
+    contexts = random.permutation(corpus.split("test").contexts)[: args.rounds + 1]
     papers = random.choice(candidates, (len(contexts), args.pairs))
     return [(np.repeat(one, args.pairs), row) for one, row in zip(contexts, papers, strict=True)]
 
 
-def texts(reader: PairReader, tokenizer: Any, rows: Rows) -> list[tuple[str, str]]:
-    """Pairs as two texts each, cut as ours are: the peer has nothing to cut."""
+def decode_pairs(reader: PairReader, tokenizer: Any, rows: Rows) -> list[tuple[str, str]]:
+    """Return pairs as two texts each, truncated like ours, so that the peer need not truncate."""
     frame, pairs, found = reader.subwords, reader.pairs(*rows), []
     for row in range(len(pairs)):
         (ids,), (types,), _ = pairs.padded(np.array([row]))
@@ -82,15 +85,15 @@ def texts(reader: PairReader, tokenizer: Any, rows: Rows) -> list[tuple[str, str
 
 
 def save_classifier(model: CrossEncoder, folder: str) -> None:
-    """The same weights as BERT for classification.
+    """Save the same weights as BertForSequenceClassification.
 
-    Its head is linear(tanh(linear(CLS))): a small factor before the tanh, and its inverse behind it, make
-    that linear.
+    Its head is linear(tanh(linear(CLS))); a small factor before the tanh and its inverse afterwards make it
+    linear.
     """
     from transformers import BertConfig, BertForSequenceClassification
 
     if model.head != "linear":
-        raise SystemExit("--reranker: the peer takes models with model.head=linear only")
+        raise SystemExit("--rerankers: the peer supports only models with model.head=linear")
     peer = BertForSequenceClassification(
         BertConfig.from_dict(model.model.config.to_dict() | {"num_labels": 1})
     )
@@ -106,26 +109,26 @@ def save_classifier(model: CrossEncoder, folder: str) -> None:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
-    parser.add_argument("--rerankers", type=Path, nargs="+", default=[None], help="else MiniLM, not trained")
-    parser.add_argument("--peer-python", default=None, help="a Python with sentence_transformers")
-    parser.add_argument("--tokens", type=int, default=None, help="of a pair; else as the rerankers read them")
-    parser.add_argument("--pairs", type=int, default=50, help="of a round")
+    parser = make_parser(__doc__)
+    parser.add_argument("--rerankers", type=Path, nargs="+", default=[None], help="default: untrained MiniLM")
+    parser.add_argument("--peer-python", default=None, help="Python executable with sentence_transformers")
+    parser.add_argument("--tokens", type=int, default=None, help="tokens per pair; default: as in training")
+    parser.add_argument("--pairs", type=int, default=50, help="pairs per round")
     parser.add_argument("--rounds", type=int, default=5)
     default = [name for name in WAYS if "bfloat16" not in name]
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=default)
     args = parser.parse_args()
-    begin(args)
-    opened, model = corpus(args), opened_model(args.rerankers[0], args.tokens)
-    reader = PairReader(opened, model.tokenizer, model.config)
-    rounds, ways = drawn(args, opened), dict[str, Reranker]()
+    setup(args)
+    corpus, model = load_corpus(args), load_model(args.rerankers[0], args.tokens)
+    reader = PairReader(corpus, model.tokenizer, model.config)
+    rounds, ways = sample_pairs(args, corpus), dict[str, Reranker]()
     for folder in args.rerankers:
         for name in args.ways:
-            own = opened_model(folder, args.tokens)
+            own = load_model(folder, args.tokens)
             scoring = replace(WAYS[name], threads=args.threads)
             ways[f"{own.model.config.num_hidden_layers} layers, {name}"] = Reranker(own, scoring)
     names = ([PEER_NAME] if args.peer_python else []) + list(ways)
-    taken: dict[str, list[float]] = {name: [] for name in names}
+    times_of: dict[str, list[float]] = {name: [] for name in names}
     scores: dict[str, list[NDArray[np.float32]]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory() as folder:
         peer = None
@@ -134,24 +137,24 @@ def main() -> None:
             peer = Peer(args, PEER, model=folder, max_tokens=model.config.max_tokens)
         for contexts, papers in rounds:
             if peer is not None:
-                spent, found = peer(texts(reader, model.tokenizer, (contexts, papers)))
-                taken[PEER_NAME].append(spent)
+                spent, found = peer(decode_pairs(reader, model.tokenizer, (contexts, papers)))
+                times_of[PEER_NAME].append(spent)
                 scores[PEER_NAME].append(np.array(found, np.float32))
             for name, reranker in ways.items():
                 out = scores[name]
-                work = lambda: out.append(reranker.score(opened, contexts, papers))  # noqa: B023, E731
-                taken[name].append(seconds(args, work))
+                work = lambda: out.append(reranker.score(corpus, contexts, papers))  # noqa: B023, E731
+                times_of[name].append(time_call(args, work))
         if peer is not None:
             peer.close()
     lengths = np.concatenate([reader.pairs(*rows).lengths for rows in rounds[1:]])
     first, exact = names[0], np.concatenate(scores[names[0]][1:])
     print(
-        f"{args.rounds} queries of {args.pairs} pairs of {lengths.mean():.0f} tokens; scores deviate by "
-        f"{exact.std():.1e}\n{'':42} pairs/s, s a query, times the first (worst to best round), median score "
-        "difference"
+        f"{args.rounds} queries of {args.pairs} pairs of {lengths.mean():.0f} tokens; standard deviation of "
+        f"scores {exact.std():.1e}\n{'':42} pairs/s, s/query, times the first (worst to best round), median "
+        "score difference"
     )
-    for name, times in taken.items():
-        ratios = [one / other for one, other in zip(taken[first][1:], times[1:], strict=True)]
+    for name, times in times_of.items():
+        ratios = [one / other for one, other in zip(times_of[first][1:], times[1:], strict=True)]
         apart = np.median(np.abs(np.concatenate(scores[name][1:]) - exact))
         once = sum(times[1:]) / args.rounds
         print(

@@ -1,8 +1,8 @@
-"""The server of a library under load: p50, p95 and p99 of answers over HTTP, to one user and to many at once.
+"""The library server under load: p50, p95 and p99 latency over HTTP, for one user and for concurrent users.
 
-A real server process (python recommend.py serve) gets contexts of the test split as questions. The ceiling is
-what the same clients measure for GET /health, which asks nothing of the library. Without --library one is
-built of the data, and 100 papers are added to it in the end.
+A real server process (python recommend.py serve) gets contexts of the test split as queries. The baseline is
+the latency of GET /health, which does not use the library. Without --library, a library is built from the
+data, and 100 papers are added at the end.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Any
 import numpy as np
 import requests
 
-from benchmarks._common import arguments, begin, corpus, source
+from benchmarks._common import load_corpus, make_parser, setup, source_folder
 
 TOKEN = "of the benchmark"
 
 
 @contextmanager
-def served(library: Path, options: Sequence[str]) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """The URL of a server process, once it listens."""
+def run_server(library: Path, options: Sequence[str]) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Start a server; yield its URL and process once it listens."""
     command = [sys.executable, "recommend.py", "serve", f"library={library}", "port=0", f"token={TOKEN}"]
     with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -39,67 +39,67 @@ def served(library: Path, options: Sequence[str]) -> Iterator[tuple[str, subproc
             process.terminate()
 
 
-def timed(work: Callable[[Any], int], given: Sequence[Any], users: int) -> float:
-    """The median of the milliseconds that requests take, by so many users at once."""
+def time_requests(send: Callable[[Any], int], values: Sequence[Any], users: int) -> float:
+    """Send requests from concurrent users; return the median latency in milliseconds."""
 
-    def one(value: Any) -> tuple[float, int]:
+    def timed(value: Any) -> tuple[float, int]:
         start = time.perf_counter()
-        status = work(value)
+        status = send(value)
         return 1000 * (time.perf_counter() - start), status
 
     with ThreadPoolExecutor(users) as pool:
-        list(pool.map(one, given[:users]))  # opens the connections
+        list(pool.map(timed, values[:users]))  # opens the connections
         start = time.perf_counter()
-        done = list(pool.map(one, given))
-        taken = time.perf_counter() - start
-    median, high, top = np.percentile([spent for spent, _ in done], [50, 95, 99])
-    failed = sum(status != 200 for _, status in done)
+        results = list(pool.map(timed, values))
+        elapsed = time.perf_counter() - start
+    p50, p95, p99 = np.percentile([latency for latency, _ in results], [50, 95, 99])
+    failed = sum(status != 200 for _, status in results)
     print(
-        f"    {len(done) / taken:7.1f} requests/s, {failed} failed; "
-        f"p50 {median:.1f} ms, p95 {high:.1f}, p99 {top:.1f}"
+        f"    {len(results) / elapsed:7.1f} requests/s, {failed} failed; "
+        f"p50 {p50:.1f} ms, p95 {p95:.1f}, p99 {p99:.1f}"
     )
-    return float(median)
+    return float(p50)
 
 
 def main() -> None:
-    parser = arguments(__doc__)
-    parser.add_argument("--library", type=Path, help="folder of a library; built of the data when absent")
+    parser = make_parser(__doc__)
+    parser.add_argument("--library", type=Path, help="folder of a library; default: built from the data")
     parser.add_argument(
-        "--model", default="", help="of the library that is built; default: the one in the box"
+        "--model", default="", help="model of the library to build; default: the built-in one"
     )
     parser.add_argument("--reranker", default="", help="folder of a cross-encoder")
     parser.add_argument("--requests", type=int, default=400)
     parser.add_argument("--users", type=int, nargs="+", default=[1, 20])
     args = parser.parse_args()
-    begin(args)
-    opened = corpus(args)
-    texts = opened.context_texts
-    rows = opened.split("test").contexts
+    setup(args)
+    corpus = load_corpus(args)
+    texts = corpus.context_texts
+    rows = corpus.split("test").contexts
     rows = np.random.default_rng(0).choice(rows, min(args.requests, len(rows)), replace=False)
-    citing = opened.citing[rows]
+    citing = corpus.citing[rows]
     questions = [
-        {"text": texts[row], "title": opened.titles[paper], "abstract": opened.abstracts[paper][:20_000]}
+        {"text": texts[row], "title": corpus.titles[paper], "abstract": corpus.abstracts[paper][:20_000]}
         for row, paper in zip(rows.tolist(), citing.tolist(), strict=True)
     ]
     with tempfile.TemporaryDirectory() as folder:
-        library = args.library or build(args, Path(folder))
-        ask_all(args, library, questions)
+        library = args.library or build_library(args, Path(folder))
+        measure(args, library, questions)
 
 
-def build(args: argparse.Namespace, folder: Path) -> Path:
-    """A library of the data, or of the demo corpus."""
-    given, library = source(args, folder, 2000, 8000), folder / "library"
-    options = [f"library={library}", f"source={given}", f"contexts={given}", f"model={args.model}"]
+def build_library(args: argparse.Namespace, folder: Path) -> Path:
+    """Build a library from the data or the demo corpus."""
+    source, library = source_folder(args, folder, 2000, 8000), folder / "library"
+    options = [f"library={library}", f"source={source}", f"contexts={source}", f"model={args.model}"]
     start = time.perf_counter()
     subprocess.run([sys.executable, "recommend.py", "build", *options], check=True)
     print(f"built in {time.perf_counter() - start:.1f} s")
     return library
 
 
-def ask_all(args: argparse.Namespace, library: Path, questions: list[dict[str, str]]) -> None:
+def measure(args: argparse.Namespace, library: Path, questions: list[dict[str, str]]) -> None:
     start = time.perf_counter()
     options = [f"reranker={args.reranker}"] if args.reranker else []
-    with served(library, options) as (url, process):
+    with run_server(library, options) as (url, process):
         sessions = local()
 
         def session() -> requests.Session:
@@ -114,14 +114,14 @@ def ask_all(args: argparse.Namespace, library: Path, questions: list[dict[str, s
             return session().get(f"{url}/health", timeout=120).status_code
 
         ask(questions[0])
-        print(f"start to first answer: {time.perf_counter() - start:.1f} s")
+        print(f"time to first answer: {time.perf_counter() - start:.1f} s")
         for users in args.users:
             medians = {}
-            for name, work in (("health", health), ("recommend", ask)):
-                print(f"{name:>9}, {users:2} at once:", end="")
-                medians[name] = timed(work, questions, users)
+            for name, send in (("health", health), ("recommend", ask)):
+                print(f"{name:>9}, {users:2} users:", end="")
+                medians[name] = time_requests(send, questions, users)
             ratio = medians["recommend"] / medians["health"]
-            print(f"           recommend / health at the median: {ratio:.1f}")
+            print(f"           recommend / health, median: {ratio:.1f}")
         if args.library is None:
             add_papers(url, 100)
         status = Path(f"/proc/{process.pid}/status")
@@ -133,10 +133,10 @@ def ask_all(args: argparse.Namespace, library: Path, questions: list[dict[str, s
 def add_papers(url: str, count: int) -> None:
     rng = np.random.default_rng(0)
 
-    def drawn(words: int) -> str:
+    def random_text(words: int) -> str:
         return " ".join(f"word{number}" for number in rng.integers(1000, size=words))
 
-    new = [{"id": f"new:{row}", "title": drawn(6), "abstract": drawn(99)} for row in range(count)]
+    new = [{"id": f"new:{i}", "title": random_text(6), "abstract": random_text(99)} for i in range(count)]
     start = time.perf_counter()
     headers = {"Authorization": f"Bearer {TOKEN}"}
     added = requests.post(f"{url}/papers", json={"papers": new}, headers=headers, timeout=600)

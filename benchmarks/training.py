@@ -1,8 +1,9 @@
-"""Batches trained a second, against a plain implementation in the manner of the reference.
+"""Training batches per second, compared with a plain, reference-style implementation.
 
-The batch is the reference's: 17 queries with 1 cited, 3 prefetched and 1 random paper each, 102 documents.
-The plain implementation pads every document to 3 x 512 tokens, encodes the citing paper for each query, works
-in float32 and materialises the loss over all (anchor, positive, negative). Prefetched papers are random here.
+Batches are those of the reference: 17 queries with 1 cited, 3 prefetched and 1 random paper each, 102
+documents. The plain implementation pads every document to 3 x 512 tokens, encodes the citing paper for every
+query, runs in float32 and materialises the loss over all (anchor, positive, negative) triples. Prefetched
+papers are random here.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks._common import arguments, begin, corpus, median_seconds, random_vectors, seconds
+from benchmarks._common import (
+    Tasks,
+    load_corpus,
+    make_parser,
+    median_seconds,
+    random_vectors,
+    setup,
+    time_call,
+)
 from datasets.corpus import Corpus
 from datasets.records import TRAIN
 from hatten.batches import Batch, Batches
@@ -53,7 +62,7 @@ class PlainLayer(nn.Module):
 
 
 class PlainEncoder(nn.Module):
-    """Two levels over padded arrays."""
+    """A plain two-level encoder over padded arrays."""
 
     def __init__(self, config: EncoderConfig, table: NDArray[np.float32]) -> None:
         super().__init__()
@@ -74,7 +83,7 @@ class PlainEncoder(nn.Module):
 
 
 def plain_loss(vectors: Tensor, levels: Tensor, classes: Tensor) -> Tensor:
-    """Over all [B, B, B] of anchor, positive and negative."""
+    """Triplet loss over all [B, B, B] (anchor, positive, negative) triples."""
     unit = F.normalize(vectors, dim=1)
     similarity = unit @ unit.T
     level = torch.where(classes[:, None] == classes[None], levels[None], 4)  # [B, B]
@@ -84,8 +93,8 @@ def plain_loss(vectors: Tensor, levels: Tensor, classes: Tensor) -> Tensor:
     return (torch.relu(hinge) * (anchor & positive & (gap > 0) & (levels > 0)[None, None])).sum()
 
 
-def padded(documents: Documents, length: int) -> tuple[Tensor, Tensor, Tensor]:
-    """ids [B, 3, length], types [B, 3], absent [B, 3]."""
+def pad(documents: Documents, length: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return ids [B, 3, length], types [B, 3] and absent [B, 3]."""
     ids = np.zeros((len(documents), 3, length), np.int64)
     types, absent = np.full(ids.shape[:2], 10), np.ones(ids.shape[:2], bool)
     for row, column in np.argwhere(documents.index >= 0):
@@ -96,32 +105,32 @@ def padded(documents: Documents, length: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def plain_batch(reader: DocumentReader, contexts: NDArray[np.int64]) -> list[Tensor]:
-    """Queries, then their papers: token ids, types, absent, levels, classes."""
+    """Return token ids, types, absent, levels and classes of queries followed by their papers."""
     queries, rng = len(contexts), np.random.default_rng(0)
     papers = rng.choice(np.flatnonzero(reader.corpus.is_candidate), queries * PAPERS_EACH)
-    parts = [padded(found, reader.max_tokens) for found in (reader.queries(contexts), reader.papers(papers))]
+    parts = [pad(found, reader.max_tokens) for found in (reader.queries(contexts), reader.papers(papers))]
     levels = torch.tensor([0] * queries + [1, 3, 3, 3, 3] * queries)
     classes = torch.cat([torch.arange(queries), torch.arange(queries).repeat_interleave(PAPERS_EACH)])
     return [*(torch.cat(pair) for pair in zip(*parts, strict=True)), levels, classes]
 
 
-def batches(opened: Corpus, reader: DocumentReader, steps: int) -> list[Batch]:
-    split, rng = opened.split(TRAIN), np.random.default_rng(0)
-    prefetched = rng.choice(np.flatnonzero(opened.is_candidate).astype(np.int32), (len(split), 10))
+def build_batches(corpus: Corpus, reader: DocumentReader, steps: int) -> list[Batch]:
+    split, rng = corpus.split(TRAIN), np.random.default_rng(0)
+    prefetched = rng.choice(np.flatnonzero(corpus.is_candidate).astype(np.int32), (len(split), 10))
     pool = Pool(np.arange(len(split), dtype=np.int32), prefetched, np.zeros(prefetched.shape, np.bool_))
     config = EncoderBatchSettings(queries=QUERIES, mined=3, random=1, steps_per_round=steps)
-    made = Batches(reader, split, pool, config, seed=0, round=0)
-    return [made[step] for step in range(steps)]
+    round_batches = Batches(reader, split, pool, config, seed=0, round=0)
+    return [round_batches[step] for step in range(steps)]
 
 
-def train(encoder: HAttenEncoder, optimizer: torch.optim.Optimizer, made: list[Batch]) -> None:
-    for batch in made:
+def train(encoder: HAttenEncoder, optimizer: torch.optim.Optimizer, batches: list[Batch]) -> None:
+    for batch in batches:
         queries = F.normalize(encoder.encode(batch.queries), dim=1)
         papers = F.normalize(torch.cat([encoder.encode(batch.cited), encoder.encode(batch.others)]), dim=1)
-        optimise(triplet_loss(queries @ papers.T, torch.from_numpy(batch.levels)), optimizer)
+        train_step(triplet_loss(queries @ papers.T, torch.from_numpy(batch.levels)), optimizer)
 
 
-def optimise(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
+def train_step(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -133,36 +142,36 @@ def adam(model: nn.Module) -> torch.optim.Optimizer:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--steps", type=int, default=4, help="batches in one measurement")
-    parser.add_argument("--plain-queries", type=int, default=4, help="queries in the plain step")
+    parser.add_argument("--plain-queries", type=int, default=4, help="queries in the plain batch")
     parser.add_argument("--vectors", choices=("markers", "all", "none"), default="markers", help="trained")
     args = parser.parse_args()
-    begin(args)
-    opened = corpus(args)
-    vocabulary, table = random_vectors(opened)
+    setup(args)
+    corpus = load_corpus(args)
+    vocabulary, table = random_vectors(corpus)
     config = EncoderConfig(trainable_vectors=args.vectors)
-    reader = DocumentReader(opened, vocabulary, config.max_tokens)
+    reader = DocumentReader(corpus, vocabulary, config.max_tokens)
     torch.manual_seed(0)
-    made = batches(opened, reader, args.steps)
-    works = {}
+    batches = build_batches(corpus, reader, args.steps)
+    tasks: Tasks = {}
     for precision in (torch.bfloat16, torch.float32):
         encoder = build_encoder(config, table, vocabulary).train()
         encoder.precision = precision
-        works[str(precision).removeprefix("torch.")] = partial(train, encoder, adam(encoder), made)
-    taken = median_seconds(args, dict(works))
+        tasks[str(precision).removeprefix("torch.")] = partial(train, encoder, adam(encoder), batches)
+    times = median_seconds(args, tasks)
 
-    *arrays, levels, classes = plain_batch(reader, opened.split(TRAIN).contexts[: args.plain_queries])
+    *arrays, levels, classes = plain_batch(reader, corpus.split(TRAIN).contexts[: args.plain_queries])
     model = PlainEncoder(config, table)
     optimizer = adam(model)
-    plain = seconds(args, lambda: optimise(plain_loss(model(*arrays), levels, classes), optimizer))
+    plain = time_call(args, lambda: train_step(plain_loss(model(*arrays), levels, classes), optimizer))
     whole = plain * QUERIES / args.plain_queries
-    print(f"plain: {plain:.1f} s for {args.plain_queries} of {QUERIES} queries, {whole:.1f} s in proportion")
-    words = sum(len(part.paragraphs.values) for b in made for part in (b.queries, b.cited, b.others))
-    for name, spent in taken.items():
+    print(f"plain: {plain:.1f} s for {args.plain_queries} queries, {whole:.1f} s scaled to {QUERIES}")
+    words = sum(len(part.paragraphs.values) for b in batches for part in (b.queries, b.cited, b.others))
+    for name, time in times.items():
         print(
-            f"{name}: {len(made) / spent:.2f} batches/s, {words / spent:,.0f} words/s; "
-            f"{whole * len(made) / spent:.0f} times the plain implementation"
+            f"{name}: {len(batches) / time:.2f} batches/s, {words / time:,.0f} words/s; "
+            f"{whole * len(batches) / time:.0f} times the plain implementation"
         )
 
 

@@ -1,9 +1,9 @@
-"""Data sets: records, the files and citation graphs they come from, and the prepared store they become.
+"""Data sets: records, the files and citation graphs they are read from, and the store prepared from them.
 
-records         what papers, contexts and queries are      source_files  the JSON files that hold them
-prepare         records -> store, once                     corpus        the store, memory-mapped
-tokenize        texts -> words                             demo          a generated corpus
+records         papers, contexts and queries               source_files  their JSON files
+prepare         writes records to a store, once            corpus        the memory-mapped store
+tokenize        splits texts into words                    demo          a generated corpus
 
-The package has the name of Hugging Face's `datasets`, which cannot be imported beside it. Keep this file free
-of heavy imports.
+The package has the name of Hugging Face's `datasets`, so the two cannot be imported together. Keep this file
+free of heavy imports.
 """

@@ -1,6 +1,6 @@
-"""Build a corpus out of full texts: python -m datasets.build source=FILES output=DIR (docs/build.md).
+"""Build a corpus from full texts: python -m datasets.build source=FILES output=DIR (docs/build.md).
 
-The files are read twice, first for their papers, then for their contexts (Gu et al. 2022, section 3).
+The files are read twice, first for papers, then for contexts (Gu et al. 2022, section 3).
 """
 
 from __future__ import annotations
@@ -26,113 +26,112 @@ from datasets.fulltext.catalogue import Catalogue
 from datasets.fulltext.contexts import ContextRules, select_contexts
 from datasets.fulltext.documents import Document, FullText, Reference
 from datasets.fulltext.readers import SourceFile, find_files, read_documents
-from datasets.json_lines import OnBadRecord, gzipped, json_writer
+from datasets.json_lines import OnBadRecord, gzip_writer, json_writer
 from datasets.progress import read_progress
 from datasets.records import SPLITS, Tolerance
 from datasets.splitting import Splitting
 
 log = logging.getLogger(__name__)
 
-EXAMPLES = 20
-"""Skipped records that the report names, the first ones."""
+MAX_EXAMPLES = 20
+"""Maximum number of skipped records listed in the report."""
 UNRESOLVED = "unresolved.jsonl.gz"
 UNRESOLVED_HINT = (
-    f"{UNRESOLVED} lists them, the most cited first. To get contexts of their citations, name a file with "
-    "their titles and abstracts in `source`: a .bib that has them, arXiv's metadata snapshot, `papers.json`, "
-    "or records of our own."
+    f"{UNRESOLVED} lists them, most cited first. To get contexts for their citations, add a file with their "
+    "titles and abstracts to `source`: a .bib file with abstracts, arXiv's metadata snapshot, `papers.json` "
+    "or JSON lines in our own layout."
 )
-COUNTED = {
+COUNT_NOTES = {
     "papers": "Papers, one per id. Those without a title or abstract are left out.",
-    "full texts": "Full texts, and why some of them gave no contexts.",
-    "spans": "Spans that the readers take for citations, but that cite no entry of the bibliography.",
-    "references": "Cited entries of bibliographies, by how their paper was found or why it was not.",
-    "contexts": "Citations (a span and an entry of the bibliography), and why some became no context.",
+    "full texts": "Full texts, and why some yielded no contexts.",
+    "spans": "Citation spans that refer to no entry of the bibliography.",
+    "references": "Cited bibliography entries, by how their paper was found or why it was not.",
+    "contexts": "Citations (a span and a bibliography entry), and why some yielded no context.",
     "splits": "Contexts written.",
 }
 
 
 @dataclass
 class SkippedRecords:
-    """Records that cannot be used: an error, or skipped up to a share of all (None: the first is an
-    error)."""
+    """Counts invalid records: up to `max_share` of all are skipped; None raises the first error."""
 
     max_share: float | None
     read: int = 0
-    """Records that can be used."""
+    """Number of valid records."""
     left_out: int = 0
     examples: list[str] = field(default_factory=list)
 
     def skip(self, error: InputError, counted: bool = False) -> None:
-        """Count a record, unless the first pass has; raises its error if none may be skipped."""
+        """Count a record unless the first pass has; raises its error if none may be skipped."""
         if self.max_share is None:
             raise error
         if not counted:
             self.left_out += 1
-            self.examples += [str(error)] if len(self.examples) < EXAMPLES else []
+            self.examples += [str(error)] if len(self.examples) < MAX_EXAMPLES else []
 
     def check(self) -> None:
-        """Raises InputError if too large a share was skipped."""
+        """Raise InputError if too large a share was skipped."""
         records = self.read + self.left_out
         if self.max_share is not None and self.left_out > self.max_share * records:
             raise InputError(
-                f"source: {self.left_out:,} of {records:,} records ({self.left_out / records:.2%}) cannot be "
-                f"used, more than max_bad_share={self.max_share:g} allows; the first: {self.examples[0]}"
+                f"source: {self.left_out:,} of {records:,} records ({self.left_out / records:.2%}) are "
+                f"invalid, more than max_bad_share={self.max_share:g} allows; the first: {self.examples[0]}"
             )
 
 
 @dataclass
 class BuildReport:
-    """What a build read, dropped and wrote: counts by kind (COUNTED) and outcome."""
+    """Records what a build read, dropped and wrote: counts by kind (COUNT_NOTES) and outcome."""
 
     settings: Mapping[str, Any]
-    counts: dict[str, Counter[str]] = field(default_factory=lambda: {kind: Counter() for kind in COUNTED})
+    counts: dict[str, Counter[str]] = field(default_factory=lambda: {kind: Counter() for kind in COUNT_NOTES})
     skipped: SkippedRecords = field(default_factory=lambda: SkippedRecords(None))
     unresolved: Counter[Reference] = field(default_factory=Counter)
     """Cited references without a paper."""
 
     def write(self, folder: Path) -> None:
-        """report.json, report.md for people, and the references without a paper, the most cited first."""
+        """Write report.json, report.md and the references without a paper, most cited first."""
         content = {"settings": dict(self.settings), **self.counts}
         if self.skipped.max_share is not None:
             content["records"] = asdict(self.skipped)
         (folder / "report.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
         (folder / "report.md").write_text(self._markdown(), "utf-8")
         if self.unresolved:
-            with gzipped(folder / UNRESOLVED) as file:
+            with gzip_writer(folder / UNRESOLVED) as file:
                 for reference, citations in self.unresolved.most_common():
                     known = {name: value for name, value in reference._asdict().items() if value}
                     file.write(orjson.dumps(known | {"citations": citations}) + b"\n")
 
     def _markdown(self) -> str:
         lines = ["# How this corpus was built", ""]
-        for kind, meaning in COUNTED.items():
+        for kind, meaning in COUNT_NOTES.items():
             lines += [f"## {kind.capitalize()}", "", meaning, "", "| | |", "| --- | ---: |"]
             lines += [f"| {outcome} | {count:,} |" for outcome, count in self.counts[kind].items()]
             lines.append("")
         if self.skipped.left_out:
-            lines += ["## Skipped records", "", f"{self.skipped.left_out:,} cannot be used. The first:", ""]
+            lines += ["## Skipped records", "", f"{self.skipped.left_out:,} are invalid. The first:", ""]
             lines += [f"- {' '.join(example.split())}" for example in self.skipped.examples] + [""]
         if self.unresolved:
-            lines += ["## References without a paper", "", UNRESOLVED_HINT, "", self._unresolved(), ""]
-            for entry, citations in self.unresolved.most_common(EXAMPLES):
-                named = " ".join((entry.title or entry.text or entry.paper).split())
-                lines.append(f"- {citations:,} x {named[:200]}")
+            lines += ["## References without a paper", "", UNRESOLVED_HINT, "", self._unresolved_line(), ""]
+            for entry, citations in self.unresolved.most_common(MAX_EXAMPLES):
+                name = " ".join((entry.title or entry.text or entry.paper).split())
+                lines.append(f"- {citations:,} x {name[:200]}")
             lines.append("")
         lines += ["## Settings", "", "```json", json.dumps(dict(self.settings), indent=1), "```", ""]
         return "\n".join(lines)
 
-    def _unresolved(self) -> str:
-        """How much a file of all of arXiv would help."""
+    def _unresolved_line(self) -> str:
+        """Count the unresolved references, and those that arXiv's metadata would resolve."""
         on_arxiv = [citations for reference, citations in self.unresolved.items() if reference.arxiv]
         return (
-            f"There are {len(self.unresolved):,}, cited {self.unresolved.total():,} times; "
+            f"{len(self.unresolved):,} references, cited {self.unresolved.total():,} times; "
             f"{len(on_arxiv):,} of them, cited {sum(on_arxiv):,} times, have an arXiv id. The most cited:"
         )
 
     def summary(self) -> str:
-        """One line: papers and contexts written, and where to read about the rest."""
+        """Summarise in one line what was written, and where the report is."""
         splits = ", ".join(f"{split} {count:,}" for split, count in self.counts["splits"].items())
-        skipped = f"{self.skipped.left_out:,} records cannot be used; " if self.skipped.left_out else ""
+        skipped = f"{self.skipped.left_out:,} invalid records skipped; " if self.skipped.left_out else ""
         return (
             f"{self.settings['output']}: {self.counts['papers']['written']:,} papers, "
             f"{self.counts['splits'].total():,} contexts ({splits}); {skipped}"
@@ -140,13 +139,12 @@ class BuildReport:
         )
 
     def reasons(self) -> str:
-        """Where the contexts were lost, in one line, for when none is left."""
+        """Explain in one line why no contexts are left."""
         found = {**self.counts["full texts"], **self.counts["references"], **self.counts["contexts"]}
         counts = ", ".join(f"{outcome}: {count:,}" for outcome, count in found.items()) or "no full texts"
-        advice = (
-            "; name a file with titles and abstracts of the cited papers in source as well (docs/build.md)"
-        )
-        return counts + advice * bool(self.unresolved)
+        if self.unresolved:
+            counts += "; add a file with titles and abstracts of the cited papers to source (docs/build.md)"
+        return counts
 
 
 def build_corpus(
@@ -158,13 +156,13 @@ def build_corpus(
     max_bad_share: float = 0.01,
     **settings: Any,
 ) -> BuildReport:
-    """Read `source`; write a corpus (datasets/source_files.py) into the new folder `output`.
+    """Read `source` and write a corpus (datasets/source_files.py) to the new folder `output`.
 
-    source: files, folders and patterns of full texts and of papers' records.
-    splitting: gives the split of a citing paper.
-    identifier: keep only papers with an identifier of this kind, such as arxiv; None: keep all.
-    on_error, max_bad_share: see Tolerance. settings: ContextRules.
-    Raises InputError for what cannot be used, and if no context is left.
+    source: files, folders and patterns of full texts and paper records.
+    splitting: assigns a split to each citing paper.
+    identifier: keep only papers with this kind of identifier, such as arxiv; None keeps all.
+    on_error, max_bad_share: see Tolerance. settings: see ContextRules.
+    Raises InputError for invalid input, and if no context is left.
     """
     tolerance = read_settings(Tolerance, {"on_error": on_error, "max_bad_share": max_bad_share})
     skipped, rules = SkippedRecords(tolerance.share), read_settings(ContextRules, settings)
@@ -177,12 +175,12 @@ def build_corpus(
     with atomic_folder(folder) as building:
         with closing(Catalogue(building / "catalogue.sqlite", identifier)) as catalogue:
             with_text: dict[SourceFile, None] = {}
-            for file, document in _documents(files, "papers", skipped.skip):
+            for file, document in _read_all(files, "papers", skipped.skip):
                 skipped.read += 1
                 if document.metadata.id:  # a .bib file has none
                     catalogue.add(document.metadata)
                 with suppress(InputError):  # the full text has the same error
-                    catalogue.add_described(document.described())
+                    catalogue.add_entries(document.entries_with_abstract())
                 if document.full_text is not None:
                     with_text[file] = None
             skipped.check()
@@ -200,10 +198,10 @@ def build_corpus(
     return report
 
 
-def _documents(
+def _read_all(
     files: Sequence[SourceFile], what: str, on_bad: OnBadRecord
 ) -> Iterator[tuple[SourceFile, Document]]:
-    """The documents of all files, with a progress bar over their bytes."""
+    """Yield the documents of all files, with a progress bar in bytes."""
     with read_progress([file.path for file in files], what) as on_bytes:
         done = 0
         for file in files:
@@ -243,20 +241,20 @@ def _write_contexts(
                 queries[split]({"context_id": context, "positive_ids": [ids[cited]]})
                 written[split] += 1
     if not written:
-        raise InputError(f"source: no context is left; {report.reasons()}")
+        raise InputError(f"source: no contexts are left; {report.reasons()}")
     for split in SPLITS:
         if not written[split]:
             (folder / f"{split}.json").unlink()
-            log.warning("no contexts for the split %s: it is left out", split)
+            log.warning("no contexts for the split %s; it is not written", split)
 
 
 def _full_texts(
     files: Sequence[SourceFile], catalogue: Catalogue, report: BuildReport
 ) -> Iterator[tuple[int, FullText]]:
-    """(row of the paper, its full text) of the papers kept, one full text each."""
+    """Yield (row, full text) of the papers kept, one full text per paper."""
     counts, skipped = report.counts["full texts"], report.skipped
     seen = bytearray(len(catalogue.rows))
-    for _, document in _documents(files, "full texts", partial(skipped.skip, counted=True)):
+    for _, document in _read_all(files, "full texts", partial(skipped.skip, counted=True)):
         if document.full_text is None:
             continue
         counts["read"] += 1

@@ -1,6 +1,6 @@
-"""Columns of a store: Ragged rows in two flat arrays, and the writers of its files.
+"""Columns of a store: Ragged rows in two flat arrays, and writers for the store's files.
 
-Files are written by plain writes: a full disk is then an OSError, not a bus error.
+Files are written with plain writes, not through memory maps: a full disk is then an OSError, not a bus error.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Ragged:
 
     @classmethod
     def concat(cls, parts: Sequence[Ragged]) -> Ragged:
-        """Rows of some parts, at least one, after each other.
+        """Concatenate the rows of one or more parts.
 
         >>> [row.tolist() for row in Ragged.concat([Ragged.from_rows([[1]]), Ragged.from_rows([[], [2]])])]
         [[1], [], [2]]
@@ -71,31 +71,33 @@ class Ragged:
         return np.diff(self.offsets)
 
     def take(self, rows: Ints) -> Ragged:
-        """The given rows (any order, repeats allowed) as a new Ragged."""
+        """Return the given rows (any order, repeats allowed) as a new Ragged."""
         rows = np.asarray(rows, np.int64)
         if len(rows) and not (rows.min() >= 0 and rows.max() < len(self)):
             raise IndexError(f"rows must be in 0..{len(self) - 1}")
-        index, offsets = ranges(self.offsets[rows], self.offsets[rows + 1])
+        index, offsets = concat_ranges(self.offsets[rows], self.offsets[rows + 1])
         return Ragged(self.values[index], offsets)
 
-    def rows_with(self, values: Sequence[int]) -> NDArray[np.bool_]:
-        """Rows that hold any of the values [rows]."""
+    def rows_containing(self, values: Sequence[int]) -> NDArray[np.bool_]:
+        """Return a mask [rows] of the rows that contain any of the values."""
         found = np.zeros(len(self), np.bool_)
         found[np.repeat(np.arange(len(self)), self.lengths)[np.isin(self.values, values)]] = True
         return found
 
 
 def offsets_of(lengths: Ints) -> NDArray[np.int64]:
-    """Lengths [rows] -> offsets [rows + 1]."""
+    """Convert row lengths [rows] to offsets [rows + 1]."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
 
 
-def ranges(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The numbers of ranges one after the other, and where those of each range [n] are among them [n + 1].
+def concat_ranges(
+    starts: NDArray[np.int64], ends: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Concatenate the integers of `n` ranges; also return their offsets [n + 1] in the result.
 
-    >>> [part.tolist() for part in ranges(np.array([5, 0, 2]), np.array([7, 0, 3]))]
+    >>> [part.tolist() for part in concat_ranges(np.array([5, 0, 2]), np.array([7, 0, 3]))]
     [[5, 6, 2], [0, 2, 2, 3]]
     """
     offsets = offsets_of(ends - starts)
@@ -109,11 +111,11 @@ BATCH_CHARACTERS = 1 << 23
 CHUNK = 1 << 20
 """Characters or numbers processed at a time."""
 AHEAD = 16
-"""Chunks that may be tokenised elsewhere while this process reads on."""
+"""Chunks that Ray may tokenise while this process continues to read."""
 
 
 class TableWriter:
-    """Appends rows to an Arrow IPC file, batch by batch."""
+    """Appends rows to an Arrow IPC file in batches."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._schema = schema
@@ -133,8 +135,8 @@ class TableWriter:
         self._flush()
         self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
 
-    def take(self, path: Path, rows: NDArray[np.int64]) -> None:
-        """Append the given rows, ascending, of another file of the same columns."""
+    def append_rows(self, path: Path, rows: NDArray[np.int64]) -> None:
+        """Append the given rows, in ascending order, of another file with the same columns."""
         first = 0
         for batch in table_batches(path)[1]:
             inside = rows[np.searchsorted(rows, first) : np.searchsorted(rows, first + len(batch))] - first
@@ -142,7 +144,7 @@ class TableWriter:
             kept = batch if len(inside) == len(batch) else batch.take(pa.array(inside))
             if 2 * len(kept) >= BATCH_ROWS or kept.nbytes >= BATCH_CHARACTERS // 2:
                 self.extend(kept.columns)
-            else:  # so that small batches do not add up, change by change
+            else:  # row by row, so that repeated copies do not pile up small batches
                 for row in kept.to_pylist():
                     self.append(*row.values())
 
@@ -154,7 +156,7 @@ class TableWriter:
             self.extend(arrays)
 
     def close(self) -> None:
-        """Write the rest; again does nothing."""
+        """Flush and close the file; further calls do nothing."""
         if self._file.closed:
             return
         with self._file:
@@ -163,14 +165,14 @@ class TableWriter:
 
 
 class TextWriter(TableWriter):
-    """The same for columns of strings."""
+    """A TableWriter whose columns are strings."""
 
     def __init__(self, path: Path, columns: tuple[str, ...]) -> None:
         super().__init__(path, pa.schema([pa.field(name, pa.string(), nullable=False) for name in columns]))
 
 
 def table_batches(path: Path) -> tuple[pa.Schema, list[pa.RecordBatch]]:
-    """The columns and the batches of an Arrow IPC file, memory-mapped."""
+    """Return the schema and the memory-mapped batches of an Arrow IPC file."""
     with pa.memory_map(str(path)) as file:
         reader = pa.ipc.open_file(file)
         return reader.schema, [reader.get_batch(i) for i in range(reader.num_record_batches)]
@@ -183,7 +185,7 @@ def write_strings(path: Path, column: str, values: Iterable[str]) -> None:
 
 
 class NameWriter:
-    """Appends rows of a few different names: STEM.arrow has each once, a Ragged their codes."""
+    """Writes rows of names from a small set: distinct names to STEM.arrow, their codes to a Ragged."""
 
     def __init__(self, folder: Path, stem: str) -> None:
         self._folder, self._stem = folder, stem
@@ -194,15 +196,15 @@ class NameWriter:
         self._values.extend(self._codes.setdefault(name, len(self._codes)) for name in names)
         self._lengths.append(len(names))
 
-    def take(self, names: Sequence[str], codes: Ragged) -> None:
-        """Append rows of codes of names that are all new."""
-        assert not self._codes, "the first rows"
+    def append_codes(self, names: Sequence[str], codes: Ragged) -> None:
+        """Append rows of codes into `names`; only before any other row."""
+        assert not self._codes, "must be the first rows"
         self._codes = {name: code for code, name in enumerate(names)}
         self._values.frombytes(codes.values.tobytes())
         self._lengths.frombytes(codes.lengths.astype(np.int32).tobytes())
 
     def __len__(self) -> int:
-        """Number of different names."""
+        """Number of distinct names."""
         return len(self._codes)
 
     def finish(self) -> None:
@@ -212,21 +214,21 @@ class NameWriter:
 
 
 Tokenize = Callable[[list[str]], Callable[[], Ragged]]
-"""Takes texts, gives a function that waits for their tokens, as numbers of a WordTable."""
+"""Starts tokenising texts; the function it returns waits for the tokens, as ids of a WordTable."""
 
 
-def local_tokens(words: WordTable) -> Tokenize:
-    """Tokenises at once, in this process."""
+def local_tokenizer(words: WordTable) -> Tokenize:
+    """Tokenise immediately, in this process."""
 
     def tokenize(texts: list[str]) -> Callable[[], Ragged]:
-        found = words.ids(texts)
-        return lambda: found
+        tokens = words.ids(texts)
+        return lambda: tokens
 
     return tokenize
 
 
 class TokenWriter:
-    """Appends the tokens of texts, as numbers of a WordTable, to a raw file; `finish` makes it a Ragged."""
+    """Tokenises texts and appends their WordTable ids to a raw file, which `finish` turns into a Ragged."""
 
     def __init__(self, folder: Path, stem: str, tokenize: Tokenize) -> None:
         self._folder, self._stem, self._tokenize = folder, stem, tokenize
@@ -235,7 +237,7 @@ class TokenWriter:
         self._lengths = array("i")
         self._texts: list[str] = []
         self._characters = 0
-        self._waiting: deque[Callable[[], Ragged]] = deque()
+        self._pending: deque[Callable[[], Ragged]] = deque()
 
     def append(self, text: str) -> None:
         self._texts.append(text)
@@ -244,17 +246,17 @@ class TokenWriter:
             self._flush(ahead=AHEAD)
 
     def _flush(self, ahead: int = 0) -> None:
-        """Tokenise what is buffered, and write all but the last `ahead` chunks."""
+        """Tokenise the buffered texts, and write all but the last `ahead` chunks."""
         if self._texts:
-            self._waiting.append(self._tokenize(self._texts))
+            self._pending.append(self._tokenize(self._texts))
         self._texts, self._characters = [], 0
-        while len(self._waiting) > ahead:
-            found = self._waiting.popleft()()
-            self._file.write(np.ascontiguousarray(found.values, np.int32).data)
-            self._lengths.frombytes(found.lengths.astype(np.int32).tobytes())
+        while len(self._pending) > ahead:
+            tokens = self._pending.popleft()()
+            self._file.write(np.ascontiguousarray(tokens.values, np.int32).data)
+            self._lengths.frombytes(tokens.lengths.astype(np.int32).tobytes())
 
-    def take(self, tokens: Ragged, rows: NDArray[np.int64]) -> None:
-        """Append the given rows, which have the same numbers."""
+    def append_rows(self, tokens: Ragged, rows: NDArray[np.int64]) -> None:
+        """Append the given rows, in ascending order, of tokens with the same ids."""
         self._flush()
         for first in range(0, len(rows), BATCH_ROWS):
             part = rows[first : first + BATCH_ROWS]
@@ -267,14 +269,14 @@ class TokenWriter:
             self._lengths.frombytes(lengths.astype(np.int32).tobytes())
 
     def close(self) -> None:
-        """Write the rest; again does nothing."""
+        """Flush and close the file; further calls do nothing."""
         if self._file.closed:
             return
         with self._file:
             self._flush()
 
     def chunks(self, rows: NDArray[np.bool_] | None = None) -> Iterator[NDArray[np.int32]]:
-        """The numbers chunk by chunk, of all rows or of those set in `rows` [rows]."""
+        """Yield the ids in chunks, of all rows or of those that the mask `rows` [rows] selects."""
         offsets = self._offsets()
         first = 0
         with self._raw.open("rb") as file:
@@ -290,7 +292,7 @@ class TokenWriter:
         return offsets_of(np.frombuffer(self._lengths, np.int32))
 
     def finish(self, final: NDArray[np.int32]) -> None:
-        """Write values and offsets; final[number] is the id in the store."""
+        """Write values and offsets; `final` maps the ids of the WordTable to those of the store."""
         offsets = self._offsets()
         with (self._folder / f"{self._stem}.values.npy").open("wb") as file:
             header = {"descr": "<i4", "fortran_order": False, "shape": (int(offsets[-1]),)}
@@ -308,13 +310,13 @@ def save_arrays(folder: Path, **arrays: NDArray[Any]) -> None:
             descr = np.lib.format.dtype_to_descr(values.dtype)
             header = {"descr": descr, "fortran_order": False, "shape": values.shape}
             np.lib.format.write_array_header_1_0(file, header)
-            # ndarray.tofile hides the reason of a failed write
+            # ndarray.tofile hides why a write failed.
             file.write(np.ascontiguousarray(values).data)
 
 
 def load_array(folder: Path, stem: str) -> NDArray[Any]:
-    """What `save_arrays` wrote, mapped."""
-    # The memmap class makes every slice slow.
+    """Memory-map an array written by `save_arrays`."""
+    # Slicing an np.memmap is slow, so view it as a plain array.
     return np.asarray(np.load(folder / f"{stem}.npy", mmap_mode="r", allow_pickle=False))
 
 
@@ -325,7 +327,7 @@ def save_ragged(folder: Path, stem: str, rows: Ragged) -> None:
 
 
 def load_ragged(folder: Path, stem: str) -> Ragged:
-    """What `save_ragged` wrote, mapped."""
+    """Memory-map a Ragged written by `save_ragged`."""
     return Ragged(load_array(folder, f"{stem}.values"), load_array(folder, f"{stem}.offsets"))
 
 
@@ -335,10 +337,10 @@ def write_words(
     tokens: Sequence[tuple[TokenWriter, NDArray[np.bool_] | None]],
     keep_order: bool = False,
 ) -> None:
-    """Write the words with their counts, and finish the token writers with these ids.
+    """Write the words and their counts, and finish the token writers with the final word ids.
 
-    tokens: each writer with the rows [rows] that count, None for all. Words stand most frequent first, or
-    as in the table (keep_order).
+    tokens: each writer with a mask [rows] of the rows to count, None for all. Words are sorted by descending
+    count, or stay in the order of the table (keep_order).
     """
     words = table.words()
     counts = np.zeros(len(words), np.int64)

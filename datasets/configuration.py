@@ -1,4 +1,4 @@
-"""Settings as Hydra composes them: the schemas of its YAML files, checked dataclasses, errors in one line."""
+"""Settings composed by Hydra: schemas of the YAML files, validated dataclasses, one-line errors."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 
 from datasets.errors import InputError, missing_extra
 from datasets.help import config_groups, option_notes
-from datasets.settings import SCHEMAS, Settings, check, in_words
+from datasets.settings import SCHEMAS, Settings, check, describe_type
 
 T = TypeVar("T")
 
 
 def store_schemas() -> None:
-    """Tell Hydra the settings that have been registered so far."""
+    """Add all registered schemas to Hydra's ConfigStore."""
     for name, kind in SCHEMAS.items():
         ConfigStore.instance().store(group="schema", name=name, node=_schema(kind))
 
 
 def _schema(kind: type) -> DictConfig:
-    """A node that can be written to, though the dataclasses are frozen."""
+    """Return a writable node, although the dataclasses are frozen."""
     node = OmegaConf.structured(kind)
     parts = [node]
     while parts:
@@ -37,9 +37,9 @@ def _schema(kind: type) -> DictConfig:
 
 
 def read_settings(kind: type[T], given: Mapping[Any, Any], where: str = "") -> T:
-    """The checked dataclass of the `given` values; InputError names what is unknown or of another type.
+    """Return the validated dataclass for the `given` values; InputError for unknown keys and wrong types.
 
-    where: the part's name in the configuration, by default that of the class.
+    where: key of the settings in the configuration, by default that of the class.
 
     >>> Sizes = dataclasses.make_dataclass("Sizes", [("depth", int, 3), ("width", float, 1.0)])
     >>> read_settings(Sizes, {"width": 2})
@@ -47,47 +47,47 @@ def read_settings(kind: type[T], given: Mapping[Any, Any], where: str = "") -> T
     """
     where = where or getattr(kind, "where", "")
     try:
-        made = OmegaConf.to_object(OmegaConf.merge(_schema(kind), dict(given)))
+        settings = OmegaConf.to_object(OmegaConf.merge(_schema(kind), dict(given)))
     except OmegaConfBaseException as error:
         raise InputError(describe(error, where)) from None
-    assert isinstance(made, kind)
-    if not isinstance(made, Settings):
-        check(made, where)
-    return made
+    assert isinstance(settings, kind)
+    if not isinstance(settings, Settings):
+        check(settings, where)
+    return settings
 
 
 def describe(error: OmegaConfBaseException, where: str = "") -> str:
-    """One line on a value that does not fit its schema: the key, the value and what it must be."""
+    """Describe a value that does not fit its schema in one line: the key, the value and what it must be."""
     key = f"{where}.{error.full_key or ''}".strip(".").partition("[")[0]
     if isinstance(error, ConfigKeyError | ConfigAttributeError) and isinstance(error.parent_node, DictConfig):
         known = [str(name) for name in error.parent_node if not str(name).startswith("_")]
         typed = dataclasses.is_dataclass(OmegaConf.get_type(error.parent_node))
-        whole = not (typed or where or error.parent_node._get_parent())  # what a command has composed
-        known = sorted({*known, *config_groups()} - {"hydra"}) if whole else known
+        is_root = not (typed or where or error.parent_node._get_parent())  # the command's whole configuration
+        known = sorted({*known, *config_groups()} - {"hydra"}) if is_root else known
         line = f"{key}: there is no such option"
         if close := get_close_matches(str(error.key), known, 1):
             return f"{line}; did you mean {key.rpartition('.')[0]}.{close[0]}?".replace(" .", " ")
         line += f"; choose from {', '.join(known)}" if known else ""
-        return line if typed or whole else f"{line}; +{key}=... adds it"
+        return line if typed or is_root else f"{line}; +{key}=... adds it"
     hint = error.ref_type
     if isinstance(error.key, str) and dataclasses.is_dataclass(error.object_type):
         hint = get_type_hints(error.object_type).get(error.key)
-    wanted = in_words(hint)
+    wanted = describe_type(hint)
     if not wanted or not key:
         return f"{key}: {error}".strip(": ")
     return f"{key}={error.value}: must be {wanted}"
 
 
 def describe_missing(key: str) -> str:
-    """One line on an option without a default: what it is, by its comment, and an example."""
+    """Describe a required option in one line, with the note and the example of its comment."""
     about, _, example = option_notes().get(key, "").partition(" (e.g. ")
     return f"{key} is required, as in {key}={example.removesuffix(')') or '...'}{about and ': '}{about}"
 
 
 def refuse_missing(config: DictConfig) -> None:
-    """InputError for the first option that must be given and is not; call it before slow imports.
+    """Raise InputError for the first required option that is missing; call it before slow imports.
 
-    What other options read by `oc.select` may be missing.
+    Options that others read by `oc.select` may be missing.
     """
     select = OmegaConf.to_yaml(config)
     parts: list[tuple[str, Any]] = [("", OmegaConf.to_container(config, resolve=False))]
@@ -100,21 +100,17 @@ def refuse_missing(config: DictConfig) -> None:
 
 
 EXTRAS = {"joblib": "joblib", "submitit_local": "submitit", "submitit_slurm": "submitit"}
-"""Launchers of Hydra, and the extras that they come with."""
+"""Hydra's launchers, and the extras that install them."""
 
 
 def unknown_choice(file: str, options: Sequence[str]) -> str:
-    """One line on a choice of a group that is not there. file: GROUP/NAME."""
+    """Describe an unknown choice of a configuration group in one line. file: GROUP/NAME."""
     group, _, name = file.partition("@")[0].removesuffix(".yaml").rpartition("/")
     if group == "hydra/launcher" and name in EXTRAS:
         return missing_extra(f"{group}={name}", EXTRAS[name])
     if not options:
-        line = f"{group}={name}: there is no such group"
-        return (
-            f"{line}; did you mean {known[0]}?"
-            if (known := get_close_matches(group, config_groups(), 1))
-            else line
-        )
+        close = get_close_matches(group, config_groups(), 1)
+        return f"{group}={name}: there is no such group{f'; did you mean {close[0]}?' if close else ''}"
     if close := get_close_matches(name, options, 1):
         return f"{group}={name}: there is no such choice; did you mean {group}={close[0]}?"
     return f"{group}={name}: choose {', '.join(options[:-1])} or {options[-1]}"

@@ -1,5 +1,4 @@
-"""Convert dumps of papers for global citation recommendation: python -m datasets.convert source=FILES
-output=DIR."""
+"""Convert paper dumps for global recommendation: python -m datasets.convert source=FILES output=DIR."""
 
 from __future__ import annotations
 
@@ -16,26 +15,26 @@ from datasets.files import atomic_folder, new_folder
 from datasets.fulltext.catalogue import PaperTable
 from datasets.fulltext.documents import Metadata
 from datasets.fulltext.readers import find_files
-from datasets.json_lines import Object, gzipped, read_objects
+from datasets.json_lines import Object, gzip_writer, read_objects
 from datasets.progress import read_progress
 
 PAPERS, CITATIONS = "papers.jsonl.gz", "citations.tsv.gz"
 
 
 def convert(source: str | Sequence[str], output: str | Path) -> str:
-    """Write papers.jsonl.gz, and citations.tsv.gz for files of citations, into the new folder `output`.
+    """Write papers.jsonl.gz, and citations.tsv.gz if there are citation files, to the new folder `output`.
 
-    Returns a line on what was written.
     source: files, folders and patterns of JSON lines in the layouts of datasets.citations.graph.
-    Raises InputError that names file, line and field of a record that cannot be used, and for no papers.
+    Returns a summary line. Raises InputError with file, line and field of an invalid record, or if there are
+    no papers.
     """
     folder = new_folder(output)
     files = [file.path for file in find_files(source)]
     papers = citations = unresolved = 0
     with atomic_folder(folder) as unfinished:
         with (
-            gzipped(unfinished / PAPERS) as lines,
-            gzipped(unfinished / CITATIONS) as pairs,
+            gzip_writer(unfinished / PAPERS) as lines,
+            gzip_writer(unfinished / CITATIONS) as pairs,
             closing(PaperTable(unfinished / "parts.sqlite")) as parts,
         ):
             pairs.write(b"citing\tcited\n")
@@ -49,21 +48,23 @@ def convert(source: str | Sequence[str], output: str | Path) -> str:
                     case CitationEdge():
                         unresolved += 1
                     case PaperLine() as paper:
-                        lines.write(_line(paper))
+                        lines.write(_encode(paper))
                         papers += 1
-            for one in parts.papers():
-                paper = PaperLine(one.id, one.title, one.abstract, one.year, tuple(one.field), ())
-                lines.write(_line(paper))
+            for merged in parts.papers():
+                paper = PaperLine(*merged[:4], tuple(merged.field), ())
+                lines.write(_encode(paper))
                 papers += 1
         if not papers:
-            raise InputError(f"{files[0]}: no papers in {len(files)} files; name those of papers as well")
+            raise InputError(
+                f"{files[0]}: no papers in {len(files)} files; add the files of papers to source"
+            )
         parts.path.unlink()
         if not citations:
             (unfinished / CITATIONS).unlink()
-    line = f"{folder / PAPERS}: {papers:,} papers"
+    summary = f"{folder / PAPERS}: {papers:,} papers"
     if citations or unresolved:
-        line += f"; {CITATIONS}: {citations:,} citations ({unresolved:,} others name no paper)"
-    return line
+        summary += f"; {CITATIONS}: {citations:,} citations ({unresolved:,} skipped for a missing id)"
+    return summary
 
 
 def _records(files: Iterable[Path]) -> Iterator[tuple[str, Object]]:
@@ -72,7 +73,7 @@ def _records(files: Iterable[Path]) -> Iterator[tuple[str, Object]]:
             yield from read_objects(path, on_bytes)
 
 
-def _line(paper: PaperLine) -> bytes:
+def _encode(paper: PaperLine) -> bytes:
     known = {"paper_id": paper.id, "title": paper.title, "abstract": paper.abstract}
     more = {"year": paper.year or None, "fields": paper.fields, "references": paper.references}
     return orjson.dumps(known | more) + b"\n"

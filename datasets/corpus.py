@@ -1,7 +1,7 @@
 """The prepared store: a corpus as memory-mapped columns, opened in milliseconds and shared by processes.
 
-A store is a folder, made by `datasets.prepare`. Texts are Arrow IPC files, numbers .npy files; `store.json`,
-written last, lists every file with its size, so that an incomplete store is never opened.
+A store is a folder written by `datasets.prepare`. Texts are in Arrow IPC files, numbers in .npy files.
+`store.json`, written last, lists every file with its size, so that an incomplete store is never opened.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MANIFEST = "store.json"
 
 
 class TextColumn(Sequence[str]):
-    """A column of strings in an Arrow IPC file: random access without reading the whole."""
+    """A column of strings in an Arrow IPC file, with random access and without loading the file."""
 
     def __init__(self, batches: list[pa.StringArray]) -> None:
         self._batches = batches
@@ -57,7 +57,7 @@ class TextColumn(Sequence[str]):
 
 @dataclass(frozen=True)
 class Split:
-    """Queries: `contexts` [Q], rows of contexts, and `positives` [Q], rows of the papers to find."""
+    """Queries: rows of `contexts` [Q], and for each the rows of the papers to retrieve, `positives` [Q]."""
 
     name: str
     contexts: NDArray[np.int64]
@@ -70,15 +70,15 @@ class Split:
 class Corpus:
     """Papers [P], contexts [C] and splits of a prepared store.
 
-    Token ids are rows of `words`, codes of `fields` rows of `field_names`; `seen` [P] marks the papers that
-    training contexts cite; `citing` [C] are rows of papers, or -2, -3 and so on for papers that the corpus
-    lacks. Pickles as its path: a worker process maps the same files.
+    Token ids are rows of `words`; codes in `fields` are rows of `field_names`. `seen` [P] marks papers cited
+    by training contexts. `citing` [C] has rows of papers, or -2, -3 and so on for papers outside the corpus.
+    A Corpus pickles as its path, so that worker processes map the same files.
     """
 
     def __init__(
         self, path: str | Path, name: str | None = None, papers_file: str | Path | None = None
     ) -> None:
-        """papers_file: the source of the papers, for what the store does not keep, as authors.
+        """papers_file: the source of the papers, for data that the store does not keep, such as authors.
 
         Raises InputError if the folder is not a complete store of this version.
         """
@@ -94,7 +94,7 @@ class Corpus:
         self.fingerprint: str = manifest["fingerprint"]
         self.settings: dict[str, Any] = manifest["settings"]
         self.dropped: dict[str, dict[str, Any]] = manifest.get("dropped", {})
-        """Records left out of each part, as `papers`: {file, records, kinds: {kind: count}}."""
+        """Dropped records of each part (e.g. `papers`): {file, records, kinds: {kind: count}}."""
         papers = self._texts("papers")
         self.paper_ids, self.titles, self.abstracts = papers["id"], papers["title"], papers["abstract"]
         contexts = self._texts("contexts")
@@ -126,12 +126,12 @@ class Corpus:
 
     @cached_property
     def words(self) -> list[str]:
-        """[V] by descending `word_counts`, then alphabetically; behind them words that came later."""
+        """Words [V] by descending `word_counts`, then alphabetically; words added later follow."""
         return list(self._texts("words")["word"])
 
     @cached_property
     def word_ids(self) -> dict[str, int]:
-        """Rows of `words`."""
+        """The row of each word in `words`."""
         return {word: row for row, word in enumerate(self.words)}
 
     @cached_property
@@ -139,33 +139,32 @@ class Corpus:
         return {paper: row for row, paper in enumerate(self.paper_ids)}
 
     def paper_row(self, paper_id: str) -> int:
-        """Row of a paper; KeyError for an unknown id."""
+        """Return the row of a paper; KeyError for an unknown id."""
         return self._paper_rows[paper_id]
 
     def has_paper(self, paper_id: str) -> bool:
-        """Whether there is a paper of that id."""
+        """True if the corpus has a paper with that id."""
         return paper_id in self._paper_rows
 
     def in_fields(self, fields: Sequence[str]) -> NDArray[np.bool_]:
-        """Papers of any of these fields [P]; InputError for one that no paper has."""
+        """Return a mask [P] of the papers in any of the fields; InputError for a field that no paper has."""
         known = list(self.field_names)
         if not known:
             raise InputError(
-                f"corpus {self.name}: its papers have no fields; data.field=KEY names the key of the papers "
-                "file that holds them"
+                f"corpus {self.name}: papers have no fields; set data.field=KEY to a key of the papers file"
             )
         unknown = [field for field in fields if field not in known]
         if unknown:
-            often = np.argsort(-np.bincount(self.fields.values, minlength=len(known)), kind="stable")
-            some = ", ".join(repr(known[code]) for code in often[:5])
+            by_count = np.argsort(-np.bincount(self.fields.values, minlength=len(known)), kind="stable")
+            some = ", ".join(repr(known[code]) for code in by_count[:5])
             raise InputError(
-                f"corpus {self.name}: no paper has the field {unknown[0]!r}; there are {some}"
+                f"corpus {self.name}: no paper has the field {unknown[0]!r}; choose from {some}"
                 f"{f' and {len(known) - 5} more' if len(known) > 5 else ''}"
             )
-        return self.fields.rows_with([known.index(field) for field in fields])
+        return self.fields.rows_containing([known.index(field) for field in fields])
 
     def split(self, name: str) -> Split:
-        """A split by name; the InputError for an unknown one lists them."""
+        """Return a split by name; the InputError for an unknown one lists all splits."""
         if name not in self.splits:
             raise InputError(f"corpus {self.name}: no split {name!r}; choose from {', '.join(self.splits)}")
         return self.splits[name]
@@ -176,7 +175,7 @@ class Corpus:
 
 
 def read_manifest(path: Path) -> dict[str, Any] | None:
-    """The manifest of a complete store of this version, else None."""
+    """Return the manifest of a complete store of this version, else None."""
     try:
         manifest = json.loads((path / MANIFEST).read_text("utf-8"))
         if manifest["version"] != STORE_VERSION:

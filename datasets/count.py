@@ -1,6 +1,6 @@
-"""Count what a collection of papers holds: python -m datasets.count data.papers=FILES (docs/data.md).
+"""Statistics of a paper collection: python -m datasets.count data.papers=FILES (docs/data.md).
 
-The counts are those of Table 1 of Nogueira et al. 2020.
+The counts are those in Table 1 of Nogueira et al. 2020.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from hydra.utils import instantiate
 from datasets.citations.queries import GraphQueries, read_rows
 from datasets.command import command
 from datasets.files import atomic_write, write_text
-from datasets.json_lines import gzipped
+from datasets.json_lines import gzip_writer
 from datasets.records import TRAIN
 
 COUNTS, TABLE, QUERIES, HELD_OUT = "counts.json", "counts.md", "queries.json", "held_out.jsonl.gz"
 
 
 def count_collection(data: GraphQueries, output_dir: str | Path) -> str:
-    """Write the counts as JSON and as a table, QUERIES and HELD_OUT; returns the table.
+    """Write the counts as JSON and as a table, plus QUERIES and HELD_OUT; return the table.
 
-    QUERIES are the ids of the queries of val and test, for data.queries. HELD_OUT has id, title and year of
-    these papers, for data.held_out of another collection.
+    QUERIES contains the ids of the val and test queries, for data.queries. HELD_OUT contains id, title and
+    year of these papers, for data.held_out of another collection.
     """
     folder = Path(output_dir).expanduser()
-    held_out = {split: some.papers for split, some in data.queries.items() if split != TRAIN}
+    held_out = {split: queries.papers for split, queries in data.queries.items() if split != TRAIN}
     is_held_out = np.zeros(len(data.graph), np.bool_)
     is_held_out[np.concatenate([np.empty(0, np.int64), *held_out.values()])] = True
     characters = 0
-    with atomic_write(folder / HELD_OUT) as path, gzipped(path) as file:
+    with atomic_write(folder / HELD_OUT) as path, gzip_writer(path) as file:
         for row, paper in read_rows(data.graph, data.papers):
             characters += len(paper.title) + len(paper.abstract)
             if is_held_out[row]:
@@ -48,14 +48,14 @@ def count_collection(data: GraphQueries, output_dir: str | Path) -> str:
 
 
 def _counts(data: GraphQueries, characters: int) -> dict[str, Any]:
-    """documents, citations (pairs of a query and a relevant paper), and those of each split.
+    """Count documents and citations (pairs of a query and a relevant paper), in total and per split.
 
-    unknown: citations of papers that are in no file. passed_over: other citations that are no pairs, of later
-    papers and by papers outside all splits. left_out: papers without a text, or without a year where one is
-    needed.
+    unknown: citations of papers that are in no file. passed_over: other citations that are not pairs, such as
+    those of later papers and by papers outside all splits. left_out: papers without a text, or without a year
+    if the split needs one.
     """
     graph, documents = data.graph, len(data.papers)
-    citations = sum(len(some.relevant.values) for some in data.eligible.values())
+    citations = sum(len(queries.relevant.values) for queries in data.eligible.values())
     splits = {}
     for split, eligible in data.eligible.items():
         years = graph.years[eligible.papers]
@@ -94,12 +94,12 @@ def _table(counts: dict[str, Any]) -> str:
         rows.append((f"query and relevant pairs, {split}", f"{found['pairs']:,}"))
         if found["asked"] != found["queries"]:
             rows.append((f"queries used, {split}", f"{found['asked']:,}"))
-            rows.append((f"pairs of those, {split}", f"{found['asked_pairs']:,}"))
+            rows.append((f"pairs of the queries used, {split}", f"{found['asked_pairs']:,}"))
     rows += [
-        ("training queries left out as near-duplicates", f"{counts['near_duplicates']:,}"),
-        ("papers left out", f"{counts['left_out']:,}"),
-        ("citations of papers in no file", f"{counts['unknown']:,}"),
-        ("other citations that are no pairs", f"{counts['passed_over']:,}"),
+        ("training queries dropped as near-duplicates", f"{counts['near_duplicates']:,}"),
+        ("papers dropped", f"{counts['left_out']:,}"),
+        ("citations of unknown papers", f"{counts['unknown']:,}"),
+        ("other citations that are not pairs", f"{counts['passed_over']:,}"),
     ]
     lines = [f"| {', '.join(counts['files'])} | |", "| --- | ---: |"]
     return "\n".join([*lines, *(f"| {name} | {value} |" for name, value in rows)]) + "\n"

@@ -1,27 +1,27 @@
-"""A generated corpus in which matching words do not give the answer away.
+"""Generate a demo corpus that word overlap alone cannot solve.
 
 The process, with the numbers of the default size (2,000 papers, 8,000 contexts):
 
-1. World. Ten fields; a field has 96 possible tasks (object x action), 24 methods (adjective x head) and 15
-   kinds of data (source x collection); all fields share 20 properties. All these are concepts. A concept has
-   a formal name, another name made of other words and, unless it is a property, an abbreviation. Names are
-   composed: `sparse` and `encoder` become `thinned out` and `embedder` in the other name of every method.
-2. Topics. A field has five; a topic prefers 5 tasks, 8 methods, 5 kinds of data and 6 properties of its
-   field.
-3. Papers. A paper has a topic, a year out of 20, a coined name of its system, one task, two methods, one
-   kind of data and two properties: from its topic with probability 0.8, else from its field. It keeps to
-   one name for each of them, in nine of ten cases the formal one.
-4. Citations. The latest quarter of the papers cites earlier ones, 16 times each: of its own topic (0.6),
-   its field (0.25) or any (0.15), in proportion to a long-tailed popularity and to 0.5 ** (age / 2 years).
-5. Contexts. A sentence with the target marker names one to three concepts of the cited paper: by the formal
-   name (0.3), the other one (0.55) or the abbreviation (0.15). One or two sentences before or after it are
-   about the citing paper or a third one.
-6. Splits. By citing paper, 8 : 1 : 1; validation and test are the latest. So 3 of 10 papers cited in test
+1. Concepts. Each of ten fields has 96 possible tasks (object x action), 24 methods (adjective x head) and 15
+   kinds of data (source x collection); all fields share 20 properties. Each concept has a formal name, a
+   synonym with no words in common and, except for properties, an abbreviation. Names are composed: in the
+   synonym of every method, `sparse` becomes `thinned out` and `encoder` becomes `embedder`.
+2. Topics. Each field has five topics; each topic prefers 5 tasks, 8 methods, 5 kinds of data and 6
+   properties of its field.
+3. Papers. Each paper has a topic, one of 20 years, an invented system name, one task, two methods, one kind
+   of data and two properties: from its topic with probability 0.8, else from its field. It uses one name per
+   concept, the formal one in nine of ten cases.
+4. Citations. The latest quarter of the papers cites earlier papers, 16 times each: of its own topic (0.6),
+   its field (0.25) or any field (0.15), in proportion to a long-tailed popularity and 0.5 ** (age / 2 years).
+5. Contexts. The sentence with the target marker names one to three concepts of the cited paper: by formal
+   name (0.3), synonym (0.55) or abbreviation (0.15). One or two sentences before or after it are about the
+   citing paper or an unrelated one.
+6. Splits. By citing paper, 8 : 1 : 1; validation and test papers are the latest. 3 of 10 papers cited in test
    are not cited in train.
 
-Lexical matching finds what the formal names leave it (BM25: recall@10 0.23); a ranker that knew the names of
-each concept would reach 0.9. The links between names recur in many papers: they can be learnt from the
-training contexts and hold for papers that no training context cites.
+Lexical matching can only use the formal names (BM25: recall@10 0.23); a ranker that knew all names of each
+concept would reach 0.9. The same name pairs recur in many papers, so they can be learnt from the training
+contexts and generalise to papers that no training context cites.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ from datasets.records import TARGET_MARKER
 log = logging.getLogger(__name__)
 
 VERSION = 2
-"""Part of the folder's name: raise it when the process changes."""
+"""Part of the folder name: increment it when the process changes."""
 TOPICS_PER_FIELD = 5
 METHODS_PER_FIELD = 24
 PREFERRED = {"T": 5, "M": 8, "D": 5, "P": 6}
-"""Concepts that a topic prefers: tasks, methods, data, properties."""
+"""Number of concepts that a topic prefers: tasks, methods, data, properties."""
 FROM_TOPIC = 0.8
 CITING_SHARE = 4
-"""One paper in so many cites."""
+"""One in this many papers cites others."""
 YEARS = 20
 HALF_LIFE = 2.0
-"""Years in which the chance to be cited halves."""
+"""Years after which the probability of being cited halves."""
 MIN_PAPERS = 100
 
 Pair = tuple[str, str]
 Weights = tuple[float, float, float]
-"""How often a concept is called by its formal name, its other name, its abbreviation."""
+"""Probabilities of a concept's formal name, synonym and abbreviation."""
 IN_PAPERS: Weights = (0.9, 0.1, 0.0)
 IN_CONTEXTS: Weights = (0.3, 0.55, 0.15)
 
@@ -74,17 +74,18 @@ def demo_texts() -> dict[str, Any]:
 
 
 def parse_pairs(text: str) -> list[Pair]:
-    """
+    """Parse comma-separated pairs of a formal name and a synonym.
+
     >>> parse_pairs("image|picture, pose|posture")
     [('image', 'picture'), ('pose', 'posture')]
     """
-    found = (part.split("|") for part in text.split(", "))
-    return [(formal, other) for formal, other in found]
+    pairs = (part.split("|") for part in text.split(", "))
+    return [(formal, synonym) for formal, synonym in pairs]
 
 
 @dataclass(frozen=True)
 class Concept:
-    """What papers are about. `forms`: formal name, other name and, for some, an abbreviation."""
+    """Something papers are about. `forms`: formal name, synonym and optionally an abbreviation."""
 
     forms: tuple[str, ...]
 
@@ -94,14 +95,14 @@ class Concept:
 
 @dataclass
 class Topic:
-    """Concepts that a group of papers prefers, and all concepts of its field, by slot: T, M, D, P."""
+    """The concepts that a topic prefers, and all those of its field, by template slot: T, M, D, P."""
 
     field: str
     preferred: dict[str, list[Concept]]
     possible: dict[str, list[Concept]]
 
     def draw(self, slot: str, count: int, rng: random.Random) -> list[Concept]:
-        """Distinct concepts."""
+        """Draw `count` distinct concepts."""
         drawn: list[Concept] = []
         while len(drawn) < count:
             concept = rng.choice((self.preferred if rng.random() < FROM_TOPIC else self.possible)[slot])
@@ -112,7 +113,7 @@ class Topic:
 
 @dataclass(eq=False)
 class DemoPaper:
-    """A paper before it is written out: `concepts` and plain `words` by slot."""
+    """A paper with the `concepts` and plain `words` that fill its template slots."""
 
     id: str
     topic: Topic
@@ -124,7 +125,7 @@ class DemoPaper:
     abstract: str
 
     def names(self, rng: random.Random, weights: Weights) -> dict[str, str]:
-        """What fills the slots of a template."""
+        """Draw the words that fill the slots of a template."""
         return self.words | {slot: concept.mention(rng, weights) for slot, concept in self.concepts.items()}
 
 
@@ -135,9 +136,9 @@ def open_demo(
     tokenizer: str = "default",
     cache_dir: str | Path = ".cache",
 ) -> Corpus:
-    """Generate the demo corpus of a seed (once; a few seconds) and open it.
+    """Open the demo corpus; generate it on first use, which needs a few seconds.
 
-    Raises InputError if it is too small to have three splits.
+    Raises InputError if the corpus is too small for three splits.
     """
     name = f"papers{papers}-contexts{contexts}-seed{seed}-v{VERSION}"
     folder = Path(cache_dir).expanduser() / "demo" / name
@@ -147,11 +148,11 @@ def open_demo(
 
 
 def write_demo(folder: Path, papers: int, contexts: int, seed: int) -> None:
-    """Write the source files of a demo corpus into a new folder, all or none."""
+    """Write the source files of a demo corpus to a new folder, atomically."""
     if papers < MIN_PAPERS or contexts < papers // CITING_SHARE:
         raise InputError(
             f"data.papers={papers} data.contexts={contexts}: the demo corpus needs at least {MIN_PAPERS} "
-            f"papers and a context for every {CITING_SHARE} papers"
+            f"papers and one context per {CITING_SHARE} papers"
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with file_lock(folder.with_name(f".{folder.name}.lock"), "generates the same corpus"):
@@ -164,7 +165,7 @@ def write_demo(folder: Path, papers: int, contexts: int, seed: int) -> None:
 
 
 def generate(papers: int, contexts: int, seed: int) -> dict[str, Any]:
-    """The content of the source files by stem; the same for the same arguments."""
+    """Return the content of the source files by stem; deterministic in its arguments."""
     rng = random.Random(seed)
     pool = _make_papers(papers, make_topics(rng), rng)
     first = papers - papers // CITING_SHARE
@@ -193,8 +194,8 @@ def generate(papers: int, contexts: int, seed: int) -> dict[str, Any]:
 
 
 def make_topics(rng: random.Random) -> list[Topic]:
-    """The topics of all fields."""
-    words, taken = demo_texts(), set[str]()
+    """Create the topics of all fields."""
+    words, used = demo_texts(), set[str]()
     adjectives, heads = parse_pairs(words["adjectives"]), parse_pairs(words["heads"])
     actions, collections = parse_pairs(words["actions"]), parse_pairs(words["collections"])
     methods = [(adjective, head) for adjective in adjectives for head in heads]
@@ -207,7 +208,7 @@ def make_topics(rng: random.Random) -> list[Topic]:
             (source, collection) for source in parse_pairs(things["sources"]) for collection in collections
         ]
         composed = {"T": tasks, "M": [next(chosen) for _ in range(METHODS_PER_FIELD)], "D": data}
-        possible = {slot: [_compose(*names, taken) for names in named] for slot, named in composed.items()}
+        possible = {slot: [_make_concept(*pair, used) for pair in pairs] for slot, pairs in composed.items()}
         possible["P"] = properties
         for _ in range(TOPICS_PER_FIELD):
             preferred = {slot: rng.sample(possible[slot], count) for slot, count in PREFERRED.items()}
@@ -215,22 +216,22 @@ def make_topics(rng: random.Random) -> list[Topic]:
     return topics
 
 
-def _compose(first: Pair, second: Pair, taken: set[str]) -> Concept:
-    """The abbreviation takes as many first letters of the words as make it new: `sparse encoder` -> SpEn."""
-    formal, other = (f"{first[i]} {second[i]}" for i in (0, 1))
+def _make_concept(first: Pair, second: Pair, used: set[str]) -> Concept:
+    """Compose a concept; its abbreviation has the shortest unused prefixes: `sparse encoder` -> SpEn."""
+    formal, synonym = (f"{first[i]} {second[i]}" for i in (0, 1))
     shorts = ("".join(word[:length].capitalize() for word in formal.split()) for length in range(2, 9))
-    short = next(short for short in shorts if short not in taken)
-    taken.add(short)
-    return Concept((formal, other, short))
+    short = next(short for short in shorts if short not in used)
+    used.add(short)
+    return Concept((formal, synonym, short))
 
 
 def _make_papers(count: int, topics: Sequence[Topic], rng: random.Random) -> list[DemoPaper]:
-    """Papers in the order of their years."""
+    """Create papers in chronological order."""
     templates = {key: text.splitlines() for key, text in demo_texts().items() if isinstance(text, str)}
-    # A sentence of each; every concept but the second property is sure to be in it.
+    # One sentence per kind; together they mention every concept except the second property.
     abstract = ("openings", "methods", "results", "further", "further", "fillers")
     syllables = demo_texts()["syllables"].split()
-    made = []
+    papers = []
     for i in range(count):
         topic = rng.choice(topics)
         methods, properties = topic.draw("M", 2, rng), topic.draw("P", 2, rng)
@@ -238,20 +239,20 @@ def _make_papers(count: int, topics: Sequence[Topic], rng: random.Random) -> lis
         concepts |= {slot: topic.draw(slot, 1, rng)[0] for slot in "TD"}
         words = {"S": "".join(rng.choices(syllables, k=3)).capitalize(), "F": topic.field}
         paper = DemoPaper(f"demo{i:05d}", topic, 2005 + YEARS * i // count, concepts, words, 0.0, "", "")
-        names = paper.names(rng, IN_PAPERS)  # an author keeps to one name of a thing
-        title = fill(rng.choice(templates["titles"]), names, rng)
+        names = paper.names(rng, IN_PAPERS)  # one name per concept in the whole paper
+        title = fill_template(rng.choice(templates["titles"]), names, rng)
         paper.title = title[0].upper() + title[1:]
-        sentences = [sentence(fill(rng.choice(templates[part]), names, rng)) for part in abstract]
+        sentences = [to_sentence(fill_template(rng.choice(templates[part]), names, rng)) for part in abstract]
         paper.abstract = " ".join(sentences)
         paper.popularity = min(rng.paretovariate(1.2), 50.0)
-        made.append(paper)
-    return made
+        papers.append(paper)
+    return papers
 
 
 def _draw_cited(
     citing: DemoPaper, earlier: Sequence[DemoPaper], count: int, rng: random.Random
 ) -> list[DemoPaper]:
-    """The cited paper of each context; a paper is seldom drawn again."""
+    """Draw the cited paper of each context; repeats are redrawn once and so are rare."""
     pools = (
         [paper for paper in earlier if paper.topic is citing.topic],
         [paper for paper in earlier if paper.topic.field == citing.topic.field],
@@ -273,23 +274,24 @@ def _draw_cited(
 def _context_text(citing: DemoPaper, cited: DemoPaper, third: DemoPaper, rng: random.Random) -> str:
     marker = f"({TARGET_MARKER})" if rng.random() < 0.7 else TARGET_MARKER
     template = rng.choice(demo_texts()["citing"].splitlines())
-    sentences = [fill(template, cited.names(rng, IN_CONTEXTS) | {"C": marker}, rng)]
+    sentences = [fill_template(template, cited.names(rng, IN_CONTEXTS) | {"C": marker}, rng)]
     for _ in range(rng.randint(1, 2)):
         about = citing if rng.random() < 0.6 else third
-        around = fill(rng.choice(demo_texts()["around"].splitlines()), about.names(rng, IN_CONTEXTS), rng)
+        template = rng.choice(demo_texts()["around"].splitlines())
+        around = fill_template(template, about.names(rng, IN_CONTEXTS), rng)
         sentences.insert(rng.choice((0, len(sentences))), around)
-    return " ".join(sentence(text) for text in sentences)
+    return " ".join(to_sentence(text) for text in sentences)
 
 
-def fill(template: str, words: Mapping[str, str], rng: random.Random) -> str:
-    """A template with its slots filled, n by a number, and the right article.
+def fill_template(template: str, words: Mapping[str, str], rng: random.Random) -> str:
+    """Fill the slots of a template, {n} with a random number, and correct articles (a, an).
 
-    >>> fill("a {M} in section {n}", {"M": "encoder"}, random.Random(0))
+    >>> fill_template("a {M} in section {n}", {"M": "encoder"}, random.Random(0))
     'an encoder in section 26'
     """
     text = re.sub(r"\{(\w)\}", lambda slot: words.get(slot[1]) or str(rng.randint(2, 40)), template)
     return re.sub(r"\b([Aa]) (?=[aeiouAEIOU])", r"\1n ", text)
 
 
-def sentence(text: str) -> str:
+def to_sentence(text: str) -> str:
     return text[0].upper() + text[1:] + "."

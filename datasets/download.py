@@ -1,7 +1,7 @@
-"""Published data sets, word vectors and checkpoints, downloaded where they are first used.
+"""Download published data sets, word vectors and checkpoints on first use.
 
-`python -m datasets.download NAME ...` downloads them beforehand. Each release (datasets/releases.py) is
-downloaded once, and processes that share a cache wait for each other.
+`python -m datasets.download NAME ...` downloads them in advance. Each release (datasets/releases.py) is
+downloaded once; processes that share a cache wait for each other.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from datasets.transfer import (
     drive_listing,
     failure_reason,
     fetch,
+    format_names,
     is_drive_folder,
-    list_names,
     name_variants,
     pick_files,
     unpack,
@@ -50,61 +50,63 @@ def ensure_release(
     files: Sequence[str] | None = None,
     address: str | None = None,
 ) -> Path:
-    """The folder with the files of a release; downloads what is missing.
+    """Return the folder with the files of a release; download those that are missing.
 
-    name: a key of RELEASES. folder: where they belong, by default the release's place in `cache_dir`. files:
-    those that are needed, by default all. address: instead of the release's own.
-    Raises InputError of one line with address, files and folder if they cannot be had.
+    name: a key of RELEASES. folder: where the files belong, by default the release's folder in `cache_dir`.
+    files: the files needed, by default all. address: overrides the release's addresses.
+    Raises InputError with address, files and folder if the download fails.
     """
     release = RELEASES[name]
-    place = Path(folder).expanduser() if folder else release.place(cache_dir)
+    target = Path(folder).expanduser() if folder else release.folder_in(cache_dir)
     wanted = tuple(files or release.files)
-    if not missing_files(place, wanted):
-        return place
-    with disk_errors(place, f"the files of {name}", "CITATION_CACHE or data.cache_dir"):
-        place.mkdir(parents=True, exist_ok=True)
-        with file_lock(place / f".{name}.lock", f"downloads {name}"):
-            _Download(name, release, place, wanted, address).run()
-    return place
+    if not missing_files(target, wanted):
+        return target
+    with disk_errors(target, f"the files of {name}", "CITATION_CACHE or data.cache_dir"):
+        target.mkdir(parents=True, exist_ok=True)
+        with file_lock(target / f".{name}.lock", f"downloads {name}"):
+            _Download(name, release, target, wanted, address).run()
+    return target
 
 
 def find_file(folder: Path, file: str) -> Path | None:
-    """The file in the folder, plain or gzipped; None if it is not there."""
+    """The path of a file in the folder, plain or gzipped; None if it is missing."""
     return next((path for name in name_variants(file) if (path := folder / name).is_file()), None)
 
 
 def missing_files(folder: Path, files: Iterable[str]) -> list[str]:
-    """Those of the files that the folder does not have."""
+    """The files that are not in the folder."""
     return [file for file in files if find_file(folder, file) is None]
 
 
 class _Download:
-    """Brings the wanted files of a release into their place; only one process at a time does."""
+    """Downloads the wanted files of a release into a folder; used by one process at a time."""
 
     def __init__(
-        self, name: str, release: Release, place: Path, wanted: Sequence[str], address: str | None
+        self, name: str, release: Release, folder: Path, wanted: Sequence[str], address: str | None
     ) -> None:
-        self.name, self.release, self.place, self.wanted, self.address = name, release, place, wanted, address
-        self.work = place / f".{name}.download"
+        self.name, self.release, self.folder = name, release, folder
+        self.wanted, self.address = wanted, address
+        self.work = folder / f".{name}.download"
 
     def run(self) -> None:
         self.work.mkdir(exist_ok=True)
         try:
-            for archive in sorted({path for like in self.release.archives for path in self.place.glob(like)}):
-                if self._lacking():
+            archives = {path for pattern in self.release.archives for path in self.folder.glob(pattern)}
+            for archive in sorted(archives):
+                if self._missing():
                     try:
                         self._unpack(archive)
                     except UnusableFile as error:
                         raise InputError(f"{archive}: {error}; replace or remove it") from None
-            if self._lacking():
+            if self._missing():
                 self._try_addresses()
             shutil.rmtree(self.work)
         finally:
-            with suppress(OSError):  # not empty: it holds a part to resume
+            with suppress(OSError):  # not empty if it has a partial download
                 self.work.rmdir()
 
-    def _lacking(self) -> list[str]:
-        return missing_files(self.place, self.wanted)
+    def _missing(self) -> list[str]:
+        return missing_files(self.folder, self.wanted)
 
     def _try_addresses(self) -> None:
         failures = []
@@ -112,59 +114,58 @@ class _Download:
             try:
                 self._fetch(address)
             except (UnusableFile, RequestException) as error:
-                failures.append(
-                    f"{address}: {error if isinstance(error, UnusableFile) else failure_reason(error)}"
-                )
-            if not self._lacking():
+                failures.append(f"{address}: {failure_reason(error)}")
+            if not self._missing():
                 return
-        files = ", ".join(self._lacking())
+        files = ", ".join(self._missing())
         if self.release.archives:
-            named = [like for like in self.release.archives if "*" not in like]
-            files += f", or {named[0] if named else 'an archive that holds them'},"
+            named = [pattern for pattern in self.release.archives if "*" not in pattern]
+            files += f", or {named[0] if named else 'an archive with them'},"
         raise InputError(
-            f"{self.name} cannot be downloaded ({'; '.join(failures)}): put {files} into {self.place}"
+            f"{self.name} cannot be downloaded ({'; '.join(failures)}): put {files} into {self.folder}"
         )
 
     def _fetch(self, address: str) -> None:
-        """Bring what there is at an address into place; Unusable if that is not all that is lacking."""
+        """Download the missing files from an address; raises UnusableFile if some are still missing."""
         if is_drive_folder(address):
             self._fetch_from_folder(drive_listing(address))
         elif address.endswith("/"):
-            self._fetch_files({file: f"{address}{file}" for file in self._lacking()})
+            self._fetch_files({file: f"{address}{file}" for file in self._missing()})
         elif self.release.archives:
             self._fetch_archive(address)
         else:
             self._fetch_files({self.release.files[0]: address})
-        if missing := self._lacking():
-            raise UnusableFile(f"it has no {', '.join(missing)}")
+        if missing := self._missing():
+            raise UnusableFile(f"has no {', '.join(missing)}")
 
     def _fetch_from_folder(self, folder: dict[str, str]) -> None:
-        """From {path: address}, of which only some files or archives may belong to this release."""
-        own = [path for path in folder if re.search(self.release.matches, path, re.IGNORECASE)]
-        own = own or (list(folder) if self.address else [])
-        files = pick_files(own, self._lacking())
-        archives = [p for p in own if any(fnmatch(p.lower(), like) for like in self.release.archives)]
+        """Download from a folder {path: address} that may also contain other releases."""
+        paths = [path for path in folder if re.search(self.release.matches, path, re.IGNORECASE)]
+        paths = paths or (list(folder) if self.address else [])
+        files = pick_files(paths, self._missing())
+        patterns = self.release.archives
+        archives = [path for path in paths if any(fnmatch(path.lower(), pattern) for pattern in patterns)]
         if not files and not archives:
             raise UnusableFile(
-                f"nothing in it matches among {list_names(folder)}; give the address of the right one"
+                f"no file matches among {format_names(folder)}; give the address of the right one"
             )
-        if len(files) == len(self._lacking()) or not archives:
+        if len(files) == len(self._missing()) or not archives:
             self._fetch_files({PurePosixPath(path).name: folder[path] for path in files.values()})
         failures = []
         for path in sorted(archives, key=lambda path: (path.count("/"), len(path))):
-            if self._lacking():
+            if self._missing():
                 try:
                     self._fetch_archive(folder[path])
                 except UnusableFile as error:
                     failures.append(f"{path}: {error}")
-        if self._lacking() and failures:
+        if self._missing() and failures:
             raise UnusableFile("; ".join(failures))
 
     def _fetch_files(self, addresses: dict[str, str]) -> None:
         for name, address in addresses.items():
             path = self.work / name.replace("/", "-")
             fetch(address, path)
-            self._put({name: path})
+            self._install({name: path})
 
     def _fetch_archive(self, address: str) -> None:
         archive = self.work / f"{self.name}-archive"
@@ -177,40 +178,40 @@ class _Download:
         discard_download(archive)
 
     def _unpack(self, archive: Path) -> None:
-        """Put what is lacking into place, if the archive is the published one as far as that is known."""
+        """Extract the missing files, if size and checksum of the archive are those published."""
         size, expected = archive.stat().st_size, self.release
         if expected.size not in (None, size):
-            raise UnusableFile(f"it has {size:,} bytes, the published archive {expected.size:,}")
-        _check_sum(archive, "sha256", expected.sha256)
-        found = unpack(archive, self._lacking(), self.work, expected.matches)
-        self._put({path.name: path for path in found})
+            raise UnusableFile(f"has {size:,} bytes, but the published archive has {expected.size:,}")
+        _verify_checksum(archive, "sha256", expected.sha256)
+        found = unpack(archive, self._missing(), self.work, expected.matches)
+        self._install({path.name: path for path in found})
 
-    def _put(self, files: dict[str, Path]) -> None:
-        """Into their place, if their content is of the right kind."""
+    def _install(self, files: dict[str, Path]) -> None:
+        """Move files into the target folder after checking their content."""
         try:
             for path in files.values():
                 check_content(path, self.release.json_lines)
-                if path.suffix == ".gz":  # published gzipped, the file may come as it is
-                    _check_sum(path, "md5", self.release.md5)
+                if path.suffix == ".gz":  # the checksum is of the gzipped file
+                    _verify_checksum(path, "md5", self.release.md5)
         except UnusableFile:
             for path in files.values():
                 discard_download(path)
             raise
         for name, path in files.items():
-            (self.place / name).parent.mkdir(parents=True, exist_ok=True)
-            path.replace(self.place / name)
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            path.replace(self.folder / name)
 
 
-def _check_sum(path: Path, algorithm: str, expected: str | None) -> None:
+def _verify_checksum(path: Path, algorithm: str, expected: str | None) -> None:
     if expected is not None and (found := digest_file(path, algorithm)) != expected:
-        raise UnusableFile(f"the {algorithm.upper()} of {path.name} is {found}, published is {expected}")
+        raise UnusableFile(f"the {algorithm.upper()} of {path.name} is {found}, expected {expected}")
 
 
 def check_content(path: Path, json_lines: bool = False) -> None:
-    """Unusable if a JSON file does not begin as it should, or a checkpoint is damaged.
+    """Raise UnusableFile if a JSON file does not start as expected, or a checkpoint is damaged.
 
-    json_lines: there is an object on each line. Checkpoints of PyTorch are zip files with checksums, except
-    in its oldest format.
+    json_lines: the file has one object per line. PyTorch checkpoints are zip files with checksums, except in
+    the oldest format.
     """
     name = path.name.removesuffix(".gz")
     try:
@@ -224,11 +225,11 @@ def check_content(path: Path, json_lines: bool = False) -> None:
             with path.open("rb") as file:
                 is_zip = file.read(2) == b"PK"
             if is_zip and (damaged := ZipFile(path).testzip()):
-                raise UnusableFile(f"it is damaged ({damaged})")
+                raise UnusableFile(f"damaged ({damaged})")
     except InputError as error:
         raise UnusableFile(str(error).replace(str(path), path.name)) from None
     except (*DAMAGED, RuntimeError) as error:
-        raise UnusableFile(f"it is damaged or cut short ({error})") from None
+        raise UnusableFile(f"damaged or truncated ({error})") from None
 
 
 def open_published(
@@ -240,21 +241,20 @@ def open_published(
     splits: Sequence[str] = SPLITS,
     **settings: Any,
 ) -> Corpus:
-    """`open_corpus` of a published data set, downloaded on first use.
+    """Open a published data set with `open_corpus`; download it on first use.
 
-    name: its key in RELEASES. dir: where its files belong or were put, by default under `cache_dir`. address:
-    instead of the release's own. All of the `splits` must be there. The rest is as for open_corpus. Warns if
-    the numbers of papers and contexts are not the published ones.
+    name: a key of RELEASES. dir: folder of its files, by default under `cache_dir`. address: overrides the
+    release's addresses. splits: all of them must exist. Otherwise like `open_corpus`. Warns if the numbers of
+    papers and contexts differ from the published ones.
     """
     check_split_names(splits)
     files = [*([] if papers else ["papers.json"]), "contexts.json", *(f"{split}.json" for split in splits)]
     folder = ensure_release(name, cache_dir, dir, files, address)
     corpus = open_corpus(folder, papers, cache_dir=cache_dir, splits=splits, name=name, **settings)
     found = {"papers": len(corpus.paper_ids)} | {key: len(split) for key, split in corpus.splits.items()}
-    for what, expected in RELEASES[name].counts.items():
-        if found.get(what, expected) != expected:
-            numbers = f"{found[what]:,} records, {expected:,} were published"
-            log.warning("%s: %s has %s", name, what, numbers)
+    for part, expected in RELEASES[name].counts.items():
+        if found.get(part, expected) != expected:
+            log.warning("%s: %s has %s records, expected %s", name, part, f"{found[part]:,}", f"{expected:,}")
     return corpus
 
 
@@ -262,7 +262,7 @@ def open_published(
 def main() -> None:
     cache = cache_folder()
     table = [
-        f"  {name:<18} {release.download_size:<14} {release.place(cache)!s:<34} {release.what}"
+        f"  {name:<18} {release.download_size:<14} {release.folder_in(cache)!s:<34} {release.description}"
         for name, release in RELEASES.items()
     ]
     parser = argparse.ArgumentParser(

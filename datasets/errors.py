@@ -1,4 +1,4 @@
-"""Errors that a user can mend, and how the entry points show them: one line, exit code 2."""
+"""Errors that a user can fix; entry points show them as one line and exit with code 2."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import NoReturn
 
 
 class InputError(Exception):
-    """Bad input; the message is one line: what is wrong, where (file, record, field), what to do about it."""
+    """Bad input; the message is one line: what is wrong, where (file, record, field), what to do."""
 
 
 class UnusableFile(Exception):
-    """A download or an archive cannot be used; the message is the reason, the catcher adds what and where."""
+    """An unusable download or archive; the message is the reason, the caller adds what and where."""
 
 
 def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
@@ -29,17 +29,17 @@ def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
     def wrapped() -> None:
         # By default Hydra swallows exceptions and exits with 1.
         os.environ["HYDRA_FULL_ERROR"] = "1"
-        # OpenMP threads that spin while they wait lose most of their time on a shared machine.
+        # Spinning OpenMP threads waste most of their time on a shared machine.
         if "OMP_WAIT_POLICY" not in os.environ:
             os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-        if "hydra" in sys.modules:  # an entry point that Hydra composes
+        if "hydra" in sys.modules:  # an entry point with a Hydra configuration
             from datasets.configuration import store_schemas
             from datasets.help import register_help
 
             register_help()
             store_schemas()
         try:
-            with exit_in_one_line():
+            with exit_on_input_error():
                 main()
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
@@ -49,8 +49,8 @@ def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
 
 
 @contextmanager
-def exit_in_one_line() -> Iterator[None]:
-    """Bad input ends the process with one line; inside `hydra.main`, so that Hydra prints none of its own."""
+def exit_on_input_error() -> Iterator[None]:
+    """Exit with one line on bad input; used inside `hydra.main`, so that Hydra does not report it as well."""
     try:
         yield
     except Exception as error:
@@ -66,23 +66,23 @@ def fail(line: str) -> NoReturn:
 
 
 def error_text(error: Exception) -> str:
-    """The message of another library's error in one line."""
+    """Return the message of another library's error as one line."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def missing_extra(what: str, extra: str) -> str:
-    """The line on an optional dependency that is not installed."""
+    """Return the error line for an optional dependency that is not installed."""
     return f'{what} needs the extra {extra}: make install EXTRAS="dev {extra}"'
 
 
 def error_line(error: BaseException) -> str | None:
-    """The line to show for an error that the user can mend; None for a bug."""
+    """Return the line to show for an error that the user can fix; None for a bug."""
     cause = error
     if hydra := "hydra" in sys.modules:
         from hydra.errors import HydraException, InstantiationException
         from omegaconf.errors import OmegaConfBaseException
 
-        # Hydra wraps what a constructor raised.
+        # Hydra wraps errors raised by constructors.
         while isinstance(cause, InstantiationException) and cause.__cause__ is not None:
             cause = cause.__cause__
     if isinstance(cause, InputError):
@@ -90,8 +90,8 @@ def error_line(error: BaseException) -> str | None:
     if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
         where = cause.filename or "the output"
         return f"no space left on the device for {where}: free some or choose another folder"
-    named = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
-    if isinstance(cause, named) and cause.filename:
+    path_errors = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
+    if isinstance(cause, path_errors) and cause.filename:
         return f"{cause.filename}: {cause.strerror}"
     if hydra and isinstance(cause, InstantiationException | HydraException | OmegaConfBaseException):
         return configuration_line(cause)
@@ -99,7 +99,7 @@ def error_line(error: BaseException) -> str | None:
 
 
 def configuration_line(error: BaseException) -> str:
-    """What is wrong with the options, as Hydra or its OmegaConf found it."""
+    """Return the line for an error in the options that Hydra or OmegaConf raised."""
     from hydra.errors import MissingConfigException
     from omegaconf.errors import (
         ConfigAttributeError,

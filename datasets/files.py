@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, locked, hashed, read plain or gzipped, fetched from URLs."""
+"""Files: atomic writes, locks, content hashes, plain or gzipped reading, copies of files at URLs."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ GZIP_MAGIC = b"\x1f\x8b"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MEMO = "content-hashes.json"
 SETTLED = 5.0
-"""Seconds a file must be unchanged until its times are trusted to reveal a further change."""
+"""Seconds a file must be unchanged before its timestamps are trusted to reveal later changes."""
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 CHUNK = 1 << 22
 """Bytes copied at a time."""
 
 
 def cache_folder() -> Path:
-    """The folder of what is downloaded and prepared once: `.cache`, or what CITATION_CACHE names."""
+    """Return the folder for downloads and prepared data: $CITATION_CACHE, by default `.cache`."""
     return Path(os.environ.get("CITATION_CACHE", ".cache"))
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """A temporary file beside `path` to write to, renamed to `path` on success.
+    """Yield a temporary file next to `path`, renamed to `path` on success.
 
-    After an error or a kill `path` is what it was before. An OSError names `path`.
+    After an error or a kill, `path` is unchanged. An OSError names `path`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
@@ -57,13 +57,13 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file whole; after an error `path` is what it was before."""
-    with atomic_write(path) as part:
-        part.write_text(text, encoding="utf-8")
+    """Write a text file atomically."""
+    with atomic_write(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
 
 
 def new_folder(output: str | Path) -> Path:
-    """The folder to write to; InputError if it exists and holds anything."""
+    """Return the folder to write to; InputError if it exists and is not empty."""
     folder = Path(output).expanduser()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"output: {folder} already exists; remove it or name a new folder")
@@ -72,7 +72,7 @@ def new_folder(output: str | Path) -> Path:
 
 @contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
-    """A new folder beside `folder` to write into; on success it replaces `folder`, else it is removed."""
+    """Yield a new folder next to `folder`; it replaces `folder` on success and is removed otherwise."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -87,9 +87,10 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def file_lock(lock: Path, work: str, wait: bool = True) -> Iterator[None]:
-    """Held by one process at a time; the others log that they wait. The system frees it when its holder dies.
+    """Hold a lock that one process holds at a time; the others log that they wait, or fail unless `wait`.
 
-    work: what the processes do, as "prepares the same corpus". wait: False is an InputError instead.
+    The system frees it when its holder dies.
+    work: what the holder does, for messages, e.g. "prepares the same corpus".
     """
     with lock.open("w") as file:
         try:
@@ -103,7 +104,7 @@ def file_lock(lock: Path, work: str, wait: bool = True) -> Iterator[None]:
 
 
 def remove_abandoned(folder: Path, suffix: str) -> None:
-    """Remove the folders NAME+suffix of dead processes; living ones hold NAME.lock (file_lock)."""
+    """Remove folders NAME+suffix left by dead processes; live ones hold NAME.lock (file_lock)."""
     for unfinished in folder.glob(f"*{suffix}"):
         with unfinished.with_suffix(".lock").open("w") as file, suppress(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -112,9 +113,9 @@ def remove_abandoned(folder: Path, suffix: str) -> None:
 
 @contextmanager
 def disk_errors(folder: Path, content: str, option: str) -> Iterator[None]:
-    """A full disk, and a folder that cannot be written, become an InputError.
+    """Turn a full disk or a folder that cannot be written into an InputError.
 
-    content: what is written, as "the prepared corpus". option: what sets another folder.
+    content: what is written, e.g. "the prepared corpus". option: the option that sets the folder.
     """
     try:
         yield
@@ -127,16 +128,16 @@ def disk_errors(folder: Path, content: str, option: str) -> Iterator[None]:
         raise
 
 
-def plain_or_gzipped(path: Path) -> Path | None:
-    """The path, or else the one with .gz behind it; None if neither is there."""
-    return next((one for one in (path, path.with_name(f"{path.name}.gz")) if one.exists()), None)
+def existing_file(path: Path) -> Path | None:
+    """Return `path`, or else `path`.gz; None if neither exists."""
+    return next((file for file in (path, path.with_name(f"{path.name}.gz")) if file.exists()), None)
 
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """(the content of a file, gunzipped if need be; the file itself, whose position tells the progress).
+    """Yield a file's content, gunzipped if need be, and the raw file, whose position is the progress.
 
-    Only read inside: what goes wrong there becomes an InputError about this file.
+    Do nothing but read inside: errors there become an InputError about this file.
     """
     try:
         with path.open("rb") as raw:
@@ -156,7 +157,7 @@ def open_bytes(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
 
 
 def read_limited(path: Path, largest: int) -> bytes:
-    """The content of a file. Raises InputError if it cannot be read or has more than `largest` bytes."""
+    """Read a file, plain or gzipped. Raises InputError if it cannot be read or exceeds `largest` bytes."""
     with open_bytes(path) as (file, _):
         content = file.read(largest + 1)
     if len(content) > largest:
@@ -165,34 +166,34 @@ def read_limited(path: Path, largest: int) -> bytes:
 
 
 def strip_byte_order_mark(start: bytes, path: Path) -> bytes:
-    """The start of a JSON file without byte order mark; InputError if it is in UTF-16 or UTF-32."""
-    # JSON begins with two ASCII characters, so a zero byte among the first ones gives these away.
+    """Strip the byte order mark from the start of a JSON file; InputError if it is in UTF-16 or UTF-32."""
+    # JSON begins with two ASCII characters, so a zero byte among the first two means UTF-16 or UTF-32.
     if start.startswith((b"\xff\xfe", b"\xfe\xff")) or (b"\0" in start[:2] and start[:4].strip(b"\0")):
-        raise InputError(f"{path}: is in UTF-16 or UTF-32 and must be in UTF-8; iconv -t UTF-8 converts it")
+        raise InputError(f"{path}: is in UTF-16 or UTF-32 and must be in UTF-8; convert it: iconv -t UTF-8")
     return start.removeprefix(BYTE_ORDER_MARK)
 
 
 def content_hash(path: Path, memo_folder: Path) -> str:
-    """Hash of a file's content, remembered by its size and times so that large files open at once."""
+    """Return the hash of a file's content, cached by its size and times so that large files open fast."""
     memo_file = memo_folder / MEMO
     try:
         memo = json.loads(memo_file.read_text("utf-8"))
     except (OSError, ValueError):
         memo = {}
     memo = memo if isinstance(memo, dict) else {}
-    stamp, place = file_stamp(path), str(path.resolve())
-    match memo.get(place):
+    stamp, key = file_stamp(path), str(path.resolve())
+    match memo.get(key):
         case [known, str(digest)] if known == stamp:
             return digest
     digest = digest_file(path)
     if time.time() - path.stat().st_ctime > SETTLED and stamp == file_stamp(path):
-        memo[place] = [stamp, digest]
+        memo[key] = [stamp, digest]
         write_text(memo_file, json.dumps(memo))
     return digest
 
 
 def digest_file(path: Path, algorithm: str = "") -> str:
-    """Of the content of a file, by default 16 bytes of BLAKE2b."""
+    """Return the hex digest of a file's content, by default 16 bytes of BLAKE2b."""
     try:
         with path.open("rb") as file:
             kind = algorithm or (lambda: hashlib.blake2b(digest_size=16))
@@ -202,13 +203,13 @@ def digest_file(path: Path, algorithm: str = "") -> str:
 
 
 def file_stamp(path: Path) -> list[int]:
-    """Size, change times and inode: differs if the file was written in between."""
+    """Return a file's size, times, inode and device, which differ after the file was written."""
     stat = path.stat()
     return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev]
 
 
 def is_url(place: object) -> bool:
-    """Whether a path is a URL, for fsspec (s3://, gs://, http://, memory:// ...).
+    """True if `place` is a URL for fsspec (s3://, gs://, http://, memory:// ...).
 
     >>> is_url("s3://bucket/folder"), is_url("../shared/data")
     (True, False)
@@ -216,22 +217,23 @@ def is_url(place: object) -> bool:
     return isinstance(place, str) and SCHEME.match(place) is not None
 
 
-def local_file(url: str, cache: Path) -> Path:
-    """A copy in `cache` of the file at a URL; the rest as for local_folder."""
+def fetch_file(url: str, cache: Path) -> Path:
+    """Copy the file at a URL to `cache`. Otherwise like `fetch_folder`."""
     folder, _, name = url.rpartition("/")
-    return _copied(folder, [[name]], cache) / name
+    return _fetch(folder, [[name]], cache) / name
 
 
-def local_folder(url: str, stems: Sequence[str], cache: Path) -> Path:
-    """A folder in `cache` with copies of STEM.json or else STEM.json.gz from the URL, for each stem it has.
+def fetch_folder(url: str, stems: Sequence[str], cache: Path) -> Path:
+    """Copy STEM.json, or else STEM.json.gz, of each stem that the URL has to a folder in `cache`; return it.
 
-    The copies are used as long as the files at the URL stay the same. Raises InputError if there are none, or
-    they cannot be read.
+    Copies are reused until the files at the URL change. Raises InputError if none exists or one cannot be
+    read.
     """
-    return _copied(url, [[f"{stem}.json", f"{stem}.json.gz"] for stem in stems], cache)
+    return _fetch(url, [[f"{stem}.json", f"{stem}.json.gz"] for stem in stems], cache)
 
 
-def _copied(url: str, wanted: list[list[str]], cache: Path) -> Path:
+def _fetch(url: str, wanted: list[list[str]], cache: Path) -> Path:
+    """wanted: alternative names of each file; the first one that exists is copied."""
     from fsspec.core import url_to_fs
     from fsspec.implementations.local import LocalFileSystem
 
@@ -241,42 +243,42 @@ def _copied(url: str, wanted: list[list[str]], cache: Path) -> Path:
             return Path(root)
         found: dict[str, str] = {}
         for names in wanted:
-            places = {name: f"{root.rstrip('/')}/{name}" for name in names}
-            found |= dict([item for item in places.items() if _is_file(system, item[1])][:1])
+            sources = {name: f"{root.rstrip('/')}/{name}" for name in names}
+            found |= dict([item for item in sources.items() if _is_file(system, item[1])][:1])
         if not found:
             listed = ", ".join(names[0] for names in wanted)
             raise InputError(f"{url}: none of the files exists: {listed}")
         key = hashlib.blake2b(url.encode(), digest_size=8)
-        for name, place in sorted(found.items()):
-            key.update(f"{name} {system.ukey(place)}".encode())
+        for name, source in sorted(found.items()):
+            key.update(f"{name} {system.ukey(source)}".encode())
         folder = cache / "remote" / key.hexdigest()
-        for name, place in found.items():
-            _copy(system, place, folder / name, f"{url}/{name}")
-    except (InputError, KeyboardInterrupt):
+        for name, source in found.items():
+            _copy(system, source, folder / name, f"{url}/{name}")
+    except InputError:
         raise
-    except ImportError as error:  # the package of this kind of URL
+    except ImportError as error:  # the package for this scheme is missing
         raise InputError(f"{url}: {error}") from None
-    except Exception as error:  # each file system has exceptions of its own
+    except Exception as error:  # each file system raises its own exceptions
         if isinstance(error, OSError) and error.filename and str(cache) in str(error.filename):
             raise
         raise InputError(f"{url}: cannot be read: {error_text(error)}") from None
     return folder
 
 
-def _is_file(system: Any, place: str) -> bool:
+def _is_file(system: Any, source: str) -> bool:
     try:
-        return bool(system.info(place)["type"] == "file")  # isfile hides what is wrong
+        return bool(system.info(source)["type"] == "file")  # unlike isfile, which hides errors
     except FileNotFoundError:
         return False
 
 
-def _copy(system: Any, place: str, path: Path, url: str) -> None:
-    size = system.size(place)
+def _copy(system: Any, source: str, path: Path, url: str) -> None:
+    size = system.size(source)
     if path.is_file() and path.stat().st_size == size:
         return
-    with atomic_write(path) as part, part.open("wb") as target, copy_progress(url) as update:
-        with system.open(place, "rb") as source:
-            while chunk := source.read(CHUNK):
+    with atomic_write(path) as unfinished, unfinished.open("wb") as target, copy_progress(url) as update:
+        with system.open(source, "rb") as file:
+            while chunk := file.read(CHUNK):
                 target.write(chunk)
                 update(target.tell(), size)
         if size is not None and target.tell() != size:

@@ -1,8 +1,8 @@
-"""A corpus of any size with realistic lengths and frequencies: python -m datasets.generate (docs/scale.md).
+"""Generate a corpus of any size with realistic statistics: python -m datasets.generate (docs/scale.md).
 
-The vocabulary has no end, and its words the frequencies of those in abstracts. A corpus is made in blocks of
-papers or contexts; a block depends on nothing but the plan and its number, so that any number of processes
-write the same bytes.
+The vocabulary is unbounded; word frequencies and text lengths follow those of real abstracts. A corpus is
+generated in blocks of papers or contexts. Each block depends only on the plan and its own number, so the
+output does not depend on the number of processes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SHIFT, HEAD = 0.7, 0.95
 CORE, TAIL = 2500, 1.9
 """Frequencies fall as (rank + SHIFT) ** -HEAD up to rank CORE, then as rank ** -TAIL."""
 CORE_SHARE = 0.86
-"""Of running words, up to rank CORE."""
+"""Share of running words up to rank CORE."""
 MAX_RANK = 2.0**40
 
 _COMMON = """
@@ -42,28 +42,28 @@ _COMMON = """
     tasks space first high algorithm information image where when however network non while framework
 """
 COMMON = _COMMON.split()
-"""The words of the first ranks; all others are made of syllables."""
+"""The most frequent words; all others are made of syllables."""
 
 _ONSETS = "b d f k l m n p r s t v gr st pr th"
 SYLLABLES = [onset + vowel for onset in _ONSETS.split() for vowel in "aeio"]
 ENDINGS = ["", "s", "n", "ng", "l", "r", "nt", "x"] * 64
 ENDINGS[100] = "\\u00e9s"
 ENDINGS[200:203] = ["^{\\\\ast}", "^{\\\\prime}", "_{\\\\min}"]
-"""Word endings as they stand in JSON: of 512 one is not ASCII, three have a backslash."""
+"""Word endings, escaped for JSON: one in 512 is not ASCII, three have a backslash."""
 TWO_SYLLABLES = 3000
-"""Added to a rank: only the first thousand words have two syllables."""
+"""Offset added to ranks so that only the first thousand words have two syllables."""
 
 TABLE = 1 << 17
-"""Ranks whose words are kept in memory; one running word in 200 is beyond."""
+"""Number of ranks whose words are kept in memory; one running word in 200 is rarer."""
 
 SEPARATORS = [" ", ", ", ". ", "-", " (", ") "]
 SEPARATOR_SHARES = [0.875, 0.043, 0.043, 0.025, 0.007, 0.007]
-"""What follows a word, as measured by `benchmarks.distributions`."""
+"""Frequencies of the separators after a word, measured with `benchmarks.distributions`."""
 FULL_STOP = 2
 
 
 def word(rank: int) -> str:
-    """The word of a rank (from 1), as it stands in JSON; no two ranks share one.
+    """The word with the given rank (from 1), escaped for JSON; unique for each rank.
 
     >>> word(1), word(200), word(4000)
     ('the', 'grathon', 'bavamor')
@@ -78,7 +78,7 @@ def word(rank: int) -> str:
 
 
 class Words:
-    """Draws ranks and makes texts of them."""
+    """The word distribution: draws ranks and turns them into texts."""
 
     def __init__(self) -> None:
         weights = (np.arange(1, CORE + 1) + SHIFT) ** -HEAD
@@ -90,11 +90,11 @@ class Words:
         self._bounds = np.cumsum(SEPARATOR_SHARES)[:-1]
 
     def share(self, rank: int) -> float:
-        """Share of running words up to this rank, at most CORE."""
+        """Share of running words up to this rank, which is at most CORE."""
         return float(self._core[rank - 1])
 
     def ranks(self, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Numbers in [0, 1) -> ranks, by the inverse of their distribution: the higher, the rarer."""
+        """Map uniform numbers in [0, 1) to ranks by inverse transform sampling; higher is rarer."""
         ranks = np.searchsorted(self._core, uniform, side="right") + 1
         rare = np.flatnonzero(uniform >= CORE_SHARE)
         left = (1 - uniform[rare]) / (1 - CORE_SHARE)
@@ -108,63 +108,63 @@ class Words:
         rng: np.random.Generator,
         ends: bool = True,
     ) -> pa.StringArray:
-        """Texts of `lengths` [rows] words each, at least one, by their ranks [words], as they stand in JSON.
+        """Compose texts, escaped for JSON, of `lengths` [rows] words (at least one) by their ranks [words].
 
-        Rank 0 is the marker of another citation. ends: with a capital letter and a full stop, else with a
-        space at the end.
+        Rank 0 is the marker of another citation. ends: start with a capital letter and end with a full stop;
+        otherwise end with a space.
         """
-        behind = np.searchsorted(self._bounds, rng.random(len(ranks)), side="right")
+        separators = np.searchsorted(self._bounds, rng.random(len(ranks)), side="right")
         last = np.cumsum(lengths) - 1
-        behind[last] = len(SEPARATORS) if ends else 0
-        starts = np.roll(behind == FULL_STOP, 1)
+        separators[last] = len(SEPARATORS) if ends else 0
+        starts = np.roll(separators == FULL_STOP, 1)
         starts[last[:-1] + 1] = ends
         starts[:1] = ends
-        place = ranks + TABLE * starts
+        indices = ranks + TABLE * starts
         rare = np.flatnonzero(ranks >= TABLE)
-        place[rare] = 2 * TABLE + np.arange(len(rare))
-        found = pa.array([word(rank) for rank in ranks[rare].tolist()], pa.string())
+        indices[rare] = 2 * TABLE + np.arange(len(rare))
+        rare_words = pa.array([word(rank) for rank in ranks[rare].tolist()], pa.string())
         tokens = pc.binary_join_element_wise(
-            pa.concat_arrays([self._table, found]).take(pa.array(place)),
-            self._separators.take(pa.array(behind)),
+            pa.concat_arrays([self._table, rare_words]).take(pa.array(indices)),
+            self._separators.take(pa.array(separators)),
             "",
         )
-        # The bytes of the tokens are contiguous: a text reaches from its first token to its last.
+        # Token bytes are contiguous, so each text spans from its first to its last token.
         offsets = np.frombuffer(tokens.buffers()[1], np.int32)[: len(ranks) + 1]
         rows = np.concatenate([offsets[:1], offsets[last + 1]])
         return pa.StringArray.from_buffers(len(lengths), pa.py_buffer(rows), tokens.buffers()[2])
 
 
 BLOCK = 4096
-"""Papers or contexts that are drawn together: part of what a seed means."""
+"""Papers or contexts per block; changing it changes the output of every seed."""
 
 TITLE_WORDS = (9.2, 3.6)
 ABSTRACT_WORDS = (120.0, 59.0)
 """Mean and standard deviation of a gamma distribution."""
 SIDE_WORDS = (28.0, 2.5)
-"""Of one side of a context: mean and standard deviation of a normal distribution."""
+"""Words per side of a context: mean and standard deviation of a normal distribution."""
 CUT_SIDES = 0.12
-"""Share of sides that the end of a section shortens, evenly down to nothing."""
+"""Share of sides truncated by the end of a section, to a uniform length."""
 OTHER_CITATIONS = 0.04
 """Share of a context's words that are the marker of another citation."""
 CONTEXTS_PER_PAPER = 20
-"""Of a citing paper; 35 in NeurIPS 2025, 4 in the ACL data, unknown for arXiv."""
+"""Contexts per citing paper; 35 in NeurIPS 2025, 4 in the ACL data, unknown for arXiv."""
 CITED_SHIFT, CITED_POWER = 5.0, 0.75
 SPLIT_SHARES = {"train": 2_988_030, "val": 112_779, "test": 104_401}
-"""As arXiv is split; by citing paper, in the order of years."""
+"""The split sizes of arXiv; the split is by citing paper, in chronological order."""
 FIRST_YEAR, YEARS = 1991, 29
 FIELDS = ["cs", "math", "cond-mat", "astro-ph", "physics", "hep-ph", "quant-ph", "hep-th", "stat", "gr-qc"]
 THEME_WORDS = 8
-"""In a paper's theme, all rarer than THEME_RANK."""
+"""Number of words in a paper's theme, all rarer than THEME_RANK."""
 THEME_RANK = 200
 IN_PAPER, IN_CONTEXT = 0.25, 0.15
-"""Share of such rare words that are from the theme of the paper, or of the cited paper."""
+"""Share of rare words taken from the theme of the paper, or of the cited paper in contexts."""
 MIN_RECORDS, MAX_CONTEXTS = 100, 500
-"""Papers and contexts at least; contexts per paper at most."""
+"""Minimum number of papers and of contexts; maximum number of contexts per paper."""
 
 CLOSING = {"papers": b"\n}\n", "contexts": b"\n}\n"} | dict.fromkeys(SPLITS, b"\n]\n")
-"""The end of each file."""
+"""The last bytes of each file."""
 QUEUED = 4
-"""Blocks per process that may wait to be written."""
+"""Maximum number of blocks per process waiting to be written."""
 
 Ints = NDArray[np.int64]
 Pieces = dict[str, bytes]
@@ -172,7 +172,7 @@ Pieces = dict[str, bytes]
 
 @dataclass(frozen=True)
 class GenerationPlan:
-    """The size and the seed of a corpus. InputError for numbers that cannot make three splits."""
+    """The size and the seed of a corpus. Raises InputError if it is too small for three splits."""
 
     papers: int
     contexts: int
@@ -182,14 +182,14 @@ class GenerationPlan:
         given = f"papers={self.papers} contexts={self.contexts} seed={self.seed}"
         if min(self.papers, self.contexts) < MIN_RECORDS or self.contexts > MAX_CONTEXTS * self.papers:
             raise InputError(
-                f"{given}: at least {MIN_RECORDS} of each needed, {MAX_CONTEXTS} contexts a paper at most"
+                f"{given}: needs at least {MIN_RECORDS} of each and at most {MAX_CONTEXTS} contexts per paper"
             )
         if not 0 <= self.seed < 2**63:
             raise InputError(f"{given}: the seed must be from 0 to 2**63 - 1")
 
     @property
     def blocks(self) -> list[tuple[str, int]]:
-        """Kind and number of all blocks in order."""
+        """Kind and number of each block, in order."""
         return [
             (kind, number)
             for kind, size in (("papers", self.papers), ("contexts", self.contexts))
@@ -198,19 +198,19 @@ class GenerationPlan:
 
     @property
     def citing(self) -> int:
-        """Number of papers that cite, the last ones."""
+        """Number of citing papers; these are the last ones."""
         return max(3, min(self.contexts // CONTEXTS_PER_PAPER, self.papers // 2))
 
     @cached_property
     def splits(self) -> dict[str, range]:
-        """Citing papers of each split, counted from the first citing one."""
+        """Citing papers of each split, counted from the first citing paper."""
         shares = np.cumsum([0, *SPLIT_SHARES.values()]) / sum(SPLIT_SHARES.values())
         bounds = [round(share * self.citing) for share in shares.tolist()]
         bounds[1], bounds[2] = min(bounds[1], self.citing - 2), min(bounds[2], self.citing - 1)
         return {split: range(*ends) for split, ends in zip(SPLITS, pairwise(bounds), strict=True)}
 
     def themes(self, papers: Ints, number: Ints) -> NDArray[np.float64]:
-        """The place in [0, 1) of a word of a paper's theme, by its number there."""
+        """Hash each theme word, given by paper and number in its theme, to a value in [0, 1)."""
         start = np.uint64(self.seed * 0x9E3779B97F4A7C15 % 2**64)
         x = (papers * THEME_WORDS + number).astype(np.uint64) + start
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # SplitMix64
@@ -219,14 +219,14 @@ class GenerationPlan:
 
 
 class Generator:
-    """Makes the blocks of a plan: pieces of the files by stem."""
+    """Generates the blocks of a plan, each as pieces of the files by stem."""
 
     def __init__(self, plan: GenerationPlan) -> None:
         self.plan, self.words = plan, Words()
         self._common = self.words.share(THEME_RANK)
 
     def block(self, kind: str, number: int) -> Pieces:
-        """All blocks of a kind in order, and CLOSING, make a file."""
+        """Generate one block; a file is all blocks of its kind in order, then CLOSING."""
         rng = np.random.default_rng((self.plan.seed, kind == "contexts", number))
         first, count = number * BLOCK, getattr(self.plan, kind)
         rows = np.arange(first, min(first + BLOCK, count))
@@ -276,31 +276,31 @@ class Generator:
         )  # fmt: skip
         pieces = {"contexts": records}
         for split, members in plan.splits.items():
-            here = pa.array((owner >= members.start) & (owner < members.stop))
-            if pc.any(here).as_py():
+            in_split = pa.array((owner >= members.start) & (owner < members.stop))
+            if pc.any(in_split).as_py():
                 pieces[split] = join_records(
                     "[" if first <= members.start else None,
-                    ',\n{"context_id": "', ids.filter(here),
-                    '", "positive_ids": ["', paper_ids(cited).filter(here), '"]}',
+                    ',\n{"context_id": "', ids.filter(in_split),
+                    '", "positive_ids": ["', paper_ids(cited).filter(in_split), '"]}',
                 )  # fmt: skip
         return pieces
 
     def _ranks(self, papers: Ints, share: float, rng: np.random.Generator) -> Ints:
-        """Ranks of running words; `share` of the rare ones are from the theme of each word's paper."""
+        """Draw ranks; a `share` of the rare words is from the theme of each word's paper."""
         uniform = rng.random(len(papers))
-        own = np.flatnonzero((uniform >= self._common) & (rng.random(len(papers)) < share))
-        place = self.plan.themes(papers[own], rng.integers(THEME_WORDS, size=len(own)))
-        # Themes are drawn from the same distribution, so that words keep their frequencies.
-        uniform[own] = self._common + (1 - self._common) * place
+        thematic = np.flatnonzero((uniform >= self._common) & (rng.random(len(papers)) < share))
+        values = self.plan.themes(papers[thematic], rng.integers(THEME_WORDS, size=len(thematic)))
+        # Theme words follow the same distribution, so overall word frequencies do not change.
+        uniform[thematic] = self._common + (1 - self._common) * values
         return self.words.ranks(uniform)
 
     def _cited(self, citing: Ints, rng: np.random.Generator) -> Ints:
-        """An earlier paper for each of these, by popularity."""
+        """Draw an earlier paper for each citing paper, by popularity."""
         papers, power = self.plan.papers, 1 - CITED_POWER
         ends = (CITED_SHIFT + 1) ** power, (CITED_SHIFT + papers) ** power
         drawn = (ends[0] + (ends[1] - ends[0]) * rng.random(len(citing))) ** (1 / power) - CITED_SHIFT
         rank = np.clip(drawn.astype(np.int64), 1, papers)
-        # Popular papers are spread over all years; the modulus maps one that is too late to an early one.
+        # The step spreads popular papers over all years; the modulus maps later papers to earlier ones.
         step = round(papers * 0.618)
         while np.gcd(step, papers) != 1:
             step += 1
@@ -308,7 +308,8 @@ class Generator:
 
 
 def paper_ids(rows: Ints) -> pa.StringArray:
-    """
+    """The ids of the papers in these rows.
+
     >>> paper_ids(np.array([7])).to_pylist()
     ['x00000007']
     """
@@ -317,25 +318,25 @@ def paper_ids(rows: Ints) -> pa.StringArray:
 
 
 def join_records(bracket: str | None, *parts: str | pa.StringArray) -> bytes:
-    """Records of constant and changing parts as bytes; in a new file `bracket` replaces the first comma."""
+    """Join parts into records, as bytes; at the start of a file `bracket` replaces the first comma."""
     records = pc.binary_join_element_wise(*parts, "")
     start, end = (int(np.frombuffer(records.buffers()[1], np.int32)[row]) for row in (0, len(records)))
-    found = records.buffers()[2].slice(start, end - start).to_pybytes()
-    return found if bracket is None else bracket.encode() + found[1:]
+    joined = records.buffers()[2].slice(start, end - start).to_pybytes()
+    return joined if bracket is None else bracket.encode() + joined[1:]
 
 
 def generate_corpus(papers: int, contexts: int, output: str | Path, seed: int, workers: int | None) -> str:
-    """Write papers, contexts and splits into a new folder, all or none; gives a line that says so.
+    """Write papers, contexts and splits to a new folder, atomically; return a summary line.
 
-    workers: processes; None: one per core; the files do not depend on it.
-    Raises InputError for an existing folder, for numbers that make no corpus and for a full disk.
+    workers: number of processes, None means one per core; it does not change the files.
+    Raises InputError for an existing folder, an invalid size and a full disk.
     """
     plan, folder = GenerationPlan(papers, contexts, seed), new_folder(output)
     workers = workers or os.cpu_count() or 1
     with disk_errors(folder, "the generated corpus", "output"), atomic_folder(folder) as unfinished:
         with ExitStack() as stack, count_progress("generating blocks", len(plan.blocks)) as advance:
             files = {stem: stack.enter_context((unfinished / f"{stem}.json").open("wb")) for stem in CLOSING}
-            for pieces in _blocks(plan, workers):
+            for pieces in _make_blocks(plan, workers):
                 for stem, piece in pieces.items():
                     files[stem].write(piece)
                 advance(1)
@@ -345,29 +346,29 @@ def generate_corpus(papers: int, contexts: int, output: str | Path, seed: int, w
     return f"{folder}: {papers:,} papers, {contexts:,} contexts, {size / 1e6:,.0f} MB"
 
 
-def _blocks(plan: GenerationPlan, workers: int) -> Iterator[Pieces]:
-    """The pieces of all blocks in order, a few in memory at a time."""
+def _make_blocks(plan: GenerationPlan, workers: int) -> Iterator[Pieces]:
+    """Yield the pieces of all blocks in order, with bounded memory."""
     if workers == 1:
-        _begin(plan)
-        yield from map(_block, plan.blocks)
+        _init_worker(plan)
+        yield from map(_make_block, plan.blocks)
         return
-    with multiprocessing.get_context("spawn").Pool(workers, _begin, (plan,)) as pool:
-        waiting = deque(pool.apply_async(_block, (block,)) for block in plan.blocks[: QUEUED * workers])
+    with multiprocessing.get_context("spawn").Pool(workers, _init_worker, (plan,)) as pool:
+        waiting = deque(pool.apply_async(_make_block, (block,)) for block in plan.blocks[: QUEUED * workers])
         for block in [*plan.blocks[QUEUED * workers :], *([None] * len(waiting))]:
             yield waiting.popleft().get()
             if block is not None:
-                waiting.append(pool.apply_async(_block, (block,)))
+                waiting.append(pool.apply_async(_make_block, (block,)))
 
 
 _generator: Generator
 
 
-def _begin(plan: GenerationPlan) -> None:
+def _init_worker(plan: GenerationPlan) -> None:
     global _generator
     _generator = Generator(plan)
 
 
-def _block(block: tuple[str, int]) -> Pieces:
+def _make_block(block: tuple[str, int]) -> Pieces:
     return _generator.block(*block)
 
 

@@ -1,4 +1,4 @@
-"""JSON lines read, records checked against their layout (a msgspec type), and JSON files written."""
+"""Read JSON lines, validate records against a layout (a msgspec type), and write JSON files."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ import orjson
 from datasets.errors import InputError
 from datasets.files import BYTE_ORDER_MARK, open_bytes
 from datasets.progress import OnBytes
-from datasets.records import Kind, json_type, parse_year, raise_bad, usable_id
+from datasets.records import ID_RULE, Kind, is_valid_id, json_type, parse_year, raise_bad
 
 LONGEST = 1 << 25
-"""Bytes of the longest line that is read."""
+"""Bytes of the longest line accepted."""
 
 Object = dict[str, Any]
 OnBadRecord = Callable[[InputError], None]
-"""Called with the error of a record that cannot be used; reading continues when it returns."""
+"""Called with the error of a record that cannot be used; reading continues if it returns."""
 T = TypeVar("T")
 
 
 def read_objects(
     path: Path, on_bytes: OnBytes | None = None, on_bad: OnBadRecord = raise_bad
 ) -> Iterator[tuple[str, Object]]:
-    """Each object of a file with its place ("FILE, line 3"); empty lines are skipped.
+    """Yield each object of a file as ("FILE, line 3", object); empty lines are skipped.
 
-    Raises InputError for a line that is longer than LONGEST; `on_bad` gets lines that are no JSON object.
+    on_bad: called for lines that are not a JSON object. Raises InputError for a line longer than LONGEST.
     """
     with open_bytes(path) as (file, raw):
         lines = io.BufferedReader(cast(io.RawIOBase, file), 1 << 20)
@@ -54,7 +54,7 @@ def read_objects(
 
 
 def parse_object(line: bytes, where: str) -> Object:
-    """The JSON object in a line; InputError for anything else."""
+    """Parse a line that holds a JSON object; InputError for anything else."""
     try:
         record = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -65,19 +65,19 @@ def parse_object(line: bytes, where: str) -> Object:
 
 
 class PaperId(str):
-    """A paper's id: a string without white space or control characters, or a whole number."""
+    """The id of a paper: a string without white space or control characters, or a whole number."""
 
 
 class CitedId(str):
-    """The same, or "" (null, absent) where it is unknown which paper is cited."""
+    """The id of a cited paper, or "" (also null or absent) if unknown."""
 
 
 class Year(int):
-    """A whole number, also as a string; null and "" are 0."""
+    """A whole number or a string of one; null and "" become 0."""
 
 
 class Offset(int):
-    """A whole number, also as a string of digits."""
+    """A whole number or a string of digits."""
 
 
 _KINDS = {"str": "a string", "int": "a number", "float": "a number", "bool": "a boolean", "array": "a list"}
@@ -87,17 +87,17 @@ _MISSING = re.compile(r"Object missing required field `(\w+)`")
 
 
 def validate(value: Any, layout: type[T], where: str, at: str = "") -> T:
-    """`value` as the msgspec type `layout`; InputError that names the field. at: the path of `value`."""
+    """Convert `value` to the msgspec type `layout`; an InputError names the field. at: path of `value`."""
     try:
-        return msgspec.convert(value, layout, dec_hook=decode)
+        return msgspec.convert(value, layout, dec_hook=decode_hook)
     except msgspec.ValidationError as error:
         _, reason, field = validation_fault(error, at)
-    named = f", field {field!r}" if field else ""
-    raise InputError(f"{where}{named}: {reason}")
+    in_field = f", field {field!r}" if field else ""
+    raise InputError(f"{where}{in_field}: {reason}")
 
 
 def validation_fault(error: msgspec.ValidationError, at: str = "") -> tuple[Kind, str, str]:
-    """What does not fit its layout: its kind, the reason in words, the path of the field."""
+    """Return the kind of a validation error, the reason in words and the path of the field."""
     reason, _, path = str(error).partition(" - at `$")
     path = (at + path.removesuffix("`")).removeprefix(".")
     if found := _WRONG_TYPE.fullmatch(reason):
@@ -108,8 +108,8 @@ def validation_fault(error: msgspec.ValidationError, at: str = "") -> tuple[Kind
     return "wrong value", reason, path
 
 
-def decode(kind: type, value: Any) -> Any:
-    """Called by msgspec for the types above; a ValueError becomes a ValidationError with the path."""
+def decode_hook(kind: type, value: Any) -> Any:
+    """Convert a value to one of the types above; msgspec adds the path to a ValueError."""
     if kind is Year:
         return Year(parse_year(value))
     if isinstance(value, bool):
@@ -122,31 +122,31 @@ def decode(kind: type, value: Any) -> Any:
         return CitedId()
     if not isinstance(value, str | int):
         raise ValueError(f"must be an id (a string or a number), not {json_type(value)}")
-    if not usable_id(str(value)):
-        raise ValueError("an id must not be empty or hold white space or control characters")
+    if not is_valid_id(str(value)):
+        raise ValueError(ID_RULE)
     return kind(str(value))
 
 
 @contextmanager
-def gzipped(path: Path) -> Iterator[IO[bytes]]:
-    """A new gzip file without name and time in it, so that equal content makes equal files."""
+def gzip_writer(path: Path) -> Iterator[IO[bytes]]:
+    """Open a new gzip file that records neither name nor time, so that equal content gives equal files."""
     with path.open("wb") as raw, gzip.GzipFile("", "wb", 5, raw, mtime=0) as file:
         yield cast(IO[bytes], file)
 
 
 @contextmanager
 def json_writer(path: Path, keys: bool) -> Iterator[Callable[..., None]]:
-    """Gives add(record, key) for a file of one JSON object, add(record) for a list; gzipped if named .gz."""
+    """Yield add(record, key) to write a JSON object, or add(record) to write a list; gzipped if named .gz."""
     start, end = (b"{\n", b"\n}\n") if keys else (b"[\n", b"\n]\n")
-    with gzipped(path) if path.suffix == ".gz" else path.open("wb") as file:
+    with gzip_writer(path) if path.suffix == ".gz" else path.open("wb") as file:
         file.write(start)
-        before = b""
+        separator = b""
 
         def add(record: Object, key: str | None = None) -> None:
-            nonlocal before
-            named = b"" if key is None else orjson.dumps(key) + b": "
-            file.write(before + named + orjson.dumps(record))
-            before = b",\n"
+            nonlocal separator
+            prefix = b"" if key is None else orjson.dumps(key) + b": "
+            file.write(separator + prefix + orjson.dumps(record))
+            separator = b",\n"
 
         yield add
         file.write(end)

@@ -1,8 +1,8 @@
-"""Near-duplicates: all pairs of texts, or of titles, whose Jaccard similarity reaches a threshold, exactly.
+"""Near-duplicates: an exact search for pairs of texts or titles with a high enough Jaccard similarity.
 
-A text is the set of its shingles (three words in a row), a title the set of its words; elements are 64-bit
-hashes. Two sets that are similar enough share one of the rarest elements of each (the prefix filter of
-Chaudhuri, Ganti and Kaushik 2006) and have similar sizes. The pairs that pass are compared in full.
+A text is the set of its shingles (three consecutive words), a title the set of its words; elements are 64-bit
+hashes. Two sets that are similar enough have similar sizes and share one of the rarest elements of each (the
+prefix filter of Chaudhuri, Ganti and Kaushik 2006). Pairs that pass these filters are compared in full.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from datasets.columns import Ragged, offsets_of
 from datasets.records import MARKER_WORDS
 
 SHINGLE_WORDS = 3
-"""A shorter text is a single shingle."""
+"""Words per shingle; a shorter text is a single shingle."""
 MAX_COMPARED = 1000
-"""Texts that one text is compared with at most: bounds the time where thousands share the same few words."""
+"""Maximum comparisons per text; bounds the time when thousands of texts share the same few words."""
 ROWS = 50_000
 """Texts between two progress reports."""
 PAIRS = 1 << 20
-"""Pairs that are buffered before they are yielded."""
+"""Pairs buffered before they are yielded."""
 MAX_SKETCH_BITS = 28
-"""The counts of elements take at most half a gigabyte."""
+"""Limits the counts of elements to half a gigabyte."""
 NOT_IN_WORDS = r"[^\p{L}\p{M}\p{N}]+"
 
 Hashes = NDArray[np.uint64]
@@ -41,7 +41,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class Sets:
-    """Row i is values[offsets[i]:offsets[i + 1]]: hashes, distinct and ascending."""
+    """Sets of hashes: row i is values[offsets[i]:offsets[i + 1]], distinct and ascending."""
 
     values: Hashes
     offsets: Offsets
@@ -57,7 +57,7 @@ class Sets:
 
 @dataclass(frozen=True)
 class Pairs:
-    """`rows` [n] of the queries, `others` [n] of the index, and their Jaccard similarity [n]."""
+    """Near-duplicates: `rows` [n] of the queries, `others` [n] of the index, Jaccard similarities [n]."""
 
     rows: Rows
     others: Rows
@@ -65,18 +65,20 @@ class Pairs:
 
 
 class SetIndex:
-    """Sets [N] listed under their rarest elements.
+    """An inverted index from the rarest elements of sets [N] to the sets.
 
-    threshold: Jaccard similarity of near-duplicates; strict: they must exceed it. own: they are compared with
-    each other only, so that elements of a single set need not be listed.
+    threshold: Jaccard similarity of near-duplicates; strict: they must exceed it. self_only: only self_pairs
+    will be called, so that elements of a single set need not be listed.
     """
 
-    def __init__(self, sets: Sets, threshold: Fraction, strict: bool = False, own: bool = False) -> None:
+    def __init__(
+        self, sets: Sets, threshold: Fraction, strict: bool = False, self_only: bool = False
+    ) -> None:
         self._sets, self._rule = sets, (threshold.numerator, threshold.denominator, strict)
         self._bits = min(MAX_SKETCH_BITS, max(10, len(sets.values).bit_length() + 1))
         self._sketch = np.zeros(1 << self._bits, np.uint16)
         _count_elements(sets.values, self._bits, self._sketch)
-        elements, self._ends = self._rarest(sets, 2 if own else 1)
+        elements, self._ends = self._rarest_elements(sets, 2 if self_only else 1)
         order = np.argsort(elements, kind="stable")
         self._rows = np.repeat(np.arange(len(sets), dtype=np.int32), np.diff(self._ends))[order]
         elements = elements[order]
@@ -86,50 +88,56 @@ class SetIndex:
         self._lists = np.empty(len(elements), np.int32)
         self._lists[order] = np.cumsum(first) - 1
         self.cut = 0
-        """Queries of the last search that share rare elements with more sets than they were compared with."""
+        """Number of queries of the last search that reached the maximum number of comparisons."""
 
     def __len__(self) -> int:
         return len(self._sets)
 
     def search(self, queries: Sets) -> Iterator[Pairs]:
-        """Near-duplicates of the queries, in the order of the queries."""
-        elements, ends = self._rarest(queries, 1)
+        """Yield the near-duplicates of the queries, in the order of the queries."""
+        elements, ends = self._rarest_elements(queries, 1)
         lists = np.searchsorted(self._elements, elements)
         known = lists < len(self._elements)
         known[known] = self._elements[lists[known]] == elements[known]
         lists[~known] = -1
         return self._join(queries, lists.astype(np.int32), ends, len(self), False, lambda done: None)
 
-    def own_pairs(self, advance: Callable[[int], None] = lambda done: None) -> Iterator[Pairs]:
-        """Near-duplicates of each set among the sets before it, MAX_COMPARED of them at most.
+    def self_pairs(self, advance: Callable[[int], None] = lambda done: None) -> Iterator[Pairs]:
+        """Yield the near-duplicates of each set among at most MAX_COMPARED of the sets before it.
 
-        advance: is told how many more sets are done.
+        advance: called with the number of sets done since the last call.
         """
         return self._join(self._sets, self._lists, self._ends, MAX_COMPARED, True, advance)
 
-    def _rarest(self, sets: Sets, count: int) -> tuple[Hashes, Offsets]:
-        """Elements of each set, one of which it shares with every near-duplicate, and where each row starts.
+    def _rarest_elements(self, sets: Sets, min_count: int) -> tuple[Hashes, Offsets]:
+        """Select elements of each set of which every near-duplicate has at least one; also return offsets.
 
-        count: an element that fewer sets of the index have is left out.
+        min_count: elements in fewer sets of the index are left out.
         """
-        elements = np.empty(len(sets.values), np.uint64)  # pages not written to take no memory
+        elements = np.empty(len(sets.values), np.uint64)  # untouched pages take no memory
         ends = np.zeros(len(sets) + 1, np.int64)
-        _select(sets.values, sets.offsets, self._bits, self._sketch, count, self._rule, elements, ends)
+        _select(sets.values, sets.offsets, self._bits, self._sketch, min_count, self._rule, elements, ends)
         return elements[: ends[-1]], ends
 
     def _join(
-        self, queries: Sets, lists: Rows, ends: Offsets, most: int, own: bool, advance: Callable[[int], None]
+        self,
+        queries: Sets,
+        lists: Rows,
+        ends: Offsets,
+        max_compared: int,
+        is_self: bool,
+        advance: Callable[[int], None],
     ) -> Iterator[Pairs]:
-        """lists [elements]: the index's list of each rare element of the queries, or -1."""
-        self.cut, row, room = 0, 0, PAIRS + most
-        rows, others, jaccard = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.float32)
+        """lists [elements]: the index's list for each rare element of the queries, or -1."""
+        self.cut, row, size = 0, 0, PAIRS + max_compared
+        rows, others, jaccard = np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, np.float32)
         compared = np.full(len(self), -1, np.int32)
         while row < len(queries):
             last = min(row + ROWS, len(queries))
             reached, found, cut = _compare(
                 (queries.values, queries.offsets, lists, ends),
                 (self._sets.values, self._sets.offsets, self._starts, self._rows),
-                self._rule, most, own, row, last, PAIRS, compared, rows, others, jaccard,
+                self._rule, max_compared, is_self, row, last, PAIRS, compared, rows, others, jaccard,
             )  # fmt: skip
             self.cut += cut
             advance(reached - row)
@@ -139,31 +147,32 @@ class SetIndex:
 
 
 class TitleIndex:
-    """Titles [T] whose near-duplicates are looked for: a Jaccard similarity of words above the threshold.
+    """An index of titles [T] for finding near-duplicates: Jaccard similarity of words above the threshold.
 
     Nogueira et al. 2020, section 4.1, remove training papers whose titles are that similar to the title of a
-    test paper. Letter case and special characters do not count. Other titles may pass in batches.
+    test paper. Case and special characters are ignored. Queries may be passed in batches.
     """
 
     def __init__(self, titles: Sequence[str], threshold: float) -> None:
         self._index = SetIndex(title_sets(titles), exact_fraction(threshold), strict=True)
 
-    def near(self, titles: Sequence[str]) -> Mask:
-        """Which of some titles [N] have a near-duplicate in the index."""
+    def matches(self, titles: Sequence[str]) -> Mask:
+        """Return a mask [N] of the titles that have a near-duplicate in the index."""
         found = np.zeros(len(titles), np.bool_)
         for part in self._index.search(title_sets(titles)):
             found[part.rows] = True
         return found
 
     def pairs(self, titles: Sequence[str]) -> NDArray[np.int64]:
-        """All pairs [M, 2] of a title and a near-duplicate in the index, ascending."""
+        """Return all pairs [M, 2] of a title and a near-duplicate in the index, in ascending order."""
         parts = [np.stack([part.rows, part.others], 1) for part in self._index.search(title_sets(titles))]
         pairs = np.concatenate([np.empty((0, 2), np.int64), *parts])
         return pairs[np.lexsort(pairs.T[::-1])]
 
 
 def exact_fraction(share: float) -> Fraction:
-    """
+    """Convert a decimal share to the fraction it stands for.
+
     >>> exact_fraction(0.7)
     Fraction(7, 10)
     """
@@ -171,7 +180,7 @@ def exact_fraction(share: float) -> Fraction:
 
 
 def title_sets(titles: Sequence[str]) -> Sets:
-    """The words of each title, in lower case and without special characters."""
+    """Return the set of words of each title, in lower case and without special characters."""
     text = pc.utf8_lower(pc.utf8_normalize(pa.array(titles, pa.large_string()), "NFKC"))
     lists = pc.utf8_split_whitespace(pc.replace_substring_regex(text, NOT_IN_WORDS, " "))
     words = lists.flatten()
@@ -183,17 +192,17 @@ def title_sets(titles: Sequence[str]) -> Sets:
 
 
 def counted_words(words: Sequence[str]) -> Mask:
-    """Which word types [V] count as words: those with a letter or digit that are no citation marker.
+    """Return a mask [V] of the tokens that count as words: a letter or digit, and not a citation marker.
 
     >>> counted_words(["graph", "(targetcit)", ".", "2-d"]).tolist()
     [True, False, False, True]
     """
-    found = (any(map(str.isalnum, word)) and not any(m in word for m in MARKER_WORDS) for word in words)
-    return np.fromiter(found, np.bool_, len(words))
+    mask = (any(map(str.isalnum, word)) and not any(m in word for m in MARKER_WORDS) for word in words)
+    return np.fromiter(mask, np.bool_, len(words))
 
 
 def word_lengths(tokens: Ragged, counted: Mask) -> NDArray[np.int64]:
-    """Number of words of each text [rows]; counted [V]: which tokens are words."""
+    """Count the words of each text [rows]. counted: mask [V] of the tokens that are words."""
     lengths = np.empty(len(tokens), np.int64)
     _count_words(tokens.values, tokens.offsets, counted, lengths)
     return lengths
@@ -202,14 +211,15 @@ def word_lengths(tokens: Ragged, counted: Mask) -> NDArray[np.int64]:
 def shingle_sets(
     parts: Sequence[Ragged], counted: Mask, advance: Callable[[int], None] = lambda done: None
 ) -> tuple[Sets, Hashes]:
-    """The shingles of texts, and a hash of all words of each text in their order [rows].
+    """Return the shingles of each text, and a hash of each text's word sequence [rows].
 
-    parts: the texts' tokens; of two, as title and abstract, rows are joined. counted [V]: which tokens are
-    words. advance: is told how many more texts are done. Memory: eight bytes a word.
+    parts: the tokens of the texts; rows of two parts, e.g. title and abstract, are joined. counted: mask [V]
+    of the tokens that are words. advance: called with the number of texts done since the last call. Uses
+    eight bytes per word.
     """
     first = parts[0]
     second = parts[1] if len(parts) > 1 else Ragged(first.values[:0], np.zeros(len(first) + 1, np.int64))
-    # There are no more shingles than words; pages that nothing is written to take no memory.
+    # There are at most as many shingles as words; untouched pages take no memory.
     values = np.empty(len(first.values) + len(second.values), np.uint64)
     offsets, sequences = np.zeros(len(first) + 1, np.int64), np.empty(len(first), np.uint64)
     buffer = np.empty(int((first.lengths + second.lengths).max(initial=0)), np.int32)
@@ -228,7 +238,7 @@ _Rule = tuple[int, int, bool]
 
 
 @_compiled
-def _mixed(value: np.uint64) -> np.uint64:
+def _mix(value: np.uint64) -> np.uint64:
     """The finaliser of SplitMix64 (Steele, Lea and Flood 2014)."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -238,14 +248,14 @@ def _mixed(value: np.uint64) -> np.uint64:
 @_compiled
 def _hash(numbers: NDArray[np.integer], start: int, end: int) -> np.uint64:
     value = np.uint64(end - start)
-    for place in range(start, end):
-        value = _mixed(value + _GOLDEN * np.uint64(numbers[place] + 1))
+    for i in range(start, end):
+        value = _mix(value + _GOLDEN * np.uint64(numbers[i] + 1))
     return value
 
 
 @_compiled
 def _make_set(values: Hashes, start: int, count: int) -> int:
-    """Sort values[start:start + count] and drop repeats; gives the end of what is left."""
+    """Sort values[start:start + count] and drop duplicates; return the end of the rest."""
     own = values[start : start + count]
     own.sort()
     end = start
@@ -273,16 +283,16 @@ def _hash_words(
 def _count_words(values: Rows, offsets: Offsets, counted: Mask, lengths: Offsets) -> None:
     for row in range(len(lengths)):
         words = 0
-        for place in range(offsets[row], offsets[row + 1]):
-            words += counted[values[place]]
+        for i in range(offsets[row], offsets[row + 1]):
+            words += counted[values[i]]
         lengths[row] = words
 
 
 @_compiled
 def _append_words(tokens: Rows, start: int, end: int, counted: Mask, buffer: Rows, words: int) -> int:
-    for place in range(start, end):
-        if counted[tokens[place]]:
-            buffer[words] = tokens[place]
+    for i in range(start, end):
+        if counted[tokens[i]]:
+            buffer[words] = tokens[i]
             words += 1
     return words
 
@@ -299,7 +309,7 @@ def _shingle(
     offsets: Offsets,
     sequences: Hashes,
 ) -> None:
-    """Rows start..end of the result; offsets[start] is known."""
+    """Compute rows start..end of the result; offsets[start] must be set."""
     for row in range(start, end):
         words = _append_words(first[0], first[1][row], first[1][row + 1], counted, buffer, 0)
         words = _append_words(second[0], second[1][row], second[1][row + 1], counted, buffer, words)
@@ -311,25 +321,25 @@ def _shingle(
 
 
 @_compiled
-def _needed(total: int, above: int, below: int, strict: bool) -> int:
-    """The smallest whole number from `total * above / below` on, or above it where strict."""
-    return total * above // below + 1 if strict else -(-total * above // below)
+def _min_shared(total: int, numerator: int, denominator: int, strict: bool) -> int:
+    """Return the smallest integer of at least `total * numerator / denominator`; strict: above it."""
+    return total * numerator // denominator + 1 if strict else -(-total * numerator // denominator)
 
 
 @_compiled
-def _prefix(size: int, rule: _Rule) -> int:
-    """How many of the rarest elements of a set hold one that every near-duplicate shares."""
-    return size - _needed(size, rule[0], rule[1], rule[2]) + 1 if size else 0
+def _prefix_size(size: int, rule: _Rule) -> int:
+    """Return how many of a set's rarest elements suffice to share one with every near-duplicate."""
+    return size - _min_shared(size, rule[0], rule[1], rule[2]) + 1 if size else 0
 
 
 @_compiled
 def _count_elements(values: Hashes, bits: int, sketch: NDArray[np.uint16]) -> None:
-    """Count the sets that have an element, by its first bits: never too few."""
+    """Count the sets that have each element by its first bits, which may overcount but never undercounts."""
     shift = np.uint64(64 - bits)
     for value in values:
-        place = value >> shift
-        if sketch[place] < 65535:
-            sketch[place] += 1
+        bucket = value >> shift
+        if sketch[bucket] < 65535:
+            sketch[bucket] += 1
 
 
 @_compiled
@@ -338,31 +348,31 @@ def _select(
     offsets: Offsets,
     bits: int,
     sketch: NDArray[np.uint16],
-    least: int,
+    min_count: int,
     rule: _Rule,
     elements: Hashes,
     ends: Offsets,
 ) -> None:
-    """The rarest elements of each set, without those that fewer than `least` sets of the index have."""
+    """Select the rarest elements of each set that at least `min_count` sets of the index have."""
     shift = np.uint64(64 - bits)
     at = 0
     for row in range(len(offsets) - 1):
         own = values[offsets[row] : offsets[row + 1]]
-        often = np.empty(len(own), np.int64)
+        counts = np.empty(len(own), np.int64)
         for i in range(len(own)):
-            often[i] = sketch[own[i] >> shift]
-        # Stable on ascending values: elements that are equally rare come in the same order in all sets.
-        order = np.argsort(often, kind="mergesort")
-        for i in order[: _prefix(len(own), rule)]:
-            if often[i] >= least:
+            counts[i] = sketch[own[i] >> shift]
+        # A stable sort of ascending values: equally rare elements come in the same order in all sets.
+        order = np.argsort(counts, kind="mergesort")
+        for i in order[: _prefix_size(len(own), rule)]:
+            if counts[i] >= min_count:
                 elements[at] = own[i]
                 at += 1
         ends[row + 1] = at
 
 
 @_compiled
-def _shared(own: Hashes, other: Hashes, needed: int) -> int:
-    """Number of values in both; some number below `needed` where that cannot be reached."""
+def _count_shared(own: Hashes, other: Hashes, needed: int) -> int:
+    """Count the values in both sets; any number below `needed` if that cannot be reached."""
     shared = i = j = 0
     while i < len(own) and j < len(other):
         if shared + min(len(own) - i, len(other) - j) < needed:
@@ -383,35 +393,35 @@ def _compare(
     queries: tuple[Hashes, Offsets, Rows, Offsets],
     index: tuple[Hashes, Offsets, Offsets, Rows],
     rule: _Rule,
-    most: int,
-    own: bool,
+    max_compared: int,
+    is_self: bool,
     start: int,
     last: int,
-    room: int,
+    max_pairs: int,
     compared: Rows,
     rows: Rows,
     others: Rows,
     jaccard: NDArray[np.float32],
 ) -> tuple[int, int, int]:
-    """Compare queries start..last with the index; (query reached, pairs found, queries cut).
+    """Compare queries start..last with the index; return (query reached, pairs found, queries cut).
 
-    Stops before `last` when there is no room. own: with earlier rows only. compared [N]: the query that each
-    set was last compared with.
+    Stops before `last` after more than `max_pairs` pairs. is_self: compare with earlier rows only.
+    compared [N]: the query that each set was last compared with.
     """
     values, offsets, lists, ends = queries
-    index_values, index_offsets, list_starts, listed = index
-    above, below, strict = rule
+    index_values, index_offsets, list_starts, members = index
+    numerator, denominator, strict = rule
     found = cut = 0
     for row in range(start, last):
-        if found > room:
+        if found > max_pairs:
             return row, found, cut
-        size, left = offsets[row + 1] - offsets[row], most
-        for place in range(ends[row], ends[row + 1]):
-            if lists[place] < 0:
+        size, left = offsets[row + 1] - offsets[row], max_compared
+        for i in range(ends[row], ends[row + 1]):
+            if lists[i] < 0:
                 continue
-            for at in range(list_starts[lists[place]], list_starts[lists[place] + 1]):
-                other = listed[at]
-                if (own and other >= row) or left < 0:
+            for at in range(list_starts[lists[i]], list_starts[lists[i] + 1]):
+                other = members[at]
+                if (is_self and other >= row) or left < 0:
                     break
                 if compared[other] == row:
                     continue
@@ -421,10 +431,10 @@ def _compare(
                     break
                 other_size = index_offsets[other + 1] - index_offsets[other]
                 # s / (a + b - s) >= t if and only if s >= (a + b) t / (1 + t)
-                needed = _needed(size + other_size, above, above + below, strict)
+                needed = _min_shared(size + other_size, numerator, numerator + denominator, strict)
                 if min(size, other_size) < needed:
                     continue
-                shared = _shared(
+                shared = _count_shared(
                     values[offsets[row] : offsets[row + 1]],
                     index_values[index_offsets[other] : index_offsets[other + 1]],
                     needed,

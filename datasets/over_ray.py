@@ -1,4 +1,4 @@
-"""Work spread over Ray: the cluster that RAY_ADDRESS names, or a Ray of this machine."""
+"""Work distributed by Ray: on the cluster at RAY_ADDRESS, or by a local Ray."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from datasets.errors import InputError, error_text, missing_extra
 from datasets.tokenize import TOKENIZERS, WordTable
 
 ROOT = Path(__file__).parents[1]
-"""The checkout; it must be at the same place on all machines."""
+"""The checkout, which must have the same path on all machines."""
 
 
 @contextmanager
 def ray_session(processes: int | None = None) -> Iterator[None]:
-    """Ray can be used inside: the one that is connected already, else one that is left at the end.
+    """Connect to Ray and disconnect at the end; a Ray that is already connected is used and kept.
 
-    processes: of a Ray that is started on this machine, by default one a core.
+    processes: number of processes of a local Ray, by default one per core.
     Raises InputError if Ray is not installed or the cluster cannot be reached.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -39,18 +39,18 @@ def ray_session(processes: int | None = None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    # Workers find our packages, and our `datasets` before any other, as this process does.
+    # Like this process, workers must import our `datasets` before any other package of that name.
     options: dict[str, Any] = {"runtime_env": {"env_vars": {"PYTHONPATH": str(ROOT)}}}
     address = os.environ.get("RAY_ADDRESS", "")
     if not address:
-        # Ray's own niceness, 15, starves workers on a machine on which anything else runs.
+        # Ray's default niceness of 15 starves workers on a machine that runs anything else.
         system = {"worker_niceness": 0}
         options |= {"include_dashboard": False, "_system_config": system, "num_cpus": processes}
     try:
         ray.init(logging_level=logging.WARNING, **options)
-    except Exception as error:  # Ray raises nothing more special
-        done = "joined" if address else "started"
-        raise InputError(f"RAY_ADDRESS={address}: Ray cannot be {done}: {error_text(error)}") from None
+    except Exception as error:  # Ray raises nothing more specific
+        action = "joined" if address else "started"
+        raise InputError(f"RAY_ADDRESS={address}: Ray cannot be {action}: {error_text(error)}") from None
     try:
         yield
     finally:
@@ -58,34 +58,34 @@ def ray_session(processes: int | None = None) -> Iterator[None]:
 
 
 def map_items(items: list[dict[str, Any]], work: Callable[..., Any], **options: Any) -> Iterator[Any]:
-    """`work(item)` for each item, an Arrow table of one row each, in order; call it inside `ray_session`.
+    """Yield the rows {key: value} that `work` returns for each item, in order; call inside `ray_session`.
 
-    work: takes a batch of one item, {key: [value]}. options: of `ray.data.Dataset.map_batches`.
+    work: takes a batch of one item, {key: [value]}. options: for `ray.data.Dataset.map_batches`.
     """
     import ray.data
 
-    given = ray.data.from_items(items, override_num_blocks=len(items))
-    made = given.map_batches(work, batch_size=1, **options)
+    dataset = ray.data.from_items(items, override_num_blocks=len(items))
+    results = dataset.map_batches(work, batch_size=1, **options)
     table: Any
-    for table in made.iter_batches(batch_size=None, batch_format="pyarrow"):
+    for table in results.iter_batches(batch_size=None, batch_format="pyarrow"):
         for row in range(len(table)):
             yield {name: table.column(name)[row] for name in table.column_names}
 
 
-def remote_tokens(words: WordTable, tokenizer: str) -> Tokenize:
-    """Tokenises in tasks of Ray; words are numbered in the order in which the chunks were given."""
+def ray_tokenizer(words: WordTable, tokenizer: str) -> Tokenize:
+    """Tokenise in Ray tasks; words are numbered in the order of the chunks."""
     import ray
 
     task = ray.remote(_tokenize)
 
     def tokenize(texts: list[str]) -> Callable[[], Ragged]:
-        waiting = task.remote(texts, tokenizer)
+        pending = task.remote(texts, tokenizer)
 
-        def tokens() -> Ragged:
-            found, new = ray.get(waiting)
-            return Ragged(words.of_words(new)[found.values], found.offsets)
+        def wait() -> Ragged:
+            tokens, new = ray.get(pending)
+            return Ragged(words.add_words(new)[tokens.values], tokens.offsets)
 
-        return tokens
+        return wait
 
     return tokenize
 

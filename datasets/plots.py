@@ -1,4 +1,4 @@
-"""How curves are drawn: a few coloured lines labelled at their ends, the rest grey; PNG without a display."""
+"""Line plots: a few coloured curves labelled at their ends, the others grey; PNG files, without a display."""
 
 from __future__ import annotations
 
@@ -13,54 +13,54 @@ from matplotlib.figure import Figure
 
 from datasets.files import atomic_write
 
-logging.getLogger("matplotlib").setLevel(logging.WARNING)  # it reports on its fonts
+logging.getLogger("matplotlib").setLevel(logging.WARNING)  # it logs its fonts
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Okabe and Ito's colours, which colour-blind readers can tell apart; no plot has more coloured lines."""
+"""Okabe and Ito's palette for colour-blind readers; its size is the maximum number of coloured curves."""
 GREY = "0.8"
-LABELS = 16
-"""Lines that all have a label."""
+MAX_LABELS = 16
+"""With more curves, only the coloured ones have a label."""
 
 Curves = Mapping[str, Mapping[Any, float]]
-"""{label: {x: y}}; x are counts, or minutes."""
+"""{label: {x: y}}; x is a count or minutes."""
 
 
 def panels(title: str, widths: Sequence[float] = (1,), rows: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure with panels side by side, or with several rows of them."""
+    """Create a figure with `rows` rows of panels side by side."""
     size = (8, 4.2) if rows == 1 else (7, 0.6 + 2.5 * rows)
     figure = Figure(figsize=size, dpi=150, layout="constrained")
     axes = figure.subplots(rows, len(widths), squeeze=False, width_ratios=widths).ravel().tolist()
     figure.suptitle(title, fontsize=11)
-    for one in axes:
-        one.grid(color="0.92")
-        one.set_axisbelow(True)
-        one.spines[["top", "right"]].set_visible(False)
+    for panel in axes:
+        panel.grid(color="0.92")
+        panel.set_axisbelow(True)
+        panel.spines[["top", "right"]].set_visible(False)
     return figure, axes
 
 
 def highlight_colours(curves: Curves) -> dict[str, str]:
-    """Colours of the lines that stand out: of many, those that are highest in the middle."""
+    """Choose the curves to highlight and their colours: if too many, those highest in the middle."""
 
     def height(label: str) -> float:
-        places = sorted(curves[label])
-        return curves[label][places[(len(places) - 1) // 2]]
+        xs = sorted(curves[label])
+        return curves[label][xs[(len(xs) - 1) // 2]]
 
     chosen = sorted(curves, key=height, reverse=True)[: len(COLOURS)]
     return dict(zip([label for label in curves if label in chosen], COLOURS, strict=False))
 
 
 def draw(axes: Axes, curves: Curves, colours: Mapping[str, str]) -> None:
-    """Draw the lines, the coloured ones over the grey ones."""
+    """Draw the curves, the coloured ones over the grey ones."""
     for label in sorted(curves, key=lambda label: label in colours):
-        places = sorted(curves[label])
-        values = [curves[label][place] for place in places]
+        xs = sorted(curves[label])
+        ys = [curves[label][x] for x in xs]
         style = {"marker": "o", "markersize": 4, "linewidth": 1.8} if label in colours else {"linewidth": 1}
-        axes.plot(places, values, color=colours.get(label, GREY), clip_on=False, **style)
+        axes.plot(xs, ys, color=colours.get(label, GREY), clip_on=False, **style)
 
 
 def label_ends(axes: Axes, curves: Curves, colours: Mapping[str, str]) -> None:
-    """Write labels beside the ends of the lines, or of the coloured ones where there are too many."""
-    labels = list(curves if len(curves) <= LABELS else colours)
+    """Label the ends of the curves; only the coloured ones if there are more than MAX_LABELS."""
+    labels = list(curves if len(curves) <= MAX_LABELS else colours)
     if len(curves) == 1:
         return
     texts = {label: textwrap.fill(label, 34, max_lines=3, break_long_words=False) for label in labels}
@@ -69,20 +69,20 @@ def label_ends(axes: Axes, curves: Curves, colours: Mapping[str, str]) -> None:
     ends = {label: float(to_axes.transform(last[label])[1]) for label in labels}
     halves = {label: 0.026 * (texts[label].count("\n") + 1) for label in labels}
     order = sorted(labels, key=lambda label: (ends[label], sum(curves[label].values())))
-    places, bottom, top = dict(ends), -0.1, 1.02
-    for label in order:  # from below, each over the one before
-        places[label] = max(ends[label], bottom + halves[label])
-        bottom = places[label] + halves[label]
-    for label in reversed(order):  # and back below the upper edge
-        places[label] = min(places[label], top - halves[label])
-        top = places[label] - halves[label]
+    heights, bottom, top = dict(ends), -0.1, 1.02
+    for label in order:  # from the bottom: each label above the previous one
+        heights[label] = max(ends[label], bottom + halves[label])
+        bottom = heights[label] + halves[label]
+    for label in reversed(order):  # from the top: push labels back below the upper edge
+        heights[label] = min(heights[label], top - halves[label])
+        top = heights[label] - halves[label]
     for label in labels:
         colour = colours.get(label, "0.55")
         line = {"arrowstyle": "-", "color": colours.get(label, GREY), "linewidth": 0.6}
         axes.annotate(
             texts[label],
             last[label],
-            (1.06, places[label]),
+            (1.06, heights[label]),
             textcoords="axes fraction",
             va="center",
             fontsize=8.5,
@@ -96,5 +96,5 @@ def label_ends(axes: Axes, curves: Curves, colours: Mapping[str, str]) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    with atomic_write(path) as part:
-        figure.savefig(part, format="png", metadata={"Software": None})
+    with atomic_write(path) as unfinished:
+        figure.savefig(unfinished, format="png", metadata={"Software": None})

@@ -1,8 +1,8 @@
-"""From records to the prepared store, once for each content and settings.
+"""Prepare the store of a corpus from its records, once per content and settings.
 
-A store's folder is named by a hash of what it is made of and of the settings. It is written beside its final
-place and renamed when complete; a lock keeps two processes from doing the same work. While preparing, memory
-holds the ids of papers and contexts and the vocabulary, but neither texts nor tokens.
+A store's folder is named by a hash of its content and settings. It is written next to its final location and
+renamed when complete; a lock keeps two processes from doing the same work. During preparation, memory holds
+the vocabulary and the ids of papers and contexts, but neither texts nor tokens.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from datasets.columns import (
     Ragged,
     TextWriter,
     TokenWriter,
-    local_tokens,
+    local_tokenizer,
     offsets_of,
     save_arrays,
     save_ragged,
@@ -44,11 +44,11 @@ from datasets.errors import InputError
 from datasets.files import (
     content_hash,
     disk_errors,
+    fetch_file,
+    fetch_folder,
     file_lock,
     file_stamp,
     is_url,
-    local_file,
-    local_folder,
     remove_abandoned,
 )
 from datasets.records import (
@@ -56,7 +56,7 @@ from datasets.records import (
     TRAIN,
     BadRecord,
     ContextRecord,
-    Dropped,
+    DroppedRecords,
     Kind,
     PaperRecord,
     QueryRecord,
@@ -68,7 +68,7 @@ from datasets.records import (
     check_split_names,
     dropped_summary,
     dropped_table,
-    joined,
+    join_sources,
     quoted,
     refuse_too_many,
     split_group,
@@ -81,19 +81,19 @@ log = logging.getLogger(__name__)
 
 UNFINISHED = ".part"
 DROPPED = "dropped.jsonl"
-"""In the store: examples of the records that were dropped."""
+"""Name of the store's file with examples of dropped records."""
 LONG_TEXT = 50_000
-"""Characters of a title and abstract from which a paper is reported as unusual."""
+"""Length of title and abstract in characters from which a paper is reported as unusual."""
 
 Record = TypeVar("Record", PaperRecord, ContextRecord, QueryRecord)
 
 
 class StoreBuilder:
-    """Call add_papers, add_contexts, add_split for each split, then finish; leaves the files in `folder`.
+    """Writes the files of a store to `folder`.
 
-    A store that continues another begins with `keep`.
+    Call `copy_from` to extend another store, then add_papers, add_contexts, add_split for each split, finish.
 
-    max_bad_share: the share of a part's records that may be dropped; None: the first bad one is an error.
+    max_bad_share: largest share of a part's records to drop; None if the first bad one is an error.
     `dropped` has the bad records of each part: `papers`, `contexts`, `split NAME`.
     """
 
@@ -101,13 +101,13 @@ class StoreBuilder:
         self, folder: Path, tokenizer: str, max_bad_share: float | None = None, backend: str = "local"
     ) -> None:
         self._folder, self._max_bad_share = folder, max_bad_share
-        self.dropped: dict[str, Dropped] = {}
+        self.dropped: dict[str, DroppedRecords] = {}
         self._words = WordTable(TOKENIZERS[tokenizer])
-        tokenize = local_tokens(self._words)
+        tokenize = local_tokenizer(self._words)
         if backend == "ray":
-            from datasets.over_ray import remote_tokens
+            from datasets.over_ray import ray_tokenizer
 
-            tokenize = remote_tokens(self._words, tokenizer)
+            tokenize = ray_tokenizer(self._words, tokenizer)
         self._fields = NameWriter(folder, "fields")
         self._papers = TextWriter(folder / "papers.arrow", ("id", "title", "abstract"))
         self._contexts = TextWriter(folder / "contexts.arrow", ("id", "text"))
@@ -118,8 +118,8 @@ class StoreBuilder:
         self._paper_rows: dict[str, int] = {}
         self._context_rows: dict[str, int] = {}
         self._years, self._citing = array("i"), array("i")
-        self._candidate = bytearray()  # 0: never, 1: where all papers are candidates, 2: it has an abstract
-        # Per split, in the order of adding: rows of contexts, rows of cited papers, number of cited papers.
+        self._candidate = bytearray()  # 0: never, 1: only if all papers are candidates, 2: has an abstract
+        # Per split, in insertion order: rows of contexts, rows of cited papers, number of cited papers.
         self._splits: dict[str, tuple[array[int], array[int], array[int]]] = {}
         self._split_of_context: list[str | None] = []
         self._split_of_paper: list[str | None] = []  # the first split in which it cites
@@ -136,27 +136,27 @@ class StoreBuilder:
             with suppress(OSError) if error is not None else nullcontext():
                 writer.close()
 
-    def keep(self, old: Corpus, papers: NDArray[np.int64], contexts: bool = True) -> None:
-        """Begin with papers [K] of another store of the same settings, rows in ascending order.
+    def copy_from(self, old: Corpus, papers: NDArray[np.int64], contexts: bool = True) -> None:
+        """Start from papers [K] of another store with the same settings; rows in ascending order.
 
-        contexts: keep those whose papers are kept, in their splits. The words keep their ids, whether they
-        still occur or not; nothing is tokenised again.
+        contexts: also copy the contexts of these papers, in their splits. All words keep their ids, even if
+        they no longer occur; nothing is tokenised again.
         """
-        assert not self._paper_rows, "begins a store"
+        assert not self._paper_rows, "must be called first"
         self._continues = True
-        self._words.of_words(pa.array(old.words, pa.large_string()))
+        self._words.add_words(pa.array(old.words, pa.large_string()))
         ids = list(old.paper_ids)
-        self._paper_rows = {ids[row]: place for place, row in enumerate(papers.tolist())}
-        self._papers.take(old.path / "papers.arrow", papers)
-        self._titles.take(old.title_tokens, papers)
-        self._abstracts.take(old.abstract_tokens, papers)
+        self._paper_rows = {ids[row]: number for number, row in enumerate(papers.tolist())}
+        self._papers.append_rows(old.path / "papers.arrow", papers)
+        self._titles.append_rows(old.title_tokens, papers)
+        self._abstracts.append_rows(old.abstract_tokens, papers)
         self._years.frombytes(old.years[papers].tobytes())
-        self._fields.take(list(old.field_names), old.fields.take(papers))
+        self._fields.append_codes(list(old.field_names), old.fields.take(papers))
         self._candidate += (2 * old.is_candidate[papers].view(np.uint8)).tobytes()
         if contexts:
-            self._keep_contexts(old, papers)
+            self._copy_contexts(old, papers)
 
-    def _keep_contexts(self, old: Corpus, papers: NDArray[np.int64]) -> None:
+    def _copy_contexts(self, old: Corpus, papers: NDArray[np.int64]) -> None:
         new_row = np.full(len(old.paper_ids), -1, np.int32)
         new_row[papers] = np.arange(len(papers), dtype=np.int32)
         citing = np.where(old.citing < 0, old.citing, new_row[old.citing.clip(min=0)])
@@ -170,29 +170,29 @@ class StoreBuilder:
             stay = (left > 0) & kept[split.contexts]
             splits[name] = split.contexts[stay], cited[(cited >= 0) & stay[query]], left[stay]
         rows = np.flatnonzero(kept)
-        place = np.cumsum(kept) - 1
+        new_context = np.cumsum(kept) - 1
         ids = list(old.context_ids)
         self._context_rows = {ids[row]: number for number, row in enumerate(rows.tolist())}
-        self._contexts.take(old.path / "contexts.arrow", rows)
-        self._context_tokens.take(old.context_tokens, rows)
+        self._contexts.append_rows(old.path / "contexts.arrow", rows)
+        self._context_tokens.append_rows(old.context_tokens, rows)
         self._citing.frombytes(citing[rows].tobytes())
         for name, (contexts, cited, counts) in splits.items():
             self._splits[name] = (
-                array("q", place[contexts].astype(np.int64).tobytes()),
+                array("q", new_context[contexts].astype(np.int64).tobytes()),
                 array("i", cited.astype(np.int32).tobytes()),
                 array("i", counts.astype(np.int32).tobytes()),
             )
 
     def add_papers(
-        self, records: Iterable[PaperRecord | BadRecord], place: Path, field: str | None = None
+        self, records: Iterable[PaperRecord | BadRecord], origin: Path, field: str | None = None
     ) -> None:
-        """place: named in messages. field: the key of papers' fields; InputError if no paper has any."""
+        """origin: for messages. field: the key of papers' fields; InputError if no paper has any."""
         rows, long = self._paper_rows, 0
 
-        def take(paper: PaperRecord, _: int) -> None:
-            check_paper(paper, place)
+        def add(paper: PaperRecord, _: int) -> None:
+            check_paper(paper, origin)
             if rows.setdefault(paper.id, row := len(rows)) != row:
-                raise BadRecord("duplicate id", place, paper.id, "a paper of this id already exists")
+                raise BadRecord("duplicate id", origin, paper.id, "a paper with this id already exists")
             self._papers.append(paper.id, paper.title, paper.abstract)
             self._titles.append(paper.title)
             self._abstracts.append(paper.abstract)
@@ -202,51 +202,53 @@ class StoreBuilder:
             nonlocal long
             long += len(paper.title) + len(paper.abstract) >= LONG_TEXT
 
-        self._take("papers", place, records, take)
+        self._add_records("papers", origin, records, add)
         self._split_of_paper = [None] * len(rows)
         if not rows:
-            raise InputError(f"{place}: no papers")
+            raise InputError(f"{origin}: no papers")
         if field and not self._fields:
-            raise InputError(f"{place}: no paper has the field {field!r} that data.field names")
+            raise InputError(f"{origin}: no paper has the field {field!r} set by data.field")
         if long:
-            log.warning("%s: models will truncate %d papers of %d characters or more", place, long, LONG_TEXT)
+            log.warning(
+                "%s: models will truncate %d papers of %d characters or more", origin, long, LONG_TEXT
+            )
 
-    def add_contexts(self, records: Iterable[ContextRecord | BadRecord], place: Path) -> None:
+    def add_contexts(self, records: Iterable[ContextRecord | BadRecord], origin: Path) -> None:
         """Call after add_papers."""
         rows = self._context_rows
 
-        def take(context: ContextRecord, _: int) -> None:
-            check_context(context, place)
+        def add(context: ContextRecord, _: int) -> None:
+            check_context(context, origin)
             if context.id in rows:
-                raise BadRecord("duplicate id", place, context.id, "a context of this id already exists")
+                raise BadRecord("duplicate id", origin, context.id, "a context with this id already exists")
             if context.outside:
                 citing = self._outside.setdefault(context.citing_id, -2 - len(self._outside))
             else:
-                citing = self._paper_row(context.citing_id, place, context.id, "citing_id")
+                citing = self._paper_row(context.citing_id, origin, context.id, "citing_id")
             if context.cited_id is not None:
-                self._paper_row(context.cited_id, place, context.id, "refid")
+                self._paper_row(context.cited_id, origin, context.id, "refid")
             rows[context.id] = len(rows)
             self._contexts.append(context.id, context.text)
             self._context_tokens.append(context.text)
             self._citing.append(citing)
 
-        self._take("contexts", place, records, take)
+        self._add_records("contexts", origin, records, add)
         self._split_of_context = [None] * len(rows)
 
-    def add_split(self, name: str, records: Iterable[QueryRecord | BadRecord], place: Path) -> None:
+    def add_split(self, name: str, records: Iterable[QueryRecord | BadRecord], origin: Path) -> None:
         """Call after add_papers and add_contexts."""
         contexts, positives, lengths = self._splits[name] = array("q"), array("i"), array("i")
 
-        def take(query: QueryRecord, number: int) -> None:
-            check_query(query, place, number)
+        def add(query: QueryRecord, number: int) -> None:
+            check_query(query, origin, number)
             row = self._context_rows.get(query.context_id)
             if row is None:
-                raise self._unknown("context", query.context_id, place, number, "context_id")
-            papers = [self._paper_row(paper, place, number, "positive_ids") for paper in query.positive_ids]
+                raise self._unknown("context", query.context_id, origin, number, "context_id")
+            papers = [self._paper_row(paper, origin, number, "positive_ids") for paper in query.positive_ids]
             if earlier := self._split_of_context[row]:
                 which = "this split" if earlier == name else f"split {earlier!r}"
-                reason = f"context {quoted(query.context_id)} is in {which} already"
-                raise BadRecord("in two splits", place, number, reason, "context_id")
+                reason = f"context {quoted(query.context_id)} is already in {which}"
+                raise BadRecord("in two splits", origin, number, reason, "context_id")
             citing = self._citing[row]
             other = (self._split_of_paper[citing] if citing >= 0 else None) or name
             if split_group(other) != split_group(name):
@@ -254,7 +256,7 @@ class StoreBuilder:
                     f"the citing paper {quoted(self._paper_ids[citing])} of context "
                     f"{quoted(query.context_id)} is in split {other!r} too; it may cite in one split only"
                 )
-                raise BadRecord("in two splits", place, number, reason, "context_id")
+                raise BadRecord("in two splits", origin, number, reason, "context_id")
             self._split_of_context[row] = name
             if citing >= 0:
                 self._split_of_paper[citing] = other
@@ -262,49 +264,49 @@ class StoreBuilder:
             contexts.append(row)
             lengths.append(len(papers))
 
-        self._take(f"split {name}", place, records, take)
+        self._add_records(f"split {name}", origin, records, add)
         if not contexts:
-            raise InputError(f"{place}: no queries")
+            raise InputError(f"{origin}: no queries")
 
-    def _take(
+    def _add_records(
         self,
         part: str,
-        place: Path,
+        origin: Path,
         records: Iterable[Record | BadRecord],
-        take: Callable[[Record, int], None],
+        add: Callable[[Record, int], None],
     ) -> None:
-        """Take each record, with its number; `take` raises BadRecord for one that is to be dropped."""
-        dropped = self.dropped[part] = Dropped(place, self._max_bad_share)
+        """Call add(record, number) for each record; `add` raises BadRecord for a record to drop."""
+        dropped = self.dropped[part] = DroppedRecords(origin, self._max_bad_share)
         kept = 0
         for number, record in enumerate(records):
             try:
                 if isinstance(record, BadRecord):
                     raise record
-                take(record, number)
+                add(record, number)
             except BadRecord as bad:
                 dropped.add(bad)
             else:
                 kept += 1
         dropped.finish(kept)
 
-    def _paper_row(self, paper: str, place: Path, record: str | int, field: str) -> int:
+    def _paper_row(self, paper: str, origin: Path, record: str | int, field: str) -> int:
         row = self._paper_rows.get(paper)
         if row is None:
-            raise self._unknown("paper", paper, place, record, field)
+            raise self._unknown("paper", paper, origin, record, field)
         return row
 
-    def _unknown(self, what: str, id: str, place: Path, record: str | int, field: str) -> BadRecord:
+    def _unknown(self, what: str, id: str, origin: Path, record: str | int, field: str) -> BadRecord:
         kind: Kind = "unknown paper" if what == "paper" else "unknown context"
         if id in self.dropped[f"{what}s"].ids:
             kind = "names a dropped record"
-        return BadRecord(kind, place, record, f"no {what} {quoted(id)} in the {what}s file", field)
+        return BadRecord(kind, origin, record, f"no {what} {quoted(id)} in the {what}s file", field)
 
     @cached_property
     def _paper_ids(self) -> list[str]:
         return list(self._paper_rows)
 
     def finish(self, candidates: str) -> None:
-        """Write what remains: final word ids, candidates, splits. InputError if no candidate is left."""
+        """Write final word ids, candidates and splits. Raises InputError if no paper is a candidate."""
         for writer in self._writers:
             writer.close()
         is_candidate = np.frombuffer(self._candidate, np.uint8) >= (1 if candidates == "all" else 2)
@@ -325,7 +327,7 @@ class StoreBuilder:
             save_ragged(self._folder, f"{name}.positives", Ragged(cited, offsets_of(counts)))
         if unreachable:
             log.warning(
-                "%d citations of non-candidates, or of the citing paper itself, can never be found",
+                "%d citations of non-candidates, or of the citing paper itself, can never be retrieved",
                 unreachable,
             )
         years = np.frombuffer(self._years, np.int32)
@@ -342,20 +344,20 @@ class StoreBuilder:
 
 @dataclass(frozen=True)
 class StoreSettings(Tolerance):
-    """How a store is made of records."""
+    """How to prepare a store from records."""
 
     where: ClassVar[str] = "data"
 
     tokenizer: str = setting("default", choices=tuple(TOKENIZERS))
     candidates: str = setting("abstract", choices=("abstract", "all"))
-    """papers that have an abstract, or all"""
+    """papers with an abstract, or all"""
     backend: str = setting("local", choices=("local", "ray"))
-    """who cuts texts into words: this process, or tasks of Ray (docs/scale.md)"""
+    """where texts are tokenised: in this process, or by Ray tasks (docs/scale.md)"""
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> StoreSettings:
-        """Raises InputError for what cannot be."""
-        from datasets.configuration import read_settings  # Hydra, which a library does without
+        """Return the settings for the given values; InputError for invalid ones."""
+        from datasets.configuration import read_settings  # imports Hydra, which a library does without
 
         return read_settings(cls, given)
 
@@ -371,28 +373,29 @@ def open_corpus(
 ) -> Corpus:
     """Open a folder of source files (datasets.source_files); prepare its store on first use.
 
-    dir: folder with papers.json (unless `papers` is a file elsewhere), contexts.json and splits, .gz or not;
-    both may be URLs of fsspec, as s3://BUCKET/FOLDER, which are copied to cache_dir. Or a folder in BEIR's
-    layout (datasets.beir).
-    splits: split files to read; missing ones are left out as long as one is there.
-    name: what to call the corpus in logs and tables, by default the folder's name.
-    field: the key of papers.json that holds a paper's field, or a list of them; None: papers have none.
-    settings: StoreSettings. Raises InputError as open_records.
+    dir: folder with papers.json (unless `papers` is a file elsewhere), contexts.json and splits, plain or
+    .gz; or a folder in BEIR's layout (datasets.beir). `dir` and `papers` may be fsspec URLs, e.g.
+    s3://BUCKET/FOLDER, whose files are copied to cache_dir.
+    splits: split files to read; all but one may be missing.
+    name: name of the corpus in logs and tables, by default the folder's name.
+    field: the key of papers.json that holds a paper's field or list of fields; None: papers have no fields.
+    settings: StoreSettings. Raises InputError like open_records.
     """
     StoreSettings.read(settings)  # before files are read
     if field is not None and (not isinstance(field, str) or not field):
-        raise InputError(f"data.field: {field!r} is not a key of the papers file; name one, such as venue")
+        raise InputError(f"data.field: {field!r} is not a key of the papers file; set one, such as venue")
     if not dir:
-        raise InputError("data.dir: name the folder with papers.json, contexts.json and the splits")
+        raise InputError("data.dir: set the folder with papers.json, contexts.json and the splits")
     cache = Path(cache_dir).expanduser()
     if is_url(dir):
         check_split_names(splits)
         name = name or PurePosixPath(dir).name
-        dir = local_folder(str(dir), [*([] if papers else ["papers"]), "contexts", *splits], cache)
+        dir = fetch_folder(str(dir), [*([] if papers else ["papers"]), "contexts", *splits], cache)
     if is_url(papers):
-        papers = local_file(str(papers), cache)
-    own = Path(papers).expanduser() if papers else None
-    return open_records(_files_of(Path(dir).expanduser(), own, splits, name, field, cache), cache, **settings)
+        papers = fetch_file(str(papers), cache)
+    papers = Path(papers).expanduser() if papers else None
+    source = _folder_source(Path(dir).expanduser(), papers, splits, name, field, cache)
+    return open_records(source, cache, **settings)
 
 
 def open_corpora(
@@ -402,55 +405,57 @@ def open_corpora(
     name: str | None = None,
     **settings: Any,
 ) -> Corpus:
-    """One corpus of several folders of source files, for models that are trained on all of them.
+    """Open several folders of source files as one corpus, to train a model on all of them.
 
-    dirs: folders as for open_corpus; ids are those of the files with the folder's name before them, as
-    FOLDER/ID, and the corpus has what any of them has of each split. The rest is as for open_corpus.
+    dirs: folders as for open_corpus. Ids become FOLDER/ID, and each split joins the folders' splits of that
+    name. Otherwise like open_corpus.
     """
     StoreSettings.read(settings)
     if isinstance(dirs, str) or len(dirs) < 2:
         raise InputError(f"data.dirs: must be a list of two or more folders, e.g. [one,other], not {dirs!r}")
-    folders = {(folder := Path(one).expanduser().resolve()).name: folder for one in dirs}
+    folders = {(folder := Path(dir).expanduser().resolve()).name: folder for dir in dirs}
     if len(folders) < len(dirs):
-        raise InputError("data.dirs: two folders have the same name, which begins the ids of their papers")
+        raise InputError("data.dirs: two folders have the same name, which is the prefix of their ids")
     cache = Path(cache_dir).expanduser()
-    parts = {part: _files_of(folder, None, splits, part, None, cache) for part, folder in folders.items()}
-    return open_records(joined(parts, name or "+".join(folders)), cache, **settings)
+    parts = {
+        part: _folder_source(folder, None, splits, part, None, cache) for part, folder in folders.items()
+    }
+    return open_records(join_sources(parts, name or "+".join(folders)), cache, **settings)
 
 
-def _files_of(
+def _folder_source(
     folder: Path, papers: Path | None, splits: Sequence[str], name: str | None, field: str | None, cache: Path
 ) -> Source:
     in_beir = papers is None and is_beir(folder)
     files = find_beir_files(folder, splits) if in_beir else find_files(folder, papers, splits)
     with store_folder(cache) as stores:
         identity = {part: content_hash(path, stores) for part, path in files.items()}
-    made = beir_source if in_beir else file_source
-    return made(name or folder.resolve().name, files, field, identity)
+    make_source = beir_source if in_beir else file_source
+    return make_source(name or folder.resolve().name, files, field, identity)
 
 
 def open_records(source: Source, cache_dir: str | Path = ".cache", **settings: Any) -> Corpus:
-    """Open the corpus of a source; prepare its store if there is none for its identity and these settings.
+    """Open the corpus of a source; prepare its store if none exists for its identity and these settings.
 
     settings: StoreSettings. Raises InputError for records that cannot be used and for a full disk.
     """
     given = StoreSettings.read(settings)
-    about: dict[str, Any] = {
+    store_settings: dict[str, Any] = {
         "tokenizer": given.tokenizer,
         "candidates": given.candidates,
         "splits": list(source.splits),
         "field": source.field,
     }
     if given.on_error == "skip":
-        about["on_error"] = "skip"
-    key = fingerprint(source.identity, about)
+        store_settings["on_error"] = "skip"
+    key = fingerprint(source.identity, store_settings)
     with store_folder(Path(cache_dir).expanduser()) as stores:
         folder = stores / key
         if read_manifest(folder) is None:
             with file_lock(stores / f"{key}.lock", "prepares the same corpus"):
-                if read_manifest(folder) is None:  # another process may have made it while we waited
+                if read_manifest(folder) is None:  # another process may have prepared it meanwhile
                     remove_abandoned(stores, UNFINISHED)
-                    prepare_store(source, folder, about, given.max_bad_share, given.backend)
+                    prepare_store(source, folder, store_settings, given.max_bad_share, given.backend)
     corpus = Corpus(folder, source.name, source.files.get("papers"))
     sizes = ", ".join(f"{name} {len(split):,}" for name, split in corpus.splits.items())
     log.info(
@@ -459,22 +464,22 @@ def open_records(source: Source, cache_dir: str | Path = ".cache", **settings: A
         f"store {corpus.path}"
     )
     if any(counts["kinds"] for counts in corpus.dropped.values()):
-        for part, counts in corpus.dropped.items():  # the store may have been made when more was allowed
-            place = str(source.place(part))
-            refuse_too_many(place, counts["records"], counts["kinds"], given.max_bad_share)
+        for part, counts in corpus.dropped.items():  # the store may date from a larger max_bad_share
+            origin = str(source.origin(part))
+            refuse_too_many(origin, counts["records"], counts["kinds"], given.max_bad_share)
         log.warning("corpus %s: dropped bad records: %s", source.name, dropped_summary(corpus.dropped))
     return corpus
 
 
 def fingerprint(identity: Mapping[str, str], settings: Mapping[str, Any]) -> str:
-    """The name of the store of this content and these settings."""
-    made_of = {"version": STORE_VERSION, "inputs": dict(identity), "settings": dict(settings)}
-    return hashlib.blake2b(json.dumps(made_of, sort_keys=True).encode(), digest_size=8).hexdigest()
+    """Return the name of the store for this content and these settings."""
+    content = {"version": STORE_VERSION, "inputs": dict(identity), "settings": dict(settings)}
+    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
 @contextmanager
 def store_folder(cache: Path) -> Iterator[Path]:
-    """The folder of all stores; what the disk refuses inside is an InputError."""
+    """Yield the folder of all stores; disk errors inside become an InputError."""
     with disk_errors(stores := cache / "corpora", "the prepared corpus", "data.cache_dir"):
         stores.mkdir(parents=True, exist_ok=True)
         yield stores
@@ -486,12 +491,12 @@ def prepare_store(
     settings: dict[str, Any],
     max_bad_share: float = 0.01,
     backend: str = "local",
-    keep: Callable[[StoreBuilder], None] = lambda _: None,
+    initialise: Callable[[StoreBuilder], None] = lambda _: None,
 ) -> None:
-    """Make the store of a source at `folder`; one process at a time.
+    """Prepare the store of a source at `folder`; only one process at a time may do so.
 
-    settings: tokenizer, candidates, and on_error where that is "skip"; the rest as for open_records.
-    keep: may call StoreBuilder.keep, so that the store continues another.
+    settings: tokenizer, candidates, and on_error if it is "skip"; others as for open_records.
+    initialise: may call StoreBuilder.copy_from, to extend another store.
     """
     started = time.perf_counter()
     skip = settings.get("on_error") == "skip"
@@ -505,17 +510,17 @@ def prepare_store(
 
             tasks = ray_session()
         with tasks, StoreBuilder(building, settings["tokenizer"], share, backend) as builder:
-            keep(builder)
-            builder.add_papers(source.papers(), source.place("papers"), source.field)
-            builder.add_contexts(source.contexts(), source.place("contexts"))
+            initialise(builder)
+            builder.add_papers(source.papers(), source.origin("papers"), source.field)
+            builder.add_contexts(source.contexts(), source.origin("contexts"))
             for split, queries in source.splits.items():
-                builder.add_split(split, queries(), source.place(f"split {split}"))
+                builder.add_split(split, queries(), source.origin(f"split {split}"))
             builder.finish(settings["candidates"])
-            # Only now is all read that the identity may be made of, and are the splits known that were kept.
+            # A source may complete its identity only while it is read, and copied splits are known only now.
             manifest |= {"fingerprint": fingerprint(source.identity, settings), "splits": builder.splits}
         if [file_stamp(path) for path in source.files.values()] != stamps:
-            folder_read = next(iter(source.files.values())).parent
-            raise InputError(f"{folder_read}: its files changed while they were read; run again")
+            source_folder = next(iter(source.files.values())).parent
+            raise InputError(f"{source_folder}: its files changed while they were read; run again")
         dropped = {part: bad.counts() for part, bad in builder.dropped.items()}
         examples = [json.dumps(example) for bad in builder.dropped.values() for example in bad.examples]
         if skip:
@@ -531,15 +536,15 @@ def prepare_store(
 
 @contextmanager
 def new_store(folder: Path, manifest: dict[str, Any]) -> Iterator[Path]:
-    """A folder to write a store's files to; on success it becomes `folder`, with the manifest in it.
+    """Yield a folder to write a store's files to; on success, add the manifest and rename it to `folder`.
 
-    manifest: fingerprint, name, settings, splits; may grow until the end.
+    manifest: fingerprint, name, settings, splits; the caller may extend it inside.
     """
-    # One process at a time comes here: whatever lies in either place was left by one that died.
+    # Only one process at a time gets here, so existing folders are remains of a dead one.
     building = folder.with_name(f"{folder.name}{UNFINISHED}")
-    for left in (building, folder):
-        if left.exists():
-            shutil.rmtree(left)
+    for remains in (building, folder):
+        if remains.exists():
+            shutil.rmtree(remains)
     building.mkdir(parents=True)
     try:
         yield building

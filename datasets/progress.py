@@ -20,12 +20,12 @@ from rich.progress import (
 )
 
 OnBytes = Callable[[int], None]
-"""Called with the bytes of a file that have been read so far."""
+"""Called with the number of bytes read so far."""
 
 
 @contextmanager
 def read_progress(path: Path | Sequence[Path], what: str) -> Iterator[OnBytes]:
-    """A bar over the bytes of a file or files; call its function with the bytes read so far."""
+    """Show a bar over the bytes of one or more files; call the function with the bytes read so far."""
     with _bar(f"reading {what}", TaskProgressColumn()) as update:
         total = sum(file.stat().st_size for file in ([path] if isinstance(path, Path) else path)) or 1
         yield lambda done: update(done, total)
@@ -33,14 +33,14 @@ def read_progress(path: Path | Sequence[Path], what: str) -> Iterator[OnBytes]:
 
 @contextmanager
 def copy_progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar over a transfer; call its function with the bytes done and the total, None if unknown."""
+    """Show a bar over a transfer; call the function with the bytes done and the total (None if unknown)."""
     with _bar(what, DownloadColumn(), TransferSpeedColumn()) as update:
         yield update
 
 
 @contextmanager
 def count_progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar over `total` things; call its function with how many more are done."""
+    """Show a bar over `total` items; call the function with the number of items done since the last call."""
     done = 0
 
     def advance(more: int) -> None:

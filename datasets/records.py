@@ -1,10 +1,10 @@
-"""The records a corpus is made of: papers, contexts and the queries of each split.
+"""The records that make up a corpus: papers, contexts and the queries of each split.
 
-A `Source` hands them to `datasets.prepare.open_records`, which makes the prepared store. The files
-papers.json, contexts.json and SPLIT.json are one source (`datasets.source_files`); a benchmark that has its
-papers in memory is another.
+A `Source` provides them to `datasets.prepare.open_records`, which prepares the store. The files papers.json,
+contexts.json and SPLIT.json are one source (`datasets.source_files`); a benchmark that holds its papers in
+memory is another.
 
-A record that breaks a rule is a `BadRecord`: the first one is an error, or all are dropped and counted
+A record that breaks a rule is a `BadRecord`. The first one is an error, or all are dropped and counted
 (data.on_error=skip).
 """
 
@@ -21,28 +21,29 @@ from datasets.errors import InputError
 from datasets.settings import Settings, setting
 
 TARGET_MARKER = "TARGETCIT"
-"""Stands in a context for the citation of the paper to recommend."""
+"""Replaces the citation of the paper to recommend in a context."""
 OTHER_MARKER = "OTHERCIT"
-"""Stands in a context for any other citation."""
+"""Replaces any other citation in a context."""
 
 TARGET_WORD = TARGET_MARKER.lower()
 OTHER_WORD = OTHER_MARKER.lower()
 MARKER_WORDS = (TARGET_WORD, OTHER_WORD)
-"""The markers as tokens: both tokenisers lower-case."""
+"""The markers as tokens; both tokenisers lower-case."""
 
 SPLITS = ("train", "val", "test")
-"""The splits to look for when none are named."""
+"""The default splits."""
 TRAIN = "train"
-"""The split that models train on and that popularity is counted in."""
+"""The split for training models and counting popularity."""
 
 YEARS = range(-(2**31), 2**31)
-EXAMPLES = 20
+MAX_EXAMPLES = 20
 """Dropped records kept as examples, per file and kind."""
-SHOWN = 80
+MAX_SHOWN = 80
 """Characters of a value shown in a message."""
 
-# White space separates the columns of run files; control characters are for terminals.
+# White space separates the columns of run files; control characters would reach terminals.
 _NOT_IN_IDS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
+ID_RULE = "an id must not be empty or contain white space or control characters"
 
 Kind = Literal[
     "missing field",
@@ -58,13 +59,13 @@ Kind = Literal[
     "in two splits",
     "names a dropped record",
 ]
-"""What is wrong with a record; the last follows from dropping another one."""
+"""What is wrong with a record. The last kind is a consequence of dropping another record."""
 
 
 class PaperRecord(NamedTuple):
-    """A paper, with a title or an abstract; year 0 is unknown.
+    """A paper with a title or an abstract; year 0 if unknown.
 
-    candidate False: it stands for a citing paper alone, is never recommended, and may have neither.
+    candidate: False for a paper that only cites: it is never recommended and may have neither text.
     """
 
     id: str
@@ -76,9 +77,9 @@ class PaperRecord(NamedTuple):
 
 
 class ContextRecord(NamedTuple):
-    """A citation context: its text has TARGET_MARKER exactly once; `cited_id` may be unknown.
+    """A citation context, whose text has TARGET_MARKER exactly once; `cited_id` may be unknown.
 
-    outside: the citing paper is none of the corpus, and only its id is known.
+    outside: True if the citing paper is not in the corpus, so that only its id is known.
     """
 
     id: str
@@ -89,14 +90,14 @@ class ContextRecord(NamedTuple):
 
 
 class QueryRecord(NamedTuple):
-    """A context of a split and the papers to be found for it."""
+    """A context of a split and the papers to retrieve for it."""
 
     context_id: str
     positive_ids: Sequence[str]
 
 
 class BadRecord(InputError):
-    """A record that cannot be used; the rest of its file can be read."""
+    """A record that cannot be used, although the rest of its file can be read."""
 
     def __init__(
         self, kind: Kind, path: Path, record: str | int, reason: str, field: str | None = None
@@ -106,10 +107,10 @@ class BadRecord(InputError):
         self.kind, self.path, self.record, self.reason, self.field = kind, path, record, reason, field
 
     def example(self) -> dict[str, Any]:
-        """A line of dropped.jsonl."""
-        record = self.record if isinstance(self.record, int) else self.record[: 4 * SHOWN]
-        place = {"file": self.path.name, "record": record, "field": self.field}
-        return {**place, "kind": self.kind, "reason": self.reason}
+        """Return the line of dropped.jsonl for this record."""
+        record = self.record if isinstance(self.record, int) else self.record[: 4 * MAX_SHOWN]
+        origin = {"file": self.path.name, "record": record, "field": self.field}
+        return {**origin, "kind": self.kind, "reason": self.reason}
 
 
 OnBad = Callable[[BadRecord], None]
@@ -117,12 +118,12 @@ OnBad = Callable[[BadRecord], None]
 
 @dataclass(frozen=True)
 class Source:
-    """Where the records of a corpus come from; read only when no store of the same `identity` exists.
+    """The source of a corpus's records; it is read only if no store with the same `identity` exists.
 
-    `identity` decides, with the settings, which store is opened: it must change whenever the records do, as
-    the hashes of the files they are made of. Each callable is called at most once: papers, contexts, then the
-    splits in their order. It gives an iterable, with a BadRecord in place of a record that cannot be read. A
-    generator function keeps records out of memory:
+    `identity` and the settings determine the store to open: it must change whenever the records do, as hashes
+    of the source files do. Each callable is called at most once: papers, contexts, then the splits in order.
+    It returns an iterable, with a BadRecord in place of a record that cannot be read. A generator function
+    keeps records out of memory:
 
         def papers():
             for paper in read_texts(path):
@@ -143,22 +144,22 @@ class Source:
     contexts: Callable[[], Iterable[ContextRecord | BadRecord]]
     splits: Mapping[str, Callable[[], Iterable[QueryRecord | BadRecord]]]
     files: Mapping[str, Path] = field(default_factory=dict)
-    """The source files by part, `papers`, `contexts`, `split NAME`, if the records are read from such."""
+    """The source files by part (`papers`, `contexts`, `split NAME`), if the records come from files."""
     field: str | None = None
-    """The key of the papers file that holds papers' fields, if a file has them."""
+    """The key of the papers file that holds papers' fields, if any."""
 
-    def place(self, part: str) -> Path:
-        """What messages name as the origin of a part's records."""
+    def origin(self, part: str) -> Path:
+        """Return the origin of a part's records, for messages."""
         return self.files.get(part) or Path(self.name) / part
 
 
-def joined(sources: Mapping[str, Source], name: str) -> Source:
-    """One source of several by their names; ids are NAME/ID, splits those that any of them has.
+def join_sources(sources: Mapping[str, Source], name: str) -> Source:
+    """Join named sources into one with ids NAME/ID and the union of their splits.
 
-    Bad records keep the names of their files; identity, files and order are those of the parts.
+    Records keep their order, bad records the names of their files.
     """
 
-    def named(part: str, record: Any) -> Any:
+    def add_prefix(part: str, record: Any) -> Any:
         if isinstance(record, PaperRecord):
             return record._replace(id=f"{part}/{record.id}")
         if isinstance(record, ContextRecord):
@@ -169,17 +170,17 @@ def joined(sources: Mapping[str, Source], name: str) -> Source:
             return QueryRecord(f"{part}/{record.context_id}", [f"{part}/{id}" for id in record.positive_ids])
         return record
 
-    def chained(reads: Mapping[str, Callable[[], Iterable[Any]]]) -> Callable[[], Iterable[Any]]:
-        return lambda: (named(part, record) for part, read in reads.items() for record in read())
+    def chain(reads: Mapping[str, Callable[[], Iterable[Any]]]) -> Callable[[], Iterable[Any]]:
+        return lambda: (add_prefix(part, record) for part, read in reads.items() for record in read())
 
     splits = dict.fromkeys(split for source in sources.values() for split in source.splits)
     return Source(
         name,
         {f"{part}/{of}": hash for part, source in sources.items() for of, hash in source.identity.items()},
-        papers=chained({part: source.papers for part, source in sources.items()}),
-        contexts=chained({part: source.contexts for part, source in sources.items()}),
+        papers=chain({part: source.papers for part, source in sources.items()}),
+        contexts=chain({part: source.contexts for part, source in sources.items()}),
         splits={
-            split: chained(
+            split: chain(
                 {part: source.splits[split] for part, source in sources.items() if split in source.splits}
             )
             for split in splits
@@ -189,15 +190,15 @@ def joined(sources: Mapping[str, Source], name: str) -> Source:
 
 
 def split_group(split: str) -> str:
-    """The part of a split's name before the first underscore: `val` for `val_sentences`.
+    """Return the part of a split's name before the first underscore: `val` for `val_sentences`.
 
-    Splits of one group may share citing papers, splits of two groups may not.
+    Splits of the same group may share citing papers; splits of different groups may not.
     """
     return split.split("_", 1)[0]
 
 
 def check_split_names(splits: object) -> None:
-    """InputError unless it is a list of names that splits may have."""
+    """Raise InputError unless `splits` is a list of valid split names."""
     if isinstance(splits, str) or not isinstance(splits, Iterable) or not (names := list(splits)):
         raise InputError(f"data.splits: must be a list of names, e.g. [train,val,test], not {splits!r}")
     for split in names:
@@ -209,7 +210,7 @@ def check_split_names(splits: object) -> None:
 
 
 def check_paper(paper: PaperRecord, path: Path) -> None:
-    """Raises BadRecord."""
+    """Raise BadRecord if a paper cannot be used."""
     _check_id(paper.id, path)
     if paper.candidate and not paper.title.strip() and not paper.abstract.strip():
         raise BadRecord(
@@ -218,17 +219,17 @@ def check_paper(paper: PaperRecord, path: Path) -> None:
 
 
 def check_context(context: ContextRecord, path: Path) -> None:
-    """Raises BadRecord."""
+    """Raise BadRecord if a context cannot be used."""
     _check_id(context.id, path)
     if not context.text.replace(TARGET_MARKER, "").strip():
         raise BadRecord("empty", path, context.id, "the context is empty", "masked_text")
     if (markers := context.text.count(TARGET_MARKER)) != 1:
-        reason = f"{TARGET_MARKER} must be there exactly once, it is there {markers} times"
+        reason = f"{TARGET_MARKER} must occur exactly once but occurs {markers} times"
         raise BadRecord("wrong number of markers", path, context.id, reason, "masked_text")
 
 
 def check_query(query: QueryRecord, path: Path, number: int) -> None:
-    """Raises BadRecord; number: its place among the queries."""
+    """Raise BadRecord if a query cannot be used. number: its position in the split."""
     if not query.positive_ids:
         raise BadRecord(
             "empty", path, number, "is empty; a query needs at least one cited paper", "positive_ids"
@@ -238,18 +239,17 @@ def check_query(query: QueryRecord, path: Path, number: int) -> None:
 
 
 def _check_id(key: str, path: Path) -> None:
-    if not usable_id(key):
-        reason = "an id must not be empty or hold white space or control characters"
-        raise BadRecord("unusable id", path, key, reason)
+    if not is_valid_id(key):
+        raise BadRecord("unusable id", path, key, ID_RULE)
 
 
-def usable_id(value: str) -> bool:
-    """Whether it can be the id of a paper or context: not empty, no white space, no control characters."""
+def is_valid_id(value: str) -> bool:
+    """True if `value` can be the id of a paper or context (ID_RULE)."""
     return bool(value) and not _NOT_IN_IDS.search(value)
 
 
 def parse_year(value: Any) -> int:
-    """A whole number, or one as a string (some published files have that); None and "" are 0.
+    """Parse a year: a whole number, or a string of one, as in some published files; None and "" become 0.
 
     Raises ValueError with the reason.
     """
@@ -268,40 +268,40 @@ def parse_year(value: Any) -> int:
 
 
 def json_type(value: Any) -> str:
-    """The JSON type of a value, for messages."""
+    """Return the JSON type of a value, for messages."""
     names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", type(None): "null"}
     return (names | {list: "a list", dict: "an object"})[type(value)]
 
 
 def quoted(value: object) -> str:
-    """A value in a message: on one line, cut if it is long."""
-    text = repr(value[: SHOWN + 1]) if isinstance(value, str) else repr(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+    """Format a value for a message: on one line, truncated to MAX_SHOWN characters."""
+    text = repr(value[: MAX_SHOWN + 1]) if isinstance(value, str) else repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
 def raise_bad(error: InputError) -> NoReturn:
-    """The first bad record is an error."""
+    """Raise the error of the first bad record; the default `on_bad` callback."""
     raise error
 
 
 @dataclass(frozen=True)
 class Tolerance(Settings):
-    """What becomes of records that cannot be used."""
+    """How to handle records that cannot be used."""
 
     on_error: str = setting("raise", choices=("raise", "skip"))
-    """raise: the first one is an error; skip: they are left out and counted"""
+    """raise: stop at the first bad record; skip: drop and count bad records"""
     max_bad_share: float = setting(0.01, most=1)
-    """of all records that may be left out"""
+    """largest share of records that may be dropped"""
 
     @property
     def share(self) -> float | None:
-        """The share of records that may be left out; None: the first one is an error."""
+        """The largest share of records to drop; None if the first bad one is an error."""
         return self.max_bad_share if self.on_error == "skip" else None
 
 
 @dataclass
-class Dropped:
-    """The bad records of one file; with `max_share` None the first one is raised."""
+class DroppedRecords:
+    """Counts and examples of the bad records of one file; with `max_share` None, the first one is raised."""
 
     path: Path
     max_share: float | None
@@ -317,33 +317,33 @@ class Dropped:
         self.kinds[bad.kind] += 1
         if isinstance(bad.record, str):
             self.ids.add(bad.record)
-        if self.kinds[bad.kind] <= EXAMPLES:
+        if self.kinds[bad.kind] <= MAX_EXAMPLES:
             self.examples.append(bad.example())
 
     def finish(self, kept: int) -> None:
-        """Call at the end of the file. Raises InputError if too large a share was dropped."""
+        """End the file. Raises InputError if too large a share of its records was dropped."""
         self.records = kept + self.kinds.total()
         if self.max_share is not None:
             refuse_too_many(str(self.path), self.records, self.kinds, self.max_share)
 
     def counts(self) -> dict[str, Any]:
-        """For the store's manifest."""
+        """Return the entry for the store's manifest."""
         return {"file": self.path.name, "records": self.records, "kinds": dict(self.kinds.most_common())}
 
 
 def refuse_too_many(file: str, records: int, kinds: Mapping[str, int], max_share: float) -> None:
-    """Raises InputError if more than that share of a file's records was dropped; kinds: {kind: count}."""
+    """Raise InputError if more than `max_share` of a file's records were dropped. kinds: {kind: count}."""
     dropped = sum(kinds.values())
     if dropped and dropped > max_share * records:
         kind, most = max(kinds.items(), key=lambda item: item[1])
         raise InputError(
             f"{file}: {dropped:,} of {records:,} records ({dropped / records:.2%}) are bad, more than "
-            f"data.max_bad_share={max_share:g} allows; the commonest kind is {kind!r} ({most:,})"
+            f"data.max_bad_share={max_share:g} allows; the most frequent kind is {kind!r} ({most:,})"
         )
 
 
 def dropped_table(files: Mapping[str, Mapping[str, Any]]) -> str:
-    """Dropped records by file and kind, a line each; files: the manifest's counts of each file."""
+    """Format dropped records by file and kind, one line each. files: the manifest's counts per file."""
     rows = [("file", "dropped because", "records", "share")]
     for counts in files.values():
         for kind, count in counts["kinds"].items():
@@ -356,6 +356,6 @@ def dropped_table(files: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def dropped_summary(files: Mapping[str, Mapping[str, Any]]) -> str:
-    """dropped_table in one line, without the kinds."""
-    found = ((sum(counts["kinds"].values()), counts) for counts in files.values())
-    return ", ".join(f"{dropped:,} of {c['records']:,} in {c['file']}" for dropped, c in found if dropped)
+    """Format dropped records by file on one line. files: as in `dropped_table`."""
+    totals = ((sum(counts["kinds"].values()), counts) for counts in files.values())
+    return ", ".join(f"{dropped:,} of {c['records']:,} in {c['file']}" for dropped, c in totals if dropped)

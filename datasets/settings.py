@@ -1,6 +1,6 @@
-"""Typed settings: a default stands in a dataclass alone, YAML files in conf/ list what differs from it.
+"""Typed settings: dataclasses define all defaults, YAML files in conf/ list only what differs.
 
-A room's `settings.py` imports nothing heavy. It declares its settings and registers them as schemas:
+A package's `settings.py` imports nothing heavy. It declares settings and registers them as schemas:
 
     @dataclass(frozen=True)
     class LossSettings(Settings):
@@ -10,9 +10,9 @@ A room's `settings.py` imports nothing heavy. It declares its settings and regis
 
     register("hatten", HAttenSettings)
 
-The YAML file takes it up by `defaults: [/schema/hatten@_here_, _self_]`, so that a value of a wrong type
-already fails while Hydra composes. Entry points import these modules before `hydra.main`. In the code,
-`read_settings(LossSettings, config["loss"])` (datasets.configuration) gives the checked dataclass.
+A YAML file includes a schema by `defaults: [/schema/hatten@_here_, _self_]`, so that Hydra rejects values of
+a wrong type. Entry points import these modules before `hydra.main`. In code, `read_settings(LossSettings,
+config["loss"])` (datasets.configuration) returns the validated dataclass.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def setting(
     below: float | None = None,
     choices: Sequence[str] = (),
 ) -> Any:
-    """A field with bounds on its number, or the words to choose from; without it, numbers are not below 0."""
+    """Declare a dataclass field with numeric bounds or choices; by default, numbers must not be below 0."""
     return field(
         default=default,
         metadata={"least": least, "most": most, "above": above, "below": below, "choices": choices},
@@ -49,40 +49,40 @@ def setting(
 
 @dataclass(frozen=True)
 class Settings:
-    """Base of settings: making an instance raises InputError for what is out of its declared bounds."""
+    """Base class of settings: creating an instance raises InputError for a value out of its bounds."""
 
     where: ClassVar[str] = ""
-    """the part's name in the configuration, for messages"""
+    """key of these settings in the configuration, for messages"""
 
     def __post_init__(self) -> None:
         for part in fields(self):
-            if isinstance(part.default, tuple):  # OmegaConf gives a list
+            if isinstance(part.default, tuple):  # OmegaConf passes a list
                 object.__setattr__(self, part.name, tuple(getattr(self, part.name)))
         check(self, self.where)
 
 
-def check(made: Any, where: str) -> None:
-    """InputError for the first field that is out of its declared bounds."""
-    for part in fields(made):
-        value, named = getattr(made, part.name), f"{where}.{part.name}".lstrip(".")
+def check(settings: Any, where: str) -> None:
+    """Raise InputError for the first field that is out of its bounds or no valid choice."""
+    for part in fields(settings):
+        value, key = getattr(settings, part.name), f"{where}.{part.name}".lstrip(".")
         choices = part.metadata.get("choices")
         if choices and value not in choices:
-            raise InputError(f"{named}={value}: choose {', '.join(choices[:-1])} or {choices[-1]}")
-        if type(value) in (int, float) and (wanted := _broken_bounds(value, part.metadata)):
-            raise InputError(f"{named}={value}: must {wanted}")
+            raise InputError(f"{key}={value}: choose {', '.join(choices[:-1])} or {choices[-1]}")
+        if type(value) in (int, float) and (requirement := _violated_bounds(value, part.metadata)):
+            raise InputError(f"{key}={value}: must {requirement}")
 
 
 def check_count(option: str, value: object, least: int = 1) -> None:
-    """InputError unless the option is a whole number of at least `least`."""
+    """Raise InputError unless the option is a whole number of at least `least`."""
     if type(value) is not int or value < least:
         raise InputError(f"{option}={value}: must be a whole number, at least {least}")
 
 
-def _broken_bounds(value: float, bounds: Mapping[str, Any]) -> str:
-    """What a number must be, empty where it is."""
+def _violated_bounds(value: float, bounds: Mapping[str, Any]) -> str:
+    """Describe the bounds that a number must satisfy; empty if it does."""
     least, most, above, below = (bounds.get(name) for name in ("least", "most", "above", "below"))
-    low = value > above if above is not None else value >= (least or 0)
-    if low and (most is None or value <= most) and (below is None or value < below):
+    large_enough = value > above if above is not None else value >= (least or 0)
+    if large_enough and (most is None or value <= most) and (below is None or value < below):
         return ""
     if most is None and below is None and above is None and not least:
         return "not be below 0"
@@ -93,11 +93,11 @@ def _broken_bounds(value: float, bounds: Mapping[str, Any]) -> str:
 
 
 SCHEMAS: dict[str, type] = {}
-"""What has been registered, for datasets.configuration."""
+"""The registered schemas by name, for datasets.configuration."""
 
 
 def register(name: str, kind: type, target: str | None = None) -> None:
-    """Let YAML files take up a dataclass as `/schema/NAME`; target: its `_target_`, for instantiate()."""
+    """Register a dataclass as `/schema/NAME` for YAML files. target: its `_target_`, for instantiate()."""
     if target is not None:
         with_target = [("_target_", str, field(default=target))]
         kind = make_dataclass(kind.__name__, with_target, bases=(kind,), frozen=True)
@@ -112,35 +112,35 @@ KINDS: dict[Any, tuple[str, str]] = {
 }
 
 
-def in_words(hint: Any) -> str:
-    """`int | None` -> a whole number or null; empty for what is not a plain value or list."""
+def describe_type(hint: Any) -> str:
+    """Describe a type in words (`int | None`: a whole number or null); empty if not a plain value or list."""
     if get_origin(hint) is UnionType:
-        known = [in_words(part) for part in get_args(hint) if part is not NoneType]
-        return " or ".join([*known, "null"]) if all(known) else ""
+        kinds = [describe_type(part) for part in get_args(hint) if part is not NoneType]
+        return " or ".join([*kinds, "null"]) if all(kinds) else ""
     if get_origin(hint) in (tuple, list):
         return f"a list of {KINDS[get_args(hint)[0]][1]}" if get_args(hint)[0] in KINDS else ""
     return KINDS[hint][0] if hint in KINDS else ""
 
 
 def field_notes(kind: type) -> dict[str, str]:
-    """{dotted key: its docstring, or else the words to choose from} of a dataclass and of those within."""
+    """Return {dotted key: docstring, or else choices} for the fields of a dataclass, nested ones included."""
     own: dict[str, str] = {}
     for base in reversed(kind.__mro__):
-        with suppress(OSError, TypeError, StopIteration):  # made without a source
+        with suppress(OSError, TypeError, StopIteration):  # no source code, as for make_dataclass
             tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
             body = next(node for node in tree.body if isinstance(node, ast.ClassDef)).body
             for field, text in pairwise(body):
                 match field, text:
                     case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(
-                        value=ast.Constant(value=str(said))
+                        value=ast.Constant(value=str(note))
                     ):
-                        own[name] = " ".join(said.split())
-    found, hints = {}, get_type_hints(kind)
+                        own[name] = " ".join(note.split())
+    notes, hints = {}, get_type_hints(kind)
     for part in dataclasses.fields(kind):
         choices = " | ".join(part.metadata.get("choices") or ())
-        found[part.name] = own.get(part.name, choices)
-        for inner in (hint := hints[part.name], *get_args(hint)):  # of X, or of X | None
+        notes[part.name] = own.get(part.name, choices)
+        for inner in (hint := hints[part.name], *get_args(hint)):  # X, or the X of X | None
             if dataclasses.is_dataclass(inner) and isinstance(inner, type):
-                found[part.name] = own.get(part.name) or (inner.__doc__ or "").partition("\n")[0].rstrip(".")
-                found |= {f"{part.name}.{key}": note for key, note in field_notes(inner).items()}
-    return {key: note for key, note in found.items() if note}
+                notes[part.name] = own.get(part.name) or (inner.__doc__ or "").partition("\n")[0].rstrip(".")
+                notes |= {f"{part.name}.{key}": note for key, note in field_notes(inner).items()}
+    return {key: note for key, note in notes.items() if note}

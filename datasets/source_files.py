@@ -4,9 +4,9 @@ papers.json     {paper_id: {"title": str, "abstract": str, "year": int}}
 contexts.json   {context_id: {"masked_text": str, "citing_id": paper_id, "refid": paper_id}}
 SPLIT.json      [{"context_id": context_id, "positive_ids": [paper_id, ...]}]
 
-`year`, `refid` and an empty title or abstract may be absent or null. Another key of papers, as "venue", may
-hold the paper's field or fields: a string or a list of strings, absent or null for none. Everything else is
-ignored. The format is that of the published HAtten data sets.
+`year`, `refid` and an empty title or abstract may be absent or null. Another key of papers, e.g. "venue", may
+hold the paper's fields: a string or a list of strings, absent or null if none. All other keys are ignored.
+This is the format of the published HAtten data sets.
 
 Files are streamed: memory holds a few records at a time, each of at most LARGEST bytes.
 """
@@ -24,8 +24,8 @@ import ijson
 import msgspec
 
 from datasets.errors import InputError
-from datasets.files import open_bytes, plain_or_gzipped, strip_byte_order_mark
-from datasets.json_lines import Year, decode, validation_fault
+from datasets.files import existing_file, open_bytes, strip_byte_order_mark
+from datasets.json_lines import Year, decode_hook, validation_fault
 from datasets.progress import OnBytes, read_progress
 from datasets.records import (
     BadRecord,
@@ -41,11 +41,11 @@ from datasets.records import (
 )
 
 CHUNK = 1 << 16
-"""Bytes that are parsed at a time."""
+"""Bytes parsed at a time."""
 LARGEST = 1 << 24
-"""Bytes of a record at most; this bounds the memory."""
+"""Maximum bytes of a record, which bounds memory."""
 DEEPEST = 1024
-"""Objects and lists inside each other at most."""
+"""Maximum nesting depth of objects and lists."""
 
 Key = str | int
 Fields = dict[str, Any]
@@ -70,14 +70,14 @@ def read_records(
     on_bytes: OnBytes | None = None,
     on_bad: OnBad = raise_bad,
 ) -> Iterator[tuple[Key, Fields]]:
-    """Yield (key, record) for every record of an object of objects, (position, record) of a list of objects.
+    """Yield (key, record) for an object of objects, or (position, record) for a list of objects.
 
-    fields: those that must not be given twice. on_bytes is told how many bytes of the file were read, on_bad
-    of records that are no objects or have one of the fields twice. Raises InputError for malformed JSON.
+    fields: fields that must not occur twice. on_bytes: called with the bytes read so far. on_bad: called for
+    records that are not objects or repeat one of the fields. Raises InputError for malformed JSON.
     """
-    for key, value, twice in stream_json(path, top, on_bytes):
+    for key, value, repeated in stream_json(path, top, on_bytes):
         try:
-            record = _object(path, key, value, twice, fields)
+            record = _check_object(path, key, value, repeated, fields)
         except BadRecord as bad:
             on_bad(bad)
         else:
@@ -87,29 +87,29 @@ def read_records(
 def stream_json(
     path: Path, top: type[dict[Any, Any]] | type[list[Any]], on_bytes: OnBytes | None = None
 ) -> Iterator[tuple[Any, Any, list[str]]]:
-    """Yield (key, value, fields given twice) for the members of the object, or of the list, in a file.
+    """Yield (key, value, repeated fields) for each member of the object or list in a file.
 
-    The key of a list's member is its position; of a field given twice the last value counts. The file is in
-    UTF-8, plain or gzipped whatever its name; halves of surrogate pairs become U+FFFD. Raises InputError with
-    the place for malformed JSON, another `top`, and a value that is larger than LARGEST or nested too deeply.
+    The key of a list member is its position; the last value of a repeated field wins. The file must be in
+    UTF-8, plain or gzipped whatever its name; lone surrogates become U+FFFD. Raises InputError with the
+    position for malformed JSON, another `top`, and a value larger than LARGEST or nested too deeply.
     """
     events = ijson.sendable_list()
     parser = ijson.basic_parse_coro(events, use_float=True)
-    outer: list[tuple[Any, Any]] = []  # the objects and lists around `inner`, with its key in them
+    outer: list[tuple[Any, Any]] = []  # objects and lists that enclose `inner`, with its key in each
     inner: Any = None
     key: Any = None
-    twice: list[str] = []
+    repeated: list[str] = []
     number, last, parsed, pending = 0, None, 0, 0
     with open_bytes(path) as (file, raw):
         for chunk in chain(_chunks(path, file), [None]):
-            # A newline ends a token behind the end, which the parser would overlook.
+            # A newline terminates a token after the end, which the parser would otherwise miss.
             error = _send(parser, b"\n") if chunk is None and not outer else None
             error = error or _send(parser, chunk)
             pending += len(chunk.strip()) if chunk else 0
             for event, value in events:
                 if event == "map_key":
                     if len(outer) == 2 and value in inner:
-                        twice.append(value)
+                        repeated.append(value)
                     key = value
                     continue
                 if inner is None and event != ("start_map" if top is dict else "start_array"):
@@ -127,15 +127,15 @@ def stream_json(
                     inner, key = outer.pop()
                 if len(outer) == 1:
                     last = key if top is dict else number
-                    yield last, value, twice
-                    number, twice, pending = number + 1, [], 0
+                    yield last, value, repeated
+                    number, repeated, pending = number + 1, [], 0
                 elif isinstance(inner, list):
                     inner.append(value)
                 elif inner is not None:
                     inner[key] = value
             events.clear()
             if error:
-                where = _fault(path, parsed)
+                where = _locate_error(path, parsed)
                 raise InputError(f"{path}: malformed JSON {where}{_after(last)}: {_reason(error)}") from None
             if pending > LARGEST:
                 raise InputError(f"{path}: the record{_after(last)} is larger than {LARGEST:,} bytes")
@@ -146,7 +146,7 @@ def stream_json(
 
 
 def _chunks(path: Path, file: IO[bytes]) -> Iterator[bytes]:
-    """The file in pieces that cut no escape in two, without halves of surrogate pairs and byte order mark."""
+    """Yield a file in chunks that split no escape, without byte order mark, lone surrogates as U+FFFD."""
     first = True
     while chunk := file.read(CHUNK):
         if b"\\" in chunk[-_LONGEST_ESCAPE:]:
@@ -163,7 +163,7 @@ def _chunks(path: Path, file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _send(parser: Any, chunk: bytes | None) -> Exception | None:
-    """Feed the parser, None at the end; returns its error, so that the events before it are not lost."""
+    """Feed the parser, None at the end; return its error, so that the events before it are not lost."""
     try:
         parser.close() if chunk is None else parser.send(chunk)
     except (ijson.JSONError, UnicodeDecodeError) as error:
@@ -176,21 +176,21 @@ def _after(last: Key | None) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """The parser's own, without the excerpt of the file under it."""
+    """Return the parser's reason without the excerpt of the file."""
     if isinstance(error, UnicodeDecodeError):
         return "invalid UTF-8"
     text = re.split(r"\n|\\n", str(error))[0].removeprefix("b'")
     return text.removeprefix("lexical error: ").removeprefix("parse error: ").rstrip(".")
 
 
-def _fault(path: Path, parsed: int) -> str:
-    """Where a file stops being JSON, as its first `parsed` bytes are: line and column (bytes) from 1."""
+def _locate_error(path: Path, parsed: int) -> str:
+    """Locate the first error in a file whose first `parsed` bytes are valid: line and column, from 1."""
     events = ijson.sendable_list()
     parser = ijson.basic_parse_coro(events, use_float=True)
     line, column = 1, 0
     with open_bytes(path) as (file, _):
         for chunk in _chunks(path, file):
-            pieces = [chunk] if parsed > 0 else (chunk[place : place + 1] for place in range(len(chunk)))
+            pieces = [chunk] if parsed > 0 else (chunk[at : at + 1] for at in range(len(chunk)))
             parsed -= len(chunk)
             for piece in pieces:
                 if _send(parser, piece):
@@ -202,25 +202,25 @@ def _fault(path: Path, parsed: int) -> str:
 
 
 def read_papers(path: Path, field: str | None = None) -> Iterator[PaperRecord | BadRecord]:
-    """Papers in the order of the file, a BadRecord for each that cannot be read. Raises InputError.
+    """Yield papers in file order, with a BadRecord for each that cannot be read. Raises InputError.
 
-    field: the key that holds a paper's fields; None: papers have none.
+    field: the key that holds a paper's fields; None: papers have no fields.
     """
-    return _read(path, "papers", dict, partial(_paper, path, field))
+    return _read(path, "papers", dict, partial(_parse_paper, path, field))
 
 
 def read_contexts(path: Path) -> Iterator[ContextRecord | BadRecord]:
-    """Contexts in the order of the file; the rest as for read_papers."""
-    return _read(path, "contexts", dict, partial(_context, path))
+    """Yield contexts. Otherwise like `read_papers`."""
+    return _read(path, "contexts", dict, partial(_parse_context, path))
 
 
 def read_queries(path: Path) -> Iterator[QueryRecord | BadRecord]:
-    """The queries of a split, in the order of the file; the rest as for read_papers."""
-    return _read(path, "queries", list, partial(_query, path))
+    """Yield the queries of a split. Otherwise like `read_papers`."""
+    return _read(path, "queries", list, partial(_parse_query, path))
 
 
-def strict(records: Iterable[Record | BadRecord]) -> Iterator[Record]:
-    """The records; the first bad one is raised."""
+def reject_bad(records: Iterable[Record | BadRecord]) -> Iterator[Record]:
+    """Yield the records; raise the first bad one."""
     for record in records:
         if isinstance(record, BadRecord):
             raise record
@@ -231,9 +231,9 @@ def _read(
     path: Path, what: str, top: Any, parse: Callable[[Any, Any, list[str]], Record]
 ) -> Iterator[Record | BadRecord]:
     with read_progress(path, what) as on_bytes:
-        for key, value, twice in stream_json(path, top, on_bytes):
+        for key, value, repeated in stream_json(path, top, on_bytes):
             try:
-                record: Record | BadRecord = parse(key, value, twice)
+                record: Record | BadRecord = parse(key, value, repeated)
             except BadRecord as bad:
                 record = bad
             yield record
@@ -257,60 +257,64 @@ class _Query(msgspec.Struct):
     positive_ids: list[str]
 
 
-def _paper(path: Path, field: str | None, key: str, value: Any, twice: list[str]) -> PaperRecord:
-    record = _object(path, key, value, twice, (*_Paper.__struct_fields__, field))
-    paper = record_as(_Paper, record, path, key)
-    fields = names_of(path, key, record, field) if field else ()
+def _parse_paper(path: Path, field: str | None, key: str, value: Any, repeated: list[str]) -> PaperRecord:
+    record = _check_object(path, key, value, repeated, (*_Paper.__struct_fields__, field))
+    paper = convert_record(_Paper, record, path, key)
+    fields = parse_names(path, key, record, field) if field else ()
     return PaperRecord(key, paper.title or "", paper.abstract or "", paper.year, fields)
 
 
-def _context(path: Path, key: str, value: Any, twice: list[str]) -> ContextRecord:
-    context = record_as(_Context, _object(path, key, value, twice, _Context.__struct_fields__), path, key)
-    if (other := value.get("context_id", key)) != key:
+def _parse_context(path: Path, key: str, value: Any, repeated: list[str]) -> ContextRecord:
+    record = _check_object(path, key, value, repeated, _Context.__struct_fields__)
+    context = convert_record(_Context, record, path, key)
+    if (other := record.get("context_id", key)) != key:
         reason = f"{quoted(other)} differs from the record's key"
         raise BadRecord("unusable id", path, key, reason, "context_id")
     return ContextRecord(key, context.masked_text, context.citing_id, context.refid)
 
 
-def _query(path: Path, key: int, value: Any, twice: list[str]) -> QueryRecord:
-    query = record_as(_Query, _object(path, key, value, twice, _Query.__struct_fields__), path, key)
+def _parse_query(path: Path, key: int, value: Any, repeated: list[str]) -> QueryRecord:
+    record = _check_object(path, key, value, repeated, _Query.__struct_fields__)
+    query = convert_record(_Query, record, path, key)
     return QueryRecord(query.context_id, query.positive_ids)
 
 
-def _object(path: Path, key: Key, value: Any, twice: list[str], fields: Collection[str | None]) -> Fields:
-    """The value, if it is an object with none of these fields given twice."""
+def _check_object(
+    path: Path, key: Key, value: Any, repeated: list[str], fields: Collection[str | None]
+) -> Fields:
+    """Return the value; BadRecord if it is not an object or repeats one of the fields."""
     if not isinstance(value, dict):
         raise BadRecord("wrong type", path, key, f"must be an object, not {json_type(value)}")
-    for name in twice:
+    for name in repeated:
         if name in fields:
             raise BadRecord("field given twice", path, key, "appears twice", name)
     return value
 
 
-def record_as(layout: type[Layout], record: Fields, path: Path, key: Key) -> Layout:
-    """A record as the msgspec type `layout`; BadRecord that names the field which does not fit."""
+def convert_record(layout: type[Layout], record: Fields, path: Path, key: Key) -> Layout:
+    """Convert a record to the msgspec type `layout`; a BadRecord names the field that does not fit."""
     try:
-        return msgspec.convert(record, layout, dec_hook=decode)
+        return msgspec.convert(record, layout, dec_hook=decode_hook)
     except msgspec.ValidationError as error:
         kind, reason, field = validation_fault(error)
     raise BadRecord(kind, path, key, reason, field)
 
 
-def names_of(path: Path, key: Key, record: Fields, field: str) -> tuple[str, ...]:
-    """A string or a list of strings, each once; absent, null and empty strings are none."""
+def parse_names(path: Path, key: Key, record: Fields, field: str) -> tuple[str, ...]:
+    """Parse a string or list of strings and drop duplicates; absent, null and empty strings are no names."""
     value = record.get(field)
     names = value if isinstance(value, list) else [] if value is None else [value]
     for name in names:
         if not isinstance(name, str):
-            must = f"must be a string or a list of strings, as data.field={field} says"
-            raise BadRecord("wrong type", path, key, f"{must}, not {json_type(name)}", field)
+            reason = f"must be a string or a list of strings (data.field={field}), not {json_type(name)}"
+            raise BadRecord("wrong type", path, key, reason, field)
     return tuple(dict.fromkeys(name for name in names if name))
 
 
 def find_files(folder: Path, papers: Path | None, splits: Sequence[str]) -> dict[str, Path]:
-    """The files of a corpus by part, `papers`, `contexts` and `split NAME`; InputError if one is missing.
+    """Return the files of a corpus by part: `papers`, `contexts`, `split NAME`; InputError if one is missing.
 
-    papers: the papers file where it is not in the folder. Of the splits one at least must be there.
+    papers: the papers file if it is not in the folder. At least one split must exist.
     """
     if not folder.is_dir():
         raise InputError(
@@ -318,15 +322,13 @@ def find_files(folder: Path, papers: Path | None, splits: Sequence[str]) -> dict
         )
     check_split_names(splits)
     found = {
-        "papers": papers or plain_or_gzipped(folder / "papers.json"),
-        "contexts": plain_or_gzipped(folder / "contexts.json"),
-        **{f"split {split}": plain_or_gzipped(folder / f"{split}.json") for split in dict.fromkeys(splits)},
+        "papers": papers or existing_file(folder / "papers.json"),
+        "contexts": existing_file(folder / "contexts.json"),
+        **{f"split {split}": existing_file(folder / f"{split}.json") for split in dict.fromkeys(splits)},
     }
     files = {part: path for part, path in found.items() if path}
     if "papers" not in files:
-        raise InputError(
-            f"{folder}: no papers.json or papers.json.gz; put it there or name it with data.papers=FILE"
-        )
+        raise InputError(f"{folder}: no papers.json or papers.json.gz; put it there or set data.papers=FILE")
     if "contexts" not in files:
         raise InputError(f"{folder}: no contexts.json or contexts.json.gz")
     if len(files) == 2:
@@ -340,7 +342,7 @@ def find_files(folder: Path, papers: Path | None, splits: Sequence[str]) -> dict
 
 
 def file_source(name: str, files: dict[str, Path], field: str | None, identity: dict[str, str]) -> Source:
-    """The files of `find_files` as a source; identity: the content hash of each part."""
+    """Return the Source of the files of `find_files`. identity: the content hash of each part."""
     splits = {part.removeprefix("split "): path for part, path in files.items() if part.startswith("split ")}
     return Source(
         name,

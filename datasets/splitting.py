@@ -1,4 +1,4 @@
-"""Splits by citing paper: no paper cites in two of train, val and test."""
+"""Splitting by citing paper: no paper cites in two of train, val and test."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ class Splitting(Protocol):
     """Chooses the split of a citing paper."""
 
     settings: dict[str, Any]
-    """The arguments it was made with, for reports."""
+    """The constructor's arguments, for reports."""
 
     def __call__(self, paper: str, year: int) -> str | None:
-        """The split of a paper with that id and year (0: unknown); None: its contexts are dropped."""
+        """Return the split of a paper by id and year (0 if unknown); None drops its contexts."""
 
 
 class RandomSplitting:
-    """By a hash of seed and id, so that other papers in the collection change nothing.
+    """Splits by a hash of seed and id, so that a paper's split does not depend on other papers.
 
-    train, val, test: shares of the citing papers; what is missing to 1 is dropped.
+    train, val, test: shares of the citing papers; if they add up to less than 1, the rest is dropped.
     """
 
     def __init__(self, train: float, val: float, test: float, seed: int) -> None:
-        self._shares = _checked_shares(train, val, test)
+        self._shares = _check_shares(train, val, test)
         self._seed = seed
         self.settings: dict[str, Any] = {**self._shares, "seed": seed}
 
     def __call__(self, paper: str, year: int) -> str | None:
         digest = blake2b(f"{self._seed} {paper}".encode(), digest_size=8).digest()
-        place = int.from_bytes(digest, "little") / 2**64
+        point = int.from_bytes(digest, "little") / 2**64
         for split, share in self._shares.items():
-            place -= share
-            if place < 0:
+            point -= share
+            if point < 0:
                 return split
         return None
 
 
 class YearSplitting:
-    """By ranges of years [first, last], both included: None for an open end, or for a split without papers.
+    """Splits by ranges of years [first, last], both inclusive; None for an open end or an empty split.
 
-    Other and unknown years are dropped. Gu et al. 2022, section 3, split by date: the latest contexts are for
-    validation and test.
+    Papers of other or unknown years are dropped. Gu et al. 2022, section 3, also split by date: the latest
+    contexts are for validation and test.
     """
 
     def __init__(self, train: _Years, val: _Years, test: _Years) -> None:
@@ -71,15 +71,15 @@ class YearSplitting:
 
 
 class YearShares:
-    """The oldest papers for training, the next for validation, the latest for test; needs a whole collection.
+    """Splits a whole collection by age: the oldest papers for training, the next for validation, then test.
 
     Papers without a year are in no split.
-    train, val, test: shares of the papers that add up to 1. queries: at most so many are drawn from each
-    split except train; None: all. seed: of the draw.
+    train, val, test: shares of the papers, which add up to 1. queries: maximum number of papers to sample
+    from each split except train; None means all. seed: of the sample.
     """
 
     def __init__(self, train: float, val: float, test: float, queries: int | None, seed: int) -> None:
-        shares = _checked_shares(train, val, test, whole=True)
+        shares = _check_shares(train, val, test, whole=True)
         if queries is not None:
             check_count("splitting.queries", queries)
         self._train, self._val_of_rest = train, val / (val + test) if val + test else 0.0
@@ -87,11 +87,11 @@ class YearShares:
         self.settings: dict[str, Any] = {**shares, "queries": queries, "seed": seed}
 
     def __call__(self, paper: str, year: int) -> str | None:
-        """Raises InputError: one paper cannot be placed without the others."""
-        raise InputError("splitting=year_shares is for data=papers; here use splitting=year or random")
+        """Raise InputError: the split of a paper depends on all others."""
+        raise InputError("splitting=year_shares works with data=papers only; use splitting=year or random")
 
     def split(self, years: NDArray[np.int32], papers: Rows) -> dict[str, Rows]:
-        """The rows of each split, ascending: some papers [P] among all, which have these years [N]."""
+        """Return the rows of each split, ascending. years [N]: of all papers; papers [P]: rows to split."""
         dated = papers[years[papers] != 0]
         order = dated[np.argsort(years[dated], kind="stable")]
         train = int(self._train * len(order))
@@ -99,19 +99,19 @@ class YearShares:
         parts = np.split(order, [train, train + val])
         return {split: np.sort(part) for split, part in zip(SPLITS, parts, strict=True)}
 
-    def sampled(self, splits: Mapping[str, Rows]) -> dict[str, Rows]:
-        """At most `queries` rows of each split, ascending; all of train."""
-        drawn = {}
+    def sample(self, splits: Mapping[str, Rows]) -> dict[str, Rows]:
+        """Sample at most `queries` rows of each split, ascending; all rows of train."""
+        samples = {}
         for number, (split, rows) in enumerate(splits.items()):
             if split != TRAIN and self._queries is not None and len(rows) > self._queries:
                 rng = np.random.default_rng([self._seed, number])
                 rows = np.sort(rng.choice(rows, self._queries, replace=False))
-            drawn[split] = rows
-        return drawn
+            samples[split] = rows
+        return samples
 
 
-def _checked_shares(*values: float, whole: bool = False) -> dict[str, float]:
-    """By split; InputError for other values, and if they add up to more than 1, or to less where `whole`."""
+def _check_shares(*values: float, whole: bool = False) -> dict[str, float]:
+    """Return valid shares by split; InputError if they add up to more than 1, or (whole) not to 1."""
     shares = dict(zip(SPLITS, values, strict=True))
     for name, share in shares.items():
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
@@ -128,7 +128,7 @@ def _year_range(name: str, years: Sequence[int | None]) -> tuple[float, float]:
         or not all(year is None or type(year) is int for year in years)
     ):
         raise InputError(
-            f"splitting.{name}: must be two years, e.g. [2019,2020], null for an open end; is {years!r}"
+            f"splitting.{name}: must be two years, e.g. [2019,2020], null for an open end, not {years!r}"
         )
     first = float("-inf") if years[0] is None else years[0]
     last = float("inf") if years[1] is None else years[1]

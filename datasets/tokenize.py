@@ -1,8 +1,8 @@
-"""The two tokenisers, and a compiled table of words for whole corpora.
+"""The two tokenisers, and a compiled word table for whole corpora.
 
-A WordTable gives the tokens of many texts as numbers, without a Python object for each. It splits ASCII
-texts, nearly all in English, by compiled rules, several times as fast as the tokeniser. Of other texts it
-only looks up the tokens.
+A WordTable turns many texts into token ids without a Python object per token. It splits ASCII texts, nearly
+all texts in English, with compiled rules, several times as fast as the tokeniser. For other texts it only
+looks up the tokens.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ SPACE, DIGIT, LETTER, SIGN, APOSTROPHE, UNDERLINE = range(6)
 FREE = -1
 """An empty slot of the table."""
 
-# In this order: decimal numbers, words, the clitics that GloVe's tokeniser splits off ("model's" becomes
-# model 's), any other single character.
+# In order: decimal numbers, words, the clitics that GloVe's tokeniser splits off ("model's" -> model 's), any
+# other single character.
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)+(?![^\W_])|[^\W_]+|'(?:s|re|ll|ve|d|m|t)\b|[^\w\s]|_")
 
 
@@ -41,7 +41,7 @@ def reference_tokenize(text: str) -> list[str]:
 
 
 def default_tokenize(text: str) -> list[str]:
-    """Lower-case and split words, also hyphenated ones, from punctuation; a citation marker is one token.
+    """Lower-case and split words from punctuation and at hyphens; a citation marker is one token.
 
     Ligatures and mathematical letters become plain letters (NFKC).
 
@@ -50,11 +50,11 @@ def default_tokenize(text: str) -> list[str]:
     """
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).replace("\u2019", "'").replace("\u00ad", "")
-    return _TOKEN.findall(_lowered(text))
+    return _TOKEN.findall(_normalise(text))
 
 
-def _lowered(text: str) -> str:
-    """In lower case, with spaces around the markers."""
+def _normalise(text: str) -> str:
+    """Lower-case a text and put spaces around the markers."""
     if TARGET_MARKER in text:
         text = text.replace(TARGET_MARKER, f" {TARGET_MARKER} ")
     if OTHER_MARKER in text:
@@ -63,11 +63,11 @@ def _lowered(text: str) -> str:
 
 
 TOKENIZERS: dict[str, Tokenizer] = {"default": default_tokenize, "reference": reference_tokenize}
-"""By their names in `data.tokenizer`."""
+"""The tokenisers by their name in `data.tokenizer`."""
 
 
 def _kinds() -> NDArray[np.uint8]:
-    """[256], by byte; bytes beyond ASCII occur only in tokens that are split already: letters."""
+    """Return the kind of each byte [256]; bytes beyond ASCII are letters, as such texts are pre-split."""
     kinds = np.full(256, LETTER, np.uint8)
     for byte, sign in enumerate(map(chr, range(128))):
         if not sign.isalpha():
@@ -77,69 +77,68 @@ def _kinds() -> NDArray[np.uint8]:
 
 
 class WordTable:
-    """Numbers words in the order in which they come. Texts must not have lone surrogates."""
+    """Numbers words in order of first occurrence. Texts must not contain lone surrogates."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         if tokenizer not in (default_tokenize, reference_tokenize):
-            raise ValueError(f"{tokenizer}: its rules are not compiled")
+            raise ValueError(f"the rules of {tokenizer} are not compiled")
         self._tokenize = tokenizer
         self._kinds = _kinds()
         self._count = 0
         self._slots = np.full(1 << 10, FREE, np.int32)
-        self._hashes = np.empty(1 << 9, np.uint64)  # of each word
-        self._ends = np.zeros((1 << 9) + 1, np.int64)  # of each word in the letters, and a 0 before the first
+        self._hashes = np.empty(1 << 9, np.uint64)  # per word
+        self._ends = np.zeros((1 << 9) + 1, np.int64)  # offsets of the words in the letters
         self._letters = np.empty(0, np.uint8)
 
     def __len__(self) -> int:
         return self._count
 
     def ids(self, texts: Sequence[str]) -> Ragged:
-        """The words of each text [rows]."""
-        signs = self._tokenize is default_tokenize
+        """Tokenise texts: the word ids of each text [rows]."""
+        by_rules = self._tokenize is default_tokenize
         plain = np.fromiter((text.isascii() for text in texts), np.bool_, len(texts))
         pieces = [
-            (_lowered(text) if signs else text.lower()) if ascii else " ".join(self._tokenize(text))
+            (_normalise(text) if by_rules else text.lower()) if ascii else " ".join(self._tokenize(text))
             for text, ascii in zip(texts, plain.tolist(), strict=True)
         ]
-        return self._look_up([piece.encode() for piece in pieces], plain & signs)
+        return self._look_up([piece.encode() for piece in pieces], plain & by_rules)
 
-    def of_words(self, words: pa.LargeStringArray) -> NDArray[np.int32]:
-        """Numbers of tokens that are split already [words]."""
-        found = self._look_up(words.cast(pa.large_binary()).to_pylist(), np.zeros(len(words), np.bool_))
-        return found.values
+    def add_words(self, words: pa.LargeStringArray) -> NDArray[np.int32]:
+        """Add words that are not in the table yet; return the ids of all given words [words]."""
+        return self._look_up(words.cast(pa.large_binary()).to_pylist(), np.zeros(len(words), np.bool_)).values
 
     def words(self) -> pa.LargeStringArray:
-        """All words by number."""
+        """Return all words by id."""
         ends = pa.py_buffer(self._ends[: self._count + 1])
         letters = pa.py_buffer(self._letters[: self._ends[self._count]])
         return pa.LargeStringArray.from_buffers(self._count, ends, letters)
 
-    def _look_up(self, pieces: list[bytes], signs: NDArray[np.bool_]) -> Ragged:
-        """signs [rows]: whether to split by the rules of default_tokenize, or at spaces alone."""
+    def _look_up(self, pieces: list[bytes], by_rules: NDArray[np.bool_]) -> Ragged:
+        """by_rules [rows]: split by the rules of default_tokenize, or else only at spaces."""
         text = np.frombuffer(b"".join(pieces), np.uint8)
         ends = offsets_of(np.fromiter(map(len, pieces), np.int64, len(pieces)))[1:]
-        # Room for the most words and letters there may be; pages that are not written to take no memory.
+        # Sized for the largest possible number of words and letters; untouched pages take no memory.
         ids, offsets = np.empty(len(text), np.int32), np.zeros(len(pieces) + 1, np.int64)
-        self._letters = _enlarged(self._letters, int(self._ends[self._count]) + len(text))
+        self._letters = _enlarge(self._letters, int(self._ends[self._count]) + len(text))
         row = at = done = 0
         while True:
             self._count, row, at, done = _look_up(
-                text, ends, signs, self._kinds, row, at, done,
+                text, ends, by_rules, self._kinds, row, at, done,
                 self._count, self._slots, self._hashes, self._ends, self._letters, ids, offsets,
             )  # fmt: skip
             if row == len(pieces):
                 return Ragged(ids[:done].copy(), offsets)
-            self._enlarge()
+            self._grow()
 
-    def _enlarge(self) -> None:
-        """The table to four times its size."""
+    def _grow(self) -> None:
+        """Enlarge the table to four times its size."""
         self._slots = np.full(4 * len(self._slots), FREE, np.int32)
         _fill(self._slots, self._hashes[: self._count])
-        self._hashes = _enlarged(self._hashes, len(self._slots) // 2)
-        self._ends = _enlarged(self._ends, len(self._slots) // 2 + 1)
+        self._hashes = _enlarge(self._hashes, len(self._slots) // 2)
+        self._ends = _enlarge(self._ends, len(self._slots) // 2 + 1)
 
 
-def _enlarged(values: NDArray[Any], size: int) -> NDArray[Any]:
+def _enlarge(values: NDArray[Any], size: int) -> NDArray[Any]:
     if len(values) >= size:
         return values
     larger = np.empty(max(size, 2 * len(values)), values.dtype)
@@ -154,7 +153,7 @@ _compiled = numba.njit(cache=True, nogil=True)
 def _look_up(
     text: NDArray[np.uint8],
     row_ends: NDArray[np.int64],
-    signs: NDArray[np.bool_],
+    by_rules: NDArray[np.bool_],
     kinds: NDArray[np.uint8],
     row: int,
     at: int,
@@ -167,10 +166,10 @@ def _look_up(
     ids: NDArray[np.int32],
     offsets: NDArray[np.int64],
 ) -> tuple[int, int, int, int]:
-    """Split texts from row `row`, byte `at` on; words go to `ids` from `done` on, ends of rows to `offsets`.
+    """Split texts from byte `at` of row `row`; write words to ids[done:] and the ends of rows to `offsets`.
 
-    Returns the number of words in the table and where it stopped: behind the last row, or before a new word
-    when the table is half full.
+    Returns (count, row, at, done): the number of words in the table and the position reached, which is after
+    the last row, or before a new word if the table is half full.
     """
     mask = np.uint64(len(slots) - 1)
     while row < len(row_ends):
@@ -179,7 +178,10 @@ def _look_up(
             if kinds[text[at]] == SPACE:
                 at += 1
                 continue
-            stop = _token_end(text, at, end, kinds) if signs[row] else _run(text, at, end, kinds, UNDERLINE)
+            if by_rules[row]:
+                stop = _token_end(text, at, end, kinds)
+            else:
+                stop = _run_end(text, at, end, kinds, UNDERLINE)
             code = np.uint64(0xCBF29CE484222325)  # FNV-1a
             for i in range(at, stop):
                 code = (code ^ np.uint64(text[i])) * np.uint64(0x100000001B3)
@@ -196,7 +198,7 @@ def _look_up(
                     count += 1
                     ends[count] = start + stop - at
                     break
-                if hashes[found] == code and _same(letters, ends[found], ends[found + 1], text, at, stop):
+                if hashes[found] == code and _equal(letters, ends[found], ends[found + 1], text, at, stop):
                     break
                 slot = (slot + np.uint64(1)) & mask
             ids[done] = found
@@ -218,20 +220,20 @@ def _fill(slots: NDArray[np.int32], hashes: NDArray[np.uint64]) -> None:
 
 
 @_compiled
-def _same(
+def _equal(
     letters: NDArray[np.uint8], first: int, last: int, text: NDArray[np.uint8], at: int, stop: int
 ) -> bool:
     if last - first != stop - at:
         return False
-    for i in range(stop - at):  # noqa: SIM110 - not compiled otherwise
+    for i in range(stop - at):  # noqa: SIM110 - numba cannot compile any() over a generator
         if letters[first + i] != text[at + i]:
             return False
     return True
 
 
 @_compiled
-def _run(text: NDArray[np.uint8], at: int, end: int, kinds: NDArray[np.uint8], last: int) -> int:
-    """The end of a run of bytes of the kinds DIGIT to `last`."""
+def _run_end(text: NDArray[np.uint8], at: int, end: int, kinds: NDArray[np.uint8], last: int) -> int:
+    """Return the end of the run of bytes of the kinds DIGIT to `last` that starts at `at`."""
     while at < end and DIGIT <= kinds[text[at]] <= last:
         at += 1
     return at
@@ -239,20 +241,20 @@ def _run(text: NDArray[np.uint8], at: int, end: int, kinds: NDArray[np.uint8], l
 
 @_compiled
 def _token_end(text: NDArray[np.uint8], at: int, end: int, kinds: NDArray[np.uint8]) -> int:
-    """Where the token that begins here ends: the alternatives of _TOKEN, in their order."""
+    """Return the end of the token that starts at `at`: the alternatives of _TOKEN, in order."""
     kind = kinds[text[at]]
     if kind == DIGIT:
-        number, here = -1, _run(text, at, end, kinds, DIGIT)
+        number, here = -1, _run_end(text, at, end, kinds, DIGIT)
         while here + 1 < end and (text[here] == 44 or text[here] == 46) and kinds[text[here + 1]] == DIGIT:
-            here = _run(text, here + 1, end, kinds, DIGIT)  # past a comma or point
+            here = _run_end(text, here + 1, end, kinds, DIGIT)  # past a comma or point
             if here == end or kinds[text[here]] != LETTER:
                 number = here
         if number >= 0:
             return number
     if kind in (DIGIT, LETTER):
-        return _run(text, at, end, kinds, LETTER)
+        return _run_end(text, at, end, kinds, LETTER)
     if kind == APOSTROPHE:
-        stop = _run(text, at + 1, end, kinds, LETTER)
+        stop = _run_end(text, at + 1, end, kinds, LETTER)
         if (stop == end or kinds[text[stop]] != UNDERLINE) and _is_clitic(text, at + 1, stop):
             return stop
     return at + 1
@@ -260,7 +262,7 @@ def _token_end(text: NDArray[np.uint8], at: int, end: int, kinds: NDArray[np.uin
 
 @_compiled
 def _is_clitic(text: NDArray[np.uint8], at: int, stop: int) -> bool:
-    """s, d, m, t, re, ll, ve"""
+    """True for s, d, m, t, re, ll and ve."""
     if stop - at == 1:
         return text[at] == 115 or text[at] == 100 or text[at] == 109 or text[at] == 116
     if stop - at == 2:

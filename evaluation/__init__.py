@@ -1,1 +1,1 @@
-"""How good it is: runs and qrels, measures, benchmark protocols, reports."""
+"""Evaluation: runs and qrels, measures, protocols, benchmarks and reports."""

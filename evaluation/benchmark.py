@@ -1,7 +1,7 @@
-"""What every benchmark is.
+"""The Benchmark interface.
 
-A benchmark is one class and one file under conf/benchmark: it says what it measures, which of its numbers the
-table of a sweep shows, and what a page of results says of several of its outputs.
+A benchmark is one class and one file under conf/benchmark. It defines what is measured, which metrics a sweep
+table shows, and how a results page presents several of its outputs.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from evaluation.report import REPORT, Column, Metrics, Provenance, Section, Swee
 from retrieval.base import Retriever
 from retrieval.filters import Filters
 
-RetrieverMaker = Callable[[], Retriever]
+RetrieverFactory = Callable[[], Retriever]
 
 
 @dataclass(frozen=True)
 class Data:
-    """The corpus that `data=` names, made on demand, and what is asked of it."""
+    """The corpus named by `data=`, loaded on demand, and how to evaluate on it."""
 
     corpus: Callable[[], Corpus]
     split: str = "test"
@@ -33,7 +33,7 @@ class Data:
 
 
 class Output(NamedTuple):
-    """What an evaluation left: its folder, its metrics.json, and its settings under `benchmark`."""
+    """Output of an evaluation: its folder, its metrics.json, and its `benchmark` settings."""
 
     folder: Path
     metrics: dict[str, Any]
@@ -41,50 +41,53 @@ class Output(NamedTuple):
 
 
 class Benchmark(ABC):
-    """An evaluation: what it measures, and how its numbers are shown beside others."""
+    """An evaluation: what it measures, and how its results are compared with others."""
 
     settings_class: ClassVar[type[Settings]]
     """Its options (evaluation/settings.py)."""
     columns: ClassVar[Sequence[str]] = ()
-    """Numbers in the table of a sweep: keys of metrics.json (GROUP/MEASURE), or patterns as [0-9]*/map."""
+    """Columns of a sweep table: keys of metrics.json (GROUP/MEASURE), or patterns such as [0-9]*/map."""
     tables: ClassVar[Mapping[str, Sequence[Column]]] = {}
-    """Tables of a page of results with a row for each output, by what stands in their corners."""
+    """Tables of a results page, by their top-left cell; one row per output."""
     compared: ClassVar[Mapping[str, str]] = {"map": "MAP"}
-    """Measures of per_query.csv by which a page of results tests differences, and their labels."""
+    """Measures of per_query.csv whose differences a results page tests, with their labels."""
     about: ClassVar[str] = ""
-    """What a page of results says at its head, as Markdown list items."""
+    """Introduction of a results page, as Markdown list items."""
     published: ClassVar[Sequence[str]] = ()
-    """Figures of others (evaluation/published) that a page shows once for all its data sets."""
+    """Published figures (evaluation/published) that a page shows once for all its data sets."""
 
-    def __init__(self, **given: Any) -> None:
-        """given: fields of the settings. Raises InputError for unusable values."""
-        self.settings: Any = read_settings(self.settings_class, given)
+    def __init__(self, **options: Any) -> None:
+        """options: fields of the settings. Raises InputError for unusable values."""
+        self.settings: Any = read_settings(self.settings_class, options)
 
     @abstractmethod
     def run(
-        self, folder: Path, provenance: Provenance, retriever: RetrieverMaker, data: Data | None = None
+        self, folder: Path, provenance: Provenance, retriever: RetrieverFactory, data: Data | None = None
     ) -> Metrics:
-        """Evaluate, write metrics.json (last) and what stands beside it into `folder`, return the metrics.
+        """Evaluate, write the results into `folder` (metrics.json last), and return the metrics.
 
-        retriever, data: made where they are needed; a benchmark may bring its own queries and candidates.
-        Raises InputError for what cannot be evaluated.
+        retriever: called only if needed. data: None for benchmarks with their own queries and candidates.
+        Raises InputError for inputs that cannot be evaluated.
         """
 
     def serve(self, corpus: Callable[[], Corpus]) -> None:
-        """In the other processes of torchrun: the work that is shared with the first; by default none."""
+        """Run in torchrun's other processes: do the work shared with the first; by default nothing."""
         return
 
     def show(self, metrics: Metrics, folder: Path) -> None:
-        """Print the result of a single evaluation, and where its report is."""
+        """Print the results of a single evaluation and the path of its report."""
         print_line(f"report: {folder / REPORT}")
 
     @classmethod
     def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
-        """Markdown about the outputs on one data set, by name; draws `plot` (or PLOT_STEM-*.png)."""
+        """Return Markdown about the outputs on one data set; draws `plot` (or PLOT_STEM-*.png).
+
+        outputs: {name: output}.
+        """
         results = {name: output.metrics for name, output in outputs.items()}
         return [comparison(results, columns, corner) for corner, columns in cls.tables.items()]
 
     @classmethod
     def sweep(cls, jobs: Sequence[SweepJob], varied: Sequence[str], folder: Path) -> list[Section]:
-        """More parts of the summary of a sweep, whose jobs differ in `varied`; draws plots into `folder`."""
+        """Return more sections for the summary of a sweep over `varied`; draws plots into `folder`."""
         return []

@@ -1,7 +1,7 @@
-"""A benchmark like MDCR: python -m evaluation.build_mdcr papers=FILE models={NAME:DIR,...} output=DIR.
+"""Build a benchmark like MDCR: python -m evaluation.build_mdcr papers=FILE models={NAME:DIR,...} output=DIR.
 
-From any citation graph with fields (Medić and Šnajder 2022, section 4.1). The pool of a query has papers that
-it cites, and others of six types: ranked high by one of three models, graph neighbours, most cited, random.
+Works on any citation graph with fields (Medić and Šnajder 2022, section 4.1). The pool of a query has papers
+that it cites, and others of six types: top papers of three models, graph neighbours, most cited, random.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ GRAPH, MOST_CITED, RANDOM = "graph", "most_cited", "random"
 Lists = dict[tuple[str, str], list[int]]
 """{(field, query): rows of papers, best first}"""
 Types = dict[str, list[int]]
-"""The candidates of a query by type, rows of papers."""
+"""{type: rows of a query's candidates}"""
 
 
 def neighbourhoods(graph: CitationGraph, papers: NDArray[np.integer]) -> Ragged:
-    """OC ∪ IC of each paper [n]: rows that it cites or that cite it, ascending, each once."""
+    """Return OC ∪ IC of each paper [n]: the rows that it cites or that cite it, ascending and unique."""
     owners, found = [], []
     for links in (graph.cites, graph.cited_by):
-        taken = links.take(papers)
-        owners.append(np.repeat(np.arange(len(papers), dtype=np.int64), taken.lengths))
-        found.append(taken.values.astype(np.int64))
+        neighbours = links.take(papers)
+        owners.append(np.repeat(np.arange(len(papers), dtype=np.int64), neighbours.lengths))
+        found.append(neighbours.values.astype(np.int64))
     keys = np.unique(np.concatenate(owners) << 32 | np.concatenate(found))
     counts = np.bincount(keys >> 32, minlength=len(papers))
     return Ragged((keys & 0xFFFF_FFFF).astype(np.int32), offsets_of(counts))
 
 
 def overlaps(cited: NDArray[np.integer], around: Ragged) -> NDArray[np.float64]:
-    """O(q, c) = |OC_q ∩ (OC_c ∪ IC_c)| / |OC_q| for each paper c that q cites [n].
+    """Return O(q, c) = |OC_q ∩ (OC_c ∪ IC_c)| / |OC_q| for each paper c that q cites [n].
 
     cited: OC_q, rows [n]; around: their neighbourhoods.
     """
@@ -65,23 +65,23 @@ def overlaps(cited: NDArray[np.integer], around: Ragged) -> NDArray[np.float64]:
 
 
 def graph_candidates(
-    graph: CitationGraph, query: int, may: NDArray[np.bool_], number: int, rng: np.random.Generator
+    graph: CitationGraph, query: int, allowed: NDArray[np.bool_], number: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Up to `number` neighbours of a query out of those that `may` be taken [P].
+    """Return up to `number` neighbours of a query among the allowed papers [P].
 
-    The neighbourhood of the cited paper of the highest overlap comes first, then that of the next; ties go to
-    the lower row. Of the last neighbourhood that is needed, a random part.
+    Neighbourhoods of cited papers are added by decreasing overlap, ties going to the lower row; the last one
+    is subsampled at random.
     """
     cited = graph.cites[query]
     around = neighbourhoods(graph, cited)
     found: list[int] = []
-    taken: set[int] = {query}
-    for place in np.argsort(-overlaps(cited, around), kind="stable").tolist():
-        rows = around[place]
-        fresh = [row for row in rows[may[rows]].tolist() if row not in taken]
+    used: set[int] = {query}
+    for i in np.argsort(-overlaps(cited, around), kind="stable").tolist():
+        rows = around[i]
+        fresh = [row for row in rows[allowed[rows]].tolist() if row not in used]
         fresh = fresh if len(found) + len(fresh) <= number else rng.permutation(fresh).tolist()
         found += fresh[: number - len(found)]
-        taken.update(found)
+        used.update(found)
         if len(found) == number:
             break
     return np.array(found, np.int64)
@@ -89,7 +89,7 @@ def graph_candidates(
 
 @dataclass(frozen=True)
 class FieldSample:
-    """The queries of field-level evaluations by field, their rules, and each model's rankings of them."""
+    """Queries of field-level evaluations by field, their sampling rules, and each model's rankings."""
 
     queries: dict[str, list[str]]
     rules: SamplingRules
@@ -97,9 +97,9 @@ class FieldSample:
 
     @classmethod
     def read(cls, models: Mapping[str, str | Path], graph: CitationGraph, depth: int) -> FieldSample:
-        """The first `depth` papers of each query by each model {name: output of benchmark=field_level}.
+        """Read the top `depth` papers per query of each model, {name: output of benchmark=field_level}.
 
-        Raises InputError for folders of other papers or queries than the first one's, and unranked queries.
+        Raises InputError for outputs on different papers or queries, and for unranked queries.
         """
         first: dict[str, Any] | None = None
         lists: dict[str, Lists] = {}
@@ -108,44 +108,47 @@ class FieldSample:
             for file in (SAMPLE, RUN):
                 if not (folder / file).is_file():
                     raise InputError(
-                        f"models.{model}: {folder} has no {file}; name an output of benchmark=field_level"
+                        f"models.{model}: {folder} has no {file}; give an output of benchmark=field_level"
                     )
             sample = read_json(folder / SAMPLE)
             first = sample if first is None else first
             if sample["graph"] != graph.fingerprint:
                 raise InputError(
-                    f"models.{model}: {folder} was made from other papers or citations than those given"
+                    f"models.{model}: {folder} was made from other papers or citations than given here"
                 )
             for key in ("rules", "queries"):
                 if sample[key] != first[key]:
                     one, other = (json.dumps(of[key])[:80] for of in (sample, first))
                     raise InputError(
-                        f"models.{model}: {folder} has other {key} than {next(iter(models.values()))}: "
+                        f"models.{model}: {key} of {folder} differ from {next(iter(models.values()))}: "
                         f"{one} and {other}"
                     )
             lists[model] = _read_lists(folder / RUN, sample["queries"], graph, depth)
         if first is None:
-            raise InputError("models: name at least one, e.g. models={bm25:outputs/bm25}")
+            raise InputError("models: give at least one, e.g. models={bm25:outputs/bm25}")
         return cls(first["queries"], SamplingRules(**first["rules"]), lists)
 
 
 def _read_lists(path: Path, queries: Mapping[str, list[str]], graph: CitationGraph, depth: int) -> Lists:
     run = Run.read(path)
-    place = {name: row for row, name in enumerate(run.query_ids)}
+    query_rows = {name: row for row, name in enumerate(run.query_ids)}
     names = {(field, query): f"{field}/{query}" for field, ids in queries.items() for query in ids}
-    if missing := [name for name in names.values() if name not in place]:
-        raise InputError(f"{path}: nothing is ranked for {len(missing):,} queries: {first_few(missing)}")
-    if lost := [paper for paper in run.paper_ids if paper not in graph.rows]:
-        raise InputError(f"{path}: {len(lost):,} papers are in no file: {first_few(lost)}")
-    rows = np.array([graph.rows[paper] for paper in run.paper_ids], np.int64)
-    papers = run.ranking.papers[:, :depth]
-    return {key: rows[papers[place[name]][papers[place[name]] >= 0]].tolist() for key, name in names.items()}
+    if missing := [name for name in names.values() if name not in query_rows]:
+        raise InputError(f"{path}: no ranking for {len(missing):,} queries: {first_few(missing)}")
+    if unknown := [paper for paper in run.paper_ids if paper not in graph.rows]:
+        raise InputError(f"{path}: {len(unknown):,} papers are in none of the files: {first_few(unknown)}")
+    graph_rows = np.array([graph.rows[paper] for paper in run.paper_ids], np.int64)
+    lists: Lists = {}
+    for key, name in names.items():
+        papers = run.ranking.papers[query_rows[name], :depth]
+        lists[key] = graph_rows[papers[papers >= 0]].tolist()
+    return lists
 
 
 def average_jaccard(lists: Mapping[str, Lists]) -> dict[str, float]:
-    """Of each model the mean Jaccard index of its lists and those of each other, over queries and models.
+    """Average the Jaccard index of each model's lists with the other models', over queries and models.
 
-    A query for which neither of two models has anything is left out there; 0 where there is one model alone.
+    Queries for which both models of a pair found nothing are skipped; 0 if there is only one model.
     """
     pairs: dict[str, list[float]] = {model: [] for model in lists}
     for a, b in combinations(lists, 2):
@@ -156,62 +159,62 @@ def average_jaccard(lists: Mapping[str, Lists]) -> dict[str, float]:
     return {model: float(np.mean(found)) if found else 0.0 for model, found in pairs.items()}
 
 
-def chosen_models(index: Mapping[str, float], number: int) -> list[str]:
-    """The models of the lowest average index, in the order in which they are named; ties go to the first."""
+def choose_models(index: Mapping[str, float], number: int) -> list[str]:
+    """Return the models with the lowest average index, in their given order; ties go to the first."""
     lowest = sorted(index, key=lambda model: index[model])[:number]
     return [model for model in index if model in lowest]
 
 
-class PoolMaker:
-    """Makes the pool of each query; cited, negatives and top are those of build_mdcr."""
+class PoolBuilder:
+    """Builds the pool of each query; cited, negatives and top as in build_mdcr."""
 
     def __init__(
         self, sampler: Sampler, lists: Mapping[str, Lists], cited: int, negatives: int, top: int
     ) -> None:
-        """lists: what the chosen models rank high, without what the query cites."""
+        """lists: top papers of the chosen models, without the query and the papers that it cites."""
         self.sampler, self.lists = sampler, lists
         self.cited, self.negatives, self.top = cited, negatives, top
         self.candidates: Rows = np.flatnonzero(sampler.candidates)
 
     def most_cited(self, field: str) -> Rows:
-        """The candidates of a field that are cited most; ties go to the lower row."""
-        there = np.flatnonzero(self.sampler.candidates & self.sampler.graph.in_field(field))
-        often = np.argsort(-self.sampler.graph.citations[there], kind="stable")
-        return there[often[: self.top]]
+        """Return the most-cited candidates of a field; ties go to the lower row."""
+        rows = np.flatnonzero(self.sampler.candidates & self.sampler.graph.in_field(field))
+        order = np.argsort(-self.sampler.graph.citations[rows], kind="stable")
+        return rows[order[: self.top]]
 
     def pool(self, field: str, query: str, most_cited: Rows) -> Types | None:
-        """Candidates by type, all different; None where the query cites too few candidates."""
+        """Draw candidates by type, without repeats; None if the query cites too few candidates."""
         graph, sampler = self.sampler.graph, self.sampler
         row = graph.rows[query]
         relevant = sampler.relevant[row]
         if len(relevant) < self.cited:
             return None
-        may = sampler.candidates & (graph.years <= graph.years[row])
-        may[graph.cites[row]] = False
-        may[row] = False
+        allowed = sampler.candidates & (graph.years <= graph.years[row])
+        allowed[graph.cites[row]] = False
+        allowed[row] = False
         types: Types = {}
 
         def take(kind: str, rows: NDArray[np.integer]) -> None:
             types[kind] = rows.tolist()
-            may[rows] = False
+            allowed[rows] = False
 
         def draw(kind: str, rows: Rows) -> None:
-            take(kind, self._rng(kind, field, query).permutation(rows[may[rows]])[: self.negatives])
+            take(kind, self._rng(kind, field, query).permutation(rows[allowed[rows]])[: self.negatives])
 
         for model, lists in self.lists.items():
             draw(model, np.array(lists[field, query], np.int64))
-        take(GRAPH, graph_candidates(graph, row, may, self.negatives, self._rng(GRAPH, field, query)))
+        take(GRAPH, graph_candidates(graph, row, allowed, self.negatives, self._rng(GRAPH, field, query)))
         draw(MOST_CITED, most_cited)
-        take(RANDOM, self._random(may, self._rng(RANDOM, field, query)))
+        take(RANDOM, self._draw_random(allowed, self._rng(RANDOM, field, query)))
         true = self._rng(TRUE, field, query).permutation(relevant)[: self.cited]
         return types | {TRUE: true.tolist()}
 
-    def _random(self, may: NDArray[np.bool_], rng: np.random.Generator) -> Rows:
-        """Without listing all that may be drawn: there are millions, and few are ruled out."""
+    def _draw_random(self, allowed: NDArray[np.bool_], rng: np.random.Generator) -> Rows:
+        """Draw by rejection: there may be millions of candidates, and few are not allowed."""
         number, most = 4 * self.negatives, len(self.candidates)
         while True:
             drawn = self.candidates[rng.choice(most, min(number, most), replace=False)]
-            found = drawn[may[drawn]]
+            found = drawn[allowed[drawn]]
             if len(found) >= self.negatives or number >= most:
                 return found[: self.negatives]
             number *= 4
@@ -222,13 +225,13 @@ class PoolMaker:
 
 @dataclass
 class BuiltPools:
-    """The benchmark in rows of the graph, the models it is made of, and what was short."""
+    """The benchmark as rows of the graph, the models it uses, and what it lacks."""
 
     jaccard: dict[str, float]
     chosen: list[str]
     fields: dict[str, dict[str, Types]] = field(default_factory=dict)
     short: dict[str, int] = field(default_factory=dict)
-    """queries with fewer candidates than wanted, by type"""
+    """number of queries with too few candidates, by type"""
     left_out: list[str] = field(default_factory=list)
     """queries that cite too few candidates, as FIELD/PAPER"""
 
@@ -236,7 +239,7 @@ class BuiltPools:
 def build_pools(
     sampler: Sampler, sample: FieldSample, choose: int, cited: int, negatives: int, top: int
 ) -> BuiltPools:
-    """The pools of all queries of a sample."""
+    """Build the pools of all queries of a sample."""
     rows, cites = sampler.graph.rows, sampler.graph.cites
     known = {
         query: {rows[query], *cites[rows[query]].tolist()} for ids in sample.queries.values() for query in ids
@@ -246,9 +249,9 @@ def build_pools(
         for model, of in sample.lists.items()
     }
     jaccard = average_jaccard(lists)
-    built = BuiltPools(jaccard, chosen_models(jaccard, choose))
-    maker = PoolMaker(sampler, {model: lists[model] for model in built.chosen}, cited, negatives, top)
-    with count_progress("making pools", sum(map(len, sample.queries.values()))) as advance:
+    built = BuiltPools(jaccard, choose_models(jaccard, choose))
+    maker = PoolBuilder(sampler, {model: lists[model] for model in built.chosen}, cited, negatives, top)
+    with count_progress("building pools", sum(map(len, sample.queries.values()))) as advance:
         for name, queries in sample.queries.items():
             most_cited = maker.most_cited(name)
             for query in queries:
@@ -278,21 +281,21 @@ def build_mdcr(
 ) -> str:
     """Write mdcr.json, mdcr_data.jsonl (texts) and report.md into the new folder `output`; return the report.
 
-    papers, citations: those of the evaluations. models: {name: output folder of benchmark=field_level}.
-    choose: models whose lists have the least in common. cited: relevant papers of a query. negatives: papers
-    of each type. top: ranks that models' candidates are drawn from, and papers of a field cited most.
-    Raises InputError for what cannot be used, and where no query is left.
+    papers, citations: as in the evaluations. models: {name: output folder of benchmark=field_level}.
+    choose: number of models, those whose lists overlap least. cited: relevant papers per query. negatives:
+    papers of each other type. top: depth of the rankings to draw from, and number of most-cited papers per
+    field. Raises InputError for unusable inputs, or if no query is left.
     """
     for key, number in (("choose", choose), ("cited", cited), ("negatives", negatives), ("top", top)):
         check_count(key, number)
     if own := {GRAPH, MOST_CITED, RANDOM, TRUE} & set(models):
-        raise InputError(f"models: {min(own)} is the name of another type of candidates; use another name")
+        raise InputError(f"models: {min(own)} is the name of a candidate type; use another name")
     folder = new_folder(output)
     graph = open_graph(papers, citations, cache_dir=cache_dir)
     sample = FieldSample.read(models, graph, top)
     built = build_pools(Sampler(graph, sample.rules, seed), sample, choose, cited, negatives, top)
     if not built.fields:
-        raise InputError(f"no query cites {cited} candidates or more; name fewer: cited=N")
+        raise InputError(f"no query cites {cited} candidates or more; set a smaller cited=N")
     used: set[int] = set()
     named: dict[str, dict[str, dict[str, list[str]]]] = {}
     for name, pools in built.fields.items():
@@ -312,7 +315,7 @@ def build_mdcr(
 
 
 def _report(built: BuiltPools, fields: Sequence[str], cited: int, negatives: int) -> str:
-    """What was built, from which models, and what is short."""
+    """Describe the benchmark, its models, and what it lacks, as Markdown."""
     models = [
         [model, f"{index:.4f}", "yes" if model in built.chosen else "no"]
         for model, index in built.jaccard.items()
@@ -320,19 +323,19 @@ def _report(built: BuiltPools, fields: Sequence[str], cited: int, negatives: int
     counts = {name: len(pools) for name, pools in built.fields.items()}
     lines = [
         "# A benchmark like MDCR",
-        f"{sum(counts.values()):,} queries of {len(counts)} fields, each with {cited} papers that it cites "
+        f"{sum(counts.values()):,} queries in {len(counts)} fields, each with {cited} papers that it cites "
         f"and up to {negatives} of each other type.",
         markdown_table(["model", "average Jaccard index", "chosen"], models),
     ]
     for kind, number in built.short.items():
-        lines.append(f"{number:,} queries have fewer than {negatives} candidates of the type {kind}.")
+        lines.append(f"{number:,} queries have fewer than {negatives} candidates of type {kind}.")
     if built.left_out:
         lines.append(
             f"{len(built.left_out):,} queries cite fewer than {cited} candidates and are left out: "
             f"{first_few(built.left_out)}."
         )
-    if lost := [name for name in fields if name not in counts]:
-        lines.append(f"{len(lost)} fields have no query left and are left out: {first_few(lost, 20)}.")
+    if empty := [name for name in fields if name not in counts]:
+        lines.append(f"{len(empty)} fields have no queries left: {first_few(empty, 20)}.")
     rows = [[name, f"{number:,}"] for name, number in counts.items()]
     return "\n\n".join([*lines, markdown_table(["field", "queries"], rows)]) + "\n"
 

@@ -18,7 +18,7 @@ from evaluation.measures import PerQuery
 from evaluation.protocol import metric_key, protocol_file
 from evaluation.report import METRICS, PER_QUERY, markdown_table
 from evaluation.settings import PROTOCOLS, TRANSDUCTIVE
-from evaluation.significance import Difference, paired
+from evaluation.significance import Difference, paired_difference
 
 MEASURES = ("mrr", "recall@10", "recall@100")
 
@@ -30,30 +30,30 @@ def compare(
     protocol: str = TRANSDUCTIVE,
     seed: int = 0,
 ) -> dict[str, Difference]:
-    """Compare two output folders of the benchmark by some measures.
+    """Compare two evaluation output folders by the given measures.
 
-    Raises InputError if one has no such file or measure, or when queries or pools are not the same.
+    Raises InputError if a file or measure is missing, or if queries or pools differ.
     """
-    (of_a, facts_a), (of_b, facts_b) = (_read(Path(folder), protocol) for folder in (a, b))
-    for key, fact in facts_a.items():  # what must be the same, so that only the rankings differ
-        if facts_b[key] != fact:
-            others = f"{key} {fact!r} in the first, {facts_b[key]!r} in the second"
-            raise InputError(f"{a} and {b}: not comparable: {others}")
-    place = {query: row for row, query in enumerate(of_b.query_ids)}
-    if len(of_a) != len(of_b) or any(query not in place for query in of_a.query_ids):
+    (of_a, setup_a), (of_b, setup_b) = (_read(Path(folder), protocol) for folder in (a, b))
+    for key, value in setup_a.items():  # must agree, so that only the rankings differ
+        if setup_b[key] != value:
+            raise InputError(f"{a} and {b}: not comparable: {key} is {value!r} and {setup_b[key]!r}")
+    rows = {query: row for row, query in enumerate(of_b.query_ids)}
+    if len(of_a) != len(of_b) or any(query not in rows for query in of_a.query_ids):
         raise InputError(f"{a} and {b}: not comparable: they have different queries")
-    order = [place[query] for query in of_a.query_ids]
-    found = {}
+    order = [rows[query] for query in of_a.query_ids]
+    differences = {}
     for name in measures:
         for folder, values in ((a, of_a.values), (b, of_b.values)):
             if name not in values:
-                raise InputError(f"{folder}: no measure {name!r}; there are {', '.join(values)}")
-        found[name] = paired(of_a.values[name], of_b.values[name][order], of_a.papers, seed=seed)
-    return found
+                raise InputError(f"{folder}: no measure {name!r}; choose from {', '.join(values)}")
+        values_b = of_b.values[name][order]
+        differences[name] = paired_difference(of_a.values[name], values_b, of_a.papers, seed=seed)
+    return differences
 
 
-def difference_rows(found: dict[str, Difference]) -> list[list[str]]:
-    """A row for each measure, as HEAD names its cells."""
+def difference_rows(differences: dict[str, Difference]) -> list[list[str]]:
+    """Return one table row per measure; HEADER names the columns."""
     return [
         [
             name,
@@ -63,11 +63,11 @@ def difference_rows(found: dict[str, Difference]) -> list[list[str]]:
             f"{one.low:+.4f} to {one.high:+.4f}" if one.papers > 1 else "",
             f"{one.p:.4f}",
         ]
-        for name, one in found.items()
+        for name, one in differences.items()
     ]
 
 
-HEAD = ["measure", "A", "B", "A - B", "95 %", "p"]
+HEADER = ["measure", "A", "B", "A - B", "95 %", "p"]
 
 
 def _read(folder: Path, protocol: str) -> tuple[PerQuery, dict[str, Any]]:
@@ -75,12 +75,12 @@ def _read(folder: Path, protocol: str) -> tuple[PerQuery, dict[str, Any]]:
     path = folder / METRICS
     try:
         metrics = json.loads(path.read_text("utf-8"))
-        if metrics and all(isinstance(row, dict) for row in metrics.values()):  # a row a field or pool
+        if metrics and all(isinstance(row, dict) for row in metrics.values()):  # one per field or pool
             return values, {"groups": {name: row.get("candidates") for name, row in metrics.items()}}
         pool = {key: metrics[key] for key in ("split", "filters")}
         return values, pool | {"candidates": metrics[metric_key("candidates", protocol)]}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: not the metrics of an evaluation ({error})") from None
+        raise InputError(f"{path}: not the metrics.json of an evaluation ({error})") from None
 
 
 @one_line_errors
@@ -95,12 +95,12 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="also write the table to this file")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    found = compare(given.a, given.b, given.measures, given.protocol, given.seed)
-    one = next(iter(found.values()))
+    differences = compare(given.a, given.b, given.measures, given.protocol, given.seed)
+    one = next(iter(differences.values()))
     text = (
         f"A: {given.a}, B: {given.b}; {given.protocol}, {one.queries:,} queries of {one.papers:,} citing "
         "papers\n\n"
-        f"{markdown_table(HEAD, difference_rows(found))}\n"
+        f"{markdown_table(HEADER, difference_rows(differences))}\n"
     )
     if given.output:
         write_text(given.output, text)

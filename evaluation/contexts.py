@@ -1,4 +1,4 @@
-"""Benchmarks whose queries are the contexts of a corpus: what they share, and the outcome of a protocol."""
+"""Shared parts of benchmarks whose queries are the contexts of a corpus."""
 
 from __future__ import annotations
 
@@ -19,9 +19,17 @@ from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.progress import count_progress
 from datasets.records import TRAIN
-from evaluation.benchmark import Benchmark, Data, RetrieverMaker
+from evaluation.benchmark import Benchmark, Data, RetrieverFactory
 from evaluation.measures import PerQuery, f1, means, query_values
-from evaluation.protocol import GROUPS, Protocol, Qrels, metric_key, protocol_file, protocols, take_queries
+from evaluation.protocol import (
+    GROUPS,
+    Protocol,
+    Qrels,
+    make_protocols,
+    metric_key,
+    protocol_file,
+    take_queries,
+)
 from evaluation.report import METRICS, PER_QUERY, QRELS, RUN, Column, Metrics, Provenance, write_results
 from evaluation.settings import DRAFT, INDUCTIVE, PROTOCOLS, TRANSDUCTIVE, ContextSettings
 from evaluation.significance import DRAWS, LEVEL, intervals
@@ -34,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class Task(NamedTuple):
-    """What is evaluated by which protocols."""
+    """A retriever, and the corpus, filters and protocols to evaluate it on."""
 
     retriever: Retriever
     corpus: Corpus
@@ -44,7 +52,7 @@ class Task(NamedTuple):
 
 
 class CorpusBenchmark(Benchmark):
-    """Contexts of a split are queries; all candidates but the citing paper are ranked."""
+    """Queries are the contexts of a split; all candidates except the citing paper are ranked."""
 
     name: ClassVar[str]
     compared: ClassVar = {"recall@10": "R@10", "recall@100": "R@100"}
@@ -60,24 +68,24 @@ class CorpusBenchmark(Benchmark):
         filters: Filters | None = None,
         index_dir: str | Path | None = None,
     ) -> Metrics:
-        """Evaluate a retriever on a split; as `run`."""
+        """Evaluate a retriever on a split, write the results and return the metrics."""
         queries, filters = self.sample(corpus, split), filters or Filters()
         names: Sequence[str] = self.settings.protocols
-        if retriever.partial and len(names) > 1:  # a run was made by one protocol, which it does not say
+        if retriever.partial and len(names) > 1:  # a run does not record the protocol it was made with
             names = [TRANSDUCTIVE]
-            log.info("%s: a run is evaluated by one protocol, %s", retriever.name, TRANSDUCTIVE)
-        chosen = protocols(names, corpus, queries, filters)
-        metrics, outcomes = self.measure(Task(retriever, corpus, filters, chosen, index_dir))
+            log.info("%s: runs are evaluated with one protocol, %s", retriever.name, TRANSDUCTIVE)
+        protocols = make_protocols(names, corpus, queries, filters)
+        metrics, outcomes = self.measure(Task(retriever, corpus, filters, protocols, index_dir))
         metrics |= evaluation_facts(retriever, corpus, split, filters)
-        if (limit := retriever.limit(queries.contexts)) is not None:
+        if (limit := retriever.max_results(queries.contexts)) is not None:
             metrics["limit"] = limit
         folder = Path(output_dir)
         folder.mkdir(parents=True, exist_ok=True)
         old = [METRICS, QRELS, *(prefix + name for prefix in outcomes for name in (RUN, PER_QUERY))]
         for name in (protocol_file(name, protocol) for name in old for protocol in PROTOCOLS):
-            (folder / name).unlink(missing_ok=True)  # of an evaluation that wrote more files
-        for prefix, found in outcomes.items():
-            for outcome in found:
+            (folder / name).unlink(missing_ok=True)  # an earlier evaluation may have written more files
+        for prefix, of_protocols in outcomes.items():
+            for outcome in of_protocols:
                 outcome.write(folder, self.settings.run_depth, prefix)
         depth = next(iter(outcomes.values()))[0].run.ranking.k
         lines = self.protocol_lines(metrics, depth, len(corpus.split(split)))
@@ -86,31 +94,31 @@ class CorpusBenchmark(Benchmark):
 
     @abstractmethod
     def measure(self, task: Task) -> tuple[dict[str, Any], dict[str, list[Outcome]]]:
-        """Metrics, and the outcome of each protocol by the prefix of its files."""
+        """Return the metrics, and {prefix of file names: outcome of each protocol}."""
 
     @abstractmethod
     def report(self, metrics: Metrics, lines: list[str], folder: Path) -> list[str]:
-        """Markdown, and plots in the folder; lines: what was asked and how it was measured."""
+        """Return the report as Markdown and draw its plots into `folder`; lines: protocol and measures."""
 
     def run(
-        self, folder: Path, provenance: Provenance, retriever: RetrieverMaker, data: Data | None = None
+        self, folder: Path, provenance: Provenance, retriever: RetrieverFactory, data: Data | None = None
     ) -> Metrics:
         assert data is not None
         try:
             corpus = data.corpus()
-            corpus.split(data.split)  # before a model is loaded
+            corpus.split(data.split)  # fail before a model is loaded
             return self(retriever(), corpus, data.split, folder, provenance, data.filters(), data.index_dir)
         finally:
             self.finish()
 
     def finish(self) -> None:
-        """In the first process, however its evaluation ended: let the others end too."""
+        """Stop the other processes; called in the first process even after a failure."""
 
     def sample(self, corpus: Corpus, split: str) -> Split:
-        """The queries of a split, or a sample of them; InputError if the split is missing or empty."""
+        """Return the queries of a split, or a sample; InputError if the split is missing or empty."""
         whole = corpus.split(split)
         if len(whole) == 0:
-            raise InputError(f"corpus {corpus.name}: the split {split!r} has no queries to evaluate")
+            raise InputError(f"corpus {corpus.name}: split {split!r} has no queries to evaluate")
         if split == TRAIN:
             log.warning("split %s: a trained retriever has seen the answers to these queries", split)
         if self.settings.queries is None:
@@ -121,7 +129,7 @@ class CorpusBenchmark(Benchmark):
     def search(
         self, retriever: Retriever, queries: Queries | NDArray[np.int64], k: int, filters: Filters
     ) -> tuple[Ranking, float]:
-        """The first k papers of each query, batch by batch, and the seconds it took."""
+        """Search in batches; return the top k papers of each query and the seconds spent."""
         parts, seconds = [], 0.0
         with count_progress(f"{retriever.name}: searching", len(queries)) as advance:
             for start in range(0, len(queries), self.settings.batch):
@@ -131,43 +139,43 @@ class CorpusBenchmark(Benchmark):
                 advance(len(parts[-1]))
         return Ranking.concat(parts), seconds
 
-    def ranks(self, retriever: Retriever, protocol: Protocol) -> list[int]:
-        """The cutoffs that the retriever can say something of: a run says nothing beyond its depth."""
-        limit = retriever.limit(protocol.queries.contexts)
+    def usable_cutoffs(self, retriever: Retriever, protocol: Protocol) -> list[int]:
+        """Return the cutoffs that the retriever supports: those of a run end at its depth."""
+        limit = retriever.max_results(protocol.queries.contexts)
         return [k for k in self.settings.cutoffs if limit is None or k <= limit]
 
     def protocol_lines(self, metrics: Metrics, depth: int, whole: int) -> list[str]:
-        """What was asked and how it was measured.
+        """Describe queries, candidates and measures, one item per line of the report.
 
-        depth: papers retrieved a query; whole: contexts of the split.
+        depth: papers retrieved per query; whole: number of contexts in the split.
         """
         split, run_depth = metrics["split"], self.settings.run_depth
         queries = min(self.settings.queries or whole, whole)
-        asked = f"Each of the {queries:,} contexts of the split {split} is a query"
+        which = f"Each of the {queries:,} contexts of split {split} is a query"
         if queries < whole:
-            asked = f"Queries are {queries:,} random contexts of the {whole:,} of the split {split}"
-        files = "no run file was written"
+            which = f"Queries are {queries:,} of the {whole:,} contexts of split {split}, drawn at random"
+        files = "no run files were written"
         if run_depth is None or run_depth >= depth:
-            files = "the run files hold everything that was retrieved"
+            files = "run files contain all retrieved papers"
         elif run_depth:
             files = (
-                f"the run files hold the first {run_depth:,} papers of each query and ties with the "
-                "last of them, enough for recall up to there (benchmark.run_depth)"
+                f"run files contain the top {run_depth:,} papers per query and all ties with the last of "
+                "them, enough for recall up to that depth (benchmark.run_depth)"
             )
-        limit = [f"The run has {metrics['limit']:,} papers of a query at most."] if "limit" in metrics else []
-        filters = [f"Filters, for everything below: {metrics['filters']}."] if metrics["filters"] else []
+        limit = [f"The run has at most {metrics['limit']:,} papers per query."] if "limit" in metrics else []
+        filters = [f"Filters, for all results below: {metrics['filters']}."] if metrics["filters"] else []
         training = (
-            "**These are training queries.** Whatever was learnt from that split has seen their answers: "
-            "trained weights, citation counts, and context profiles, which hold each query itself."
+            "**These are training queries.** Anything learnt from that split has seen their answers: "
+            "trained weights, citation counts, and context profiles, which contain each query itself."
         )
         return [
-            f"{asked}; relevant are the papers cited at the target marker.",
-            f"The citing paper is never among its query's candidates; {depth:,} papers are retrieved.",
+            f"{which}; the papers cited at the target marker are relevant.",
+            f"The citing paper of a query is never among its candidates; {depth:,} papers are retrieved.",
             *limit,
             *([metrics["protocol"]] if "protocol" in metrics else []),
             *filters,
-            "Measures by ir_measures (trec_eval), mean over queries; a query without results counts as zero, "
-            f"ties are ordered as trec_eval does; {files}.",
+            "Measures are computed by ir_measures (trec_eval) and averaged over queries; queries without "
+            f"results count as zero, ties are ordered as in trec_eval; {files}.",
             f"In brackets: {LEVEL:.0%} confidence interval, from {DRAWS:,} resamples of citing papers with "
             "all of their queries (percentile bootstrap).",
             *([training] if split == TRAIN else []),
@@ -176,7 +184,7 @@ class CorpusBenchmark(Benchmark):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one protocol: a run, its qrels, and the measures of each query; seconds: of the search."""
+    """Results of one protocol: run, qrels and measures per query; seconds: duration of the search."""
 
     protocol: Protocol
     run: Run
@@ -185,7 +193,7 @@ class Outcome:
     seconds: float
 
     @classmethod
-    def of(
+    def measure(
         cls,
         protocol: Protocol,
         corpus: Corpus,
@@ -195,11 +203,11 @@ class Outcome:
         seconds: float,
         f1_at: Sequence[int] = (),
     ) -> Outcome:
-        """Measure a ranking of the protocol's queries by `name`; f1_at: the ranks of F1."""
+        """Measure the ranking of the protocol's queries by retriever `name`; f1_at: cutoffs of F1."""
         rows = protocol.queries.contexts
         ids = [corpus.context_ids[row] for row in rows.tolist()]
         citing = [corpus.paper_ids[row] for row in corpus.citing[rows].tolist()]
-        run, qrels = Run(ids, corpus.paper_ids, ranking, name), Qrels.of_split(corpus, protocol.queries)
+        run, qrels = Run(ids, corpus.paper_ids, ranking, name), Qrels.from_split(corpus, protocol.queries)
         values = PerQuery(ids, citing, query_values(run, qrels, cutoffs, f1_at))
         return cls(protocol, run, qrels, values, seconds)
 
@@ -207,9 +215,9 @@ class Outcome:
         return float(self.values.values[measure].mean())
 
     def metrics(self, seed: int) -> dict[str, float | int]:
-        """Of all queries and of each group: means, the ends of their intervals, and how many queries.
+        """Return means, the ends of their intervals, and query counts, for all queries and each group.
 
-        The interval is left out where the queries come from a single citing paper.
+        Intervals are left out if all queries come from a single citing paper.
         """
         groups = {"": np.ones(len(self.values), np.bool_), **self.protocol.groups}
         found: dict[str, float | int] = {}
@@ -226,7 +234,7 @@ class Outcome:
                 first, last = next(ends)
                 if not np.isnan(first):
                     found |= {f"{prefix}{name}/low": first, f"{prefix}{name}/high": last}
-                if name.startswith("f1@"):  # Citeomatic prints this one too
+                if name.startswith("f1@"):  # Citeomatic reports F1 of the means, too
                     parts = (found[prefix + name.replace("f1", part)] for part in ("precision", "recall"))
                     found[f"{prefix}{name}/of_means"] = float(f1(*parts))
             found[f"{prefix}queries"] = int(np.count_nonzero(members))
@@ -237,22 +245,22 @@ class Outcome:
         return {metric_key(name, self.protocol.name): value for name, value in found.items()}
 
     def write(self, folder: Path, depth: int | None, stage: str = "") -> None:
-        """Write qrels, per_query.csv and the first `depth` papers of the run (None: all).
+        """Write qrels, per_query.csv and the top `depth` papers of the run (None means all).
 
-        stage: prefix of the file names, where one protocol has several outcomes.
+        stage: prefix of the file names, for protocols with several outcomes.
         """
         self.qrels.write(folder / protocol_file(QRELS, self.protocol.name))
         self.values.write(folder / protocol_file(stage + PER_QUERY, self.protocol.name))
         if depth != 0:
-            head = self.run.ranking if depth is None else with_ties(self.run.ranking, depth)
+            head = self.run.ranking if depth is None else truncate_with_ties(self.run.ranking, depth)
             run = Run(self.run.query_ids, self.run.paper_ids, head, self.run.name)
             run.write(folder / protocol_file(stage + RUN, self.protocol.name))
 
 
-def with_ties(ranking: Ranking, depth: int) -> Ranking:
-    """The first `depth` papers of each query, and those that tie with the last of them.
+def truncate_with_ties(ranking: Ranking, depth: int) -> Ranking:
+    """Return the top `depth` papers of each query and all papers that tie with the last of them.
 
-    So tools that order ties in their own way find the same first papers in the head as in the whole.
+    Tools with another order of ties then find the same top papers as in the full ranking.
     """
     if ranking.k <= depth:
         return ranking
@@ -264,7 +272,7 @@ def with_ties(ranking: Ranking, depth: int) -> Ranking:
 
 
 def open_index(task: Task) -> dict[str, Any]:
-    """Index the corpus, or read its index: what that took, as entries of metrics.json."""
+    """Index the corpus, or load its index; return time and size as entries of metrics.json."""
     retriever, corpus, index_dir = task.retriever, task.corpus, task.index_dir
     loaded = index_dir is not None and has_index(Path(index_dir))
     started = time.perf_counter()
@@ -272,13 +280,13 @@ def open_index(task: Task) -> dict[str, Any]:
     seconds = time.perf_counter() - started
     log.info("%s: indexed %s in %.1f s", retriever.name, corpus.name, seconds)
     metrics: dict[str, Any] = {"index_seconds": seconds, "index_bytes": int(retriever.index_bytes)}
-    if not loaded and not retriever.reused:  # else the seconds are those of opening it
+    if not loaded and not retriever.reused:  # otherwise `seconds` is the loading time
         metrics["papers_per_second"] = int(np.count_nonzero(corpus.is_candidate)) / seconds
     return metrics
 
 
 def evaluation_facts(retriever: Retriever, corpus: Corpus, split: str, filters: Filters) -> dict[str, Any]:
-    """What an evaluation was of, as entries of metrics.json."""
+    """Return what was evaluated, as entries of metrics.json."""
     tuned = {
         f"tuned/{name}": value if isinstance(value, int | float | str) else json.dumps(value)
         for name, value in retriever.tuned.items()
@@ -296,12 +304,12 @@ def evaluation_facts(retriever: Retriever, corpus: Corpus, split: str, filters: 
 
 
 def evaluated_protocols(metrics: Metrics) -> list[str]:
-    """The protocols that were evaluated."""
+    """Return the protocols that the metrics cover."""
     return [protocol for protocol in PROTOCOLS if metric_key("queries", protocol) in metrics]
 
 
 def measure_names(metrics: Metrics, protocol: str) -> list[str]:
-    """Keys of the measures over all queries of a protocol, but for recall@k of pools of k papers or less."""
+    """Return the keys of a protocol's measures over all queries, without recall@k for k >= pool size."""
     prefix = metric_key("", protocol)
     wanted = tuple(prefix + measure for measure in ("map", "mrr", "recall@", "precision@", "f1@"))
     pool = metrics[metric_key("candidates", protocol)]
@@ -318,12 +326,12 @@ def measure_names(metrics: Metrics, protocol: str) -> list[str]:
 
 
 def format_cell(metrics: Metrics, name: str, interval: bool) -> str:
-    """A measure with four places, and its interval in brackets where that is wanted and known."""
-    return Column(name, "", places=4, interval=interval).cell(metrics)
+    """Format a measure with four decimals, followed by its interval if `interval` and known."""
+    return Column(name, "", decimals=4, interval=interval).format_cell(metrics)
 
 
 def group_rows(metrics: Metrics, protocol: str, interval: bool = False) -> list[list[str]]:
-    """Head and rows: the measures of a protocol, a column for each group of queries that there is."""
+    """Return header and rows of a protocol's measures, with one column per existing group of queries."""
     prefix = metric_key("", protocol)
     labels = {f"{group}/" if group else "": label for group, label in GROUPS[protocol].items()}
     groups = [group for group in labels if f"{group}queries" in metrics]
@@ -335,35 +343,35 @@ def group_rows(metrics: Metrics, protocol: str, interval: bool = False) -> list[
 
 
 def pool_text(metrics: Metrics, protocol: str) -> str:
-    """Which papers are candidates, how many queries are asked, and what the groups are."""
+    """Describe candidates, queries and groups of a protocol."""
     queries, papers, candidates = (
         metrics[metric_key(name, protocol)] for name in ("queries", "citing_papers", "candidates")
     )
-    who = f"{queries:,} queries of {papers:,} citing papers."
+    size = f"{queries:,} queries of {papers:,} citing papers."
     passing = "that pass the filters" if metrics["filters"] else "of the corpus"
     if protocol == INDUCTIVE:
         return (
-            f"Pool: the {candidates:,} candidates {passing} that no training context cites; {who} They are "
-            "the queries none of whose cited papers is cited by a training context. The transductive "
-            "protocol has other queries and another pool: the two are not comparable."
+            f"Pool: the {candidates:,} candidates {passing} that no training context cites; {size} Training "
+            "contexts cite none of the papers cited by these queries. Not comparable with the transductive "
+            "protocol, which has other queries and another pool."
         )
     if protocol == DRAFT:
         return (
-            f"Pool: all {candidates:,} candidates {passing}; {who} What the citing paper cites at other "
-            "places of the split is known, but for places whose text overlaps with the one asked for. The "
-            "other protocols do not know it: they are not comparable."
+            f"Pool: all {candidates:,} candidates {passing}; {size} The citing paper's other citations in "
+            "the split are known, except those of contexts that overlap with the query. Not comparable with "
+            "the other protocols, where they are unknown."
         )
     seen = "Seen: at least one cited paper is also cited by a training context; unseen: all others."
     if "seen/queries" not in metrics:
-        seen = "The corpus has no training split, so seen and unseen targets cannot be told apart."
-    return f"Pool: all {candidates:,} candidates {passing}; {who} {seen}"
+        seen = "The corpus has no training split, so seen and unseen targets cannot be distinguished."
+    return f"Pool: all {candidates:,} candidates {passing}; {size} {seen}"
 
 
 def index_text(metrics: Metrics) -> str:
-    """How long indexing took, and the size of the index."""
-    index = f"Index: {metrics['index_seconds']:.2f} s"
+    """Describe indexing time and index size."""
+    text = f"Index: {metrics['index_seconds']:.2f} s"
     if "papers_per_second" in metrics:
-        index += f", {metrics['papers_per_second']:,.0f} papers a second"
+        text += f" ({metrics['papers_per_second']:,.0f} papers/s)"
     else:
-        index += ", to open an existing one"
-    return f"{index}; {int(metrics['index_bytes']) / 1e6:,.1f} MB."
+        text += " to load an existing one"
+    return f"{text}, {int(metrics['index_bytes']) / 1e6:,.1f} MB."

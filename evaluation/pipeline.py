@@ -1,4 +1,4 @@
-"""Two stages: the pipeline benchmark (Gu et al. 2022, table 4) and reranking alone (table 3)."""
+"""Two-stage benchmarks: the pipeline (Gu et al. 2022, table 4) and reranking alone (table 3)."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from evaluation.settings import PipelineSettings
 from evaluation.stages import (
     BASE,
     DEPTH,
-    OF_DEPTH,
+    DEPTH_MEASURES,
     ScoredCandidates,
     Stages,
     check_tuning,
-    depths_of,
+    depth_metrics,
     headline,
     pipeline_name,
     report_parts,
@@ -52,12 +52,12 @@ from retrieval.queries import Queries
 
 PLOT = "reranking.png"
 BASE_FILES = "base-"
-"""Prefix of the prefetcher's files."""
+"""Prefix of the prefetcher's file names."""
 ALL = "all"
 
 
 class Pipeline(CorpusBenchmark):
-    """How well a reranker orders what a retriever finds."""
+    """Evaluates a reranker on the candidates that a retriever finds."""
 
     settings: PipelineSettings
     settings_class = PipelineSettings
@@ -70,22 +70,22 @@ class Pipeline(CorpusBenchmark):
     published: ClassVar[Sequence[str]] = ("pipelines",)
     section: tuple[str, str] = (
         "### Reranked",
-        "Base: the prefetcher alone, then the result of reranking its first candidates. Ceiling: the share "
-        "of the cited papers among these. s/query: prefetching, and the candidates by the pairs a second.",
+        "Base: the prefetcher alone; the other measures are after reranking its top candidates. Ceiling: the "
+        "share of the cited papers among these candidates. s/query: prefetching plus reranking at pairs/s.",
     )
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         if self.settings.reranker is None:
             raise InputError(
                 f"benchmark={self.name} needs reranker=FOLDER: the output of train.py model=scibert_reranker"
             )
         self.scoring = self.settings.scoring
-        self.processes = Processes.of_torchrun()
+        self.processes = Processes.from_torchrun()
         if self.processes.count > 1 and self.scoring.backend == "fastest":
             raise InputError(
-                "scoring.backend=fastest: each process might find another way; name the backend and the "
-                "precision that one process alone has found"
+                "scoring.backend=fastest: processes might choose differently; set scoring.backend and "
+                "scoring.precision to the choice of a single process"
             )
 
     def measure(self, task: Task) -> tuple[dict[str, Any], dict[str, list[Outcome]]]:
@@ -93,13 +93,15 @@ class Pipeline(CorpusBenchmark):
         check_tuning(given, corpus)
         scores = self._scores(corpus)
         index = open_index(task)
-        found = partial(self._found, retriever, scores)
+        score = partial(self._score_candidates, retriever, scores)
         pool = int(task.filters.allowed(corpus).sum())
-        weight = reranker_weight(given, corpus, lambda split: found(split, task.filters, pool))
+        weight = reranker_weight(given, corpus, lambda split: score(split, task.filters, pool))
         stages = []
         for one in task.protocols:
-            candidates = found(one.queries, one.filters, one.candidates, one.asked(corpus))
-            stages.append(self._stages(one, corpus, candidates, weight, retriever, scores.scorer.name))
+            candidates = score(one.queries, one.filters, one.candidates, one.retriever_queries(corpus))
+            stages.append(
+                self._measure_stages(one, corpus, candidates, weight, retriever, scores.scorer.name)
+            )
         metrics: dict[str, Any] = {}
         for of_protocol in stages:
             metrics |= of_protocol.metrics(given.seed)
@@ -121,14 +123,14 @@ class Pipeline(CorpusBenchmark):
         return metrics, {BASE_FILES: [of.base for of in stages], "": [of.final for of in stages]}
 
     def serve(self, corpus: Callable[[], Corpus]) -> None:
-        """Score what the first process announces, until it ends."""
+        """Score the pairs that the first process announces, until it ends."""
         scores = None
-        while (keys := self.processes.announced()) is not None:
+        while (keys := self.processes.receive()) is not None:
             scores = scores or self._scores(corpus())
             scores.compute(keys)
 
     def finish(self) -> None:
-        self.processes.announce(None)
+        self.processes.broadcast(None)
 
     def _scores(self, corpus: Corpus) -> PairScores:
         reranker = Reranker.open(self.settings.reranker or "", self.scoring)
@@ -136,80 +138,84 @@ class Pipeline(CorpusBenchmark):
         return PairScores(given.scores_dir, reranker, corpus, given.chunk, processes=self.processes)
 
     def scorer_facts(self, scores: PairScores) -> dict[str, Any]:
-        """More entries of metrics.json."""
+        """Return more entries for metrics.json."""
         return {}
 
-    def _found(
+    def _score_candidates(
         self,
         retriever: Retriever,
         scores: PairScores,
         queries: Split,
         filters: Filters,
         pool: int,
-        asked: Queries | None = None,
+        retriever_queries: Queries | None = None,
     ) -> ScoredCandidates:
-        asked = Queries.of(retriever.corpus, queries.contexts if asked is None else asked)
-        ranking, count, seconds = self.prefetched(retriever, queries, filters, pool, asked)
-        found, scored = candidate_scores(scores, queries.contexts, first_k(ranking, count).papers)
-        return ScoredCandidates(ranking, found, seconds, scored)
+        if retriever_queries is None:
+            retriever_queries = Queries.from_contexts(retriever.corpus, queries.contexts)
+        ranking, count, seconds = self.prefetch(retriever, queries, filters, pool, retriever_queries)
+        reranker_scores, scored = candidate_scores(scores, queries.contexts, first_k(ranking, count).papers)
+        return ScoredCandidates(ranking, reranker_scores, seconds, scored)
 
-    def prefetched(
-        self, retriever: Retriever, queries: Split, filters: Filters, pool: int, asked: Queries
+    def prefetch(
+        self, retriever: Retriever, queries: Split, filters: Filters, pool: int, retriever_queries: Queries
     ) -> tuple[Ranking, int, float]:
-        """Papers of each query, how many of them are to be reranked, and the seconds of the search."""
-        count = self.count(pool)
+        """Return the ranking, the number of candidates to rerank per query, and the seconds of search."""
+        count = self.num_reranked(pool)
         k = max(count, self.settings.cutoffs[-1])
-        ranking, seconds = self.search(retriever, asked, k, filters)
+        ranking, seconds = self.search(retriever, retriever_queries, k, filters)
         return ranking, count, seconds
 
-    def count(self, pool: int) -> int:
-        """How many candidates of a pool are reranked."""
+    def num_reranked(self, pool: int) -> int:
+        """Return the number of candidates to rerank from a pool of this size."""
         return pool if self.settings.candidates == ALL else min(self.settings.candidates, pool)
 
-    def _stages(
+    def _measure_stages(
         self,
         protocol: Protocol,
         corpus: Corpus,
-        found: ScoredCandidates,
+        candidates: ScoredCandidates,
         weight: Callable[[int], float],
         retriever: Retriever,
         reranker: str,
     ) -> Stages:
-        depth = found.scores.shape[1]
+        depth = candidates.scores.shape[1]
         depths = sorted({depth, *(k for k in self.settings.depths if k < depth)})
         own = [k for k in [self.settings.candidates] if isinstance(k, int) and k <= depth]
-        cutoffs = sorted({10, *self.ranks(retriever, protocol), *depths, *own})
-        measured = partial(Outcome.of, protocol, corpus, cutoffs=cutoffs, f1_at=self.settings.f1)
+        cutoffs = sorted({10, *self.usable_cutoffs(retriever, protocol), *depths, *own})
+        measure = partial(Outcome.measure, protocol, corpus, cutoffs=cutoffs, f1_at=self.settings.f1)
         name = f"{retriever.name}+{reranker}"
         by_depth = {
-            k: measured(found.final(k, self.settings.fuse, weight(k)), name, seconds=found.seconds_at(k))
+            k: measure(
+                candidates.rerank(k, self.settings.fuse, weight(k)), name, seconds=candidates.seconds_at(k)
+            )
             for k in depths
         }
-        return Stages(measured(found.ranking, retriever.name, seconds=found.seconds), by_depth, found.scored)
+        base = measure(candidates.ranking, retriever.name, seconds=candidates.seconds)
+        return Stages(base, by_depth, candidates.scored)
 
     def candidate_lines(self, metrics: Metrics) -> list[str]:
-        """What the report says of the candidates."""
+        """Describe the candidates, one item per line of the report."""
         depth = metrics["reranked"]
         line = (
-            f"{metrics['reranker']} reranks the first {depth:,} papers of each query; the others keep their "
-            f"order behind them, so recall@k for k above {depth:,} is the prefetcher's."
+            f"{metrics['reranker']} reranks the top {depth:,} papers of each query; the others follow in "
+            f"their original order, so recall@k for k above {depth:,} is the prefetcher's."
         )
         if self.settings.candidates != ALL and depth < int(self.settings.candidates):
             line += f" candidates={self.settings.candidates} is more than the pool has."
         return [line]
 
-    def closing(self) -> list[str]:
-        """More parts of the report."""
+    def closing_parts(self) -> list[str]:
+        """Return more Markdown for the end of the report."""
         return []
 
     def report(self, metrics: Metrics, lines: list[str], folder: Path) -> list[str]:
         protocol = evaluated_protocols(metrics)[0]
         base = float(metrics[BASE + metric_key("recall@10", protocol)])
         name, title = pipeline_name(metrics), f"{metrics['data']}, split {metrics['split']}"
-        reranking_plot(folder / PLOT, {name: depths_of(metrics, protocol)}, title, {name: base})
+        reranking_plot(folder / PLOT, {name: depth_metrics(metrics, protocol)}, title, {name: base})
         lines = [*lines, *self.candidate_lines(metrics)]
         parts = report_parts(metrics, lines, PLOT, self.settings.scores_dir)
-        return [f"# {self.heading}: {name} on {title}", *parts, *self.closing()]
+        return [f"# {self.heading}: {name} on {title}", *parts, *self.closing_parts()]
 
     def show(self, metrics: Metrics, folder: Path) -> None:
         for protocol in evaluated_protocols(metrics):
@@ -232,30 +238,30 @@ class Pipeline(CorpusBenchmark):
             Column("queries", "queries"),
             Column(f"{BASE}recall@10", "base R@10", interval=True),
             Column("recall@10", "R@10", interval=True),
-            Column("ratio", "ratio", places=2),
+            Column("ratio", "ratio", decimals=2),
             Column(f"{BASE}mrr", "base MRR"),
             Column("mrr", "MRR"),
             Column("ceiling", "ceiling"),
-            Column("pairs_per_second", "pairs/s", places=1),
-            Column("seconds_per_query", "s/query", places=2),
+            Column("pairs_per_second", "pairs/s", decimals=1),
+            Column("seconds_per_query", "s/query", decimals=2),
         ]
         return [*cls.section, comparison(results, columns), *cls.page_curves(results, plot, title)]
 
     @classmethod
     def page_curves(cls, results: Mapping[str, Metrics], plot: Path, title: str) -> list[str]:
-        """A table and a plot by the number of reranked candidates."""
+        """Return a table and a plot of R@10 by number of reranked candidates."""
         curves = {
-            name: {depth: of["recall@10"] for depth, of in depths_of(metrics).items()}
+            name: {depth: of["recall@10"] for depth, of in depth_metrics(metrics).items()}
             for name, metrics in results.items()
         }
         plot = plot.with_stem(f"{plot.stem}-reranked")
         curve_plot(plot, curves, title, "reranked candidates", "R@10")
         table = comparison(results, depth_columns(results, "recall@10"))
-        return ["### R@10 by the number of reranked candidates", table, f"![R@10 by candidates]({plot.name})"]
+        return ["### R@10 by number of reranked candidates", table, f"![R@10 by candidates]({plot.name})"]
 
     @classmethod
     def sweep(cls, jobs: Sequence[SweepJob], varied: Sequence[str], folder: Path) -> list[Section]:
-        """Each pipeline by its candidates, and all of them in the form of Gu et al. 2022, table 4."""
+        """Return a table per pipeline by candidates, and one over all, like Gu et al. 2022, table 4."""
         others = [key for key in varied if key != "candidates"]
         series: dict[str, dict[int, Metrics]] = {}
         for job in jobs:
@@ -263,65 +269,65 @@ class Pipeline(CorpusBenchmark):
                 name = job.label(others) if others else pipeline_name(job.metrics)
                 series.setdefault(name, {})[int(job.metrics["reranked"])] = job.metrics
         series = {name: dict(sorted(of.items())) for name, of in series.items()}
-        curves = {name: {k: depths_of(of)[k] for k, of in found.items()} for name, found in series.items()}
-        head = ["reranked candidates", *OF_DEPTH.values(), "base R@10", "base MRR"]
+        curves = {name: {k: depth_metrics(m)[k] for k, m in of.items()} for name, of in series.items()}
+        head = ["reranked candidates", *DEPTH_MEASURES.values(), "base R@10", "base MRR"]
         sections = []
         for name, curve in curves.items():
-            columns = [[of[key] for of in curve.values()] for key in OF_DEPTH]
+            columns = [[of[key] for of in curve.values()] for key in DEPTH_MEASURES]
             columns += [[of[f"{BASE}{key}"] for of in series[name].values()] for key in ("recall@10", "mrr")]
             sections.append(Section(name, [markdown_table(head, align_columns([list(curve), *columns]))]))
         depths = sorted({k for curve in curves.values() for k in curve})
         if len(depths) > 1:
-            found = [[curve.get(k, {}).get("recall@10") for curve in curves.values()] for k in depths]
-            heading = "R@10 by the number of reranked candidates"
+            recalls = [[curve.get(k, {}).get("recall@10") for curve in curves.values()] for k in depths]
+            heading = "R@10 by number of reranked candidates"
             table = markdown_table(
-                ["pipeline", *(f"{k:,}" for k in depths)], align_columns([list(curves), *found])
+                ["pipeline", *(f"{k:,}" for k in depths)], align_columns([list(curves), *recalls])
             )
             sections.append(Section(heading, [table]))
             if max(map(len, curves.values())) > 1:
                 bases = {name: next(iter(of.values()))[f"{BASE}recall@10"] for name, of in series.items()}
                 reranking_plot(folder / PLOT, curves, heading, bases)
-                sections[-1].parts.append(f"![R@10 and seconds a query by reranked candidates]({PLOT})")
+                sections[-1].parts.append(f"![R@10 and seconds per query by reranked candidates]({PLOT})")
         return sections
 
 
 class Reranking(Pipeline):
-    """How well a reranker orders the first candidates of an oracle, or the whole database.
+    """Evaluates a reranker on the top candidates of an oracle, or on the whole database.
 
-    Candidates are those of the retriever and, behind them, the cited papers that it missed; with
-    `candidates=all` every paper that a query may find. All of them are reranked.
+    Candidates are those of the retriever, followed by the cited papers that it missed; with `candidates=all`,
+    every paper that a query may find. All candidates are reranked.
     """
 
     name, heading = "rerank", "Reranking"
     published = ("oracle-rerankers",)
     section = (
         "### Candidates of an oracle",
-        "Candidates include the cited paper by construction, as in Gu et al. 2022, table 3: not comparable "
-        "with the tables above.",
+        "The candidates always include the cited paper, as in Gu et al. 2022, table 3. Not comparable with "
+        "the tables above.",
     )
 
-    def prefetched(
-        self, retriever: Retriever, queries: Split, filters: Filters, pool: int, asked: Queries
+    def prefetch(
+        self, retriever: Retriever, queries: Split, filters: Filters, pool: int, retriever_queries: Queries
     ) -> tuple[Ranking, int, float]:
-        ranking, seconds = self.search(retriever, asked, self.count(pool), filters)
+        ranking, seconds = self.search(retriever, retriever_queries, self.num_reranked(pool), filters)
         whole = self.settings.candidates == ALL
-        completed = appended(ranking, _certain(retriever.corpus, queries, filters, whole))
-        return completed, completed.k, seconds
+        ranking = append_missing(ranking, _required_candidates(retriever.corpus, queries, filters, whole))
+        return ranking, ranking.k, seconds
 
     def candidate_lines(self, metrics: Metrics) -> list[str]:
         name, retriever = metrics["reranker"], metrics["retriever"]
         if self.settings.candidates == ALL:
             return [
-                f"{name} ranks the whole database: every candidate of the query. In the base order, what "
-                f"{retriever} does not find comes last."
+                f"{name} ranks the whole database, that is, every candidate of the query. In the base order, "
+                f"papers that {retriever} does not find come last."
             ]
         return [
-            f"{name} reranks the candidates of an oracle: the first {self.settings.candidates:,} of "
-            f"{retriever} and, behind them, the cited papers that it missed. Up to there the base order is "
-            f"{retriever}'s own. benchmark=pipeline is what a user would see."
+            f"{name} reranks the candidates of an oracle: the top {self.settings.candidates:,} papers of "
+            f"{retriever}, followed by the cited papers that it missed, which is also the base order. Users "
+            "would see the results of benchmark=pipeline."
         ]
 
-    def closing(self) -> list[str]:
+    def closing_parts(self) -> list[str]:
         return ["## As published", *published_tables("oracle-rerankers")]
 
     @classmethod
@@ -329,22 +335,27 @@ class Reranking(Pipeline):
         return []
 
 
-def _certain(corpus: Corpus, queries: Split, filters: Filters, whole: bool) -> list[NDArray[np.integer]]:
-    """What each query's candidates hold for certain [Q][n]: its cited papers, or every paper it may find."""
-    found: list[NDArray[np.integer]] = [np.empty(0, np.int32)] * len(queries)
-    for places, allowed in filters.groups(Queries.of(corpus, queries.contexts)):
+def _required_candidates(
+    corpus: Corpus, queries: Split, filters: Filters, whole: bool
+) -> list[NDArray[np.integer]]:
+    """Return the papers that each query's candidates must include [Q][n].
+
+    These are its cited papers or, if `whole`, every paper that it may find.
+    """
+    required: list[NDArray[np.integer]] = [np.empty(0, np.int32)] * len(queries)
+    for positions, allowed in filters.groups(Queries.from_contexts(corpus, queries.contexts)):
         everything = np.flatnonzero(allowed)
-        for place in places.tolist():
-            papers = everything if whole else queries.positives[place]
-            own = corpus.citing[queries.contexts[place]]
-            found[place] = papers[allowed[papers] & (papers != own)]
-    return found
+        for i in positions.tolist():
+            papers = everything if whole else queries.positives[i]
+            citing = corpus.citing[queries.contexts[i]]
+            required[i] = papers[allowed[papers] & (papers != citing)]
+    return required
 
 
-def appended(ranking: Ranking, papers: Sequence[NDArray[np.integer]]) -> Ranking:
-    """Each query's ranking followed by those of some papers [Q][n] that it lacks.
+def append_missing(ranking: Ranking, papers: Sequence[NDArray[np.integer]]) -> Ranking:
+    """Append to each query's ranking those of the given papers [Q][n] that it lacks.
 
-    Scores go on below the last, each 1 less than the one before.
+    Their scores continue from the last one, each 1 less than the one before.
     """
     missing = [
         np.setdiff1d(more, found[found >= 0]) for more, found in zip(papers, ranking.papers, strict=True)
@@ -362,6 +373,6 @@ def appended(ranking: Ranking, papers: Sequence[NDArray[np.integer]]) -> Ranking
 
 
 def depth_columns(results: Mapping[str, Metrics], measure: str) -> list[Column]:
-    """A column of `measure` for each number of reranked candidates."""
-    depths = sorted({depth for metrics in results.values() for depth in depths_of(metrics)})
+    """Return one column of `measure` per number of reranked candidates."""
+    depths = sorted({depth for metrics in results.values() for depth in depth_metrics(metrics)})
     return [Column(f"{DEPTH}{depth}/{measure}", f"{depth:,}") for depth in depths]

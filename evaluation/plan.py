@@ -1,7 +1,7 @@
-"""A page of results as a YAML file: data sets times retrievers, and what must be trained or built for them.
+"""Plans: YAML files that describe a results page, data sets times retrievers, and their trainings and builds.
 
-PlanFile, DataSet, Trainable and Buildable are its format. In overrides, `{NAME}` is the checkpoint of the
-training or the folder of the building of that name, `{results}` the folder of the data set's outputs.
+PlanFile, DataSet, Trainable and Buildable define the format. In overrides, `{NAME}` stands for the checkpoint
+of the training or the folder of the build of that name, `{results}` for the folder of the data set's outputs.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from datasets.errors import InputError
 from datasets.json_lines import validate
 
 TRAIN, BUILD = "train.py", "evaluation.build_mdcr"
-"""What makes checkpoints, and benchmarks."""
+"""The script that trains checkpoints, and the module that builds benchmarks."""
 
 
 class DataSet(msgspec.Struct, forbid_unknown_fields=True):
-    """published: the figures (evaluation/published) shown too; retrievers: in place of the plan's."""
+    """published: figures to show as well (evaluation/published); retrievers: instead of the plan's."""
 
     title: str
     overrides: list[str]
@@ -36,7 +36,7 @@ class DataSet(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Trainable(msgspec.Struct, forbid_unknown_fields=True):
-    """What train.py makes with these overrides, for each data set or `shared` by all of them."""
+    """A training by train.py with these overrides, per data set or `shared` by all of them."""
 
     overrides: list[str]
     checkpoint: str
@@ -44,14 +44,14 @@ class Trainable(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Buildable(msgspec.Struct, forbid_unknown_fields=True):
-    """What evaluation.build_mdcr makes with these overrides of the outputs DATA/NAME of the models."""
+    """A benchmark that evaluation.build_mdcr builds from the outputs of the models, {model: DATA/NAME}."""
 
     overrides: list[str]
     models: dict[str, str]
 
 
 class PlanFile(msgspec.Struct, forbid_unknown_fields=True):
-    """page: the file to write; outputs: the folder of all outputs; compare: pairs of retrievers to test."""
+    """page: file to write; outputs: folder of all outputs; compare: pairs of retrievers to test."""
 
     page: str
     outputs: str
@@ -66,15 +66,15 @@ class PlanFile(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Step:
-    """What a job needs: a checkpoint by TRAIN, or by BUILD a benchmark of the outputs of the `models`.
+    """A prerequisite of a job: a checkpoint (TRAIN), or a benchmark built from outputs of `models` (BUILD).
 
-    made: what is there afterwards, in `folder` or below. needs: trainings before this one.
+    output: the file or folder that it produces, in `folder` or below. needs: trainings to run first.
     """
 
     name: str
     script: str
     folder: Path
-    made: Path
+    output: Path
     overrides: list[str]
     needs: list[Step] = field(default_factory=list)
     models: list[Job] = field(default_factory=list)
@@ -87,7 +87,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Job:
-    """`evaluate.py` with these overrides, after the steps that it needs, writes into this folder."""
+    """A run of `evaluate.py` with these overrides into `folder`, after the steps that it needs."""
 
     data: str
     name: str
@@ -100,14 +100,14 @@ class Job:
 
     @property
     def commands(self) -> list[str]:
-        """The command lines that make its result."""
+        """The command lines that reproduce the result."""
         evaluation = shlex.join(["python", "evaluate.py", *self.overrides])
         return [*(step.command for step in self.needs), evaluation]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All of a page, and the file that describes it."""
+    """A results page: its plan file, data sets and jobs."""
 
     path: Path
     file: PlanFile
@@ -118,24 +118,24 @@ class Plan:
     def page(self) -> Path:
         return Path(self.file.page)
 
-    def of_data(self, data: str) -> list[Job]:
+    def jobs_for(self, data: str) -> list[Job]:
         return [job for job in self.jobs if job.data == data]
 
-    def chosen(self, names: list[str], without: list[str] | None = None) -> list[Job]:
-        """The jobs named DATA/NAME or DATA (none: all), `without` those of DATA/NAME, DATA or NAME.
+    def select(self, names: list[str], without: list[str] | None = None) -> list[Job]:
+        """Select jobs by DATA/NAME or DATA (empty means all), `without` those of DATA/NAME, DATA or NAME.
 
-        Raises InputError for a name that is none.
+        Raises InputError for unknown names.
         """
         known, without = {*map(str, self.jobs), *self.data}, without or []
         for name in [*names, *without]:
             if name not in known | ({job.name for job in self.jobs} if name in without else set()):
-                raise InputError(f"no job {name!r} in the plan; there are {', '.join(map(str, self.jobs))}")
+                raise InputError(f"no job {name!r} in the plan; choose from {', '.join(map(str, self.jobs))}")
         jobs = [job for job in self.jobs if not names or str(job) in names or job.data in names]
         return [job for job in jobs if not {str(job), job.data, job.name} & set(without)]
 
 
 def read_plan(path: Path) -> Plan:
-    """Read the file; InputError that names what is wrong in it."""
+    """Read a plan; InputError names the faulty part."""
     try:
         content = OmegaConf.to_container(OmegaConf.load(path))
     except (OSError, YAMLError, UnicodeDecodeError, OmegaConfBaseException) as error:
@@ -154,19 +154,19 @@ def read_plan(path: Path) -> Plan:
         for name, given in training.items():
             results = outputs if given.shared else outputs / of
             folder = results / "train" / name
-            overrides, needs = _filled(given.overrides, results, steps)
+            overrides, needs = _fill_placeholders(given.overrides, results, steps)
             overrides = [*([] if given.shared else one.overrides), *overrides, f"output_dir={folder}"]
             steps[name] = Step(name, TRAIN, folder, folder / given.checkpoint, overrides, needs)
         rows = {key: [] for key in file.retrievers} if one.retrievers is None else one.retrievers
         for name, own in rows.items():
             if not own and name not in file.retrievers:
                 where = f"{path}, data.{of}.retrievers"
-                raise InputError(f"{where}: there is no retriever {name!r}; name its overrides")
+                raise InputError(f"{where}: unknown retriever {name!r}; list its overrides")
             overrides = [*one.overrides, *file.retrievers.get(name, []), *own]
             for key, build in building.items():
-                if _named(key, overrides):
-                    steps[key] = _building(f"{path}, building.{key}", outputs / key, build, jobs)
-            overrides, needs = _filled(overrides, outputs / of, steps)
+                if _has_placeholder(key, overrides):
+                    steps[key] = _build_step(f"{path}, building.{key}", outputs / key, build, jobs)
+            overrides, needs = _fill_placeholders(overrides, outputs / of, steps)
             folder = outputs / of / name
             overrides = [*overrides, f"split={one.split}", f"output_dir={folder}"]
             jobs[f"{of}/{name}"] = Job(of, name, folder, overrides, needs)
@@ -179,26 +179,27 @@ def read_plan(path: Path) -> Plan:
     return Plan(path, file, data, list(jobs.values()))
 
 
-def _building(where: str, folder: Path, given: Buildable, jobs: Mapping[str, Job]) -> Step:
-    for model, job in given.models.items():
+def _build_step(where: str, folder: Path, build: Buildable, jobs: Mapping[str, Job]) -> Step:
+    for model, job in build.models.items():
         if job not in jobs:
-            raise InputError(f"{where}.models.{model}: there is no job {job!r} before it")
-    folders = ",".join(f"{model}:{jobs[job].folder}" for model, job in given.models.items())
-    made = folder / "benchmark"  # the output of the command lies beside it
-    overrides = [*given.overrides, f"models={{{folders}}}", f"output={made}"]
-    return Step(
-        folder.name, BUILD, folder, made, overrides, models=[jobs[job] for job in given.models.values()]
-    )
+            raise InputError(f"{where}.models.{model}: no job {job!r} before it in the plan")
+    models = {model: jobs[job] for model, job in build.models.items()}
+    folders = ",".join(f"{model}:{job.folder}" for model, job in models.items())
+    output = folder / "benchmark"  # the command's log is next to it
+    overrides = [*build.overrides, f"models={{{folders}}}", f"output={output}"]
+    return Step(folder.name, BUILD, folder, output, overrides, models=list(models.values()))
 
 
-def _named(name: str, overrides: list[str]) -> bool:
+def _has_placeholder(name: str, overrides: list[str]) -> bool:
     return any(f"{{{name}}}" in override for override in overrides)
 
 
-def _filled(given: list[str], results: Path, steps: Mapping[str, Step]) -> tuple[list[str], list[Step]]:
-    """Overrides with the names in braces replaced, and the steps that they need, in order."""
-    named = [step for name, step in steps.items() if _named(name, given)]
-    for name, path in [*((step.name, step.made) for step in named), ("results", results)]:
-        given = [override.replace(f"{{{name}}}", str(path)) for override in given]
+def _fill_placeholders(
+    overrides: list[str], results: Path, steps: Mapping[str, Step]
+) -> tuple[list[str], list[Step]]:
+    """Replace `{NAME}` in overrides; return them and the steps that they need, in order."""
+    named = [step for name, step in steps.items() if _has_placeholder(name, overrides)]
+    for name, path in [*((step.name, step.output) for step in named), ("results", results)]:
+        overrides = [override.replace(f"{{{name}}}", str(path)) for override in overrides]
     needed = {step.name: step for last in named for step in (*last.needs, last)}
-    return given, list(needed.values())
+    return overrides, list(needed.values())

@@ -1,4 +1,4 @@
-"""Plots of evaluations, drawn as datasets.plots draws curves."""
+"""Plots of evaluations, in the style of datasets.plots."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def recall_plot(path: Path, curves: Curves, title: str) -> None:
 
 
 def curve_plot(path: Path, curves: Curves, title: str, x: str, y: str, shares: bool = False) -> None:
-    """Draw values over counts, these on a logarithmic axis; shares: the values are from 0 to 1, all shown."""
+    """Draw values over counts on a logarithmic x axis; shares: the y axis runs from 0 to 1, in percent."""
     figure, (axes,) = panels(title)
     colours = highlight_colours(curves)
     draw(axes, curves, colours)
-    over_counts(axes, sorted({count for curve in curves.values() for count in curve}))
+    set_count_axis(axes, sorted({count for curve in curves.values() for count in curve}))
     if shares:
         axes.set_ylim(0, 1)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
@@ -40,40 +40,40 @@ def reranking_plot(
     title: str,
     bases: Mapping[str, float],
 ) -> None:
-    """Draw R@10 of each pipeline with its ceiling (dashed), and seconds a query beside it.
+    """Draw R@10 and ceiling (dashed) of each pipeline in one panel, and seconds per query in another.
 
-    curves: {label: {candidates: {recall@10, ceiling, seconds_per_query}}}, as evaluation.pipeline.depths_of
-    has it. bases: R@10 of the prefetchers, drawn as a dotted level line.
+    curves: {label: {candidates: {recall@10, ceiling, seconds_per_query}}} (evaluation.stages.depth_metrics).
+    bases: R@10 of the prefetchers, drawn as dotted horizontal lines.
     """
-    recalls_, ceilings, seconds = (
+    recalls, ceilings, seconds = (
         {label: {k: of[name] for k, of in curve.items()} for label, curve in curves.items()}
         for name in ("recall@10", "ceiling", "seconds_per_query")
     )
     figure, (left, right) = panels(title, (3, 2))
-    colours = highlight_colours(recalls_)
+    colours = highlight_colours(recalls)
     counts = sorted({k for curve in curves.values() for k in curve})
     for label in colours:
         left.axhline(bases[label], color=colours[label], linestyle=":", linewidth=1)
     for label, curve in {tuple(curve.items()): (label, curve) for label, curve in ceilings.items()}.values():
         left.plot(list(curve), list(curve.values()), "--", color=colours.get(label, GREY), linewidth=1)
-    draw(left, recalls_, colours)
+    draw(left, recalls, colours)
     draw(right, seconds, colours)
-    for axes, name in ((left, "R@10 (dashed: ceiling, dotted: not reranked)"), (right, "seconds a query")):
-        over_counts(axes, counts)
+    for axes, name in ((left, "R@10 (dashed: ceiling, dotted: not reranked)"), (right, "seconds per query")):
+        set_count_axis(axes, counts)
         axes.set_xlabel("reranked candidates")
         axes.set_title(name, fontsize=9.5, loc="left")
     left.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     right.set_ylim(bottom=0)
-    label_ends(left, recalls_, colours)
+    label_ends(left, recalls, colours)
     save(figure, path)
 
 
-def over_counts(axes: Axes, counts: Sequence[int]) -> None:
-    """A logarithmic axis with a tick at each count, labelled where there is room."""
+def set_count_axis(axes: Axes, counts: Sequence[int]) -> None:
+    """Make the x axis logarithmic, with a tick at each count, labelled if there is room."""
     axes.set_xscale("log")
     axes.xaxis.set_minor_locator(NullLocator())
     labels, last = [], 0.0
-    for count in counts:  # two labels need a factor between them
+    for count in counts:  # neighbouring labels need a minimum ratio between them
         shown = not last or count / last >= (counts[-1] / counts[0]) ** 0.065
         labels.append(f"{count:,}" if shown else "")
         last = count if shown else last
@@ -81,7 +81,7 @@ def over_counts(axes: Axes, counts: Sequence[int]) -> None:
 
 
 def recall_curve(metrics: Mapping[str, object], group: str = "") -> dict[int, float]:
-    """{k: recall@k} of flat metrics where k is below the size of the pool; group: as `seen`."""
+    """Return {k: recall@k} of flat metrics for k below the pool size; group: e.g. `seen`."""
     prefix = f"{group}/recall@" if group else "recall@"
     pool = metrics.get("inductive/candidates" if group == "inductive" else "candidates")
     found = {name.removeprefix(prefix): value for name, value in metrics.items() if name.startswith(prefix)}
@@ -90,5 +90,5 @@ def recall_curve(metrics: Mapping[str, object], group: str = "") -> dict[int, fl
 
 
 def size_plot(path: Path, curves: Curves, title: str) -> None:
-    """Draw MAP against the size of the pool; curves: {label: {papers in the pool: percent}}."""
+    """Draw MAP against pool size; curves: {label: {papers in the pool: percent}}."""
     curve_plot(path, curves, title, "papers in the pool", "MAP, percent")

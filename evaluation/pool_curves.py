@@ -18,14 +18,14 @@ PAGE = "curves.md"
 
 
 def pool_curves(folders: Mapping[str, str | Path], output: Path) -> str:
-    """Write curves.md and map.png into `output`; returns the page, with a row for each label of `folders`.
+    """Write curves.md and map.png into `output`; return the page, with one row per label of `folders`.
 
-    Raises InputError for a folder that is no output of benchmark=dataset_level, and for one of other queries.
+    Raises InputError for folders that are not outputs of benchmark=dataset_level on the same queries.
     """
     outputs = {label: Output(Path(folder), {}, {}) for label, folder in folders.items()}
     output.mkdir(parents=True, exist_ok=True)
     named = "\n".join(f"- {label}: `{folder}`" for label, folder in folders.items())
-    parts = ["# MAP by the size of the pool", *DatasetLevel.page(outputs, output / PLOT, ""), named]
+    parts = ["# MAP by pool size", *DatasetLevel.page(outputs, output / PLOT, ""), named]
     page = "\n\n".join(parts) + "\n"
     write_text(output / PAGE, page)
     return page
@@ -33,7 +33,6 @@ def pool_curves(folders: Mapping[str, str | Path], output: Path) -> str:
 
 @one_line_errors
 def main() -> None:
-    """Read the command line, draw and print."""
     parser = argparse.ArgumentParser(prog="python -m evaluation.pool_curves", description=__doc__)
     parser.add_argument(
         "folders", nargs="+", metavar="[LABEL=]DIR", help="outputs of benchmark=dataset_level"
@@ -48,7 +47,7 @@ def main() -> None:
         folder = folder if equals else label
         label = label if equals else Path(folder).name
         if label in folders:
-            raise InputError(f"{text}: there is a curve {label!r} already; name it as LABEL=DIR")
+            raise InputError(f"{text}: another curve is already labelled {label!r}; use LABEL=DIR")
         folders[label] = folder
     print(f"{pool_curves(folders, given.output)}\npage: {given.output / PAGE}")
 

@@ -1,4 +1,4 @@
-"""The prefetching benchmark: how many cited papers are among the first k (Gu et al. 2022, table 2)."""
+"""The prefetching benchmark: recall@k over all candidates (Gu et al. 2022, table 2)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from evaluation.significance import DRAWS
 
 PLOT = "recall.png"
 COSTS = (
-    Column("seconds_per_query", "ms", places=2, scale=1000),
-    Column("index_bytes", "MB", places=1, scale=1e-6),
-    Column("papers_per_second", "papers/s", places=0),
+    Column("seconds_per_query", "ms", decimals=2, scale=1000),
+    Column("index_bytes", "MB", decimals=1, scale=1e-6),
+    Column("papers_per_second", "papers/s", decimals=0),
 )
 
 
 class Prefetch(CorpusBenchmark):
-    """How well a retriever ranks the candidates."""
+    """Evaluates how a retriever ranks all candidates."""
 
     name = "prefetch"
     settings_class: ClassVar[type[ContextSettings]] = PrefetchSettings
@@ -42,31 +42,31 @@ class Prefetch(CorpusBenchmark):
         "seconds_per_query",
     )
     about = f"""\
-- A query is a context of the split with title and abstract of its citing paper, which is never among its
-  candidates. R@k is the share of the cited papers among the first k, MRR the mean of 1 / rank. The best of a
-  column is bold.
-- In brackets: 95 % confidence intervals. They and the tests draw citing papers with all of their queries
+- A query is a context with the title and abstract of its citing paper, which is never among its candidates.
+  R@k is the share of the cited papers among the top k, MRR the mean of 1 / rank. The best value of a column
+  is bold.
+- In brackets: 95 % confidence intervals. Intervals and tests draw citing papers with all of their queries
   ({DRAWS:,} times), since the contexts of one paper are not independent (`evaluation/significance.py`).
-- ms: time of a query, encoding included, in batches. MB: what is searched. Papers/s: indexing, encoding
-  included; no number where the index was read from disk.
-- Transductive, unless a table says otherwise: all queries, all candidates. Inductive: queries whose cited
-  papers no training context cites, among the candidates that none cites, which is another pool.
-- Draft: what the citing paper cites at its other places is known, and may include the cited paper."""
+- ms: time per query in batches, including encoding. MB: size of the index. Papers/s: indexing, including
+  encoding; empty if the index was loaded from disk.
+- Tables are transductive (all queries, all candidates) unless they say otherwise. Inductive: queries whose
+  cited papers no training context cites, among the candidates that none cites, a different pool.
+- Draft: the citing paper's other citations are known, and may include the cited paper."""
 
     def measure(self, task: Task) -> tuple[dict[str, Any], dict[str, list[Outcome]]]:
         metrics: dict[str, Any] = {}
         index, outcomes = open_index(task), []
         for protocol in task.protocols:
             name, given = task.retriever.name, self.settings
-            asked, k = protocol.asked(task.corpus), given.cutoffs[-1]
-            ranking, seconds = self.search(task.retriever, asked, k, protocol.filters)
-            ranks = self.ranks(task.retriever, protocol)
-            outcomes.append(Outcome.of(protocol, task.corpus, ranking, name, ranks, seconds, given.f1))
+            queries, k = protocol.retriever_queries(task.corpus), given.cutoffs[-1]
+            ranking, seconds = self.search(task.retriever, queries, k, protocol.filters)
+            cutoffs = self.usable_cutoffs(task.retriever, protocol)
+            outcomes.append(Outcome.measure(protocol, task.corpus, ranking, name, cutoffs, seconds, given.f1))
             metrics |= outcomes[-1].metrics(given.seed)
         return metrics | index, {"": outcomes}
 
     def report(self, metrics: Metrics, lines: list[str], folder: Path) -> list[str]:
-        # Another protocol has other queries and another pool: its curve does not belong among these.
+        # One protocol only: others have different queries and pools, so their curves are not comparable.
         first = evaluated_protocols(metrics)[0]
         curves = {
             f"{label} ({metrics[key]:,} queries)": recall_curve(metrics, group)
@@ -81,7 +81,7 @@ class Prefetch(CorpusBenchmark):
             head, *rows = group_rows(metrics, protocol, interval=True)
             parts += [f"## Results, {protocol}", pool_text(metrics, protocol), markdown_table(head, rows)]
         seconds = metrics[metric_key("seconds_per_query", evaluated_protocols(metrics)[0])]
-        costs = f"Search, with encoding the queries, in batches: {1000 * seconds:.3f} ms a query."
+        costs = f"Search in batches, including query encoding: {1000 * seconds:.3f} ms per query."
         parts += [f"![recall@k]({PLOT})", "## Time and size"]
         parts += [f"{index_text(metrics)} {costs} {metrics['processors']} processors."]
         tuned = [f"{key[6:]}: {value}" for key, value in metrics.items() if key.startswith("tuned/")]
@@ -120,7 +120,7 @@ class Prefetch(CorpusBenchmark):
             parts += [
                 "### Seen and unseen targets",
                 f"Seen: the {first['seen/queries']:,} queries with a cited paper that training contexts "
-                f"cite too; unseen: the {first['unseen/queries']:,} others. All {first['candidates']:,} "
+                f"also cite; unseen: the {first['unseen/queries']:,} others. All {first['candidates']:,} "
                 "candidates.",
                 comparison(results, columns),
             ]
@@ -134,7 +134,7 @@ class Prefetch(CorpusBenchmark):
 
 
 def pool_line(metrics: Metrics, protocol: str) -> str:
-    """How many queries of which protocol in what pool."""
+    """Describe queries, protocol and pool in one sentence."""
     queries, papers, candidates = (
         metrics[metric_key(name, protocol)] for name in ("queries", "citing_papers", "candidates")
     )
@@ -143,7 +143,7 @@ def pool_line(metrics: Metrics, protocol: str) -> str:
 
 
 def measure_columns(metrics: Metrics, protocol: str) -> list[Column]:
-    """A column for MRR and each R@k, with intervals of the recalls that are compared."""
+    """Return columns for MRR and each R@k, with intervals for the compared measures."""
     columns = []
     for key in measure_names(metrics, protocol):
         name = key.removeprefix(metric_key("", protocol))

@@ -1,4 +1,4 @@
-"""Protocols: which contexts of a split are queries, which papers are candidates; qrels: relevant papers."""
+"""Protocols, which select queries and candidates, and qrels, the relevant papers of each query."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ GROUPS = {
     INDUCTIVE: {INDUCTIVE: INDUCTIVE},
     DRAFT: {DRAFT: DRAFT},
 }
-"""Of each protocol, groups of queries by the part before the slash in metrics.json, and their labels."""
+"""{protocol: {prefix of a query group's keys in metrics.json: its label}}"""
 
 
 def metric_key(name: str, protocol: str) -> str:
-    """The key of a number in metrics.json: `mrr`, `inductive/mrr`."""
+    """Return the key of a metric in metrics.json, e.g. `mrr` or `inductive/mrr`."""
     return name if protocol == TRANSDUCTIVE else f"{protocol}/{name}"
 
 
 def protocol_file(name: str, protocol: str) -> str:
-    """The name of a file of one protocol: `run.trec`, `run-inductive.trec`."""
+    """Return the file name for a protocol, e.g. `run.trec` or `run-inductive.trec`."""
     path = Path(name)
     return name if protocol == TRANSDUCTIVE else f"{path.stem}-{protocol}{path.suffix}"
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """Queries, their candidates, and groups of the queries [Q] that are reported by themselves.
+    """Queries, their candidates, and groups of queries [Q] that are reported separately.
 
-    candidates: size of the pool; a query gets all of it but its citing paper, and with `filters.year=citing`
-    nothing later than that. known: papers [Q] that the citing paper is known to cite at other places.
+    candidates: size of the pool; each query searches all of it except its citing paper and, with
+    `filters.year=citing`, later papers. known: papers [Q] that the citing paper is known to cite elsewhere.
     """
 
     name: str
@@ -58,52 +58,52 @@ class Protocol:
     groups: Mapping[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
     known: Ragged | None = None
 
-    def asked(self, corpus: Corpus) -> Queries:
-        """What retrievers are given."""
-        return Queries.of(corpus, self.queries.contexts, self.known)
+    def retriever_queries(self, corpus: Corpus) -> Queries:
+        """The queries as passed to retrievers."""
+        return Queries.from_contexts(corpus, self.queries.contexts, self.known)
 
 
-def protocols(names: Sequence[str], corpus: Corpus, queries: Split, filters: Filters) -> list[Protocol]:
-    """The protocols of these names; the inductive one only where there is a query and a candidate for it.
+def make_protocols(names: Sequence[str], corpus: Corpus, queries: Split, filters: Filters) -> list[Protocol]:
+    """Return the named protocols, leaving out the inductive one if it has no queries or no candidates.
 
-    Raises InputError if the filters leave no candidate, or if no protocol remains.
+    Raises InputError if the filters leave no candidates, or if no protocol remains.
     """
     passed, groups = filters.allowed(corpus), seen_groups(corpus, queries)
-    made = []
+    protocols = []
     if TRANSDUCTIVE in names:
-        made.append(Protocol(TRANSDUCTIVE, queries, filters, int(passed.sum()), groups))
+        protocols.append(Protocol(TRANSDUCTIVE, queries, filters, int(passed.sum()), groups))
     if INDUCTIVE in names:
         pool = int((passed & ~corpus.seen).sum())
         unseen = np.flatnonzero(groups["unseen"]) if groups else np.empty(0, np.int64)
         if len(unseen) and pool:
-            made.append(
-                Protocol(INDUCTIVE, take_queries(queries, unseen), replace(filters, unseen=True), pool)
-            )
+            inductive = take_queries(queries, unseen)
+            protocols.append(Protocol(INDUCTIVE, inductive, replace(filters, unseen=True), pool))
         else:
-            lacks = f"split {TRAIN!r}" if not groups else "candidate" if len(unseen) else "query"
+            missing = f"split {TRAIN!r}" if not groups else "candidates" if len(unseen) else "queries"
             log.info(
-                "corpus %s, split %s: no %s for the inductive protocol", corpus.name, queries.name, lacks
+                "corpus %s, split %s: no %s for the inductive protocol, skipped",
+                *(corpus.name, queries.name, missing),
             )
     if DRAFT in names:
         known = cited_elsewhere(corpus, corpus.split(queries.name), queries.contexts)
-        made.append(Protocol(DRAFT, queries, filters, int(passed.sum()), known=known))
-    if not made:
+        protocols.append(Protocol(DRAFT, queries, filters, int(passed.sum()), known=known))
+    if not protocols:
         raise InputError(
-            f"benchmark.protocols={list(names)}: corpus {corpus.name} has nothing for it in the split "
-            f"{queries.name!r}; add {TRANSDUCTIVE}"
+            f"benchmark.protocols={list(names)}: split {queries.name!r} of corpus {corpus.name} has no such "
+            f"queries or candidates; add {TRANSDUCTIVE}"
         )
-    return made
+    return protocols
 
 
 def take_queries(split: Split, rows: npt.NDArray[np.int64]) -> Split:
-    """The given queries of a split, by their places in it."""
+    """Select queries of a split by position."""
     return Split(split.name, split.contexts[rows], split.positives.take(rows))
 
 
 def seen_groups(corpus: Corpus, split: Split) -> dict[str, npt.NDArray[np.bool_]]:
-    """Queries [Q] with a target that training contexts cite, `seen`, and the others, `unseen`.
+    """Split queries into masks [Q]: `seen`, with a target that training contexts cite, and `unseen`.
 
-    Empty where the corpus has no training split.
+    Empty if the corpus has no training split.
     """
     if TRAIN not in corpus.splits:
         return {}
@@ -114,7 +114,7 @@ def seen_groups(corpus: Corpus, split: Split) -> dict[str, npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Qrels:
-    """The relevant papers: {query id: {paper id: relevance}}."""
+    """Relevance judgements, {query id: {paper id: relevance}}."""
 
     judgements: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -122,11 +122,11 @@ class Qrels:
         return len(self.judgements)
 
     @classmethod
-    def of_split(cls, corpus: Corpus, split: Split) -> Qrels:
-        """The cited papers of a split's contexts, each of relevance 1."""
+    def from_split(cls, corpus: Corpus, split: Split) -> Qrels:
+        """Judge the papers that each context of a split cites as relevant (1)."""
         contexts, papers = corpus.context_ids, corpus.paper_ids
         rows = zip(split.contexts.tolist(), split.positives, strict=True)
-        return cls({contexts[row]: {papers[p]: 1 for p in found.tolist()} for row, found in rows})
+        return cls({contexts[row]: {papers[p]: 1 for p in cited.tolist()} for row, cited in rows})
 
     def write(self, path: str | Path) -> None:
         """Write lines `query 0 paper relevance`."""
@@ -137,7 +137,7 @@ class Qrels:
 
     @classmethod
     def read(cls, path: str | Path) -> Qrels:
-        """Read qrels of this or any other tool; InputError that names file, line and field, or a double."""
+        """Read a qrels file of any tool; InputError names file, line and field, or a duplicate."""
         judgements: dict[str, dict[str, int]] = {}
         for query, paper, relevance in read_pairs(path, ("query", "0", "paper", "relevance"), pa.int64()):
             if paper in judgements.setdefault(query, {}):
@@ -147,7 +147,7 @@ class Qrels:
 
 
 def read_pairs(path: str | Path, names: tuple[str, ...], kind: pa.DataType) -> Iterator[tuple[str, str, Any]]:
-    """Query, paper, and the `kind` of number that qrels or a run have of them; names: fields of a line."""
+    """Yield (query, paper, number) from a qrels or run file; names: its fields, kind: type of the number."""
     value = next(name for name in names if name in ("relevance", "score"))
     table = read_fields(path, names, {"query": NAMES, "paper": NAMES, value: kind})
     for query, paper, number in zip(*(table[name].to_pylist() for name in table.column_names), strict=True):

@@ -1,8 +1,8 @@
-"""Publish a trained model, with a card: `python -m evaluation.publish MODEL --repo OWNER/NAME`.
+"""Publish a trained model with a model card: `python -m evaluation.publish MODEL --repo OWNER/NAME`.
 
 MODEL is a file or folder saved by train.py, or its output folder. --output writes the model to a folder;
---repo uploads it (huggingface_hub: HF_TOKEN, HF_ENDPOINT). --results names output folders of evaluate.py,
-whose numbers and commands go on the card.
+--repo uploads it (huggingface_hub: HF_TOKEN, HF_ENDPOINT). --results adds the numbers and commands of
+evaluate.py output folders to the card.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ COLUMNS = (
     Column("recall@10", "R@10", interval=True),
     Column("recall@100", "R@100", interval=True),
     Column("mrr", "MRR", interval=True),
-    Column("AVG/map", "MAP", places=2),
+    Column("AVG/map", "MAP", decimals=2),
 )
-"""What the card shows of an evaluation; columns that none of them has are left out."""
+"""Columns of the model card's results; those without values are omitted."""
 
 
 def open_trained(path: str | Path) -> Pretrained:
-    """What train.py saved at a path, or below it in the output folder of the training.
+    """Load the model that train.py saved at `path`, or in the output folder `path`.
 
-    InputError if there is no model that can be published.
+    Raises InputError if there is no model that can be published.
     """
     from hatten.checkpoint import Model, load_model
     from hatten.static import FILE, FOLDER, StaticModel
@@ -42,7 +42,7 @@ def open_trained(path: str | Path) -> Pretrained:
     path = Path(path)
     kinds: tuple[tuple[str, type[Pretrained]], ...]
     kinds = (SAVED, CrossEncoder), (RANKER, RankingModel), (FOLDER, StaticModel), (FILE, Model)
-    for name, kind in kinds:  # in this order: a reranker has a static model's config.json too
+    for name, kind in kinds:  # the order matters: rerankers also have a config.json, like static models
         for folder in (path, path / name):
             if (folder / kind.settings_file).is_file():
                 return kind.from_pretrained(folder)
@@ -50,7 +50,7 @@ def open_trained(path: str | Path) -> Pretrained:
 
 
 def results_section(folders: Sequence[str | Path]) -> str:
-    """What evaluations measured, and by which commands, as Markdown; InputError for other folders."""
+    """Return metrics and commands of evaluations as Markdown; InputError for other folders."""
     results: dict[str, Metrics] = {}
     commands = []
     for folder in map(Path, folders):
@@ -58,7 +58,7 @@ def results_section(folders: Sequence[str | Path]) -> str:
             metrics = json.loads((folder / METRICS).read_text("utf-8"))
             command = (folder / REPORT).read_text("utf-8").partition("\n## Origin\n")[2].split("```\n")[1]
         except (OSError, ValueError, IndexError) as error:
-            raise InputError(f"{folder}: not the output of an evaluation by evaluate.py ({error})") from None
+            raise InputError(f"{folder}: not an output folder of evaluate.py ({error})") from None
         name = f"{metrics.get('data', folder.name)}, {metrics.get('split', 'test')}"
         results[name if name not in results else f"{name}, {folder.name}"] = metrics
         commands.append(command.strip())
@@ -67,7 +67,7 @@ def results_section(folders: Sequence[str | Path]) -> str:
     ]
     if not results or not shown:
         return ""
-    about = "Intervals of 95 % by citing paper. Measured by:"
+    about = "In brackets: 95 % confidence intervals, clustered by citing paper. Commands:"
     return "\n\n".join([comparison(results, shown, "data"), about, "```sh\n" + "\n".join(commands) + "\n```"])
 
 

@@ -1,12 +1,12 @@
-"""Figures as others published them: the tables of evaluation/published/*.yaml.
+"""Published figures: the tables of evaluation/published/*.yaml.
 
-NAME:                  # what a plan's `published_tables` names
-  - source: text       # where the table is from
-    same_data: true    # of the very data that we measure; else a warning says that it is not
+NAME:                     # `published: NAME` in a plan
+  - source: text          # paper and table
+    same_data: true       # measured on the same data as ours; otherwise a warning is shown
     columns: [..]
-    places: 1          # after the point
-    rows: {WHO: [..]}  # a number for each column, or null
-    quote: text        # in place of columns and rows
+    places: 1             # decimal places
+    rows: {METHOD: [..]}  # one number per column, or null
+    quote: text           # instead of columns and rows
 """
 
 from __future__ import annotations
@@ -21,24 +21,22 @@ from datasets.errors import InputError
 from evaluation.report import markdown_table
 
 FOLDER = Path(__file__).parent / "published"
-OTHER_DATA = (
-    "**Other data: not comparable with the tables above**, unless they are of the data set of that name."
-)
+OTHER_DATA = "**Other data: not comparable with the tables above**, unless the data set has the same name."
 
 
 def published_tables(name: str) -> list[str]:
-    """The tables of that name as Markdown, each after its source; InputError if there are none."""
+    """Return the tables of that name as Markdown, each preceded by its source; InputError if unknown."""
     if name not in figures():
-        raise InputError(f"{FOLDER}: no figures for {name!r}; there are {', '.join(figures())}")
+        raise InputError(f"{FOLDER}: no figures named {name!r}; choose from {', '.join(figures())}")
     parts = []
     for table in figures()[name]:
         if "quote" in table:
             parts.append(f"As published ({table['source']}): {table['quote']}")
             continue
-        places = table.get("places", 1)
+        decimals = table.get("places", 1)
         rows = [
-            [who, *("" if value is None else f"{value:.{places}f}" for value in row)]
-            for who, row in table["rows"].items()
+            [method, *("" if value is None else f"{value:.{decimals}f}" for value in row)]
+            for method, row in table["rows"].items()
         ]
         warning = "" if table.get("same_data") else f"{OTHER_DATA} "
         parts += [f"{warning}{table['source']}.", markdown_table(["as published", *table["columns"]], rows)]
@@ -47,10 +45,10 @@ def published_tables(name: str) -> list[str]:
 
 @cache
 def figures() -> dict[str, list[dict[str, Any]]]:
-    """All tables by name."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    """Read all tables, by name."""
+    tables: dict[str, list[dict[str, Any]]] = {}
     for path in sorted(FOLDER.glob("*.yaml")):
         content = OmegaConf.to_container(OmegaConf.load(path))
-        assert isinstance(content, dict) and not content.keys() & found.keys(), path
-        found |= {str(name): tables for name, tables in content.items()}
-    return found
+        assert isinstance(content, dict) and not content.keys() & tables.keys(), path
+        tables |= {str(name): of_name for name, of_name in content.items()}
+    return tables

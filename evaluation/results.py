@@ -1,6 +1,6 @@
 """Run a plan of evaluations and write its results page: `python -m evaluation.results docs/retrieval.yaml`.
 
-Runs each evaluation that lacks a result for the current settings, after the training and building it needs;
+Runs each evaluation that has no result for the current settings, after the trainings and builds it needs,
 then writes the page from all results. A failed job does not stop the others.
 """
 
@@ -15,7 +15,7 @@ from hydra.utils import get_class
 from datasets.errors import InputError, fail, one_line_errors
 from datasets.files import write_text
 from evaluation.benchmark import Benchmark, Output
-from evaluation.compare import HEAD, compare, difference_rows
+from evaluation.compare import HEADER, compare, difference_rows
 from evaluation.jobs import job_metrics, job_settings, run_all, why_missing
 from evaluation.plan import Job, Plan, read_plan
 from evaluation.published import published_tables
@@ -29,27 +29,27 @@ python -m evaluation.results {plan}
 ```
 """
 DIFFERENCES = (
-    "Means over all queries, as shares; 95 % intervals and two-sided randomisation test by citing paper, not "
-    "corrected for their number."
+    "Means over all queries, as shares. Intervals (95 %) and two-sided randomisation tests are clustered by "
+    "citing paper, without correction for multiple tests."
 )
 
 Benchmarks = dict[type[Benchmark], dict[str, Output]]
-"""The outputs on one data set by name, by benchmark."""
+"""{benchmark: {name: output}} on one data set."""
 
 
 def write_page(plan: Plan) -> None:
-    """Write the page and its plots from what has been evaluated with the plan's settings."""
+    """Write the page and its plots from all evaluations that match the plan's settings."""
     sections: list[str] = []
     kinds: dict[type[Benchmark], None] = {}
     for data in plan.data:
-        there, missing = finished_and_missing(plan.of_data(data))
-        found: Benchmarks = {}
-        for name, job in there.items():
+        finished, missing = finished_and_missing(plan.jobs_for(data))
+        benchmarks: Benchmarks = {}
+        for name, job in finished.items():
             settings = job_settings(job)["benchmark"]
             output = Output(job.folder, job_metrics(job), settings)
-            found.setdefault(get_class(settings["_target_"]), {})[name] = output
-        kinds |= dict.fromkeys(found)
-        sections += _section(plan, data, found, there, missing)
+            benchmarks.setdefault(get_class(settings["_target_"]), {})[name] = output
+        kinds |= dict.fromkeys(benchmarks)
+        sections += _section(plan, data, benchmarks, finished, missing)
     shown = {one.published for one in plan.data.values()}
     for name in dict.fromkeys(name for kind in kinds for name in kind.published if name not in shown):
         sections += [f"## As published: {name.replace('-', ' ')}", *published_tables(name)]
@@ -59,17 +59,16 @@ def write_page(plan: Plan) -> None:
 
 
 def _section(
-    plan: Plan, data: str, found: Benchmarks, jobs: Mapping[str, Job], missing: Mapping[str, str]
+    plan: Plan, data: str, benchmarks: Benchmarks, jobs: Mapping[str, Job], missing: Mapping[str, str]
 ) -> list[str]:
-    """What the page says of one data set."""
+    """Return the section of the page on one data set."""
     one = plan.data[data]
     plot = plan.page.with_name(f"{plan.page.stem}-{data}.png")
     parts = [f"## {one.title}", one.notes.strip()]
-    for kind, outputs in found.items():
+    for kind, outputs in benchmarks.items():
         parts += kind.page(outputs, plot, f"{one.title}, split {one.split}")
-    rows = _differences(plan, found)
-    if rows:
-        parts += ["### Differences", DIFFERENCES, markdown_table(["A is", "B is", *HEAD], rows)]
+    if rows := _difference_rows(plan, benchmarks):
+        parts += ["### Differences", DIFFERENCES, markdown_table(["A is", "B is", *HEADER], rows)]
     if missing:
         parts.append("Not evaluated: " + "; ".join(f"{name} ({why})" for name, why in missing.items()) + ".")
     if one.published:
@@ -80,9 +79,9 @@ def _section(
     return parts
 
 
-def _differences(plan: Plan, found: Benchmarks) -> list[list[str]]:
-    """The plan's pairs that were asked the same, by the measures of their benchmark."""
-    outputs = {name: (kind, output) for kind, of in found.items() for name, output in of.items()}
+def _difference_rows(plan: Plan, benchmarks: Benchmarks) -> list[list[str]]:
+    """Compare the plan's pairs whose groups are the same, on the measures of their benchmark."""
+    outputs = {name: (kind, output) for kind, of in benchmarks.items() for name, output in of.items()}
     rows = []
     for a, b in plan.file.compare:
         if a not in outputs or b not in outputs:
@@ -96,18 +95,18 @@ def _differences(plan: Plan, found: Benchmarks) -> list[list[str]]:
 
 
 def finished_and_missing(jobs: list[Job]) -> tuple[dict[str, Job], dict[str, str]]:
-    """By name, the jobs whose results are there, and why the others' are not."""
-    there, missing = {}, {}
+    """Return {name: job} for jobs with up-to-date results, and {name: reason} for the others."""
+    finished, missing = {}, {}
     for job in jobs:
         try:
             reason = why_missing(job)
         except InputError as error:
             reason = str(error)
         if reason is None:
-            there[job.name] = job
+            finished[job.name] = job
         else:
             missing[job.name] = reason
-    return there, missing
+    return finished, missing
 
 
 @one_line_errors
@@ -123,8 +122,8 @@ def main() -> None:
     plan = read_plan(given.plan)
     for one in plan.data.values():
         if one.published:
-            published_tables(one.published)  # before hours of work
-    jobs = plan.chosen(given.jobs, given.without)
+            published_tables(one.published)  # fail before hours of work
+    jobs = plan.select(given.jobs, given.without)
     failed = {} if given.page_only else run_all(jobs)
     write_page(plan)
     print(f"page: {plan.page}")

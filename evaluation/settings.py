@@ -1,4 +1,4 @@
-"""Settings of benchmarks: over the contexts of a corpus, in two stages, with given and with sampled pools."""
+"""Settings of the benchmarks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROTOCOLS = TRANSDUCTIVE, INDUCTIVE, DRAFT = "transductive", "inductive", "draft
 
 @dataclass(frozen=True)
 class ContextSettings(Settings):
-    """Queries are the contexts of a split; all candidates but the citing paper are ranked."""
+    """Queries are the contexts of a split; all candidates except the citing paper are ranked."""
 
     where: ClassVar[str] = "benchmark"
 
@@ -55,7 +55,7 @@ class ContextSettings(Settings):
 
 
 def _check_counts(settings: Settings, *names: str) -> None:
-    """InputError unless these lists hold whole numbers from 1."""
+    """Raise InputError unless these lists hold whole numbers of at least 1."""
     for name in names:
         for number in getattr(settings, name):
             check_count(f"benchmark.{name}", number)
@@ -68,7 +68,7 @@ class PrefetchSettings(ContextSettings):
 
 @dataclass(frozen=True)
 class RecommendSettings(ContextSettings):
-    """Recommendations of a library, as its users get them."""
+    """Recommendations from a library, as its users get them."""
 
     library: str | None = None
     """folder of a library built by recommend.py"""
@@ -112,13 +112,13 @@ class PipelineSettings(ContextSettings):
         is_number = type(self.weight) in (int, float)
         if self.weight != "tuned" and not (is_number and 0 <= float(self.weight) <= 1):
             raise InputError(f"benchmark.weight={self.weight}: choose tuned, or a number from 0 to 1")
-        assert self.tuned_cutoffs
+        assert self.tuned_cutoffs  # raises InputError for an unknown measure
         if not isinstance(self.scoring, ScoringSettings):
             object.__setattr__(self, "scoring", read_settings(ScoringSettings, self.scoring or {}))
 
     @property
     def tuned_cutoffs(self) -> list[int]:
-        """The k of the recalls that the weight is tuned for."""
+        """Cutoffs k of the recall@k that the weight is tuned for."""
         return recall_measures(self.measure, "benchmark.measure")[1]
 
 
@@ -142,21 +142,21 @@ class PoolSettings(Settings):
 
 @dataclass(frozen=True)
 class MDCRSettings(PoolSettings):
-    """Scores of given pairs in 19 fields."""
+    """Given pairs in 19 fields, scored by a retriever or read from a file."""
 
     file: str | None = None
     """mdcr_test.json or a file in that format; null: that of the split, downloaded on first use"""
     scores_file: str | None = None
     """pair scores, {"QUERY_CANDIDATE": score}; null: scored by a retriever, which writes such a file"""
     texts: str | None = None
-    """titles and abstracts in JSON lines; null: FILE_data.jsonl beside FILE.json, or downloaded"""
+    """titles and abstracts in JSON lines; null: FILE_data.jsonl next to FILE.json, or downloaded"""
     split: str = setting("test", choices=("val", "test"))
     """MDCR's own split: val | test"""
 
 
 @dataclass(frozen=True)
 class CSFCubeSettings(PoolSettings):
-    """Pools of candidates graded by facet."""
+    """Candidate pools with relevance grades per facet."""
 
     dir: str | None = None
     """folder of the collection"""
@@ -171,18 +171,17 @@ class CSFCubeSettings(PoolSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.dir is None:
-            raise InputError("benchmark=csfcube needs data.dir=FOLDER, that of the collection")
+            raise InputError("benchmark=csfcube needs data.dir=FOLDER, the folder of the collection")
         if self.ranked_dir is not None and self.experiment_name is None:
             raise InputError(
-                "ranked_dir needs experiment_name=NAME: of the files "
-                "test-pid2pool-csfcube-NAME-FACET-ranked.json in it"
+                "ranked_dir needs experiment_name=NAME, as in its files "
+                "test-pid2pool-csfcube-NAME-FACET-ranked.json"
             )
 
 
 @dataclass(frozen=True)
 class SciDocsSettings(PoolSettings):
-    """Papers cited, co-cited, co-viewed or co-read; scored by a retriever unless embeddings or runs are
-    given."""
+    """Papers cited, co-cited, co-viewed or co-read, scored by a retriever, embeddings or runs."""
 
     dir: str | None = None
     """folder of the data (cite/test.qrel etc.); null or download: downloaded on first use"""
@@ -197,12 +196,12 @@ class SciDocsSettings(PoolSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.embeddings_file is not None and self.ranked_dir is not None:
-            raise InputError("embeddings_file and ranked_dir: give one of the two")
+            raise InputError("embeddings_file and ranked_dir: give only one of them")
 
 
 @dataclass(frozen=True)
 class SamplingRules(Settings):
-    """Which papers may be queries and candidates; all have a title and a year."""
+    """Requirements for queries and candidates, which all have a title and a year."""
 
     where: ClassVar[str] = "benchmark.rules"
 
@@ -244,14 +243,14 @@ class Tuning(Settings):
 
 @dataclass(frozen=True)
 class SampledSettings(PoolSettings):
-    """Papers as queries, by title and abstract, in random pools."""
+    """Queries are papers, by title and abstract, each searched in random pools."""
 
     papers: Any = None
     """files of papers"""
     citations: str | None = None
     """file of additional citations"""
     distractors: Any = None
-    """files of papers of any year, without citations, to enlarge the pools with"""
+    """files of papers of any year, without citations, to enlarge the pools"""
     queries: int | None = setting(None, least=1)
     """size of a random sample of the queries; null: all"""
     rules: SamplingRules = field(default_factory=SamplingRules)
@@ -270,12 +269,12 @@ class SampledSettings(PoolSettings):
 @dataclass(frozen=True)
 class DatasetLevelSettings(SampledSettings):
     sizes: tuple[int, ...] = (200_000, 500_000, 1_000_000, 2_000_000)
-    """sizes of the pools, in papers"""
+    """pool sizes, in papers"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.sizes:
-            raise InputError("benchmark.sizes: list the sizes of the pools, e.g. [10000,20000]")
+            raise InputError("benchmark.sizes: list the pool sizes, e.g. [10000,20000]")
         _check_counts(self, "sizes")
 
 

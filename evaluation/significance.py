@@ -1,9 +1,9 @@
-"""How sure a mean or a difference of two runs is, by citing paper.
+"""Confidence intervals and significance tests, clustered by citing paper.
 
-The contexts of one citing paper are about one topic and often cite the same papers: they are not independent.
-What is drawn is therefore the citing paper with all of its queries, for intervals (the cluster bootstrap,
-Field and Welsh 2007) and for differences (Fisher's randomisation test, which Smucker, Allan and Carterette
-2007 recommend for runs).
+The contexts of one citing paper share a topic and often cite the same papers, so they are not independent.
+Intervals (cluster bootstrap, Field and Welsh 2007) and tests of differences (Fisher's randomisation test,
+recommended for runs by Smucker, Allan and Carterette 2007) therefore draw citing papers with all of their
+queries.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import numpy.typing as npt
 
 LEVEL = 0.95
 DRAWS = 10_000
-"""Resamples of an interval, sign flips of a test."""
+"""Resamples per interval, sign assignments per test."""
 
 _CELLS = 1 << 22
-"""Draws times citing papers that are held at a time."""
+"""Maximum draws x citing papers held in memory."""
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Two runs over the same queries: their means, mean(a - b), its interval, and p that it is chance."""
+    """Two runs over the same queries: their means, the mean of a - b, its interval and its p-value."""
 
     a: float
     b: float
@@ -41,21 +41,22 @@ class Difference:
 def intervals(
     values: Floats, papers: npt.NDArray[np.integer], draws: int = DRAWS, seed: int = 0
 ) -> tuple[Floats, Floats]:
-    """Ends [M] and [M] of the 95 % percentile intervals of the means of columns.
+    """Return the ends [M], [M] of the 95 % percentile intervals of column means.
 
-    values: [Q, M]; NaN where a query does not belong to a column. papers: [Q], each query's citing paper.
-    All columns share the same resamples. NaN for a column whose queries stand in fewer than two papers: one
-    paper says nothing about others.
+    values: [Q, M], NaN if a query does not belong to a column. papers: [Q], each query's citing paper.
+    All columns share the same resamples. NaN for columns with queries of fewer than two papers, whose
+    variance is unknown.
     """
     papers = np.unique(papers, return_inverse=True)[1]
-    there = ~np.isnan(values)
-    sums, counts = _sums(np.where(there, values, 0.0), papers), _sums(there.astype(np.float64), papers)
+    valid = ~np.isnan(values)
+    sums = _sum_by_paper(np.where(valid, values, 0.0), papers)
+    counts = _sum_by_paper(valid.astype(np.float64), papers)
     means = np.empty((draws, values.shape[1]))
     for chunk, rng in _chunks(draws, len(sums), seed):
         size = chunk.stop - chunk.start
         drawn = rng.integers(len(sums), size=(size, len(sums))) + len(sums) * np.arange(size)[:, None]
         times = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
-        with np.errstate(invalid="ignore"):  # a resample may have no query of a column: it does not count
+        with np.errstate(invalid="ignore"):  # resamples without queries of a column become NaN, ignored below
             means[chunk] = (times @ sums) / (times @ counts)
     low, high = np.nanquantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     known = np.count_nonzero(counts, axis=0) > 1
@@ -65,12 +66,12 @@ def intervals(
 def randomisation_test(
     differences: Floats, papers: npt.NDArray[np.integer], draws: int = DRAWS, seed: int = 0
 ) -> float:
-    """Two-sided p of the mean difference [Q] when the two runs of each citing paper change places at random.
+    """Return the two-sided p of the mean difference [Q] when the runs of each citing paper swap at random.
 
-    (hits + 1) / (draws + 1), where a hit is a mean at least as far from zero as the one that was observed.
+    p = (hits + 1) / (draws + 1), where a hit is a mean at least as far from zero as the observed one.
     """
-    sums = _sums(differences[:, None], np.unique(papers, return_inverse=True)[1])[:, 0]
-    # Sums in another order differ in the last bits.
+    sums = _sum_by_paper(differences[:, None], np.unique(papers, return_inverse=True)[1])[:, 0]
+    # The tolerance absorbs rounding, which depends on the order of summation.
     observed = abs(sums.sum()) - 1e-9 * np.abs(sums).sum()
     hits = 0
     for chunk, rng in _chunks(draws, len(sums), seed):
@@ -79,7 +80,7 @@ def randomisation_test(
     return (hits + 1) / (draws + 1)
 
 
-def paired(
+def paired_difference(
     a: Floats, b: Floats, papers: npt.NDArray[np.integer], draws: int = DRAWS, seed: int = 0
 ) -> Difference:
     """Compare the values [Q] of two runs for the same queries."""
@@ -96,15 +97,15 @@ def paired(
     )
 
 
-def _sums(values: Floats, papers: npt.NDArray[np.integer]) -> Floats:
-    """Sums of rows [Q, M] that have the same number in `papers` [Q] -> [C, M]."""
+def _sum_by_paper(values: Floats, papers: npt.NDArray[np.integer]) -> Floats:
+    """Sum rows [Q, M] by the paper numbers `papers` [Q] -> [C, M]."""
     sums = np.zeros((int(papers.max()) + 1, values.shape[1]))
     np.add.at(sums, papers, values)
     return sums
 
 
 def _chunks(draws: int, papers: int, seed: int) -> Iterator[tuple[slice, np.random.Generator]]:
-    """Slices of the draws that fit into memory, and the generator to draw them from."""
+    """Yield slices of the draws that fit into memory, with the generator to draw from."""
     rng = np.random.default_rng(seed)
     step = max(1, _CELLS // papers)
     for start in range(0, draws, step):

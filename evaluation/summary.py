@@ -1,6 +1,6 @@
-"""One table over all jobs of a Hydra multirun, also when some of them fail.
+"""Hydra callback that summarises all jobs of a multirun in one table, even if some of them fail.
 
-Light to import: trainings have it as a callback too. What a benchmark adds is loaded at the end of its sweep.
+Light to import, since trainings use it too; benchmarks are imported only at the end of a sweep.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FAILURE = "failed.txt"
-"""Lies in the folder of a job that failed, with the reason in one line."""
+"""File in the folder of a failed job, with the reason in one line."""
 TRAINING = "training.png"
-"""What a training shows, in place of a report."""
+"""Plot of a training, linked instead of a report."""
 
 
 class Summary(Callback):
     """Prints and writes a table of the jobs of a multirun (summary.md, summary.csv, recall.png).
 
-    A job that fails does not end the multirun: the others go on, the table says what went wrong, and the
-    program exits with 2 after it. A single run that fails by its input ends with one line and code 2.
-    columns: metrics of trainings in the table, or patterns of their names; benchmarks name their own.
-    summary.csv has all metrics.
+    A failed job does not stop the multirun: the table shows its error, and the program exits with code 2 at
+    the end. A single run that fails with an InputError ends with one line and code 2.
+    columns: metrics of trainings to show, or patterns; benchmarks define their own. summary.csv has all of
+    them.
     """
 
     def __init__(
@@ -65,14 +65,14 @@ class Summary(Callback):
         self._started, self._folders = time.time(), []
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
-        """Note where the job wrote; keep its failure as a result: Hydra would raise it before the table."""
+        """Record the job's folder and any failure, which Hydra would otherwise raise before the table."""
         from hydra.core.utils import JobStatus
         from hydra.types import RunMode
 
         error = job_return._return_value if job_return.status == JobStatus.FAILED else None
         line = error_line(error) if isinstance(error, BaseException) else None
         if config.hydra.mode != RunMode.MULTIRUN:
-            if line:  # here, since Hydra would print a line of its own before it hands the error on
+            if line:  # Hydra would print a line of its own before raising the error
                 fail(line)
             return
         folder = Path(config.hydra.runtime.output_dir)
@@ -85,10 +85,10 @@ class Summary(Callback):
             job_return.status, job_return.return_value = JobStatus.COMPLETED, None
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        """Write and print the table; ends the program with code 2 if a job failed."""
+        """Write and print the table; exit with code 2 if a job failed."""
         sweep = Path(config.hydra.sweep.dir)
-        # A launcher that runs jobs in other processes notes nothing here: look for what is new.
-        jobs = [read_job(folder) for folder in self._folders or new_folders(sweep, self._started)]
+        # Launchers that run jobs in other processes record nothing here: look for new folders.
+        jobs = [read_job(folder) for folder in self._folders or find_jobs(sweep, self._started)]
         if not jobs:
             return
         keys = list(dict.fromkeys(key for job in jobs for key in job.overrides))
@@ -114,7 +114,7 @@ class Summary(Callback):
 
 
 def read_job(folder: Path) -> SweepJob:
-    """What a job left in its folder."""
+    """Read overrides and metrics, or the failure, from a job's folder."""
     from omegaconf import OmegaConf
 
     overrides = OmegaConf.to_container(OmegaConf.load(folder / ".hydra" / "overrides.yaml"))
@@ -131,7 +131,7 @@ def read_job(folder: Path) -> SweepJob:
 
 
 def benchmark_of(job: SweepJob) -> type[Benchmark] | None:
-    """The benchmark of an evaluation; of a training the one that its validation measures by, if any."""
+    """Return the benchmark of an evaluation, or the one that a training validates with, if any."""
     from hydra.utils import get_class
     from omegaconf import OmegaConf
 
@@ -142,23 +142,23 @@ def benchmark_of(job: SweepJob) -> type[Benchmark] | None:
     return get_class(target) if target else None
 
 
-def new_folders(sweep: Path, since: float) -> list[Path]:
-    """Folders of jobs below `sweep` that started after `since` (seconds of the epoch)."""
-    found = [path for path in sweep.rglob(".hydra/overrides.yaml") if path.stat().st_mtime >= since - 1]
-    return sorted((path.parent.parent for path in found), key=lambda folder: (len(folder.name), folder.name))
+def find_jobs(sweep: Path, since: float) -> list[Path]:
+    """Return the folders of jobs below `sweep` that started after `since` (seconds since the epoch)."""
+    paths = [path for path in sweep.rglob(".hydra/overrides.yaml") if path.stat().st_mtime >= since - 1]
+    return sorted((path.parent.parent for path in paths), key=lambda folder: (len(folder.name), folder.name))
 
 
 def result_file(job: SweepJob) -> str:
-    """The file to look at: of an evaluation, or of a training."""
+    """Return the name of the file to link: a training's plot or an evaluation's report."""
     return TRAINING if (job.folder / TRAINING).is_file() else REPORT
 
 
-def _rows(jobs: Sequence[SweepJob], varied: Sequence[str], like: Sequence[str]) -> list[list[str]]:
-    """Head and rows: what the jobs differ in, then the metrics; a column that no job has is left out."""
-    there = dict.fromkeys(name for job in jobs for name in job.metrics)
-    columns = list(dict.fromkeys(name for pattern in like for name in fnmatch.filter(there, pattern)))
+def _rows(jobs: Sequence[SweepJob], varied: Sequence[str], patterns: Sequence[str]) -> list[list[str]]:
+    """Return header and rows: varied options, then the metrics that match; without empty columns."""
+    names = dict.fromkeys(name for job in jobs for name in job.metrics)
+    columns = list(dict.fromkeys(name for pattern in patterns for name in fnmatch.filter(names, pattern)))
     pools = [job.metrics["candidates"] for job in jobs if isinstance(job.metrics.get("candidates"), int)]
-    pool = max(pools, default=math.inf)  # recall among more papers than there are says nothing
+    pool = max(pools, default=math.inf)  # recall@k is trivial for k >= pool size
     columns = [name for name in columns if not name.startswith("recall@") or int(name[7:]) < pool]
     rows = align_columns([[job.metrics.get(name) for job in jobs] for name in columns]) or [[] for _ in jobs]
     for job, row in zip(jobs, rows, strict=True):
@@ -171,11 +171,11 @@ def _rows(jobs: Sequence[SweepJob], varied: Sequence[str], like: Sequence[str]) 
 def _markdown(sweep: Path, jobs: list[SweepJob], labels: list[str], rows: list[list[str]]) -> str:
     lines = [f"# {len(jobs)} jobs", "", markdown_table(rows[0], rows[1:]), ""]
     for job, label in zip(jobs, labels, strict=True):
-        place = job.folder.absolute()  # those of other processes are relative
-        if place.is_relative_to(sweep.absolute()):
-            place = place.relative_to(sweep.absolute())
+        folder = job.folder.absolute()  # those of other processes are relative
+        if folder.is_relative_to(sweep.absolute()):
+            folder = folder.relative_to(sweep.absolute())
         name = result_file(job).partition(".")[0]
-        lines.append(f"- {label}: {job.failure or f'[{name}]({place}/{result_file(job)})'}")
+        lines.append(f"- {label}: {job.failure or f'[{name}]({folder}/{result_file(job)})'}")
     return "\n".join(lines)
 
 

@@ -22,7 +22,7 @@ MONITOR = "val/recall@10"
 
 @dataclass
 class TrainingCurve:
-    """The rounds of one training; minutes: until the end of each, with validation and mining."""
+    """The rounds of a training run; minutes: elapsed at the end of each, with validation and mining."""
 
     name: str
     rounds: list[dict[str, float]]
@@ -30,11 +30,12 @@ class TrainingCurve:
 
     @property
     def best(self) -> int:
-        return max(range(len(self.rounds)), key=lambda place: self.rounds[place][MONITOR])
+        """Index of the best round."""
+        return max(range(len(self.rounds)), key=lambda i: self.rounds[i][MONITOR])
 
 
 def read_curve(folder: Path) -> TrainingCurve:
-    """The course of the training in a folder; InputError when it has none that was validated."""
+    """Read the history of a training run; InputError if there is none, or none with validation."""
     path = folder / "history.csv"
     try:
         with path.open(newline="") as file:
@@ -44,7 +45,7 @@ def read_curve(folder: Path) -> TrainingCurve:
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: not the history of a training run ({error})") from None
     if not rounds or any(MONITOR not in row for row in rounds):
-        raise InputError(f"{path}: no {MONITOR} in it; runs without validation cannot be compared")
+        raise InputError(f"{path}: no {MONITOR}; runs without validation cannot be compared")
     minutes, spent = [], 0.0
     for row in rounds:
         spent += sum(value for name, value in row.items() if name.endswith("/seconds")) / 60
@@ -52,30 +53,30 @@ def read_curve(folder: Path) -> TrainingCurve:
     return TrainingCurve(folder.name, rounds, minutes)
 
 
-def curve_table(courses: list[TrainingCurve]) -> str:
-    """One row a training: its best round, the minutes until then and in all."""
-    head = ["run", "best round", "minutes until then", "minutes in all", *MEASURES]
+def curve_table(curves: list[TrainingCurve]) -> str:
+    """Return a table with one row per run: its best round, and the minutes until then and in total."""
+    head = ["run", "best round", "minutes to best", "total minutes", *MEASURES]
     rows = []
-    for course in courses:
-        row, best = course.rounds[course.best], course.best
-        times = (f"{course.minutes[place]:.1f}" for place in (best, -1))
+    for curve in curves:
+        row, best = curve.rounds[curve.best], curve.best
+        times = (f"{curve.minutes[i]:.1f}" for i in (best, -1))
         values = (f"{row[f'val/{name}']:.3f}" if f"val/{name}" in row else "" for name in MEASURES)
-        rows.append([course.name, f"{row['round']:.0f} of {course.rounds[-1]['round']:.0f}", *times, *values])
+        rows.append([curve.name, f"{row['round']:.0f} of {curve.rounds[-1]['round']:.0f}", *times, *values])
     return markdown_table(head, rows)
 
 
-def plot_curves(courses: list[TrainingCurve], path: Path) -> None:
-    """Two panels: validation recall@10 and recall@100 over minutes."""
+def plot_curves(runs: list[TrainingCurve], path: Path) -> None:
+    """Plot validation recall@10 and recall@100 over minutes, in two panels."""
     figure, axes = panels("validation recall over minutes of training, mining and validation", (1, 1))
     colours: dict[str, str] = {}
     for axis, measure in zip(axes, ("recall@10", "recall@100"), strict=True):
         curves = {
-            course.name: {
+            run.name: {
                 minutes: row[f"val/{measure}"]
-                for minutes, row in zip(course.minutes, course.rounds, strict=True)
+                for minutes, row in zip(run.minutes, run.rounds, strict=True)
                 if f"val/{measure}" in row
             }
-            for course in courses
+            for run in runs
         }
         colours = colours or highlight_colours(curves)  # the same in both panels
         draw(axis, curves, colours)
@@ -91,10 +92,10 @@ def main() -> None:
     parser.add_argument("output", type=Path, help="NAME of the files to write, without extension")
     parser.add_argument("runs", type=Path, nargs="+", help="folders of training runs")
     arguments = parser.parse_args()
-    courses = [read_curve(folder) for folder in arguments.runs]
-    text = curve_table(courses)
+    curves = [read_curve(folder) for folder in arguments.runs]
+    text = curve_table(curves)
     write_text(arguments.output.with_suffix(".md"), text + "\n")
-    plot_curves(courses, arguments.output.with_suffix(".png"))
+    plot_curves(curves, arguments.output.with_suffix(".png"))
     print(text)
 
 

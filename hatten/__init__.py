@@ -1,4 +1,4 @@
-"""Stage 1: the hierarchical attention encoder (HAtten) that prefetches candidates, and its training."""
+"""Stage 1: the hierarchical attention encoder (HAtten) that prefetches candidates, and other encoders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["load_reference_checkpoint"]
 
 
 def __getattr__(name: str) -> object:
-    if name == "load_reference_checkpoint":  # on demand: torch is heavy, and configuration needs none of it
+    if name == "load_reference_checkpoint":  # lazy: imports torch, which configuration does not need
         from hatten.checkpoint import load_reference_checkpoint
 
         return load_reference_checkpoint

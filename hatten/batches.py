@@ -1,4 +1,4 @@
-"""Training batches: queries with cited, mined and random papers, drawn from (seed, round, step) alone."""
+"""Training batches of queries with cited, mined and random papers, determined by (seed, round, step)."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from retrieval.vectors import Reader
 
 @dataclass(frozen=True)
 class Batch:
-    """Q queries, N distinct papers (first those that are cited) and the level of each paper to each query.
+    """Q queries, N distinct papers (cited papers first) and the level of each paper for each query.
 
-    Documents are what the reader gives.
+    `queries`, `cited` and `others` are documents as returned by the reader.
     """
 
     queries: Any
     cited: Any
     others: Any
     other_rows: NDArray[np.int64]
-    """rows of `others` in the corpus"""
+    """corpus rows of `others`"""
     levels: NDArray[np.int64]
     """[Q, N]"""
     log_rate: NDArray[np.float32]
-    """[N] logarithm of how often a paper comes into a batch as another query's cited paper or by random draw
-    (at most once); of mined papers also by the draw from their query's pool"""
+    """[N] log of the expected number of times a paper enters a batch (at most 1): as a cited paper of another
+    query, as a random paper and, for mined papers, by sampling from its query's pool"""
 
 
 def steps_per_round(config: EncoderBatchSettings, contexts: int) -> int:
-    """Batches in a round over so many training contexts."""
+    """Number of batches per round, given the number of training contexts."""
     return config.steps_per_round or -(-contexts // config.queries)
 
 
 class Batches(Dataset[Batch]):
-    """The batches of one round. Item i is the same whatever was read before it."""
+    """The batches of one round; item i does not depend on which items were read before."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Batches(Dataset[Batch]):
         self.reader, self.split, self.pool, self.config = reader, split, pool, config
         self.seed, self.round = seed, round
         self.candidates = np.flatnonzero(reader.corpus.is_candidate)
-        self.order = self._order()
+        self.order = self._draw_order()
         times_cited = np.bincount(split.positives.values, minlength=len(reader.corpus.paper_ids))
         self.rate = times_cited * (config.queries / max(len(split.positives.values), 1))
         self.rate[self.candidates] += config.random * config.queries / max(len(self.candidates), 1)
@@ -75,85 +75,83 @@ class Batches(Dataset[Batch]):
         cited = self.split.positives.take(queries)
         rng = np.random.default_rng((self.seed, self.round, step))
         random = rng.choice(self.candidates, (len(queries), self.config.random))
-        extra = [(random, np.full(random.shape, OTHER))]
+        sampled = [(random, np.full(random.shape, OTHER))]
         if self.pool is not None and self.config.mined:
             mined, relevant = self.pool.draw(queries, self.config.mined, rng)
-            extra.append((mined, np.where(relevant, RELEVANT, OTHER)))
-        drawn = np.concatenate([papers.ravel() for papers, _ in extra]).astype(np.int64)
-        first = np.unique(cited.values).astype(np.int64)
-        others = np.setdiff1d(drawn[drawn >= 0], first)
-        papers = np.concatenate([first, others])
+            sampled.append((mined, np.where(relevant, RELEVANT, OTHER)))
+        sampled_rows = np.concatenate([papers.ravel() for papers, _ in sampled]).astype(np.int64)
+        cited_rows = np.unique(cited.values).astype(np.int64)
+        others = np.setdiff1d(sampled_rows[sampled_rows >= 0], cited_rows)
+        papers = np.concatenate([cited_rows, others])
         sorter = np.argsort(papers)
 
-        def column(of: NDArray[np.integer]) -> NDArray[np.int64]:
-            return sorter[np.searchsorted(papers, of, sorter=sorter)]
+        def column(rows: NDArray[np.integer]) -> NDArray[np.int64]:
+            return sorter[np.searchsorted(papers, rows, sorter=sorter)]
 
         levels = np.full((len(queries), len(papers)), OTHER_QUERY)
-        rows = np.arange(len(queries))[:, None]
-        for found, level in extra:
-            there = found >= 0
-            levels[np.broadcast_to(rows, found.shape)[there], column(found[there])] = level[there]
-        owner = np.repeat(np.arange(len(queries)), cited.lengths)
+        query = np.arange(len(queries))
+        for rows, level in sampled:
+            owner, position = np.nonzero(rows >= 0)
+            levels[owner, column(rows[owner, position])] = level[owner, position]
         levels[papers[None] == citing[:, None]] = EXCLUDED
-        levels[owner, column(cited.values)] = CITED
+        levels[np.repeat(query, cited.lengths), column(cited.values)] = CITED
         rate = self.rate[papers]
         if self.pool is not None and self.config.mined:
             rate[np.isin(papers, mined)] += self.config.mined / self.pool.papers.shape[1]
-        log_rate = np.log(np.clip(rate, 1e-12, 1.0))
-        read = self.reader
         return Batch(
-            read.queries(contexts),
-            read.papers(first),
-            read.papers(others),
+            self.reader.queries(contexts),
+            self.reader.papers(cited_rows),
+            self.reader.papers(others),
             others,
             levels,
-            log_rate.astype("f4"),
+            np.log(np.clip(rate, 1e-12, 1.0)).astype("f4"),
         )
 
     def rows(self, step: int) -> NDArray[np.int64]:
-        """Rows of the split that are a step's queries."""
+        """Split rows of the queries in a step."""
         size = self.config.queries
         return self.order[step * size : (step + 1) * size]
 
-    def _order(self) -> NDArray[np.int64]:
-        """Queries of this round, rows of the split: passes over all of them are cut into rounds.
+    def _draw_order(self) -> NDArray[np.int64]:
+        """Draw the queries of this round as split rows.
 
-        Where the pool has but a sample of them, the round is passes over that sample.
+        Consecutive rounds continue one sequence of shuffled epochs over the split. If the pool covers only a
+        sample of the round's queries, the round consists of shuffled epochs over that sample instead.
         """
         size = self.config.queries * len(self)
         first = self.round * size
         parts, start = [], first - first % len(self.split)
         while start < first + size:
             rng = np.random.default_rng((self.seed, 1, start // len(self.split)))
-            parts.append(self._one_pass(rng.permutation(len(self.split)), rng))
+            parts.append(self._group_contexts(rng.permutation(len(self.split)), rng))
             start += len(self.split)
         order = np.concatenate(parts)[first % len(self.split) :][:size]
         if self.pool is None or (self.pool.row[order] >= 0).all():
             return order
         sampled, parts = np.flatnonzero(self.pool.row >= 0), []
-        for number in range(-(-size // len(sampled))):
-            rng = np.random.default_rng((self.seed, 4, self.round, number))
-            parts.append(self._one_pass(rng.permutation(sampled), rng))
+        for epoch in range(-(-size // len(sampled))):
+            rng = np.random.default_rng((self.seed, 4, self.round, epoch))
+            parts.append(self._group_contexts(rng.permutation(sampled), rng))
         return np.concatenate(parts)[:size]
 
-    def _one_pass(self, shuffled: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Every query once, in groups of contexts of one citing paper."""
+    def _group_contexts(self, shuffled: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Reorder shuffled queries into groups of up to `contexts_per_paper` with the same citing paper."""
         group = self.config.contexts_per_paper
         if group == 1:
             return shuffled
         citing = self.reader.corpus.citing[self.split.contexts[shuffled]]
-        by_paper = np.argsort(citing, kind="stable")  # contexts of a paper together, in random order
+        by_paper = np.argsort(citing, kind="stable")  # stable: contexts of a paper stay shuffled
         _, starts = np.unique(citing[by_paper], return_index=True)
-        place = np.arange(len(by_paper)) - np.repeat(starts, np.diff(np.append(starts, len(by_paper))))
-        piece = np.cumsum((place % group) == 0) - 1
-        rank = rng.permutation(piece[-1] + 1)
-        return shuffled[by_paper[np.argsort(rank[piece], kind="stable")]]
+        position = np.arange(len(by_paper)) - np.repeat(starts, np.diff(np.append(starts, len(by_paper))))
+        group_ids = np.cumsum((position % group) == 0) - 1
+        rank = rng.permutation(group_ids[-1] + 1)
+        return shuffled[by_paper[np.argsort(rank[group_ids], kind="stable")]]
 
 
 class TrainingData(pl.LightningDataModule):
-    """Batches of the training split. The trainer asks for a new loader each round.
+    """Batches of the training split; the trainer requests a new loader every round.
 
-    about: what weights depend on beside the configuration, as plain values; a resumed run must have the same.
+    about: plain values, besides the configuration, that determine the weights; they must match on resume.
     """
 
     def __init__(
@@ -163,7 +161,7 @@ class TrainingData(pl.LightningDataModule):
         seed: int,
         workers: int = 0,
     ) -> None:
-        """workers: processes that read ahead; a batch takes milliseconds, so 0 is right on few cores."""
+        """workers: processes that prepare batches; a batch takes milliseconds, so use 0 on few cores."""
         super().__init__()
         self.reader, self.batch, self.seed, self.workers = reader, batch, seed, workers
         self.corpus = corpus = reader.corpus
@@ -178,16 +176,19 @@ class TrainingData(pl.LightningDataModule):
     def train_dataloader(self) -> DataLoader[Batch]:
         current = self.trainer.current_epoch if self.trainer is not None else 0
         batches = self._batches(current)
-        # An iterator draws a seed for its workers, and Lightning makes that of a run's first round at another
-        # time than later ones: drawn from torch's own numbers it would shift the dropout of a resumed round.
-        own = torch.Generator().manual_seed(self.seed)
-        return DataLoader(batches, batch_size=None, shuffle=False, num_workers=self.workers, generator=own)
+        # Each iterator draws a seed for its workers, and Lightning creates the first round's iterator at a
+        # different point than later ones. Drawn from the global generator, the seed would change the dropout
+        # of a resumed round.
+        generator = torch.Generator().manual_seed(self.seed)
+        return DataLoader(
+            batches, batch_size=None, shuffle=False, num_workers=self.workers, generator=generator
+        )
 
-    def queries_of(self, round: int) -> NDArray[np.int64]:
-        """Rows of the split to mine a round's sample from, ascending; all if it is a pass or more."""
+    def round_queries(self, round: int) -> NDArray[np.int64]:
+        """Split rows to mine for a round, ascending; all rows if the round covers a full epoch."""
         if steps_per_round(self.batch, len(self.split)) * self.batch.queries >= len(self.split):
             return np.arange(len(self.split))
-        # Without the pool, which is that of the round before.
+        # No pool here: the current one belongs to the previous round.
         return np.unique(Batches(self.reader, self.split, None, self.batch, self.seed, round).order)
 
     def _batches(self, round: int) -> Batches:

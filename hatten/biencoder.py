@@ -1,7 +1,7 @@
 """A transformer fine-tuned on citation contexts: `python train.py model=biencoder encoder=minilm|...`.
 
-Papers and queries go through one article encoder (retrieval.article); batches, mining and losses are those
-of HAtten.
+One article encoder (retrieval.article) encodes both papers and queries. Batches, mining and losses are
+shared with HAtten.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from training.settings import FineTuningSettings
 
 
 class BiEncoder(Encoder):
-    """An article encoder in training."""
+    """Wraps an article encoder for training."""
 
     def __init__(self, article: ArticleEncoder, config: FineTuningSettings) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class BiEncoder(Encoder):
 
 
 class FineTuning(Recipe):
-    """Fine-tunes the encoder of the configuration."""
+    """Fine-tunes the configured encoder."""
 
     schema = BiEncoderSettings
     file = "biencoder"
@@ -51,15 +51,15 @@ class FineTuning(Recipe):
         self.config = model
 
     def build(self, corpus: Corpus, config: DictConfig) -> Parts:
-        given: ArticleConfig = instantiate(config.encoder)
-        article_config = replace(given, similarity="cosine")  # what it is trained for
+        configured: ArticleConfig = instantiate(config.encoder)
+        article_config = replace(configured, similarity="cosine")  # as the loss compares vectors
         if article_config.pooling == "aspire":
-            raise InputError("encoder.pooling=aspire gives many vectors to a text; train with mean or cls")
-        return fine_tuning(ArticleEncoder.pretrained(article_config), self.config, corpus)
+            raise InputError("encoder.pooling=aspire gives many vectors per text; train with mean or cls")
+        return fine_tuning_parts(ArticleEncoder.pretrained(article_config), self.config, corpus)
 
 
-def fine_tuning(article: ArticleEncoder, config: FineTuningSettings, corpus: Corpus) -> Parts:
-    """An article encoder to train; it is saved as a folder that retriever=biencoder reads."""
+def fine_tuning_parts(article: ArticleEncoder, config: FineTuningSettings, corpus: Corpus) -> Parts:
+    """Prepare an article encoder for training; it is saved as a folder for retriever=biencoder."""
 
     def save(trained: Encoder, about: dict[str, Any], path: Path) -> None:
         assert isinstance(trained, BiEncoder)
@@ -70,7 +70,7 @@ def fine_tuning(article: ArticleEncoder, config: FineTuningSettings, corpus: Cor
 
 
 class BiEncoderRetriever(ArticleRetriever):
-    """Nearest papers by a fine-tuned article encoder."""
+    """Nearest-neighbour search with a fine-tuned article encoder."""
 
     name = "biencoder"
 
@@ -81,10 +81,11 @@ class BiEncoderRetriever(ArticleRetriever):
         index: IndexConfig | None = None,
         profile: ProfileConfig | None = None,
     ) -> None:
-        """checkpoint: the folder that train.py model=biencoder saved; InputError if it is anything else."""
+        """checkpoint: a folder saved by train.py model=biencoder; InputError for anything else."""
         if checkpoint is None:
             raise InputError(
-                "retriever=biencoder needs checkpoint=FOLDER, the `biencoder` of train.py model=biencoder"
+                "retriever=biencoder needs checkpoint=FOLDER, the `biencoder` folder of "
+                "train.py model=biencoder"
             )
         super().__init__(
             ArticleEncoder.load(find_saved(checkpoint, FineTuning.file)), arithmetic, index, profile

@@ -1,4 +1,4 @@
-"""Reading and writing encoders: our own files and the published ones."""
+"""Save HAtten models, and load our own and the published checkpoints."""
 
 from __future__ import annotations
 
@@ -32,23 +32,25 @@ from training.hub import (
 )
 
 FORMAT = "hatten-1"
-"""What a file says that it is."""
+"""Format name stored in each file."""
 
 WORDS = "words.json"
-"""The list of words beside a model that is saved as a folder."""
+"""Word list of a model saved as a folder."""
 
 PUBLISHED = "hatten-acl200"
-"""The name of the published checkpoint (datasets/releases.py)."""
+"""Name of the published checkpoint (datasets/releases.py)."""
 
 REFERENCE_PAD_ID = 1
-"""Where the released vocabulary has its `<pad>`."""
+"""Id of `<pad>` in the released vocabulary."""
 
 
 def open_model(
     checkpoint: str | Path, vocabulary: str | Path | None = None, cache_dir: str | Path = ".cache"
 ) -> Model:
-    """A model by its file or folder, or its id on the hub; with its word list, the authors' own, by its file
-    or by the name PUBLISHED, downloaded once."""
+    """Open a model from a file, a folder or the hub, or a published checkpoint.
+
+    vocabulary: word list of a published checkpoint. checkpoint=PUBLISHED downloads both on first use.
+    """
     if str(checkpoint) == PUBLISHED and not Path(checkpoint).exists():
         (weights,), (_, words) = RELEASES[PUBLISHED].files, RELEASES["reference-vectors"].files
         checkpoint = ensure_release(PUBLISHED, cache_dir) / weights
@@ -62,9 +64,9 @@ def open_model(
 
 
 def load_reference_checkpoint(path: str | Path) -> HAttenEncoder:
-    """The encoder of a checkpoint that the authors' code wrote: {current_batch, document_encoder, optimizer}.
+    """Load a checkpoint written by the authors' code: {current_batch, document_encoder, optimizer}.
 
-    Sizes are read from the weights' shapes. In evaluation mode; on the CPU; in float32.
+    Sizes are inferred from the weights' shapes. Returns a float32 encoder in evaluation mode on the CPU.
     """
     state = read_torch(path).get("document_encoder")
     if not isinstance(state, dict):
@@ -75,77 +77,77 @@ def load_reference_checkpoint(path: str | Path) -> HAttenEncoder:
     with check_consistent(path):
         table = state[f"{words}pre_encoding.word_embedding"]
         types = state[f"{documents}type_embedding.weight"]
-        word_places = state[f"{words}pre_encoding.positional_encoding.pe"]
-        paragraph_places = state[f"{documents}positional_encoding.pe"]
+        word_positions = state[f"{words}pre_encoding.positional_encoding.pe"]
+        paragraph_positions = state[f"{documents}positional_encoding.pe"]
         hidden, dim = state[f"{words}encoder_layer_list.0.feed_forward.ln1.weight"].shape
         config = EncoderConfig(
             dim=dim,
             heads=state[f"{words}mha_pool.ln_attention_score.weight"].shape[0],
             hidden=hidden,
             layers=len({key.split(".")[2] for key in state if key.startswith(f"{words}encoder_layer_list.")}),
-            max_tokens=word_places.shape[1],
-            max_paragraphs=paragraph_places.shape[1],
+            max_tokens=word_positions.shape[1],
+            max_paragraphs=paragraph_positions.shape[1],
             paragraph_types=types.shape[0],
             trainable_vectors="none",
         )
         encoder = HAttenEncoder(config, table.numpy(), pad_id=REFERENCE_PAD_ID)
         encoder.type_vectors.load_state_dict({"weight": types})
-        for level, theirs, places in (
-            (encoder.word_level, words, word_places),
-            (encoder.document_level, documents, paragraph_places),
+        for level, prefix, positions in (
+            (encoder.word_level, words, word_positions),
+            (encoder.document_level, documents, paragraph_positions),
         ):
-            level.load_state_dict(_translated(state, theirs, config.layers))
-            level.positions.copy_(places[0])
+            level.load_state_dict(_convert_level(state, prefix, config.layers))
+            level.positions.copy_(positions[0])
     return encoder.eval()
 
 
 def load_reference_model(checkpoint: str | Path, vocabulary: str | Path) -> Model:
-    """A published checkpoint with its word list, the pickle `vocabulary_200dim.pkl` of the release."""
+    """Load a published checkpoint with its word list, the pickle `vocabulary_200dim.pkl` of the release."""
     encoder = load_reference_checkpoint(checkpoint)
     words = Vocabulary(load_word_list(vocabulary))
     if len(words) != len(encoder.word_vectors):
         raise InputError(
             f"{vocabulary}: {len(words)} words for the {len(encoder.word_vectors)} vectors of {checkpoint}; "
-            "give the word list that the checkpoint was trained with"
+            "use the word list that the checkpoint was trained with"
         )
     encoder.pad_id = words.pad_id
     return Model(encoder, words, {"checkpoint": str(checkpoint), "tokenizer": "reference"})
 
 
-IN_LAYER = {
+LAYER_NAMES = {
     "out": "mha.ln_out",
     "norm1": "norm1",
     "up": "feed_forward.ln1",
     "down": "feed_forward.ln2",
     "norm2": "norm2",
 }
-"""Names in our transformer layer, and in the published one."""
+"""Names in our transformer layer -> names in the published one."""
 
 
-def _translated(state: dict[str, Tensor], theirs: str, layers: int) -> dict[str, Tensor]:
-    """The weights of one of our levels."""
+def _convert_level(state: dict[str, Tensor], prefix: str, layers: int) -> dict[str, Tensor]:
+    """Convert the published weights under `prefix` to the state dict of a Level."""
     out = {}
     for kind in ("weight", "bias"):
         for number in range(layers):
-            layer, own = f"{theirs}encoder_layer_list.{number}.", f"layers.{number}."
-            out[f"{own}qkv.{kind}"] = torch.cat([state[f"{layer}mha.ln_{part}.{kind}"] for part in "qkv"])
-            for name, their in IN_LAYER.items():
-                out[f"{own}{name}.{kind}"] = state[f"{layer}{their}.{kind}"]
-        for name, their in (("score", "attention_score"), ("value", "value"), ("out", "out")):
-            out[f"pool.{name}.{kind}"] = state[f"{theirs}mha_pool.ln_{their}.{kind}"]
+            theirs, ours = f"{prefix}encoder_layer_list.{number}.", f"layers.{number}."
+            out[f"{ours}qkv.{kind}"] = torch.cat([state[f"{theirs}mha.ln_{part}.{kind}"] for part in "qkv"])
+            for our_name, their_name in LAYER_NAMES.items():
+                out[f"{ours}{our_name}.{kind}"] = state[f"{theirs}{their_name}.{kind}"]
+        for our_name, their_name in (("score", "attention_score"), ("value", "value"), ("out", "out")):
+            out[f"pool.{our_name}.{kind}"] = state[f"{prefix}mha_pool.ln_{their_name}.{kind}"]
     return out
 
 
 @dataclass(frozen=True)
 class Model(Pretrained):
-    """An encoder with its words: all that is needed to encode a corpus. `about` says how it came to be."""
+    """An encoder with its vocabulary, which is all that encoding a corpus needs, and its training record."""
 
     settings_file = "hatten.json"
     title = "HAtten model"
     description = """\
-HAtten finds candidates for a missing citation: it embeds the passage, with title and abstract of the citing
-paper, and every paper that may be cited; the nearest by cosine are recommended (Gu, Gao and Hahnloser,
-[ECIR 2022](https://arxiv.org/abs/2112.01206)).
+HAtten finds candidates for a missing citation. It embeds the passage, together with the title and abstract of
+the citing paper, and every paper that may be cited, and recommends the nearest papers by cosine similarity
+(Gu, Gao and Hahnloser, [ECIR 2022](https://arxiv.org/abs/2112.01206)).
 
 ```sh
 python evaluate.py benchmark=prefetch retriever=hatten checkpoint={place} data=custom data.dir=DIR
@@ -165,13 +167,13 @@ python evaluate.py benchmark=prefetch retriever=hatten checkpoint={place} data=c
     def read(cls, folder: Path, about: dict[str, Any]) -> Model:
         settings = read_json(folder / cls.settings_file, dict)
         if settings.get("format") != FORMAT:
-            raise InputError(f"{folder / cls.settings_file}: not a {cls.title} of the format {FORMAT}")
+            raise InputError(f"{folder / cls.settings_file}: not a {cls.title} in the format {FORMAT}")
         words, weights = read_json(folder / WORDS, list), weights_to_torch(read_weights(folder / WEIGHTS))
-        return _made({**settings, "words": words, "weights": weights, "about": about}, folder)
+        return _build_model({**settings, "words": words, "weights": weights, "about": about}, folder)
 
 
 def save_model(model: Model, path: Path) -> None:
-    """Write a model to one torch file of plain values; the file is whole or not there at all."""
+    """Write a model atomically to a single torch file of plain values."""
     encoder = model.encoder
     content = {
         "format": FORMAT,
@@ -183,8 +185,8 @@ def save_model(model: Model, path: Path) -> None:
     save_torch(content, path)
 
 
-def saver(vocabulary: Vocabulary) -> Callable[[Encoder, dict[str, Any], Path], None]:
-    """How a training with these words saves its encoder (hatten.recipe.Parts)."""
+def make_saver(vocabulary: Vocabulary) -> Callable[[Encoder, dict[str, Any], Path], None]:
+    """Return the `save` function of hatten.recipe.Parts for a HAtten encoder with this vocabulary."""
 
     def save(trained: Encoder, about: dict[str, Any], path: Path) -> None:
         assert isinstance(trained, HAttenEncoder)
@@ -194,26 +196,26 @@ def saver(vocabulary: Vocabulary) -> Callable[[Encoder, dict[str, Any], Path], N
 
 
 def load_model(path: str | Path) -> Model:
-    """A model that `save_model` wrote, in evaluation mode on the CPU; InputError when it is anything else."""
+    """Load a file written by `save_model`, in evaluation mode on the CPU; InputError for any other file."""
     content = read_torch(path)
     if content.get("format") != FORMAT:
         hint = (
-            "a published one is read with its word list: retriever.vocabulary=FILE"
+            "; a published checkpoint needs its word list: retriever.vocabulary=FILE"
             if "document_encoder" in content
             else ""
         )
-        raise InputError(f"{path}: not a checkpoint of train.py model=hatten {hint}".rstrip())
-    return _made(content, path)
+        raise InputError(f"{path}: not a checkpoint of train.py model=hatten{hint}")
+    return _build_model(content, path)
 
 
-def _made(content: dict[str, Any], path: str | Path) -> Model:
-    """The model of what a file or folder holds; InputError where the parts do not fit each other."""
+def _build_model(content: dict[str, Any], path: str | Path) -> Model:
+    """Build a model from the content of a file or folder; InputError if its parts are inconsistent."""
     with check_consistent(path):
-        # Files from before the setting existed were trained with the same dropout everywhere.
+        # Files from before `input_dropout` existed were trained with the same rate everywhere.
         config = EncoderConfig(**{"input_dropout": content["config"]["dropout"], **content["config"]})
         weights, about = content["weights"], dict(content["about"])
-        vocabulary = Vocabulary.saved(content["words"], len(weights["word_vectors"]))
+        vocabulary = Vocabulary.from_saved(content["words"], len(weights["word_vectors"]))
         encoder = build_encoder(config, weights["word_vectors"].numpy(), vocabulary)
         encoder.load_state_dict(weights)
-        encoder.mean_only = encoder.idle  # what adds nothing is not computed
+        encoder.mean_only = encoder.levels_are_zero  # skip levels that contribute nothing
     return Model(encoder.eval(), vocabulary, about)

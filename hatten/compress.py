@@ -1,4 +1,4 @@
-"""Smaller static models: `python -m hatten.compress checkpoint=OUT output=DIR words=40000 vectors=int8`."""
+"""Compress static models: `python -m hatten.compress checkpoint=OUT output=DIR words=40000 vectors=int8`."""
 
 from __future__ import annotations
 
@@ -15,24 +15,23 @@ log = logging.getLogger(__name__)
 
 
 def compress(checkpoint: str | Path, output: str | Path, words: int | None, vectors: str) -> Path:
-    """Write a static model with the most frequent words of another, in fewer bits, to a new folder.
+    """Write a smaller version of a static model to a new folder: its most frequent words, in fewer bits.
 
-    words: how many to keep; None: all. vectors: float32, float16 or int8. The words that are left out are
-    unknown to it, and get random vectors as others do. Raises InputError for options that do not fit.
+    words: number of words to keep; None keeps all. The others become unknown words, which get random vectors.
+    vectors: float32, float16 or int8. Raises InputError for invalid options.
     """
-    from hatten.static import KINDS, load_static, save_static  # torch, when the options are known to be right
+    from hatten.static import DTYPES, load_static, save_static
 
-    if vectors not in KINDS:
-        raise InputError(f"vectors={vectors}: choose {', '.join(KINDS)}")
+    if vectors not in DTYPES:
+        raise InputError(f"vectors={vectors}: choose {', '.join(DTYPES)}")
     if words is not None:
         check_count("words", words)
     folder = new_folder(output)
     model = load_static(checkpoint)
     known = len(model.vocabulary)
-    model = model if words is None else model.cut(words)
-    about = {
-        name: value for name, value in model.about.items() if not name.startswith("val/")
-    }  # of the other
+    model = model if words is None else model.keep_frequent(words)
+    # The validation measures belong to the uncompressed model.
+    about = {name: value for name, value in model.about.items() if not name.startswith("val/")}
     about["compressed"] = f"{len(model.vocabulary):,} of {known:,} words, vectors in {vectors}"
     save_static(replace(model, about=about), folder, vectors)
     size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6

@@ -1,4 +1,4 @@
-"""Queries and papers as an encoder takes them: documents of a few paragraphs in the ids of its vocabulary."""
+"""Encoder inputs: queries and papers as documents of a few paragraphs of token ids."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.columns import Ragged, offsets_of, ranges
+from datasets.columns import Ragged, concat_ranges, offsets_of
 from datasets.errors import InputError
 from datasets.records import TARGET_WORD
 from retrieval.queries import Queries
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from datasets.corpus import Corpus
 
 TITLE, ABSTRACT, BODY, CONTEXT = 0, 1, 2, 3
-"""Paragraph types, as the reference numbers them."""
+"""Paragraph types, numbered as in the reference implementation."""
 NEAR = 4
-"""First type of the paragraphs of words near the citation mark, which the static model reads once more."""
+"""First type of the static model's extra paragraphs: windows of words around the citation marker."""
 ABSENT_TYPE = 10
-"""The type that the reference gives to a slot without a paragraph."""
+"""Type of an absent paragraph in the reference implementation."""
 
 
 @dataclass(frozen=True)
 class Documents:
     """B documents over n distinct paragraphs.
 
-    paragraphs: token ids, one row a paragraph [n]; none is empty
-    index: [B, P] int64, the paragraph in each slot, -1 where it is absent
+    paragraphs: token ids, one non-empty row per paragraph [n]
+    index: [B, P] int64, row in `paragraphs`, -1 if absent
     types: [B, P] int64
     """
 
@@ -44,17 +44,17 @@ class Documents:
 
     @property
     def is_query(self) -> NDArray[np.bool_]:
-        """[B]: a document with a context is a query."""
+        """[B], True for documents with a context."""
         return ((self.types == CONTEXT) & (self.index >= 0)).any(1)
 
 
 class DocumentReader:
-    """Makes documents of a corpus's rows, in the words of one vocabulary."""
+    """Turns rows of a corpus into documents over a vocabulary."""
 
     def __init__(
         self, corpus: Corpus, vocabulary: Vocabulary, max_tokens: int, near: Sequence[int] = ()
     ) -> None:
-        """near: for each more paragraph of a query, how many known words on each side of the mark it has."""
+        """near: one extra query paragraph per entry, that many known words on each side of the marker."""
         self.corpus, self.max_tokens, self.near = corpus, max_tokens, near
         self._vocabulary: Vocabulary | None = vocabulary
         self.ids = vocabulary.lookup(corpus.words)
@@ -62,31 +62,31 @@ class DocumentReader:
         self.target = int(target) if target >= 0 else None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the words: worker processes read contexts, which have no new ones."""
+        """Drop the vocabulary: worker processes read contexts of the corpus, which have no new words."""
         return {**self.__dict__, "_vocabulary": None}
 
     def papers(self, rows: NDArray[np.integer]) -> Documents:
-        """(title, abstract) of papers, rows [B]."""
+        """Read (title, abstract) of papers, rows [B]."""
         columns = (TITLE, self.corpus.title_tokens), (ABSTRACT, self.corpus.abstract_tokens)
         return _assemble([(kind, self._read(column, rows), None) for kind, column in columns])
 
     def queries(self, queries: Queries | NDArray[np.integer]) -> Documents:
-        """(citing title, citing abstract, context, words near the mark) of queries, or rows of contexts, [B].
+        """Read (citing title, citing abstract, context, words near the marker) of queries or contexts [B].
 
-        A citing paper is encoded once.
+        Queries with the same citing paper share its paragraphs.
         """
-        asked = Queries.of(self.corpus, queries)
+        batch = Queries.from_contexts(self.corpus, queries)
         new = None
-        if asked.new_words:
+        if batch.new_words:
             assert self._vocabulary is not None, "a reader in a worker process"
-            new = self._vocabulary.lookup(asked.new_words)
-        title, abstract, context = (asked.fields[name] for name in ("title", "abstract", "context"))
-        citing, place = np.unique(title.rows, return_inverse=True)
+            new = self._vocabulary.lookup(batch.new_words)
+        title, abstract, context = (batch.fields[name] for name in ("title", "abstract", "context"))
+        citing, inverse = np.unique(title.rows, return_inverse=True)
         titles, abstracts = self._read(title.words, citing, new), self._read(abstract.words, citing, new)
         texts = self._read(context.words, context.rows, new, around=self.target)
-        slots = [(TITLE, titles, place), (ABSTRACT, abstracts, place), (CONTEXT, texts, None)]
-        near = self._near(texts) if self.near else []
-        return _assemble([*slots, *((NEAR + i, words, None) for i, words in enumerate(near))])
+        columns = [(TITLE, titles, inverse), (ABSTRACT, abstracts, inverse), (CONTEXT, texts, None)]
+        near = self._near_marker(texts) if self.near else []
+        return _assemble([*columns, *((NEAR + i, words, None) for i, words in enumerate(near))])
 
     def _read(
         self,
@@ -95,75 +95,75 @@ class DocumentReader:
         new: NDArray[np.int32] | None = None,
         around: int | None = None,
     ) -> Ragged:
-        """Rows in the vocabulary's ids, unknown words dropped, at most `max_tokens` of each.
+        """Map rows to ids of the vocabulary, drop unknown words and truncate to `max_tokens`.
 
-        new: ids of words that the corpus lacks. A row that is too long keeps its beginning, or what stands
-        `around` the first token of that id.
+        new: ids of words that are not in the corpus. around: a token id; rows that have it are truncated to a
+        window around its first occurrence, all others to their beginning.
         """
-        taken = column.take(rows)
-        ids = self.ids[taken.values] if new is None else self._with_new(taken.values, new)
+        texts = column.take(rows)
+        ids = self.ids[texts.values] if new is None else self._map_ids(texts.values, new)
         known = ids >= 0
-        before = np.concatenate([[0], np.cumsum(known)])
-        tokens, offsets = ids[known], before[taken.offsets]
+        known_before = np.concatenate([[0], np.cumsum(known)])
+        tokens, offsets = ids[known], known_before[texts.offsets]
         lengths = np.diff(offsets)
         if len(lengths) == 0 or lengths.max() <= self.max_tokens:
             return Ragged(tokens, offsets)
         starts = offsets[:-1].copy()
         if around is not None:
-            rows, places = first_marks(Ragged(tokens, offsets), around)
+            rows, positions = first_markers(Ragged(tokens, offsets), around)
             last = np.maximum(offsets[rows + 1] - self.max_tokens, starts[rows])
-            starts[rows] = np.clip(places - self.max_tokens // 2, starts[rows], last)
-        index, kept = ranges(starts, starts + np.minimum(lengths, self.max_tokens))
-        return Ragged(tokens[index], kept)
+            starts[rows] = np.clip(positions - self.max_tokens // 2, starts[rows], last)
+        index, truncated = concat_ranges(starts, starts + np.minimum(lengths, self.max_tokens))
+        return Ragged(tokens[index], truncated)
 
-    def _near(self, contexts: Ragged) -> list[Ragged]:
-        """Of each context, its first mark with the words of each of `near`; nothing of one without a mark."""
-        rows, marks = first_marks(contexts, self.target)
-        found = []
+    def _near_marker(self, contexts: Ragged) -> list[Ragged]:
+        """Return, per entry of `near`, the window around each context's first marker; empty without one."""
+        rows, markers = first_markers(contexts, self.target)
+        windows = []
         for words in self.near:
             starts, ends = np.zeros((2, len(contexts)), np.int64)
-            starts[rows] = np.maximum(marks - words, contexts.offsets[rows])
-            ends[rows] = np.minimum(marks + words + 1, contexts.offsets[rows + 1])
-            index, offsets = ranges(starts, ends)
-            found.append(Ragged(contexts.values[index], offsets))
-        return found
+            starts[rows] = np.maximum(markers - words, contexts.offsets[rows])
+            ends[rows] = np.minimum(markers + words + 1, contexts.offsets[rows + 1])
+            index, offsets = concat_ranges(starts, ends)
+            windows.append(Ragged(contexts.values[index], offsets))
+        return windows
 
-    def _with_new(self, words: NDArray[np.int32], new: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Ids of words of the corpus, and of new ones, which count on from them; as many as are asked for."""
+    def _map_ids(self, words: NDArray[np.int32], new: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Map word ids of the corpus, followed by those of new words, to ids of the vocabulary."""
         old = words < len(self.ids)
         ids = np.empty_like(words)
         ids[old], ids[~old] = self.ids[words[old]], new[words[~old] - len(self.ids)]
         return ids
 
 
-def first_marks(texts: Ragged, mark: int | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rows that have the mark, a token's id, and the places of the first among the values."""
-    places = np.flatnonzero(texts.values == mark) if mark is not None else np.empty(0, np.int64)
-    rows, first = np.unique(np.searchsorted(texts.offsets, places, side="right") - 1, return_index=True)
-    return rows, places[first]
+def first_markers(texts: Ragged, marker: int | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the rows that contain the token `marker`, and the index of its first occurrence in `values`."""
+    positions = np.flatnonzero(texts.values == marker) if marker is not None else np.empty(0, np.int64)
+    rows, first = np.unique(np.searchsorted(texts.offsets, positions, side="right") - 1, return_index=True)
+    return rows, positions[first]
 
 
-def _assemble(slots: list[tuple[int, Ragged, NDArray[np.intp] | None]]) -> Documents:
-    """Slots of (type, paragraphs, which paragraph each document takes; None: its own) to documents."""
-    columns, values, lengths, base = [], [], [], 0
-    for _, paragraphs, place in slots:
+def _assemble(columns: list[tuple[int, Ragged, NDArray[np.intp] | None]]) -> Documents:
+    """Build documents from columns of (type, paragraphs, paragraph of each document; None: one each)."""
+    index_columns, values, lengths, base = [], [], [], 0
+    for _, paragraphs, inverse in columns:
         present = paragraphs.lengths > 0
         number = np.where(present, base + np.cumsum(present) - 1, -1)
-        columns.append(number if place is None else number[place])
+        index_columns.append(number if inverse is None else number[inverse])
         values.append(paragraphs.values)
         lengths.append(paragraphs.lengths[present])
         base += int(present.sum())
-    index = np.stack(columns, 1)
-    types = np.where(index >= 0, np.array([kind for kind, _, _ in slots]), ABSENT_TYPE)
+    index = np.stack(index_columns, 1)
+    types = np.where(index >= 0, np.array([kind for kind, _, _ in columns]), ABSENT_TYPE)
     return Documents(Ragged(np.concatenate(values), offsets_of(np.concatenate(lengths))), index, types)
 
 
 def from_padded(
     token_ids: NDArray[np.integer], types: NDArray[np.integer], absent: NDArray[np.bool_], pad_id: int
 ) -> Documents:
-    """Documents of padded arrays: token_ids [B, P, L], types [B, P], absent [B, P] (True: no paragraph).
+    """Convert padded arrays: token_ids [B, P, L], types [B, P], absent [B, P] (True: no paragraph).
 
-    `pad_id` ends a paragraph; one without a token is absent too.
+    Tokens equal to `pad_id` are dropped; a paragraph without tokens becomes absent.
     """
     real = (token_ids != pad_id) & ~absent[:, :, None]
     lengths = real.sum(2)
@@ -177,10 +177,10 @@ PAD_WORD = "<pad>"
 
 
 class Vocabulary:
-    """The words of a model; the id of a word is its place in `words`.
+    """The words of a model; the id of a word is its index in `words`.
 
-    `<pad>` is put first unless the words have it: the reference release carries it at a place of its own, and
-    its checkpoints count rows by that. A text that happens to have `<pad>` as a word does not get its id.
+    `<pad>` is inserted first unless the list has it: in the reference release it has an id of its own, which
+    the checkpoints rely on. `lookup` never returns its id, even for a text that contains the word `<pad>`.
     """
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -192,8 +192,8 @@ class Vocabulary:
         self.pad_id: int = self._ids.pop(PAD_WORD)
 
     @classmethod
-    def saved(cls, words: Sequence[str], vectors: int) -> Vocabulary:
-        """The words of a saved model; TypeError or ValueError unless they are one for each of its vectors."""
+    def from_saved(cls, words: Sequence[str], vectors: int) -> Vocabulary:
+        """Build a saved model's vocabulary; TypeError or ValueError unless there is one word per vector."""
         if not all(type(word) is str for word in words):
             raise TypeError("its words are not a list of strings")
         vocabulary = cls(words)
@@ -208,7 +208,7 @@ class Vocabulary:
         return isinstance(other, Vocabulary) and self.words == other.words
 
     def lookup(self, store_words: Iterable[str]) -> NDArray[np.int32]:
-        """Ids of a corpus's words [V_store] -> own ids, -1 where the word is unknown.
+        """Words of a corpus [V_store] -> their ids, -1 for unknown words.
 
         >>> Vocabulary(["deep", "nets"]).lookup(["nets", "unknown", "deep"]).tolist()
         [2, -1, 1]
@@ -217,12 +217,12 @@ class Vocabulary:
 
 
 def check_tokenizer(corpus: Corpus, wanted: str, what: str) -> None:
-    """InputError unless the corpus was tokenised as `what`, which has words of its own, needs it."""
+    """Raise InputError unless the corpus was tokenised as `what`, which has its own vocabulary, expects."""
     given = corpus.settings.get("tokenizer")
     if given != wanted:
         raise InputError(f"{what}: needs data.tokenizer={wanted}; {corpus.name} has data.tokenizer={given}")
 
 
 def find_repeated(words: Iterable[str]) -> str:
-    """The first of the words that are there twice."""
+    """Return the first word that occurs more than once."""
     return next(word for word, times in Counter(words).items() if times > 1)

@@ -20,21 +20,21 @@ from retrieval.vectors import chunks, padded_length
 
 
 class Encoder(nn.Module):
-    """Documents to vectors that are compared by cosine."""
+    """Base class of encoders, which turn documents into vectors compared by cosine."""
 
     dim: int
     precision: torch.dtype
-    """in which it computes; weights are float32"""
-    fast: tuple[str, ...] = ()
-    """how the names of the weights begin that learn at their own rate (model.schedule.vectors)"""
+    """dtype of the computation; weights are float32"""
+    fast_prefixes: tuple[str, ...] = ()
+    """name prefixes of the weights with a learning-rate factor of their own (model.schedule.vectors)"""
 
     def encode(self, documents: Any) -> Tensor:
-        """B documents, as the reader gives them -> [B, dim] float32; zeros for one without a known word."""
+        """B documents from the reader -> [B, dim] float32; zeros for a document without known words."""
         raise NotImplementedError
 
 
 class Level(nn.Module):
-    """Transformer layers and a pooling: tokens to a paragraph, or paragraphs to a document."""
+    """Transformer layers and pooling, from tokens to a paragraph or from paragraphs to a document."""
 
     def __init__(self, config: EncoderConfig, positions: int) -> None:
         super().__init__()
@@ -47,8 +47,8 @@ class Level(nn.Module):
         self.positions: Tensor
         self.register_buffer("positions", sinusoids(positions, config.dim), persistent=False)
 
-    def contextual(self, x: Tensor, absent: Tensor | None) -> Tensor:
-        """[n, L, D] -> [n, L, D] after positions and transformer layers."""
+    def contextualise(self, x: Tensor, absent: Tensor | None) -> Tensor:
+        """Add positions and apply the transformer layers, [n, L, D] -> [n, L, D]."""
         x = dropout(x + self.positions[: x.shape[1]].to(x.dtype), self.dropout, self.training)
         for layer in self.layers:
             x = layer(x, absent)
@@ -56,18 +56,18 @@ class Level(nn.Module):
 
     def forward(self, x: Tensor, absent: Tensor | None) -> Tensor:
         """x [n, L, D], absent [n, L] -> [n, D] float32"""
-        pooled: Tensor = self.pool(self.contextual(x, absent), absent)
+        pooled: Tensor = self.pool(self.contextualise(x, absent), absent)
         return pooled
 
 
 class HAttenEncoder(Encoder):
-    """Documents of up to three paragraphs (title, abstract, context) to vectors [B, D], compared by cosine.
+    """Encodes documents of up to three paragraphs (title, abstract, context) as vectors [B, D].
 
-    A word level turns each paragraph into a vector, a document level the typed paragraphs into one.
-    Paragraphs are encoded in order of length, in chunks of at most `chunk_tokens` tokens: little is padded.
+    The word level encodes each paragraph; the document level combines the paragraph vectors and their types.
+    Paragraphs are sorted by length and encoded in chunks of at most `chunk_tokens` tokens to limit padding.
     """
 
-    fast = ("word_vectors", "marker_vectors", "mean.")
+    fast_prefixes = ("word_vectors", "marker_vectors", "mean.")
 
     def __init__(
         self,
@@ -76,9 +76,9 @@ class HAttenEncoder(Encoder):
         pad_id: int = 0,
         marker_ids: Sequence[int] = (),
     ) -> None:
-        """word_vectors [V, D]; marker_ids: words whose vectors trainable_vectors=markers trains.
+        """word_vectors [V, D]; marker_ids: words to train with trainable_vectors=markers.
 
-        InputError when their dimension is not the configuration's.
+        Raises InputError if D differs from the configured dimension.
         """
         super().__init__()
         if word_vectors.ndim != 2 or word_vectors.shape[1] != config.dim:
@@ -98,14 +98,14 @@ class HAttenEncoder(Encoder):
         self.type_vectors = nn.Embedding(config.paragraph_types, config.dim)
         self.mean: MeanPath | None = MeanPath(len(table)) if config.residual == "mean" else None
         if self.mean is not None:
-            # The encoder starts as nothing but the mean path, and learns what to add to it.
+            # Start as the mean path alone and learn what to add to it.
             nn.init.zeros_(self.document_level.pool.out.weight)
             nn.init.zeros_(self.document_level.pool.out.bias)
         self.mean_only = False
 
     @property
-    def idle(self) -> bool:
-        """Whether the two levels add nothing to the mean path, as before they are trained."""
+    def levels_are_zero(self) -> bool:
+        """True if the two levels add nothing to the mean path, as before training."""
         out = self.document_level.pool.out
         return self.mean is not None and not bool(out.weight.any() or out.bias.any())
 
@@ -115,28 +115,28 @@ class HAttenEncoder(Encoder):
         return self.encode(from_padded(ids, types, absent, self.pad_id))
 
     def encode(self, documents: Documents) -> Tensor:
-        """B documents -> [B, D] float32 (not normalised); a document without a word gets zeros."""
+        """B documents -> [B, D] float32 (not normalised); zeros for a document without words."""
         if self.mean is None:
-            return self.hierarchical(documents)
-        return self.with_mean(documents, None if self.mean_only else self.hierarchical(documents))
+            return self.encode_levels(documents)
+        return self.add_mean_path(documents, None if self.mean_only else self.encode_levels(documents))
 
-    def with_mean(self, documents: Documents, hierarchical: Tensor | None) -> Tensor:
-        """The mean path's vectors [B, D] plus what the two levels gave for these documents; None: nothing."""
+    def add_mean_path(self, documents: Documents, levels: Tensor | None) -> Tensor:
+        """Add the mean path's vectors [B, D] to the output of `encode_levels`; None counts as zeros."""
         assert self.mean is not None
         vectors: Tensor = self.mean(self.word_vectors, documents)
-        return vectors if hierarchical is None else vectors + hierarchical
+        return vectors if levels is None else vectors + levels
 
-    def hierarchical(self, documents: Documents) -> Tensor:
-        """The encoder of the paper: B documents -> [B, D]."""
-        x, absent = self.typed(documents)
+    def encode_levels(self, documents: Documents) -> Tensor:
+        """B documents -> [B, D] through the two levels, as in the paper."""
+        x, absent = self.paragraph_inputs(documents)
         empty = absent.all(1)
         if bool(empty.any()):
-            absent = absent & ~empty[:, None]  # attend to something, and drop it below
+            absent = absent & ~empty[:, None]  # avoids NaN from rows without keys; masked below
         vectors: Tensor = self.document_level(x, absent if bool(absent.any()) else None)
         return vectors.masked_fill(empty[:, None], 0.0)
 
-    def typed(self, documents: Documents) -> tuple[Tensor, Tensor]:
-        """Paragraph vectors with their types, [B, P, D], and which are absent, [B, P]."""
+    def paragraph_inputs(self, documents: Documents) -> tuple[Tensor, Tensor]:
+        """Return paragraph plus type vectors [B, P, D], and which paragraphs are absent [B, P]."""
         index = self._tensor(documents.index)
         absent = index < 0
         paragraphs = self.encode_paragraphs(documents.paragraphs)
@@ -153,7 +153,7 @@ class HAttenEncoder(Encoder):
         lengths = paragraphs.lengths
         if len(lengths) and lengths.max() > self.config.max_tokens:
             raise ValueError(
-                f"a paragraph has {lengths.max()} tokens, the encoder reads {self.config.max_tokens}"
+                f"a paragraph has {lengths.max()} tokens, the encoder reads at most {self.config.max_tokens}"
             )
         if not len(lengths):
             return self.type_vectors.weight.new_zeros(0, self.config.dim)
@@ -161,7 +161,7 @@ class HAttenEncoder(Encoder):
         pieces = (paragraphs.take(order[rows]) for rows in chunks(lengths[order], self.chunk_tokens))
         parts: list[Tensor] = []
         if self.word_vectors.requires_grad and torch.is_grad_enabled():
-            # The gradient of a look-up is as large as the table of word vectors: one look-up for all chunks.
+            # The gradient of a lookup is as large as the word vector table, so all chunks share one lookup.
             grids = [self._grid(piece) for piece in pieces]
             x = self.embed(self._tensor(np.concatenate([ids.ravel() for ids, _ in grids])))
             for part, (ids, absent) in zip(x.split([ids.size for ids, _ in grids]), grids, strict=True):
@@ -175,10 +175,10 @@ class HAttenEncoder(Encoder):
         return torch.cat(parts)[self._tensor(back)]
 
     def _grid(self, paragraphs: Ragged) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Word ids of paragraphs [n, L] and which places are empty [n, L]."""
+        """Pad paragraphs: word ids [n, L], and which positions are padding [n, L]."""
         lengths = paragraphs.lengths
-        place = np.arange(min(padded_length(int(lengths.max())), self.config.max_tokens))
-        absent = place >= lengths[:, None]
+        position = np.arange(min(padded_length(int(lengths.max())), self.config.max_tokens))
+        absent = position >= lengths[:, None]
         ids = np.zeros(absent.shape, np.int64)
         ids[~absent] = paragraphs.values
         return ids, absent
@@ -189,7 +189,7 @@ class HAttenEncoder(Encoder):
 
     def embed(self, ids: Tensor) -> Tensor:
         """Word ids [...] -> vectors [..., D] in the working precision."""
-        # Not F.embedding, whose backward pass takes twice as long on a CPU.
+        # index_select: the backward pass of F.embedding takes twice as long on a CPU.
         x = self.word_vectors.index_select(0, ids.flatten()).view(*ids.shape, -1)
         if self.marker_vectors is not None:
             for marker, vector in zip(self.marker_ids, self.marker_vectors, strict=True):
@@ -203,11 +203,9 @@ class HAttenEncoder(Encoder):
 def build_encoder(
     config: EncoderConfig, word_vectors: NDArray[np.float32], vocabulary: Vocabulary
 ) -> HAttenEncoder:
-    """An encoder with random weights over a vocabulary's vectors [V, D]."""
+    """Build an encoder with random weights over a vocabulary and its vectors [V, D]."""
     markers = vocabulary.lookup(MARKER_WORDS)
-    encoder = HAttenEncoder(
-        config, word_vectors, vocabulary.pad_id, [int(row) for row in markers if row >= 0]
-    )
+    encoder = HAttenEncoder(config, word_vectors, vocabulary.pad_id, markers[markers >= 0].tolist())
     if encoder.mean is not None:
         encoder.mean.target_id = int(vocabulary.lookup([TARGET_WORD])[0])
     return encoder

@@ -1,4 +1,4 @@
-"""What HAtten is trained to minimise. Nets and losses meet only in similarities: each can be used alone."""
+"""Training losses over the similarities of a batch, independent of the encoder."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import Tensor
 from hatten.settings import EncoderLossSettings
 
 CITED, RELEVANT, OTHER, OTHER_QUERY = 1, 2, 3, 4
-"""Irrelevance levels of a paper to a query (0 is the query itself): cited; prefetched, not cited, and in its
-words as close as the cited one; other prefetched or random; any paper of another query of the batch."""
+"""Irrelevance levels of a paper for a query (0 is the query itself): cited; prefetched, not cited, but with
+as much word overlap as a cited paper; other prefetched or random; a paper of another query in the batch."""
 
 EXCLUDED = 0
-"""A paper that must not be compared with the query: its own citing paper."""
+"""A paper to ignore for a query: its own citing paper."""
 
 
 def triplet_loss(
@@ -22,10 +22,10 @@ def triplet_loss(
 ) -> Tensor:
     """Sum over all (query, positive, negative) of max(0, s(q, n) - s(q, p) + margin * (level_n - level_p)).
 
-    Gu et al. 2022, equation 3, with the levels of their code. Every paper of a higher level than the positive
-    is a negative to it. Memory grows with (query, positive) pairs x papers, not queries x papers x papers.
+    Gu et al. 2022, equation 3, with the levels of their code. The negatives of a positive are all papers with
+    a higher level. Memory grows with (query, positive) pairs x papers, not queries x papers x papers.
 
-    similarity: cosines [Q, N]; levels: int [Q, N], EXCLUDED (0) takes no part; positives: their levels.
+    similarity: cosines [Q, N]; levels: int [Q, N], EXCLUDED (0) is ignored; positives: levels of positives.
     """
     query, positive = torch.isin(levels, torch.tensor(tuple(positives), device=levels.device)).nonzero(
         as_tuple=True
@@ -39,20 +39,20 @@ def triplet_loss(
 def infonce_loss(
     similarity: Tensor, levels: Tensor, temperature: float, log_rate: Tensor | None = None
 ) -> Tensor:
-    """Mean over queries of the cross-entropy of the cited paper against all others: van den Oord et al. 2018.
+    """Mean over queries of the cross-entropy of cited papers against all others: van den Oord et al. 2018.
 
-    Columns are distinct papers, so a paper that several queries cite is a negative to none of them. Papers of
-    level RELEVANT and EXCLUDED take no part: what is as close in words as the cited paper is likely to be a
-    false negative.
+    Columns are distinct papers, so a paper cited by several queries is a negative for none of them. Papers
+    with level RELEVANT or EXCLUDED are ignored: with as much word overlap as a cited paper, the former are
+    likely to be false negatives.
 
-    log_rate: [N] log of how often a paper is in a batch by chance. In-batch negatives come in proportion to
-    how often they are cited; subtracting this from the logits makes up for it (Yi et al. 2019).
+    log_rate: [N] log of the sampling rate of each paper. In-batch negatives are sampled in proportion to
+    their citations; subtracting the log rate from the logits corrects for it (Yi et al. 2019).
     """
-    out = (levels == EXCLUDED) | (levels == RELEVANT)
+    ignored = (levels == EXCLUDED) | (levels == RELEVANT)
     logits = similarity / temperature
     if log_rate is not None:
         logits = logits - log_rate
-    logits = logits.masked_fill(out, -torch.inf)
+    logits = logits.masked_fill(ignored, -torch.inf)
     cited = logits.masked_fill(levels != CITED, -torch.inf)
     return (torch.logsumexp(logits, 1) - torch.logsumexp(cited, 1)).mean()
 
@@ -60,7 +60,7 @@ def infonce_loss(
 def encoder_loss(
     settings: EncoderLossSettings, similarity: Tensor, levels: Tensor, log_rate: Tensor
 ) -> Tensor:
-    """The configured loss of a batch: cosines and levels [Q, N], rates [N] -> scalar."""
+    """The configured loss of a batch: similarity [Q, N], levels [Q, N], log_rate [N] -> scalar."""
     if settings.name == "triplet":
         return triplet_loss(similarity, levels, settings.positives, settings.margin)
     return infonce_loss(similarity, levels, settings.temperature, log_rate if settings.correct_rate else None)

@@ -1,7 +1,6 @@
-"""The mean path: a weighted mean of word vectors, without torch, as it is when it has been trained.
+"""The trained mean path, a weighted mean of word vectors, in NumPy (not in the paper).
 
-hatten.layers trains its weights, alone (hatten.static) or around HAtten's levels (`residual=mean`); it is not
-in the paper.
+hatten.layers.MeanPath trains the weights, alone (hatten.static) or with HAtten's levels (`residual=mean`).
 """
 
 from __future__ import annotations
@@ -14,68 +13,71 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from datasets.columns import ranges
-from hatten.documents import ABSTRACT, CONTEXT, NEAR, TITLE, Documents, first_marks
+from datasets.columns import concat_ranges
+from hatten.documents import ABSTRACT, CONTEXT, NEAR, TITLE, Documents, first_markers
 from retrieval.arrays import Floats, array_hash
 
-REACH = 64
-"""Distances from the marker, in words, that have a weight of their own; what is farther shares the last."""
+DISTANCE_BUCKETS = 64
+"""Number of distances from the marker, in words, with a weight each; larger distances share the last."""
 
-START = {
+INITIAL_WEIGHTS = {
     (TITLE, False): 0.5,
     (ABSTRACT, False): 1.0,
     (TITLE, True): 0.5,
     (ABSTRACT, True): 0.3,
     (CONTEXT, True): 1.0,
 }
-"""Weight of a paragraph by (type, whether the document is a query) before training."""
-START_NEAR = 0.5
-"""Weight of a paragraph of words near the mark before training."""
+"""Initial weight of a paragraph by (type, whether the document is a query)."""
+INITIAL_NEAR_WEIGHT = 0.5
+"""Initial weight of the extra paragraphs around the marker."""
 
 LEARNED = ("word_weight", "distance_weight", "paragraph_weight")
-"""What is learned beside the vectors."""
+"""Trained weights besides the word vectors."""
 
 
 @dataclass(frozen=True, eq=False)
 class MeanEncoder:
-    """Unit vector of each paragraph: its words' vectors, each by its own weight and, in a context, by its
-    distance from the target marker; then the sum over paragraphs by type, as a unit vector again."""
+    """Encodes a document as the weighted mean of its paragraph vectors, normalised.
+
+    A paragraph vector is the normalised sum of word vectors, weighted by word and, in a context, by the
+    distance from the target marker. Paragraphs are weighted by type.
+    """
 
     word_vectors: Floats
     """[V, D]"""
     word_weight: Floats
     """[V], before softplus"""
     distance_weight: Floats
-    """[2 * REACH], logarithms, as those below"""
+    """[2 * DISTANCE_BUCKETS], logarithms"""
     paragraph_weight: Floats
-    """[2, NEAR + paragraphs of words near the mark]: of papers and of queries, by type"""
+    """[2, NEAR + extra paragraphs around the marker], logarithms: by paper or query and type"""
     target_id: int | None
-    """of the marker"""
+    """id of the target marker"""
 
     def weights(self) -> dict[str, Floats]:
-        """By the names that they have in files."""
+        """Return all weights by their names in files."""
         mean = {f"mean.{name}": getattr(self, name) for name in LEARNED}
         return {"word_vectors": self.word_vectors, **mean}
 
     def check(self) -> None:
-        """ValueError unless the weights are finite and fit each other."""
+        """Raise ValueError unless the weights are finite and have consistent shapes."""
         words, _ = self.word_vectors.shape
-        shapes = (words,), (2 * REACH,), (2, NEAR + self.near)
+        shapes = (words,), (2 * DISTANCE_BUCKETS,), (2, NEAR + self.near)
         for name, shape in zip(LEARNED, shapes, strict=True):
             if getattr(self, name).shape != shape:
-                raise ValueError(f"{name} of shape {getattr(self, name).shape}, not {shape}")
+                raise ValueError(f"{name} has the shape {getattr(self, name).shape}, not {shape}")
         if not all(np.isfinite(array).all() for array in self.weights().values()):
-            raise ValueError("numbers that are not finite")
+            raise ValueError("some weights are not finite")
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the names, types and values of all weights, as retrieval.nets.weights_hash of a net."""
+        """Hash of the names, types and values of all weights; equals retrieval.nets.weights_hash in torch."""
         weights = self.weights().items()
         return array_hash({f"{name} torch.{array.dtype} {array.shape}": array for name, array in weights})
 
     @property
     def near(self) -> int:
-        """Paragraphs of words near the mark."""
+        """Number of extra paragraphs around the marker."""
         return max(self.paragraph_weight.shape[-1] - NEAR, 0)
 
     @property
@@ -87,38 +89,38 @@ class MeanEncoder:
         return np.logaddexp(np.float32(0), self.word_weight)
 
     def encode(self, documents: Documents) -> Floats:
-        """B documents -> [B, D] of unit length, zeros for one without words; from any number of threads."""
+        """B documents -> [B, D] of unit length; zeros for a document without words. Thread-safe."""
         values = documents.paragraphs.values
         weights = self._word_weights[values]
-        places, buckets = marker_distances(documents, self.target_id)
-        weights[places] *= np.exp(self.distance_weight)[buckets]
+        positions, buckets = marker_distances(documents, self.target_id)
+        weights[positions] *= np.exp(self.distance_weight)[buckets]
         share = np.exp(self.paragraph_weight)[paragraph_kinds(documents, self.paragraph_weight.shape[1])]
-        found, table = np.zeros((len(documents), self.dim), np.float32), self.word_vectors
-        _weighted_means(values, documents.paragraphs.offsets, weights, table, documents.index, share, found)
-        return found
+        out, table = np.zeros((len(documents), self.dim), np.float32), self.word_vectors
+        _weighted_means(values, documents.paragraphs.offsets, weights, table, documents.index, share, out)
+        return out
 
 
 def paragraph_kinds(documents: Documents, types: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Of each slot of the documents, where its weight is: [B, 1] whether of a query, [B, P] the type."""
+    """Return the indices of paragraph weights: [B, 1] whether the document is a query, [B, P] the type."""
     return documents.is_query.astype(np.int64)[:, None], np.minimum(documents.types, types - 1)
 
 
 def marker_distances(
     documents: Documents, target_id: int | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Places of the tokens in paragraphs with a target marker, and the buckets of their distances."""
+    """Return the positions of all tokens in paragraphs with a target marker, and their distance buckets."""
     paragraphs = documents.paragraphs
-    rows, marks = first_marks(paragraphs, target_id)
-    places, offsets = ranges(paragraphs.offsets[rows], paragraphs.offsets[rows + 1])
-    distance = places - np.repeat(marks, np.diff(offsets))
-    return places, np.clip(np.abs(distance), 0, REACH - 1) + REACH * (distance > 0)
+    rows, markers = first_markers(paragraphs, target_id)
+    positions, offsets = concat_ranges(paragraphs.offsets[rows], paragraphs.offsets[rows + 1])
+    distance = positions - np.repeat(markers, np.diff(offsets))
+    return positions, np.clip(np.abs(distance), 0, DISTANCE_BUCKETS - 1) + DISTANCE_BUCKETS * (distance > 0)
 
 
 @njit(cache=True, nogil=True, fastmath=True)
 def _weighted_means(
-    values: Any, offsets: Any, weights: Any, table: Any, index: Any, share: Any, found: Any
+    values: Any, offsets: Any, weights: Any, table: Any, index: Any, share: Any, out: Any
 ) -> None:
-    """Adds to found [B, D], zeros: over slots, shares [B, P] times unit sums of weighted word vectors."""
+    """Write the normalised means into `out` [B, D], which is zero: share [B, P] times paragraph vectors."""
     dim = table.shape[1]
     bags = np.zeros((len(offsets) - 1, dim), np.float32)
     for i in range(len(bags)):
@@ -127,13 +129,13 @@ def _weighted_means(
             for d in range(dim):
                 bags[i, d] += weight * vector[d]
         _to_unit_length(bags[i])
-    for i in range(len(found)):
-        for slot in range(index.shape[1]):
-            if index[i, slot] >= 0:
-                weight, bag = share[i, slot], bags[index[i, slot]]
+    for i in range(len(out)):
+        for column in range(index.shape[1]):
+            if index[i, column] >= 0:
+                weight, bag = share[i, column], bags[index[i, column]]
                 for d in range(dim):
-                    found[i, d] += weight * bag[d]
-        _to_unit_length(found[i])
+                    out[i, d] += weight * bag[d]
+        _to_unit_length(out[i])
 
 
 @njit(cache=True, nogil=True, fastmath=True)

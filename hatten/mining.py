@@ -1,4 +1,4 @@
-"""Negative and positive mining: Gu et al. 2022, section 4.3."""
+"""Mine negatives and positives for training: Gu et al. 2022, section 4.3."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from retrieval.index import search_exact
 from retrieval.queries import Queries
 
 WORD = re.compile(r"[^\W\d_]{2,}")
-PAIRS_AT_A_TIME = 200_000
-QUERIES_AT_A_TIME = 1000
-ROWS_AT_A_TIME = 1 << 16
+PAIR_CHUNK = 200_000
+QUERY_CHUNK = 1000
+ROW_CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
 class Pool:
-    """What was prefetched for the training queries: neither the cited nor the citing paper is among it.
+    """Papers prefetched for the training queries, without the cited and citing papers of each query.
 
-    row: [queries of the split] int32, the row in `papers`, -1 for a query outside the sample
-    papers: [rows, depth] int32 rows of the corpus, best first, -1 where there were fewer
-    relevant: [rows, depth] bool, as close to the query in words as a cited paper (positive mining)
+    row: [queries of the split] int32, row in `papers`, -1 for a query outside the sample
+    papers: [rows, depth] int32 rows of the corpus, best first, padded with -1
+    relevant: [rows, depth] bool, True for as much word overlap with the query as a cited paper has
     """
 
     row: NDArray[np.int32]
@@ -46,28 +46,28 @@ class Pool:
     def draw(
         self, queries: NDArray[np.integer], size: int, rng: np.random.Generator
     ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-        """For each query (row of the split) `size` different papers of its pool and whether each is relevant.
+        """Draw `size` distinct papers from the pool of each query (row of the split): (papers, relevant).
 
-        -1 where the query is outside the sample or its pool is too short.
+        Papers are -1 for a query outside the sample, or if its pool is too small.
         """
         row = self.row[queries]
-        places = np.argsort(rng.random((len(queries), self.papers.shape[1])), axis=1)[:, :size]
-        papers = self.papers[row[:, None], places]
+        columns = np.argsort(rng.random((len(queries), self.papers.shape[1])), axis=1)[:, :size]
+        papers = self.papers[row[:, None], columns]
         papers = np.where(row[:, None] >= 0, papers, -1)
-        return papers, self.relevant[row[:, None], places] & (papers >= 0)
+        return papers, self.relevant[row[:, None], columns] & (papers >= 0)
 
     def save(self, path: Path) -> str:
-        """Write to a .npz file, whole or not at all; gives its SHA-256."""
+        """Write a .npz file atomically; return its SHA-256."""
         with atomic_write(path) as unfinished, unfinished.open("wb") as file:
             np.savez(file, allow_pickle=False, row=self.row, papers=self.papers, relevant=self.relevant)
         return digest_file(path, "sha256")
 
     @classmethod
     def load(cls, path: Path, sha256: str) -> Pool:
-        """InputError when the file is absent or not the one of that hash."""
+        """Load a saved pool; InputError if the file is missing or has another hash."""
         if not path.is_file():
             raise InputError(
-                f"{path}: the mined pool of this run is gone; restart the training (resume=false)"
+                f"{path}: the mined pool of this run is missing; restart the training (resume=false)"
             )
         if digest_file(path, "sha256") != sha256:
             raise InputError(f"{path}: not the pool that this run mined; restart the training (resume=false)")
@@ -79,7 +79,7 @@ class Pool:
 
 
 def sample_rows(queries: NDArray[np.int64], size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """At most so many of them, in their order."""
+    """Sample at most `size` queries; keeps their order."""
     if size >= len(queries):
         return queries
     return queries[np.sort(rng.choice(len(queries), size, replace=False))]
@@ -97,12 +97,12 @@ def mine(
 ) -> Pool:
     """Prefetch by cosine for rows of a split; vectors [len(queries), D] and [P, D] of unit length.
 
-    words: to find the prefetched papers whose Jaccard index with the query reaches that of a cited paper.
+    words: if given, mark prefetched papers whose Jaccard index with the query reaches a cited paper's.
     """
-    out = pad_positives(split.positives.take(queries), corpus.citing[split.contexts[queries]])
+    excluded = pad_positives(split.positives.take(queries), corpus.citing[split.contexts[queries]])
     allowed = corpus.is_candidate if candidates is None else candidates
-    papers = search_exact(query_vectors, paper_vectors, depth, exclude=out, candidates=allowed).papers
-    return _pool(corpus, split, queries, papers, words)
+    papers = search_exact(query_vectors, paper_vectors, depth, exclude=excluded, candidates=allowed).papers
+    return _build_pool(corpus, split, queries, papers, words)
 
 
 def mine_by_bm25(
@@ -113,48 +113,48 @@ def mine_by_bm25(
     words: WordSets | None,
     candidates: NDArray[np.bool_] | None = None,
 ) -> Pool:
-    """As `mine`, by BM25 with the whole query (title, abstract, context): it needs no trained encoder."""
+    """Like `mine`, but prefetch by BM25 with title, abstract and context; needs no trained encoder."""
     bm25 = BM25(query=("title", "abstract", "context"), threads=os.cpu_count() or 1)
     bm25.index(corpus)
     contexts, cited = split.contexts[queries], split.positives.take(queries)
     cited_papers = pad_positives(cited, corpus.citing[contexts])[:, :-1]
     papers = np.full((len(queries), depth), -1, np.int32)
     with count_progress("BM25 of training queries", len(queries)) as bar:
-        for start in range(0, len(queries), QUERIES_AT_A_TIME):
-            rows = slice(start, start + QUERIES_AT_A_TIME)
-            # The cited papers may take some of the first places.
+        for start in range(0, len(queries), QUERY_CHUNK):
+            rows = slice(start, start + QUERY_CHUNK)
+            # Retrieve extra papers, since cited ones are dropped.
             found = bm25.search_allowed(contexts[rows], depth + cited_papers.shape[1], candidates)
             drop = (found.papers[:, :, None] == cited_papers[rows, None]).any(2)
             papers[rows] = top_k(found.papers, found.scores, depth, drop).papers
             bar(len(found))
-    return _pool(corpus, split, queries, papers, words)
+    return _build_pool(corpus, split, queries, papers, words)
 
 
-def _pool(
+def _build_pool(
     corpus: Corpus,
     split: Split,
     queries: NDArray[np.int64],
     papers: NDArray[np.int32],
     words: WordSets | None,
 ) -> Pool:
-    """Of what was prefetched, papers [len(queries), depth]."""
+    """Build the pool of prefetched papers [len(queries), depth]."""
     contexts, depth = split.contexts[queries], papers.shape[1]
     cited = pad_positives(split.positives.take(queries), corpus.citing[contexts])[:, :-1]
     relevant = np.zeros(papers.shape, np.bool_)
     if words is not None:
-        for start in range(0, len(queries), max(1, PAIRS_AT_A_TIME // depth)):
-            rows = slice(start, start + max(1, PAIRS_AT_A_TIME // depth))
+        for start in range(0, len(queries), max(1, PAIR_CHUNK // depth)):
+            rows = slice(start, start + max(1, PAIR_CHUNK // depth))
             sets = words.queries(contexts[rows])
-            of_cited = words.jaccard(sets, cited[rows]).max(1, keepdims=True)
-            of_found = words.jaccard(sets, papers[rows])
-            relevant[rows] = (of_found >= of_cited) & (of_found > 0)  # sharing no word is no likeness
+            threshold = words.jaccard(sets, cited[rows]).max(1, keepdims=True)
+            overlap = words.jaccard(sets, papers[rows])
+            relevant[rows] = (overlap >= threshold) & (overlap > 0)  # the threshold can be 0
     row = np.full(len(split), -1, np.int32)
     row[queries] = np.arange(len(queries), dtype=np.int32)
     return Pool(row, papers, relevant)
 
 
 def pad_positives(cited: Ragged, citing: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Cited papers [Q, most] with -1 where there are fewer, and the citing paper as the last column."""
+    """Return the cited papers padded with -1, and the citing paper as the last column: [Q, max cited + 1]."""
     lengths = cited.lengths
     out = np.full((len(cited), int(lengths.max(initial=0)) + 1), -1, np.int32)
     out[:, :-1][np.arange(out.shape[1] - 1) < lengths[:, None]] = cited.values
@@ -163,28 +163,28 @@ def pad_positives(cited: Ragged, citing: NDArray[np.int32]) -> NDArray[np.int32]
 
 
 class WordSets:
-    """Sets of word stems of papers and queries, as rows of sparse matrices; stop words are left out."""
+    """Sets of word stems of papers and queries as rows of sparse matrices, without stop words."""
 
     def __init__(self, corpus: Corpus) -> None:
         from gensim.parsing.preprocessing import STOPWORDS
 
         stem = Stemmer.Stemmer("english").stemWord
         ids: dict[str, int] = {}
-        of_word = np.full(len(corpus.words), -1, np.int64)
+        stem_ids = np.full(len(corpus.words), -1, np.int64)
         for word_id, word in enumerate(corpus.words):
             if WORD.fullmatch(word) and word not in STOPWORDS and word not in MARKER_WORDS:
-                of_word[word_id] = ids.setdefault(stem(word), len(ids))
-        self.corpus, self._stem_of, self._stems = corpus, of_word, len(ids)
+                stem_ids[word_id] = ids.setdefault(stem(word), len(ids))
+        self.corpus, self._stem_ids, self._stems = corpus, stem_ids, len(ids)
         self._papers: sparse.csr_array = self._rows(corpus.title_tokens, corpus.abstract_tokens)
         self._sizes = np.diff(self._papers.indptr)
 
     def queries(self, contexts: NDArray[np.integer]) -> sparse.csr_array:
         """(citing title, citing abstract, context) of contexts -> [Q, stems]"""
-        queries = Queries.of(self.corpus, contexts)
+        queries = Queries.from_contexts(self.corpus, contexts)
         return self._rows(*(queries.words(field) for field in ("title", "abstract", "context")))
 
     def jaccard(self, sets: sparse.csr_array, papers: NDArray[np.integer]) -> NDArray[np.float64]:
-        """sets [Q, stems], papers [Q, k] rows of the corpus (-1: none) -> [Q, k], 0 where there is none"""
+        """sets [Q, stems], papers [Q, k] rows of the corpus (-1: none) -> [Q, k], 0 for missing papers"""
         rows = np.repeat(np.arange(len(papers)), papers.shape[1])
         flat = np.maximum(papers.ravel(), 0)
         shared = sets[rows].multiply(self._papers[flat]).sum(axis=1)
@@ -193,13 +193,13 @@ class WordSets:
         return np.asarray(index.reshape(papers.shape))
 
     def _rows(self, *columns: Ragged) -> sparse.csr_array:
-        """The stems of each row over all columns; so many rows at a time that all words need not fit."""
+        """Return the set of stems of each row over all columns, computed in chunks to bound memory."""
         found, sizes = [], []
-        for start in range(0, len(columns[0]), ROWS_AT_A_TIME):
-            part = np.arange(start, min(start + ROWS_AT_A_TIME, len(columns[0])))
+        for start in range(0, len(columns[0]), ROW_CHUNK):
+            part = np.arange(start, min(start + ROW_CHUNK, len(columns[0])))
             words = [column.take(part) for column in columns]
             row = np.concatenate([np.repeat(np.arange(len(part)), column.lengths) for column in words])
-            stem = np.concatenate([self._stem_of[column.values] for column in words])
+            stem = np.concatenate([self._stem_ids[column.values] for column in words])
             keys = np.unique(row[stem >= 0] * self._stems + stem[stem >= 0])
             found.append((keys % max(self._stems, 1)).astype(np.int32))
             sizes.append(np.bincount(keys // max(self._stems, 1), minlength=len(part)))

@@ -1,4 +1,4 @@
-"""The Lightning module that trains an encoder: cosines of a batch, the loss, stale negatives."""
+"""The Lightning module that trains an encoder: similarities, loss and stale negatives of a batch."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class EncoderModule(AveragedModule[Encoder]):
     ) -> None:
         super().__init__(encoder, optimizer, settings.schedule, settings.ema, seed, total_steps)
         self.loss = settings.loss
-        self.stale: NDArray[np.float32] | None = None
-        """[P, D] what the two levels gave for each paper after the last round (model.batch.stale)"""
+        self.stale_vectors: NDArray[np.float32] | None = None
+        """[P, D] output of the two levels for each paper after the last round (model.batch.stale)"""
 
     def on_train_epoch_start(self) -> None:
         super().on_train_epoch_start()
@@ -34,7 +34,7 @@ class EncoderModule(AveragedModule[Encoder]):
             self.encoder.mean_only = self.current_epoch < self.schedule.mean_only_rounds
 
     def training_step(self, batch: Batch, step: int) -> Tensor:
-        loss = self.loss_of(batch, self.similarity(batch))
+        loss = self.compute_loss(batch, self.similarity(batch))
         self.log("train/loss", loss.detach(), batch_size=len(batch.levels))
         return loss
 
@@ -44,8 +44,8 @@ class EncoderModule(AveragedModule[Encoder]):
         papers = F.normalize(torch.cat([self.encoder.encode(batch.cited), self._others(batch)]), dim=1)
         return queries @ papers.T
 
-    def loss_of(self, batch: Batch, similarity: Tensor) -> Tensor:
-        """What is minimised, a scalar."""
+    def compute_loss(self, batch: Batch, similarity: Tensor) -> Tensor:
+        """Return the scalar loss of a batch, given the cosines [Q, N]."""
         levels, log_rate = (
             torch.from_numpy(part).to(similarity.device) for part in (batch.levels, batch.log_rate)
         )
@@ -53,19 +53,19 @@ class EncoderModule(AveragedModule[Encoder]):
 
     def _others(self, batch: Batch) -> Tensor:
         """Vectors of the mined and random papers [N - cited, D]."""
-        if self.stale is None:
+        if self.stale_vectors is None:
             return self.encoder.encode(batch.others)
         assert isinstance(self.encoder, HAttenEncoder)
         if self.encoder.mean_only:
             return self.encoder.encode(batch.others)
-        levels = torch.from_numpy(self.stale[batch.other_rows]).to(self.device)
-        return self.encoder.with_mean(batch.others, levels)
+        levels = torch.from_numpy(self.stale_vectors[batch.other_rows]).to(self.device)
+        return self.encoder.add_mean_path(batch.others, levels)
 
     def parameter_groups(self) -> list[tuple[list[nn.Parameter], float]]:
-        """The slow weights, and those that the encoder calls fast."""
+        """Return (weights, factor on the learning rate) of the slow and of the fast weights."""
         slow: list[nn.Parameter] = []
         fast: list[nn.Parameter] = []
         for name, weight in self.encoder.named_parameters():
             if weight.requires_grad:
-                (fast if name.startswith(self.encoder.fast) else slow).append(weight)
+                (fast if name.startswith(self.encoder.fast_prefixes) else slow).append(weight)
         return [(slow, 1.0), (fast, self.schedule.vectors)]

@@ -1,5 +1,5 @@
-"""Averaged word vectors (Bhagavatula et al. 2018, section 3.1): as they are (`retriever=average`), and
-NNSelect, their magnitudes trained by the batches, mining and loss of HAtten, as in Gu et al. 2022.
+"""Averaged word vectors (Bhagavatula et al. 2018, section 3.1): untrained (`retriever=average`), or with
+magnitudes trained by the batches, mining and loss of HAtten (NNSelect), as in Gu et al. 2022.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from hatten.layers import MeanPath
 from hatten.recipe import Parts, Recipe
 from hatten.retriever import NetRetriever
 from hatten.settings import NNSelectSettings
-from hatten.words import WordVectors, inverse_document_frequency, starting_words, words_and_vectors
+from hatten.words import WordVectors, inverse_document_frequency, load_initial_vectors, words_and_vectors
 from retrieval.settings import IndexConfig, ProfileConfig
 from training.checkpoint import find_saved, read_torch, save_torch
 from training.hub import check_consistent
 
 
-class AveragesEncoder(Encoder):
-    """Documents to vectors [B, D]: of each field the sum of its words' directions, each by its magnitude,
-    as a unit vector; of those the sum, each by the weight of the field, as a unit vector again.
+class AverageEncoder(Encoder):
+    """Encodes a document as the normalised weighted sum of its field vectors.
 
-    Directions are fixed. What can be trained are magnitudes, all above 0, and the weights of fields, which
-    queries and papers have of their own (hatten.means has what they start from).
+    A field vector is the normalised sum of word directions times magnitudes. Directions are fixed; positive
+    magnitudes and field weights, separate for queries and papers, are trainable (initial values:
+    hatten.means).
     """
 
     def __init__(self, word_vectors: NDArray[np.float32]) -> None:
-        """word_vectors [V, D]: their lengths are the magnitudes to begin with."""
+        """word_vectors [V, D]: their lengths are the initial magnitudes."""
         super().__init__()
         lengths = np.linalg.norm(word_vectors, axis=1)
         directions = torch.from_numpy(word_vectors / np.maximum(lengths, 1e-8)[:, None])
         self.directions = nn.Parameter(directions, requires_grad=False)
         self.mean = MeanPath(len(word_vectors))
-        self.mean.distance_weight.requires_grad_(False)  # without a target_id it has no part
-        self.mean.start_from(lengths)
+        self.mean.distance_weight.requires_grad_(False)  # unused without a target_id
+        self.mean.init_word_weights(lengths)
         self.dim, self.precision = word_vectors.shape[1], torch.float32
 
     def encode(self, documents: Documents) -> Tensor:
@@ -55,14 +55,14 @@ class AveragesEncoder(Encoder):
 def weight_vectors(
     word_vectors: NDArray[np.float32], weighting: str, corpus: Corpus, vocabulary: Vocabulary
 ) -> NDArray[np.float32]:
-    """Vectors [V, D] as they are (mean), or each by the inverse document frequency of its word (idf)."""
+    """Return vectors [V, D] unchanged (mean) or multiplied by inverse document frequency (idf)."""
     if weighting == "mean":
         return word_vectors
     return word_vectors * inverse_document_frequency(corpus, vocabulary)[:, None]
 
 
 class AverageRetriever(NetRetriever):
-    """Nearest papers by averages of word vectors that were trained for something else."""
+    """Nearest-neighbour search with averages of pretrained word vectors."""
 
     name = "average"
     max_tokens = 512
@@ -74,7 +74,7 @@ class AverageRetriever(NetRetriever):
         index: IndexConfig | None = None,
         profile: ProfileConfig | None = None,
     ) -> None:
-        """embeddings: gives word vectors for a `corpus` (conf/embeddings). weighting: mean or idf."""
+        """embeddings: returns word vectors for a `corpus` (conf/embeddings). weighting: mean or idf."""
         super().__init__(index, profile)
         if weighting not in ("mean", "idf"):
             raise InputError(f"retriever.weighting={weighting}: choose mean or idf")
@@ -84,14 +84,14 @@ class AverageRetriever(NetRetriever):
     def prepare(self, corpus: Corpus) -> None:
         if self._prepared != corpus.fingerprint:
             self.vocabulary, table = words_and_vectors(self._embeddings(corpus=corpus))
-            self.encoder = AveragesEncoder(
+            self.encoder = AverageEncoder(
                 weight_vectors(table, self._weighting, corpus, self.vocabulary)
             ).eval()
             self._prepared = corpus.fingerprint
         super().prepare(corpus)
 
     def load(self, folder: str | Path, corpus: Corpus) -> None:
-        self.prepare(corpus)  # an index is of certain vectors, and those come with the corpus
+        self.prepare(corpus)  # loads the word vectors, which the index is checked against
         super().load(folder, corpus)
 
 
@@ -99,7 +99,7 @@ FORMAT, FILE = "nnselect-1", "nnselect.ckpt"
 
 
 class NNSelect(Recipe):
-    """Trains the magnitudes of words and the weights of fields."""
+    """Trains word magnitudes and field weights."""
 
     schema = NNSelectSettings
     file = FILE
@@ -108,20 +108,20 @@ class NNSelect(Recipe):
         self.model = model
 
     def build(self, corpus: Corpus, config: DictConfig) -> Parts:
-        name, vocabulary, table = starting_words(config.embeddings, corpus, self.model)
-        encoder = AveragesEncoder(weight_vectors(table, self.model.weighting, corpus, vocabulary))
+        name, vocabulary, table = load_initial_vectors(config.embeddings, corpus, self.model)
+        encoder = AverageEncoder(weight_vectors(table, self.model.weighting, corpus, vocabulary))
         encoder.mean.dropout = self.model.word_dropout
-        known = {"format": FORMAT, "words": vocabulary.words, "max_tokens": self.model.max_tokens}
+        content = {"format": FORMAT, "words": vocabulary.words, "max_tokens": self.model.max_tokens}
 
         def save(trained: Encoder, about: dict[str, Any], path: Path) -> None:
-            save_torch({**known, "weights": trained.state_dict(), "about": about}, path)
+            save_torch({**content, "weights": trained.state_dict(), "about": about}, path)
 
         reader = DocumentReader(corpus, vocabulary, self.model.max_tokens)
         return Parts(encoder, reader, save, {"vectors": name})
 
 
 class NNSelectRetriever(NetRetriever):
-    """Nearest papers by averages of word vectors with trained magnitudes."""
+    """Nearest-neighbour search with averages of word vectors with trained magnitudes."""
 
     name = "nnselect"
 
@@ -131,11 +131,11 @@ class NNSelectRetriever(NetRetriever):
         index: IndexConfig | None = None,
         profile: ProfileConfig | None = None,
     ) -> None:
-        """checkpoint: what train.py model=nnselect saved; InputError if it is missing or of another kind."""
+        """checkpoint: a file saved by train.py model=nnselect; InputError if missing or of another kind."""
         super().__init__(index, profile)
         if checkpoint is None:
             raise InputError(
-                "retriever=nnselect needs checkpoint=FILE, the nnselect.ckpt of train.py model=nnselect"
+                "retriever=nnselect needs checkpoint=FILE, the nnselect.ckpt saved by train.py model=nnselect"
             )
         checkpoint = find_saved(checkpoint, FILE)
         content = read_torch(checkpoint)
@@ -144,7 +144,7 @@ class NNSelectRetriever(NetRetriever):
         with check_consistent(checkpoint):
             weights, self.max_tokens = content["weights"], int(content["max_tokens"])
             self.about, self.checkpoint = dict(content["about"]), checkpoint
-            self.vocabulary = Vocabulary.saved(content["words"], len(weights["directions"]))
-            self.encoder = AveragesEncoder(weights["directions"].numpy())
+            self.vocabulary = Vocabulary.from_saved(content["words"], len(weights["directions"]))
+            self.encoder = AverageEncoder(weights["directions"].numpy())
             self.encoder.load_state_dict(weights)
         self.encoder.eval()

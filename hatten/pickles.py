@@ -1,7 +1,8 @@
-"""The two pickles of the published word vectors, a word list and an array, read without running them.
+"""Read the two pickles of the published word vectors, a word list and an array, without executing them.
 
-A pickle is a program that calls what it names. Here it may name only what NumPy 1 and 2 write an array by
-(protocols 0 to 5), and nothing is called: calls are recorded, and the array is made of the checked record.
+A pickle is a program that calls the functions it names. Only the names that NumPy 1 and 2 use for arrays
+(protocols 0 to 5) are allowed here, and even those are not called: calls are recorded, and the array is built
+from the validated record.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from datasets.errors import InputError
 
-ADMITTED = {"numpy.ndarray", "numpy.dtype", "_codecs.encode"} | {
+ALLOWED = {"numpy.ndarray", "numpy.dtype", "_codecs.encode"} | {
     f"numpy.{core}.{name}"
     for core in ("core", "_core")
     for name in ("multiarray._reconstruct", "numeric._frombuffer")
@@ -26,11 +27,11 @@ ADMITTED = {"numpy.ndarray", "numpy.dtype", "_codecs.encode"} | {
 
 
 class UnsafePickle(pickle.UnpicklingError):
-    """What a pickle holds besides a list of words or an array of numbers."""
+    """Raised for a pickle that holds anything but a list of words or an array of numbers."""
 
 
 class _Call:
-    """An admitted name, what it would have been called with, and the state that the result would have got."""
+    """The record of a call: an allowed name, its arguments, and the state set on its result."""
 
     def __init__(self, name: str, args: tuple[Any, ...] = ()) -> None:
         self.name, self.args, self.state = name, args, None
@@ -42,14 +43,14 @@ class _Call:
         self.state = state
 
 
-class _Reader(pickle.Unpickler):
+class _RecordingUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> _Call:
-        if f"{module}.{name}" not in ADMITTED:
-            raise UnsafePickle(f"{module}.{name}, which is not admitted")
+        if f"{module}.{name}" not in ALLOWED:
+            raise UnsafePickle(f"{module}.{name}, which is not allowed")
         return _Call(name)
 
 
-def _array(found: object) -> NDArray[Any]:
+def _to_array(found: object) -> NDArray[Any]:
     order: object
     match found:
         case _Call(name="_reconstruct", state=(_, shape, kind, fortran, data)):
@@ -61,7 +62,7 @@ def _array(found: object) -> NDArray[Any]:
     match data:  # protocols 0 to 2 write bytes as text
         case _Call(name="encode", args=(str(text), "latin1"), state=None):
             data = text.encode("latin1")
-    dtype = _dtype(kind)
+    dtype = _to_dtype(kind)
     if not isinstance(data, bytes | bytearray) or order not in ("C", "F"):
         raise UnsafePickle("an array whose parts are not type, shape, order and bytes")
     if not isinstance(shape, tuple) or not all(type(n) is int and n >= 0 for n in shape):
@@ -71,11 +72,11 @@ def _array(found: object) -> NDArray[Any]:
     return np.frombuffer(data, dtype).reshape(shape, order="F" if order == "F" else "C")
 
 
-def _dtype(kind: object) -> np.dtype[Any]:
+def _to_dtype(kind: object) -> np.dtype[Any]:
     match kind:
         case _Call(name="dtype", args=(str(code), *_), state=state):
             if code[:1] not in tuple("fiu") or code[1:] not in ("1", "2", "4", "8"):
-                raise UnsafePickle(f"an array of type {code!r}, only numbers are admitted")
+                raise UnsafePickle(f"an array of type {code!r}, which is not a number type")
         case _:
             raise UnsafePickle("an array whose parts are not type, shape, order and bytes")
     match state:
@@ -87,7 +88,7 @@ def _dtype(kind: object) -> np.dtype[Any]:
 
 
 def _load(path: str | Path, wanted: str) -> Any:
-    """The list of words or the array in a pickle; InputError when it holds anything else."""
+    """Return the list of words or the array in a pickle; InputError if it holds anything else."""
     try:
         content = Path(path).read_bytes()
     except FileNotFoundError:
@@ -96,18 +97,19 @@ def _load(path: str | Path, wanted: str) -> Any:
         argument: Any
         for instruction, argument, _ in pickletools.genops(content):
             if instruction.name in ("PUT", "LONG_BINPUT") and argument > len(content):
-                raise UnsafePickle("a place in its memo that is larger than the file")  # it would be reserved
-        found = _Reader(io.BytesIO(content)).load()
-        return found if type(found) is list else _array(found)
-    except UnsafePickle as refused:
-        raise InputError(f"{path}: refused: the pickle holds {refused}; expected {wanted}") from None
+                # The unpickler would allocate the whole memo.
+                raise UnsafePickle("a memo index larger than the file")
+        found = _RecordingUnpickler(io.BytesIO(content)).load()
+        return found if type(found) is list else _to_array(found)
+    except UnsafePickle as error:
+        raise InputError(f"{path}: refused: the pickle holds {error}; expected {wanted}") from None
     except Exception as error:  # a broken pickle can raise nearly anything
         reason = f"{type(error).__name__}: {error}"
-        raise InputError(f"{path}: no readable pickle of {wanted} ({reason})") from None
+        raise InputError(f"{path}: not a readable pickle of {wanted} ({reason})") from None
 
 
 def load_word_list(path: str | Path) -> list[str]:
-    """The list of str in the pickle at `path`; InputError when it holds anything else."""
+    """Read the list of str pickled at `path`; InputError if the file holds anything else."""
     words = _load(path, "a list of words")
     if type(words) is not list or not all(type(word) is str for word in words):
         raise InputError(f"{path}: the pickle does not hold a list of words")
@@ -115,7 +117,7 @@ def load_word_list(path: str | Path) -> list[str]:
 
 
 def load_array(path: str | Path) -> NDArray[Any]:
-    """The numeric array (read-only) in the pickle at `path`; InputError when it holds anything else."""
+    """Read the numeric array (read-only) pickled at `path`; InputError if the file holds anything else."""
     array = _load(path, "an array of numbers")
     if not isinstance(array, np.ndarray):
         raise InputError(f"{path}: the pickle does not hold an array of numbers")

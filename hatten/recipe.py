@@ -1,14 +1,14 @@
-"""Kinds of encoder to train: what each brings to hatten.train, which does the rest, the same for all.
+"""Recipes: the parts of a training run that depend on the kind of encoder; hatten.train does the rest.
 
-HAtten (`python train.py model=hatten`) and the static model (`model=static`) are here; hatten.nnselect and
-hatten.biencoder have the others, rerank.distil has those that continue a trained encoder.
+Defines HAtten (`python train.py model=hatten`) and the static model (`model=static`). The others are in
+hatten.nnselect and hatten.biencoder, and in rerank.distil, which continues from a trained encoder.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,48 +20,48 @@ from torch import Tensor, nn
 
 from datasets.corpus import Corpus
 from datasets.records import TARGET_WORD
-from hatten.checkpoint import saver
+from hatten.checkpoint import make_saver
 from hatten.documents import DocumentReader, Documents, Vocabulary
 from hatten.encoder import Encoder, build_encoder
 from hatten.layers import MeanPath
 from hatten.means import MeanEncoder
 from hatten.settings import HAttenSettings, MinedTraining, StaticSettings
 from hatten.static import FILE, FOLDER, StaticModel, save_static
-from hatten.words import inverse_document_frequency, starting_words
+from hatten.words import inverse_document_frequency, load_initial_vectors
 from retrieval.nets import precision
 from retrieval.vectors import Reader
 
 
 @dataclass(frozen=True)
 class Parts:
-    """An encoder over a corpus, ready to be trained."""
+    """An encoder and its reader for a corpus, ready for training."""
 
     encoder: Encoder
     reader: Reader
     save: Callable[[Encoder, dict[str, Any], Path], None]
-    """(encoder, what is to be known of it, path): writes a file or folder, whole or not at all"""
+    """save(encoder, about, path) writes a file or folder atomically"""
     about: dict[str, Any]
-    """what it starts from, as plain values; is saved with it"""
+    """the starting point of the training, as plain values that are saved with the encoder"""
 
 
 class Recipe(ABC):
-    """A kind of encoder, as `model.recipe` names it; made from the settings of `schema`."""
+    """Builds one kind of encoder; `model.recipe` names the class, `schema` the type of its settings."""
 
     schema: type[MinedTraining]
     file: str
-    """what is saved, in the folder of a run"""
+    """name of the saved file or folder in the run folder"""
     groups: tuple[str, ...] = ("embeddings",)
-    """parts of the configuration that it reads beside `model`"""
+    """configuration groups it reads besides `model`"""
     mean_path = False
-    """whether it has a mean path that can be trained without the rest (hatten.layers)"""
+    """True if it has a mean path that can be trained on its own (hatten.layers)"""
 
     @abstractmethod
     def build(self, corpus: Corpus, config: DictConfig) -> Parts:
-        """config: all of the configuration."""
+        """Build the encoder for a corpus; config is the whole configuration."""
 
 
 class HAtten(Recipe):
-    """The encoder of Gu et al. 2022, section 4.1, with or without the path around it."""
+    """The encoder of Gu et al. 2022, section 4.1, with or without the mean path."""
 
     schema = HAttenSettings
     file = FILE
@@ -71,21 +71,21 @@ class HAtten(Recipe):
         self.mean_path = model.encoder.residual == "mean"
 
     def build(self, corpus: Corpus, config: DictConfig) -> Parts:
-        name, vocabulary, table = starting_words(config.embeddings, corpus, self.model)
+        name, vocabulary, table = load_initial_vectors(config.embeddings, corpus, self.model)
         encoder = build_encoder(self.model.encoder, table, vocabulary)
         encoder.precision = precision(self.model.precision)
         if encoder.mean is not None:
-            encoder.mean.start_from(inverse_document_frequency(corpus, vocabulary))
+            encoder.mean.init_word_weights(inverse_document_frequency(corpus, vocabulary))
             encoder.mean.dropout = self.model.word_dropout
         reader = DocumentReader(corpus, vocabulary, self.model.encoder.max_tokens)
-        return Parts(encoder, reader, saver(vocabulary), {"vectors": name})
+        return Parts(encoder, reader, make_saver(vocabulary), {"vectors": name})
 
 
 class StaticEncoder(Encoder):
-    """Documents to unit vectors [B, D]: a mean path over word vectors that are trained with it."""
+    """Encodes documents as unit vectors [B, D] with a mean path and trainable word vectors."""
 
     def __init__(self, word_vectors: NDArray[np.float32], vocabulary: Vocabulary, near: int = 0) -> None:
-        """word_vectors [V, D] in the order of the vocabulary; near: as hatten.layers.MeanPath has it."""
+        """word_vectors [V, D] in the order of the vocabulary; near: see hatten.layers.MeanPath."""
         super().__init__()
         self.word_vectors = nn.Parameter(torch.from_numpy(np.ascontiguousarray(word_vectors, np.float32)))
         self.mean = MeanPath(len(word_vectors), near)
@@ -96,13 +96,13 @@ class StaticEncoder(Encoder):
         vectors: Tensor = self.mean(self.word_vectors, documents)
         return vectors
 
-    def frozen(self) -> MeanEncoder:
-        """What it has learned so far."""
-        return self.mean.frozen(self.word_vectors)
+    def to_numpy(self) -> MeanEncoder:
+        """Return the encoder in NumPy; shares memory with the weights."""
+        return self.mean.to_numpy(self.word_vectors)
 
 
 class Static(Recipe):
-    """Word vectors and the weights of words, distances and paragraphs."""
+    """The static model: word vectors and the weights of words, distances and paragraphs."""
 
     schema = StaticSettings
     file = FOLDER
@@ -111,18 +111,16 @@ class Static(Recipe):
         self.model = model
 
     def build(self, corpus: Corpus, config: DictConfig) -> Parts:
-        name, vocabulary, table = starting_words(config.embeddings, corpus, self.model)
-        most, near = self.model.max_tokens, self.model.near
+        name, vocabulary, table = load_initial_vectors(config.embeddings, corpus, self.model)
+        max_tokens, near = self.model.max_tokens, self.model.near
         encoder = StaticEncoder(table, vocabulary, len(near))
-        encoder.mean.start_from(inverse_document_frequency(corpus, vocabulary))
+        encoder.mean.init_word_weights(inverse_document_frequency(corpus, vocabulary))
         encoder.mean.dropout = self.model.word_dropout
 
         def save(trained: Encoder, about: dict[str, Any], path: Path) -> None:
             assert isinstance(trained, StaticEncoder)
-            unknown = self.model.unknown_weight
-            save_static(
-                StaticModel(trained.frozen(), vocabulary, most, about, unknown_weight=unknown, near=near),
-                path,
-            )
+            model = StaticModel(trained.to_numpy(), vocabulary, max_tokens, about)
+            save_static(replace(model, unknown_weight=self.model.unknown_weight, near=near), path)
 
-        return Parts(encoder, DocumentReader(corpus, vocabulary, most, near), save, {"vectors": name})
+        reader = DocumentReader(corpus, vocabulary, max_tokens, near)
+        return Parts(encoder, reader, save, {"vectors": name})

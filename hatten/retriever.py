@@ -1,4 +1,4 @@
-"""Retrieval by trained nets over words, and HAtten: the nearest papers by cosine (Gu et al. 2022, 4.1.3)."""
+"""Nearest-neighbour retrieval by cosine with torch encoders such as HAtten (Gu et al. 2022, 4.1.3)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from retrieval.settings import IndexConfig, ProfileConfig
 
 
 class NetRetriever(WordsRetriever):
-    """By a net."""
+    """A WordsRetriever with a torch encoder."""
 
     encoder: Encoder
 
@@ -33,7 +33,7 @@ class NetRetriever(WordsRetriever):
 
 
 class HAttenRetriever(NetRetriever):
-    """Nearest papers by an encoder of words, paragraphs and documents."""
+    """Nearest-neighbour search with HAtten."""
 
     name = "hatten"
 
@@ -46,15 +46,15 @@ class HAttenRetriever(NetRetriever):
         profile: ProfileConfig | None = None,
         cache_dir: str | Path = ".cache",
     ) -> None:
-        """checkpoint: what train.py model=hatten saved, a published one with its word list, `vocabulary`, or
-        hatten-acl200, which is downloaded with its word list to `cache_dir`.
+        """checkpoint: saved by train.py model=hatten, or published together with the word list `vocabulary`;
+        hatten-acl200 is downloaded to `cache_dir` with its word list.
 
-        arithmetic: auto, float32 or bfloat16. Raises InputError when a file is missing or of another kind.
+        arithmetic: auto, float32 or bfloat16. Raises InputError if a file is missing or of another kind.
         """
         super().__init__(index, profile)
         if checkpoint is None:
             raise InputError(
-                "retriever=hatten needs checkpoint=FILE, the hatten.ckpt of train.py model=hatten, "
+                "retriever=hatten needs checkpoint=FILE, the hatten.ckpt saved by train.py model=hatten, "
                 f"or checkpoint={PUBLISHED}, which is downloaded"
             )
         self.model = open_model(checkpoint, vocabulary, cache_dir)
@@ -63,5 +63,5 @@ class HAttenRetriever(NetRetriever):
         self.encoder.precision = precision(arithmetic)
         self.about, self.checkpoint = self.model.about, checkpoint
 
-    def keep(self, folder: Path) -> None:
+    def save_model(self, folder: Path) -> None:
         save_model(self.model, folder / FILE)

@@ -1,4 +1,4 @@
-"""Settings of encoders that are trained on contexts: model=hatten|static|nnselect|biencoder."""
+"""Settings of encoders trained on citation contexts: model=hatten|static|nnselect|biencoder."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class EncoderRateSettings(RateSettings):
 
 @dataclass(frozen=True)
 class EncoderTraining(Settings):
-    """Shared by the training of all encoders; the `mined` papers of a batch come from some pool."""
+    """Settings shared by all encoders; subclasses define the pool of the `mined` papers."""
 
     where: ClassVar[str] = "model"
     train: str = "hatten.train.train"
@@ -157,10 +157,10 @@ class EncoderTraining(Settings):
 
 @dataclass(frozen=True)
 class MinedTraining(EncoderTraining):
-    """Training that mines its own pool."""
+    """Training with a pool mined every round."""
 
     recipe: str = ""
-    """kind of encoder: a hatten.recipe.Recipe"""
+    """kind of encoder: a subclass of hatten.recipe.Recipe"""
     mining: MiningSettings = field(default_factory=MiningSettings)
 
 
@@ -195,7 +195,7 @@ class StaticSettings(WordsSettings, MinedTraining):
     max_tokens: int = setting(512, least=1)
     """maximum words of a paragraph"""
     near: tuple[int, ...] = (4, 12)
-    """words on each side of the mark that a query has once more, as paragraphs of their own; []: none"""
+    """window sizes: adds the words on each side of the citation marker to a query as paragraphs; []: none"""
     unknown_weight: float = 1.5
     """weight of out-of-vocabulary words, which get random vectors; 0: ignore them"""
 

@@ -1,17 +1,16 @@
 """A static embedding model: `python train.py model=static`, `retriever=static checkpoint=OUT`.
 
-HAtten's mean path (hatten.means) without its two levels: trained word vectors, each word with a weight of
-its own, each distance from the citation mark and each paragraph type too. It encodes tens of thousands of
-papers a second without torch; hatten.recipe trains it. Words that it does not know, as names in
-other fields, are not lost: each gets a random vector by its letters, so that texts that share it are closer
-(the hashing trick of Weinberger et al. 2009).
+HAtten's mean path (hatten.means) without its two levels: trained word vectors, with a weight per word, per
+distance from the citation marker and per paragraph type. It encodes tens of thousands of papers per second
+without torch; hatten.recipe trains it. Out-of-vocabulary words, such as names from other fields, get random
+vectors by hash, so that texts sharing them are closer (the hashing trick, Weinberger et al. 2009).
 
 A saved model is a folder:
 
     config.json         format and sizes
-    vocabulary.json     the words, the most frequent first
-    model.safetensors   vectors [V, D] in 32, 16 or 8 bits, with 8 bits a scale for each word; the weights
-    about.json          how it came to be; README.md, its card, tells it to people (training.hub)
+    vocabulary.json     words, most frequent first
+    model.safetensors   weights; vectors [V, D] in 32, 16 or 8 bits, the latter with a scale per word
+    about.json          training record, also shown in the model card, README.md (training.hub)
 """
 
 from __future__ import annotations
@@ -44,35 +43,36 @@ from training.hub import (
 )
 
 FORMAT, FOLDER, FILE = "static-1", "static", "hatten.ckpt"
-"""What a folder says that it is, and its name in the output folder of a training; HAtten's there."""
+"""Format name, folder name in the output of a training run, and file name of HAtten there."""
 CONFIG, WORDS = "config.json", "vocabulary.json"
 BUCKETS = 16_384
-"""Random vectors for unknown words; two of these words share one with a chance of 1 in so many."""
-KINDS = ("float32", "float16", "int8")
+"""Number of random vectors for unknown words."""
+DTYPES = ("float32", "float16", "int8")
 
 
 class OpenVocabulary(Vocabulary):
-    """A vocabulary that gives unknown words with a letter or digit one of BUCKETS ids behind its own."""
+    """A vocabulary that hashes unknown words with a letter or digit to BUCKETS additional ids."""
 
     def lookup(self, store_words: Iterable[str]) -> NDArray[np.int32]:
         words = list(store_words)
-        ids, end = super().lookup(words), len(self)
-        for place in np.flatnonzero(ids < 0).tolist():
-            if any(map(str.isalnum, words[place])):
-                ids[place] = end + zlib.crc32(words[place].encode("utf-8", "surrogatepass")) % BUCKETS
+        ids = super().lookup(words)
+        for i in np.flatnonzero(ids < 0).tolist():
+            if any(map(str.isalnum, words[i])):
+                ids[i] = len(self) + zlib.crc32(words[i].encode("utf-8", "surrogatepass")) % BUCKETS
         return ids
 
 
 @dataclass(frozen=True)
 class StaticModel(Pretrained):
-    """An encoder with its words, most frequent first; `about` says how it came to be."""
+    """An encoder with its vocabulary, most frequent words first, and its training record `about`."""
 
     settings_file = CONFIG
     title = "static model"
     description = """\
-A static embedding model for citation recommendation: weighted means of word vectors embed the passage with a
-missing citation, with title and abstract of the citing paper, and every paper that may be cited; the nearest
-by cosine are recommended. It encodes tens of thousands of papers a second on a CPU.
+A static embedding model for citation recommendation. Weighted means of word vectors embed the passage with a
+missing citation, together with the title and abstract of the citing paper, and every paper that may be cited.
+The nearest papers by cosine similarity are recommended. It encodes tens of thousands of papers per second on
+a CPU.
 
 ```sh
 python evaluate.py benchmark=prefetch retriever=static checkpoint={place} data=custom data.dir=DIR
@@ -82,39 +82,39 @@ python evaluate.py benchmark=prefetch retriever=static checkpoint={place} data=c
     encoder: MeanEncoder
     vocabulary: Vocabulary
     max_tokens: int
-    """words that are read of a paragraph"""
+    """maximum words of a paragraph"""
     about: dict[str, Any]
-    kind: str = "float32"
-    """of the vectors in its file, of KINDS; int8: whole numbers to ±127 times a scale for each word"""
+    dtype: str = "float32"
+    """of the saved vectors, one of DTYPES; int8 stores integers up to ±127 and a scale per word"""
     unknown_weight: float = 0.0
-    """of words that the vocabulary lacks; 0: they are left out"""
+    """weight of out-of-vocabulary words; 0: ignore them"""
     near: tuple[int, ...] = ()
-    """known words on each side of the mark that are a paragraph more of a query"""
+    """known words on each side of the marker, one extra query paragraph per entry"""
 
     def write(self, folder: Path) -> None:
         weights = self.encoder.weights()
         vectors = weights["word_vectors"]
-        if self.kind == "int8":
+        if self.dtype == "int8":
             weights["scales"] = np.maximum(np.abs(vectors).max(1) / np.float32(127), np.float32(1e-12))
             vectors = (vectors / weights["scales"][:, None]).round()
-        weights["word_vectors"] = vectors.astype(self.kind)
+        weights["word_vectors"] = vectors.astype(self.dtype)
         config = {
             "format": FORMAT,
             "dim": self.encoder.dim,
             "words": len(self.vocabulary),
-            "vectors": self.kind,
+            "vectors": self.dtype,
             "max_tokens": self.max_tokens,
             "unknown_weight": self.unknown_weight,
             "near": self.near,
         }
         write_json(folder / CONFIG, config)
-        listed = json.dumps(self.vocabulary.words, ensure_ascii=False, separators=(",", ":"))
-        (folder / WORDS).write_text(listed + "\n", "utf-8")
+        words = json.dumps(self.vocabulary.words, ensure_ascii=False, separators=(",", ":"))
+        (folder / WORDS).write_text(words + "\n", "utf-8")
         write_weights(folder / WEIGHTS, weights)
 
     @classmethod
     def read(cls, folder: Path, about: dict[str, Any]) -> StaticModel:
-        """With vectors in float32."""
+        """Read a model; its vectors become float32."""
         config, words = read_json(folder / CONFIG, dict), read_json(folder / WORDS, list)
         if config.get("format") != FORMAT:
             raise InputError(f"{folder}: not a model of train.py model=static")
@@ -125,20 +125,20 @@ python evaluate.py benchmark=prefetch retriever=static checkpoint={place} data=c
             }
             if (scales := learned.pop("scales", None)) is not None:
                 learned["word_vectors"] *= scales[:, None]
-            vocabulary = Vocabulary.saved(words, len(learned["word_vectors"]))
+            vocabulary = Vocabulary.from_saved(words, len(learned["word_vectors"]))
             encoder = MeanEncoder(**learned, target_id=int(vocabulary.lookup([TARGET_WORD])[0]))
             encoder.check()
-            if config["vectors"] not in KINDS:
-                raise ValueError(f"vectors of the kind {config['vectors']}")
-            about = about or dict(config.get("about", {}))  # where earlier versions have it
-            most, weight = int(config["max_tokens"]), float(config["unknown_weight"])
-            near = tuple(map(int, config.get("near", ())))  # models of earlier versions have none
+            if config["vectors"] not in DTYPES:
+                raise ValueError(f"vectors of unknown type {config['vectors']}")
+            about = about or dict(config.get("about", {}))  # earlier versions keep it in the config
+            max_tokens, unknown_weight = int(config["max_tokens"]), float(config["unknown_weight"])
+            near = tuple(map(int, config.get("near", ())))  # earlier versions lack it
             if len(near) != encoder.near or min(near, default=1) < 1:
-                raise ValueError(f"near: {list(near)} beside weights of {encoder.near} paragraphs")
-            return cls(encoder, vocabulary, most, about, config["vectors"], weight, near)
+                raise ValueError(f"near: {list(near)} does not match weights for {encoder.near} paragraphs")
+            return cls(encoder, vocabulary, max_tokens, about, config["vectors"], unknown_weight, near)
 
-    def opened(self) -> tuple[MeanEncoder, Vocabulary]:
-        """Encoder and vocabulary to encode any text with: those with rows for unknown words."""
+    def with_unknown_words(self) -> tuple[MeanEncoder, Vocabulary]:
+        """Return encoder and vocabulary, with random vectors for unknown words if these have a weight."""
         if not self.unknown_weight:
             return self.encoder, self.vocabulary
         bits = hashlib.shake_256(b"vectors of unknown words").digest(-(-BUCKETS * self.encoder.dim // 8))
@@ -152,8 +152,8 @@ python evaluate.py benchmark=prefetch retriever=static checkpoint={place} data=c
         )
         return encoder, OpenVocabulary(self.vocabulary.words)
 
-    def cut(self, words: int) -> StaticModel:
-        """The same with the first, most frequent `words` of its vocabulary, and the citation marks, alone."""
+    def keep_frequent(self, words: int) -> StaticModel:
+        """Return the model with only the first, most frequent `words` words and the citation markers."""
         listed = self.vocabulary.words
         kept = [row for row, word in enumerate(listed) if row < words or word in MARKER_WORDS]
         kept = sorted({self.vocabulary.pad_id, *kept})
@@ -167,33 +167,33 @@ python evaluate.py benchmark=prefetch retriever=static checkpoint={place} data=c
         return replace(self, encoder=encoder, vocabulary=vocabulary)
 
 
-def save_static(model: StaticModel, folder: Path, kind: str = "float32") -> None:
-    """Write a model to a folder that is whole or not there at all. kind: of the vectors, of KINDS."""
-    replace(model, kind=kind).save_pretrained(folder)
+def save_static(model: StaticModel, folder: Path, dtype: str = "float32") -> None:
+    """Write a model to a folder atomically. dtype: of the vectors, one of DTYPES."""
+    replace(model, dtype=dtype).save_pretrained(folder)
 
 
 def load_static(path: str | Path) -> StaticModel:
-    """What `save_static` wrote, by its folder or its id on the hub, or the mean path of a hatten.ckpt.
+    """Load a static model from a folder, a run's output folder or the hub, or the mean path of a hatten.ckpt.
 
-    The path may be the output folder of a training. Its vectors are in float32.
-    InputError when it is anything else.
+    Vectors become float32. Raises InputError for anything else.
     """
     folder = find_saved(path, FOLDER)
     if (folder / CONFIG).is_file() or (not folder.exists() and is_hub_id(path)):
         return StaticModel.from_pretrained(folder)
     if folder.is_dir() and not (folder / FILE).is_file():
         raise InputError(f"{folder}: contains neither a static model ({CONFIG}) nor {FILE}")
-    return mean_path_of(path)
+    return load_mean_path(path)
 
 
-def mean_path_of(checkpoint: str | Path) -> StaticModel:
-    """The mean path of a HAtten's checkpoint as a model of its own; InputError when it has none."""
+def load_mean_path(checkpoint: str | Path) -> StaticModel:
+    """Load the mean path of a HAtten checkpoint as a static model; InputError if it has none."""
     from hatten.checkpoint import load_model  # torch
 
     model = load_model(find_saved(checkpoint, FILE))
     if model.encoder.mean is None:
         raise InputError(
-            f"{checkpoint}: this HAtten has no mean path (model.encoder.residual=none); use retriever=hatten"
+            f"{checkpoint}: this HAtten model has no mean path (model.encoder.residual=none); "
+            "use retriever=hatten"
         )
-    encoder = model.encoder.mean.frozen(model.encoder.word_vectors)
+    encoder = model.encoder.mean.to_numpy(model.encoder.word_vectors)
     return StaticModel(encoder, model.vocabulary, model.encoder.config.max_tokens, model.about)

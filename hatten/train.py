@@ -1,6 +1,6 @@
-"""Training an encoder: `python train.py model=hatten|static|nnselect|biencoder`.
+"""Train an encoder: `python train.py model=hatten|static|nnselect|biencoder`.
 
-`train_encoder` is the whole of it; `EncoderRounds` is what happens between rounds: validate, mine, save.
+`train_encoder` runs the training; `EncoderRounds` validates, mines and saves between rounds.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from retrieval.index import search_exact
 from retrieval.nets import as_numpy, eval_mode
 from retrieval.vectors import Reader, encode, encode_queries
 from training.loop import Training, TrainingRun, plain_config, run
-from training.module import optimizer_of
+from training.module import optimizer_factory
 from training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
 
 MINED = "mined"
-"""Where the pools are, in the folder of a run."""
+"""Folder of the mined pools in the run folder."""
 
 
 def train(config: DictConfig) -> Path:
-    """Train the encoder that `model.recipe` names; gives the file or folder of the best weights."""
-    kind: Any = get_class(config.model.recipe)
-    settings = read_settings(kind.schema, plain_config(config)["model"])
-    return train_encoder(config, kind(settings), settings, settings.mining)
+    """Train the encoder of `model.recipe`; return the file or folder of the best weights."""
+    recipe: Any = get_class(config.model.recipe)
+    settings = read_settings(recipe.schema, plain_config(config)["model"])
+    return train_encoder(config, recipe(settings), settings, settings.mining)
 
 
 def train_encoder(
@@ -51,20 +51,22 @@ def train_encoder(
     recipe: Recipe,
     settings: EncoderTraining,
     mining: MiningSettings | None,
-    data_of: Callable[[Reader, EncoderBatchSettings, int, int], TrainingData] = TrainingData,
-    module_of: Callable[..., EncoderModule] = EncoderModule,
+    make_data: Callable[[Reader, EncoderBatchSettings, int, int], TrainingData] = TrainingData,
+    make_module: Callable[..., EncoderModule] = EncoderModule,
 ) -> Path:
-    """The training of an encoder of any kind.
+    """Train an encoder of any kind.
 
-    mining: None where the data bring a pool of their own. data_of: (reader, batch, seed, workers) -> what is
-    read. module_of: takes what EncoderModule takes.
+    mining: None if the data come with their own pool. make_data: (reader, batch, seed, workers) -> data
+    module. make_module: called like EncoderModule.
     """
     batch, schedule = settings.batch, settings.schedule
-    of_mean_path = {"batch.stale": batch.stale, "schedule.mean_only_rounds": schedule.mean_only_rounds}
-    for name, wanted in of_mean_path.items():
-        if wanted and not recipe.mean_path:
-            raise InputError(f"model.{name}={wanted}: needs model.encoder.residual=mean, of model=hatten")
-    optimizer = optimizer_of(config.model.optimizer)
+    for name, value in (
+        ("batch.stale", batch.stale),
+        ("schedule.mean_only_rounds", schedule.mean_only_rounds),
+    ):
+        if value and not recipe.mean_path:
+            raise InputError(f"model.{name}={value}: needs model=hatten with model.encoder.residual=mean")
+    optimizer = optimizer_factory(config.model.optimizer)
 
     def check_size(split: Split, corpus: Corpus) -> None:
         if batch.queries > len(split) > 0:
@@ -73,23 +75,24 @@ def train_encoder(
                 f"of {corpus.name}"
             )
 
-    def build(given: TrainingRun) -> Training:
-        check_size(given.corpus.split(TRAIN), given.corpus)  # before word vectors are trained
-        parts = recipe.build(given.corpus, config)
-        data = data_of(parts.reader, batch, given.seed, settings.workers)
-        check_size(data.split, given.corpus)  # of fewer contexts, where a teacher has scored some
+    def build(started: TrainingRun) -> Training:
+        corpus, seed = started.corpus, started.seed
+        check_size(corpus.split(TRAIN), corpus)  # before word vectors are trained
+        parts = recipe.build(corpus, config)
+        data = make_data(parts.reader, batch, seed, settings.workers)
+        check_size(data.split, corpus)  # distillation may use fewer contexts
         steps = steps_per_round(batch, len(data.split))
-        module = module_of(parts.encoder, optimizer, settings, given.seed, settings.rounds * steps)
-        about = {**given.about, **parts.about, **data.about}
-        best = given.folder / recipe.file
+        module = make_module(parts.encoder, optimizer, settings, seed, settings.rounds * steps)
+        about = {**started.about, **parts.about, **data.about}
+        best = started.folder / recipe.file
         return Training(
             module,
             data,
-            EncoderRounds(best, parts.save, mining, settings.validation, given.seed, about),
+            EncoderRounds(best, parts.save, mining, settings.validation, seed, about),
             settings.rounds,
-            {**{name: given.settings[name] for name in recipe.groups}, **data.about},
+            {**{name: started.settings[name] for name in recipe.groups}, **data.about},
             f"{len(data.split):,} contexts, {settings.rounds} rounds of {steps} steps, "
-            f"{batch.queries} queries a step, in {parts.encoder.precision}",
+            f"{batch.queries} queries per step, in {parts.encoder.precision}",
             files=[MINED],
         )
 
@@ -97,15 +100,15 @@ def train_encoder(
 
 
 class Validation:
-    """The validation queries of a run and the papers searched for them: the same after each round."""
+    """The validation queries of a run and the papers to search, fixed for all rounds."""
 
     def __init__(self, config: EncoderValidationSettings, corpus: Corpus, seed: int) -> None:
         self.config, self.corpus = config, corpus
         split = corpus.splits.get(config.split)
         self.contexts: NDArray[np.int64] = np.empty(0, np.int64)
-        """[Q] rows of the contexts; none: nothing is measured"""
+        """[Q] context rows; empty: no validation"""
         self.candidates: NDArray[np.bool_] = np.zeros_like(corpus.is_candidate)
-        """[P] papers that are searched"""
+        """[P] papers to search"""
         if split is None or len(split) == 0 or config.queries == 0:
             return
         rng = np.random.default_rng((seed, VALIDATION_SEED))
@@ -117,23 +120,23 @@ class Validation:
             return
         self.candidates[cited.values] = corpus.is_candidate[cited.values]
         others = np.flatnonzero(corpus.is_candidate & ~self.candidates)
-        more = max(0, config.papers - int(np.count_nonzero(self.candidates)))
-        self.candidates[rng.choice(others, min(more, len(others)), replace=False)] = True
+        missing = max(0, config.papers - int(np.count_nonzero(self.candidates)))
+        self.candidates[rng.choice(others, min(missing, len(others)), replace=False)] = True
 
     def measure(self, queries: NDArray[np.float32], papers: NDArray[np.float32]) -> dict[str, float]:
-        """Vectors of the contexts [Q, D] and of all papers [P, D] -> measures, for a sample with its size."""
+        """Vectors of the contexts [Q, D] and papers [P, D] -> measures, plus the size of a sampled pool."""
         citing = self.corpus.citing[self.contexts]
         found = search_exact(queries, papers, self.config.depth, exclude=citing, candidates=self.candidates)
-        measured = recall_and_mrr(found.papers, self._positives)
+        measures = recall_and_mrr(found.papers, self._positives)
         if self.candidates is not self.corpus.is_candidate:
-            measured["papers"] = float(np.count_nonzero(self.candidates))
-        return measured
+            measures["papers"] = float(np.count_nonzero(self.candidates))
+        return measures
 
 
 class EncoderRounds(Rounds):
-    """Mines before the first round and after each but the last; validates after each.
+    """Mines before every round and validates after every round.
 
-    The state names the pool's file and hash; the arrays are in the file.
+    The state holds only the file name and hash of the pool.
     """
 
     def __init__(
@@ -145,7 +148,7 @@ class EncoderRounds(Rounds):
         seed: int,
         about: dict[str, Any],
     ) -> None:
-        """mining: None where the data come with a pool of their own, or without; others: as for Rounds."""
+        """mining: None to use the pool of the data module, if any. Other arguments: see Rounds."""
         super().__init__(best, save, about, validation.monitor)
         self.mining, self.validation, self.seed = mining, validation, seed
         self._pool: dict[str, str] | None = None
@@ -168,14 +171,14 @@ class EncoderRounds(Rounds):
         if self._pool is not None:
             self._data.pool = Pool.load(self.folder / self._pool["file"], self._pool["sha256"])
         if self._resumed and self._data.batch.stale:
-            # Lightning restores its count of epochs only after this hook.
+            # Lightning restores current_epoch only after this hook.
             candidates = self._data.corpus.is_candidate
             self._encode_papers(pl_module, int(self.history.rows[-1]["round"]), candidates)
         elif not self._resumed and self._data.batch.mined:
-            self.keep(trainer, pl_module, 0, self.measure(trainer, pl_module, 0))
+            self.record(trainer, pl_module, 0, self.measure(trainer, pl_module, 0))
 
     def measure(self, trainer: pl.Trainer, module: EncoderModule, done: int) -> dict[str, float]:
-        """Encode the candidates once; measure on validation and mine for the next round with them."""
+        """Encode the papers once, for validation and for mining the next round's pool."""
         data, start = self._data, time.monotonic()
         row: dict[str, float] = {}
         contexts, wanted = self._validation.contexts, self._validation.candidates.copy()
@@ -185,10 +188,10 @@ class EncoderRounds(Rounds):
             mining = None
         if mining is not None:
             rng = np.random.default_rng((self.seed, 3, done))
-            queries = sample_rows(data.queries_of(done), mining.queries, rng)
-            searched = self._searched(mining, rng)
+            queries = sample_rows(data.round_queries(done), mining.queries, rng)
+            candidates = self._mining_candidates(mining, rng)
             if source == "encoder":
-                wanted |= searched
+                wanted |= candidates
         if data.batch.stale:
             wanted = data.corpus.is_candidate
         if not wanted.any() and mining is None:
@@ -196,36 +199,36 @@ class EncoderRounds(Rounds):
         papers = self._encode_papers(module, done, wanted)
         if len(contexts):
             encoded = self._encode_queries(module, contexts, "validation queries")
-            measured = self._validation.measure(encoded, papers)
-            row |= {f"val/{name}": value for name, value in measured.items()}
+            measures = self._validation.measure(encoded, papers)
+            row |= {f"val/{name}": value for name, value in measures.items()}
         row["val/seconds"] = time.monotonic() - start
         if mining is not None:
             start = time.monotonic()
             if mining.positives and self._words is None:
                 self._words = WordSets(data.corpus)
-            of = (data.corpus, data.split, queries)
+            args = (data.corpus, data.split, queries)
             if source == "bm25":
-                pool = mine_by_bm25(*of, mining.depth, self._words, searched)
+                pool = mine_by_bm25(*args, mining.depth, self._words, candidates)
             else:
                 encoded = self._encode_queries(module, data.split.contexts[queries], "training queries")
-                pool = mine(*of, encoded, papers, mining.depth, self._words, searched)
-            self._keep_pool(pool, done)
+                pool = mine(*args, encoded, papers, mining.depth, self._words, candidates)
+            self._set_pool(pool, done)
             row["mining/seconds"] = time.monotonic() - start
         return row
 
-    def _searched(self, mining: MiningSettings, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """The papers to mine among [P]."""
+    def _mining_candidates(self, mining: MiningSettings, rng: np.random.Generator) -> NDArray[np.bool_]:
+        """Return the papers to search for mining, [P]: all candidates or a random sample."""
         candidates = self._data.corpus.is_candidate
         if not 0 < mining.papers < candidates.sum():
             return candidates
-        searched = np.zeros_like(candidates)
-        searched[rng.choice(np.flatnonzero(candidates), mining.papers, replace=False)] = True
-        return searched
+        sample = np.zeros_like(candidates)
+        sample[rng.choice(np.flatnonzero(candidates), mining.papers, replace=False)] = True
+        return sample
 
     def _encode_papers(
         self, module: EncoderModule, done: int, wanted: NDArray[np.bool_]
     ) -> NDArray[np.float32]:
-        """Vectors of the wanted papers [P, D], averaged weights after `done` rounds; zeros for the rest."""
+        """Encode the wanted papers with the averaged weights after `done` rounds: [P, D], zeros elsewhere."""
         encoder, data, levels = module.best_encoder, self._data, []
         rows = np.flatnonzero(wanted)
         vectors = np.zeros((len(wanted), encoder.dim), np.float32)
@@ -238,16 +241,16 @@ class EncoderRounds(Rounds):
             assert isinstance(encoder, HAttenEncoder)
             if encoder.mean_only:
                 return encoder.encode(documents)
-            hierarchical = encoder.hierarchical(documents)
-            levels.append(hierarchical.cpu().numpy())
-            return encoder.with_mean(documents, hierarchical)
+            output = encoder.encode_levels(documents)
+            levels.append(output.cpu().numpy())
+            return encoder.add_mean_path(documents, output)
 
         with eval_mode(encoder):
             vectors[rows] = encode(as_numpy(forward), data.reader.papers, rows, encoder.dim, "papers")
         if data.batch.stale:
-            module.stale = np.zeros_like(vectors)  # what the levels give while only the mean path is trained
-            if levels:
-                module.stale[rows] = np.concatenate(levels)
+            module.stale_vectors = np.zeros_like(vectors)
+            if levels:  # empty while only the mean path is trained
+                module.stale_vectors[rows] = np.concatenate(levels)
         return vectors
 
     def _encode_queries(
@@ -257,13 +260,13 @@ class EncoderRounds(Rounds):
         with eval_mode(encoder):
             return encode_queries(as_numpy(encoder.encode), self._data.reader, contexts, encoder.dim, what)
 
-    def _keep_pool(self, pool: Pool, done: int) -> None:
-        """Train with it from now on, and write it."""
+    def _set_pool(self, pool: Pool, done: int) -> None:
+        """Train on this pool from now on, and write it."""
         self._data.pool = pool
         file = f"{MINED}/round-{done:03d}.npz"
         previous = self._pool["file"] if self._pool is not None else None
         self._pool = {"file": file, "sha256": pool.save(self.folder / file)}
-        # The last checkpoint still names the pool before this one; those before that are done with.
+        # The last checkpoint still refers to the previous pool; older pools are not needed.
         for old in (self.folder / MINED).glob("round-*.npz"):
             if str(old.relative_to(self.folder)) not in (file, previous):
                 old.unlink()

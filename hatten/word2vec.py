@@ -1,4 +1,4 @@
-"""Word vectors trained on the corpus at hand, by gensim's word2vec (Mikolov et al. 2013)."""
+"""Word vectors trained on the corpus with gensim's word2vec (Mikolov et al. 2013)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RUNNING_WORDS = 60_000_000
-"""Trained on in all, about; a minute or two on two cores."""
-FEWEST, MOST = 4, 20
-"""Epochs at least and at most."""
-GENSIM = {"sg": 0, "negative": 10, "sample": 1e-4, "alpha": 0.1}
-"""CBOW with 10 noise words to a neighbour, words above a share of 1e-4 thinned out, the rate at the start."""
+"""Approximate number of words to train on over all epochs; a minute or two on two cores."""
+MIN_EPOCHS, MAX_EPOCHS = 4, 20
+GENSIM_SETTINGS = {"sg": 0, "negative": 10, "sample": 1e-4, "alpha": 0.1}
+"""CBOW, 10 negative samples, subsampling of words with a frequency above 1e-4, initial learning rate."""
 REPORT_EVERY = 50_000  # running words
-SAY_EVERY = 10.0  # seconds
+LOG_EVERY = 10.0  # seconds
 
 
 def word2vec(
@@ -43,22 +42,22 @@ def word2vec(
     cache_dir: str,
     workers: int | None = None,
 ) -> WordVectors:
-    """Vectors trained on titles, abstracts and training contexts, or those kept from the last time.
+    """Train vectors on titles, abstracts and training contexts, or load them from the cache.
 
     Args:
-        epochs: passes over the running words; None: as many as make RUNNING_WORDS, FEWEST to MOST.
-        window: most words on each side that count as neighbours.
+        epochs: None: enough to read RUNNING_WORDS, between MIN_EPOCHS and MAX_EPOCHS.
+        window: maximum distance between a word and its context words.
         min_count: rarer words get no vector.
-        workers: threads, by default one a core. Only one thread gives the same vectors each time; with more
-            it is the cache, a file for each corpus and settings, that keeps all runs on the same vectors.
+        workers: threads, one per core by default. Training is deterministic only with one thread; otherwise
+            the cache, one file per corpus and settings, ensures that all runs use the same vectors.
     """
     settings = {
         "vector_size": dim,
-        "epochs": epochs or passes(corpus),
+        "epochs": epochs or default_epochs(corpus),
         "window": window,
         "min_count": min_count,
         "seed": seed,
-        **GENSIM,
+        **GENSIM_SETTINGS,
     }
     key = {"corpus": corpus.fingerprint, **settings}
     threads = workers or len(os.sched_getaffinity(0))
@@ -66,14 +65,14 @@ def word2vec(
     return log_coverage(found.with_words(MARKER_WORDS, seed), corpus)
 
 
-def passes(corpus: Corpus) -> int:
-    """How many epochs suit the size of the corpus."""
+def default_epochs(corpus: Corpus) -> int:
+    """Number of epochs for the size of the corpus."""
     words = max(int(corpus.word_counts.sum()), 1)
-    return min(max(math.ceil(RUNNING_WORDS / words), FEWEST), MOST)
+    return min(max(math.ceil(RUNNING_WORDS / words), MIN_EPOCHS), MAX_EPOCHS)
 
 
 def train_vectors(corpus: Corpus, settings: dict[str, Any], workers: int = 1) -> WordVectors:
-    """Vectors trained with these settings of gensim's; InputError when no word is frequent enough."""
+    """Train vectors with gensim settings; InputError if no word is frequent enough."""
     from gensim.models import Word2Vec
 
     name, least, epochs = f"word2vec of {corpus.name}", settings["min_count"], settings["epochs"]
@@ -96,37 +95,37 @@ def train_vectors(corpus: Corpus, settings: dict[str, Any], workers: int = 1) ->
 
 
 class TrainingTexts:
-    """The texts that vectors are trained on, as lists of words: titles, abstracts, training contexts.
+    """Iterates over titles, abstracts and training contexts as lists of words.
 
-    Contexts of other splits are left out: they are what the model is tested on. `report` is told how many
-    running words have passed, and the log now and then how many epochs.
+    Contexts of other splits are excluded, since models are evaluated on them. `report` is called with the
+    number of words read since its last call; finished epochs are logged every LOG_EVERY seconds.
     """
 
     def __init__(self, corpus: Corpus, epochs: int = 1) -> None:
-        """epochs: how often they will be read."""
+        """epochs: number of iterations, for the estimate of the remaining time."""
         self._types = np.array(corpus.words, object)
         training = corpus.splits[TRAIN].contexts if TRAIN in corpus.splits else np.empty(0, np.int64)
         contexts = corpus.context_tokens.take(training)
         self._parts: list[Ragged] = [corpus.title_tokens, corpus.abstract_tokens, contexts]
         self.words: int = sum(int(part.offsets[-1]) for part in self._parts)
-        self.epochs, self._read = epochs, 0
-        self._start = self._said = time.monotonic()
+        self.epochs, self._finished = epochs, 0
+        self._start = self._logged = time.monotonic()
         self.report: Callable[[int], None] = lambda words: None
 
     def __len__(self) -> int:
         return sum(int((part.lengths > 0).sum()) for part in self._parts)
 
     def __iter__(self) -> Iterator[list[str]]:
-        passed = 0
+        unreported = 0
         for tokens in chain(*self._parts):
             if len(tokens):
                 yield self._types[tokens].tolist()
-            passed += len(tokens)
-            if passed >= REPORT_EVERY:
-                self.report(passed)
-                passed = 0
-        self.report(passed)
-        self._read, now = self._read + 1, time.monotonic()
-        if self._read < self.epochs and now - self._said > SAY_EVERY:
-            self._said, left = now, (now - self._start) * (self.epochs / self._read - 1)
-            log.info(f"word vectors: epoch {self._read} of {self.epochs} done, about {left:.0f} s left")
+            unreported += len(tokens)
+            if unreported >= REPORT_EVERY:
+                self.report(unreported)
+                unreported = 0
+        self.report(unreported)
+        self._finished, now = self._finished + 1, time.monotonic()
+        if self._finished < self.epochs and now - self._logged > LOG_EVERY:
+            self._logged, left = now, (now - self._start) * (self.epochs / self._finished - 1)
+            log.info(f"word vectors: epoch {self._finished} of {self.epochs} done, about {left:.0f} s left")

@@ -1,5 +1,5 @@
-"""Word vectors: where they come from (files, GloVe, the HAtten release; hatten.word2vec trains them), their
-cache, how much of a corpus they cover, and what a model makes of them to start from.
+"""Word vectors: loading (files, GloVe, the HAtten release; hatten.word2vec trains them), caching, coverage of
+a corpus, and the vocabulary and initial vectors of a model.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ CACHE_VERSION = 1
 
 
 class WordVectors:
-    """`words` [V] and their vectors `matrix` [V, D] float32, from a source called `name`."""
+    """Vectors `matrix` [V, D] float32 of `words` [V], from a source called `name`."""
 
     def __init__(self, words: Sequence[str], matrix: NDArray[Any], name: str, dim: int | None = None) -> None:
-        """Raises InputError for no or repeated words, dimensions other than `dim`, numbers not finite."""
+        """Raises InputError for no or repeated words, a dimension other than `dim`, or non-finite values."""
         if matrix.ndim != 2 or len(words) != len(matrix):
-            raise InputError(f"{name}: {len(words)} words do not go with an array of shape {matrix.shape}")
+            raise InputError(f"{name}: {len(words)} words do not match an array of shape {matrix.shape}")
         if len(words) == 0 or matrix.shape[1] == 0:
-            raise InputError(f"{name}: there are no word vectors in it")
+            raise InputError(f"{name}: contains no word vectors")
         if dim is not None and matrix.shape[1] != dim:
             raise InputError(
-                f"{name}: its vectors have {matrix.shape[1]} dimensions, the configuration says {dim}; "
+                f"{name}: its vectors have {matrix.shape[1]} dimensions, but embeddings.dim={dim}; "
                 f"choose other vectors or set embeddings.dim={matrix.shape[1]}"
             )
         if len(set(words)) != len(words):
@@ -57,7 +57,7 @@ class WordVectors:
         if not finite.all():
             word = self.words[int(finite.argmin())]
             raise InputError(
-                f"{name}: the vector of {quoted(word)} has a number that is not finite in 32 bits"
+                f"{name}: the vector of {quoted(word)} has a number that is not finite as float32"
             )
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ class WordVectors:
         return int(self.matrix.shape[1])
 
     def with_words(self, words: Sequence[str], seed: int = 0) -> WordVectors:
-        """These vectors, and random ones of their mean and deviation for those of `words` that lack one."""
+        """Add random vectors, with the same mean and deviation, for those of `words` that have none."""
         known = set(self.words)
         missing = [word for word in dict.fromkeys(words) if word not in known]
         if not missing:
@@ -78,7 +78,7 @@ class WordVectors:
         return WordVectors(self.words + missing, np.concatenate([self.matrix, rows]), self.name)
 
     def vocabulary(self) -> tuple[Vocabulary, NDArray[np.float32]]:
-        """A model's vocabulary [V'] and the matrix [V', D] in its order; an added `<pad>` has zeros."""
+        """Return a vocabulary [V'] and the matrix [V', D] in its order; an added `<pad>` gets zeros."""
         vocabulary = Vocabulary(self.words)
         if PAD_WORD in self.words:
             return vocabulary, self.matrix
@@ -86,7 +86,7 @@ class WordVectors:
 
 
 def log_coverage(vectors: WordVectors, corpus: Corpus) -> WordVectors:
-    """The vectors, after saying in the log which they are and what share of the running words they cover."""
+    """Log the name and size of the vectors and their coverage of the corpus; return the vectors."""
     counts = np.asarray(corpus.word_counts, np.int64)
     known = Vocabulary(vectors.words).lookup(corpus.words) >= 0
     share = counts[known].sum() / max(counts.sum(), 1)
@@ -95,16 +95,16 @@ def log_coverage(vectors: WordVectors, corpus: Corpus) -> WordVectors:
         f"cover {100 * share:.1f} % of the running words"
     )
     if share < 0.5:
-        log.warning(f"word vectors: most words of {corpus.name} have none; do they match the tokeniser?")
+        log.warning(f"word vectors: most words of {corpus.name} have no vector; do they match the tokeniser?")
     return vectors
 
 
 def cached_vectors(
-    folder: str | Path, kind: str, settings: dict[str, object], make: Callable[[], WordVectors]
+    folder: str | Path, kind: str, settings: dict[str, object], build: Callable[[], WordVectors]
 ) -> WordVectors:
-    """What `make` gives for these settings, kept in `folder`/vectors.
+    """Return the vectors cached in `folder`/vectors for these settings; call `build` on a cache miss.
 
-    A file is whole or absent, and made again when it cannot be read; processes wait for its maker.
+    Unreadable files are rebuilt. A lock ensures that only one process builds the vectors.
     """
     key = json.dumps({"version": CACHE_VERSION, **settings}, sort_keys=True)
     path = Path(folder) / "vectors" / f"{kind}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
@@ -112,14 +112,14 @@ def cached_vectors(
     with file_lock(path.with_suffix(".lock"), "makes the same word vectors"):
         vectors = load_vectors(path)
         if vectors is None:
-            vectors = make()
+            vectors = build()
             save_vectors(vectors, path)
             log.info(f"word vectors: saved in {path}")
     return vectors
 
 
 def save_vectors(vectors: WordVectors, path: Path) -> None:
-    """Write a .npz file, whole or not at all."""
+    """Write a .npz file atomically."""
     texts = "\n".join(vectors.words), vectors.name
     words, name = (np.frombuffer(text.encode(), np.uint8) for text in texts)
     with atomic_write(path) as unfinished, unfinished.open("wb") as file:
@@ -127,7 +127,7 @@ def save_vectors(vectors: WordVectors, path: Path) -> None:
 
 
 def load_vectors(path: Path) -> WordVectors | None:
-    """What `save_vectors` wrote; None when it is absent or damaged."""
+    """Load a file written by `save_vectors`; None if it is missing or damaged."""
     try:
         with np.load(path, allow_pickle=False) as parts:
             words = parts["words"].tobytes().decode("utf-8").split("\n")
@@ -144,10 +144,10 @@ GLOVE_DIMS = (50, 100, 200, 300)
 
 
 def glove(corpus: Corpus, source: str, dim: int, cache_dir: str, markers: bool = True) -> WordVectors:
-    """Vectors from a file in GloVe's or word2vec's format, or `glove.6B`, which is downloaded on first use.
+    """Load vectors from a file in GloVe or word2vec format, or `glove.6B`, which is downloaded on first use.
 
-    A file may be text with or without a first line of counts, such text compressed (.gz), or binary.
-    markers: give the citation markers random vectors, for a model that trains them.
+    The file may be text, with or without a header line of counts, or binary, and gzip-compressed (.gz).
+    markers: add random vectors for the citation markers, for a model that trains them.
     """
     if source == GLOVE:
         if dim not in GLOVE_DIMS:
@@ -161,10 +161,11 @@ def glove(corpus: Corpus, source: str, dim: int, cache_dir: str, markers: bool =
     else:
         path = Path(source).expanduser()
         if path.is_dir():
-            raise InputError(f"{path}: a folder; name the file of word vectors in it by embeddings.source")
+            raise InputError(f"{path}: a folder; set embeddings.source to the file of word vectors in it")
         if not path.is_file():
             raise InputError(
-                f"{path}: no such file of word vectors; name one, or {GLOVE}, which is downloaded"
+                f"{path}: no such file; set embeddings.source to a file of word vectors or {GLOVE}, "
+                "which is downloaded"
             )
     status = path.stat()
     settings = {"path": str(path.resolve()), "bytes": status.st_size, "mtime": status.st_mtime_ns}
@@ -176,10 +177,10 @@ def glove(corpus: Corpus, source: str, dim: int, cache_dir: str, markers: bool =
 def reference(
     corpus: Corpus, vectors: str | None, vocabulary: str | None, dim: int, cache_dir: str = ".cache"
 ) -> WordVectors:
-    """The vectors of the published HAtten checkpoints: pickles of an array [V, dim] and a list of V words.
+    """Load the vectors of the published HAtten checkpoints: pickles of an array [V, dim] and a word list [V].
 
-    None: the published file, downloaded on first use. The words keep their order, by which the checkpoints
-    count, and no markers are added: the authors' code drops words without a vector.
+    None means the published file, downloaded on first use. Checkpoints rely on the order of the words, which
+    is kept. No markers are added, since the authors' code drops words without a vector.
     """
     check_tokenizer(corpus, "reference", "embeddings=reference")
     array, words = RELEASES["reference-vectors"].files
@@ -191,10 +192,10 @@ def reference(
 
 
 def read_vectors(path: Path) -> WordVectors:
-    """Read a file in word2vec's or GloVe's format through gensim; InputError says what is wrong with it."""
+    """Read a file in word2vec or GloVe format with gensim; InputError if it is invalid."""
     from gensim.models import KeyedVectors
 
-    binary, header = _format(path)
+    binary, header = _detect_format(path)
     size = path.stat().st_size / 1e6
     log.info(f"word vectors: reading {path} ({size:,.0f} MB), only once; GloVe takes a minute or two")
     try:
@@ -205,15 +206,14 @@ def read_vectors(path: Path) -> WordVectors:
     except (ValueError, EOFError, IndexError, MemoryError, OverflowError) as error:
         kind = "binary" if binary else "text"
         raise InputError(f"{path}: broken {kind} word vectors ({error_text(error)})") from None
-    words = [word for word in found.index_to_key if word is not None]  # it leaves places for repeated words
-    if len(words) < len(found.index_to_key):
-        repeated = len(found.index_to_key) - len(words)
-        log.warning(f"word vectors: {path}: {repeated:,} repeated words: their first vectors are used")
+    words = [word for word in found.index_to_key if word is not None]  # None for repeated words, at the end
+    if repeated := len(found.index_to_key) - len(words):
+        log.warning(f"word vectors: {path}: {repeated:,} repeated words; using the first vector of each")
     return WordVectors(words, np.asarray(found.vectors)[: len(words)], path.name)
 
 
-def _format(path: Path) -> tuple[bool, bool]:
-    """(binary, with a first line of counts), by the beginning of the file."""
+def _detect_format(path: Path) -> tuple[bool, bool]:
+    """Return (is binary, has a header line of counts), judged by the beginning of the file."""
     import gzip
 
     with path.open("rb") as file:
@@ -221,7 +221,7 @@ def _format(path: Path) -> tuple[bool, bool]:
     if start[:2] == b"PK":
         raise InputError(f"{path}: a zip archive; unpack it and name the file of word vectors in it")
     if (start[:2] == b"\x1f\x8b") != (path.suffix == ".gz"):
-        raise InputError(f"{path}: gzip-compressed files, and no others, must be named .gz; rename it")
+        raise InputError(f"{path}: gzip-compressed files, and only those, must end in .gz; rename the file")
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             first, second = file.readline(1 << 16), file.readline(1 << 16)
@@ -231,14 +231,14 @@ def _format(path: Path) -> tuple[bool, bool]:
         raise InputError(f"{path}: empty; expected word vectors")
     counts = first.split()
     if len(counts) == 2 and all(count.isdigit() for count in counts):
-        return _numbers(second) != int(counts[1]), True
-    if _numbers(first) < 1:
-        raise InputError(f"{path}: its first line is neither a word with numbers nor two counts")
+        return _count_numbers(second) != int(counts[1]), True
+    if _count_numbers(first) < 1:
+        raise InputError(f"{path}: the first line is neither a word with numbers nor two counts")
     return False, False
 
 
-def _numbers(line: bytes) -> int:
-    """How many numbers stand behind a word; -1 where a line is anything else."""
+def _count_numbers(line: bytes) -> int:
+    """Number of values after the word in a line; -1 if the line has another format."""
     try:
         return len([float(part) for part in line.decode("utf-8").rstrip().split(" ")[1:]])
     except ValueError:
@@ -247,7 +247,7 @@ def _numbers(line: bytes) -> int:
 
 @contextlib.contextmanager
 def quiet_gensim() -> Iterator[None]:
-    """Keep gensim's own running commentary out of the log."""
+    """Silence gensim's own log messages."""
     logger = logging.getLogger("gensim")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -257,23 +257,24 @@ def quiet_gensim() -> Iterator[None]:
         logger.setLevel(before)
 
 
-def starting_words(
+def load_initial_vectors(
     embeddings: DictConfig, corpus: Corpus, config: WordsSettings
 ) -> tuple[str, Vocabulary, NDArray[np.float32]]:
-    """The name of the configured word vectors, the vocabulary [V] and the vectors [V, D] to start from."""
+    """Return name, vocabulary [V] and initial vectors [V, D] of the configured word vectors."""
     vectors: WordVectors = instantiate(embeddings, corpus=corpus)
     vocabulary, table = words_and_vectors(vectors, config.punctuation)
-    return (
-        vectors.name,
-        vocabulary,
-        subtract_mean(table, vocabulary, corpus) if config.centre_vectors else table,
-    )
+    if config.centre_vectors:
+        table = subtract_mean(table, vocabulary, corpus)
+    return vectors.name, vocabulary, table
 
 
 def words_and_vectors(
     vectors: WordVectors, punctuation: bool = False
 ) -> tuple[Vocabulary, NDArray[np.float32]]:
-    """The model's vocabulary [V] and vectors [V, D]; without `punctuation`, words have a letter or digit."""
+    """Return vocabulary [V] and vectors [V, D] of a model.
+
+    punctuation: keep words without a letter or digit.
+    """
     if not punctuation:
         rows = [row for row, word in enumerate(vectors.words) if any(map(str.isalnum, word))]
         vectors = WordVectors([vectors.words[row] for row in rows], vectors.matrix[rows], vectors.name)
@@ -281,7 +282,7 @@ def words_and_vectors(
 
 
 def subtract_mean(table: NDArray[np.float32], vocabulary: Vocabulary, corpus: Corpus) -> NDArray[np.float32]:
-    """Vectors less their mean over running words, then of unit length; `<pad>` stays zero."""
+    """Subtract the mean over running words and scale to unit length; `<pad>` stays zero."""
     known = vocabulary.lookup(corpus.words)
     counts = np.bincount(known[known >= 0], np.asarray(corpus.word_counts)[known >= 0], len(vocabulary))
     moved = table - (table * (counts / max(counts.sum(), 1))[:, None]).sum(0)
@@ -291,7 +292,7 @@ def subtract_mean(table: NDArray[np.float32], vocabulary: Vocabulary, corpus: Co
 
 
 def inverse_document_frequency(corpus: Corpus, vocabulary: Vocabulary) -> NDArray[np.float32]:
-    """ln(1 + (N - n + 0.5) / (n + 0.5)) of each word [V], n of N papers have it in title or abstract."""
+    """Return ln(1 + (N - n + 0.5) / (n + 0.5)) per word [V]; n of N papers have it in title or abstract."""
     papers, words = len(corpus.paper_ids), len(corpus.words)
     frequency = np.zeros(words, np.int64)
     for start in range(0, papers, 65536):

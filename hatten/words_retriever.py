@@ -1,4 +1,4 @@
-"""Retrieval by an encoder over words: the nearest papers by cosine, with the static model or any other."""
+"""Nearest-neighbour retrieval by cosine with encoders over words; retriever=static."""
 
 from __future__ import annotations
 
@@ -27,49 +27,49 @@ from training.checkpoint import find_saved
 log = logging.getLogger(__name__)
 
 KNOWN_SHARE = 0.9
-"""Share of a corpus's running words that a model should know; below it there is a warning."""
+"""Share of a corpus's running words below which a warning is logged."""
 
 
 class WordsRetriever(DenseRetriever):
-    """Encodes every candidate once; a query is encoded and compared with all of them."""
+    """Encodes every candidate once, and compares each query with all of them."""
 
     vocabulary: Vocabulary
-    """the words of the encoder"""
+    """words of the encoder"""
     max_tokens: int
-    """words that are read of a paragraph"""
+    """maximum words of a paragraph"""
     near: tuple[int, ...] = ()
-    """words on each side of the mark that are a paragraph more of a query"""
+    """words on each side of the marker, one extra query paragraph per entry"""
     about: Mapping[str, Any] = MappingProxyType({})
-    """how the model came to be; it is refused for corpora of another tokeniser than that of its training"""
+    """training record of the model; corpora with another tokeniser than in training are rejected"""
     checkpoint: str | Path | None = None
-    """where the model is, for messages"""
+    """path of the model, for messages"""
     known_share: float
-    """of the running words of the corpus that it is prepared for, those that the model knows"""
+    """share of the running words of the prepared corpus that the model knows"""
 
     @property
     @abstractmethod
     def dim(self) -> int:
-        """Of its vectors."""
+        """Dimension of the vectors."""
 
     @abstractmethod
     def encode(self, documents: Documents) -> Floats:
-        """B documents -> [B, dim]; zeros for one without a known word."""
+        """B documents -> [B, dim]; zeros for a document without known words."""
 
     def prepare(self, corpus: Corpus) -> None:
-        if wanted := self.about.get("tokenizer"):  # files of earlier versions do not say it
-            check_tokenizer(corpus, wanted, f"checkpoint={self.checkpoint}")
+        if tokenizer := self.about.get("tokenizer"):  # missing in files of earlier versions
+            check_tokenizer(corpus, tokenizer, f"checkpoint={self.checkpoint}")
         self._reader = DocumentReader(corpus, self.vocabulary, self.max_tokens, self.near)
-        self.known_share = self._share_of(corpus)
+        self.known_share = self._compute_known_share(corpus)
         if self.known_share < KNOWN_SHARE:
             log.warning(
                 f"{self.name}: the model knows {self.known_share:.0%} of the running words of {corpus.name}; "
                 "was it trained on other data, or with another data.tokenizer?"
             )
 
-    def _share_of(self, corpus: Corpus) -> float:
-        words = np.array([any(map(str.isalnum, word)) for word in corpus.words], bool)
-        counts = np.where(words, np.asarray(corpus.word_counts), 0)
-        ids = self._reader.ids  # beyond the vocabulary: words that get a vector without being known
+    def _compute_known_share(self, corpus: Corpus) -> float:
+        is_word = np.array([any(map(str.isalnum, word)) for word in corpus.words], bool)
+        counts = np.where(is_word, np.asarray(corpus.word_counts), 0)
+        ids = self._reader.ids  # ids beyond the vocabulary are hashed unknown words
         return float(counts[(ids >= 0) & (ids < len(self.vocabulary))].sum() / max(counts.sum(), 1))
 
     def encode_papers(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -80,7 +80,7 @@ class WordsRetriever(DenseRetriever):
 
 
 class StaticRetriever(WordsRetriever):
-    """Nearest papers by a static embedding model."""
+    """Nearest-neighbour search with a static embedding model."""
 
     name = "static"
 
@@ -91,9 +91,9 @@ class StaticRetriever(WordsRetriever):
         profile: ProfileConfig | None = None,
         unknown_weight: float | None = None,
     ) -> None:
-        """checkpoint: what train.py model=static saved, or a HAtten's, whose mean path is taken.
+        """checkpoint: saved by train.py model=static, or a HAtten checkpoint, whose mean path is used.
 
-        unknown_weight: of words that the model lacks; None: as it was saved. Raises InputError when a file is
+        unknown_weight: weight of out-of-vocabulary words; None: as saved. Raises InputError if a file is
         missing or of another kind.
         """
         super().__init__(index, profile)
@@ -107,7 +107,7 @@ class StaticRetriever(WordsRetriever):
         self.model = load_static(checkpoint)
         if unknown_weight is not None:
             self.model = replace(self.model, unknown_weight=unknown_weight)
-        self.encoder, self.vocabulary = self.model.opened()
+        self.encoder, self.vocabulary = self.model.with_unknown_words()
         self.max_tokens, self.near = self.model.max_tokens, self.model.near
         self.about, self.checkpoint = self.model.about, checkpoint
 
@@ -121,7 +121,7 @@ class StaticRetriever(WordsRetriever):
     def encode(self, documents: Documents) -> Floats:
         return self.encoder.encode(documents)
 
-    def keep(self, folder: Path) -> None:
+    def save_model(self, folder: Path) -> None:
         save_static(self.model, folder / FOLDER)
 
 
@@ -131,7 +131,7 @@ def trained_retriever(
     profile: ProfileConfig | None = None,
     cache_dir: str | Path = ".cache",
 ) -> WordsRetriever:
-    """The retriever of a saved model, a static one or HAtten; InputError where there is none."""
+    """Return the retriever of a saved static or HAtten model; InputError if there is none."""
     if checkpoint is not None and (find_saved(checkpoint, FOLDER) / CONFIG).is_file():
         return StaticRetriever(checkpoint, index, profile)
     from hatten.retriever import HAttenRetriever  # torch

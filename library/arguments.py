@@ -1,8 +1,7 @@
-"""Options of a command as `key=value`, read and explained by the fields of its settings.
+"""Parsing and help of command options `key=value`, based on the fields of a settings class.
 
-A field of the type str takes its value as it is, whatever characters it has. Lists are `[a,b]`, with quotes
-around what has a comma, or one plain value. One argument without a key may stand for the field that the
-settings call `positional`.
+A str field takes its value verbatim. Lists are `[a,b]`, with double quotes around items that contain a comma,
+or a single plain value. One argument may omit its key if the settings name a `positional` field.
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 
 from datasets.errors import InputError
-from datasets.settings import Settings, field_notes, in_words
+from datasets.settings import Settings, describe_type, field_notes
 
-Made = TypeVar("Made", bound=Settings)
+S = TypeVar("S", bound=Settings)
 
 WIDTH, COLUMN = 110, 34
-"""Of a line of help, and where the notes begin."""
+"""Width of the help, and the column where the notes begin."""
 _KEY = re.compile(r"(?:--)?([a-zA-Z_]\w*)=(.*)", re.DOTALL)
 _FLAG = re.compile(r"--([a-zA-Z_][\w-]*)")
 _NULL = ("null", "none", "")
 
 
-def read_arguments(kind: type[Made], arguments: Sequence[str]) -> Made:
-    """The settings that the arguments give. InputError names what is unknown, missing or of another type.
+def read_arguments(kind: type[S], arguments: Sequence[str]) -> S:
+    """Parse arguments into settings. Raises InputError for an unknown, missing or invalid option.
 
-    `--key=value` is `key=value`, and `--key` is `key=true` for a field of true and false.
+    `--key=value` means `key=value`, and `--key` means `key=true` for a bool field.
     """
-    hints, given = get_type_hints(kind), dict[str, Any]()
+    hints, values = get_type_hints(kind), dict[str, Any]()
     names = [part.name for part in fields(kind)]
     positional = getattr(kind, "positional", "")
     for argument in arguments:
@@ -48,56 +47,56 @@ def read_arguments(kind: type[Made], arguments: Sequence[str]) -> Made:
         elif positional:
             key, value = positional, argument
         else:
-            raise InputError(f"{argument!r}: options are given as key=value{_perhaps(argument, names)}")
+            raise InputError(f"{argument!r}: write options as key=value{_suggestion(argument, names)}")
         if key not in names:
-            close = _perhaps(key, names) or f"; choose from {', '.join(names)}"
+            close = _suggestion(key, names) or f"; choose from {', '.join(names)}"
             raise InputError(f"{key}: there is no such option{close}")
-        if key in given:
-            raise InputError(f"{key}: is given twice")
-        given[key] = _value(key, value, hints[key])
+        if key in values:
+            raise InputError(f"{key}: given twice")
+        values[key] = _convert(key, value, hints[key])
     for part in fields(kind):
-        if part.name not in given and _default(part) is MISSING:
+        if part.name not in values and _default(part) is MISSING:
             about, _, example = field_notes(kind).get(part.name, "").partition(" (e.g. ")
             example = example.removesuffix(")") or "..."
             raise InputError(f"{part.name} is required, as in {part.name}={example}{about and ': '}{about}")
-    return kind(**given)
+    return kind(**values)
 
 
-def _perhaps(word: str, names: Sequence[str]) -> str:
+def _suggestion(word: str, names: Sequence[str]) -> str:
     close = get_close_matches(word, names, 1)
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _value(key: str, text: str, hint: Any) -> Any:
-    """The text as a value of the type; InputError that says what it must be."""
+def _convert(key: str, text: str, hint: Any) -> Any:
+    """Convert a value to the type of its field. Raises InputError if that is impossible."""
     if hint is str:
         return text
     if get_origin(hint) is tuple:
-        listed = text.strip()
+        stripped = text.strip()
         parts = [text]
-        if listed.startswith("[") and listed.endswith("]"):
-            parts = next(csv.reader([listed[1:-1]], skipinitialspace=True), [])
-        return tuple(_value(key, part.strip(), get_args(hint)[0]) for part in parts if part.strip())
+        if stripped.startswith("[") and stripped.endswith("]"):
+            parts = next(csv.reader([stripped[1:-1]], skipinitialspace=True), [])
+        return tuple(_convert(key, part.strip(), get_args(hint)[0]) for part in parts if part.strip())
     if NoneType in get_args(hint) and text.lower() in _NULL:
         return None
     try:
         return msgspec.convert(text, hint, strict=False)
     except msgspec.ValidationError:
-        raise InputError(f"{key}={text}: must be {in_words(hint)}") from None
+        raise InputError(f"{key}={text}: must be {describe_type(hint)}") from None
 
 
 def options_help(kind: type[Settings]) -> str:
-    """A line on each option: its default and what it is."""
+    """Return the help of all options, with defaults and notes."""
     notes, lines = field_notes(kind), []
     for part in fields(kind):
         default, note = _default(part), notes.get(part.name, "")
-        value = "..." if default is MISSING else _shown(default)
+        value = "..." if default is MISSING else _format_value(default)
         if part.name == getattr(kind, "positional", ""):
-            note += "; may stand without `" + part.name + "=`"
+            note += f"; `{part.name}=` may be omitted"
         start = f"  {part.name}={value}"
         rest = textwrap.wrap(note, WIDTH - COLUMN, break_long_words=False, break_on_hyphens=False)
-        beside = [start] if len(start) >= COLUMN or not rest else [start.ljust(COLUMN) + rest.pop(0)]
-        lines += [*beside, *(" " * COLUMN + line for line in rest)]
+        first = start if len(start) >= COLUMN or not rest else start.ljust(COLUMN) + rest.pop(0)
+        lines += [first, *(" " * COLUMN + line for line in rest)]
     return "\n".join(lines)
 
 
@@ -105,7 +104,7 @@ def _default(part: Field[Any]) -> Any:
     return part.default if part.default_factory is MISSING else part.default_factory()
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return f"[{','.join(map(str, value))}]" if isinstance(value, tuple) else str(value)

@@ -1,7 +1,7 @@
-"""Makes the model in the box (library/box): python -m library.box static=FOLDER rankers=[FOLDER,...]
+"""Makes the built-in model (library/box): python -m library.box static=FOLDER rankers=[FOLDER,...]
 
-A static model, made small by hatten.compress, and a linear ranker whose weights are the means of several
-rankers' over that model. `make box` makes what is there.
+It consists of a static model compressed by hatten.compress and a linear ranker whose weights are the means of
+several rankers over that model. `make box` trains and combines them.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from datasets.settings import Settings
 from hatten.static import FOLDER, load_static
 from library.arguments import read_arguments
 from library.models import BOX
-from rerank.ranker import SAVED, RankingModel, Weights
+from rerank.ranker import SAVED, LinearModel, RankingModel
 from retrieval.base import folder_bytes
 
 LARGEST = 12_000_000
-"""Bytes of the box, at most."""
+"""Maximum size of the model in bytes."""
 KEPT = ("data", "corpus", "depth", "models", "seed", "hash")
-"""What is told of each ranker."""
+"""Fields of a ranker's about.json to keep."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoxSettings(Settings):
-    """Make the model in the box."""
+    """Make the built-in model."""
 
     static: str
-    """static model, as hatten.compress left it (e.g. outputs/box/static)"""
+    """static model, written by hatten.compress (e.g. outputs/box/static)"""
     rankers: tuple[str, ...]
-    """linear rankers, as train.py model=ranker left them (e.g. [outputs/box/neurips,outputs/box/acl])"""
+    """linear rankers, written by train.py model=ranker (e.g. [outputs/box/neurips,outputs/box/acl])"""
     output: str = str(BOX)
-    """folder of the box"""
+    """output folder"""
 
 
 @one_line_errors
 def main() -> None:
-    """Put them together and say how large the box is."""
+    """Combine the models, save the result and print its size."""
     settings = read_arguments(BoxSettings, sys.argv[1:])
     folder = Path(settings.output)
     static = load_static(settings.static)
@@ -55,18 +55,18 @@ def main() -> None:
 
 
 def average_rankers(rankers: list[RankingModel]) -> RankingModel:
-    """The model of each name with the mean of the rankers' weights; a column that one lacks counts 0 there.
+    """Average the weights of rankers per model name; missing columns count as 0.
 
-    InputError for trees, which have no weights.
+    Raises InputError for tree ensembles, which have no weights.
     """
     models: dict[str, Any] = {}
     for name in dict.fromkeys(name for ranker in rankers for name in ranker.models):
-        found = [ranker.models[name] for ranker in rankers if name in ranker.models]
-        linear = [model.of for model in found if isinstance(model, Weights)]
-        if len(linear) < len(found):
-            raise InputError("rankers: the box takes linear ones (model.ranker.kind=linear)")
+        same_name = [ranker.models[name] for ranker in rankers if name in ranker.models]
+        linear = [model.weights for model in same_name if isinstance(model, LinearModel)]
+        if len(linear) < len(same_name):
+            raise InputError("rankers: must be linear (trained with model.ranker.kind=linear)")
         columns = dict.fromkeys(column for weights in linear for column in weights)
-        models[name] = Weights(
+        models[name] = LinearModel(
             {column: float(np.mean([weights.get(column, 0.0) for weights in linear])) for column in columns}
         )
     about = [{key: one for key, one in ranker.about.items() if key in KEPT} for ranker in rankers]

@@ -1,4 +1,4 @@
-"""`python recommend.py draft`: papers to cite where a draft lacks a citation, and a copy that cites them."""
+"""`python recommend.py draft`: suggests papers for the missing citations of a draft, and fills a copy."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from rich.text import Text
 
 from datasets.errors import InputError
 from datasets.files import atomic_write
-from datasets.fulltext.catalogue import letters_of
+from datasets.fulltext.catalogue import normalise_title
 from datasets.fulltext.latex import BIB_ENTRY, BIB_FILES, bib_entries
-from library.draft_reader import HERE, MARKDOWN, Draft, Place, read_draft, read_text, syntax_for
+from library.draft_reader import MARK_KEY, MARKDOWN, Draft, Place, read_draft, read_text, syntax_for
 from library.explanation import MARK, Recommendation
 from library.formats import bibtex, count_noun, table, terminal_text
 from library.library import Library
@@ -27,14 +27,15 @@ from library.recommender import Recommender, Request
 from library.settings import DraftSettings
 from retrieval.queries import Query
 
-_INDENTED = (0, 0, 0, 2)
+_INDENT = (0, 0, 0, 2)
 
 
 @dataclass(frozen=True)
 class Suggestions:
-    """found: papers for each place of the draft, under the keys that the draft has for them, if it has.
+    """Suggested papers for a draft.
 
-    known: id in the library of each paper that the draft cites and the library has, by the draft's key.
+    found: papers for each place, with the draft's keys for papers that it already cites.
+    known: library ids of cited papers that the library has, by the draft's keys.
     """
 
     draft: Draft
@@ -43,19 +44,19 @@ class Suggestions:
 
     @property
     def unknown(self) -> list[str]:
-        """Keys that neither the library nor the draft's bibliography has."""
+        """Keys that are neither in the library nor in the draft's bibliography."""
         return [key for key, entry in self.draft.cited.items() if entry is None and key not in self.known]
 
 
 def draft(settings: DraftSettings) -> None:
-    """Print what to cite in a draft, and write the filled copy if one is wished for."""
+    """Print suggestions for a draft, and write a copy that cites them if requested."""
     root = Path(settings.root).expanduser() if settings.root else None
-    given = read_draft(Path(settings.tex).expanduser(), root)
-    targets = copy_places(given, Path(settings.fill).expanduser(), root) if settings.fill else None
+    parsed = read_draft(Path(settings.tex).expanduser(), root)
+    copies = plan_copies(parsed, Path(settings.fill).expanduser(), root) if settings.fill else None
     recommender = Recommender.open(settings.library, settings.reranker)
-    suggestions = suggest(given, recommender, settings.k)
-    if targets is not None:  # first: who reads the report may stop
-        for line in write_copies(suggestions, recommender.library, targets):
+    suggestions = suggest(parsed, recommender, settings.k)
+    if copies is not None:  # before the report, whose reader may close the pipe
+        for line in write_copies(suggestions, recommender.library, copies):
             print(line, file=sys.stderr)
     if settings.format == "json":
         print(json.dumps(as_json(suggestions), ensure_ascii=False, indent=1))
@@ -63,79 +64,82 @@ def draft(settings: DraftSettings) -> None:
         report(suggestions, Console(highlight=False, soft_wrap=False))
 
 
-def suggest(given: Draft, recommender: Recommender, k: int) -> Suggestions:
-    """The k best papers for each place; neither the draft itself nor papers that its sentence cites."""
-    known, own = known_papers(given, recommender.library)
-    asked = []
-    for place in given.places:
+def suggest(draft: Draft, recommender: Recommender, k: int) -> Suggestions:
+    """Find the k best papers per place, except the draft itself and papers cited in the same sentence."""
+    known, own = known_papers(draft, recommender.library)
+    requests = []
+    for place in draft.places:
         beside = [known[key] for key in place.beside if key in known]
-        query = Query(place.context, given.title, given.abstract, given.year, tuple(known.values()), own)
-        asked.append(Request(query, exclude=beside))
+        query = Query(place.context, draft.title, draft.abstract, draft.year, tuple(known.values()), own)
+        requests.append(Request(query, exclude=beside))
     keys = {paper: key for key, paper in known.items()}
     found = [
         [replace(paper, key=keys.get(paper.id, paper.key)) for paper in papers]
-        for papers in recommender.recommend_batch(asked, k)
+        for papers in recommender.recommend_batch(requests, k)
     ]
-    return Suggestions(given, found, known)
+    return Suggestions(draft, found, known)
 
 
-def known_papers(given: Draft, library: Library) -> tuple[dict[str, str], str | None]:
-    """Ids in the library of the papers that a draft cites, by its keys, and of the draft itself.
+def known_papers(draft: Draft, library: Library) -> tuple[dict[str, str], str | None]:
+    """Return the library ids of the papers that a draft cites, by its keys, and the id of the draft itself.
 
-    By the title in the draft's bibliography, else by the key: one key may stand for another paper elsewhere.
+    Papers are matched by their title in the draft's bibliography, and by key only if they have none there,
+    since the same key may mean another paper in the library.
     """
-    wanted = {key: letters_of(entry.title) for key, entry in given.cited.items() if entry and entry.title}
-    titles = {*wanted.values(), letters_of(given.title)} - {""}
+    wanted = {
+        key: normalise_title(entry.title) for key, entry in draft.cited.items() if entry and entry.title
+    }
+    titles = {*wanted.values(), normalise_title(draft.title)} - {""}
     corpus = library.corpus
     rows: dict[str, int] = {}
     if titles:
         for row, title in enumerate(corpus.titles):
-            if (letters := letters_of(title)) in titles:
+            if (letters := normalise_title(title)) in titles:
                 rows.setdefault(letters, row)
     known = {}
-    for key in given.cited:
-        if (there := rows.get(wanted[key]) if key in wanted else library.row(key)) is not None:
-            known[key] = corpus.paper_ids[there]
-    own = rows.get(letters_of(given.title))
+    for key in draft.cited:
+        if (cited := rows.get(wanted[key]) if key in wanted else library.row(key)) is not None:
+            known[key] = corpus.paper_ids[cited]
+    own = rows.get(normalise_title(draft.title))
     return known, None if own is None else corpus.paper_ids[own]
 
 
 def as_json(suggestions: Suggestions) -> dict[str, Any]:
-    given = suggestions.draft
+    draft = suggestions.draft
     places = [
         {
-            "file": _name(given, place),
+            "file": _relative_path(draft, place),
             "line": place.line,
             "command": place.command,
             "sentence": place.sentence,
             "beside": list(place.beside),
             "recommendations": [paper.as_json() for paper in papers],
         }
-        for place, papers in zip(given.places, suggestions.found, strict=True)
+        for place, papers in zip(draft.places, suggestions.found, strict=True)
     ]
-    about = {"draft": str(given.path), "title": given.title, "abstract": given.abstract}
-    return {**about, "places": places, "unknown": suggestions.unknown, "notes": list(given.notes)}
+    about = {"draft": str(draft.path), "title": draft.title, "abstract": draft.abstract}
+    return {**about, "places": places, "unknown": suggestions.unknown, "notes": list(draft.notes)}
 
 
 def report(suggestions: Suggestions, console: Console) -> None:
-    """Each place with its sentence and the papers for it, for people."""
-    given = suggestions.draft
-    cited = f"cites {len(given.cited)}, of which the library has {len(suggestions.known)}"
-    title = f"“{terminal_text(given.title)}”" if given.title else "without a title"
-    places = f"{count_noun(len(given.places), 'place')} to fill"
-    console.print(Text.assemble((given.path.name, "bold"), f": {title}, {places}, {cited}"))
-    if not given.abstract:
-        console.print(Text("no abstract was found: with one, suggestions are better", style="dim"))
-    for place, papers in zip(given.places, suggestions.found, strict=True):
+    """Print each place with its sentence and the suggested papers."""
+    draft = suggestions.draft
+    cited = f"cites {count_noun(len(draft.cited))}, {len(suggestions.known)} of them in the library"
+    title = f"“{terminal_text(draft.title)}”" if draft.title else "no title"
+    missing = count_noun(len(draft.places), "missing citation")
+    console.print(Text.assemble((draft.path.name, "bold"), f": {title}, {missing}, {cited}"))
+    if not draft.abstract:
+        console.print(Text("no abstract found; suggestions are better with one", style="dim"))
+    for place, papers in zip(draft.places, suggestions.found, strict=True):
         console.print()
-        where = f"{_name(given, place)}:{place.line}"
+        where = f"{_relative_path(draft, place)}:{place.line}"
         console.print(Text.assemble((where, "bold magenta"), "  ", (terminal_text(place.command), "magenta")))
         sentence = Text(terminal_text(place.sentence), style="default")
-        sentence.highlight_words([MARK, HERE], "bold yellow")
-        console.print(Padding(sentence, _INDENTED))
-        found = table(papers) if papers else Text("nothing in the library answers to it", style="dim")
-        console.print(Padding(found, _INDENTED))
-    notes = list(given.notes)
+        sentence.highlight_words([MARK, MARK_KEY], "bold yellow")
+        console.print(Padding(sentence, _INDENT))
+        found = table(papers) if papers else Text("no matching paper in the library", style="dim")
+        console.print(Padding(found, _INDENT))
+    notes = list(draft.notes)
     if suggestions.unknown:
         keys = ", ".join(suggestions.unknown)
         notes.insert(0, f"neither in the library nor in the draft's bibliography: {keys}")
@@ -145,122 +149,125 @@ def report(suggestions: Suggestions, console: Console) -> None:
         console.print(Text(f"note: {terminal_text(note)}", style="dim"))
 
 
-def _name(given: Draft, place: Place) -> str:
-    """The place's file as seen from the draft's folder."""
-    folder = given.path.parent
+def _relative_path(draft: Draft, place: Place) -> str:
+    """Return the place's file relative to the draft's folder."""
+    folder = draft.path.parent
     return str(place.file.relative_to(folder) if place.file.is_relative_to(folder) else place.file)
 
 
-# A copy in which the best papers are cited. The originals stay, and nothing that exists is written over.
+# Copies that cite the best papers. Originals never change, and existing files are never overwritten.
 
-_NAMED_IN_FRONT = re.compile(r"(?m)^(bibliography:[ \t]*)(.*)$")
-_NO_KEY = re.compile(r"[^\w:.+/-]+")
+_BIBLIOGRAPHY_LINE = re.compile(r"(?m)^(bibliography:[ \t]*)(.*)$")
+_NOT_IN_KEYS = re.compile(r"[^\w:.+/-]+")
 
 
 @dataclass(frozen=True)
 class Copies:
-    """Where the copies go: of each file, and of the .bib file; renamed: the last gets another name."""
+    """Paths of the copies by original file, and of the .bib file. rename_bib: it has a new name."""
 
     files: Mapping[Path, Path]
     bib: Path
-    renamed: bool
+    rename_bib: bool
 
 
-def copy_places(given: Draft, fill: Path, root: Path | None) -> Copies:
-    """fill: a file for the draft alone, or a folder for the draft with its inputs.
+def plan_copies(draft: Draft, fill: Path, root: Path | None) -> Copies:
+    """Choose the paths of the copies.
 
-    Raises InputError if something is there already, or a file is not enough.
+    fill: a file for the draft alone, or a folder for the draft with its inputs. Raises InputError if a path
+    exists, or if `fill` is a file but citations are also missing in inputs.
     """
-    folder = (root or given.path.parent).resolve()
-    if fill.suffix.lower() == given.path.suffix.lower():
-        others = {place.file.name for place in given.places} - {given.path.name}
+    folder = (root or draft.path.parent).resolve()
+    if fill.suffix.lower() == draft.path.suffix.lower():
+        others = {place.file.name for place in draft.places} - {draft.path.name}
         if others:
             names = ", ".join(sorted(others))
             raise InputError(
-                f"fill={fill}: citations are missing in {names}, too; name a folder: fill=filled"
+                f"fill={fill}: citations are also missing in {names}; give a folder, as in fill=filled"
             )
-        copies = Copies({given.path: fill}, fill.with_suffix(".bib"), True)
+        copies = Copies({draft.path: fill}, fill.with_suffix(".bib"), True)
     else:
-        files = {file: fill / file.relative_to(folder) for file in given.files}
-        bib = fill / (given.bibs[-1].relative_to(folder) if given.bibs else f"{given.path.stem}.bib")
-        copies = Copies(files, bib, not given.bibs)
+        files = {file: fill / file.relative_to(folder) for file in draft.files}
+        bib = fill / (draft.bibs[-1].relative_to(folder) if draft.bibs else f"{draft.path.stem}.bib")
+        copies = Copies(files, bib, not draft.bibs)
     for target in (*copies.files.values(), copies.bib):
         if target.exists():
-            raise InputError(f"fill={fill}: {target} already exists; name another place")
+            raise InputError(f"fill={fill}: {target} already exists; choose another name")
     return copies
 
 
 def write_copies(suggestions: Suggestions, library: Library, copies: Copies) -> list[str]:
-    """Write them; returns lines that tell what was written, and what is left to do."""
-    given, known = suggestions.draft, suggestions.known
-    bibliography = read_text(given.bibs[-1]) if given.bibs else ""
-    keys = _Keys(known, [bibliography, *map(read_text, given.bibs[:-1])])
-    for key, entry in given.cited.items():
-        if entry is None and key in known:  # cited, but only the library has the entry
+    """Write the copies. Return lines for the user: what was written, and what is left to do."""
+    draft, known = suggestions.draft, suggestions.known
+    bibliography = read_text(draft.bibs[-1]) if draft.bibs else ""
+    keys = _KeyAssigner(known, [bibliography, *map(read_text, draft.bibs[:-1])])
+    for key, entry in draft.cited.items():
+        if entry is None and key in known:  # only the library has the entry of this key
             keys.new[key] = known[key]
     edits: dict[Path, list[tuple[Place, str]]] = {}
-    in_sentence: dict[tuple[Path, str], set[str]] = {}
-    for place, papers in zip(given.places, suggestions.found, strict=True):
-        there = in_sentence.setdefault((place.file, place.sentence.replace(HERE, "?")), set())
-        others = [paper for paper in papers if paper.id not in there]
-        filled = syntax_for(given.path).filled(place.command, [keys.of(paper) for paper in others])
+    cited_in: dict[tuple[Path, str], set[str]] = {}  # ids by file and sentence
+    for place, papers in zip(draft.places, suggestions.found, strict=True):
+        cited = cited_in.setdefault((place.file, place.sentence.replace(MARK_KEY, "?")), set())
+        others = [paper for paper in papers if paper.id not in cited]
+        filled = syntax_for(draft.path).fill(place.command, [keys.key_for(paper) for paper in others])
         if filled and filled[1]:
             edits.setdefault(place.file, []).append((place, filled[0]))
-            there |= {keys.cite(paper) for paper in others[: filled[1]]}
-    texts = {place: _edited(given.files[file], edits.get(file, [])) for file, place in copies.files.items()}
+            cited |= {keys.cite(paper) for paper in others[: filled[1]]}
+    texts = {
+        target: _apply_edits(draft.files[file], edits.get(file, [])) for file, target in copies.files.items()
+    }
     count, names = sum(map(len, edits.values())), ", ".join(map(str, texts))
-    lines = [f"{names}: {count} of {len(given.places)} places filled; check each of them"]
+    lines = [f"{names}: filled {count} of {len(draft.places)} missing citations; check each of them"]
     if keys.new:
         rows = {key: library.corpus.paper_row(paper) for key, paper in keys.new.items()}
         entries = bibtex(library.paper(row)._replace(key=key) for key, row in rows.items())
         gap = "\n" if bibliography and not bibliography.endswith("\n") else ""
         texts[copies.bib] = f"{bibliography}{gap}\n{entries}" if bibliography else entries
         lines.append(f"{copies.bib}: {len(keys.new)} entries added")
-        if copies.renamed and not _renamed(given, texts, copies):
-            lines.append(f"name {copies.bib.name} in the copy: no bibliography is named in it")
+        if copies.rename_bib and not _rename_bibliography(draft, texts, copies):
+            lines.append(f"add {copies.bib.name} to the copy, which has no bibliography command")
     with ExitStack() as stack:
         for target, text in texts.items():
             stack.enter_context(atomic_write(target)).write_bytes(text.encode())
     return lines
 
 
-class _Keys:
-    """The draft's keys for papers of the library, and further ones for papers that it lacks."""
+class _KeyAssigner:
+    """Assigns keys to papers: the draft's key if it has one, else a new unique key."""
 
     def __init__(self, known: Mapping[str, str], bibliographies: Sequence[str]) -> None:
         self.new: dict[str, str] = {}
-        """Ids of the papers whose entries are to be added, by key."""
+        """Ids of papers whose entries must be added to the bibliography, by key."""
         self._keys = {paper: key for key, paper in known.items()}
         self._bibliographies = bibliographies
         self._taken = {match[2] for text in bibliographies for match in BIB_ENTRY.finditer(text)} | set(known)
-        self._lacking: set[str] = set()
+        self._missing: set[str] = set()
 
-    def of(self, paper: Recommendation) -> str:
+    def key_for(self, paper: Recommendation) -> str:
         if paper.id not in self._keys:
-            wished = key = _NO_KEY.sub("", paper.key or paper.id) or "paper"
+            preferred = key = _NOT_IN_KEYS.sub("", paper.key or paper.id) or "paper"
             number = 0
-            while key in self._taken and not self._has(key, paper.title):
+            while key in self._taken and not self._has_entry(key, paper.title):
                 number += 1
-                key = f"{wished}-{number}"
+                key = f"{preferred}-{number}"
             self._keys[paper.id] = key
             if key not in self._taken:
                 self._taken.add(key)
-                self._lacking.add(key)
+                self._missing.add(key)
         return self._keys[paper.id]
 
     def cite(self, paper: Recommendation) -> str:
-        """Add the paper's entry if the draft has none; returns its id."""
-        if (key := self.of(paper)) in self._lacking:
+        """Mark the paper's entry as needed, unless the draft has it. Return the paper's id."""
+        if (key := self.key_for(paper)) in self._missing:
             self.new[key] = paper.id
         return paper.id
 
-    def _has(self, key: str, title: str) -> bool:
-        """Whether the draft's entry of this key is of the paper of this title."""
+    def _has_entry(self, key: str, title: str) -> bool:
+        """True if the draft's entry of this key has this title."""
         entries = [bib_entries(text, {key}).get(key) for text in self._bibliographies]
-        return any(letters_of(entry.title) == letters_of(title) for entry in entries if entry)
+        return any(normalise_title(entry.title) == normalise_title(title) for entry in entries if entry)
 
 
-def _edited(text: str, edits: Sequence[tuple[Place, str]]) -> str:
+def _apply_edits(text: str, edits: Sequence[tuple[Place, str]]) -> str:
     pieces, done = [], 0
     for place, command in sorted(edits, key=lambda edit: edit[0].start):
         pieces += [text[done : place.start], command]
@@ -268,15 +275,15 @@ def _edited(text: str, edits: Sequence[tuple[Place, str]]) -> str:
     return "".join([*pieces, text[done:]])
 
 
-def _renamed(given: Draft, texts: dict[Path, str], copies: Copies) -> bool:
-    """Name the new .bib file in place of the old one, or beside others; whether a place for it was found."""
-    target = copies.files[given.path]
-    if syntax_for(given.path) is MARKDOWN:
-        texts[target], count = _NAMED_IN_FRONT.subn(rf"\g<1>{copies.bib.name}", texts[target], count=1)
+def _rename_bibliography(draft: Draft, texts: dict[Path, str], copies: Copies) -> bool:
+    """Replace the last .bib file that the draft names by the new one. Return False if it names none."""
+    target = copies.files[draft.path]
+    if syntax_for(draft.path) is MARKDOWN:
+        texts[target], count = _BIBLIOGRAPHY_LINE.subn(rf"\g<1>{copies.bib.name}", texts[target], count=1)
         return count > 0
 
     commands = list(BIB_FILES.finditer(texts[target]))
-    if commands:  # the last names the last file
+    if commands:  # the last command names the last file
         start, end = commands[-1].span(1)
         *others, last = texts[target][start:end].split(",")
         name = copies.bib.name if last.strip().endswith(".bib") else copies.bib.stem

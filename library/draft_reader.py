@@ -1,8 +1,8 @@
-"""A draft in LaTeX or Markdown: where a citation is missing, and what stands around it.
+"""Reads drafts in LaTeX or Markdown and finds their missing citations with contexts.
 
-Missing is a citation whose key is empty, ?, TODO, FIXME or XXX; in Markdown also [CITE]. They get keys of
-ours before anything is left out, so that the parsers of full texts (datasets.fulltext) cut their contexts as
-those of training; a key that is gone afterwards stood in a comment or in code.
+A citation is missing if its key is empty, ?, TODO, FIXME or XXX; in Markdown also [CITE]. Missing citations
+get placeholder keys before parsing, so that the parsers of full texts (datasets.fulltext) cut their contexts
+like those of training. A placeholder that is gone after parsing was in a comment or in code.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import yaml
 
 from datasets.errors import InputError
 from datasets.files import read_limited
-from datasets.fulltext.catalogue import year_in
-from datasets.fulltext.contexts import citations, cut_window
+from datasets.fulltext.catalogue import find_year
+from datasets.fulltext.contexts import cut_window, find_citations
 from datasets.fulltext.documents import FullText, Metadata, Paragraph, Reference
 from datasets.fulltext.latex import (
     CITATION,
-    ONE_OF_ITS_KEYS,
+    KEY_GROUP,
     bib_files,
     citation_placeholder,
     cited_keys,
@@ -38,7 +38,7 @@ from datasets.fulltext.latex import (
     read_sections,
 )
 from datasets.fulltext.latex_source import (
-    LARGEST_FILE,
+    MAX_FILE_BYTES,
     Inputs,
     clean_latex,
     read_source,
@@ -51,20 +51,20 @@ from retrieval.article_text import sentence_starts
 
 WINDOW = 200
 """Characters on each side of a missing citation, as in the training contexts."""
-HERE = MARK.strip("[]")
-"""How it is shown between other keys."""
+MARK_KEY = MARK.strip("[]")
+"""A missing citation among other keys."""
 _MARKDOWN = (".md", ".markdown", ".qmd", ".rmd", ".txt")
-_OURS = "\uf000"
-"""Begins our keys, which are of characters that `clean_latex` takes out of texts and that are no words."""
+_PLACEHOLDER = "\uf000"
+"""First character of placeholder keys. `clean_latex` removes their characters from texts; none is a word."""
 _MISSING = re.compile(r"\?*|(?:TODO|FIXME|XXX)(?:\W.*)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Place:
-    """A missing citation: text[start:end] of a file is `command`, which cites nothing yet.
+    """A missing citation: text[start:end] of a file is `command`, which lacks a key.
 
-    context: what is around it, with TARGETCIT. sentence: to be shown, with [CITE] and the keys of others;
-    beside: these keys.
+    context: surrounding text with TARGETCIT. sentence: for display, with [CITE] and the keys of other
+    citations. beside: keys cited in the same sentence.
     """
 
     file: Path
@@ -79,10 +79,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Draft:
-    """What was read of a draft.
+    """A parsed draft.
 
-    cited: its keys, with their entries of the bibliography, None where that lacks them. files: their texts as
-    they are, the draft's first. bibs: its .bib files. notes: what was left alone, and why.
+    cited: bibliography entries by key, None if missing. files: unchanged texts by path, the draft's first.
+    bibs: .bib files. notes: what was skipped, and why.
     """
 
     path: Path
@@ -97,14 +97,14 @@ class Draft:
 
 
 class Syntax(NamedTuple):
-    """commands: what may lack a citation. filled: one with the keys that it lacks, and how many, or None."""
+    """commands: matches citations. fill: inserts missing keys; returns the text and their count, or None."""
 
     commands: re.Pattern[str]
-    filled: Callable[[str, Sequence[str]], tuple[str, int] | None]
+    fill: Callable[[str, Sequence[str]], tuple[str, int] | None]
 
 
 class _Contents(NamedTuple):
-    """keys: what is cited outside of comments and code, ours too. source: LaTeX that names the .bib files."""
+    """keys: cited outside of comments and code, and placeholders. source: LaTeX that names the .bib files."""
 
     metadata: Metadata
     paragraphs: list[Paragraph]
@@ -118,56 +118,56 @@ def syntax_for(path: Path) -> Syntax:
 
 
 def read_draft(path: Path, root: Path | None = None) -> Draft:
-    """A draft with its inputs; root: the folder that they may lie in, None for the draft's own.
+    """Read a draft with its inputs. root: folder that may contain inputs; None means the draft's folder.
 
-    Raises InputError if a file cannot be read or is not in UTF-8, or if no citation is missing.
+    Raises InputError if a file cannot be read or is not UTF-8, or if no citation is missing.
     """
     path = path.resolve()
     if root is not None and not (root.is_dir() and path.is_relative_to(root.resolve())):
         raise InputError(f"root={root}: is not a folder that contains the draft")
-    marking = _Marking(syntax_for(path))
-    read = _read_latex if marking.syntax is LATEX else _read_markdown
-    about, paragraphs, keys, source, notes = read(path, root, marking)
-    known = [key for key in keys if not key.startswith(_OURS)]
+    reader = _PlaceholderReader(syntax_for(path))
+    read = _read_latex if reader.syntax is LATEX else _read_markdown
+    metadata, paragraphs, keys, source, notes = read(path, root, reader)
+    known = [key for key in keys if not key.startswith(_PLACEHOLDER)]
     entries = read_bibliography(path, source, known, root)
     cited = {key: entries.get(key) for key in known}
-    full_text = FullText(paragraphs, dict.fromkeys([*known, *marking.found], Reference()) | entries)
+    full_text = FullText(paragraphs, dict.fromkeys([*cited, *reader.spans], Reference()) | entries)
     contexts: dict[str, str] = {}
-    for citation in citations(full_text, WINDOW + len(OTHER_MARKER), Counter()):
-        if citation.ref in marking.found:
+    for citation in find_citations(full_text, WINDOW + len(OTHER_MARKER), Counter()):
+        if citation.ref in reader.spans:
             context = cut_window(citation.left, citation.right, WINDOW, "whole")
             if re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
                 contexts.setdefault(citation.ref, context)
     sentences: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for key, said in chain.from_iterable(map(_sentences, paragraphs)):
-        sentences.setdefault(key, said)
+    for key, sentence in chain.from_iterable(map(_sentences, paragraphs)):
+        sentences.setdefault(key, sentence)
     places = []
-    for number, (file, start, end) in marking.found.items():
-        text = marking.texts[file]
+    for key, (file, start, end) in reader.spans.items():
+        text = reader.texts[file]
         line, command = text.count("\n", 0, start) + 1, text[start:end]
-        if number in contexts:
-            places.append(Place(file, start, end, line, command, contexts[number], *sentences[number]))
-        elif number in keys:
-            notes.append(f"{file.name}:{line}: {command} has no running text around it and is left alone")
+        if key in contexts:
+            places.append(Place(file, start, end, line, command, contexts[key], *sentences[key]))
+        elif key in keys:
+            notes.append(f"{file.name}:{line}: {command} has no running text around it and was skipped")
     if not places:
-        left = any(number in keys for number in marking.found)
+        without_text = any(key in keys for key in reader.spans)
         found = (
-            "its missing citations have no running text around them" if left else "nothing to cite is missing"
+            "missing citations have no running text around them" if without_text else "no missing citations"
         )
-        kinds = "[@?] or [CITE]" if marking.syntax is MARKDOWN else r"\cite{?}, \cite{} or \citep{TODO}"
-        raise InputError(f"{path}: {found}; write {kinds} where a citation is to be found")
-    year, bibs = about.year or date.today().year, bib_files(path, source, root)
-    return Draft(path, about.title, about.abstract, year, places, cited, marking.texts, bibs, notes)
+        marks = "[@?] or [CITE]" if reader.syntax is MARKDOWN else r"\cite{?}, \cite{} or \citep{TODO}"
+        raise InputError(f"{path}: {found}; write {marks} where a citation is missing")
+    year, bibs = metadata.year or date.today().year, bib_files(path, source, root)
+    return Draft(path, metadata.title, metadata.abstract, year, places, cited, reader.texts, bibs, notes)
 
 
-class _Marking:
-    """Reads files with a number as the key of each missing citation; remembers texts and places."""
+class _PlaceholderReader:
+    """Reads files, inserting a placeholder key for each missing citation. Keeps original texts and spans."""
 
     def __init__(self, syntax: Syntax) -> None:
         self.syntax = syntax
         self.texts: dict[Path, str] = {}
-        self.found: dict[str, tuple[Path, int, int]] = {}
-        """Number -> file, and the command's first character and the one after its last."""
+        self.spans: dict[str, tuple[Path, int, int]] = {}
+        """File, start and end of the command of each placeholder."""
         self._marked: dict[Path, str] = {}
 
     def __call__(self, path: Path) -> str:
@@ -175,22 +175,22 @@ class _Marking:
             text = self.texts[path] = read_text(path)
             pieces, done = [], 0
             for match in self.syntax.commands.finditer(text):
-                thousands, ones = divmod(len(self.found), 1000)
-                number = f"{_OURS}{chr(0xF001 + thousands)}{chr(0xF401 + ones)}"
-                if filled := self.syntax.filled(match[0], [number]):
-                    self.found[number] = (path, *match.span())
-                    before, after = filled[0].split(number, 1)
-                    pieces += [clean_latex(text[done : match.start()] + before), number, clean_latex(after)]
+                thousands, ones = divmod(len(self.spans), 1000)
+                key = f"{_PLACEHOLDER}{chr(0xF001 + thousands)}{chr(0xF401 + ones)}"
+                if filled := self.syntax.fill(match[0], [key]):
+                    self.spans[key] = (path, *match.span())
+                    before, after = filled[0].split(key, 1)
+                    pieces += [clean_latex(text[done : match.start()] + before), key, clean_latex(after)]
                     done = match.end()
             self._marked[path] = "".join([*pieces, clean_latex(text[done:])]).removeprefix("\ufeff")
         return self._marked[path]
 
 
 def read_text(path: Path) -> str:
-    """A file as it is. Raises InputError if it cannot be read, or is no text in UTF-8."""
-    content = read_limited(path, LARGEST_FILE)
+    """Read a file without changes. Raises InputError if it cannot be read or is not UTF-8 text."""
+    content = read_limited(path, MAX_FILE_BYTES)
     if content.startswith(b"%PDF"):
-        raise InputError(f"{path}: is a PDF; give its source in LaTeX or Markdown")
+        raise InputError(f"{path}: is a PDF; give its LaTeX or Markdown source")
     if b"\0" in content:
         raise InputError(f"{path}: is not text; give a draft in LaTeX or Markdown, in UTF-8")
     try:
@@ -198,12 +198,12 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise InputError(
-            f"{path}: is not in UTF-8 (line {line}); iconv -f LATIN1 -t UTF-8 converts it"
+            f"{path}: is not UTF-8 (line {line}); convert it, e.g. with iconv -f LATIN1 -t UTF-8"
         ) from None
 
 
 def _sentences(paragraph: Paragraph) -> Iterator[tuple[str, tuple[str, tuple[str, ...]]]]:
-    """Each of our keys in a paragraph, with its sentence and the keys that this cites."""
+    """Yield each placeholder in a paragraph with its sentence and the keys cited there."""
     text = paragraph.text
     bounds = [0, *sentence_starts(text), len(text)]
     spans = sorted(span for span in set(paragraph.citations) if span.ref is not None)
@@ -212,11 +212,14 @@ def _sentences(paragraph: Paragraph) -> Iterator[tuple[str, tuple[str, tuple[str
         edges = [bounds[number - 1], *(edge for span in cited for edge in span[:2]), bounds[number]]
         between = [text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True)]
         keys = [str(span.ref) for span in cited]
-        printed = ["?" if key.startswith(_OURS) else key for key in keys]
-        beside = tuple(dict.fromkeys(key for key in keys if not key.startswith(_OURS)))
-        for ours in (key for key in keys if key.startswith(_OURS)):
-            shown = [HERE if key == ours else text for key, text in zip(keys, printed, strict=True)]
-            yield ours, ("".join(chain(*zip(between, [*shown, ""], strict=True))).strip(), beside)
+        printed = ["?" if key.startswith(_PLACEHOLDER) else key for key in keys]
+        beside = tuple(dict.fromkeys(key for key in keys if not key.startswith(_PLACEHOLDER)))
+        for placeholder in (key for key in keys if key.startswith(_PLACEHOLDER)):
+            shown = [
+                MARK_KEY if key == placeholder else text for key, text in zip(keys, printed, strict=True)
+            ]
+            sentence = "".join(chain(*zip(between, [*shown, ""], strict=True))).strip()
+            yield placeholder, (sentence, beside)
 
 
 # LaTeX.
@@ -232,14 +235,15 @@ _ASIDE = re.compile(
 )
 
 
-def _filled_latex(command: str, keys: Sequence[str]) -> tuple[str, int] | None:
-    r"""
-    >>> _filled_latex(r"\citep[see][]{lee2020, ?}", ["diaz", "bo"]), _filled_latex(r"\cite{lee2020}", [])
+def _fill_latex(command: str, keys: Sequence[str]) -> tuple[str, int] | None:
+    r"""Insert keys in a citation command; see `Syntax.fill`.
+
+    >>> _fill_latex(r"\citep[see][]{lee2020, ?}", ["diaz", "bo"]), _fill_latex(r"\cite{lee2020}", [])
     (('\\citep[see][]{lee2020, diaz}', 1), None)
     """
     left, missing = list(keys), False
 
-    def filled(match: re.Match[str]) -> str:
+    def replace(match: re.Match[str]) -> str:
         nonlocal missing
         new, parts = [], match[1].split(",")
         for part in parts:
@@ -253,36 +257,36 @@ def _filled_latex(command: str, keys: Sequence[str]) -> tuple[str, int] | None:
         start = match.start(1) - match.start()
         return f"{match[0][:start]}{','.join(new)}}}" if new else match[0]
 
-    text = ONE_OF_ITS_KEYS.sub(filled, command)
+    text = KEY_GROUP.sub(replace, command)
     return (text, len(keys) - len(left)) if missing else None
 
 
-LATEX = Syntax(CITATION, _filled_latex)
+LATEX = Syntax(CITATION, _fill_latex)
 
 
-def _read_latex(path: Path, root: Path | None, marking: _Marking) -> _Contents:
-    inputs = Inputs(marking, root)
+def _read_latex(path: Path, root: Path | None, reader: _PlaceholderReader) -> _Contents:
+    inputs = Inputs(reader, root)
     source = remove_blocks(read_source(path, inputs), _BEGIN_CODE, _END_CODE)
     body = document_body(source) or source  # a chapter has no \begin{document}
     keys = dict.fromkeys(key for match in CITATION.finditer(source) for key in cited_keys(match[1]))
     paragraphs, _ = read_sections(running_text(body))
     read = {span.ref for part in paragraphs for span in part.citations}
-    if left := {key for key in keys if key.startswith(_OURS)} - read:
-        # In captions, footnotes, tables, the abstract, which training contexts leave out.
-        apart = _ENVIRONMENT.sub(" ", _FLOAT.sub(r"\\section{}", body))
-        aside, _ = read_sections(_ASIDE.sub(" ", apart))
-        paragraphs += [part for part in aside if any(span.ref in left for span in part.citations)]
+    if unread := {key for key in keys if key.startswith(_PLACEHOLDER)} - read:
+        # In captions, footnotes, tables or the abstract, which training contexts exclude.
+        separated = _ENVIRONMENT.sub(" ", _FLOAT.sub(r"\\section{}", body))
+        more, _ = read_sections(_ASIDE.sub(" ", separated))
+        paragraphs += [part for part in more if any(span.ref in unread for span in part.citations)]
     notes = [f"\\input{{{name}}} is not followed: {why}" for name, why in inputs.skipped.items()]
     return _Contents(read_metadata(CITATION.sub("", source), ""), paragraphs, keys, source, notes)
 
 
-# Markdown, as Pandoc reads it.
+# Markdown (Pandoc).
 
-_GROUPS = re.compile(r"\[[^\[\]\n]*(?:\n(?![ \t]*\n)[^\[\]\n]*){0,5}\](?![(\[:{])")
-_WISH = re.compile(r"\[(?:cite|citation needed)\]", re.IGNORECASE)
+_GROUP = re.compile(r"\[[^\[\]\n]*(?:\n(?![ \t]*\n)[^\[\]\n]*){0,5}\](?![(\[:{])")
+_CITE_MARK = re.compile(r"\[(?:cite|citation needed)\]", re.IGNORECASE)
 _KEY = re.compile(r"(?<![\w@])-?@(?:\{([^{}\s]+)\}|([\w\uf000](?:[\w:.#$%&+?<>~/-]*[\w/])?)|(\?+))")
-_FRONT = re.compile(r"\A\s*---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
-_NO_TEXT = re.compile(
+_FRONT_MATTER = re.compile(r"\A\s*---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_NOT_TEXT = re.compile(
     r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)|<!--.*?(?:-->|\Z)|\$\$.*?\$\$"
     r"|(?<!`)(`{1,2})(?!`)[^\n]{1,1000}?(?<!`)\2(?!`)|!\[[^\[\]]*\]\([^)]*\)",
     re.MULTILINE | re.DOTALL,
@@ -295,48 +299,49 @@ _EMPHASIS = re.compile(r"(?<!\w)(\*{1,3}|_{1,3})(?=\S)([^*_]{1,500}?)(?<=\S)\1(?
 _BACKSLASH = re.compile(r"\\([^\w\s])")
 
 
-def _filled_markdown(group: str, keys: Sequence[str]) -> tuple[str, int] | None:
-    """
-    >>> _filled_markdown("[see @lee2020; @?]", ["diaz", "bo"]), _filled_markdown("[CITE]", ["diaz", "bo"])
+def _fill_markdown(group: str, keys: Sequence[str]) -> tuple[str, int] | None:
+    """Insert keys in a citation group; see `Syntax.fill`.
+
+    >>> _fill_markdown("[see @lee2020; @?]", ["diaz", "bo"]), _fill_markdown("[CITE]", ["diaz", "bo"])
     (('[see @lee2020; @diaz]', 1), ('[@diaz]', 1))
     """
     left = [f"@{key}" if _KEY.fullmatch(f"@{key}") else f"@{{{key}}}" for key in keys]
     missing = False
 
-    def filled(match: re.Match[str]) -> str:
+    def replace(match: re.Match[str]) -> str:
         nonlocal missing
         if not match[3] and not _MISSING.fullmatch(match[1] or match[2]):
             return match[0]
         missing = True
         return left.pop(0) if left else match[0]
 
-    text = _KEY.sub(filled, "[@?]" if _WISH.fullmatch(group) else group)
+    text = _KEY.sub(replace, "[@?]" if _CITE_MARK.fullmatch(group) else group)
     return (text, len(keys) - len(left)) if missing else None
 
 
-MARKDOWN = Syntax(_GROUPS, _filled_markdown)
+MARKDOWN = Syntax(_GROUP, _fill_markdown)
 
 
-def _read_markdown(path: Path, root: Path | None, marking: _Marking) -> _Contents:
-    text = marking(path)
+def _read_markdown(path: Path, root: Path | None, reader: _PlaceholderReader) -> _Contents:
+    text = reader(path)
     front: dict[str, Any] = {}
-    if start := _FRONT.match(text):
+    if start := _FRONT_MATTER.match(text):
         try:
             front = yaml.safe_load(start[1])
         except yaml.YAMLError as error:
             reason = " ".join(str(getattr(error, "problem", None) or error).split())
-            raise InputError(f"{path}: the lines between --- at its start are not YAML: {reason}") from None
+            raise InputError(f"{path}: its front matter (between --- lines) is not YAML: {reason}") from None
         front, text = front if isinstance(front, dict) else {}, text[start.end() :]
-    text = _NO_TEXT.sub(" ", text)
+    text = _NOT_TEXT.sub(" ", text)
     cites: list[list[str]] = []
 
-    def marked(match: re.Match[str]) -> str:
+    def insert_placeholder(match: re.Match[str]) -> str:
         keys = [a or b for a, b, _ in _KEY.findall(match[0]) if a or b]
         cites.append(keys)
         return citation_placeholder(len(cites) - 1) if keys else match[0]
 
-    text = _GROUPS.sub(marked, text)
-    text = _KEY.sub(marked, text)  # "@lee2020 shows"
+    text = _GROUP.sub(insert_placeholder, text)
+    text = _KEY.sub(insert_placeholder, text)  # "@lee2020 shows"
     numbers = number_keys(cites)
     sections = _sections(text)
     paragraphs = [
@@ -347,9 +352,9 @@ def _read_markdown(path: Path, root: Path | None, marking: _Marking) -> _Content
     abstract = next((part for _, name, part in sections if name.strip("*:. ").lower() == "abstract"), "")
     metadata = Metadata(
         id="",
-        title=_of_front(front, "title") or title,
-        abstract=_of_front(front, "abstract") or _plain_markdown(_MARKS.sub("", abstract)),
-        year=year_in(_of_front(front, "date")),
+        title=_front_matter_text(front, "title") or title,
+        abstract=_front_matter_text(front, "abstract") or _plain_markdown(_MARKS.sub("", abstract)),
+        year=find_year(_front_matter_text(front, "date")),
     )
     named = front.get("bibliography") or []
     source = "".join(f"\\addbibresource{{{name}}}" for name in ([named] if isinstance(named, str) else named))
@@ -357,22 +362,23 @@ def _read_markdown(path: Path, root: Path | None, marking: _Marking) -> _Content
 
 
 def _sections(text: str) -> list[tuple[int, str, str]]:
-    """Level and text of each heading, and what follows it; what comes before the first has level 0."""
-    found, level, name, done = [], 0, "", 0
+    """Split a text into (level, heading, text) per section. Text before the first heading has level 0."""
+    sections, level, name, done = [], 0, "", 0
     for match in _HEADING.finditer(text):
-        found.append((level, name, text[done : match.start()]))
+        sections.append((level, name, text[done : match.start()]))
         level = len(match[1]) if match[1] else 1 if match[4].startswith("=") else 2
         name, done = _plain_markdown(_MARKS.sub("", match[2] or match[3] or "")), match.end()
-    return [*found, (level, name, text[done:])]
+    return [*sections, (level, name, text[done:])]
 
 
-def _of_front(front: dict[str, Any], name: str) -> str:
+def _front_matter_text(front: dict[str, Any], name: str) -> str:
     value = front.get(name)
     return _plain_markdown(str(value)) if isinstance(value, str | int | date) else ""
 
 
 def _plain_markdown(text: str) -> str:
-    """
+    """Remove links, emphasis, escapes and block markers.
+
     >>> _plain_markdown("> We *parse* [trees](https://x.org) with `code`.")
     'We parse trees with `code`.'
     """

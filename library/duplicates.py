@@ -1,13 +1,12 @@
-"""Records of one paper are found.
+"""Finds and merges records that describe the same paper.
 
-A record is the same paper as an earlier one of its id, or else of its DOI, or else of its arXiv id, or else
-of its title (letters and digits alone) where nothing speaks against it: two different DOIs or arXiv ids,
-years more than two apart, or first authors of different surnames. If neither years nor authors can be
-compared, the title needs 20 letters. The first record leads: its fields count, and others fill in what it
-lacks; of abstracts and lists of authors the longer counts, collections and tags are joined.
+A record matches an earlier one by id, else DOI, else arXiv id, else title (letters and digits only). Titles
+do not match if DOIs, arXiv ids or the first authors' surnames differ, or years are more than two apart. If
+neither years nor authors can be compared, the title must have at least 20 letters. The first record leads and
+later ones fill its gaps; the longest abstract and author list win; collections and tags are united.
 
-Records wait in a file. Memory holds a few numbers for each; only records that share one with another are
-looked at one by one.
+Records are stored in a temporary file. Memory holds a few numbers per record, and only records that share one
+of them are compared.
 """
 
 from __future__ import annotations
@@ -28,71 +27,74 @@ if TYPE_CHECKING:
     from library.library import Library
 
 _DECODER = msgspec.msgpack.Decoder(LibraryPaper)
-MOST = 100
-"""Different papers of one title that a further one is compared with."""
+MAX_SAME_KEY = 100
+"""Maximum number of different papers per key, such as a title, to compare a record with."""
 
 
 class Identities:
-    """Those of many papers, in their order. before [B, 7]: of papers that are different ones."""
+    """Identities of many records, in order. existing [B, 7]: identities of papers known to be distinct."""
 
-    def __init__(self, before: NDArray[np.uint64] | None = None) -> None:
+    def __init__(self, existing: NDArray[np.uint64] | None = None) -> None:
         self._numbers = array("Q")
-        self._distinct = 0 if before is None else len(before)
-        if before is not None:
-            self._numbers.frombytes(before.tobytes())
+        self._distinct = 0 if existing is None else len(existing)
+        if existing is not None:
+            self._numbers.frombytes(existing.tobytes())
 
     def add(self, paper: LibraryPaper) -> None:
-        found = identity(paper)
-        self._numbers.extend(found if found.year >= 0 else found._replace(year=0))
+        numbers = identity(paper)
+        self._numbers.extend(numbers if numbers.year >= 0 else numbers._replace(year=0))
 
     def numbers(self) -> NDArray[np.uint64]:
-        """[N, 7]"""
+        """Return all identities [N, 7]."""
         return np.frombuffer(self._numbers, np.uint64).reshape(-1, len(Identity._fields))
 
     def leaders(self) -> NDArray[np.int64]:
-        """The first record of each record's paper [N]."""
+        """Return, for each record, the first record of the same paper [N]."""
         numbers = self.numbers()
         leaders = np.arange(len(numbers))
         shared = np.zeros(len(numbers), np.bool_)
         for column in numbers.T[:4]:
-            _, place, often = np.unique(column, return_inverse=True, return_counts=True)
-            shared |= (often[place] > 1) & (column != 0)
+            _, inverse, counts = np.unique(column, return_inverse=True, return_counts=True)
+            shared |= (counts[inverse] > 1) & (column != 0)
         known: tuple[dict[int, list[int]], ...] = ({}, {}, {}, {})  # leaders by id, DOI, arXiv id, title
-        papers: dict[int, Identity] = {}  # of each leader what is known by its records
+        papers: dict[int, Identity] = {}  # merged identity of each leader's records
         for row in np.flatnonzero(shared).tolist():
             own = Identity(*numbers[row].tolist())
-            found = _leader(own, known, papers) if row >= self._distinct else None
-            if found is None:
-                found, papers[row] = row, own
+            leader = _find_leader(own, known, papers) if row >= self._distinct else None
+            if leader is None:
+                leader, papers[row] = row, own
             else:
-                leaders[row] = found
-                papers[found] = Identity(*(a or b for a, b in zip(papers[found], own, strict=True)))
-            for column, key in zip(known, own[:4], strict=True):
-                if key and found not in (listed := column.setdefault(key, [])) and len(listed) < MOST:
-                    listed.append(found)
+                leaders[row] = leader
+                papers[leader] = Identity(*(a or b for a, b in zip(papers[leader], own, strict=True)))
+            for index, key in zip(known, own[:4], strict=True):
+                if key:
+                    listed = index.setdefault(key, [])
+                    if leader not in listed and len(listed) < MAX_SAME_KEY:
+                        listed.append(leader)
         return leaders
 
 
-def _leader(
+def _find_leader(
     own: Identity, known: tuple[dict[int, list[int]], ...], papers: dict[int, Identity]
 ) -> int | None:
-    for column, key in zip(known[:3], own[:3], strict=True):
-        if key in column:
-            return min(column[key])
-    found = known[3].get(own.title, ()) if own.title else ()
-    return min((leader for leader in found if own.agrees(papers[leader])), default=None)
+    for index, key in zip(known[:3], own[:3], strict=True):
+        if key in index:
+            return min(index[key])
+    candidates = known[3].get(own.title, ()) if own.title else ()
+    return min((leader for leader in candidates if own.agrees(papers[leader])), default=None)
 
 
 class Deduplicator:
-    """Papers of all sources, which wait in a file until all have come; a paper of many records is one.
+    """Collects papers from all sources in a temporary file and merges duplicate records.
 
-    folder: for the file. library: to which the papers come. Call `add` for each record, then `finish`.
+    folder: for the file. library: the library that the papers are added to, if any. Call `add` for each
+    record, then `finish`.
     """
 
     def __init__(self, folder: Path, library: Library | None = None) -> None:
         self._file = TemporaryFile(dir=folder)  # noqa: SIM115 (closed by __exit__)
         self._ends, self._identities = array("q", [0]), Identities(library.identities if library else None)
-        self._library, self._before = library, len(library) if library else 0
+        self._library, self._existing = library, len(library) if library else 0
 
     def __enter__(self) -> Deduplicator:
         return self
@@ -107,48 +109,48 @@ class Deduplicator:
         self._ends.append(self._ends[-1] + len(line))
 
     def __len__(self) -> int:
-        """Records that have come."""
+        """Number of records added."""
         return len(self._ends) - 1
 
     def finish(self) -> None:
-        """All have come."""
+        """Find duplicates. Call it once, after the last `add`."""
         leaders = self._identities.leaders()
         others = np.flatnonzero(leaders != np.arange(len(leaders)))
         self.duplicates = len(others)
-        """Records that are the same paper as an earlier one."""
+        """Number of records that describe the same paper as an earlier one."""
         self._members: dict[int, list[int]] = {}
         for row in others.tolist():
             self._members.setdefault(int(leaders[row]), []).append(row)
-        self._leads = leaders[self._before :] == np.arange(self._before, len(leaders))
-        self.replaced = np.array([row for row, _ in self._replacing()], np.int64)
-        """Rows of the library's papers that have become fuller; `papers` has them."""
-        self.count = len(self.replaced) + int(self._leads.sum())
-        """Of `papers`."""
+        self._is_leader = leaders[self._existing :] == np.arange(self._existing, len(leaders))
+        self.replaced = np.array([row for row, _ in self._completed()], np.int64)
+        """Library rows whose papers the records complete; `papers` yields the completed papers."""
+        self.count = len(self.replaced) + int(self._is_leader.sum())
+        """Number of papers that `papers` yields."""
 
-    def _replacing(self) -> Iterator[tuple[int, LibraryPaper]]:
-        for row in sorted(row for row in self._members if row < self._before):
+    def _completed(self) -> Iterator[tuple[int, LibraryPaper]]:
+        for row in sorted(row for row in self._members if row < self._existing):
             assert self._library is not None
             paper = self._library.paper(row)
-            whole = merge_records([paper, *map(self._record, self._members[row])])
-            if whole != paper:
-                yield row, whole
+            merged = merge_records([paper, *map(self._read, self._members[row])])
+            if merged != paper:
+                yield row, merged
 
     def papers(self) -> Iterator[LibraryPaper]:
-        """The new papers and those that have become fuller; of an id that is there, the second is ID-2."""
+        """Yield completed papers of the library, then new papers. If an id is taken, the new one is ID-2."""
         taken: Callable[[str], bool] = self._library.corpus.has_paper if self._library else lambda _: False
         seen: set[str] = set()
-        for _, paper in self._replacing():
+        for _, paper in self._completed():
             yield paper
-        for number in np.flatnonzero(self._leads).tolist():
-            row = self._before + number
-            paper = merge_records([self._record(row), *map(self._record, self._members.get(row, ()))])
-            id, again = paper.id, 2
+        for number in np.flatnonzero(self._is_leader).tolist():
+            row = self._existing + number
+            paper = merge_records([self._read(row), *map(self._read, self._members.get(row, ()))])
+            id, suffix = paper.id, 2
             while id in seen or taken(id):
-                id, again = f"{paper.id}-{again}", again + 1
+                id, suffix = f"{paper.id}-{suffix}", suffix + 1
             seen.add(id)
             yield paper if id == paper.id else paper._replace(id=id)
 
-    def _record(self, row: int) -> LibraryPaper:
-        start, end = self._ends[row - self._before], self._ends[row - self._before + 1]
+    def _read(self, row: int) -> LibraryPaper:
+        start, end = self._ends[row - self._existing], self._ends[row - self._existing + 1]
         self._file.seek(start)
         return _DECODER.decode(self._file.read(end - start))

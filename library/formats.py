@@ -1,4 +1,4 @@
-"""Recommendations as people and programs want them: a table, JSON, BibTeX, citations to paste."""
+"""Output formats for recommendations: table, JSON, BibTeX, and citations to paste."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ _SHOWN_AUTHORS = 2
 
 
 def terminal_text(text: str) -> str:
-    """A text on one line without what steers a terminal: titles come from strangers' files."""
+    """Return a text on one line without control characters, since titles come from untrusted files."""
     return " ".join(_CONTROL.sub(" ", text).split())
 
 
 def count_noun(count: int, what: str = "paper") -> str:
-    """
+    """Return a count with its noun.
+
     >>> count_noun(1), count_noun(2000, "place")
     ('1 paper', '2,000 places')
     """
@@ -34,43 +35,43 @@ def count_noun(count: int, what: str = "paper") -> str:
 
 
 def table(found: Sequence[Recommendation], explain: bool = False) -> Table:
-    """Rank and score beside title, authors, year, venue, key and why; explain: with the ranker's features."""
+    """Format recommendations as a table. explain: include the ranker's features."""
     grid = Table.grid(padding=(0, 1), expand=False)
     grid.add_column(justify="right", style="dim", no_wrap=True)
     grid.add_column(justify="right", style="cyan", no_wrap=True)
     grid.add_column(overflow="fold")
     for paper in found:
         text = Text(terminal_text(paper.title) or "(no title)", style="bold")
-        for place, (fact, style) in enumerate(_facts(paper)):
-            text.append(" · " if place else "\n", style="not bold")
+        for index, (fact, style) in enumerate(_facts(paper)):
+            text.append(" · " if index else "\n", style="not bold")
             text.append(terminal_text(fact), style=style)
         text.append_text(_why(paper))
         if explain and paper.features:
-            listed = ", ".join(f"{name} {value:.3g}" for name, value in paper.features.items())
-            text.append(f"\n{listed}", style="not bold dim")
+            features = ", ".join(f"{name} {value:.3g}" for name, value in paper.features.items())
+            text.append(f"\n{features}", style="not bold dim")
         grid.add_row(str(paper.rank), f"{paper.score:.3f}", text)
     return grid
 
 
 def _facts(paper: Recommendation) -> list[tuple[str, str]]:
-    """Authors, year, key and venue, as far as they are known, with the style of each."""
+    """Return authors, year, key and venue, without unknown ones, as (text, style)."""
     year, key = str(paper.year or ""), paper.key or paper.id
     facts = [(short_authors(paper.authors), ""), (year, ""), (key, " green"), (paper.venue, "")]
     return [(fact, f"not bold{colour}") for fact, colour in facts if fact]
 
 
 def _why(paper: Recommendation) -> Text:
-    """Why, with the words that matched, the name and the mark standing out."""
+    """Return `why` with matched words, the name and the mark highlighted."""
     text = Text(f"\n{terminal_text(paper.why)}", style="not bold italic")
     evidence = paper.evidence
-    told = {evidence.sentence[a:b] for a, b in evidence.matched} | {evidence.name, MARK, *evidence.in_title}
-    words = "|".join(re.escape(word) for word in sorted(told - {""}, key=len, reverse=True))
-    text.highlight_regex(rf"(?<!\w)(?:{words})(?!\w)", "yellow")
+    words = {evidence.sentence[a:b] for a, b in evidence.matched} | {evidence.name, MARK, *evidence.in_title}
+    pattern = "|".join(re.escape(word) for word in sorted(words - {""}, key=len, reverse=True))
+    text.highlight_regex(rf"(?<!\w)(?:{pattern})(?!\w)", "yellow")
     return text
 
 
 def short_authors(authors: Sequence[str]) -> str:
-    """Surnames: of one or two, else of the first with "et al."
+    """Return the surnames of one or two authors, or the first surname with "et al."
 
     >>> short_authors(["Jacob Devlin", "Lee, Ann"]), short_authors(["Laurens van der Maaten", "B", "C"])
     ('Devlin and Lee', 'van der Maaten et al.')
@@ -91,7 +92,8 @@ def as_json(found: Sequence[Recommendation]) -> str:
 
 
 def citation(keys: Iterable[str], format: str) -> str:
-    r"""
+    r"""Return a citation command for the format `cite` (LaTeX) or `markdown` (Pandoc).
+
     >>> citation(["lee2020", "diaz2021"], "cite"), citation(["lee2020", "diaz2021"], "markdown")
     ('\\cite{lee2020,diaz2021}', '[@lee2020; @diaz2021]')
     """
@@ -107,9 +109,9 @@ _PROCEEDINGS = re.compile(
     r"\b(?:Proc|Proceedings|Conference|Workshop|Symposium|Meeting)\b|^[A-Z][a-z]*[A-Z][A-Za-z]*(?:[ -]\d+)?$"
 )
 _JOURNALS = ("JMLR", "TACL", "TPAMI", "TMLR", "PLoS", "PNAS")
-"""Journals that look like conferences."""
-_SPECIAL = {sign: f"\\{sign}" for sign in "%&#_$"} | {
-    # BibTeX counts an escaped brace as one, too.
+"""Journals whose names look like those of conferences."""
+_SPECIAL = {char: f"\\{char}" for char in "%&#_$"} | {
+    # Not \{ and \}, since BibTeX includes escaped braces when it balances braces.
     "{": r"\textbraceleft{}",
     "}": r"\textbraceright{}",
     "\\": r"\textbackslash{}",
@@ -120,7 +122,7 @@ _MATHS = re.compile(r"(\$[^$]+\$)")
 
 
 def bibtex(papers: Iterable[LibraryPaper]) -> str:
-    """An entry for each paper: that of its source under the paper's key, else one made of what is known."""
+    """Return one entry per paper: that of its source under the paper's key, else a generated one."""
     return "\n\n".join(_entry(paper) for paper in papers) + "\n"
 
 
@@ -138,44 +140,44 @@ def _entry(paper: LibraryPaper) -> str:
         "doi": escape_latex(paper.doi),
         "eprint": escape_latex(paper.arxiv),
         "archiveprefix": "arXiv" if paper.arxiv else "",
-        "url": paper.url.translate({ord(sign): f"%{ord(sign):02X}" for sign in "{}\\"}),
+        "url": paper.url.translate({ord(char): f"%{ord(char):02X}" for char in "{}\\"}),
     }
     lines = [f"  {name} = {{{terminal_text(value)}}}," for name, value in fields.items() if value]
     return "\n".join([f"@{kind}{{{key},", *lines, "}"])
 
 
 def escape_latex(text: str) -> str:
-    r"""A text for LaTeX; formulas between dollars stay.
+    r"""Escape a text for LaTeX, except formulas between dollars.
 
     >>> escape_latex("R&D at 5% of $O(n_i)$")
     'R\\&D at 5\\% of $O(n_i)$'
     """
     pieces = _MATHS.split(text)
     return "".join(
-        piece if place % 2 and _balanced(piece) else "".join(_SPECIAL.get(sign, sign) for sign in piece)
-        for place, piece in enumerate(pieces)
+        piece if index % 2 and _is_balanced(piece) else "".join(_SPECIAL.get(char, char) for char in piece)
+        for index, piece in enumerate(pieces)
     )
 
 
-def _balanced(text: str) -> bool:
+def _is_balanced(text: str) -> bool:
     depth = 0
-    for sign in text:
-        depth += {"{": 1, "}": -1}.get(sign, 0)
+    for char in text:
+        depth += {"{": 1, "}": -1}.get(char, 0)
         if depth < 0:
             return False
     return depth == 0 and not text.endswith("\\$")
 
 
 def _title(title: str) -> str:
-    """Words with capitals inside in braces, since styles write titles in lower case."""
-    words = re.split(r"(\$[^$]+\$|[\s:,;?!()\[\]]+)", title)
-    inner = [any(sign.isupper() for sign in word[1:]) and not place % 2 for place, word in enumerate(words)]
-    return "".join(
-        f"{{{escape_latex(word)}}}" if name else escape_latex(word)
-        for word, name in zip(words, inner, strict=True)
-    )
+    """Put words with inner capitals in braces, since bibliography styles convert titles to lower case."""
+    pieces = []
+    for index, piece in enumerate(re.split(r"(\$[^$]+\$|[\s:,;?!()\[\]]+)", title)):  # words at even indices
+        escaped = escape_latex(piece)
+        has_capitals = index % 2 == 0 and any(char.isupper() for char in piece[1:])
+        pieces.append(f"{{{escaped}}}" if has_capitals else escaped)
+    return "".join(pieces)
 
 
 def _author(name: str) -> str:
-    """A name that has "and" in it, as a company's, in braces: else it would be two."""
+    """Put a name that contains "and", such as a company's, in braces, so that it stays one author."""
     return f"{{{escape_latex(name)}}}" if re.search(r"(?i)\band\b", name) else escape_latex(name)

@@ -1,14 +1,15 @@
-"""A library: a folder of papers that can be asked for citations.
+"""A library: a folder of papers that can be queried for citations.
 
     library.json        version, current generation, model, sources, counts, dates
-    library.lock        held by who changes the library
+    library.lock        locked by the process that changes the library
     generations/N/      corpus/         the prepared store of the papers (datasets.corpus)
-                        metadata.arrow  what else is known of each paper, in the order of the store
-                        identities.npy  what tells the papers apart (library.papers.identity)
-                        model/  index/  what ranks the papers, and what it has made of them
+                        metadata.arrow  the other fields of each paper, in the order of the store
+                        identities.npy  hashed identifiers for deduplication (library.papers.identity)
+                        model/  index/  the ranking model and its index
 
-A change writes a new generation, then replaces library.json, then removes the old generation: a process that
-is killed leaves the old library or the new one, and who has the old one open goes on with it.
+A change writes a new generation, then replaces library.json, then removes the old generation. A killed
+process therefore leaves either the old library or the new one. Processes that have the old generation open
+keep reading it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from library.duplicates import Identities
 from library.papers import LibraryPaper as LibraryPaper
 
 VERSION = 1
-"""Of the folder: raise it when the files change."""
+"""Version of the folder layout: increment it when the files change."""
 MANIFEST, LOCK, GENERATIONS = "library.json", "library.lock", "generations"
 CORPUS, METADATA, IDENTITIES = "corpus", "metadata.arrow", "identities.npy"
 
@@ -53,7 +54,7 @@ _SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COL
 
 @dataclass(frozen=True)
 class ReadFile:
-    """A file that papers were read from, as it was then."""
+    """A file that was read, with its size and hash at that time."""
 
     path: str
     size: int
@@ -61,33 +62,35 @@ class ReadFile:
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What library.json holds."""
+    """Content of library.json."""
 
     version: int = VERSION
     generation: int = 0
-    """Number of the current one."""
+    """Number of the current generation."""
     model: str = ""
     sources: list[ReadFile] = []
     contexts: list[ReadFile] = []
-    """The files of the contexts."""
+    """Files that citing contexts were read from."""
     removed: list[str] = []
-    """Ids of papers that were removed by hand, which an update leaves out."""
+    """Ids of papers that the user removed; `update` does not add them again."""
     created: str
     changed: str
     counts: dict[str, int] = {}
 
 
 Indexer = Callable[["Library | None", Corpus, Rows, Path], None]
-"""(the library as it was, the new papers, kept, the new generation): writes the model and the index.
+"""(old library, new corpus, kept rows, new generation's folder): writes the model and the index.
 
-Row i of the new papers was row kept[i] of the library for i < len(kept); the others are new.
+Row i of the new corpus was row kept[i] of the old library for i < len(kept); later rows are new.
 """
-Contexts = Callable[[NDArray[np.uint64], list[str]], tuple[Iterable[ContextRecord], Iterable[QueryRecord]]]
-"""(identities of the papers [P, 7], their ids): contexts that cite some, and the papers that each cites."""
+ContextFinder = Callable[
+    [NDArray[np.uint64], list[str]], tuple[Iterable[ContextRecord], Iterable[QueryRecord]]
+]
+"""(identities of the papers [P, 7], their ids): contexts that cite them, and the cited papers per context."""
 
 
 class Library:
-    """Papers [P] in the order of `corpus`, row by row. Open one with Library.open, make one with create."""
+    """Papers [P], one per row of `corpus`. Use Library.open or Library.create to get one."""
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
         self.path, self.manifest = path, manifest
@@ -96,25 +99,25 @@ class Library:
         self.identities: NDArray[np.uint64] = np.load(
             self.folder / IDENTITIES, mmap_mode="r", allow_pickle=False
         )
-        """Of each paper the numbers of library.papers.Identity [P, 7]."""
+        """Fields of library.papers.Identity for each paper [P, 7]."""
         _, self._batches = table_batches(self.folder / METADATA)
         self._starts = np.cumsum([0, *map(len, self._batches)])
         self.metadata = pa.Table.from_batches(self._batches, _SCHEMA)
-        """The columns of LibraryPaper that `corpus` has not, memory-mapped [P]."""
+        """The fields of LibraryPaper that are not in `corpus` [P], memory-mapped."""
         if len(self.metadata) != len(self.corpus.paper_ids):
-            raise InputError("its metadata has a different number of papers")
+            raise InputError("corpus and metadata differ in their number of papers")
 
     @classmethod
     def open(cls, path: str | Path) -> Library:
-        """The current generation. Raises InputError if the folder is no library of this version."""
+        """Open the current generation. Raises InputError if the folder is not a library of this version."""
         path = Path(path).expanduser()
         while True:
             manifest = _read_manifest(path)
             try:
                 return cls(path, manifest)
             except (InputError, OSError, ValueError, pa.ArrowException) as error:
-                if _read_manifest(path) == manifest:  # else it was changed while we read it
-                    raise InputError(f"{path}: {_damaged(path)} ({error_text(error)})") from None
+                if _read_manifest(path) == manifest:  # otherwise it changed during the read: try again
+                    raise InputError(f"{path}: {_damage_message(path)} ({error_text(error)})") from None
 
     @classmethod
     def create(
@@ -123,57 +126,59 @@ class Library:
         papers: Iterable[LibraryPaper],
         *,
         indexer: Indexer | None = None,
-        find: Contexts | None = None,
+        find_contexts: ContextFinder | None = None,
         overwrite: bool = False,
         wait: bool = True,
-        **about: Any,
+        **fields: Any,
     ) -> Library:
-        """Make a library; ids must be unique, and each paper needs a title or an abstract.
+        """Create a library. Ids must be unique, and each paper needs a title or an abstract.
 
-        find: gives the contexts. overwrite: replace the library that is there. wait: for another process that
-        changes it. about: model, sources, contexts of the manifest.
-        Raises InputError if the folder holds something else or a library already.
+        overwrite: replace an existing library. wait: for another process that changes it. fields: model,
+        sources and contexts of the manifest.
+        Raises InputError if the folder contains other files, or a library that must not be overwritten.
         """
         path = Path(path).expanduser()
-        check_place(path, overwrite)
-        made = not path.exists()
+        check_target(path, overwrite)
+        is_new = not path.exists()
         try:
-            with _locked(path, wait):
-                check_place(path, overwrite)
-                manifest = Manifest(created=_now(), changed=_now(), **about)
-                return _write(path, manifest, None, np.empty(0, np.int64), papers, find, indexer)
+            with _lock_folder(path, wait):
+                check_target(path, overwrite)
+                manifest = Manifest(created=_now(), changed=_now(), **fields)
+                kept = np.empty(0, np.int64)
+                return _write_generation(path, manifest, None, kept, papers, find_contexts, indexer)
         except BaseException:
-            if made and not (path / MANIFEST).exists():
+            if is_new and not (path / MANIFEST).exists():
                 shutil.rmtree(path, ignore_errors=True)
             raise
 
     @classmethod
     @contextmanager
-    def changing(cls, path: str | Path, wait: bool = True) -> Iterator[Library]:
-        """The current generation, while no other process changes the library."""
+    def edit(cls, path: str | Path, wait: bool = True) -> Iterator[Library]:
+        """Open the current generation and lock the library against changes by other processes."""
         path = Path(path).expanduser()
         _read_manifest(path)
-        with _locked(path, wait):
+        with _lock_folder(path, wait):
             yield cls.open(path)
 
-    def changed(
+    def write_generation(
         self,
         kept: Rows,
         papers: Iterable[LibraryPaper],
         indexer: Indexer | None = None,
-        find: Contexts | None = None,
-        **about: Any,
+        find_contexts: ContextFinder | None = None,
+        **fields: Any,
     ) -> Library:
-        """The next generation: rows `kept`, ascending, then `papers`. Call it inside `changing`.
+        """Write the next generation: rows `kept`, ascending, then `papers`. Call it inside `edit`.
 
-        find: replaces the contexts; None keeps those whose papers are kept. about: as for noted.
+        find_contexts: replaces the contexts; None keeps those of the kept papers. fields: as for
+        `update_manifest`.
         """
-        manifest = msgspec.structs.replace(self.manifest, **about)
-        return _write(self.path, manifest, self, kept, papers, find, indexer)
+        manifest = msgspec.structs.replace(self.manifest, **fields)
+        return _write_generation(self.path, manifest, self, kept, papers, find_contexts, indexer)
 
-    def noted(self, **about: Any) -> None:
-        """Change sources, contexts or removed in library.json. Call it inside `changing`."""
-        _write_manifest(self.path, msgspec.structs.replace(self.manifest, **about))
+    def update_manifest(self, **fields: Any) -> None:
+        """Change sources, contexts or removed in library.json. Call it inside `edit`."""
+        _write_manifest(self.path, msgspec.structs.replace(self.manifest, **fields))
 
     def __len__(self) -> int:
         return len(self.metadata)
@@ -183,70 +188,70 @@ class Library:
 
     @property
     def collections(self) -> list[str]:
-        """Their names, sorted."""
+        """Names of all collections, sorted."""
         return sorted(self.metadata["collections"].combine_chunks().flatten().unique().to_pylist())
 
     def paper(self, row: int) -> LibraryPaper:
-        """IndexError for a row that is not there."""
+        """Return the paper of a row. Raises IndexError if the row does not exist."""
         if not 0 <= row < len(self):
             raise IndexError(f"row {row} of {len(self)}")
         batch = int(np.searchsorted(self._starts, row, side="right")) - 1
-        [known] = self._batches[batch].slice(row - int(self._starts[batch]), 1).to_pylist()
-        known |= {name: tuple(known[name]) for name in _LISTS}
+        [fields] = self._batches[batch].slice(row - int(self._starts[batch]), 1).to_pylist()
+        fields |= {name: tuple(fields[name]) for name in _LISTS}
         corpus = self.corpus
-        known |= {"id": corpus.paper_ids[row], "title": corpus.titles[row], "abstract": corpus.abstracts[row]}
-        return LibraryPaper(**known, year=int(corpus.years[row]))
+        fields |= {"id": corpus.paper_ids[row], "title": corpus.titles[row]}
+        return LibraryPaper(**fields, abstract=corpus.abstracts[row], year=int(corpus.years[row]))
 
     @cached_property
-    def _named(self) -> dict[str, int]:
-        """Row by key and by alias; of several the first, and a key counts before an alias."""
+    def _row_by_name(self) -> dict[str, int]:
+        """Rows by key and alias. Keys take precedence over aliases, earlier rows over later ones."""
         keys, aliases = (self.metadata[name].combine_chunks() for name in ("key", "aliases"))
-        there = pc.indices_nonzero(pc.not_equal(keys, ""))
-        rows = [*there.to_pylist(), *pc.list_parent_indices(aliases).to_pylist()]
-        names = [*keys.take(there).to_pylist(), *pc.list_flatten(aliases).to_pylist()]
+        with_key = pc.indices_nonzero(pc.not_equal(keys, ""))
+        rows = [*with_key.to_pylist(), *pc.list_parent_indices(aliases).to_pylist()]
+        names = [*keys.take(with_key).to_pylist(), *pc.list_flatten(aliases).to_pylist()]
         return dict(zip(reversed(names), reversed(rows), strict=True))
 
     def row(self, name: str) -> int | None:
-        """The row of the paper with this id, citation key, or id or key of another record of it."""
-        return self.corpus.paper_row(name) if self.corpus.has_paper(name) else self._named.get(name)
+        """Return the row of the paper with this id, citation key or alias; None if there is none."""
+        return self.corpus.paper_row(name) if self.corpus.has_paper(name) else self._row_by_name.get(name)
 
     def rows(self, names: Iterable[str], option: str = "id") -> Rows:
-        """Of several; InputError that names the option for one that is unknown."""
-        found = []
+        """Return the rows of papers, ascending and unique. Raises InputError for an unknown one."""
+        rows = []
         for name in names:
             if (row := self.row(name)) is None:
                 raise InputError(f"{option}={quoted(name)[1:-1]}: no paper of {self.path} has this id or key")
-            found.append(row)
-        return np.unique(np.array(found, np.int64))
+            rows.append(row)
+        return np.unique(np.array(rows, np.int64))
 
 
 def _read_manifest(path: Path) -> Manifest:
-    """library.json; InputError if there is none, or of another version."""
+    """Read library.json. Raises InputError if it is missing, damaged or of another version."""
     try:
         content = msgspec.json.decode((path / MANIFEST).read_bytes())
         version = content.get("version") if isinstance(content, dict) else None
         if version == VERSION:
             return msgspec.convert(content, Manifest)
     except (FileNotFoundError, NotADirectoryError):
-        what = "no such folder" if not path.exists() else "is no library (it has no library.json)"
-        raise InputError(f"{path}: {what}; python recommend.py build library={path} makes one") from None
+        what = "no such folder" if not path.exists() else "is not a library (it has no library.json)"
+        command = f"python recommend.py build library={path}"
+        raise InputError(f"{path}: {what}; create one with {command}") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: {_damaged(path)} (library.json: {error_text(error)})") from None
+        raise InputError(f"{path}: {_damage_message(path)} (library.json: {error_text(error)})") from None
     found = f"of version {quoted(version)}" if version is not None else "without a version"
     raise InputError(
-        f"{path}: a library {found}, and this program reads version {VERSION}; build it again with "
-        "overwrite=true"
+        f"{path}: a library {found}, but this program reads version {VERSION}; rebuild it with overwrite=true"
     )
 
 
-def _damaged(path: Path) -> str:
-    return f"damaged library; python recommend.py build library={path} overwrite=true makes it again"
+def _damage_message(path: Path) -> str:
+    return f"damaged library; rebuild it with python recommend.py build library={path} overwrite=true"
 
 
-def check_place(path: Path, overwrite: bool) -> None:
-    """InputError unless a library may be made there."""
+def check_target(path: Path, overwrite: bool) -> None:
+    """Raise InputError unless a library may be created at this path."""
     if not path.exists():
         return
     if not path.is_dir():
@@ -254,30 +259,30 @@ def check_place(path: Path, overwrite: bool) -> None:
     inside = {entry.name for entry in path.iterdir()}
     if MANIFEST in inside and not overwrite:
         raise InputError(
-            f"{path}: there is a library already; add and update change it, overwrite=true replaces it"
+            f"{path}: a library already exists; use add or update to change it, overwrite=true to replace it"
         )
     if MANIFEST not in inside and (others := inside - {LOCK, GENERATIONS}):
         raise InputError(f"{path}: is not a library and not empty ({sorted(others)[0]}); name another folder")
 
 
 @contextmanager
-def _locked(path: Path, wait: bool) -> Iterator[None]:
-    """Alone with the folder, cleared of what killed processes have left."""
+def _lock_folder(path: Path, wait: bool) -> Iterator[None]:
+    """Lock the folder and remove what killed processes left behind."""
     with disk_errors(path, "the library", "library"):
         (path / GENERATIONS).mkdir(parents=True, exist_ok=True)
         with file_lock(path / LOCK, "changes the library", wait):
-            _clear(path)
+            _remove_old_generations(path)
             yield
 
 
-def _clear(path: Path) -> None:
-    """Remove all generations but the current one."""
+def _remove_old_generations(path: Path) -> None:
+    """Remove all generations except the current one."""
     current = ""
     if (path / MANIFEST).exists():
         try:
             current = str(_read_manifest(path).generation)
         except InputError:
-            return  # damaged: nothing is removed until a new library stands
+            return  # damaged: keep everything until a new library replaces it
     for folder in (path / GENERATIONS).iterdir():
         if folder.name != current:
             shutil.rmtree(folder, ignore_errors=True)
@@ -287,22 +292,22 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _write(
+def _write_generation(
     path: Path,
     manifest: Manifest,
     old: Library | None,
     kept: Rows,
     papers: Iterable[LibraryPaper],
-    find: Contexts | None,
+    find_contexts: ContextFinder | None,
     indexer: Indexer | None,
 ) -> Library:
     """Write a new generation and make it the current one."""
-    there = [int(folder.name) for folder in (path / GENERATIONS).iterdir() if folder.name.isdecimal()]
-    number = max(there, default=0) + 1
+    existing = [int(folder.name) for folder in (path / GENERATIONS).iterdir() if folder.name.isdecimal()]
+    number = max(existing, default=0) + 1
     folder = path / GENERATIONS / str(number)
     try:
         folder.mkdir()
-        _write_papers(folder, old, kept, papers, find)
+        _write_papers(folder, old, kept, papers, find_contexts)
         corpus = Corpus(folder / CORPUS, path.resolve().name)
         if indexer is not None:
             indexer(old, corpus, kept, folder)
@@ -312,7 +317,7 @@ def _write(
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    _clear(path)
+    _remove_old_generations(path)
     return Library.open(path)
 
 
@@ -321,12 +326,16 @@ def _write_manifest(path: Path, manifest: Manifest) -> None:
 
 
 def _write_papers(
-    folder: Path, old: Library | None, kept: Rows, papers: Iterable[LibraryPaper], find: Contexts | None
+    folder: Path,
+    old: Library | None,
+    kept: Rows,
+    papers: Iterable[LibraryPaper],
+    find_contexts: ContextFinder | None,
 ) -> None:
-    """The corpus and the metadata of a generation."""
+    """Write the corpus, metadata and identities of a generation."""
     table = TableWriter(folder / METADATA, _SCHEMA)
     identities = Identities(old.identities[kept] if old else None)
-    ids = [old.corpus.paper_ids[row] for row in kept.tolist()] if old and find else []
+    ids = [old.corpus.paper_ids[row] for row in kept.tolist()] if old and find_contexts else []
     queries: list[Iterable[QueryRecord]] = []
     digest, content = hashlib.blake2b(digest_size=16), dict[str, str]()
 
@@ -336,16 +345,16 @@ def _write_papers(
             identities.add(paper)
             record = PaperRecord(paper.id, paper.title, paper.abstract, paper.year)
             digest.update(repr(record).encode())
-            if find:
+            if find_contexts:
                 ids.append(paper.id)
             yield record
         content["papers"] = digest.hexdigest()
 
-    def cited() -> Iterator[ContextRecord]:
-        if find:
-            contexts, of_train = find(identities.numbers(), ids)
+    def contexts() -> Iterator[ContextRecord]:
+        if find_contexts:
+            found, of_train = find_contexts(identities.numbers(), ids)
             queries.append(of_train)
-            for context in contexts:
+            for context in found:
                 digest.update(repr(context).encode())
                 yield context
         content["contexts"] = digest.hexdigest()
@@ -353,17 +362,17 @@ def _write_papers(
     def keep(builder: StoreBuilder) -> None:
         if old is not None:
             digest.update(old.corpus.fingerprint.encode() + kept.tobytes())
-            table.take(old.folder / METADATA, kept)
-            builder.keep(old.corpus, kept, contexts=find is None)
+            table.append_rows(old.folder / METADATA, kept)
+            builder.copy_from(old.corpus, kept, contexts=find_contexts is None)
 
     source = Source(
         name=folder.parents[1].name,
         identity=content,
         papers=records,
-        contexts=cited,
-        splits={"train": queries.pop} if find else {},
+        contexts=contexts,
+        splits={"train": queries.pop} if find_contexts else {},
     )
     settings = {"tokenizer": "default", "candidates": "all"}
     with closing(table):
-        prepare_store(source, folder / CORPUS, settings, keep=keep)
+        prepare_store(source, folder / CORPUS, settings, initialise=keep)
     np.save(folder / IDENTITIES, identities.numbers(), allow_pickle=False)

@@ -1,4 +1,4 @@
-"""What is asked of a library and answered over HTTP and MCP, with its limits."""
+"""Requests and responses of the HTTP API and MCP tools, with their limits."""
 
 from __future__ import annotations
 
@@ -17,46 +17,48 @@ from library.papers import LibraryPaper, check_paper, make_paper
 if TYPE_CHECKING:
     from library.recommender import Recommender
 
-MOST_PAPERS = 100
-"""Papers in an answer, at most."""
+MAX_PAPERS = 100
+"""Maximum number of papers in an answer."""
 Name = Annotated[str, StringConstraints(min_length=1, max_length=500)]
-"""An id, a key, a collection, a venue."""
+"""An id, key, author, collection or venue."""
 Years = Annotated[str, StringConstraints(pattern=r"^(\d{1,4}|\d{1,4}-(\d{1,4})?|-\d{1,4})$")]
 
 
 class RequestBody(BaseModel, extra="forbid"):
-    """What is sent: fields that there are not are refused."""
+    """Base of requests. Unknown fields are rejected."""
 
 
 class Question(RequestBody):
-    """A passage that lacks a citation, and who asks."""
+    """A passage that lacks a citation, the paper being written, and filters."""
 
     text: str = Field(
         min_length=1,
         max_length=100_000,
-        description="the passage; [CITE], \\cite{?} or TARGETCIT where the citation is missing, else its end",
+        description="passage with [CITE], \\cite{?} or TARGETCIT at the missing citation; default: its end",
         examples=["Adam [CITE] is the usual optimiser."],
     )
-    title: str = Field(default="", max_length=2_000, description="of the paper being written")
-    abstract: str = Field(default="", max_length=20_000, description="of the paper being written")
-    k: int = Field(default=10, ge=1, le=MOST_PAPERS, description="papers to recommend")
-    exclude: list[Name] = Field(default=[], max_length=1_000, description="ids never to recommend")
-    only: list[Name] = Field(default=[], max_length=10_000, description="ids to recommend alone; empty: all")
-    years: Years | None = Field(default=None, description="of the papers", examples=["2015-2020", "2019"])
-    collection: Name | None = Field(default=None, description="of the library, that the papers are in")
-    venue: Name | None = Field(default=None, description="that the papers appeared in")
-    rerank: bool | None = Field(default=None, description="with the cross-encoder; null: if there is one")
-    details: bool = Field(default=False, description="also authors, venue, evidence and BibTeX")
+    title: str = Field(default="", max_length=2_000, description="title of the paper being written")
+    abstract: str = Field(default="", max_length=20_000, description="abstract of the paper being written")
+    k: int = Field(default=10, ge=1, le=MAX_PAPERS, description="number of papers to recommend")
+    exclude: list[Name] = Field(default=[], max_length=1_000, description="ids or keys to exclude")
+    only: list[Name] = Field(
+        default=[], max_length=10_000, description="ids or keys to restrict to; empty means all papers"
+    )
+    years: Years | None = Field(default=None, description="publication years", examples=["2015-2020", "2019"])
+    collection: Name | None = Field(default=None, description="collection within the library")
+    venue: Name | None = Field(default=None, description="venue of the papers, or part of its name")
+    rerank: bool | None = Field(default=None, description="use the cross-encoder; null means if there is one")
+    details: bool = Field(default=False, description="add authors, venue, evidence and BibTeX")
 
 
 class Questions(RequestBody):
-    """Several questions in one request."""
+    """A batch of questions."""
 
     queries: list[Question] = Field(min_length=1, max_length=64)
 
 
 class Shown(BaseModel):
-    """What speaks for a paper: a text, and its parts that do, by code points."""
+    """A piece of evidence for a paper, with the spans to highlight, in code points."""
 
     kind: str
     text: str
@@ -81,7 +83,7 @@ class Recommended(BaseModel):
     title: str
     year: int | None
     why: str
-    details: Details | None = Field(default=None, description="if they were asked for")
+    details: Details | None = Field(default=None, description="if requested")
 
 
 class Answer(BaseModel):
@@ -89,20 +91,20 @@ class Answer(BaseModel):
 
 
 class Answers(BaseModel):
-    """Of each question, in their order."""
+    """Answers to a batch, in the order of its questions."""
 
     answers: list[Answer]
 
 
 class NewPaper(RequestBody):
-    """A paper to add; its id is made of doi, arXiv id or title where none is given."""
+    """A paper to add. Without an id, one is derived from its DOI, arXiv id, key or title."""
 
     id: str = Field(default="", max_length=500)
     key: str = Field(default="", max_length=500)
     title: str = Field(min_length=1, max_length=2_000)
     abstract: str = Field(default="", max_length=20_000)
     authors: list[Name] = Field(default=[], max_length=5_000)
-    year: int = Field(default=0, ge=0, le=9999, description="0: unknown")
+    year: int = Field(default=0, ge=0, le=9999, description="0 if unknown")
     venue: str = Field(default="", max_length=1_000)
     doi: str = Field(default="", max_length=500)
     arxiv: str = Field(default="", max_length=500)
@@ -112,17 +114,17 @@ class NewPaper(RequestBody):
 
 
 class NewPapers(RequestBody):
-    """Papers to add: BibTeX entries or records, or both."""
+    """Papers to add, as BibTeX entries, records or both."""
 
     bibtex: str = ""
     papers: list[NewPaper] = Field(default=[], max_length=10_000)
 
 
 class Changed(BaseModel):
-    """What a change did."""
+    """Result of a change."""
 
-    papers: int = Field(description="in the library now")
-    changed: int = Field(description="added or removed")
+    papers: int = Field(description="number of papers in the library")
+    changed: int = Field(description="number of papers added or removed")
 
 
 class Health(BaseModel):
@@ -131,22 +133,22 @@ class Health(BaseModel):
 
 
 class About(BaseModel):
-    """What is served."""
+    """The library that is served."""
 
-    name: str = Field(description="of the library's folder")
+    name: str = Field(description="name of the library's folder")
     papers: int
     collections: list[str]
-    reranks: bool = Field(description="whether a cross-encoder reads what is found")
+    reranks: bool = Field(description="whether there is a cross-encoder")
 
     @classmethod
-    def of(cls, recommender: Recommender, name: str) -> About:
+    def describe(cls, recommender: Recommender, name: str) -> About:
         library = recommender.library
         collections = library.collections[:1000]
         return cls(name=name, papers=len(library), collections=collections, reranks=recommender.reranks)
 
 
 class Problem(BaseModel):
-    detail: str = Field(description="one line")
+    detail: str = Field(description="error message in one line")
 
 
 class FoundPaper(BaseModel):
@@ -165,42 +167,43 @@ class Found(BaseModel):
     papers: list[FoundPaper]
 
 
-def answer_question(recommender: Recommender, asked: Question) -> Answer:
-    """What the recommender says to a question. Raises InputError for what cannot be answered."""
-    made = []
-    found = recommender.recommend(**asked.model_dump(exclude={"details"}))
+def answer_question(recommender: Recommender, question: Question) -> Answer:
+    """Recommend papers for a question. Raises InputError for an invalid one."""
+    recommendations = []
+    found = recommender.recommend(**question.model_dump(exclude={"details"}))
     library = recommender.library
     for paper in found:
-        shown = Recommended(**paper.as_json())
-        row = library.row(paper.id) if asked.details else None
+        recommended = Recommended(**paper.as_json())
+        row = library.row(paper.id) if question.details else None
         if row is not None:  # another request may have removed it by now
-            shown.details = paper_details(paper, library.paper(row))
-        made.append(shown)
-    return Answer(recommendations=made)
+            recommended.details = paper_details(paper, library.paper(row))
+        recommendations.append(recommended)
+    return Answer(recommendations=recommendations)
 
 
-def paper_details(paper: Recommendation, kept: LibraryPaper) -> Details:
-    """What the page shows beside, and why."""
-    said, whole = paper.evidence, ", ".join(paper.evidence.in_title)
-    mark = said.cited_as.find(MARK)
-    shown = [
-        ("Named in the passage:", said.name, [(0, len(said.name))]),
-        ("In its title:", "" if said.name else whole, [(0, len(whole))]),
-        ("", said.sentence, list(said.matched)),
-        ("Cited elsewhere:", said.cited_as, [(mark, mark + len(MARK))] if mark >= 0 else []),
+def paper_details(recommendation: Recommendation, paper: LibraryPaper) -> Details:
+    """Return the additional fields that the page shows."""
+    found = recommendation.evidence
+    in_title = "" if found.name else ", ".join(found.in_title)
+    mark = found.cited_as.find(MARK)
+    parts = [
+        ("Named in the passage:", found.name, [(0, len(found.name))]),
+        ("In its title:", in_title, [(0, len(in_title))]),
+        ("", found.sentence, list(found.matched)),
+        ("Cited elsewhere:", found.cited_as, [(mark, mark + len(MARK))] if mark >= 0 else []),
     ]
-    evidence = [Shown(kind=kind, text=text, spans=spans) for kind, text, spans in shown if text]
+    evidence = [Shown(kind=kind, text=text, spans=spans) for kind, text, spans in parts if text]
     return Details(
-        authors=list(paper.authors),
-        venue=paper.venue,
-        url=paper_link(kept),
-        bibtex=bibtex([kept]),
-        evidence=evidence or [Shown(kind=paper.why, text="", spans=[])],
+        authors=list(recommendation.authors),
+        venue=recommendation.venue,
+        url=paper_link(paper),
+        bibtex=bibtex([paper]),
+        evidence=evidence or [Shown(kind=recommendation.why, text="", spans=[])],
     )
 
 
 def paper_link(paper: LibraryPaper) -> str:
-    """Where the paper is on the web, empty if unknown."""
+    """Return the paper's URL; empty if unknown."""
     if paper.url:
         return paper.url
     if paper.doi:
@@ -209,19 +212,19 @@ def paper_link(paper: LibraryPaper) -> str:
 
 
 def find_papers(recommender: Recommender, query: str, k: int) -> Found:
-    """The k papers that a plain search for words finds."""
+    """Search the library for words; return at most k papers."""
     papers = (paper._asdict() | {"year": paper.year or None} for paper in recommender.search(query, k))
     return Found(papers=[FoundPaper.model_validate(paper) for paper in papers])
 
 
 def parse_new_papers(new: NewPapers) -> list[LibraryPaper]:
-    """The papers to add. Raises InputError for the first that cannot be one."""
-    made = []
-    for place, paper in enumerate(new.papers):
-        made.append(make_paper(**dict(paper)))
-        check_paper(made[-1], f"papers.{place}")
+    """Return the papers to add. Raises InputError for the first invalid one."""
+    papers = []
+    for index, paper in enumerate(new.papers):
+        papers.append(make_paper(**dict(paper)))
+        check_paper(papers[-1], f"papers.{index}")
     if new.bibtex:
-        made += parse_bibtex(new.bibtex, "bibtex", raise_bad)
-    if not made:
+        papers += parse_bibtex(new.bibtex, "bibtex", raise_bad)
+    if not papers:
         raise InputError("give papers or bibtex")
-    return made
+    return papers

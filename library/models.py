@@ -1,8 +1,8 @@
-"""What ranks the papers of a library. Each generation of a library has its model beside its index:
+"""The ranking model of a library. Each generation stores its model next to its index:
 
-model/   model.json   format, kind and what it was copied from
+model/   model.json   format, kind and origin
          static/      a static model (hatten.static), or
-         hatten.ckpt  a HAtten, or the files of one that was published (training.hub)
+         hatten.ckpt  a HAtten checkpoint, or the files of a published one (training.hub)
          ranker/      a learned ranker (rerank.ranker) over that model and BM25
 """
 
@@ -13,7 +13,6 @@ import os
 import shutil
 from pathlib import Path
 
-from datasets.corpus import Corpus
 from datasets.errors import InputError
 from hatten.static import CONFIG, FILE, FOLDER
 from hatten.words_retriever import trained_retriever
@@ -26,71 +25,67 @@ from training.checkpoint import find_saved
 from training.hub import download_model, find_model, is_hub_id, write_json
 
 BOX = Path(__file__).parent / "box"
-"""The model that comes with the program."""
+"""Folder of the built-in model."""
 HATTEN = "hatten.json"
-"""In the folder of a published HAtten (hatten.checkpoint)."""
+"""Settings file of a published HAtten (hatten.checkpoint)."""
 PLAIN, DENSE, RANKED = "bm25", "dense", "ranker"
-"""Kinds of models; bm25 is also the name of the one that has learned nothing."""
+"""Kinds of models. `bm25` is also a valid `model`."""
 FORMAT, ABOUT = 1, "model.json"
 INDEX = IndexConfig(device="cpu")
-"""Single questions are not worth a GPU."""
+"""Single queries gain nothing from a GPU."""
 
 
 def install_model(model: str, ranker: str, folder: Path) -> None:
     """Copy a model to a new folder.
 
-    model: "" for the one in the box, `bm25`, a file, a folder, or an id on the hub. ranker: a folder or id of
-    a ranker over it, where it brings none. Raises InputError if there is no such model.
+    model: "" for the built-in model, `bm25`, a file, a folder or a hub id. ranker: folder or hub id of a
+    ranker over it, if the model does not include one. Raises InputError if there is no such model.
     """
-    copied, kind = model_files(model, ranker)
+    files, kind = model_files(model, ranker)
     folder.mkdir()
-    for name, source in copied.items():
-        _linked(source, folder / name)
+    for name, source in files.items():
+        link_or_copy(source, folder / name)
     write_json(folder / ABOUT, {"format": FORMAT, "kind": kind, "from": model or "the box"})
 
 
 def model_files(model: str, ranker: str = "") -> tuple[dict[str, Path], str]:
-    """What is to be copied, by its name in a model's folder, and the kind; fails as install_model."""
+    """Return the files to copy, by name in a model's folder, and its kind. Raises like install_model."""
     if model == PLAIN and not ranker:
         return {}, PLAIN
-    place = Path(model).expanduser() if model else BOX
-    if not place.exists() and is_hub_id(model):
-        place = download_model(model, f"{CONFIG} or {HATTEN}", "model")
-    dense = _dense_files(place)
+    path = Path(model).expanduser() if model else BOX
+    if not path.exists() and is_hub_id(model):
+        path = download_model(model, f"{CONFIG} or {HATTEN}", "model")
+    dense = _dense_files(path)
     if not dense:
-        if (place / RANKING).is_file():
-            hint = "it is a ranker alone: give it as ranker=, and as model= what it was trained over"
+        if (path / RANKING).is_file():
+            hint = "it only has a ranker; give it as ranker=, and the model it was trained over as model="
         else:
-            hint = f"name {PLAIN}, a hatten.ckpt, a folder that train.py model=static or model=ranker saved, "
-            hint += "or a static model or HAtten on the hub"
-        raise InputError(f"model={model or place}: there is no model to find papers with; {hint}")
-    own = place / SAVED
+            hint = f"give {PLAIN}, a hatten.ckpt, an output folder of train.py model=static or model=ranker, "
+            hint += "or a hub id of a static model or HAtten"
+        raise InputError(f"model={model or path}: has no retrieval model; {hint}")
+    ranker_folder = path / SAVED
     if ranker:
-        own = find_model(find_saved(Path(ranker).expanduser(), SAVED), RANKING, RankingModel.title)
-    return ({**dense, SAVED: own}, RANKED) if own.is_dir() else (dense, DENSE)
+        ranker_folder = find_model(find_saved(Path(ranker).expanduser(), SAVED), RANKING, RankingModel.title)
+    return ({**dense, SAVED: ranker_folder}, RANKED) if ranker_folder.is_dir() else (dense, DENSE)
 
 
-def _dense_files(place: Path) -> dict[str, Path]:
-    """Of a static model or HAtten; empty if there is none."""
-    for static in (place, place / FOLDER):
+def _dense_files(path: Path) -> dict[str, Path]:
+    """Return the files of a static model or HAtten, by name; empty if there is none."""
+    for static in (path, path / FOLDER):
         if (static / CONFIG).is_file():
             return {FOLDER: static}
-    for file in (place, place / FILE):
+    for file in (path, path / FILE):
         if file.is_file() and file.suffix == ".ckpt":
             return {FILE: file}
-    if (place / HATTEN).is_file():
-        return {file.name: file for file in place.iterdir() if file.suffix in (".json", ".safetensors")}
+    if (path / HATTEN).is_file():
+        return {file.name: file for file in path.iterdir() if file.suffix in (".json", ".safetensors")}
     return {}
 
 
-def copy_model(folder: Path, to: Path) -> None:
-    """An installed model for another generation, by links where the disk allows them."""
-    shutil.copytree(folder, to, copy_function=_linked)
-
-
-def _linked(source: str | Path, to: str | Path) -> None:
+def link_or_copy(source: str | Path, to: str | Path) -> None:
+    """Copy a file or folder, using hard links if possible."""
     if Path(source).is_dir():
-        shutil.copytree(source, to, copy_function=_linked)
+        shutil.copytree(source, to, copy_function=link_or_copy)
         return
     try:
         os.link(Path(source).resolve(), to)
@@ -98,18 +93,15 @@ def _linked(source: str | Path, to: str | Path) -> None:
         shutil.copyfile(source, to)
 
 
-def open_model(folder: Path, corpus: Corpus) -> Retriever:
-    """The retriever of an installed model, not yet indexed; InputError if the model is damaged.
-
-    corpus: what it will rank; where it has training contexts, they are used.
-    """
+def open_model(folder: Path) -> Retriever:
+    """Return the retriever of an installed model, not yet indexed. Raises InputError for a damaged model."""
     try:
         about = json.loads((folder / ABOUT).read_text("utf-8"))
         kind, known = about["kind"], about["format"] == FORMAT
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder / ABOUT}: missing or damaged ({error}); build the library again") from None
+        raise InputError(f"{folder / ABOUT}: missing or damaged ({error}); rebuild the library") from None
     if not known or kind not in (PLAIN, DENSE, RANKED):
-        raise InputError(f"{folder}: a model of another version; build the library again")
+        raise InputError(f"{folder}: the model has another version; rebuild the library")
     if kind == PLAIN:
         return BM25(query=("title", "context"))
     dense = trained_retriever(folder, INDEX)

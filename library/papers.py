@@ -1,4 +1,4 @@
-"""A paper of a library: made of what a source says, told apart from others, joined out of several records."""
+"""A paper of a library: cleaning its fields, comparing it with others, merging several records."""
 
 from __future__ import annotations
 
@@ -9,12 +9,19 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from datasets.errors import InputError
-from datasets.fulltext.catalogue import LONG_TITLE, YEARS_APART, clean_arxiv, letters_of, surname, title_key
+from datasets.fulltext.catalogue import (
+    LONG_TITLE,
+    MAX_YEARS_APART,
+    find_arxiv_id,
+    normalise_title,
+    surname,
+    title_key,
+)
 from datasets.json_lines import OnBadRecord
-from datasets.records import quoted, usable_id
+from datasets.records import is_valid_id, quoted
 
-_EVERYWHERE = ("doi:", "arxiv:", "openalex:", "s2:")
-"""Ids that mean the same paper wherever they stand; another, or a key, means it together with the title."""
+_GLOBAL_IDS = ("doi:", "arxiv:", "openalex:", "s2:")
+"""Prefixes of globally unique ids. Other ids, and keys, identify a paper only together with its title."""
 _DOI = re.compile(r"10\.\d{4,9}/\S+")
 _TAG = re.compile(
     r"</?(?:jats:)?(?:p|i|b|em|strong|sub|sup|span|sc|scp|italic|bold|title|sec|tt|u)\b[^<>]*>", re.I
@@ -22,10 +29,10 @@ _TAG = re.compile(
 
 
 class LibraryPaper(NamedTuple):
-    """A paper of a library; empty and 0 are unknown.
+    """A paper of a library; empty or 0 if unknown.
 
-    id: unique, without white space. key: in the citing documents. bibtex: the source's entry. aliases: ids
-    and keys of other records of the same paper. source: 0 of a file, -1 of none.
+    id: unique, without white space. key: citation key. bibtex: entry in the source. aliases: ids and keys of
+    other records of the same paper. source: 0 if read from a source file, else -1.
     """
 
     id: str
@@ -48,7 +55,7 @@ class LibraryPaper(NamedTuple):
 def usable_paper(
     read: Callable[[], LibraryPaper | None], where: str, on_bad: OnBadRecord
 ) -> Iterator[LibraryPaper]:
-    """The paper of a record, if there is one and it can be used; else `on_bad` is told why."""
+    """Yield the paper that `read` returns, if any; pass an InputError to `on_bad` if it cannot be used."""
     try:
         if paper := read():
             check_paper(paper, where)
@@ -58,41 +65,41 @@ def usable_paper(
 
 
 def check_paper(paper: LibraryPaper, where: str) -> None:
-    """InputError for a paper without title and abstract, or of an id that cannot be one."""
+    """Raise InputError for a paper without title and abstract, or with an invalid id."""
     if not (paper.title or paper.abstract):
         raise InputError(f"{where}: has neither title nor abstract")
-    if not usable_id(paper.id):
-        reason = "is no id: it must not be empty or hold white space or control characters"
+    if not is_valid_id(paper.id):
+        reason = "is not a valid id: it must not be empty or contain white space or control characters"
         raise InputError(f"{where}: {quoted(paper.id)} {reason}")
 
 
-def make_paper(id: str = "", **known: Any) -> LibraryPaper:
-    """A paper of these fields, cleaned; an empty id is made of its DOI, arXiv id, key or title."""
+def make_paper(id: str = "", **fields: Any) -> LibraryPaper:
+    """Return a paper with cleaned fields. An empty id is derived from the DOI, arXiv id, key or title."""
     for name in ("title", "abstract", "venue"):
-        known[name] = one_line(known.get(name, ""))
+        fields[name] = clean_text(fields.get(name, ""))
     for name in ("authors", "collections", "tags"):
-        texts = filter(None, map(one_line, known.get(name, ())))
-        known[name] = tuple(texts if name == "authors" else dict.fromkeys(texts))  # authors may be namesakes
-    doi, arxiv = clean_doi(known.get("doi", "")), clean_arxiv(known.get("arxiv", ""))
+        texts = filter(None, map(clean_text, fields.get(name, ())))
+        fields[name] = tuple(texts if name == "authors" else dict.fromkeys(texts))  # authors may be namesakes
+    doi, arxiv = clean_doi(fields.get("doi", "")), find_arxiv_id(fields.get("arxiv", ""))
     if not arxiv and "arxiv." in doi:
-        arxiv = clean_arxiv(doi)
+        arxiv = find_arxiv_id(doi)
     if not id:
         if doi and not (arxiv and "arxiv." in doi):
             id = f"doi:{doi}"
         elif arxiv:
             id = f"arxiv:{arxiv}"
-        elif key := known.get("key", ""):
+        elif key := fields.get("key", ""):
             id = "key:" + re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", "_", key)
         else:
-            id = f"title:{title_key(letters_of(known['title'] or known['abstract'])):016x}"
-    known["year"] = int(known.get("year", 0))  # readers have a type of their own
-    return LibraryPaper(**(known | {"id": id, "doi": doi, "arxiv": arxiv}))
+            id = f"title:{title_key(normalise_title(fields['title'] or fields['abstract'])):016x}"
+    fields["year"] = int(fields.get("year", 0))  # readers may give a subclass of int
+    return LibraryPaper(**(fields | {"id": id, "doi": doi, "arxiv": arxiv}))
 
 
-def one_line(text: str) -> str:
-    """With single spaces, and without the mark-up and halves of surrogate pairs that exports leave in.
+def clean_text(text: str) -> str:
+    """Remove mark-up, unpaired surrogates and repeated white space, which exports leave in.
 
-    >>> one_line("<i>Deep</i>  nets &amp; 1 < 2")
+    >>> clean_text("<i>Deep</i>  nets &amp; 1 < 2")
     'Deep nets & 1 < 2'
     """
     if "<" in text:
@@ -105,7 +112,7 @@ def one_line(text: str) -> str:
 
 
 def clean_doi(text: str) -> str:
-    """In lower case, without address; "" if there is none.
+    """Return the DOI in a text or URL, in lower case; "" if there is none.
 
     >>> clean_doi("https://doi.org/10.1145/3397271.3401075")
     '10.1145/3397271.3401075'
@@ -114,66 +121,66 @@ def clean_doi(text: str) -> str:
     return found[0].rstrip(".,;}\"'").lower() if found and found[0].isprintable() else ""
 
 
-def names_in(value: str) -> list[str]:
-    """Keywords or groups, set apart by semicolons or else commas."""
+def split_names(value: str) -> list[str]:
+    """Split keywords or groups at semicolons, or at commas if there are no semicolons."""
     return value.split(";" if ";" in value else ",")
 
 
 class Identity(NamedTuple):
-    """What tells papers apart, as numbers; 0 is unknown."""
+    """Hashed identifiers of a paper; 0 if unknown."""
 
     id: int
     doi: int
     arxiv: int
     title: int
     author: int
-    """Of the first author's surname."""
+    """Hash of the first author's surname."""
     short: int
-    """1: the title has too few letters to be enough."""
+    """1 if the title is too short to identify the paper, else 0."""
     year: int
 
     def agrees(self, other: Identity) -> bool:
-        """Whether two papers of one title may be the same."""
+        """True if two papers with the same title may be the same paper."""
         for one, two in zip(self[1:5], other[1:5], strict=True):
             if one and two and one != two:
                 return False
         if self.year and other.year:
-            return abs(self.year - other.year) <= YEARS_APART
+            return abs(self.year - other.year) <= MAX_YEARS_APART
         return bool(self.author and other.author) or not self.short
 
 
 def identity(paper: LibraryPaper) -> Identity:
-    letters = letters_of(paper.title)
+    letters = normalise_title(paper.title)
     title = title_key(letters) if letters else 0
     return Identity(
-        _number(paper.id if paper.id.startswith(_EVERYWHERE) else f"{title} {paper.key or paper.id}"),
-        _number(paper.doi),
-        _number(paper.arxiv),
+        _hash(paper.id if paper.id.startswith(_GLOBAL_IDS) else f"{title} {paper.key or paper.id}"),
+        _hash(paper.doi),
+        _hash(paper.arxiv),
         title,
-        _number(surname(paper.authors[0]).casefold()) if paper.authors else 0,
+        _hash(surname(paper.authors[0]).casefold()) if paper.authors else 0,
         int(len(letters) < LONG_TITLE),
         paper.year,
     )
 
 
-def _number(text: str) -> int:
+def _hash(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") if text else 0
 
 
 def merge_records(papers: list[LibraryPaper]) -> LibraryPaper:
-    """Records of one paper, the leader first, as one."""
+    """Merge records of the same paper; earlier records take precedence, and the first gives the id."""
     lead = papers[0]
     if len(papers) == 1:
         return lead
-    known = {
+    fields = {
         name: next((value for paper in papers if (value := getattr(paper, name))), getattr(lead, name))
         for name in ("key", "title", "year", "venue", "doi", "arxiv", "url", "bibtex")
     }
-    known |= {
+    fields |= {
         name: max((getattr(paper, name) for paper in papers), key=len) for name in ("abstract", "authors")
     }
     for name in ("collections", "tags"):
-        known[name] = tuple(dict.fromkeys(value for paper in papers for value in getattr(paper, name)))
+        fields[name] = tuple(dict.fromkeys(value for paper in papers for value in getattr(paper, name)))
     names = [name for paper in papers for name in (paper.id, paper.key, *paper.aliases) if name]
-    aliases = tuple(name for name in dict.fromkeys(names) if name not in (lead.id, known["key"]))
-    return lead._replace(**known, aliases=aliases)
+    aliases = tuple(name for name in dict.fromkeys(names) if name not in (lead.id, fields["key"]))
+    return lead._replace(**fields, aliases=aliases)

@@ -1,4 +1,4 @@
-"""Recommendations for a passage that lacks a citation, out of one's own library."""
+"""Recommends papers of a library for a passage that lacks a citation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from datasets.records import OTHER_MARKER, TARGET_MARKER
 from library.duplicates import Deduplicator
 from library.explanation import EvidenceFinder, Recommendation
 from library.library import MANIFEST, Indexer, Library, LibraryPaper, Rows
-from library.models import copy_model, install_model, open_model
+from library.models import install_model, link_or_copy, open_model
 from rerank.ranker import Ranker
 from retrieval.arrays import Mask
 from retrieval.base import Ranking, Retriever
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from rerank.settings import ScoringSettings
 
 MODEL, RANKING = "model", "index/ranking"
-"""Folders of a generation: of its model, and of the retriever's index."""
-HUB = [f"*.{kind}" for kind in ("arrow", "npy", "json", "txt", "safetensors")]
-"""Files of a library that are downloaded."""
-RERANKED = 30
-"""Papers that a cross-encoder reads."""
-WEIGHT = 0.3
-"""Of its score beside the retriever's, both as z-scores (docs/reranking.md)."""
-LONGEST = 100_000
-"""Characters of a question, at most."""
+"""Folders of a generation that hold the model and the retriever's index."""
+HUB_PATTERNS = [f"*.{kind}" for kind in ("arrow", "npy", "json", "txt", "safetensors")]
+"""Files of a library to download from the hub."""
+RERANK_DEPTH = 30
+"""Number of top papers that a cross-encoder reranks."""
+RERANKER_WEIGHT = 0.3
+"""Weight of its score relative to the retriever's, both as z-scores (docs/reranking.md)."""
+MAX_CHARACTERS = 100_000
+"""Maximum length of a query text."""
 
 _MARK = re.compile(
     rf"\[CITE\]|\[@?\?\]|\\[a-zA-Z]*cite[a-zA-Z]*\*?(?:\[[^\]]*\])*\{{\s*(?:\?*|TODO)\s*\}}|{TARGET_MARKER}"
@@ -50,14 +50,14 @@ _YEARS = re.compile(r"\s*(\d{1,4})?\s*(-)?\s*(\d{1,4})?\s*")
 
 
 def mark_context(text: str) -> str:
-    """The text with TARGET_MARKER at its first mark, or at its end, and OTHER_MARKER at further ones.
+    """Replace the first mark of a text by TARGET_MARKER and further marks by OTHER_MARKER.
 
-    Marks are [CITE], \\cite{?}, \\cite{}, [?], [@?] and TARGETCIT.
+    Marks are [CITE], \\cite{?}, \\cite{}, [?], [@?] and TARGETCIT. Without a mark, TARGET_MARKER is appended.
 
     >>> mark_context("Adam [CITE] is usual."), mark_context("So is SGD.")
     ('Adam TARGETCIT is usual.', 'So is SGD. TARGETCIT')
     """
-    first, *others = [*_MARK.split(text)]
+    first, *others = _MARK.split(text)
     if not others:
         return f"{text.rstrip()} {TARGET_MARKER}"
     return first + TARGET_MARKER + OTHER_MARKER.join(others)
@@ -65,7 +65,7 @@ def mark_context(text: str) -> str:
 
 @dataclass(frozen=True)
 class Request:
-    """A question and what may answer it: ids or keys of papers, years as 2015-2020, a collection, a venue."""
+    """A query with filters: ids or keys of papers, years such as 2015-2020, a collection, a venue."""
 
     query: Query
     exclude: Sequence[str] = ()
@@ -77,111 +77,113 @@ class Request:
 
 @dataclass(frozen=True)
 class _Generation:
-    """What answers while a library does not change."""
+    """The library, retriever and evidence finder of one generation."""
 
     library: Library
     retriever: Retriever
-    witness: EvidenceFinder
+    evidence_finder: EvidenceFinder
 
     @classmethod
-    def of(cls, library: Library) -> _Generation:
-        retriever = open_model(library.folder / MODEL, library.corpus)
+    def load(cls, library: Library) -> _Generation:
+        retriever = open_model(library.folder / MODEL)
         try:
             retriever.load(library.folder / RANKING, library.corpus)
         except InputError as error:
-            again = f"python recommend.py build library={library.path} overwrite=true makes it again"
-            raise InputError(f"{error}; {again}") from None
+            command = f"python recommend.py build library={library.path} overwrite=true"
+            raise InputError(f"{error}; rebuild the library with {command}") from None
         return cls(library, retriever, EvidenceFinder(library.corpus))
 
     @cached_property
-    def words(self) -> BM25:
-        """For plain searches, by the index that questions are answered from where it has words."""
+    def text_search(self) -> BM25:
+        """BM25 for plain text search; shares the index of the retriever's BM25 if it has one."""
         parts = self.retriever.parts if isinstance(self.retriever, Ranker) else {"": self.retriever}
         for part in parts.values():
             if isinstance(part, BM25) and not part.reads_contexts:
-                return part.asked_by(("context",))
-        found = BM25(query=("context",))
-        found.index(self.library.corpus)
-        return found
+                return part.with_query_fields(("context",))
+        bm25 = BM25(query=("context",))
+        bm25.index(self.library.corpus)
+        return bm25
 
-    def allowed(self, asked: Request) -> Mask | None:
-        """The papers [P] that pass the filters; None: all."""
+    def allowed(self, request: Request) -> Mask | None:
+        """Return a mask [P] of the papers that pass the filters; None means all."""
         library = self.library
-        if not any((asked.exclude, asked.only, asked.years, asked.collection, asked.venue)):
+        if not any((request.exclude, request.only, request.years, request.collection, request.venue)):
             return None
         allowed = np.ones(len(library), np.bool_)
-        if asked.only:
+        if request.only:
             allowed[:] = False
-            allowed[library.rows(asked.only, "only")] = True
-        allowed[[row for name in asked.exclude if (row := library.row(name)) is not None]] = False
-        if asked.years:
-            first, last = year_range(asked.years)
+            allowed[library.rows(request.only, "only")] = True
+        allowed[[row for name in request.exclude if (row := library.row(name)) is not None]] = False
+        if request.years:
+            first, last = year_range(request.years)
             allowed &= (library.corpus.years >= first) & (library.corpus.years <= last)
-        if asked.collection:
+        if request.collection:
             lists = library.metadata["collections"].combine_chunks()
-            inside = pc.list_parent_indices(lists).filter(pc.equal(pc.list_flatten(lists), asked.collection))
-            if not len(inside):
-                raise InputError(f"collection={asked.collection}: no paper of the library is in it")
-            allowed &= np.isin(np.arange(len(library)), inside.to_numpy())
-        if asked.venue:
+            matches = pc.equal(pc.list_flatten(lists), request.collection)
+            members = pc.list_parent_indices(lists).filter(matches)
+            if not len(members):
+                raise InputError(f"collection={request.collection}: no paper of the library is in it")
+            allowed &= np.isin(np.arange(len(library)), members.to_numpy())
+        if request.venue:
             venues = library.metadata["venue"]
-            allowed &= pc.match_substring(venues, asked.venue, ignore_case=True).to_numpy()
+            allowed &= pc.match_substring(venues, request.venue, ignore_case=True).to_numpy()
         return allowed
 
 
 class Recommender:
-    """Answers questions from a library. Several threads may ask at once."""
+    """Recommends papers of a library. Several threads may query it at once."""
 
     def __init__(self, library: Library, reranker: Reranker | None = None) -> None:
-        """reranker: reads the first papers again, slower and better."""
+        """reranker: a cross-encoder that reranks the top papers."""
         self.reranker = reranker
-        self._lock, self._reading, self._opening = threading.Lock(), threading.Lock(), threading.Lock()
-        self._now, self._written = _Generation.of(library), (library.path / MANIFEST).stat().st_mtime_ns
+        self._search_lock, self._reranker_lock = threading.Lock(), threading.Lock()
+        self._reload_lock = threading.Lock()
+        self._current, self._mtime = _Generation.load(library), (library.path / MANIFEST).stat().st_mtime_ns
 
     @classmethod
     def open(
         cls, path: str | Path, reranker: str | Path | None = None, scoring: ScoringSettings | None = None
     ) -> Recommender:
-        """The recommender of a library's folder.
+        """Open the library in a folder.
 
-        reranker: a cross-encoder's folder (rerank.reranker). scoring: how it scores; None: the fastest way.
-        Raises InputError if the folder is no library, or the reranker none.
+        reranker: folder of a cross-encoder (rerank.reranker). scoring: None means the fastest settings.
+        Raises InputError if a folder does not contain a library or a cross-encoder.
         """
         library = Library.open(path)
         if reranker is None:
             return cls(library)
-        from rerank.reranker import Reranker  # torch, which the rest does without
+        from rerank.reranker import Reranker  # imports torch, which nothing else here needs
         from rerank.settings import ScoringSettings
 
-        reader = Reranker.open(reranker, scoring or ScoringSettings("fastest"))
-        reader.prepare(library.corpus)  # now, not at the first question
-        return cls(library, reader)
+        cross_encoder = Reranker.open(reranker, scoring or ScoringSettings("fastest"))
+        cross_encoder.prepare(library.corpus)  # now rather than at the first query
+        return cls(library, cross_encoder)
 
     @classmethod
     def from_pretrained(cls, path: str | Path) -> Recommender:
-        """As `open`, of a library's folder or its id on the hub. InputError if it cannot be had."""
+        """Like `open`, for a library's folder or hub id. Raises InputError if it cannot be downloaded."""
         if Path(path).exists() or not is_hub_id(path):
             return cls.open(path)
         from huggingface_hub import snapshot_download
 
         try:
-            return cls.open(snapshot_download(str(path), allow_patterns=HUB))
+            return cls.open(snapshot_download(str(path), allow_patterns=HUB_PATTERNS))
         except InputError:
             raise
         except Exception as error:  # the network raises nearly anything
             raise InputError(
-                f"{path}: neither a folder nor available on the hub ({error_text(error)}); copy the "
-                "library's folder to this machine and name it"
+                f"{path}: neither a folder nor available on the hub ({error_text(error)}); copy the library "
+                "to this machine and give its folder"
             ) from None
 
     @property
     def library(self) -> Library:
-        """As it was at the last question or change."""
-        return self._now.library
+        """The library as of the last query or change."""
+        return self._current.library
 
     @property
     def reranks(self) -> bool:
-        """Whether there is a cross-encoder."""
+        """True if there is a cross-encoder."""
         return self.reranker is not None
 
     def recommend(
@@ -201,129 +203,139 @@ class Recommender:
         rerank: bool | None = None,
         explain: bool = False,
     ) -> list[Recommendation]:
-        """The k best papers to cite at the mark of a text (`marked`), best first.
+        """Return the k best papers to cite at the mark of a text (`mark_context`), best first.
 
-        title, abstract, year: of the paper being written. known: ids or keys of papers that it cites already.
-        exclude, only, years, collection, venue: which papers may be recommended (`Asked`). rerank: with the
-        cross-encoder; None: if there is one. explain: with the ranker's features.
-        Raises InputError for a text without words, and for filters that leave nothing or are not understood.
+        title, abstract, year: of the paper being written. known: ids or keys of papers that it already cites.
+        exclude, only, years, collection, venue: filters (`Request`). rerank: use the cross-encoder; None
+        means if there is one. explain: add the ranker's features.
+        Raises InputError for a text without words and for invalid filters.
         """
         query = Query(text, title, abstract, year, tuple(known))
-        asked = Request(query, exclude, only, years, collection, venue)
-        return self.recommend_batch([asked], k, rerank=rerank, explain=explain)[0]
+        request = Request(query, exclude, only, years, collection, venue)
+        return self.recommend_batch([request], k, rerank=rerank, explain=explain)[0]
 
     def recommend_batch(
-        self, asked: Sequence[Request], k: int = 10, *, rerank: bool | None = None, explain: bool = False
+        self, requests: Sequence[Request], k: int = 10, *, rerank: bool | None = None, explain: bool = False
     ) -> list[list[Recommendation]]:
-        """As `recommend`, for several questions."""
-        now, queries, rankings = self._ranked(asked, k, rerank)
+        """Like `recommend`, for several requests."""
+        generation, queries, rankings = self._rank(requests, k, rerank)
         return [
-            self._shown(now, queries[row : row + 1], found, k, explain) for row, found in enumerate(rankings)
+            self._recommendations(generation, queries[row : row + 1], ranking, k, explain)
+            for row, ranking in enumerate(rankings)
         ]
 
-    def rank(self, asked: Sequence[Request], k: int, rerank: bool | None = None) -> list[Ranking]:
-        """As `recommend_batch`: rows of the library's papers and scores alone, [1, k or more] a question."""
-        return self._ranked(asked, k, rerank)[2]
+    def rank(self, requests: Sequence[Request], k: int, rerank: bool | None = None) -> list[Ranking]:
+        """Like `recommend_batch`, but return only library rows and scores, [1, k or more] per request."""
+        return self._rank(requests, k, rerank)[2]
 
-    def _ranked(
-        self, asked: Sequence[Request], k: int, rerank: bool | None
+    def _rank(
+        self, requests: Sequence[Request], k: int, rerank: bool | None
     ) -> tuple[_Generation, Queries, list[Ranking]]:
         if rerank and self.reranker is None:
             raise InputError("rerank: there is no cross-encoder; give reranker=FOLDER")
-        now, again = self._follow(), self.reranker is not None and rerank is not False
-        depth = max(k, RERANKED) if again else k
-        queries = Queries.asked(now.library.corpus, [self._query(now.library, one.query) for one in asked])
-        with self._lock:
+        generation, reranks = self._refresh(), self.reranker is not None and rerank is not False
+        depth = max(k, RERANK_DEPTH) if reranks else k
+        prepared = [self._prepare_query(generation.library, request.query) for request in requests]
+        queries = Queries.from_list(generation.library.corpus, prepared)
+        with self._search_lock:
             rankings = [
-                now.retriever.search_allowed(queries[row : row + 1], depth, now.allowed(one))
-                for row, one in enumerate(asked)
+                generation.retriever.search_allowed(
+                    queries[row : row + 1], depth, generation.allowed(request)
+                )
+                for row, request in enumerate(requests)
             ]
-        if again:
-            rankings = [self._reranked(queries[row : row + 1], found) for row, found in enumerate(rankings)]
-        return now, queries, rankings
+        if reranks:
+            rankings = [self._rerank(queries[row : row + 1], ranking) for row, ranking in enumerate(rankings)]
+        return generation, queries, rankings
 
     def search(self, query: str, k: int = 10) -> list[LibraryPaper]:
-        """The k papers of the library that answer to some words, best first, by BM25."""
-        now = self._follow()
-        with self._lock:
-            found = now.words.search(Queries.asked(now.library.corpus, [Query(query)]), k).papers[0]
-        return [now.library.paper(row) for row in found[found >= 0].tolist()]
+        """Return the k papers that best match the words of a query by BM25, best first."""
+        generation = self._refresh()
+        with self._search_lock:
+            queries = Queries.from_list(generation.library.corpus, [Query(query)])
+            papers = generation.text_search.search(queries, k).papers[0]
+        return [generation.library.paper(row) for row in papers[papers >= 0].tolist()]
 
     def add(self, papers: Sequence[LibraryPaper]) -> None:
-        """Add papers to the library; one that is there already becomes fuller (library.duplicates)."""
-        with Library.changing(self.library.path) as library, Deduplicator(library.path, library) as gathering:
+        """Add papers to the library; records of existing papers complete them (library.duplicates)."""
+        with Library.edit(self.library.path) as library, Deduplicator(library.path, library) as records:
             for paper in papers:
-                gathering.add(paper)
-            gathering.finish()
-            if gathering.count:
-                add_papers(library, gathering, gathering.papers())
-        self._follow()
+                records.add(paper)
+            records.finish()
+            if records.count:
+                add_papers(library, records, records.papers())
+        self._refresh()
 
     def remove(self, names: Sequence[str]) -> None:
-        """Remove papers by their ids or keys; InputError for one that is unknown."""
-        with Library.changing(self.library.path) as library:
+        """Remove papers by id or key. Raises InputError for an unknown one."""
+        with Library.edit(self.library.path) as library:
             remove_papers(library, names)
-        self._follow()
+        self._refresh()
 
-    def _follow(self) -> _Generation:
-        """The current generation, also where another process has made it."""
+    def _refresh(self) -> _Generation:
+        """Return the current generation, reloaded if the library has changed on disk."""
+        path = self._current.library.path
         try:
-            written = (self._now.library.path / MANIFEST).stat().st_mtime_ns
+            mtime = (path / MANIFEST).stat().st_mtime_ns
         except OSError:
-            return self._now  # someone has taken the library away
-        if written != self._written:
-            with self._opening:
-                if written != self._written:
-                    self._now, self._written = _Generation.of(Library.open(self._now.library.path)), written
-        return self._now
+            return self._current  # the library was deleted
+        if mtime != self._mtime:
+            with self._reload_lock:
+                if mtime != self._mtime:
+                    self._current, self._mtime = _Generation.load(Library.open(path)), mtime
+        return self._current
 
-    def _query(self, library: Library, query: Query) -> Query:
-        """With the mark, and with papers by their ids. InputError where there is nothing to go by."""
-        if len(query.context) > LONGEST:
+    def _prepare_query(self, library: Library, query: Query) -> Query:
+        """Mark the citation and resolve known papers to ids. Raises InputError for a text that is too long or
+        has no words.
+        """
+        if len(query.context) > MAX_CHARACTERS:
             raise InputError(
-                f"text: {len(query.context):,} characters; give the passage around the citation, at most "
-                f"{LONGEST:,}"
+                f"text: has {len(query.context):,} characters; give only the passage around the citation, at "
+                f"most {MAX_CHARACTERS:,}"
             )
         context = mark_context(query.context)
         if not re.search(r"\w", context.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "")):
-            raise InputError("text: there are no words in it; give the passage around the citation")
+            raise InputError("text: has no words; give the passage around the citation")
         known = [library.row(name) for name in query.known]
         ids = tuple(library.corpus.paper_ids[row] for row in known if row is not None)
         return replace(query, context=context, known=ids)
 
-    def _reranked(self, queries: Queries, found: Ranking) -> Ranking:
+    def _rerank(self, queries: Queries, ranking: Ranking) -> Ranking:
         assert self.reranker is not None
-        head = Ranking(found.papers[:, :RERANKED], found.scores[:, :RERANKED])
-        with self._reading:
+        head = Ranking(ranking.papers[:, :RERANK_DEPTH], ranking.scores[:, :RERANK_DEPTH])
+        with self._reranker_lock:
             scores = self.reranker.score_candidates(queries, head.papers)
-        order = np.argsort(-fuse_scores(head, scores, "score", WEIGHT), axis=1, kind="stable")
-        # Scores of two models have no unit in common: the retriever's stay, in the new order of papers.
+        order = np.argsort(-fuse_scores(head, scores, "score", RERANKER_WEIGHT), axis=1, kind="stable")
+        # Scores of the two models are not comparable, so the retriever's scores stay, in descending order.
         papers = np.take_along_axis(head.papers, order, axis=1)
-        return Ranking(np.concatenate([papers, found.papers[:, RERANKED:]], axis=1), found.scores)
+        return Ranking(np.concatenate([papers, ranking.papers[:, RERANK_DEPTH:]], axis=1), ranking.scores)
 
-    def _shown(
-        self, now: _Generation, query: Queries, found: Ranking, k: int, explain: bool
+    def _recommendations(
+        self, generation: _Generation, query: Queries, ranking: Ranking, k: int, explain: bool
     ) -> list[Recommendation]:
-        papers = found.papers[0][:k][found.papers[0][:k] >= 0]
-        features = now.retriever.explain(query, papers[None]) if explain else {}
+        papers = ranking.papers[0][:k][ranking.papers[0][:k] >= 0]
+        features = generation.retriever.explain(query, papers[None]) if explain else {}
         context, title = query.texts("context")[0], query.texts("title")[0]
-        own = int(query.citing[0])
-        evidence = now.witness.evidence(context, papers.tolist(), title, None if own < 0 else own)
-        shown = []
-        for place, row in enumerate(papers.tolist()):
-            paper = now.library.paper(row)
-            known = paper.id, paper.key, paper.title, paper.authors, paper.year or None, paper.venue
-            told = {name: float(values[0, place]) for name, values in features.items()}
-            score = float(found.scores[0, place])
-            shown.append(Recommendation(place + 1, score, *known, evidence[place], told))
-        return shown
+        citing = int(query.citing[0])
+        evidence = generation.evidence_finder.evidence(
+            context, papers.tolist(), title, None if citing < 0 else citing
+        )
+        recommendations = []
+        for index, row in enumerate(papers.tolist()):
+            paper = generation.library.paper(row)
+            fields = paper.id, paper.key, paper.title, paper.authors, paper.year or None, paper.venue
+            values = {name: float(column[0, index]) for name, column in features.items()}
+            score = float(ranking.scores[0, index])
+            recommendations.append(Recommendation(index + 1, score, *fields, evidence[index], values))
+        return recommendations
 
 
 def year_range(years: str) -> tuple[int, int]:
-    """The first and the last of years as 2015-2020, 2015-, -2020 or 2019; InputError for anything else."""
+    """Parse 2015-2020, 2015-, -2020 or 2019 into first and last year. Raises InputError for anything else."""
     parts = _YEARS.fullmatch(years)
     if parts is None or not (parts[1] or parts[3]) or (parts[3] and not parts[2]):
-        raise InputError(f"years={years}: give them as 2015-2020, 2015-, -2020 or 2019")
+        raise InputError(f"years={years}: must look like 2015-2020, 2015-, -2020 or 2019")
     first = int(parts[1] or 1)
     last = int(parts[3]) if parts[3] else 9999 if parts[2] else first
     if first > last:
@@ -332,40 +344,40 @@ def year_range(years: str) -> tuple[int, int]:
 
 
 def add_papers(
-    library: Library, gathering: Deduplicator, papers: Iterable[LibraryPaper], **about: Any
+    library: Library, records: Deduplicator, papers: Iterable[LibraryPaper], **fields: Any
 ) -> Library:
-    """The generation with what has been gathered, as `papers`. Call it inside `Library.changing`."""
-    kept = np.setdiff1d(np.arange(len(library)), gathering.replaced)
+    """Write a generation with the deduplicated `papers` of `records`. Call it inside `Library.edit`."""
+    kept = np.setdiff1d(np.arange(len(library)), records.replaced)
     removed = library.manifest.removed
     if removed:
-        back = {paper.id for paper in gathering.papers()}
-        removed = [id for id in removed if id not in back]
-    return library.changed(kept, papers, indexer(), removed=removed, **about)
+        added = {paper.id for paper in records.papers()}
+        removed = [id for id in removed if id not in added]
+    return library.write_generation(kept, papers, indexer(), removed=removed, **fields)
 
 
 def remove_papers(library: Library, names: Iterable[str]) -> Library:
-    """The generation without some papers, by their ids or keys. Call it inside `Library.changing`.
+    """Write a generation without the papers of these ids or keys. Call it inside `Library.edit`.
 
-    InputError for an unknown one, and if none would be left.
+    Raises InputError for an unknown paper, or if no paper would be left.
     """
     rows = library.rows(names)
     if len(rows) == len(library):
         raise InputError(f"{library.path}: no paper would be left; delete the folder instead")
-    gone = [library.corpus.paper_ids[row] for row in rows.tolist()]
-    removed = list(dict.fromkeys([*library.manifest.removed, *gone]))
+    ids = [library.corpus.paper_ids[row] for row in rows.tolist()]
+    removed = list(dict.fromkeys([*library.manifest.removed, *ids]))
     kept = np.setdiff1d(np.arange(len(library)), rows)
-    return library.changed(kept, (), indexer(), removed=removed)
+    return library.write_generation(kept, (), indexer(), removed=removed)
 
 
 def indexer(model: str = "", ranker: str = "") -> Indexer:
-    """What a library calls to index its papers by its model; a new one by this model (library.models)."""
+    """Return an Indexer. A new library gets `model` and `ranker` (library.models), others keep theirs."""
 
     def index(old: Library | None, new: Corpus, kept: Rows, folder: Path) -> None:
         if old is None:
             install_model(model, ranker, folder / MODEL)
         else:
-            copy_model(old.folder / MODEL, folder / MODEL)
-        retriever = open_model(folder / MODEL, new)
+            link_or_copy(old.folder / MODEL, folder / MODEL)
+        retriever = open_model(folder / MODEL)
         if old is None:
             retriever.index(new)
         else:

@@ -1,8 +1,8 @@
-"""The server of a library: HTTP for programs, a page for people, MCP for writing assistants.
+"""The server of a library: a JSON API, a web page, and MCP for writing assistants.
 
-It believes no request: sizes, time and number are limited, the Host header is checked (a page of another site
-must not reach a server on this machine: DNS rebinding), writes need a token, and what fails in one request is
-logged and stays there. No request names a file.
+Requests are not trusted. Their size, duration and number are limited; the Host header is checked, so that
+pages of other sites cannot reach a local server (DNS rebinding); changes need a token; no request names a
+file. An exception in one request is logged and does not affect others.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ logger = logging.getLogger(__name__)
 PAGE = Path(__file__).with_name("page.html")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 CONNECTIONS = 512
-"""Open at once, at most."""
+"""Maximum number of open connections."""
 
-# The door: what every request passes.
+# Checks of every request.
 
 
 class RequestGuard:
-    """ASGI middleware: checks Host and Origin, reads the body within limits, keeps a crash inside."""
+    """ASGI middleware: checks Host and Origin, limits the body, turns exceptions into status 500."""
 
     def __init__(self, app: ASGIApp, settings: ServeSettings, headers: dict[str, str]) -> None:
         self.app, self.settings = app, settings
@@ -80,7 +80,7 @@ class RequestGuard:
             return
         started = False
 
-        async def answer_question(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started, message["headers"] = True, [*message["headers"], *self.headers]
@@ -88,33 +88,32 @@ class RequestGuard:
 
         async def refuse(status: int, detail: str) -> None:
             if not started:
-                closing = {"connection": "close"}  # the rest of the request may still be under way
-                await JSONResponse({"detail": detail}, status, headers=closing)(
-                    scope, receive, answer_question
-                )
+                closing = {"connection": "close"}  # the rest of the request may still arrive
+                response = JSONResponse({"detail": detail}, status, headers=closing)
+                await response(scope, receive, send_with_headers)
 
         try:
             self.check(Headers(scope=scope))
             if (body := await self.read(receive)) is not None:
-                await self.app(scope, replay_body(body, receive), answer_question)
-        except HTTPException as refused:
-            await refuse(refused.status_code, refused.detail)
+                await self.app(scope, replay_body(body, receive), send_with_headers)
+        except HTTPException as error:
+            await refuse(error.status_code, error.detail)
         except Exception:
             logger.exception("%s %s failed", scope["method"], scope["path"])
-            await refuse(500, "the server failed at this request; its log says why")
+            await refuse(500, "internal error; see the server's log")
 
     def check(self, headers: Headers) -> None:
-        """HTTPException for a Host that is not ours or a page of another site."""
+        """Raise HTTPException for an unknown Host, or an Origin of another site."""
         host = headers.get("host", "").lower()
         if re.sub(r":\d+$", "", host) not in self.hosts:
-            raise HTTPException(421, "the Host header names another server; names=[...] of serve adds a name")
+            raise HTTPException(421, "unknown host name in the Host header; add it with names=[...] of serve")
         if headers.get("origin", f"http://{host}").lower() not in (f"http://{host}", f"https://{host}"):
-            raise HTTPException(403, "requests from pages of other sites are not answered")
+            raise HTTPException(403, "requests from pages of other sites are refused")
 
     async def read(self, receive: Receive) -> bytes | None:
-        """The body, None if the client has gone; HTTPException if it is too long or takes too long.
+        """Read the body; None if the client disconnects. Raises HTTPException if it is too long or too slow.
 
-        What is too long is read to its end and dropped, as most clients look for an answer only then.
+        A body that is too long is still read to its end, since most clients read the response only then.
         """
         body, length, more = [], 0, True
         try:
@@ -131,65 +130,67 @@ class RequestGuard:
             if length <= self.settings.max_body:
                 raise HTTPException(408, f"the request took longer than {self.settings.patience} s") from None
         if length > self.settings.max_body:
-            raise HTTPException(413, f"the request is longer than {self.settings.max_body} bytes")
+            raise HTTPException(413, f"the request body is longer than {self.settings.max_body} bytes")
         return b"".join(body)
 
 
 def replay_body(body: bytes, receive: Receive) -> Receive:
-    """`receive` as if the body came now."""
+    """Return a `receive` that yields the body first."""
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def again() -> Message:
+    async def replay() -> Message:
         return messages.pop() if messages else await receive()
 
-    return again
+    return replay
 
 
 def url_host(host: str) -> str:
-    """A host as it stands in a URL."""
+    """Return a host name or address as written in a URL."""
     return f"[{host}]" if ":" in host else host
 
 
 class WorkQueue:
-    """Threads that work for requests, and a queue of bounded length before them."""
+    """Runs blocking work in threads, with a bounded queue."""
 
     def __init__(self, threads: int, length: int) -> None:
         self._turns, self._threads, self._length = CapacityLimiter(threads), CapacityLimiter(threads), length
 
-    async def run(self, work: Callable[[], T], gone: Callable[[], Awaitable[bool]] | None = None) -> T:
-        """What the work gives; HTTPException if the queue is full, or the client gone when its turn comes."""
+    async def run(
+        self, work: Callable[[], T], is_disconnected: Callable[[], Awaitable[bool]] | None = None
+    ) -> T:
+        """Return the result of `work`. Raises HTTPException if the queue is full or the client has gone."""
         if self._turns.available_tokens < 1 and self._turns.statistics().tasks_waiting >= self._length:
-            raise HTTPException(503, "too many requests wait; try again", {"Retry-After": "1"})
+            raise HTTPException(503, "too many queued requests; try again later", {"Retry-After": "1"})
         async with self._turns:
-            if gone is not None and await gone():
-                raise HTTPException(499, "the client has gone")
+            if is_disconnected is not None and await is_disconnected():
+                raise HTTPException(499, "the client disconnected")
             return await to_thread.run_sync(work, limiter=self._threads)
 
 
 # The application.
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem, "description": what}
-    for status, what in {
-        400: "The body cannot be read",
-        401: "The token is missing or wrong",
-        404: "There is no such paper",
-        408: "The request takes too long",
-        413: "The request is too long",
-        422: "The question cannot be answered",
-        503: "Too many requests wait",
+    status: {"model": Problem, "description": description}
+    for status, description in {
+        400: "Malformed body",
+        401: "Missing or wrong token",
+        404: "No such paper",
+        408: "Request timeout",
+        413: "Request body too long",
+        422: "Invalid request",
+        503: "Too many queued requests",
     }.items()
 }
 
 
-BEARER = HTTPBearer(auto_error=False, description="the token that serve printed or was given")
+BEARER = HTTPBearer(auto_error=False, description="token printed by serve, or its token=")
 
 
 def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
-    """The application of a library, for any ASGI server."""
+    """Create the ASGI application of a library."""
     page = PAGE.read_text("utf-8")
-    asks, writes = WorkQueue(settings.threads, settings.queue), WorkQueue(1, settings.queue)
-    tools = McpOverHttp(lambda: make_server(recommender, asks.run))
+    reads, writes = WorkQueue(settings.threads, settings.queue), WorkQueue(1, settings.queue)
+    tools = McpOverHttp(lambda: make_server(recommender, reads.run))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -198,25 +199,25 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
 
     app = FastAPI(
         title="Citation recommendation",
-        description="Recommends the paper to cite, out of one's own library.",
+        description="Recommends papers to cite from your own library.",
         version="1",
         lifespan=lifespan,
-        docs_url=None,  # they load scripts of other sites
+        docs_url=None,  # loads scripts from other sites, as does redoc
         redoc_url=None,
     )
     app.add_middleware(RequestGuard, settings=settings, headers=security_headers(page))
 
-    def writer(given: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> None:
-        told = given.credentials if given else ""
-        if not hmac.compare_digest(told.encode(), settings.token.encode()):
-            raise HTTPException(401, "changes need the token of the server", {"WWW-Authenticate": "Bearer"})
+    def require_token(given: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]) -> None:
+        token = given.credentials if given else ""
+        if not hmac.compare_digest(token.encode(), settings.token.encode()):
+            raise HTTPException(401, "changes require the server's token", {"WWW-Authenticate": "Bearer"})
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         return JSONResponse({"detail": "; ".join(map(field_error, error.errors()[:5]))}, 422)
 
     @app.exception_handler(InputError)
-    async def unanswerable(_: Request, error: InputError) -> JSONResponse:
+    async def invalid_input(_: Request, error: InputError) -> JSONResponse:
         line = str(error).replace(str(recommender.library.path), "the library")
         return JSONResponse({"detail": line}, 422)
 
@@ -226,52 +227,53 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
 
     @app.get("/health")
     async def health() -> Health:
-        """Whether the server is up, and what it serves."""
+        """Return the server's status and its number of papers."""
         return Health(papers=len(recommender.library))
 
     @app.get("/library", responses={503: PROBLEMS[503]})
     async def about() -> About:
-        """What the server recommends from."""
-        return await asks.run(lambda: About.of(recommender, Path(settings.library).resolve().name))
+        """Describe the library."""
+        return await reads.run(lambda: About.describe(recommender, Path(settings.library).resolve().name))
 
     @app.post("/recommend", responses=PROBLEMS, response_model_exclude_unset=True)
-    async def recommend(asked: Question, request: Request) -> Answer:
-        """Papers of the library to cite in a passage, the best first."""
-        return await asks.run(lambda: answer_question(recommender, asked), request.is_disconnected)
+    async def recommend(question: Question, request: Request) -> Answer:
+        """Recommend papers to cite in a passage, best first."""
+        return await reads.run(lambda: answer_question(recommender, question), request.is_disconnected)
 
     @app.post("/recommend/batch", responses=PROBLEMS, response_model_exclude_unset=True)
-    async def recommend_batch(asking: Questions, request: Request) -> Answers:
-        """The same for several passages."""
-        return await asks.run(
-            lambda: Answers(answers=[answer_question(recommender, asked) for asked in asking.queries]),
+    async def recommend_batch(batch: Questions, request: Request) -> Answers:
+        """Recommend papers for several passages."""
+        return await reads.run(
+            lambda: Answers(answers=[answer_question(recommender, question) for question in batch.queries]),
             request.is_disconnected,
         )
 
-    changes: Any = {"dependencies": [Depends(writer)], "responses": PROBLEMS}
+    changes: Any = {"dependencies": [Depends(require_token)], "responses": PROBLEMS}
 
-    async def changed(change: Callable[[], object]) -> Changed:
+    async def run_change(change: Callable[[], object]) -> Changed:
         def work() -> Changed:
             before = len(recommender.library)
             change()
-            return Changed(papers=(now := len(recommender.library)), changed=abs(now - before))
+            after = len(recommender.library)
+            return Changed(papers=after, changed=abs(after - before))
 
         return await writes.run(work)
 
     @app.post("/papers", **changes)
     async def add(new: NewPapers) -> Changed:
         """Add papers to the library."""
-        return await changed(lambda: recommender.add(parse_new_papers(new)))
+        return await run_change(lambda: recommender.add(parse_new_papers(new)))
 
     @app.delete("/papers/{id:path}", **changes)
     async def remove(id: Name) -> Changed:
-        """Remove a paper from the library; `update` will not bring it back."""
+        """Remove a paper, by id or key. `update` does not add it again."""
 
         def change() -> None:
             if recommender.library.row(id) is None:
-                raise HTTPException(404, "there is no such paper in the library")
+                raise HTTPException(404, "no such paper in the library")
             recommender.remove([id])
 
-        return await changed(change)
+        return await run_change(change)
 
     if settings.mcp:
         app.router.routes.append(Route("/mcp", tools, include_in_schema=False))
@@ -279,15 +281,15 @@ def create_app(recommender: Recommender, settings: ServeSettings) -> FastAPI:
 
 
 def field_error(error: dict[str, Any]) -> str:
-    """What is wrong with a field of a request; what was given is not repeated."""
+    """Return the message for an invalid field, without its value."""
     if error["type"] == "json_invalid":
-        return f"the body is no JSON: {error['ctx']['error']} at character {error['loc'][-1]}"
+        return f"the body is not valid JSON: {error['ctx']['error']} at character {error['loc'][-1]}"
     where = ".".join(str(part) for part in error["loc"] if part != "body")
     return f"{where or 'body'}: {error['msg']}"
 
 
 def security_headers(page: str) -> dict[str, str]:
-    """For every answer: nothing is loaded but the page's own style and script, nothing is kept or framed."""
+    """Return the headers of all responses: only the page's own style and script, no caching, no framing."""
     sources = {}
     for tag in ("style", "script"):
         [text] = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
@@ -309,8 +311,8 @@ def security_headers(page: str) -> dict[str, str]:
 
 
 def serve(settings: ServeSettings) -> None:
-    """python recommend.py serve: open the library and answer until interrupted."""
-    listening = listen(settings.host, settings.port)  # before the library is read: it may take a while
+    """Run `python recommend.py serve`: open the library and serve it until interrupted."""
+    listening = listen(settings.host, settings.port)  # fail before the library is read, which may take long
     settings = replace(settings, token=settings.token or secrets.token_urlsafe(24))
     from library.recommender import Recommender
 
@@ -325,7 +327,7 @@ def serve(settings: ServeSettings) -> None:
 
 
 def make_uvicorn(recommender: Recommender, settings: ServeSettings) -> uvicorn.Server:
-    """The HTTP server of a library; run it with a socket of `listen`."""
+    """Create the HTTP server of a library; run it with a socket from `listen`."""
     config = uvicorn.Config(
         create_app(recommender, settings),
         log_level="warning",
@@ -340,39 +342,39 @@ def make_uvicorn(recommender: Recommender, settings: ServeSettings) -> uvicorn.S
 
 
 class HeadTimeoutProtocol(H11Protocol):
-    """HTTP whose clients are left when they take too long to send the head of a request (slowloris)."""
+    """HTTP/1.1 that disconnects clients which send the head of a request too slowly (slowloris)."""
 
-    def __init__(self, patience: float, *given: Any, **named: Any) -> None:
+    def __init__(self, patience: float, *args: Any, **kwargs: Any) -> None:
         """patience: in seconds."""
-        super().__init__(*given, **named)
+        super().__init__(*args, **kwargs)
         self._patience = patience
-        self._left: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._watch()
+        self._update_timer()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._watch()
+        self._update_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._watch(False)
+        self._update_timer(False)
 
-    def _watch(self, waiting: bool = True) -> None:
-        """While a head is under way a clock runs; between requests uvicorn's own does."""
-        if waiting and self.conn.their_state is h11.IDLE:
-            self._left = self._left or self.loop.call_later(self._patience, self.transport.close)
-        elif self._left is not None:
-            self._left.cancel()
-            self._left = None
+    def _update_timer(self, connected: bool = True) -> None:
+        """Run the timer while a head is incomplete. Between requests, uvicorn has its own timeout."""
+        if connected and self.conn.their_state is h11.IDLE:
+            self._timer = self._timer or self.loop.call_later(self._patience, self.transport.close)
+        elif self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; InputError if it cannot."""
+    """Return a listening socket. Raises InputError if the address is not available."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends at once (TCP_NODELAY) only where the protocol is named: else answers wait 40 ms.
+    # asyncio sets TCP_NODELAY only if the protocol is explicit; otherwise responses wait for 40 ms.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""What computes the scores of batches of pairs: torch, or OpenVINO on CPUs, if wanted in 8-bit integers."""
+"""Back ends that score batches of pairs: torch, or OpenVINO on CPUs, optionally in int8."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CALIBRATION = 128
-"""Pairs that find the ranges of activations for int8."""
+"""Pairs that calibrate the activation ranges of int8."""
 
 MODEL = "model.xml"
 
@@ -44,7 +44,7 @@ Scores = NDArray[np.float32]
 
 
 def batches(lengths: NDArray[np.int64], tokens: int) -> Iterator[Rows]:
-    """Rows of lengths [N] in batches of at most `tokens` tokens after padding, the longest rows first.
+    """Yield rows of lengths [N] in batches of at most `tokens` tokens after padding, longest rows first.
 
     >>> [batch.tolist() for batch in batches(np.array([8, 30, 7, 31]), 64)]
     [[3, 1], [0, 2]]
@@ -55,23 +55,23 @@ def batches(lengths: NDArray[np.int64], tokens: int) -> Iterator[Rows]:
 
 
 class PairBatch(Protocol):
-    """N pairs, as rerank.pairs.TokenPairs."""
+    """N tokenised pairs, such as rerank.pairs.TokenPairs."""
 
     @property
     def lengths(self) -> NDArray[np.int64]:
         """[N], in tokens"""
 
     def padded(self, rows: NDArray[np.integer]) -> tuple[Tensor, Tensor, Tensor]:
-        """Some of them -> input_ids, token_type_ids, attention_mask, each [B, L] int64."""
+        """Rows [B] of the pairs -> input_ids, token_type_ids, attention_mask, each [B, L] int64."""
 
 
 class RandomPairs:
-    """Pairs of random subwords, all as long as may be: they are scored no faster than real ones."""
+    """Pairs of random subwords of the maximum length, the slowest to score."""
 
     def __init__(self, model: CrossEncoder, count: int) -> None:
-        most = model.config.max_tokens
-        self.lengths = np.full(count, most, np.int64)
-        self._ids = np.random.default_rng(0).integers(len(model.tokenizer), size=(count, most))
+        length = model.config.max_tokens
+        self.lengths = np.full(count, length, np.int64)
+        self._ids = np.random.default_rng(0).integers(len(model.tokenizer), size=(count, length))
 
     def padded(self, rows: NDArray[np.integer]) -> tuple[Tensor, Tensor, Tensor]:
         ids = torch.from_numpy(self._ids[rows])
@@ -82,24 +82,24 @@ class Backend(Protocol):
     """Scores pairs with one model."""
 
     arithmetic: str
-    """All that its scores depend on beside the model."""
+    """all that the scores depend on besides the model"""
     streams: int
-    """batches that it scores at once"""
+    """number of batches scored in parallel"""
 
-    def prepare(self, sample: Callable[[int], PairBatch], about: str) -> None:
-        """Get ready for pairs like those of a sample, of the size asked for; it may take a minute.
+    def prepare(self, sample: Callable[[int], PairBatch], source: str) -> None:
+        """Prepare for pairs like those of a sample, which may take a minute.
 
-        about: names where the sample comes from, for what is kept in the cache.
+        sample: returns a given number of pairs. source: names their origin, as a key for the cache.
         """
 
     def scores(self, pairs: PairBatch, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
-        """The scores [B] of each part, rows [B] of the pairs that make a batch; in any order."""
+        """Yield the rows [B] and scores [B] of each batch in `parts`, in any order."""
 
 
 def open_backend(model: CrossEncoder, scoring: ScoringSettings, identity: str) -> Backend:
-    """The back end that the settings name; InputError if it cannot be had.
+    """Open the configured back end; InputError if it is unavailable.
 
-    identity: a hash of the model, for what a back end keeps in the cache.
+    identity: hash of the model, as a key for the cache.
     """
     if scoring.backend == "openvino" or (scoring.backend == "auto" and scoring.precision == "int8"):
         return OpenVinoBackend(model, scoring.precision, scoring.threads, identity)
@@ -107,10 +107,10 @@ def open_backend(model: CrossEncoder, scoring: ScoringSettings, identity: str) -
 
 
 class TorchBackend:
-    """The net as it is, with weights in the precision that it computes in."""
+    """Runs the network in torch, with weights in the precision of the computation."""
 
     def __init__(self, model: CrossEncoder, arithmetic: str, compile: bool = False, threads: int = 0) -> None:
-        """arithmetic: auto, float32 or bfloat16. threads: 0 leaves them as they are."""
+        """arithmetic: auto, float32 or bfloat16. threads: 0 keeps torch's setting."""
         dtype = precision(arithmetic)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         if threads:
@@ -119,33 +119,33 @@ class TorchBackend:
         model.to(device, dtype)
         self.arithmetic, self.streams = f"torch {device} {dtype}{' compiled' if compile else ''}", 1
         self._model = model
-        # Frozen weights are laid out for the processor's matrix products once, not at each call.
+        # Freezing packs the weights for the processor's matrix products once, not in each call.
         self._forward = (
             torch.compile(model, dynamic=True, options={"freezing": device == "cpu"}) if compile else model
         )
 
-    def prepare(self, sample: Callable[[int], PairBatch], about: str) -> None:
+    def prepare(self, sample: Callable[[int], PairBatch], source: str) -> None:
         """Nothing to do."""
 
     def scores(self, pairs: PairBatch, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
-        """One part after the other, with all threads."""
+        """Score batches one after the other, each with all threads."""
         for rows in parts:
             with torch.inference_mode():
-                found = self._model.scores(self._forward(*pairs.padded(rows)))
-            yield rows, found.cpu().numpy()
+                scores = self._model.scores(self._forward(*pairs.padded(rows)))
+            yield rows, scores.cpu().numpy()
 
 
 class OpenVinoBackend:
-    """The net compiled by OpenVINO; batches run in parallel, each on one thread."""
+    """Runs the network compiled by OpenVINO; batches run in parallel, each on one thread."""
 
     def __init__(self, model: CrossEncoder, arithmetic: str, threads: int, identity: str) -> None:
-        """arithmetic: auto, float32, bfloat16 or int8: linear maps of the layers in 8 bits, the rest as auto.
+        """arithmetic: auto, float32, bfloat16 or int8 (linear layers in 8 bits, the rest as auto).
 
-        threads: 0 for as many as torch uses. identity: a hash of the model. InputError where OpenVINO is not
-        installed, and from `prepare` where the model cannot be converted.
+        threads: 0 means as many as torch uses. identity: hash of the model. Raises InputError if OpenVINO is
+        not installed; `prepare` raises it if the model cannot be converted.
         """
         self._int8 = arithmetic == "int8"
-        self._openvino = _installed(self._int8)
+        self._openvino = _import_openvino(self._int8)
         dtype = precision("auto" if self._int8 else arithmetic)
         self._hint = "bf16" if dtype == torch.bfloat16 else "f32"
         self.streams = threads or torch.get_num_threads()
@@ -154,43 +154,43 @@ class OpenVinoBackend:
         self._compiled: openvino.CompiledModel | None = None
         self._prepared = ""
 
-    def prepare(self, sample: Callable[[int], PairBatch], about: str) -> None:
-        """Convert the net, once for a model; int8 calibrates it on a sample, once for a model and sample."""
+    def prepare(self, sample: Callable[[int], PairBatch], source: str) -> None:
+        """Convert the network, once per model; for int8 also calibrate it, once per model and sample."""
         key = [self._identity, self._openvino.__version__]
         if self._int8:
             import nncf
 
-            key += [about, str(CALIBRATION), nncf.__version__]
+            key += [source, str(CALIBRATION), nncf.__version__]
         digest = hashlib.blake2b(json.dumps(key).encode(), digest_size=12).hexdigest()
         if digest == self._prepared:
             return
         core = self._openvino.Core()
         folder = cache_folder() / "openvino" / digest
         if not (folder / MODEL).is_file():
-            net = self._converted()
+            network = self._convert()
             if self._int8:
-                net = self._quantised(net, sample(CALIBRATION))
+                network = self._quantise(network, sample(CALIBRATION))
             with atomic_folder(folder) as part:
-                self._openvino.save_model(net, part / MODEL, compress_to_fp16=False)
+                self._openvino.save_model(network, part / MODEL, compress_to_fp16=False)
         settings = {
             "INFERENCE_PRECISION_HINT": self._hint,
             "NUM_STREAMS": self.streams,
             "INFERENCE_NUM_THREADS": self.streams,
-            "ENABLE_CPU_PINNING": False,  # other work may be on a core
+            "ENABLE_CPU_PINNING": False,  # cores may be busy with other work
         }
-        with _understood():
+        with _openvino_errors():
             self._compiled = core.compile_model(core.read_model(folder / MODEL), "CPU", settings)
         self._prepared = digest
 
     def scores(self, pairs: PairBatch, parts: Iterable[Rows]) -> Iterator[tuple[Rows, Scores]]:
-        """Each part in its turn, as it is done."""
+        """Score batches in parallel and yield them in their order."""
         assert self._compiled is not None, "prepare first"
-        # Twice as many as there are streams, so that none waits for the next part. No callbacks: the thread
-        # that drops one wants Python's lock, which whoever drops the net holds while waiting for that thread.
+        # Two requests per stream, so that no stream waits for input. No callbacks: the thread that frees a
+        # callback needs the GIL, and whoever frees the network holds the GIL while waiting for that thread.
         free = [self._compiled.create_infer_request() for _ in range(2 * self.streams)]
         running: deque[tuple[Rows, openvino.InferRequest]] = deque()
 
-        def oldest() -> tuple[Rows, Scores]:
+        def finish_oldest() -> tuple[Rows, Scores]:
             rows, request = running.popleft()
             request.wait()
             first = torch.from_numpy(request.get_output_tensor(0).data.copy())
@@ -201,39 +201,39 @@ class OpenVinoBackend:
         try:
             for rows in parts:
                 if not free:
-                    yield oldest()
+                    yield finish_oldest()
                 request = free.pop()
                 request.start_async([part.numpy() for part in pairs.padded(rows)])
                 running.append((rows, request))
             while running:
-                yield oldest()
+                yield finish_oldest()
         finally:
             for _, request in running:
                 request.wait()
 
-    def _converted(self) -> openvino.Model:
+    def _convert(self) -> openvino.Model:
         example = RandomPairs(self._model, 2).padded(np.arange(2))
-        with _understood(), torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of tracing
+        with _openvino_errors(), torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # warnings of tracing
             return self._openvino.convert_model(_FirstHidden(self._model), example_input=example)
 
-    def _quantised(self, net: openvino.Model, pairs: PairBatch) -> openvino.Model:
+    def _quantise(self, network: openvino.Model, pairs: PairBatch) -> openvino.Model:
         import nncf
 
         count = len(pairs.lengths)
-        log.info(f"int8: calibrating on {count} pairs, about half a minute, once per model and corpus")
+        log.info(f"int8: calibrating on {count} pairs, once per model and corpus; takes about half a minute")
         inputs = [tuple(part.numpy() for part in pairs.padded(np.array([row]))) for row in range(count)]
-        # The products of attention gain no speed but lose quality; those of the last layer are of one token.
+        # Quantised attention is no faster but less exact; in the last layer it is that of a single token.
         names = [
             node.get_friendly_name()
-            for node in net.get_ops()
+            for node in network.get_ops()
             if node.get_type_name() == "ScaledDotProductAttention"
             or (node.get_type_name() == "MatMul" and "aten::linear" not in node.get_friendly_name())
         ]
         nncf.set_log_level(logging.ERROR)
         with contextlib.redirect_stdout(io.StringIO()):
             return nncf.quantize(
-                net,
+                network,
                 nncf.Dataset(inputs),
                 subset_size=len(inputs),
                 model_type=nncf.ModelType.TRANSFORMER,
@@ -243,47 +243,47 @@ class OpenVinoBackend:
 
 
 class _FirstHidden(nn.Module):
-    """The net without its head, which stays in torch: scores differ by less than bfloat16 can tell."""
+    """The network without its head, which stays in torch: scores differ by less than bfloat16 resolves."""
 
     def __init__(self, model: CrossEncoder) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, ids: Tensor, types: Tensor, there: Tensor) -> Tensor:
-        return self.model.first_hidden(ids, types, there)
+    def forward(self, ids: Tensor, types: Tensor, mask: Tensor) -> Tensor:
+        return self.model.first_hidden(ids, types, mask)
 
 
 @contextlib.contextmanager
-def _understood() -> Iterator[None]:
-    """InputError for a model, or a processor, that OpenVINO cannot take."""
+def _openvino_errors() -> Iterator[None]:
+    """Turn OpenVINO's errors about the model or the processor into InputError."""
     try:
         yield
-    except Exception as error:  # it raises nearly anything
+    except Exception as error:  # OpenVINO raises nearly anything
         why = error_text(error)
-        raise InputError(f"OpenVINO cannot take this model ({why}); use scoring.backend=torch") from None
+        raise InputError(f"OpenVINO does not support this model ({why}); use scoring.backend=torch") from None
 
 
-def _installed(int8: bool) -> Any:
-    """The module `openvino`; InputError where it, or what int8 needs, is not there."""
+def _import_openvino(int8: bool) -> Any:
+    """Import `openvino`; InputError if it, or what int8 needs, is not installed."""
     for name in ("openvino", "nncf") if int8 else ("openvino",):
         if importlib.util.find_spec(name) is None:
             raise InputError(
-                missing_extra("scoring by OpenVINO", "int8") + f" ({name} is not installed), or choose "
+                missing_extra("scoring with OpenVINO", "int8") + f" ({name} is not installed), or choose "
                 "scoring.backend=torch with bfloat16 or float32"
             )
     return importlib.import_module("openvino")
 
 
 def sample_pairs(reader: PairReader, count: int) -> TokenPairs:
-    """Pairs of training contexts, each with its cited paper and a random one; the same at every call.
+    """Sample pairs of training contexts, each with its cited paper and a random one; always the same.
 
-    A corpus without contexts gives pairs of a paper's abstract, as the context, and a random paper.
+    Without contexts, abstracts serve as contexts, each paired with a random paper.
     """
     corpus, random = reader.corpus, np.random.default_rng(0)
     if not corpus.splits:
-        asking, asked = random.integers(len(corpus.paper_ids), size=(2, count))
-        questions = [Query(f"{corpus.abstracts[row]} {TARGET_MARKER}", corpus.titles[row]) for row in asking]
-        return reader.asking(Queries.asked(corpus, questions)).pairs(np.arange(count), asked)
+        citing, candidates = random.integers(len(corpus.paper_ids), size=(2, count))
+        queries = [Query(f"{corpus.abstracts[row]} {TARGET_MARKER}", corpus.titles[row]) for row in citing]
+        return reader.for_queries(Queries.from_list(corpus, queries)).pairs(np.arange(count), candidates)
     split = corpus.splits.get(TRAIN) or next(iter(corpus.splits.values()))
     rows = random.choice(len(split), min(count // 2, len(split)), replace=False)
     cited = np.array([split.positives[row][0] for row in rows.tolist()])

@@ -1,4 +1,4 @@
-"""How a paper was cited before: the training contexts that cite it and are most like a query."""
+"""Finds the training contexts that cite a paper and are most similar to a query."""
 
 from __future__ import annotations
 
@@ -12,36 +12,38 @@ from retrieval.queries import Queries
 
 
 class CitingContexts:
-    """Chooses among the training contexts that cite a paper, at most `CITING` of them (rerank.evidence).
+    """Ranks the training contexts that cite a paper, at most `MAX_CITING` per paper (rerank.evidence).
 
-    Two contexts are as alike as BM25 says, words counting by their nearness to the mark in both.
+    Similarity is BM25, with the words of both contexts weighted by their nearness to the mark.
     """
 
     def __init__(self, corpus: Corpus) -> None:
         self.evidence = Evidence(corpus)
         queries = self.evidence.read_citations(corpus, corpus.splits.get(TRAIN))
         self.contexts = queries.contexts
-        """rows of the corpus's contexts"""
+        """rows among the corpus's contexts"""
         counts = self.evidence.near_counts(queries.words("context"))
-        having = np.bincount(counts.indices, minlength=counts.shape[1])
-        self.near = WeightedTexts.of(counts, idf(having, counts.shape[0]), B_SHORT)
+        frequency = np.bincount(counts.indices, minlength=counts.shape[1])
+        self.near = WeightedTexts.from_counts(counts, idf(frequency, counts.shape[0]), B_SHORT)
         self._scratch = np.zeros(counts.shape[1], np.float32)
 
-    def most_like(
-        self, queries: Queries, places: NDArray[np.integer], papers: NDArray[np.integer], count: int
+    def most_similar(
+        self, queries: Queries, rows: NDArray[np.integer], papers: NDArray[np.integer], count: int
     ) -> NDArray[np.int64]:
-        """For pairs of queries, by their places [N], and papers [N]: rows [N, count] of the corpus's
-        contexts that cite the paper, the most alike first; -1 where there are fewer. None is of the query's
-        own citing paper. count: at most BEST (rerank.evidence)."""
+        """Return contexts that cite a paper, most similar first: rows [N, count] of the corpus; -1 for none.
+
+        rows [N] of queries, papers [N]. Contexts of the query's own citing paper are excluded. count: at most
+        TOP (rerank.evidence).
+        """
         if not len(self.contexts):
-            return np.full((len(places), count), -1, np.int64)
-        asked, place = np.unique(places, return_inverse=True)
+            return np.full((len(rows), count), -1, np.int64)
+        distinct, position = np.unique(rows, return_inverse=True)
         evidence, cited, texts = self.evidence, self.evidence.citing, self.near
-        words = evidence.reading(queries).near_counts(queries[asked].words("context"))[place]
-        _, rows = best_products(
+        words = evidence.with_query_words(queries).near_counts(queries[distinct].words("context"))[position]
+        _, best = best_products(
             *(words.indptr, words.indices, words.data, texts.offsets, texts.terms, texts.weights),
             *(self._scratch, papers[:, None], cited.offsets, cited.values, evidence.source),
-            queries.citing[places],
+            queries.citing[rows],
         )
-        found = rows[:, 0, :count]
+        found = best[:, 0, :count]
         return np.where(found < 0, -1, self.contexts[found])

@@ -1,6 +1,6 @@
-"""The reranker's net: a transformer that reads query and candidate together (Gu et al. 2022, section 4.2).
+"""The cross-encoder: a transformer that reads query and candidate together (Gu et al. 2022, section 4.2).
 
-Of BERT only what the first token needs is computed: its hidden state is all that the head looks at.
+For BERT, only what the first token needs is computed, because its hidden state is the head's only input.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from transformers import BertModel, PreTrainedModel, PreTrainedTokenizerFast
 
 SETTINGS, HEAD = "reranker.json", "head.safetensors"
-"""The files that a saved reranker has beside those of Hugging Face."""
+"""Files of a saved reranker in addition to those of Hugging Face."""
 
 SAVED = "reranker"
-"""The folder of a reranker in the output folder of its training."""
+"""Folder of the reranker in the output folder of its training."""
 
 HEADS = ("sigmoid", "linear")
 
 
 class CrossEncoder(nn.Module, Pretrained):
-    """Pairs to relevance scores.
+    """Maps token pairs to relevance scores.
 
-    head: sigmoid, sigmoid(linear(relu(CLS))), as the reference; or linear, linear(CLS).
-    `precision` is that of the matrix products; weights of another precision are converted as they are used.
+    head: `sigmoid` is sigmoid(linear(relu(CLS))), as in the reference; `linear` is linear(CLS).
+    `precision` is that of the matrix products; weights of another precision are converted on the fly.
     """
 
     settings_file = SETTINGS
@@ -60,7 +60,7 @@ python evaluate.py benchmark=pipeline retriever=bm25 reranker={place} data=custo
         config: PairSettings,
         head: str = "sigmoid",
     ) -> None:
-        """tokenizer: with the added tokens. InputError if model, tokeniser and pairs do not fit."""
+        """tokenizer: with the added tokens. Raises InputError unless model, tokeniser and pairs match."""
         super().__init__()
         if head not in HEADS:
             raise InputError(f"head={head}: choose one of {', '.join(HEADS)}")
@@ -70,12 +70,12 @@ python evaluate.py benchmark=pipeline retriever=bm25 reranker={place} data=custo
         Subwords(tokenizer)
         if len(tokenizer) > len(subword_vectors(model)):
             raise InputError(
-                f"a tokeniser of {len(tokenizer)} subwords for {len(subword_vectors(model))} vectors"
+                f"the tokeniser has {len(tokenizer)} subwords, the model only {len(subword_vectors(model))}"
             )
         self.model, self.tokenizer, self.config, self.head = model, tokenizer, config, head
         self.score = nn.Linear(model.config.hidden_size, 1)
         self.precision, self.about = torch.float32, dict[str, Any]()
-        self._typed = (getattr(model.config, "type_vocab_size", 0) or 0) > 1
+        self._has_token_types = (getattr(model.config, "type_vocab_size", 0) or 0) > 1
 
     @classmethod
     def pretrained(
@@ -86,53 +86,53 @@ python evaluate.py benchmark=pipeline retriever=bm25 reranker={place} data=custo
         seed: int = 0,
         layers: int | None = None,
     ) -> CrossEncoder:
-        """A pretrained transformer (retrieval.encoder) with the added tokens and a random head, for training.
+        """Load a pretrained transformer (retrieval.encoder) with the added tokens and a random head.
 
-        `<cit>` starts as the model's mask token, `<sep>` and `<eos>` as its separator, the nearest that it
-        knows. A saved reranker (encoder=local encoder.path=FOLDER) is taken whole, with its head. layers: how
-        many are kept (`keep_layers`). InputError if the encoder cannot be had.
+        `<cit>` is initialised from the model's mask token, `<sep>` and `<eos>` from its separator. A saved
+        reranker (encoder=local encoder.path=FOLDER) keeps its head. layers: number of layers to keep
+        (`keep_layers`). Raises InputError if the encoder is unavailable.
         """
         if encoder.path is not None and (Path(encoder.path) / SETTINGS).is_file():
             saved = cls.from_pretrained(encoder.path)
             if saved.head != head:
-                raise InputError(f"model.head={head}: the reranker to start from has {saved.head}")
+                raise InputError(f"model.head={head}: the reranker in {encoder.path} has head {saved.head}")
             keep_layers(saved.model, layers)
-            found = cls(saved.model, saved.tokenizer, pairs, head)
-            found.score = saved.score
-            return found
-        # How many tokens article encoders read says nothing about pairs.
+            made = cls(saved.model, saved.tokenizer, pairs, head)
+            made.score = saved.score
+            return made
+        # The token limit of article encoders does not apply to pairs.
         model, tokenizer = load_pretrained(replace(encoder, max_tokens=8, markers="drop"))
-        alike = {CIT: tokenizer.mask_token_id, SEP: tokenizer.sep_token_id, EOS: tokenizer.sep_token_id}
+        initial = {CIT: tokenizer.mask_token_id, SEP: tokenizer.sep_token_id, EOS: tokenizer.sep_token_id}
         add_tokens(tokenizer)
         keep_layers(model, layers)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             if len(tokenizer) > len(subword_vectors(model)):
                 model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
-            found = cls(model, tokenizer, pairs, head)
-            nn.init.normal_(found.score.weight, std=0.02)
-            nn.init.zeros_(found.score.bias)
+            made = cls(model, tokenizer, pairs, head)
+            nn.init.normal_(made.score.weight, std=0.02)
+            nn.init.zeros_(made.score.bias)
         vectors = subword_vectors(model).data
-        for token, like in alike.items():
+        for token, source in initial.items():
             row = tokenizer.get_vocab()[token]
-            vectors[row] = vectors[like] if like is not None else vectors[:row].mean(0)
-        return found
+            vectors[row] = vectors[source] if source is not None else vectors[:row].mean(0)
+        return made
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """[B, L] each -> logits [B] float32, before any sigmoid: what losses take."""
+        """[B, L] each -> logits [B] float32, before any sigmoid, as the losses expect."""
         device = self.score.weight.device
-        ids, types, there = (part.to(device) for part in (input_ids, token_type_ids, attention_mask))
+        ids, types, mask = (part.to(device) for part in (input_ids, token_type_ids, attention_mask))
         with torch.autocast(device.type, self.precision, enabled=self.precision != self.score.weight.dtype):
-            first = self.first_hidden(ids, types, there)
+            first = self.first_hidden(ids, types, mask)
         return self.logits(first)
 
-    def first_hidden(self, ids: Tensor, types: Tensor, there: Tensor) -> Tensor:
+    def first_hidden(self, ids: Tensor, types: Tensor, mask: Tensor) -> Tensor:
         """[B, L] each -> hidden states of the first token [B, D]."""
         checkpointed = self.training and self.model.is_gradient_checkpointing
         if is_bert(self.model) and not checkpointed:
-            return first_hidden(self.model, ids, types, there.bool())
-        given = {"token_type_ids": types} if self._typed else {}
-        hidden: Tensor = self.model(input_ids=ids, attention_mask=there, **given).last_hidden_state
+            return first_hidden(self.model, ids, types, mask.bool())
+        token_types = {"token_type_ids": types} if self._has_token_types else {}
+        hidden: Tensor = self.model(input_ids=ids, attention_mask=mask, **token_types).last_hidden_state
         return hidden[:, 0]
 
     def logits(self, first: Tensor) -> Tensor:
@@ -143,94 +143,91 @@ python evaluate.py benchmark=pipeline retriever=bm25 reranker={place} data=custo
         return F.linear(first, self.score.weight.float(), self.score.bias.float())[:, 0]
 
     def scores(self, logits: Tensor) -> Tensor:
-        """Logits [B] -> what candidates are ranked by [B]: in 0..1 with head=sigmoid."""
+        """Logits [B] -> ranking scores [B], in 0..1 with head=sigmoid."""
         return torch.sigmoid(logits) if self.head == "sigmoid" else logits
 
     def write(self, folder: Path) -> None:
-        """Transformer and tokeniser in the format of Hugging Face, the head beside them."""
+        """Save transformer and tokeniser in Hugging Face's format, and the head next to them."""
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
         write_weights(folder / HEAD, weights_to_numpy(self.score))
-        write_json(folder / SETTINGS, {"head": self.head, "pairs": self.config.plain()})
+        write_json(folder / SETTINGS, {"head": self.head, "pairs": self.config.to_dict()})
 
     @classmethod
     def read(cls, folder: Path, about: dict[str, Any]) -> CrossEncoder:
-        """In evaluation mode in float32."""
+        """Load a saved reranker, in evaluation mode and float32."""
         settings = read_json(folder / SETTINGS, dict)
         try:
-            config, head = PairSettings.read(dict(settings["pairs"])), settings["head"]
+            config, head = PairSettings.from_dict(dict(settings["pairs"])), settings["head"]
         except (ValueError, TypeError, KeyError, InputError) as error:
             raise InputError(f"{folder / SETTINGS}: damaged ({error})") from None
         model, tokenizer = load_pretrained(ArticleConfig("reranker", path=str(folder), max_tokens=8))
         try:
-            found = cls(model, tokenizer, config, head)
+            made = cls(model, tokenizer, config, head)
         except InputError as error:
             raise InputError(f"{folder}: {error}") from None
         weights = weights_to_torch(read_weights(folder / HEAD))
         try:
-            found.score.load_state_dict(weights)
+            made.score.load_state_dict(weights)
         except RuntimeError as error:
-            raise InputError(
-                f"{folder / HEAD}: not the head of this reranker ({error_text(error)})"
-            ) from None
-        check_finite(found, folder)
-        found.about = about
-        return found.eval()
+            raise InputError(f"{folder / HEAD}: does not fit this reranker ({error_text(error)})") from None
+        check_finite(made, folder)
+        made.about = about
+        return made.eval()
 
 
 def add_tokens(tokenizer: PreTrainedTokenizerFast) -> None:
-    """Add the tokens of rerank.pairs behind a model's own."""
+    """Append the tokens of rerank.pairs to the vocabulary."""
     tokenizer.add_special_tokens(
         {"additional_special_tokens": [CIT, SEP, EOS]}, replace_extra_special_tokens=False
     )
 
 
 def subword_vectors(model: PreTrainedModel) -> Tensor:
-    """The vectors of a model's subwords [V, D]."""
+    """Return the subword embeddings of a model, [V, D]."""
     weight = model.get_input_embeddings().weight
     assert isinstance(weight, Tensor)
     return weight
 
 
 def check_finite(model: nn.Module, where: str | Path) -> None:
-    """InputError that names the first weight that is infinite or NaN."""
+    """Raise InputError for the first weight that is infinite or NaN."""
     for name, value in model.named_parameters():
         if not torch.isfinite(value).all():
-            raise InputError(f"{where}: the weights {name} are not all finite numbers; the training failed")
+            raise InputError(f"{where}: the weights {name} are not all finite; the training diverged")
 
 
 def is_bert(model: nn.Module) -> TypeGuard[BertModel]:
-    """Whether `first_hidden` can compute a model."""
+    """True if `first_hidden` supports the model."""
     from transformers import BertModel
 
     return isinstance(model, BertModel) and not model.config.is_decoder
 
 
 def keep_layers(model: PreTrainedModel, count: int | None) -> None:
-    """Cut a BERT down to `count` layers, evenly spaced from the first to the last (Shleifer and Rush 2020).
+    """Keep `count` layers of a BERT, evenly spaced from first to last (Shleifer and Rush 2020).
 
-    None: all stay. InputError if it has not so many.
+    None keeps all. Raises InputError if the model has fewer layers or is not a BERT.
     """
     if count is None:
         return
     if not is_bert(model):
-        raise InputError(f"model.layers={count}: only layers of a BERT can be left out")
+        raise InputError(f"model.layers={count}: only a BERT can be reduced to fewer layers")
     layers = model.encoder.layer
     if count > len(layers):
-        raise InputError(f"model.layers={count}: the transformer has {len(layers)}")
+        raise InputError(f"model.layers={count}: the transformer has only {len(layers)} layers")
     kept = np.linspace(0, len(layers) - 1, count).round().astype(int)
-    model.encoder.layer = nn.ModuleList(layers[place] for place in kept.tolist())
+    model.encoder.layer = nn.ModuleList(layers[i] for i in kept.tolist())
     model.config.num_hidden_layers = count
 
 
-def first_hidden(model: BertModel, ids: Tensor, types: Tensor, there: Tensor | None) -> Tensor:
-    """`model(...).last_hidden_state[:, 0]` [B, D], with almost none of the last layer: of six, a sixth less
-    work.
+def first_hidden(model: BertModel, ids: Tensor, types: Tensor, mask: Tensor | None) -> Tensor:
+    """Compute `model(...).last_hidden_state[:, 0]` [B, D] without most of the last layer.
 
-    ids, types: [B, L] int64; there: [B, L] bool, None where nothing is padded.
+    Of six layers this saves a sixth. ids, types: [B, L] int64; mask: [B, L] bool, None without padding.
     """
     hidden = model.embeddings(input_ids=ids, token_type_ids=types)
-    mask = None if there is None else there[:, None, None, :]
+    pair_mask = None if mask is None else mask[:, None, None, :]
     plain = model.training and model.config._attn_implementation == "eager"
     layers: list[Any] = list(model.encoder.layer)
     for layer in layers[:-1]:
@@ -241,43 +238,43 @@ def first_hidden(model: BertModel, ids: Tensor, types: Tensor, there: Tensor | N
         )
         dropout = attention.dropout.p if attention.training else 0.0
         attend = _plain_attention if plain else F.scaled_dot_product_attention
-        found = attend(query, key, value, mask, dropout_p=dropout)
-        found = layer.attention.output(found.transpose(1, 2).flatten(2), hidden)
-        hidden = layer.output(layer.intermediate(found), found)
+        attended = attend(query, key, value, pair_mask, dropout_p=dropout)
+        attended = layer.attention.output(attended.transpose(1, 2).flatten(2), hidden)
+        hidden = layer.output(layer.intermediate(attended), attended)
     last = layers[-1]
-    found = last.attention.output(_first_attends(last.attention.self, hidden, there), hidden[:, 0])
-    first: Tensor = last.output(last.intermediate(found), found)
+    attended = last.attention.output(_first_token_attention(last.attention.self, hidden, mask), hidden[:, 0])
+    first: Tensor = last.output(last.intermediate(attended), attended)
     return first
 
 
 def _plain_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float
 ) -> Tensor:
-    """What torch's fused attention computes; on a CPU, its backward pass is faster for short texts."""
+    """Same as torch's fused attention; on a CPU, its backward pass is faster for short texts."""
     logits = (query @ key.transpose(-1, -2)) * query.shape[-1] ** -0.5
     if mask is not None:
         logits = logits.masked_fill(~mask, float("-inf"))
     return F.dropout(logits.softmax(-1), dropout_p).to(value.dtype) @ value
 
 
-def _first_attends(attention: Any, hidden: Tensor, there: Tensor | None) -> Tensor:
-    """What attention gives the first token, before the output map: [B, L, D] -> [B, D].
+def _first_token_attention(attention: Any, hidden: Tensor, mask: Tensor | None) -> Tensor:
+    """Attention output of the first token, before the output projection: [B, L, D] -> [B, D].
 
-    With one query q a head, q · (W h + b) = (q W) · h + q · b, and a mean of values W h + b is W (mean of h)
-    + b: keys and values of the L tokens need not be computed. Softmax does not see q · b, but training on
-    several processes waits for a gradient of each weight.
+    With one query q per head, q · (W h + b) = (q W) · h + q · b, and a mean of values W h + b is W (mean of
+    h) + b, so the keys and values of the L tokens need not be computed. Softmax is invariant to q · b, but
+    distributed training expects a gradient for every weight.
     """
     heads, size = attention.num_attention_heads, attention.attention_head_size
     query = attention.query(hidden[:, 0]).unflatten(-1, (heads, size)).transpose(0, 1)
     key, value = (part.weight.unflatten(0, (heads, size)) for part in (attention.key, attention.value))
-    asked = (query @ key).transpose(0, 1)  # [B, heads, D]
+    projected = (query @ key).transpose(0, 1)  # [B, heads, D]
     key_bias = attention.key.bias.unflatten(0, (heads, 1, size))
     constant = (query * key_bias).sum(-1).T[..., None]  # [B, heads, 1]
-    logits = (asked @ hidden.transpose(1, 2) + constant).float() * attention.scaling
-    if there is not None:
-        logits = logits.masked_fill(~there[:, None, :], float("-inf"))
+    logits = (projected @ hidden.transpose(1, 2) + constant).float() * attention.scaling
+    if mask is not None:
+        logits = logits.masked_fill(~mask[:, None, :], float("-inf"))
     weights = attention.dropout(logits.softmax(-1)).to(hidden.dtype)
     mean = (weights @ hidden).transpose(0, 1)  # [heads, B, D]
     biases = attention.value.bias.unflatten(0, (heads, size))[:, None] * weights.sum(-1).T[..., None]
-    found: Tensor = mean @ value.transpose(1, 2) + biases
-    return found.transpose(0, 1).flatten(1)
+    output: Tensor = mean @ value.transpose(1, 2) + biases
+    return output.transpose(0, 1).flatten(1)

@@ -1,7 +1,7 @@
 """Distilling a cross-encoder into a prefetcher: `python train.py model=distil retriever=hatten ...`.
 
-Batches, loop, validation and checkpoints are those of hatten.train; the mined papers of a query are those
-that the teacher has scored for it, and the loss has a part of the teacher's.
+Batches, loop, validation and checkpoints are those of hatten.train. The mined papers of a query are those
+scored by the teacher, and a distillation loss is added to the student's own.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from datasets.records import TRAIN
 from hatten.batches import Batch, Batches, TrainingData
-from hatten.biencoder import FineTuning, fine_tuning
-from hatten.checkpoint import saver
+from hatten.biencoder import FineTuning, fine_tuning_parts
+from hatten.checkpoint import make_saver
 from hatten.documents import DocumentReader
 from hatten.losses import CITED
 from hatten.mining import Pool, pad_positives
@@ -55,15 +55,15 @@ from training.loop import plain_config
 log = logging.getLogger(__name__)
 
 SAMPLE = 14
-"""Keeps these random numbers apart from others of the same seed."""
+"""Seed that separates these random draws from others."""
 
 
 @dataclass(frozen=True)
 class ScoredLists:
-    """Training queries, and the papers that the teacher has scored for each of them.
+    """Training queries, and the papers scored for them by the teacher.
 
-    split: Q queries. papers: int32 [Q, n], the cited and the drawn ones, -1: none. logits: float32 [Q, n],
-    NaN where there is no paper. key: a hash of all of it.
+    split: Q queries. papers: int32 [Q, n], cited and sampled, -1 for none. logits: float32 [Q, n], NaN for
+    none. key: hash of everything.
     """
 
     split: Split
@@ -77,20 +77,20 @@ class ScoredLists:
             digest.update(np.ascontiguousarray(part).tobytes())
         return digest.hexdigest()
 
-    def of(self, queries: NDArray[np.int64], papers: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The teacher's logits [B, N] of rows [B] of the split and distinct papers [N]; NaN: not scored."""
+    def logits_for(self, queries: NDArray[np.int64], papers: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Rows [B] of the split and distinct papers [N] -> the teacher's logits [B, N], NaN if not scored."""
         out = np.full((len(queries), len(papers)), np.nan, np.float32)
         order = np.argsort(papers)
-        listed = self.papers[queries]
-        place = np.minimum(np.searchsorted(papers, listed, sorter=order), len(papers) - 1)
-        column = order[place]
-        there = (papers[column] == listed) & (listed >= 0)
-        row = np.broadcast_to(np.arange(len(queries))[:, None], listed.shape)
-        out[row[there], column[there]] = self.logits[queries][there]
+        candidates = self.papers[queries]
+        found = np.minimum(np.searchsorted(papers, candidates, sorter=order), len(papers) - 1)
+        column = order[found]
+        mask = (papers[column] == candidates) & (candidates >= 0)
+        row = np.broadcast_to(np.arange(len(queries))[:, None], candidates.shape)
+        out[row[mask], column[mask]] = self.logits[queries][mask]
         return out
 
 
-def scored_lists(
+def score_lists(
     teacher: str | Path,
     scoring: ScoringSettings,
     prefetcher: Prefetcher,
@@ -100,9 +100,9 @@ def scored_lists(
     seed: int,
     scores_dir: str | Path,
 ) -> ScoredLists:
-    """Prefetch, draw and score. Pairs that were ever scored before are not scored again (PairScores).
+    """Prefetch and sample candidates, and score them with the teacher; reuses earlier scores (PairScores).
 
-    negatives: which of the prefetched papers, beside the cited ones.
+    negatives: prefetched papers to score in addition to the cited ones.
     """
     split = corpus.split(TRAIN)
     if len(split) == 0:
@@ -111,30 +111,30 @@ def scored_lists(
     rows = np.sort(np.random.default_rng((seed, SAMPLE)).permutation(len(split))[: config.queries])
     split = Split(split.name, split.contexts[rows], split.positives.take(rows))
     found = prefetcher(split.contexts, negatives.depth, "training queries")
-    cited = pad_positives(split.positives, corpus.citing[split.contexts])  # and the citing paper
-    most = cited.shape[1] - 1
-    papers = np.full((len(split), most + negatives.count), -1, np.int32)
-    papers[:, :most] = cited[:, :-1]
+    cited = pad_positives(split.positives, corpus.citing[split.contexts])  # and the citing paper, last
+    width = cited.shape[1] - 1
+    papers = np.full((len(split), width + negatives.count), -1, np.int32)
+    papers[:, :width] = cited[:, :-1]
     for query, row in enumerate(rows.tolist()):
         drawn = draw_negatives(negatives, found[query], cited[query], seed, 0, row)
-        papers[query, most : most + len(drawn)] = drawn
+        papers[query, width : width + len(drawn)] = drawn
     log.info(
-        f"{scorer.name} scores {np.count_nonzero(papers >= 0):,} pairs: {len(split):,} training queries, up "
-        f"to {negatives.count} of the best {negatives.depth} papers of {prefetcher.retriever.name}, "
-        "and the cited"
+        f"{scorer.name}: scoring {np.count_nonzero(papers >= 0):,} pairs of {len(split):,} training queries "
+        f"with their cited papers and up to {negatives.count} of the top {negatives.depth} papers of "
+        f"{prefetcher.retriever.name}"
     )
     pairs = PairScores(scores_dir, scorer, corpus, config.chunk)
     scores, scored = candidate_scores(pairs, split.contexts, papers)
     log.info(
-        f"scored {scored.new:,} new pairs, the others are cached ({scored.pairs_per_second:,.0f} pairs/s; "
-        f"{pairs.folder})"
+        f"scored {scored.new:,} new pairs, the others were cached in {pairs.folder} "
+        f"({scored.pairs_per_second:,.0f} pairs/s)"
     )
     logits = np.where(papers >= 0, to_logits(scores, scorer.model.head), np.nan).astype(np.float32)
     return ScoredLists(split, papers, logits)
 
 
 class HAttenStudent(Recipe):
-    """The encoder of a HAtten checkpoint, with its words."""
+    """Continues the encoder of a HAtten checkpoint, with its vocabulary."""
 
     file, groups = HAtten.file, ()
 
@@ -148,11 +148,11 @@ class HAttenStudent(Recipe):
         if encoder.mean is not None:
             encoder.mean.dropout = self.options.word_dropout
         reader = DocumentReader(corpus, vocabulary, encoder.config.max_tokens)
-        return Parts(encoder.train(), reader, saver(vocabulary), {"start": weights_hash(encoder)})
+        return Parts(encoder.train(), reader, make_saver(vocabulary), {"start": weights_hash(encoder)})
 
 
 class BiEncoderStudent(Recipe):
-    """A fine-tuned article encoder."""
+    """Continues a fine-tuned article encoder."""
 
     file, groups = FineTuning.file, ()
 
@@ -160,39 +160,39 @@ class BiEncoderStudent(Recipe):
         self.options, self.folder = settings, checkpoint
 
     def build(self, corpus: Corpus, config: DictConfig) -> Parts:
-        article = ArticleEncoder.load(self.folder)  # the retriever's own is in the precision of its search
-        parts = fine_tuning(article, self.options, corpus)
+        article = ArticleEncoder.load(self.folder)  # the retriever's copy has the precision of its search
+        parts = fine_tuning_parts(article, self.options, corpus)
         return replace(parts, about={**parts.about, "start": weights_hash(article)})
 
 
 STUDENTS = {"hatten": HAttenStudent, "biencoder": BiEncoderStudent}
-"""By the name of the retriever whose weights are trained on."""
+"""Students by the name of the retriever whose weights they continue."""
 
 
 @dataclass(frozen=True)
 class DistilBatch(Batch):
-    """A batch, and the teacher's logits [Q, N] of its pairs, NaN: not scored."""
+    """A batch with the teacher's logits [Q, N] of its pairs; NaN if not scored."""
 
     teacher: NDArray[np.float32]
 
 
 class DistilBatches(Batches):
-    """Batches whose mined papers the teacher has scored."""
+    """Batches whose mined papers were scored by the teacher."""
 
-    def __init__(self, lists: ScoredLists, *given: Any) -> None:
-        """given: as for Batches; the split and the pool are those of the lists."""
-        super().__init__(*given)
+    def __init__(self, lists: ScoredLists, *args: Any) -> None:
+        """args: as for Batches, with the split and the pool of the lists."""
+        super().__init__(*args)
         self.lists = lists
 
     def __getitem__(self, step: int) -> DistilBatch:
         batch, rows = super().__getitem__(step), self.rows(step)
-        cited = np.unique(self.split.positives.take(rows).values)  # the first papers of a batch
+        cited = np.unique(self.split.positives.take(rows).values)  # they come first in a batch
         papers = np.concatenate([cited, batch.other_rows]).astype(np.int64)
-        return DistilBatch(**vars(batch), teacher=self.lists.of(rows, papers))
+        return DistilBatch(**vars(batch), teacher=self.lists.logits_for(rows, papers))
 
 
 class DistilData(TrainingData):
-    """Batches of the queries that the teacher has scored papers for."""
+    """Batches of the queries whose candidates were scored by the teacher."""
 
     def __init__(
         self, lists: ScoredLists, reader: Reader, batch: EncoderBatchSettings, seed: int, workers: int = 0
@@ -202,7 +202,8 @@ class DistilData(TrainingData):
         count = lists.papers.shape[1]
         if not 0 < batch.mined <= count:
             raise InputError(
-                f"model.batch.mined={batch.mined}: the teacher has scored 1 to {count} papers a query"
+                f"model.batch.mined={batch.mined}: must be 1 to {count}, the papers that the teacher scores "
+                "per query"
             )
         rows = np.arange(len(self.split), dtype=np.int32)
         self.pool = Pool(rows, lists.papers, np.zeros(lists.papers.shape, np.bool_))
@@ -213,26 +214,26 @@ class DistilData(TrainingData):
 
 
 class DistilModule(EncoderModule):
-    """Trains the student with its own loss and the teacher's part."""
+    """Trains the student with its own loss and the distillation loss."""
 
-    def __init__(self, distil: DistilLossSettings, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, distil: DistilLossSettings, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.distil = distil
 
-    def loss_of(self, batch: Batch, similarity: Tensor) -> Tensor:
+    def compute_loss(self, batch: Batch, similarity: Tensor) -> Tensor:
         assert isinstance(batch, DistilBatch)
         teacher = torch.from_numpy(batch.teacher).to(similarity.device)
         cited = torch.from_numpy(batch.levels == CITED).to(similarity.device)
         loss = self.distil.weight * distil_loss(self.distil, similarity, teacher, cited)
         if self.distil.weight < 1:
-            loss = loss + (1 - self.distil.weight) * super().loss_of(batch, similarity)
+            loss = loss + (1 - self.distil.weight) * super().compute_loss(batch, similarity)
         return loss
 
 
 def train(config: DictConfig) -> Path:
-    """Train by `config` (conf/train.yaml) in its output_dir; returns where the best weights are."""
+    """Train by `config` (conf/train.yaml) in its output_dir; returns the path of the best weights."""
     plain = plain_config(config)
-    settings = read_settings(DistilSettings, plain["model"])  # wrong options before anything is prepared
+    settings = read_settings(DistilSettings, plain["model"])  # fails on wrong options before any work
     scoring = read_settings(ScoringSettings, plain["scoring"])
     if config.teacher is None:
         raise InputError("model=distil needs teacher=FOLDER: the output of train.py model=scibert_reranker")
@@ -247,8 +248,8 @@ def train(config: DictConfig) -> Path:
     def data(reader: Reader, batch: EncoderBatchSettings, seed: int, workers: int) -> DistilData:
         folder = Path(config.candidates_dir or Path(config.output_dir) / CANDIDATES)
         prefetcher = Prefetcher(retriever, reader.corpus, folder, config.index_dir)
-        wanted = settings.teacher, settings.negatives, seed, config.scores_dir
-        lists = scored_lists(config.teacher, scoring, prefetcher, reader.corpus, *wanted)
+        options = settings.teacher, settings.negatives, seed, config.scores_dir
+        lists = score_lists(config.teacher, scoring, prefetcher, reader.corpus, *options)
         return DistilData(lists, reader, batch, seed, workers)
 
     return train_encoder(config, student, settings, None, data, partial(DistilModule, settings.distil))

@@ -1,4 +1,4 @@
-"""What the ranker's features read of a corpus: terms of its texts, contexts that cite papers, names."""
+"""Corpus data behind the ranker's features: terms of texts, contexts that cite papers, names of papers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
-from datasets.columns import Ragged, offsets_of, ranges, save_arrays
+from datasets.columns import Ragged, concat_ranges, offsets_of, save_arrays
 from datasets.corpus import Corpus, Split
 from datasets.records import TRAIN
 from datasets.tokenize import TOKENIZERS, WordTable
@@ -25,20 +25,20 @@ from retrieval.base import small_change
 from retrieval.bm25 import citing_contexts
 from retrieval.dense import DenseRetriever
 from retrieval.queries import Queries, QueryField, target_marker_id
-from retrieval.terms import PAPERS_AT_ONCE, Terms
+from retrieval.terms import PAPERS_PER_BATCH, Terms
 
-READING = ("english", "en")
+TERM_OPTIONS = ("english", "en")
 """Stemmer and stop words of terms."""
 K1, B, B_SHORT = 1.2, 0.75, 0.3
-"""Of BM25; titles and contexts are all of about the same length."""
+"""BM25 parameters; B_SHORT is for titles and contexts, which differ little in length."""
 NEAR, BESIDE = 6.0, 1.5
-"""Words from the mark at which a word of a context counts half as much as beside it; two measures of near."""
+"""Distances in words at which a word of a context has half the weight of one next to the mark."""
 NEARNESS = {"near": (0, NEAR), "left": (-1, NEAR), "right": (1, NEAR), "beside": (-1, BESIDE)}
-"""Parts of contexts, whose words count by nearness to the mark: the side of it, and a measure of near."""
-CITING = 100
-"""Training contexts of a paper that are read, at most, evenly taken."""
-BEST = 3
-"""Citing contexts, or papers, that a mean of the best is of."""
+"""Parts of contexts, weighted by nearness to the mark: side of the mark, and distance of half weight."""
+MAX_CITING = 100
+"""Maximum training contexts to read per cited paper, evenly sampled."""
+TOP = 3
+"""Number of best citing contexts or papers that means are taken over."""
 
 
 # Texts as rows of terms.
@@ -46,17 +46,17 @@ BEST = 3
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of columns that have as many values: row i is offsets[i]:offsets[i + 1] of each."""
+    """Rows of parallel columns: row i is offsets[i]:offsets[i + 1] of each."""
 
     offsets: NDArray[np.int64]
 
-    def then(self, kept: Rows, more: Self) -> Self:
-        """Rows `kept`, then further ones."""
+    def select_and_append(self, kept: Rows, more: Self) -> Self:
+        """Select the rows `kept`, and append further ones."""
         if len(kept) and kept[-1] - kept[0] == len(kept) - 1:
             index: slice | NDArray[np.int64] = slice(self.offsets[kept[0]], self.offsets[kept[-1] + 1])
             offsets = self.offsets[kept[0] : kept[-1] + 2] - self.offsets[kept[0]]
         else:
-            index, offsets = ranges(self.offsets[kept], self.offsets[kept + 1])
+            index, offsets = concat_ranges(self.offsets[kept], self.offsets[kept + 1])
         names = [field.name for field in fields(self) if field.name not in ("offsets", "average")]
         columns = {name: np.append(getattr(self, name)[index], getattr(more, name)) for name in names}
         return replace(self, offsets=np.append(offsets, more.offsets[1:] + offsets[-1]), **columns)
@@ -64,18 +64,20 @@ class _Rows:
 
 @dataclass(frozen=True)
 class WeightedTexts(_Rows):
-    """Rows of terms: each weighs what it adds to the BM25 score of its text (Robertson and Zaragoza 2009)."""
+    """Texts as rows of terms, weighted by their share of a BM25 score (Robertson and Zaragoza 2009)."""
 
     terms: NDArray[np.int32]
     weights: Floats
     average: Floats
-    """[1]: length of a text"""
+    """[1]: average length of a text"""
 
     @classmethod
-    def of(cls, counts: csr_matrix, rarity: Floats, b: float = B, average: float = 0.0) -> WeightedTexts:
-        """counts: how often, or how near the mark, each term stands in each text [n, T]; rarity: idf [T].
+    def from_counts(
+        cls, counts: csr_matrix, rarity: Floats, b: float = B, average: float = 0.0
+    ) -> WeightedTexts:
+        """Weight terms by their counts, or sums of nearness, in texts [n, T] and their rarity (idf) [T].
 
-        average: length of a text, 0 for that of these.
+        average: average length of a text; 0 means that of these texts.
         """
         counts.sum_duplicates()
         lengths = np.asarray(counts.sum(axis=1)).ravel()
@@ -89,15 +91,15 @@ class WeightedTexts(_Rows):
         return cls(offsets, counts.indices, weights, mean)
 
 
-def idf(having: NDArray[np.integer], texts: int) -> Floats:
-    """How rare terms [T] are that `having` [T] of the texts have; a count above their number is as theirs."""
-    return np.log(1 + np.maximum(texts - having + 0.5, 0.5) / (having + 0.5)).astype(np.float32)
+def idf(frequency: NDArray[np.integer], texts: int) -> Floats:
+    """Inverse document frequency [T] of terms in `frequency` [T] of the texts; never negative."""
+    return np.log(1 + np.maximum(texts - frequency + 0.5, 0.5) / (frequency + 0.5)).astype(np.float32)
 
 
 def nearness(distance: NDArray[np.integer], side: int = 0, reach: float = NEAR) -> Floats:
-    """1 / (1 + d / reach) for places d words behind the mark, or before it: d < 0.
+    """Return 1 / (1 + |d| / reach) for words at distance d after the mark (d > 0) or before it (d < 0).
 
-    side: -1: 0 for what is not before the mark; 1: for what is not behind it.
+    side: -1 gives 0 to words that are not before the mark, 1 to words that are not after it.
     """
     weights = (reach / (reach + np.abs(distance))).astype(np.float32)
     return np.where(np.sign(distance) == side, weights, np.float32(0)) if side else weights
@@ -105,11 +107,18 @@ def nearness(distance: NDArray[np.integer], side: int = 0, reach: float = NEAR) 
 
 @njit(nogil=True, cache=True)
 def dot_products(
-    queries: Any, terms: Any, weights: Any, offsets: Any, of: Any, values: Any, scratch: Any, rows: Any
+    queries: Any,
+    terms: Any,
+    weights: Any,
+    offsets: Any,
+    text_terms: Any,
+    text_weights: Any,
+    scratch: Any,
+    rows: Any,
 ) -> Any:
-    """Products [Q, K] of queries (rows of terms) and the texts `rows` [Q, K]; 0 for a row below 0.
+    """Dot products [Q, K] of queries (rows of terms) and the texts `rows` [Q, K]; 0 for negative rows.
 
-    scratch: zeros [T]; zeros again afterwards.
+    scratch: zeros [T], and zeros again afterwards.
     """
     out = np.zeros(rows.shape, np.float32)
     for q in range(rows.shape[0]):
@@ -120,7 +129,7 @@ def dot_products(
             if row >= 0:
                 total = np.float32(0)
                 for i in range(offsets[row], offsets[row + 1]):
-                    total += scratch[of[i]] * values[i]
+                    total += scratch[text_terms[i]] * text_weights[i]
                 out[q, k] = total
         for i in range(queries[q], queries[q + 1]):
             scratch[terms[i]] = 0
@@ -128,8 +137,8 @@ def dot_products(
 
 
 @njit(nogil=True, cache=True)
-def _keep(best: Any, rows: Any, value: Any, row: Any) -> None:
-    """Put a value among the best [BEST], in descending order, and its row beside it."""
+def _insert(best: Any, rows: Any, value: Any, row: Any) -> None:
+    """Insert a value into the descending best [TOP], and its row into `rows`."""
     i = best.shape[0] - 1
     if not value > best[i]:
         return
@@ -145,21 +154,21 @@ def best_products(
     terms: Any,
     weights: Any,
     offsets: Any,
-    of: Any,
-    values: Any,
+    text_terms: Any,
+    text_weights: Any,
     scratch: Any,
     papers: Any,
     ends: Any,
     rows: Any,
     source: Any,
-    own: Any,
+    excluded: Any,
 ) -> Any:
-    """The highest products [Q, K, BEST] of each query and the texts that papers [Q, K] have; -inf for none.
-    And the rows of these texts, -1 for none.
+    """Highest dot products [Q, K, TOP] of each query with the texts of papers [Q, K], -inf for none; and the
+    rows of these texts, -1 for none.
 
-    ends, rows: the texts of each paper; source: the citing paper of each; those of `own` [Q] do not count.
+    ends, rows: the texts of each paper; source: their citing papers, of which `excluded` [Q] is skipped.
     """
-    out = np.full((papers.shape[0], papers.shape[1], BEST), np.float32(-np.inf), np.float32)
+    out = np.full((papers.shape[0], papers.shape[1], TOP), np.float32(-np.inf), np.float32)
     found = np.full(out.shape, -1, np.int32)
     for q in range(papers.shape[0]):
         for i in range(queries[q], queries[q + 1]):
@@ -170,22 +179,24 @@ def best_products(
                 continue
             for j in range(ends[paper], ends[paper + 1]):
                 row = rows[j]
-                if own[q] >= 0 and source[row] == own[q]:
+                if excluded[q] >= 0 and source[row] == excluded[q]:
                     continue
                 total = np.float32(0)
                 for i in range(offsets[row], offsets[row + 1]):
-                    total += scratch[of[i]] * values[i]
-                _keep(out[q, k], found[q, k], total, row)
+                    total += scratch[text_terms[i]] * text_weights[i]
+                _insert(out[q, k], found[q, k], total, row)
         for i in range(queries[q], queries[q + 1]):
             scratch[terms[i]] = 0
     return out, found
 
 
 @njit(nogil=True, cache=True, fastmath={"contract", "reassoc"})
-def best_cosines(vectors: Any, table: Any, papers: Any, ends: Any, rows: Any, source: Any, own: Any) -> Any:
-    """The highest products of unit vectors [Q, D] and [n, D], as those of texts."""
-    out = np.full((papers.shape[0], papers.shape[1], BEST), np.float32(-np.inf), np.float32)
-    found = np.empty(BEST, np.int32)
+def best_cosines(
+    vectors: Any, table: Any, papers: Any, ends: Any, rows: Any, source: Any, excluded: Any
+) -> Any:
+    """Like `best_products`, for unit vectors [Q, D] and [n, D] instead of texts."""
+    out = np.full((papers.shape[0], papers.shape[1], TOP), np.float32(-np.inf), np.float32)
+    found = np.empty(TOP, np.int32)
     for q in range(papers.shape[0]):
         vector = vectors[q]
         for k in range(papers.shape[1]):
@@ -194,56 +205,56 @@ def best_cosines(vectors: Any, table: Any, papers: Any, ends: Any, rows: Any, so
                 continue
             for j in range(ends[paper], ends[paper + 1]):
                 row = rows[j]
-                if own[q] >= 0 and source[row] == own[q]:
+                if excluded[q] >= 0 and source[row] == excluded[q]:
                     continue
                 total = np.float32(0)
                 for d in range(vector.shape[0]):
                     total += vector[d] * table[row, d]
-                _keep(out[q, k], found, total, row)
+                _insert(out[q, k], found, total, row)
     return out
 
 
 # Names of papers.
 
 _INNER = re.compile(r"(?<![\w\-])[^\W\d_][\w+\-]*?(?:(?<=[^\W_])[A-Z]|\d)[\w+\-]*")
-"""A word with a capital inside, or with a digit."""
+"""A word with an inner capital or a digit."""
 _BRACKETED = re.compile(r"\(([^\W\d_][\w+\-]{1,14})\)")
-_PIECE = re.compile(r"[^\W_]+")
-_SMALL = frozenset(
+_WORD = re.compile(r"[^\W_]+")
+_FUNCTION_WORDS = frozenset(
     "a an and as at by for from in into of on or the to toward towards using via with without".split()  # noqa: SIM905
 )
-MOST_WORDS = 4
-"""Words of a name: longer ones are found as titles are, by their terms."""
+MAX_NAME_WORDS = 4
+"""Maximum words of a name: longer ones are matched as titles are, by their terms."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 def title_names(title: str) -> list[str]:
-    """What stands before the colon, of three words or fewer, and words with inner capitals or digits.
+    """Find names in a title: up to three words before a colon, and words with inner capitals or digits.
 
     >>> title_names("LoRA: Low-Rank Adaptation of GPT-3")
     ['LoRA', 'GPT-3']
     """
     head, colon, _ = title.partition(":")
-    found = [head.strip()] if colon and 0 < len(head.split()) <= 3 else []
-    return list(dict.fromkeys(found if title.isupper() else [*found, *_INNER.findall(title)]))
+    names = [head.strip()] if colon and 0 < len(head.split()) <= 3 else []
+    return list(dict.fromkeys(names if title.isupper() else [*names, *_INNER.findall(title)]))
 
 
 def initials(title: str) -> list[str]:
-    """Acronyms of three to six letters that the parts of a title make, and that their first three words make.
+    """Form acronyms from the parts of a title (three to six letters) and from their first three words.
 
     >>> initials("Denoising Diffusion Probabilistic Models: a Survey")
     ['ddpm', 'ddp']
     """
-    found = []
+    acronyms = []
     for part in title.lower().split(":"):
-        letters = "".join(word[0] for word in _PIECE.findall(part) if word not in _SMALL)
-        found += [letters] if 3 <= len(letters) <= 6 else []
-        found += [letters[:3]] if len(letters) > 3 else []
-    return list(dict.fromkeys(found))
+        letters = "".join(word[0] for word in _WORD.findall(part) if word not in _FUNCTION_WORDS)
+        acronyms += [letters] if 3 <= len(letters) <= 6 else []
+        acronyms += [letters[:3]] if len(letters) > 3 else []
+    return list(dict.fromkeys(acronyms))
 
 
 def abstract_names(abstract: str) -> list[str]:
-    """Names that an abstract introduces: in brackets, or words with inner capitals or digits.
+    """Find names that an abstract introduces: in brackets, or words with inner capitals or digits.
 
     >>> abstract_names("We propose AdaGrad, a method (AGM) for nets.")
     ['AGM', 'AdaGrad']
@@ -251,8 +262,8 @@ def abstract_names(abstract: str) -> list[str]:
     return list(dict.fromkeys([*_BRACKETED.findall(abstract), *_INNER.findall(abstract)]))
 
 
-def run_hashes(words: NDArray[np.integer], starts: NDArray[np.integer], length: int) -> NDArray[np.uint64]:
-    """A number for each run of `length` words that begins at one of the places."""
+def ngram_hashes(words: NDArray[np.integer], starts: NDArray[np.integer], length: int) -> NDArray[np.uint64]:
+    """Hash the n-grams of `length` words that start at the given positions."""
     total = np.full(len(starts), np.uint64(length), np.uint64)
     for i in range(length):
         total = (total ^ words[starts + i].astype(np.uint64)) * _MIX
@@ -262,27 +273,27 @@ def run_hashes(words: NDArray[np.integer], starts: NDArray[np.integer], length: 
 
 @dataclass(frozen=True)
 class Names(_Rows):
-    """Names of papers [P]: hashes of their words, and how telling each is (0 to 1)."""
+    """Names of papers [P]: hashes of their words, and how distinctive each is (0 to 1)."""
 
     hashes: NDArray[np.uint64]
     weights: Floats
 
     @classmethod
-    def of(
+    def from_texts(
         cls,
         corpus: Corpus,
         find: Callable[[str], list[str]],
         texts: Iterable[str],
         others: NDArray[np.uint64] | None = None,
     ) -> Names:
-        """find: the names in a paper's text. others: names of further papers, which are counted too.
+        """Find names in the texts of papers.
 
-        A name is as telling as it is rare: log(N / n) / log N, of N papers n have it; and no more than the
-        rarest of its words, by the words of all texts.
+        find: returns the names in a text. others: names of further papers, for the counts. The weight of a
+        name in n of N papers is log(N / n) / log N, but at most the rarity of its rarest word in all texts.
         """
         table, rest = WordTable(TOKENIZERS[corpus.settings["tokenizer"]]), map(find, texts)
         numbers, parts = list[int](), [Ragged.from_rows([])]
-        while found := list(islice(rest, PAPERS_AT_ONCE)):
+        while found := list(islice(rest, PAPERS_PER_BATCH)):
             numbers += [len(names) for names in found]
             parts.append(table.ids([name for names in found for name in names]))
         read = Ragged.concat(parts)
@@ -291,11 +302,11 @@ class Names(_Rows):
         counts = np.asarray(corpus.word_counts, np.float64)
         rarity = 1 - np.log(np.maximum(counts, 1)) / np.log(max(counts.sum(), 2))
         hashes, rarest = np.zeros(len(read), np.uint64), np.zeros(len(read))
-        for length in range(1, MOST_WORDS + 1):
+        for length in range(1, MAX_NAME_WORDS + 1):
             rows = np.flatnonzero(lengths == length)
             grid = words[read.offsets[rows, None] + np.arange(length)]
             rows, grid = rows[(grid >= 0).all(axis=1)], grid[(grid >= 0).all(axis=1)]
-            hashes[rows] = run_hashes(words, read.offsets[rows], length)
+            hashes[rows] = ngram_hashes(words, read.offsets[rows], length)
             rarest[rows] = rarity[grid].max(axis=1)
         known = rarest > 0
         paper = np.repeat(np.arange(len(numbers)), numbers)[known]
@@ -321,9 +332,9 @@ def nearest_names(
     papers: Any,
     reach: float,
 ) -> Any:
-    """The highest weight * reach / (reach + distance) of a name of papers [Q, K] in a query; 0 without any.
+    """Highest weight * reach / (reach + distance) of the names of papers [Q, K] in a query; 0 without any.
 
-    queries, hashes, distances: runs of words of each query, by hash, then distance.
+    queries, hashes, distances: n-grams of each query, sorted by hash, then distance.
     """
     out = np.zeros(papers.shape, np.float32)
     for q in range(papers.shape[0]):
@@ -338,43 +349,43 @@ def nearest_names(
     return out
 
 
-# All of it.
+# All evidence of a corpus.
 
 
 def keep_fields(queries: Queries, *names: str) -> Queries:
-    """The queries with these fields alone; the others are empty."""
+    """Return the queries with all other fields emptied."""
     rows = np.zeros(len(queries), np.int64)
-    none = QueryField([""], Ragged(np.empty(0, np.int32), np.zeros(2, np.int64)), rows)
-    fields = {name: field if name in names else none for name, field in queries.fields.items()}
+    empty = QueryField([""], Ragged(np.empty(0, np.int32), np.zeros(2, np.int64)), rows)
+    fields = {name: field if name in names else empty for name, field in queries.fields.items()}
     return replace(queries, fields=fields)
 
 
 def _blocks(words: Ragged) -> Iterator[Ragged]:
-    """Texts, PAPERS_AT_ONCE at a time; of none, one block."""
-    for start in range(0, max(len(words), 1), PAPERS_AT_ONCE):
-        yield words.take(np.arange(start, min(start + PAPERS_AT_ONCE, len(words))))
+    """Yield blocks of PAPERS_PER_BATCH texts; one empty block without texts."""
+    for start in range(0, max(len(words), 1), PAPERS_PER_BATCH):
+        yield words.take(np.arange(start, min(start + PAPERS_PER_BATCH, len(words))))
 
 
 def _in_blocks(read: Callable[..., csr_matrix]) -> Callable[..., csr_matrix]:
-    """What a method reads of texts, in blocks: there may be millions."""
+    """Apply a method to texts in blocks, because there may be millions."""
 
     @wraps(read)
-    def whole(evidence: Evidence, words: Ragged, *how: Any, **named: Any) -> csr_matrix:
-        return vstack([read(evidence, block, *how, **named) for block in _blocks(words)], "csr")
+    def in_blocks(evidence: Evidence, words: Ragged, *args: Any, **kwargs: Any) -> csr_matrix:
+        return vstack([read(evidence, block, *args, **kwargs) for block in _blocks(words)], "csr")
 
-    return whole
+    return in_blocks
 
 
 class Evidence:
-    """What features read of a corpus, made once. P papers, n training contexts of m citing papers.
+    """Precomputed data of a corpus for features: P papers, n training contexts of m citing papers.
 
-    title, abstract: texts of papers. title_pairs: pairs of terms that follow each other in titles.
+    title, abstract: texts of papers. title_pairs: pairs of adjacent terms in titles.
     title_names, initials, abstract_names: names of papers.
-    contexts, near, left, right, pairs: texts of training contexts: whole; by nearness to the mark; what is
-    before and what is behind it; what is just before it; pairs of terms by nearness.
-    citing: the training contexts of each paper; source [n] their citing papers, rows of the corpus.
-    cited_by: the citing papers of each paper, rows of `papers` [m], which are rows of the corpus.
-    context_vectors [n, D], paper_vectors [m, D]: of contexts, and of titles with abstracts of citing papers.
+    contexts, near, left, right, beside, pairs: texts of training contexts: whole; weighted by nearness to the
+    mark; before it; after it; just before it; pairs of adjacent terms, by nearness.
+    citing: training contexts that cite each paper; source [n]: their citing papers, rows of the corpus.
+    cited_by: citing papers of each paper, as rows of `papers` [m], which are rows of the corpus.
+    context_vectors [n, D], paper_vectors [m, D]: of contexts, and of titles and abstracts of citing papers.
     """
 
     RAGGED = ("citing", "cited_by")
@@ -388,42 +399,41 @@ class Evidence:
     abstract_names: Names
 
     def __init__(self, corpus: Corpus, terms: Terms | None = None) -> None:
-        self.corpus, self.terms = corpus, terms or Terms.of(corpus.words, *READING)
+        self.corpus, self.terms = corpus, terms or Terms.from_words(corpus.words, *TERM_OPTIONS)
         self.mark = target_marker_id(corpus)
         self.lengths = np.log1p(corpus.title_tokens.lengths + corpus.abstract_tokens.lengths)
         self.title_lengths = np.log1p(corpus.title_tokens.lengths)
         self.drift = np.zeros(1, np.int64)
-        """[1]: papers that have changed since it was known how rare terms are."""
+        """[1]: papers changed since the rarity of terms was computed"""
 
     @classmethod
-    def of(cls, corpus: Corpus, dense: DenseRetriever | None) -> Evidence:
-        """dense: indexed; makes the vectors of contexts and of citing papers, which there are none of
-        without it."""
-        made = cls(corpus)
-        made._read_papers(corpus)
-        return made.with_contexts_of(corpus, dense)
+    def build(cls, corpus: Corpus, dense: DenseRetriever | None) -> Evidence:
+        """Read a corpus; dense: an indexed retriever for the vectors, which are empty without it."""
+        evidence = cls(corpus)
+        evidence._read_papers(corpus)
+        return evidence.with_contexts_of(corpus, dense)
 
     def with_contexts_of(self, corpus: Corpus, dense: DenseRetriever | None) -> Evidence:
-        """That of a corpus with the same papers and other training contexts."""
-        made = copy.copy(self)
-        made.corpus = corpus
-        made._read_contexts(corpus, dense)
-        for array in made._arrays().values():
-            array.setflags(write=False)  # as mapped ones: loops are compiled once for both
-        return made
+        """Return the evidence of a corpus with the same papers and other training contexts."""
+        evidence = copy.copy(self)
+        evidence.corpus = corpus
+        evidence._read_contexts(corpus, dense)
+        for array in evidence._arrays().values():
+            array.setflags(write=False)  # like mapped arrays, so that loops are compiled once for both
+        return evidence
 
-    def reading(self, queries: Queries) -> Evidence:
-        """The same, whose terms know the new words of queries."""
-        made = copy.copy(self)
+    def with_query_words(self, queries: Queries) -> Evidence:
+        """Return a copy that knows the terms of new words in the queries."""
+        evidence = copy.copy(self)
         if new := queries.new_words:
-            made.terms = self.terms.with_words(new)
-        return made
+            evidence.terms = self.terms.with_words(new)
+        return evidence
 
     @classmethod
-    def changed(cls, folder: Path, old: Corpus, corpus: Corpus, kept: Rows) -> Evidence | None:
-        """That of a corpus whose first papers were rows `kept` of another one, whose evidence is in `folder`.
+    def update_saved(cls, folder: Path, old: Corpus, corpus: Corpus, kept: Rows) -> Evidence | None:
+        """Update saved evidence for a corpus whose first papers were rows `kept` of the old one.
 
-        How rare known terms and names are stays as it was; None where too much has changed for that.
+        The rarity of known terms and names is kept. Returns None if too much has changed for that.
         """
         before = cls.load(folder, old)
         changed = small_change(old, corpus, kept, int(before.drift[0]))
@@ -439,8 +449,8 @@ class Evidence:
         rows = np.arange(len(kept), len(corpus.paper_ids))
         columns = (corpus.title_tokens, corpus.abstract_tokens)
         title, abstract = (made.counts(words.take(rows)) for words in columns)
-        having = np.bincount((title + abstract).indices, minlength=made.terms.size)[before.terms.size :]
-        made.rarity = np.append(before.rarity, idf(having, len(old.paper_ids)))
+        frequency = np.bincount((title + abstract).indices, minlength=made.terms.size)[before.terms.size :]
+        made.rarity = np.append(before.rarity, idf(frequency, len(old.paper_ids)))
         pairs = made.pair_counts(corpus.title_tokens.take(rows), marked=False)
         for name, counts, rarity, b in (
             ("title", title, made.rarity, B_SHORT),
@@ -448,12 +458,12 @@ class Evidence:
             ("title_pairs", pairs, made.pair_rarity, B_SHORT),
         ):
             known = getattr(before, name)
-            new = WeightedTexts.of(counts, rarity, b, float(known.average[0]))
-            setattr(made, name, known.then(kept, new))
+            new = WeightedTexts.from_counts(counts, rarity, b, float(known.average[0]))
+            setattr(made, name, known.select_and_append(kept, new))
         for name, (find, texts) in cls._names(corpus).items():
             found = getattr(before, name)
-            more = Names.of(corpus, find, (texts[row] for row in rows.tolist()), found.hashes)
-            setattr(made, name, found.then(kept, more))
+            more = Names.from_texts(corpus, find, (texts[row] for row in rows.tolist()), found.hashes)
+            setattr(made, name, found.select_and_append(kept, more))
         return made
 
     @staticmethod
@@ -466,14 +476,14 @@ class Evidence:
 
     @cached_property
     def title_weights(self) -> Floats:
-        """The sum of the weights of the terms of each title [P]."""
+        """Sum of the term weights of each title, [P]."""
         row = np.repeat(np.arange(len(self.title.offsets) - 1), np.diff(self.title.offsets))
         sums = np.bincount(row, self.title.weights, len(self.title.offsets) - 1)
         return sums.astype(np.float32)
 
     @property
     def has_contexts(self) -> bool:
-        """Whether the corpus has training contexts."""
+        """True if the corpus has training contexts."""
         return len(self.source) > 0
 
     @property
@@ -483,25 +493,27 @@ class Evidence:
     def _read_papers(self, corpus: Corpus) -> None:
         title, abstract = (self.counts(words) for words in (corpus.title_tokens, corpus.abstract_tokens))
         papers = len(corpus.paper_ids)
-        having = np.zeros(self.terms.size, np.int64)
-        for start in range(0, papers, PAPERS_AT_ONCE):
-            part = slice(start, start + PAPERS_AT_ONCE)
-            having += np.bincount((title[part] + abstract[part]).indices, minlength=len(having))
-        self.rarity = idf(having, papers)
-        self.title = WeightedTexts.of(title, self.rarity, B_SHORT)
-        self.abstract = WeightedTexts.of(abstract, self.rarity)
+        frequency = np.zeros(self.terms.size, np.int64)
+        for start in range(0, papers, PAPERS_PER_BATCH):
+            part = slice(start, start + PAPERS_PER_BATCH)
+            frequency += np.bincount((title[part] + abstract[part]).indices, minlength=len(frequency))
+        self.rarity = idf(frequency, papers)
+        self.title = WeightedTexts.from_counts(title, self.rarity, B_SHORT)
+        self.abstract = WeightedTexts.from_counts(abstract, self.rarity)
         del title, abstract
         for name, (find, texts) in self._names(corpus).items():
-            setattr(self, name, Names.of(corpus, find, texts))
+            setattr(self, name, Names.from_texts(corpus, find, texts))
 
     def read_citations(self, corpus: Corpus, split: Split | None) -> Queries:
-        """Who cites whom; returns the training contexts as queries."""
+        """Read the citation links; returns the training contexts as queries."""
         papers = len(corpus.paper_ids)
         if split is None:
             split = Split(TRAIN, np.empty(0, np.int64), Ragged.from_rows([]))
-        queries = Queries.of(corpus, split.contexts)
+        queries = Queries.from_contexts(corpus, split.contexts)
         self.source = queries.citing
-        self.citing = citing_contexts(Split(TRAIN, np.arange(len(split)), split.positives), papers, CITING)
+        self.citing = citing_contexts(
+            Split(TRAIN, np.arange(len(split)), split.positives), papers, MAX_CITING
+        )
         self.papers, place = np.unique(self.source, return_inverse=True)
         citing = np.repeat(place, split.positives.lengths)
         cited = np.unique(split.positives.values.astype(np.int64) * max(len(self.papers), 1) + citing)
@@ -512,16 +524,22 @@ class Evidence:
     def _read_contexts(self, corpus: Corpus, dense: DenseRetriever | None) -> None:
         queries = self.read_citations(corpus, corpus.splits.get(TRAIN))
         words, titles = queries.words("context"), corpus.title_tokens
-        self.contexts = WeightedTexts.of(self.counts(words), self.rarity)
+        self.contexts = WeightedTexts.from_counts(self.counts(words), self.rarity)
         for name, (side, reach) in NEARNESS.items():
-            setattr(self, name, WeightedTexts.of(self.near_counts(words, side, reach), self.rarity, B_SHORT))
-        found = [self._pairs(block)[0] for of in (titles, words) for block in _blocks(of)]
+            setattr(
+                self,
+                name,
+                WeightedTexts.from_counts(self.near_counts(words, side, reach), self.rarity, B_SHORT),
+            )
+        found = [self._adjacent_pairs(block)[0] for of in (titles, words) for block in _blocks(of)]
         keys, times = np.unique(np.concatenate(found), return_counts=True)
         del found
         self.pair_keys = keys[times > 1]
         self.pair_rarity = np.log(1 + len(titles) / times[times > 1]).astype(np.float32)
-        self.title_pairs = WeightedTexts.of(self.pair_counts(titles, marked=False), self.pair_rarity, B_SHORT)
-        self.pairs = WeightedTexts.of(self.pair_counts(words), self.pair_rarity, B_SHORT)
+        self.title_pairs = WeightedTexts.from_counts(
+            self.pair_counts(titles, marked=False), self.pair_rarity, B_SHORT
+        )
+        self.pairs = WeightedTexts.from_counts(self.pair_counts(words), self.pair_rarity, B_SHORT)
         dim = 0 if dense is None else dense.encode_queries(queries[:0]).shape[1]
         self.context_vectors = self.paper_vectors = np.empty((0, dim), np.float32)
         if dense is not None and len(queries):
@@ -531,67 +549,69 @@ class Evidence:
 
     @_in_blocks
     def counts(self, words: Ragged) -> csr_matrix:
-        """How often each term stands in texts [n, T]."""
-        found = self.terms.counts(np.arange(len(words)), words, len(words)).tocsr()
-        found.sum_duplicates()
-        return found
+        """Count the terms of texts, [n, T]."""
+        counts = self.terms.counts(np.arange(len(words)), words, len(words)).tocsr()
+        counts.sum_duplicates()
+        return counts
 
     @_in_blocks
     def near_counts(self, words: Ragged, side: int = 0, reach: float = NEAR) -> csr_matrix:
-        """The same, but each place counts by its `nearness` to the mark."""
-        text, term, distance = self.marked(words)
+        """Count the terms of texts, weighted by `nearness` to the mark, [n, T]."""
+        text, term, distance = self.locate_terms(words)
         weights = nearness(distance, side, reach)
-        there = weights > 0
-        places = text[there], term[there]
-        return csr_matrix((weights[there], places), shape=(len(words), self.terms.size))
+        kept = weights > 0
+        indices = text[kept], term[kept]
+        return csr_matrix((weights[kept], indices), shape=(len(words), self.terms.size))
 
     @_in_blocks
     def pair_counts(self, words: Ragged, marked: bool = True) -> csr_matrix:
-        """Pairs of terms that follow each other in texts [n, pairs]; marked: by nearness to the mark."""
-        text, place, weights = self.pair_places(words)
+        """Count pairs of adjacent terms in texts, [n, pairs]; marked: weighted by nearness to the mark."""
+        text, pair, weights = self.locate_pairs(words)
         shape = (len(words), len(self.pair_keys))
-        return csr_matrix((weights if marked else np.ones_like(weights), (text, place)), shape=shape)
+        return csr_matrix((weights if marked else np.ones_like(weights), (text, pair)), shape=shape)
 
-    def pair_places(self, words: Ragged) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
-        """Of each known pair its text, its place in `pair_keys`, and its weight by nearness to the mark."""
-        keys, text, distance = self._pairs(words)
-        place = np.searchsorted(self.pair_keys, keys).clip(max=max(len(self.pair_keys) - 1, 0))
-        kept = self.pair_keys[place] == keys if len(self.pair_keys) else np.zeros(len(keys), np.bool_)
-        return text[kept], place[kept], nearness(distance[kept])
+    def locate_pairs(self, words: Ragged) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+        """Return, for each known pair, its text, its index in `pair_keys`, and its weight by nearness."""
+        keys, text, distance = self._adjacent_pairs(words)
+        pair = np.searchsorted(self.pair_keys, keys).clip(max=max(len(self.pair_keys) - 1, 0))
+        kept = self.pair_keys[pair] == keys if len(self.pair_keys) else np.zeros(len(keys), np.bool_)
+        return text[kept], pair[kept], nearness(distance[kept])
 
-    def _pairs(self, words: Ragged) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Of each pair its number, its text, and how far it is from the mark."""
-        text, term, distance = self.marked(words)
+    def _adjacent_pairs(
+        self, words: Ragged
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return, for each pair of adjacent terms, its key, its text, and its distance from the mark."""
+        text, term, distance = self.locate_terms(words)
         same = text[1:] == text[:-1]
         keys = term[:-1].astype(np.int64) * self.terms.size + term[1:]
         far = np.abs(distance)
         return keys[same], text[:-1][same], np.minimum(far[1:], far[:-1])[same]
 
-    def marked(self, words: Ragged) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
-        """Of each term of texts its text, itself, and its place in words behind the mark."""
-        found, lengths = self.terms.of_word.take(words.values), self.terms.of_word.lengths[words.values]
+    def locate_terms(self, words: Ragged) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+        """Return, for each occurrence of a term, its text, the term, and its distance after the mark."""
+        terms, lengths = self.terms.word_terms.take(words.values), self.terms.word_terms.lengths[words.values]
         text = np.repeat(np.arange(len(words)), words.lengths)
-        return np.repeat(text, lengths), found.values, np.repeat(self.distances(words), lengths)
+        return np.repeat(text, lengths), terms.values, np.repeat(self.distances(words), lengths)
 
     def distances(self, words: Ragged) -> NDArray[np.int64]:
-        """How many words each word is behind the first mark of its text; far before where there is none."""
+        """Distance of each word after the first mark of its text; far before it without a mark."""
         text = np.repeat(np.arange(len(words)), words.lengths)
-        place = np.arange(len(words.values)) - words.offsets[text]
+        position = np.arange(len(words.values)) - words.offsets[text]
         marks = np.flatnonzero(words.values == self.mark)
-        at = np.full(len(words), 10**6)
-        at[text[marks][::-1]] = place[marks][::-1]
-        return np.asarray(place - at[text])
+        mark = np.full(len(words), 10**6)
+        mark[text[marks][::-1]] = position[marks][::-1]
+        return np.asarray(position - mark[text])
 
     @property
     def nbytes(self) -> int:
         return sum(array.nbytes for array in self._arrays().values())
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        found = {name: getattr(self, name) for name in self.ARRAYS}
+        columns = {name: getattr(self, name) for name in self.ARRAYS}
         for name in (*self.TEXTS, *self.NAMES, *self.RAGGED):
             part = getattr(self, name)
-            found |= {f"{name}.{field.name}": getattr(part, field.name) for field in fields(part)}
-        return found
+            columns |= {f"{name}.{field.name}": getattr(part, field.name) for field in fields(part)}
+        return columns
 
     def save(self, folder: Path) -> None:
         save_arrays(folder, **self._arrays())
@@ -599,13 +619,13 @@ class Evidence:
 
     @classmethod
     def load(cls, folder: Path, corpus: Corpus) -> Evidence:
-        """What `save` wrote, mapped."""
-        made, names = cls(corpus, Terms.load(folder, *READING)), cls.ARRAYS
+        """Load what `save` wrote, memory-mapped."""
+        evidence, names = cls(corpus, Terms.load(folder, *TERM_OPTIONS)), cls.ARRAYS
         for name, array in zip(names, load_arrays(folder, *names), strict=True):
-            setattr(made, name, array)
+            setattr(evidence, name, array)
         kinds = {WeightedTexts: cls.TEXTS, Names: cls.NAMES, Ragged: cls.RAGGED}
         for kind, parts in kinds.items():
             for name in parts:
                 files = (f"{name}.{field.name}" for field in fields(kind))
-                setattr(made, name, kind(*load_arrays(folder, *files)))
-        return made
+                setattr(evidence, name, kind(*load_arrays(folder, *files)))
+        return evidence

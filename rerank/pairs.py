@@ -1,4 +1,4 @@
-"""Pairs of a query and a candidate as a cross-encoder reads them (Gu et al. 2022, section 4.2).
+"""Token pairs of a query and a candidate, the cross-encoder's input (Gu et al. 2022, section 4.2).
 
     [CLS] citing title and abstract <sep> context with <cit> [SEP] candidate's title and abstract [SEP]
 
@@ -6,7 +6,7 @@ With pairs.query=paper (Nogueira et al. 2020, section 3) the citing paper itself
 
     [CLS] citing title and abstract [SEP] candidate's title and abstract [SEP]
 
-With pairs.contexts=1 the candidate is followed by the training context that cites it most like the query:
+With pairs.contexts=1 the candidate is followed by the most similar training context that cites it:
 
     ... [SEP] candidate's title and abstract <sep> context with <cit> [SEP]
 """
@@ -37,56 +37,56 @@ if TYPE_CHECKING:
     from rerank.citing_contexts import CitingContexts
 
 CIT, SEP, EOS = "<cit>", "<sep>", "<eos>"
-"""Tokens added to a model's own, in the reference's order: the target citation; the border between citing
-text and context; the third is in no text, but has a row in the reference's weights."""
+"""Tokens added to the vocabulary, in the reference's order: the target citation; the separator of citing text
+and context; one that is unused, but has a row in the reference's weights."""
 
 BLOCK = 4096
-"""Texts tokenised together."""
+"""Texts tokenised at a time."""
 
 
 class Subwords:
-    """A tokeniser without the truncation and padding that a model's files may ask for."""
+    """A tokeniser without the truncation and padding that its files may configure."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
-        """InputError for a tokeniser without the added tokens, or that puts no token before a pair."""
+        """Raises InputError if the tokeniser lacks the added tokens, or puts no token before a pair."""
         self._backend = copy.deepcopy(tokenizer.backend_tokenizer)
         self._backend.no_truncation()
         self._backend.no_padding()
-        self.cit, self.sep = self._added(CIT), self._added(SEP)
+        self.cit, self.sep = self._token_id(CIT), self._token_id(SEP)
         self.pad = int(tokenizer.pad_token_id or 0)
-        self.before, self.between, self.after, self.second_type = self._frame()
+        self.before, self.between, self.after, self.second_type = self._read_template()
         self._backend.encode_special_tokens = True  # "[SEP]" in a text is text
 
-    def _added(self, token: str) -> int:
+    def _token_id(self, token: str) -> int:
         row: int | None = self._backend.token_to_id(token)
         if row is None:
-            raise InputError(f"the tokeniser lacks the token {token} that rerankers read")
+            raise InputError(f"the tokeniser lacks the token {token}, which rerankers need")
         return row
 
-    def _frame(self) -> tuple[list[int], list[int], list[int], int]:
-        """Special tokens before, between and after two texts, and the token type of the second text."""
+    def _read_template(self) -> tuple[list[int], list[int], list[int], int]:
+        """Return the special tokens before, between and after two texts, and the second text's token type."""
         bare = self._backend.encode("a", add_special_tokens=False).ids
         probe = self._backend.encode("a", "a")
         ids = probe.ids
         starts = [i for i in range(len(ids)) if ids[i : i + len(bare)] == bare]
         if len(starts) < 2 or starts[0] == 0:
-            raise InputError("the tokeniser puts no token before a pair of texts: no model for reranking")
+            raise InputError("the tokeniser puts no token before a pair of texts, so its model cannot rerank")
         first, second = starts[0], starts[-1]
         between, after = ids[first + len(bare) : second], ids[second + len(bare) :]
         return ids[:first], between, after, int(probe.type_ids[second])
 
     def __call__(self, texts: Sequence[str]) -> list[list[int]]:
-        """Subwords of texts, without special tokens."""
+        """Tokenise texts, without special tokens."""
         return [found.ids for found in self._backend.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     @property
-    def special(self) -> int:
-        """Tokens of a pair that stand for no text: the model's own, and SEP."""
+    def num_special(self) -> int:
+        """number of special tokens of a pair: the model's own, and SEP"""
         return len(self.before) + len(self.between) + len(self.after) + 1
 
 
 class TokenTable:
-    """Token ids of the rows of a column, tokenised when first asked for and kept as int32."""
+    """Token ids of the rows of a column, tokenised on first use and cached as int32."""
 
     def __init__(self, rows: int, read: Callable[[list[int]], list[list[int]]]) -> None:
         """read: rows -> their token ids."""
@@ -97,12 +97,12 @@ class TokenTable:
         self._used = 0
 
     def starts(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
-        """Where in `values` the tokens of rows [N] begin."""
+        """Return the start in `values` of the tokens of rows [N]."""
         self._fill(rows)
         return self._start[rows]
 
     def lengths(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
-        """How many tokens rows [N] have."""
+        """Return the number of tokens of rows [N]."""
         self._fill(rows)
         return self._length[rows].astype(np.int64)
 
@@ -110,77 +110,77 @@ class TokenTable:
         missing = np.unique(np.asarray(rows)[self._length[rows] < 0])
         for first in range(0, len(missing), BLOCK):
             part = missing[first : first + BLOCK]
-            found = Ragged.from_rows(self._read(part.tolist()))
-            end = self._used + len(found.values)
+            tokens = Ragged.from_rows(self._read(part.tolist()))
+            end = self._used + len(tokens.values)
             if end > len(self.values):
                 larger = np.empty(max(end, 2 * len(self.values)), np.int32)
                 larger[: self._used] = self.values[: self._used]
                 self.values = larger
-            self.values[self._used : end] = found.values
-            self._start[part] = self._used + found.offsets[:-1]
-            self._length[part] = found.lengths
+            self.values[self._used : end] = tokens.values
+            self._start[part] = self._used + tokens.offsets[:-1]
+            self._length[part] = tokens.lengths
             self._used = end
 
 
 @dataclass(frozen=True)
 class Spans:
-    """Tokens of one part of N pairs: of pair i, `values[starts[i] : starts[i] + lengths[i]]`."""
+    """Tokens of one part of N pairs; that of pair i is `values[starts[i] : starts[i] + lengths[i]]`."""
 
     values: NDArray[np.int32]
     starts: NDArray[np.int64]
     lengths: NDArray[np.int64]
 
     @classmethod
-    def repeated(cls, tokens: list[int], count: int) -> Spans:
+    def repeat(cls, tokens: list[int], count: int) -> Spans:
         zeros = np.zeros(count, np.int64)
         return cls(np.asarray(tokens, np.int32), zeros, zeros + len(tokens))
 
     def take(self, rows: NDArray[np.int64]) -> Spans:
         return Spans(self.values, self.starts[rows], self.lengths[rows])
 
-    def put(self, grid: NDArray[np.int64], at: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Write the tokens into rows of the grid [N, L] from columns `at` [N] on -> columns after them."""
+    def write(self, grid: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Write the tokens into the rows of a grid [N, L], starting at columns [N] -> columns after them."""
         first = np.cumsum(self.lengths) - self.lengths
         row = np.repeat(np.arange(len(self.lengths)), self.lengths)
         within = np.arange(len(row)) - first[row]
-        grid[row, at[row] + within] = self.values[self.starts[row] + within]
-        return at + self.lengths
+        grid[row, columns[row] + within] = self.values[self.starts[row] + within]
+        return columns + self.lengths
 
 
-def divide_room(
+def divide_budget(
     first: NDArray[np.int64],
     second: NDArray[np.int64],
-    room: NDArray[np.int64],
+    budget: NDArray[np.int64],
     share: float,
     least: tuple[int, int] = (0, 0),
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Lengths [N] that two texts of lengths [N] keep of a common room [N].
+    """Divide a budget [N] of tokens between two texts of lengths [N]; returns the lengths that they keep.
 
-    When room is short the first may claim `share` of it, and each at least `least` tokens; what one does not
-    need goes to the other. Equal shares cut the longer text first, to the token as Hugging Face tokenisers
-    do.
+    If the budget is short, the first may claim `share` of it, and each at least `least` tokens; what one does
+    not need goes to the other. Equal shares truncate the longer text first, exactly as Hugging Face's
+    tokenisers do.
 
-    >>> kept, others = divide_room(np.array([9, 9, 2]), np.array([3, 9, 9]), np.array([7, 7, 7]), 0.5)
+    >>> kept, others = divide_budget(np.array([9, 9, 2]), np.array([3, 9, 9]), np.array([7, 7, 7]), 0.5)
     >>> kept.tolist(), others.tolist()
     ([4, 3, 2], [3, 4, 5])
     """
-    claim, other = np.floor(share * room).astype(np.int64), np.floor((1 - share) * room).astype(np.int64)
-    claim = np.where(first > second, room - other, claim)  # an odd token goes to the longer text
-    claim = np.minimum(np.maximum(np.minimum(claim, room - least[1]), least[0]), room)
-    kept = np.minimum(first, np.maximum(claim, room - second))
-    return kept, np.minimum(second, room - kept)
+    claim, other = np.floor(share * budget).astype(np.int64), np.floor((1 - share) * budget).astype(np.int64)
+    claim = np.where(first > second, budget - other, claim)  # an odd token goes to the longer text
+    claim = np.minimum(np.maximum(np.minimum(claim, budget - least[1]), least[0]), budget)
+    kept = np.minimum(first, np.maximum(claim, budget - second))
+    return kept, np.minimum(second, budget - kept)
 
 
 @dataclass(frozen=True)
 class TokenPairs:
     """N tokenised and truncated pairs.
 
-    border: the tokens between citing text and context. cited: contexts that cite the candidate, each behind
-    a SEP unless it is empty. lengths: [N], special tokens included.
+    separator: tokens between citing text and context. cited: contexts that cite the candidate, each after a
+    SEP unless it is empty. lengths: [N], including special tokens.
     """
 
     subwords: Subwords
-    border: list[int]
+    separator: list[int]
     citing: Spans
     context: Spans
     candidate: Spans
@@ -192,47 +192,47 @@ class TokenPairs:
         return len(self.lengths)
 
     def padded(self, rows: NDArray[np.integer] | slice | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Some of the pairs -> input_ids, token_type_ids, attention_mask, each [B, L] int64.
+        """Rows [B] of the pairs (None: all) -> input_ids, token_type_ids, attention_mask, each [B, L] int64.
 
-        L is the longest length, rounded up to a multiple of 8 unless all are equally long.
+        L is the maximum length, rounded up to a multiple of 8 unless all lengths are equal.
         """
         chosen = np.arange(len(self))[slice(None) if rows is None else rows]
-        lengths, frame = self.lengths[chosen], self.subwords
+        lengths, subwords = self.lengths[chosen], self.subwords
         width = int(lengths.max(initial=0))
         if (lengths != width).any():
             width = min(padded_length(width), self.max_tokens)
-        ids = np.full((len(chosen), width), frame.pad, np.int64)
+        ids = np.full((len(chosen), width), subwords.pad, np.int64)
         at = second = np.zeros(len(chosen), np.int64)
         for tokens, part in (
-            (frame.before, self.citing),
-            (self.border, self.context),
-            (frame.between, self.candidate),
+            (subwords.before, self.citing),
+            (self.separator, self.context),
+            (subwords.between, self.candidate),
         ):
-            second = Spans.repeated(tokens, len(chosen)).put(ids, at)
-            at = part.take(chosen).put(ids, second)
+            second = Spans.repeat(tokens, len(chosen)).write(ids, at)
+            at = part.take(chosen).write(ids, second)
         for part in self.cited:
-            there = (part.lengths[chosen] > 0).astype(np.int64)
-            at = Spans(np.array([frame.sep], np.int32), 0 * there, there).put(ids, at)
-            at = part.take(chosen).put(ids, at)
-        at = Spans.repeated(frame.after, len(chosen)).put(ids, at)
+            present = (part.lengths[chosen] > 0).astype(np.int64)
+            at = Spans(np.array([subwords.sep], np.int32), 0 * present, present).write(ids, at)
+            at = part.take(chosen).write(ids, at)
+        at = Spans.repeat(subwords.after, len(chosen)).write(ids, at)
         assert (at == lengths).all()
         column = np.arange(width)
         mask = column < lengths[:, None]
-        types = np.where((column >= second[:, None]) & mask, frame.second_type, 0)
+        types = np.where((column >= second[:, None]) & mask, subwords.second_type, 0)
         return torch.from_numpy(ids), torch.from_numpy(types), torch.from_numpy(mask.astype(np.int64))
 
 
 class ContextTable(TokenTable):
-    """Token ids of contexts, with CIT at the mark."""
+    """Token ids of contexts, with CIT as the target marker."""
 
     def __init__(self, subwords: Subwords, queries: Queries, others: str) -> None:
-        """others: as PairSettings.others."""
+        """others: see PairSettings.others."""
         super().__init__(len(queries), self._tokens)
         self.subwords, self.queries, self.others = subwords, queries, others
         self._marks = np.zeros(len(queries), np.int32)
 
     def around(self, rows: NDArray[np.integer], kept: NDArray[np.int64], before: NDArray[np.int64]) -> Spans:
-        """`kept` [N] tokens of rows [N]; `before` [N] of them are before the mark, if there are so many."""
+        """Return `kept` [N] tokens of rows [N], up to `before` [N] of them from before the mark."""
         starts, lengths = self.starts(rows), self.lengths(rows)
         marks = self._marks[rows].astype(np.int64)
         return Spans(self.values, starts + np.clip(marks - before, 0, lengths - kept), kept)
@@ -249,71 +249,75 @@ class ContextTable(TokenTable):
 
 
 class PairReader:
-    """Makes pairs of rows of a corpus; each text is tokenised once, when first met."""
+    """Builds pairs from rows of a corpus; each text is tokenised once, on first use."""
 
     def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerFast, config: PairSettings) -> None:
-        """InputError for a tokeniser that cannot read pairs (Subwords)."""
+        """Raises InputError for a tokeniser that does not support pairs (Subwords)."""
         self.corpus, self.config = corpus, config
         self.subwords = Subwords(tokenizer)
-        self._border = [self.subwords.sep] if config.query == "context" else []
+        self._separator = [self.subwords.sep] if config.query == "context" else []
         frame = len(self.subwords.before) + len(self.subwords.between)
-        self._room = config.max_tokens - frame - len(self.subwords.after)
-        self._query_room = None if config.query_tokens is None else config.query_tokens - frame
-        if config.max_tokens < self.subwords.special + 4:
+        self._budget = config.max_tokens - frame - len(self.subwords.after)
+        self._query_budget = None if config.query_tokens is None else config.query_tokens - frame
+        if config.max_tokens < self.subwords.num_special + 4:
             raise InputError(f"pairs.max_tokens={config.max_tokens}: too few for this model's special tokens")
+        titles, abstracts = corpus.titles, corpus.abstracts
         self._candidates = TokenTable(
-            len(corpus.paper_ids), lambda rows: self.subwords(_joined(corpus.titles, corpus.abstracts, rows))
+            len(corpus.paper_ids), lambda rows: self.subwords(_join_texts(titles, abstracts, rows))
         )
-        self._ask(Queries.of(corpus, np.arange(len(corpus.context_ids))))
+        self._set_queries(Queries.from_contexts(corpus, np.arange(len(corpus.context_ids))))
         self._cited = self._contexts
-        self._choose: CitingContexts | None = None
+        self._citing_contexts: CitingContexts | None = None
         if config.contexts:
             from rerank import citing_contexts  # imports numba, which takes a second
 
-            self._choose = citing_contexts.CitingContexts(corpus)
+            self._citing_contexts = citing_contexts.CitingContexts(corpus)
 
-    def _ask(self, queries: Queries) -> None:
+    def _set_queries(self, queries: Queries) -> None:
         self._queries = queries
         self._citing = TokenTable(len(queries.fields["title"].texts), self._citing_tokens)
         self._contexts = ContextTable(self.subwords, queries, self.config.others)
 
-    def asking(self, queries: Queries) -> PairReader:
-        """A reader of the same candidates for questions, whose rows take the place of those of contexts."""
-        other = copy.copy(self)
-        other._ask(queries)
-        return other
+    def for_queries(self, queries: Queries) -> PairReader:
+        """Return a reader of the same candidates for other queries, by their rows instead of contexts."""
+        reader = copy.copy(self)
+        reader._set_queries(queries)
+        return reader
 
     def pairs(self, contexts: NDArray[np.integer], papers: NDArray[np.integer]) -> TokenPairs:
-        """Rows [N] of contexts and rows [N] of candidates -> N pairs."""
+        """Build N pairs from rows [N] of contexts and rows [N] of candidates."""
         config, citing = self.config, self._queries.fields["title"].rows[contexts]
-        of_citing, of_candidate = self._citing.lengths(citing), self._candidates.lengths(papers)
-        nothing = np.zeros(len(citing), np.int64)
-        of_context = self._contexts.lengths(contexts) if self._border else nothing
-        cited = self._cited_rows(contexts, papers)
-        of_cited = [np.where(rows < 0, 0, self._cited.lengths(np.maximum(rows, 0)) + 1) for rows in cited]
-        # The separator is a token of the query: it takes part in the division, as in the reference.
-        query, candidate = self._sides(
-            of_citing + len(self._border) + of_context, of_candidate + sum(of_cited, nothing)
+        citing_lengths, candidate_lengths = self._citing.lengths(citing), self._candidates.lengths(papers)
+        zeros = np.zeros(len(citing), np.int64)
+        context_lengths = self._contexts.lengths(contexts) if self._separator else zeros
+        cited = self._citing_rows(contexts, papers)
+        cited_lengths = [
+            np.where(rows < 0, 0, self._cited.lengths(np.maximum(rows, 0)) + 1) for rows in cited
+        ]
+        # The separator counts as a token of the query, as in the reference.
+        query, candidate = self._truncated_lengths(
+            citing_lengths + len(self._separator) + context_lengths,
+            candidate_lengths + sum(cited_lengths, zeros),
         )
-        lengths = query + config.max_tokens - self._room
-        kept, context = query, nothing
-        if self._border:
+        lengths = query + config.max_tokens - self._budget
+        kept, context = query, zeros
+        if self._separator:
             share = config.context / (config.citing + config.context)
-            context, kept = divide_room(of_context, of_citing, query - 1, share, (1, 0))
+            context, kept = divide_budget(context_lengths, citing_lengths, query - 1, share, (1, 0))
         before = context // 2 if config.cut == "both" else context - 1
         spans: list[Spans] = []
-        for rows, length in zip(cited, of_cited, strict=True):
+        for rows, length in zip(cited, cited_lengths, strict=True):
             share = config.cited / (config.cited * (len(cited) - len(spans)) + config.candidate)
-            left = sum(of_cited[len(spans) + 1 :], of_candidate)
-            own, rest = divide_room(length, left, candidate, share, (0, 1))
-            short = own < 2  # no room for SEP and the mark
-            candidate = np.where(short, np.minimum(left, candidate), rest)
-            own = np.where(short, 0, own - 1)
-            spans.append(self._cited.around(np.maximum(rows, 0), own, own // 2))
-            lengths += own + (own > 0)
+            others = sum(cited_lengths[len(spans) + 1 :], candidate_lengths)
+            quoted, rest = divide_budget(length, others, candidate, share, (0, 1))
+            short = quoted < 2  # too short for SEP and the mark
+            candidate = np.where(short, np.minimum(others, candidate), rest)
+            quoted = np.where(short, 0, quoted - 1)
+            spans.append(self._cited.around(np.maximum(rows, 0), quoted, quoted // 2))
+            lengths += quoted + (quoted > 0)
         return TokenPairs(
             self.subwords,
-            self._border,
+            self._separator,
             Spans(self._citing.values, self._citing.starts(citing), kept),
             self._contexts.around(contexts, context, before),
             Spans(self._candidates.values, self._candidates.starts(papers), candidate),
@@ -322,33 +326,35 @@ class PairReader:
             config.max_tokens,
         )
 
-    def _cited_rows(
+    def _citing_rows(
         self, contexts: NDArray[np.integer], papers: NDArray[np.integer]
     ) -> list[NDArray[np.int64]]:
-        """Rows [N] of the first, second, ... context that cites each candidate, -1 for none."""
-        if self._choose is None or not len(self._choose.contexts):
+        """Return the rows [N] of the first, second, ... context citing each candidate, -1 for none."""
+        chooser = self._citing_contexts
+        if chooser is None or not len(chooser.contexts):
             return []
-        return list(self._choose.most_like(self._queries, contexts, papers, self.config.contexts).T)
+        return list(chooser.most_similar(self._queries, contexts, papers, self.config.contexts).T)
 
-    def _sides(
+    def _truncated_lengths(
         self, query: NDArray[np.int64], candidate: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """How many tokens queries and candidates of such lengths [N] keep."""
-        if self._query_room is not None:
-            return np.minimum(query, self._query_room), np.minimum(candidate, self._room - self._query_room)
+        """Return the number of tokens that queries and candidates of these lengths [N] keep."""
+        if self._query_budget is not None:
+            rest = self._budget - self._query_budget
+            return np.minimum(query, self._query_budget), np.minimum(candidate, rest)
         config = self.config
-        share = config.citing + (config.context if self._border else 0)
-        least = (2, 1) if self._border else (1, 1)
-        room = np.full(len(query), self._room)
-        return divide_room(query, candidate, room, share / (share + config.candidate), least)
+        share = config.citing + (config.context if self._separator else 0)
+        minimum = (2, 1) if self._separator else (1, 1)
+        budget = np.full(len(query), self._budget)
+        return divide_budget(query, candidate, budget, share / (share + config.candidate), minimum)
 
     def _citing_tokens(self, rows: list[int]) -> list[list[int]]:
         titles, abstracts = (self._queries.fields[name].texts for name in ("title", "abstract"))
-        texts = _joined(titles, abstracts if self.config.citing_abstract else None, rows)
+        texts = _join_texts(titles, abstracts if self.config.citing_abstract else None, rows)
         if self.config.citing_words is not None:
             texts = [" ".join(text.split()[: self.config.citing_words]) for text in texts]
         return self.subwords(texts)
 
 
-def _joined(titles: Sequence[str], abstracts: Sequence[str] | None, rows: list[int]) -> list[str]:
+def _join_texts(titles: Sequence[str], abstracts: Sequence[str] | None, rows: list[int]) -> list[str]:
     return [f"{titles[row]} {'' if abstracts is None else abstracts[row]}" for row in rows]

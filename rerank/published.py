@@ -1,4 +1,4 @@
-"""The rerankers that Gu et al. 2022 published: fine-tuned SciBERT, in files of the authors' own code."""
+"""Reads the rerankers published by Gu et al. 2022: fine-tuned SciBERT, in the authors' own format."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerFast
 
 PUBLISHED = "scibert-acl200"
-"""The name of the published checkpoint (datasets/releases.py)."""
+"""Name of the published checkpoint (datasets/releases.py)."""
 
 SCIBERT = ArticleConfig("scibert", hub="allenai/scibert_scivocab_uncased")
 
@@ -30,9 +30,9 @@ UNUSED = ("pooler.", "embeddings.position_ids")
 
 
 def open_reference(checkpoint: str | Path, encoder: str | Path | None = None) -> CrossEncoder:
-    """The model of a file, or, by the name PUBLISHED, of the file that is downloaded once into the cache.
+    """Load a published reranker from a file, or by the name PUBLISHED, which is downloaded once.
 
-    encoder: as for `load_reference`. InputError if it cannot be had.
+    encoder: as for `load_reference`. Raises InputError if a file is unavailable or invalid.
     """
     if str(checkpoint) == PUBLISHED and not Path(checkpoint).exists():
         (file,) = RELEASES[PUBLISHED].files
@@ -41,11 +41,11 @@ def open_reference(checkpoint: str | Path, encoder: str | Path | None = None) ->
 
 
 def load_reference(checkpoint: str | Path, encoder: str | Path | None = None) -> CrossEncoder:
-    """The model of {current_batch, scorer, optimizer}, a torch file; in evaluation mode in float32.
+    """Load a torch file of {current_batch, scorer, optimizer}; in evaluation mode, in float32.
 
-    scorer: a state dict of `bert_model.*` and `ln_score.*`. encoder: a folder with configuration and
-    tokeniser of the transformer that was fine-tuned; None: SciBERT, from the cache or downloaded. Only
-    tensors and plain values are unpickled. InputError if file and encoder are not what they should be.
+    The scorer is a state dict of `bert_model.*` and `ln_score.*`; only tensors and plain values are
+    unpickled. encoder: folder with the configuration and tokeniser of the transformer that was fine-tuned;
+    None means SciBERT, from the cache or downloaded. Raises InputError if they are invalid or do not match.
     """
     from transformers import AutoModel
 
@@ -54,54 +54,54 @@ def load_reference(checkpoint: str | Path, encoder: str | Path | None = None) ->
         raise InputError(
             f"{checkpoint}: no weights under 'scorer'; expected a checkpoint of the published reranker"
         )
-    # Trained on several GPUs, the net was the `module` of another one.
+    # Training on several GPUs wraps the network, which prefixes its weights.
     state = {str(name).removeprefix("module."): value for name, value in scorer.items()}
     folder = Path(encoder) if encoder is not None else find_folder(SCIBERT) or download_encoder(SCIBERT)
-    config, tokenizer = _configured(folder)
+    config, tokenizer = _load_config(folder)
     add_tokens(tokenizer)
     table = state.get("bert_model.embeddings.word_embeddings.weight")
     if table is None or len(table) != len(tokenizer):
-        known = "none" if table is None else len(table)
+        known = "no" if table is None else len(table)
         raise InputError(
-            f"{checkpoint}: has vectors of {known} subwords, the tokeniser of {folder} has {len(tokenizer)}; "
-            "name the folder of the transformer that was fine-tuned: scoring.encoder=FOLDER"
+            f"{checkpoint}: has {known} subword vectors, but the tokeniser in {folder} has {len(tokenizer)} "
+            "subwords; set scoring.encoder=FOLDER to the transformer that was fine-tuned"
         )
     config.vocab_size = len(tokenizer)
     model = AutoModel.from_config(config)
     if getattr(model, "pooler", None) is not None:
         model.pooler = None
     pairs = PairSettings.reference(min(512, max_positions(model) or 512))
-    found = CrossEncoder(model, tokenizer, pairs, head="sigmoid")
+    reranker = CrossEncoder(model, tokenizer, pairs, head="sigmoid")
     try:
-        for prefix, net in (("bert_model.", model), ("ln_score.", found.score)):
-            inner = {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
-            net.load_state_dict(
-                {name: value.float() for name, value in inner.items() if not name.startswith(UNUSED)}
+        for prefix, module in (("bert_model.", model), ("ln_score.", reranker.score)):
+            weights = {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
+            module.load_state_dict(
+                {name: value.float() for name, value in weights.items() if not name.startswith(UNUSED)}
             )
     except RuntimeError as error:
         raise InputError(
-            f"{checkpoint}: not weights of the transformer in {folder} ({error_text(error)})"
+            f"{checkpoint}: its weights do not fit the transformer in {folder} ({error_text(error)})"
         ) from None
-    check_finite(found, checkpoint)
-    return found.eval()
+    check_finite(reranker, checkpoint)
+    return reranker.eval()
 
 
-def _configured(folder: Path) -> tuple[PretrainedConfig, PreTrainedTokenizerFast]:
-    """Configuration and tokeniser of a model; its weights need not be there."""
+def _load_config(folder: Path) -> tuple[PretrainedConfig, PreTrainedTokenizerFast]:
+    """Load the configuration and tokeniser of a model; its weights are not needed."""
     from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerFast
 
     if not (folder / "config.json").is_file():
         raise InputError(
-            f"{folder}: no config.json in it; a published reranker needs configuration and tokeniser of the "
-            "transformer that was fine-tuned: scoring.encoder=FOLDER"
+            f"{folder}: no config.json in it; set scoring.encoder=FOLDER to the transformer that was "
+            "fine-tuned"
         )
     try:
         config: Any = AutoConfig.from_pretrained(folder, local_files_only=True)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except Exception as error:  # damaged files raise nearly anything
         raise InputError(
-            f"{folder}: configuration or tokeniser cannot be read ({error_text(error)})"
+            f"{folder}: cannot read the configuration or tokeniser ({error_text(error)})"
         ) from None
     if not isinstance(tokenizer, PreTrainedTokenizerFast) or not len(tokenizer):
-        raise InputError(f"{folder}: there is no fast tokeniser in it (tokenizer.json or vocab.txt)")
+        raise InputError(f"{folder}: no fast tokeniser in it (tokenizer.json or vocab.txt)")
     return config, tokenizer

@@ -1,9 +1,10 @@
 """Training the ranker: `python train.py model=ranker`.
 
-Lists are what a search ranks: all candidates of contexts that no part has been trained on, those of
-validation (model.ranker.split). The loss is the cross entropy of the softmax over a list with the cited
-papers (ListNet: Cao et al. 2007), for trees LightGBM's lambdarank (Burges 2010). Figures are by cross-
-fitting over citing papers: each is ranked by a model that has not seen it.
+A list holds all candidates of a context, as in a search. The contexts are those of validation
+(model.ranker.split), because no retriever was trained on them. The loss is the cross entropy between the
+cited papers and the softmax over the list (ListNet: Cao et al. 2007); for trees, LightGBM's lambdarank
+(Burges 2010). Measures are cross-fitted over citing papers: the contexts of each are ranked by a model that
+was not trained on them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from omegaconf import DictConfig
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 
-from datasets.columns import Ragged, offsets_of, ranges
+from datasets.columns import Ragged, concat_ranges, offsets_of
 from datasets.configuration import read_settings
 from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
@@ -42,10 +43,10 @@ from rerank.ranker import (
     HOME,
     QUERIES,
     SAVED,
+    LinearModel,
     Ranker,
     RankingModel,
-    Trees,
-    Weights,
+    TreeModel,
     lightgbm,
 )
 from rerank.settings import RankerSettings, RankerTrainingSettings
@@ -56,18 +57,18 @@ from training.rounds import METRICS
 
 log = logging.getLogger(__name__)
 
-ROWS = 1 << 14
-"""Candidates whose products are summed at a time."""
-FEW = 20
-"""Lists with a cited paper that a model can be fitted to, at the least."""
+BLOCK = 1 << 14
+"""Candidates per block of the Hessian."""
+MIN_LISTS = 20
+"""Minimum lists with a cited paper to fit a model."""
 
 
 @dataclass(frozen=True)
 class Lists:
-    """What a search ranks for Q queries: n candidates, one list after the other.
+    """Candidate lists of Q queries, as a search ranks them: n candidates in total, list by list.
 
-    columns: F names; values: float16 [n, F]; papers: [n]; cited: bool [n]; offsets: [Q + 1], where lists
-    begin. queries: places [Q] among all; citing: papers [Q]; count: cited papers of each [Q], found or not.
+    columns: F names; values: float16 [n, F]; papers: [n]; cited: bool [n]; offsets: [Q + 1], starts of the
+    lists; queries: their numbers [Q]; citing: papers [Q]; count: cited papers [Q], found or not.
     """
 
     columns: Sequence[str]
@@ -89,21 +90,21 @@ class Lists:
 
     @property
     def query(self) -> NDArray[np.int64]:
-        """The list [n] that each candidate is in."""
+        """Index of each candidate's list, [n]."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
     def take(self, which: Mask) -> Lists:
-        """Some of the lists [Q]."""
+        """Select lists by a mask [Q]."""
         rows = np.flatnonzero(which)
-        index, offsets = ranges(self.offsets[rows], self.offsets[rows + 1])
+        index, offsets = concat_ranges(self.offsets[rows], self.offsets[rows + 1])
         of_queries = self.queries[rows], self.citing[rows], self.count[rows]
         return Lists(
             self.columns, self.values[index], self.papers[index], self.cited[index], offsets, *of_queries
         )
 
-    def without(self, group: str) -> Lists:
-        """The same but for the columns of a group of features."""
-        kept = [place for place, column in enumerate(self.columns) if group_of(column) != group]
+    def drop_group(self, group: str) -> Lists:
+        """Return the lists without the columns of a feature group."""
+        kept = [i for i, column in enumerate(self.columns) if group_of(column) != group]
         return replace(self, columns=[self.columns[i] for i in kept], values=self.values[:, kept])
 
 
@@ -112,92 +113,92 @@ def group_of(column: str) -> str:
 
 
 def train(config: DictConfig) -> Path:
-    """Train by `config` (conf/train.yaml) in its output_dir; gives the folder of the ranker."""
-    settings = read_settings(RankerTrainingSettings, plain_config(config)["model"])
-    given, folder = settings.ranker, Path(config.output_dir)
+    """Train by `config` (conf/train.yaml) in its output_dir; returns the folder of the ranker."""
+    options, folder = plain_config(config), Path(config.output_dir)
+    settings = read_settings(RankerTrainingSettings, options["model"]).ranker
     corpus: Corpus = instantiate(config.data)
     start = time.monotonic()
-    models: dict[str, Weights | Trees] = {}
-    measured: dict[str, float] = {}
-    own: Ranker | None = None
-    for name, ranker, split in _rankers(config, corpus, given):
-        own = own or ranker
+    models: dict[str, LinearModel | TreeModel] = {}
+    all_measures: dict[str, float] = {}
+    first: Ranker | None = None
+    for name, ranker, split in _rankers(config, corpus, settings):
+        first = first or ranker
         known = cited_elsewhere(corpus, corpus.split(split.name), split.contexts)
         lists = read_lists(ranker, split, known)
         log.info(
             f"ranker: {name}: {len(lists):,} lists of {len(lists.papers) / len(lists):,.0f} candidates, "
             f"{len(lists.columns)} features"
         )
-        plain = lists.without(DRAFT)
-        for model, of in ((name, plain), (f"{name}-{DRAFT}", lists)):
-            found = cross_fit(given, of, config.seed)
-            models[model] = fit_ranker(given, of, config.seed)
-            measured |= {f"{model}/{measure}": value for measure, value in found.items()}
+        plain = lists.drop_group(DRAFT)
+        for model, training_lists in ((name, plain), (f"{name}-{DRAFT}", lists)):
+            measures = cross_fit(settings, training_lists, config.seed)
+            models[model] = fit_ranker(settings, training_lists, config.seed)
+            all_measures |= {f"{model}/{measure}": value for measure, value in measures.items()}
             log.info(
-                f"ranker: {model}, by {given.folds}-fold cross-fitting over citing papers: {_shown(found)}"
+                f"ranker: {model}, {settings.folds}-fold cross-fitting over citing papers: "
+                f"{_format_measures(measures)}"
             )
-        for group in dict.fromkeys(map(group_of, plain.columns)) if given.ablate else ():
-            found = cross_fit(given, plain.without(group), config.seed)
-            log.info(f"ranker: {name} without {group}: {_shown(found)}")
-    assert own is not None
+        for group in dict.fromkeys(map(group_of, plain.columns)) if settings.ablate else ():
+            measures = cross_fit(settings, plain.drop_group(group), config.seed)
+            log.info(f"ranker: {name} without {group}: {_format_measures(measures)}")
+    assert first is not None
     about = {
         "data": corpus.name,
         "corpus": corpus.fingerprint,
-        "parts": {name: part.name for name, part in own.parts.items()},
-        "depth": own.depth,
-        "settings": plain_config(config)["model"],
-        "retriever": plain_config(config)["retriever"],
+        "parts": {name: part.name for name, part in first.parts.items()},
+        "depth": first.depth,
+        "settings": options["model"],
+        "retriever": options["retriever"],
         "seed": config.seed,
-        "cross_fitted": measured,
+        "cross_fitted": all_measures,
         "seconds": round(time.monotonic() - start, 1),
         "hash": models_hash(models),
     }
     RankingModel(models, about).save_pretrained(folder / SAVED)
-    for part in own.parts.values():
-        part.keep(folder)  # recommend.py build model=FOLDER finds all of it there
+    for part in first.parts.values():
+        part.save_model(folder)  # so that recommend.py build model=FOLDER finds everything there
     with atomic_write(folder / METRICS) as path:
-        metrics = {f"val/{name.removeprefix('home/')}": value for name, value in measured.items()}
+        metrics = {f"val/{name.removeprefix('home/')}": value for name, value in all_measures.items()}
         path.write_text(json.dumps(metrics, indent=1) + "\n", "utf-8")
-    log.info(f"ranker: saved in {folder / SAVED}, after {time.monotonic() - start:.0f} s")
+    log.info(f"ranker: saved in {folder / SAVED} after {time.monotonic() - start:.0f} s")
     return folder / SAVED
 
 
-def _shown(figures: Mapping[str, float]) -> str:
+def _format_measures(figures: Mapping[str, float]) -> str:
     return ", ".join(f"{measure} {value:.4f}" for measure, value in figures.items())
 
 
 def _rankers(
-    config: DictConfig, corpus: Corpus, given: RankerSettings
+    config: DictConfig, corpus: Corpus, settings: RankerSettings
 ) -> Iterator[tuple[str, Ranker, Split]]:
-    """The name of each model that can be made, the indexed ranker that finds its lists, and their queries."""
+    """Yield the name of each model to train, the indexed ranker that builds its lists, and the split."""
     home: Ranker | None = None
     if len(corpus.splits.get(TRAIN, ())):
         home = instantiate(config.retriever)
         home.open(corpus, config.index_dir)
-        yield HOME, home, training_split(corpus, given.split, given.queries, config.seed)
-    few, strange = training_split(corpus, given.split, given.fewer, config.seed), copy.copy(corpus)
-    strange.splits = {name: split for name, split in corpus.splits.items() if name != TRAIN}
-    strange.seen = np.zeros_like(corpus.seen)
-    for name, checkpoint in ((BARE, config.checkpoint), (ABROAD, given.foreign)):
+        yield HOME, home, training_split(corpus, settings.split, settings.queries, config.seed)
+    small_split = training_split(corpus, settings.split, settings.fewer, config.seed)
+    untrained = copy.copy(corpus)
+    untrained.splits = {name: split for name, split in corpus.splits.items() if name != TRAIN}
+    untrained.seen = np.zeros_like(corpus.seen)
+    for name, checkpoint in ((BARE, config.checkpoint), (ABROAD, settings.foreign)):
         if name == ABROAD and checkpoint is None:
-            log.info("ranker: no model for other fields: it needs model.ranker.foreign=CHECKPOINT")
+            log.info("ranker: set model.ranker.foreign=CHECKPOINT to train a model for other fields")
             continue
         config = config.copy()
         config.checkpoint = checkpoint
         ranker: Ranker = instantiate(config.retriever)
-        ranker.like = home
-        ranker.index(strange)
+        ranker.shared = home
+        ranker.index(untrained)
         home = home or ranker
-        yield name, ranker, few
+        yield name, ranker, small_split
 
 
 def training_split(corpus: Corpus, name: str, queries: int | None, seed: int) -> Split:
-    """The contexts of a split that are ranked for training, a sample where there are more than wanted."""
+    """Return the contexts to train on, a sample if the split has more than `queries`."""
     split = corpus.split(name)
     if not len(split):
-        raise InputError(
-            f"model.ranker.split={name}: corpus {corpus.name} has no contexts there to learn from"
-        )
+        raise InputError(f"model.ranker.split={name}: corpus {corpus.name} has no contexts in this split")
     if queries is None or len(split) <= queries:
         return split
     rows = np.sort(np.random.default_rng(seed).permutation(len(split))[:queries])
@@ -205,102 +206,104 @@ def training_split(corpus: Corpus, name: str, queries: int | None, seed: int) ->
 
 
 def read_lists(ranker: Ranker, split: Split, known: Ragged | None = None) -> Lists:
-    """The lists of a split's contexts as a search has them.
+    """Build the lists of a split's contexts, as in a search.
 
     known: papers [Q] that the citing papers are known to cite elsewhere.
     """
-    asked, parts = Queries.of(ranker.corpus, split.contexts, known), list[tuple[NDArray[Any], ...]]()
+    all_queries = Queries.from_contexts(ranker.corpus, split.contexts, known)
+    parts: list[tuple[NDArray[Any], ...]] = []
     columns: list[str] = []
-    with count_progress("ranker: reading lists", len(asked)) as advance:
-        for start in range(0, len(asked), QUERIES):
-            rows = np.arange(start, min(start + QUERIES, len(asked)))
-            queries = asked[rows]
-            papers = ranker.candidates(ranker.prefetched(queries, ranker.depth))
-            found, there = ranker.columns(queries, papers), papers >= 0
-            columns = list(found)
-            values = standardise(found, papers)[there].astype(np.float16)
-            cited = is_listed(papers, split.positives.take(rows))[there]
-            parts.append((values, papers[there], cited, there.sum(axis=1)))
+    with count_progress("ranker: reading lists", len(all_queries)) as advance:
+        for start in range(0, len(all_queries), QUERIES):
+            rows = np.arange(start, min(start + QUERIES, len(all_queries)))
+            queries = all_queries[rows]
+            papers = ranker.merge_candidates(ranker.prefetch(queries, ranker.depth))
+            features, mask = ranker.columns(queries, papers), papers >= 0
+            columns = list(features)
+            values = standardise(features, papers)[mask].astype(np.float16)
+            cited = is_listed(papers, split.positives.take(rows))[mask]
+            parts.append((values, papers[mask], cited, mask.sum(axis=1)))
             advance(len(rows))
     values, papers, cited, lengths = (np.concatenate(part) for part in zip(*parts, strict=True))
-    of_queries = np.arange(len(asked)), ranker.corpus.citing[split.contexts], split.positives.lengths
+    of_queries = np.arange(len(all_queries)), ranker.corpus.citing[split.contexts], split.positives.lengths
     return Lists(columns, values, papers, cited, offsets_of(lengths), *of_queries)
 
 
 # Fitting.
 
 
-def fit_ranker(given: RankerSettings, lists: Lists, seed: int) -> Weights | Trees:
-    """A model of these lists; InputError if too few of them have a cited paper."""
+def fit_ranker(settings: RankerSettings, lists: Lists, seed: int) -> LinearModel | TreeModel:
+    """Fit a model to the lists; InputError if too few of them have a cited paper."""
     useful = lists.take(np.bincount(lists.query[lists.cited], minlength=len(lists)) > 0)
-    if len(useful) < FEW:
+    if len(useful) < MIN_LISTS:
         raise InputError(
-            f"model.ranker: fewer than {FEW} queries have a cited paper among their candidates, there is "
-            "nothing to learn from; take more contexts or other retrievers, or raise retriever.depth"
+            f"model.ranker: fewer than {MIN_LISTS} queries have a cited paper among their candidates; use "
+            "more contexts or other retrievers, or raise retriever.depth"
         )
-    fit = fit_linear if given.kind == "linear" else fit_trees
-    return fit(given, drop_groups(useful, given.drop, seed))
+    fit = fit_linear if settings.kind == "linear" else fit_trees
+    return fit(settings, drop_groups(useful, settings.drop, seed))
 
 
 def drop_groups(lists: Lists, share: float, seed: int) -> Lists:
-    """The lists, in a share of which (each for itself) the columns of a group are empty."""
+    """Zero the columns of each feature group in a random share of the lists, independently per group."""
     if share == 0:
         return lists
     groups, values = np.array([group_of(column) for column in lists.columns]), lists.values.copy()
     for group in set(groups.tolist()) - {RETRIEVERS}:
-        number = int.from_bytes(hashlib.blake2b(group.encode(), digest_size=4).digest(), "little")
-        keys = ((seed, number, query) for query in lists.queries.tolist())
+        group_seed = int.from_bytes(hashlib.blake2b(group.encode(), digest_size=4).digest(), "little")
+        keys = ((seed, group_seed, query) for query in lists.queries.tolist())
         drawn = np.array([np.random.default_rng(key).random() < share for key in keys])
         values[np.ix_(drawn[lists.query], groups == group)] = 0
     return replace(lists, values=values)
 
 
-def fit_linear(given: RankerSettings, lists: Lists) -> Weights:
-    """Weights of the least mean cross entropy plus l2 |w|^2, by Newton's method in a trust region.
+def fit_linear(settings: RankerSettings, lists: Lists) -> LinearModel:
+    """Minimise the mean cross entropy plus l2 |w|^2 by Newton's method in a trust region.
 
-    Conn, Gould and Toint 2000, section 7.3. It takes about ten steps, quasi-Newton methods a hundred.
+    Conn, Gould and Toint 2000, section 7.3: about ten steps, where quasi-Newton methods take a hundred.
     """
     values, cited = lists.values.astype(np.float32), lists.cited.astype(np.float64)
     starts, sizes = lists.offsets[:-1], lists.lengths
-    wanted = cited / np.repeat(np.add.reduceat(cited, starts), sizes)
+    target = cited / np.repeat(np.add.reduceat(cited, starts), sizes)
 
     def softmax(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         scores = (values @ weights.astype(np.float32)).astype(np.float64)
         scores -= np.repeat(np.maximum.reduceat(scores, starts), sizes)
-        shares = np.exp(scores)
-        sums = np.add.reduceat(shares, starts)
-        return float(np.log(sums).sum() - wanted @ scores), shares / np.repeat(sums, sizes)
+        probabilities = np.exp(scores)
+        sums = np.add.reduceat(probabilities, starts)
+        return float(np.log(sums).sum() - target @ scores), probabilities / np.repeat(sums, sizes)
 
     def loss(weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        entropy, shares = softmax(weights)
-        gradient = ((shares - wanted).astype(np.float32) @ values) / len(sizes)
-        return entropy / len(sizes) + given.l2 * float(weights @ weights), gradient + 2 * given.l2 * weights
+        entropy, probabilities = softmax(weights)
+        gradient = ((probabilities - target).astype(np.float32) @ values) / len(sizes)
+        penalty = settings.l2 * float(weights @ weights)
+        return entropy / len(sizes) + penalty, gradient + 2 * settings.l2 * weights
 
     def hessian(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        shares = softmax(weights)[1].astype(np.float32)
+        probabilities = softmax(weights)[1].astype(np.float32)
         places = np.arange(len(values)), lists.offsets
-        means = csr_matrix((shares, *places), shape=(len(sizes), len(values))) @ values
+        means = csr_matrix((probabilities, *places), shape=(len(sizes), len(values))) @ values
         total = np.zeros((len(lists.columns), len(lists.columns)))
-        for start in range(0, len(values), ROWS):
-            rows = slice(start, start + ROWS)
-            part = values[rows] * np.sqrt(shares[rows, None])
+        for start in range(0, len(values), BLOCK):
+            rows = slice(start, start + BLOCK)
+            part = values[rows] * np.sqrt(probabilities[rows, None])
             total += part.T @ part
-        return (total - means.T @ means) / len(sizes) + 2 * given.l2 * np.eye(len(lists.columns))
+        return (total - means.T @ means) / len(sizes) + 2 * settings.l2 * np.eye(len(lists.columns))
 
-    options = {"maxiter": given.iterations, "gtol": 1e-5}
+    options = {"maxiter": settings.iterations, "gtol": 1e-5}
     start = np.zeros(len(lists.columns))
     found = minimize(loss, start, jac=True, hess=hessian, method="trust-exact", options=options)
-    return Weights(dict(zip(lists.columns, found.x.tolist(), strict=True)))
+    return LinearModel(dict(zip(lists.columns, found.x.tolist(), strict=True)))
 
 
-def fit_trees(given: RankerSettings, lists: Lists) -> Trees:
-    """Boosted trees by lambdarank."""
+def fit_trees(settings: RankerSettings, lists: Lists) -> TreeModel:
+    """Fit boosted trees with lambdarank."""
     module = lightgbm()
     options = {
         "objective": "lambdarank",
         "lambdarank_truncation_level": 30,
-        "learning_rate": given.rate,
-        "num_leaves": given.leaves,
+        "learning_rate": settings.rate,
+        "num_leaves": settings.leaves,
         "min_data_in_leaf": 50,
         "lambda_l2": 1.0,
         "feature_fraction": 0.7,
@@ -312,42 +315,44 @@ def fit_trees(given: RankerSettings, lists: Lists) -> Trees:
     }
     values, cited = lists.values.astype(np.float32), lists.cited.astype(np.int32)
     data = module.Dataset(values, cited, group=lists.lengths)
-    return Trees(lists.columns, module.train(options, data, given.trees).model_to_string())
+    return TreeModel(lists.columns, module.train(options, data, settings.trees).model_to_string())
 
 
 # Measuring.
 
 
-def cross_fit(given: RankerSettings, lists: Lists, seed: int) -> dict[str, float]:
-    """Recall and MRR of lists that are ranked by models which have not seen their citing papers."""
+def cross_fit(settings: RankerSettings, lists: Lists, seed: int) -> dict[str, float]:
+    """Compute recall and MRR by cross-validation over citing papers."""
     papers, place = np.unique(lists.citing, return_inverse=True)
-    if len(papers) < given.folds:
+    if len(papers) < settings.folds:
         raise InputError(
-            f"model.ranker.folds={given.folds}: the contexts are of {len(papers)} citing papers; take fewer"
+            f"model.ranker.folds={settings.folds}: the contexts have only {len(papers)} citing papers; "
+            "use fewer folds"
         )
-    fold = (np.random.default_rng(seed).permutation(len(papers)) % given.folds)[place]
+    fold = (np.random.default_rng(seed).permutation(len(papers)) % settings.folds)[place]
     sums = Counter[str]()
-    for one in range(given.folds):
-        model = fit_ranker(given, lists.take(fold != one), seed)
-        sums.update(ranking_sums(model, lists.take(fold == one)))
+    for i in range(settings.folds):
+        model = fit_ranker(settings, lists.take(fold != i), seed)
+        sums.update(ranking_sums(model, lists.take(fold == i)))
     return {name: value / len(lists) for name, value in sums.items()}
 
 
-def ranking_sums(model: Weights | Trees, lists: Lists) -> dict[str, float]:
-    """Sums of recall and reciprocal rank over lists; a paper that is not in its list is not found."""
+def ranking_sums(model: LinearModel | TreeModel, lists: Lists) -> dict[str, float]:
+    """Sum recall and reciprocal rank over lists; papers missing from their list count as not found."""
     scores, query = model.scores(lists.columns, lists.values.astype(np.float32)), lists.query
     rank = np.empty(len(query), np.int64)
     rank[np.lexsort((lists.papers, -scores, query))] = np.arange(len(query)) - lists.offsets[query]
     rank, query = rank[lists.cited], query[lists.cited]
-    found = {f"recall@{k}": float((1 / lists.count[query[rank < k]]).sum()) for k in (10, 100)}
+    sums = {f"recall@{k}": float((1 / lists.count[query[rank < k]]).sum()) for k in (10, 100)}
     first = np.full(len(lists), np.inf)
     np.minimum.at(first, query, rank + 1.0)
-    return {**found, "mrr": float((1 / first).sum())}
+    return {**sums, "mrr": float((1 / first).sum())}
 
 
-def models_hash(models: Mapping[str, Weights | Trees]) -> str:
-    """A hash of the models' numbers."""
+def models_hash(models: Mapping[str, LinearModel | TreeModel]) -> str:
+    """Return a hash of the models' parameters."""
     content = {
-        name: model.text if isinstance(model, Trees) else dict(model.of) for name, model in models.items()
+        name: model.text if isinstance(model, TreeModel) else dict(model.weights)
+        for name, model in models.items()
     }
     return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=8).hexdigest()

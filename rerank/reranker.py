@@ -1,4 +1,4 @@
-"""A trained cross-encoder that scores pairs, fast."""
+"""Scores pairs with a trained cross-encoder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from datasets.corpus import Corpus
 from rerank.backends import batches, open_backend, sample_pairs
 from rerank.cross_encoder import SAVED, CrossEncoder
-from rerank.fastest import fastest
+from rerank.fastest import choose_fastest
 from rerank.pairs import PairReader, TokenPairs
 from rerank.published import PUBLISHED, open_reference
 from rerank.settings import ScoringSettings
@@ -30,9 +30,9 @@ class Reranker:
     def __init__(
         self, model: CrossEncoder, scoring: ScoringSettings | None = None, name: str = "reranker"
     ) -> None:
-        """model: is frozen, and may be converted to the precision that it computes in.
+        """model: frozen in place, and possibly converted to the precision that it computes in.
 
-        InputError if it cannot be run as `scoring` says.
+        Raises InputError if `scoring` is not supported here.
         """
         self.name = name
         self.model = model.eval().requires_grad_(False)
@@ -40,22 +40,22 @@ class Reranker:
             {
                 "weights": weights_hash(model),
                 "tokenizer": model.tokenizer.backend_tokenizer.to_str(),
-                "pairs": model.config.plain(),
+                "pairs": model.config.to_dict(),
                 "head": model.head,
             }
         )
-        self.scoring = fastest(model, scoring or ScoringSettings(), identity)
+        self.scoring = choose_fastest(model, scoring or ScoringSettings(), identity)
         self.backend = open_backend(model, self.scoring, identity)
         self.fingerprint = _hash([identity, self.backend.arithmetic])
-        """Of all that a score depends on beside the corpus: weights, tokeniser, pairs, arithmetic."""
+        """hash of all that scores depend on besides the corpus: weights, tokeniser, pairs, arithmetic"""
         self._reader: PairReader | None = None
 
     @classmethod
     def open(cls, path: str | Path, scoring: ScoringSettings | None = None) -> Reranker:
-        """What training saved, by its folder, the output folder of the training or its id on the hub, or the
-        authors' own, by its file or name (rerank.published).
+        """Open a trained reranker, or the authors' own (rerank.published).
 
-        InputError if it is anything else.
+        path: folder of a reranker, output folder of its training, hub id, or file or name of the published
+        checkpoint. Raises InputError for anything else.
         """
         scoring, path = scoring or ScoringSettings(), find_saved(path, SAVED)
         if path.is_file() or (str(path) == PUBLISHED and not path.exists()):
@@ -66,12 +66,12 @@ class Reranker:
         return cls(model, scoring, path.name)
 
     def prepare(self, corpus: Corpus) -> PairReader:
-        """Get ready for pairs of a corpus, as `score` does; for int8 it takes half a minute."""
+        """Prepare for pairs of a corpus; `score` calls this. Calibration for int8 takes half a minute."""
         if self._reader is None or self._reader.corpus is not corpus:
             self._reader = PairReader(corpus, self.model.tokenizer, self.model.config)
-            # A library has no contexts and changes often: the first calibrates for all.
-            about = corpus.fingerprint if corpus.splits else "library"
-            self.backend.prepare(partial(sample_pairs, self._reader), about)
+            # Libraries have no contexts and change often, so they share one calibration.
+            sample_source = corpus.fingerprint if corpus.splits else "library"
+            self.backend.prepare(partial(sample_pairs, self._reader), sample_source)
         return self._reader
 
     def score(
@@ -81,25 +81,25 @@ class Reranker:
         papers: NDArray[np.integer],
         advance: Callable[[int], None] | None = None,
     ) -> NDArray[np.float32]:
-        """Rows [N] of contexts and of papers -> scores [N].
+        """Score pairs: rows [N] of contexts and papers -> [N].
 
-        advance: is told how many more pairs are done. Batches are made of pairs of about equal length,
-        whatever their order: pass many at a time.
+        advance: called with the number of pairs in each finished batch. Pairs are batched by length, whatever
+        their order, so pass many at a time.
         """
         return self._scores(self.prepare(corpus).pairs(contexts, papers), advance)
 
     def score_candidates(self, queries: Queries, papers: NDArray[np.int32]) -> NDArray[np.float32]:
-        """Scores of papers, rows [Q, K], for the queries -> [Q, K]; -inf where there is none (-1)."""
+        """Score candidates of queries: rows of papers [Q, K], -1 for none -> [Q, K], -inf for none."""
         scores = np.full(papers.shape, -np.inf, np.float32)
-        query, place = np.nonzero(papers >= 0)
-        reader = self.prepare(queries.corpus).asking(queries)
-        scores[query, place] = self._scores(reader.pairs(query, papers[query, place]))
+        query, column = np.nonzero(papers >= 0)
+        reader = self.prepare(queries.corpus).for_queries(queries)
+        scores[query, column] = self._scores(reader.pairs(query, papers[query, column]))
         return scores
 
     def _scores(self, pairs: TokenPairs, advance: Callable[[int], None] | None = None) -> NDArray[np.float32]:
         out = np.empty(len(pairs), np.float32)
         tokens, streams = self.scoring.tokens, self.backend.streams
-        if streams > 1:  # of few pairs, so many batches that none is idle
+        if streams > 1:  # enough batches to keep every stream busy with few pairs
             tokens = min(tokens, -(-int(pairs.lengths.sum()) // (2 * streams)))
         for rows, scores in self.backend.scores(pairs, batches(pairs.lengths, tokens)):
             out[rows] = scores

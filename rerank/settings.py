@@ -1,7 +1,7 @@
-"""Settings of rerankers: how pairs are made, trained on and scored, and how a prefetcher is distilled from
-one.
+"""Settings of cross-encoders, of their distillation into prefetchers, and of the learned ranker.
 
-The options of conf/model/scibert_reranker.yaml, conf/model/distil.yaml and conf/evaluate.yaml (scoring).
+Defaults of conf/model/scibert_reranker.yaml, conf/model/distil.yaml conf/model/ranker.yaml and
+conf/evaluate.yaml (scoring).
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from datasets.settings import Settings, register, setting
 from hatten.settings import EncoderTraining
 from training.settings import FineTuningSettings, RateSettings, check_monitor
 
-LEAST_TOKENS, LEAST_SIDE = 16, 8
-"""Tokens of a pair, and of a side that has a budget of its own, at the least."""
+MIN_TOKENS, MIN_SIDE = 16, 8
+"""Minimum tokens of a pair, and of a side with its own budget."""
 
 
 @dataclass(frozen=True)
 class PairSettings(Settings):
     """Composition and truncation of a pair.
 
-    Shares are relative. Query and candidate first divide the tokens, then citing text and context divide the
-    query's; what one does not need goes to the other. The target marker is always kept.
+    Shares are relative. The tokens are divided between query and candidate, then the query's between citing
+    text and context; what one part does not need goes to the other. The target marker is always kept.
     """
 
     where: ClassVar[str] = "model.pairs"
-    max_tokens: int = setting(512, least=LEAST_TOKENS)
+    max_tokens: int = setting(512, least=MIN_TOKENS)
     """maximum tokens of a pair, including special tokens"""
     citing: float = setting(1.0, below=inf)
     """share of the citing paper's title and abstract"""
     context: float = setting(1.0, below=inf)
-    """share of the context; 0: truncated first, as in the reference, but for the target marker"""
+    """share of the context; 0: truncated first, as in the reference, except for the target marker"""
     candidate: float = setting(2.0, above=0, below=inf)
     """share of the candidate's title and abstract"""
     citing_words: int | None = setting(179)
@@ -63,21 +63,20 @@ class PairSettings(Settings):
             raise InputError("model.pairs: citing text or context must have a share above 0")
         if self.query == "paper" and (self.citing == 0 or self.citing_words == 0):
             raise InputError(
-                "model.pairs.query=paper: the citing text is the query: it needs a share and words"
+                "model.pairs.query=paper: the citing text is the query; set citing and citing_words above 0"
             )
         tokens = self.query_tokens
-        if tokens is not None and not LEAST_SIDE <= tokens <= self.max_tokens - LEAST_SIDE:
+        if tokens is not None and not MIN_SIDE <= tokens <= self.max_tokens - MIN_SIDE:
             raise InputError(
                 f"model.pairs.query_tokens={tokens}: must be null or a whole number that leaves query and "
-                f"candidate at least {LEAST_SIDE} of max_tokens={self.max_tokens}"
+                f"candidate at least {MIN_SIDE} of max_tokens={self.max_tokens}"
             )
 
-    def plain(self) -> dict[str, Any]:
-        """As saved with a reranker and hashed for the scores of its pairs: the same for the same pairs,
-        always.
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values that are saved with a reranker and hashed for its cached scores.
 
-        What came after the first rerankers is left out at its default; the former option `candidate_words`
-        is written as the null that it was.
+        They never change for the same pairs: options newer than the first rerankers are left out at their
+        default, and the former option `candidate_words` is kept as null.
         """
         values = asdict(self)
         defaults = {part.name: part.default for part in fields(self)}
@@ -89,14 +88,14 @@ class PairSettings(Settings):
         return {name: values.get(name) for name in names}
 
     @classmethod
-    def read(cls, saved: dict[str, Any]) -> PairSettings:
-        """What `plain` gave; InputError if it is anything else."""
+    def from_dict(cls, saved: dict[str, Any]) -> PairSettings:
+        """Read what `to_dict` returned; InputError for anything else."""
         known = {name: value for name, value in saved.items() if (name, value) != ("candidate_words", None)}
         return read_settings(cls, known, "pairs")
 
     @classmethod
     def reference(cls, max_tokens: int = 512) -> PairSettings:
-        """As the published code reads pairs, except that the target marker is never cut."""
+        """Return the published code's settings, except that the target marker is never cut."""
         words = int(0.35 * max_tokens)
         return cls(max_tokens, citing=1.0, context=0.0, candidate=1.0, citing_words=words, cut="end")
 
@@ -127,7 +126,7 @@ class StepSettings(Settings):
     """maximum padded tokens of a forward pass, over pairs of similar length"""
 
     def check_divisible(self, processes: int) -> None:
-        """InputError where a backward pass cannot be divided among processes."""
+        """Raise InputError if the queries of a backward pass cannot be divided among the processes."""
         if self.queries % processes:
             raise InputError(
                 f"model.batch.queries={self.queries}: cannot be divided among {processes} processes; "
@@ -137,11 +136,11 @@ class StepSettings(Settings):
 
 @dataclass(frozen=True)
 class NegativesSettings(Settings):
-    """Which prefetched papers are a query's negatives: drawn uniformly from ranks skip + 1 to depth."""
+    """Negatives of a query: sampled uniformly from prefetched ranks skip + 1 to depth."""
 
     where: ClassVar[str] = "model.negatives"
     count: int = setting(62, least=1)
-    """negatives per query, or as many as there are"""
+    """maximum negatives per query"""
     depth: int = setting(2000, least=1)
     """papers to prefetch per query"""
     skip: int = 0
@@ -151,12 +150,12 @@ class NegativesSettings(Settings):
         super().__post_init__()
         if self.skip >= self.depth:
             raise InputError(
-                f"model.negatives.skip={self.skip}: nothing is left of depth={self.depth}; skip fewer"
+                f"model.negatives.skip={self.skip}: must be below model.negatives.depth={self.depth}"
             )
 
 
 F1_AT = 20
-"""The rank of F1: that of Nogueira et al. 2020."""
+"""Cutoff of F1, as in Nogueira et al. 2020."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +192,7 @@ class RerankerSettings(FineTuningSettings):
     queries_per_epoch: int = setting(10_000, least=1)
     """maximum training queries per epoch, sampled if there are more"""
     dropout: float = setting(0.1, below=1)
-    """dropout, in place of the pretrained model's; slow on a CPU"""
+    """dropout, replacing the pretrained model's; slow on a CPU"""
     head: str = setting("sigmoid", choices=("sigmoid", "linear"))
     """sigmoid: sigmoid(linear(relu(CLS))) | linear: linear(CLS)"""
     layers: int | None = setting(None, least=1)
@@ -219,8 +218,8 @@ class RerankerSettings(FineTuningSettings):
         super().__post_init__()
         if self.lists == "top" and self.loss.name != "pointwise":
             raise InputError(
-                f"model.lists=top: model.loss.name={self.loss.name} takes lists of one cited paper, these "
-                "have any number; set model.loss.name=pointwise"
+                f"model.lists=top: model.loss.name={self.loss.name} needs exactly one cited paper per list; "
+                "set model.loss.name=pointwise"
             )
 
 
@@ -266,13 +265,13 @@ class TeacherSettings(Settings):
 
 @dataclass(frozen=True)
 class DistilLossSettings(Settings):
-    """Distillation loss between the teacher's logits and the student's cosines, or a reranker's logits."""
+    """Distillation loss between the teacher's logits and the student's scores (cosines or logits)."""
 
     where: ClassVar[str] = "model.distil"
     name: str = setting("kl", choices=("kl", "margin_mse"))
     """kl (listwise) | margin_mse"""
     weight: float = setting(0.5, above=0, most=1)
-    """weight of the distillation loss; the student's own loss (model.loss) has the rest"""
+    """weight of the distillation loss; the student's own loss (model.loss) gets the rest"""
     temperature: float = setting(0.05, above=0)
     """temperature of the student's scores"""
     teacher_temperature: float = setting(1.0, above=0)
@@ -297,13 +296,13 @@ class DistilSettings(FineTuningSettings, EncoderTraining):
 
 @dataclass(frozen=True)
 class RankerSettings(Settings):
-    """How the ranker's model is fitted."""
+    """Training of the ranker's models."""
 
     where: ClassVar[str] = "model.ranker"
     kind: str = setting("linear", choices=("linear", "lightgbm"))
     """linear (listwise softmax) | lightgbm (trees with LambdaRank; needs the extra trees)"""
     split: str = "val"
-    """split to train the ranker on; its parts must not have been trained on it"""
+    """split to train the ranker on; its retrievers must not have been trained on it"""
     queries: int | None = setting(10_000, least=1)
     """maximum queries, sampled if there are more; null: all"""
     fewer: int = setting(3000, least=1)

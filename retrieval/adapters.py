@@ -1,4 +1,4 @@
-"""Bottleneck adapters in AdapterHub's format, such as SPECTER2's: small nets within the layers of a BERT."""
+"""Bottleneck adapters in AdapterHub's format, such as SPECTER2's: small networks in the layers of a BERT."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PFEIFFER: dict[str, Any] = {
     "inv_adapter": None,
     "leave_out": [],
 }
-"""What an adapter's settings must be, and are where a file does not name them."""
+"""The only supported settings of an adapter, also the defaults of settings that a file omits."""
 
 _PUBLISHED = re.compile(
     r"(?:\w+\.)?encoder\.layer\.(\d+)\.output\.adapters\.(?P<name>.+)"
@@ -46,14 +46,14 @@ _OWN = re.compile(r"encoder\.layer\.\d+\.output\.adapter_(?:down|up)\.(?:weight|
 
 
 class AdaptedOutput(nn.Module):
-    """The end of a layer with an adapter. The layer's own weights keep their names."""
+    """The output module of a BERT layer with an adapter; the module's own weights keep their names."""
 
     dense: nn.Module
     dropout: nn.Module
     LayerNorm: nn.Module
 
     def __init__(self, output: Any, dim: int, width: int) -> None:
-        """output: the model's own module, of a dense net, dropout and LayerNorm. width: of the bottleneck."""
+        """output: the original module (dense, dropout, LayerNorm). width: size of the bottleneck."""
         super().__init__()
         self.dense, self.dropout, self.LayerNorm = output.dense, output.dropout, output.LayerNorm
         self.adapter_down, self.adapter_up = nn.Linear(dim, width), nn.Linear(width, dim)
@@ -61,23 +61,23 @@ class AdaptedOutput(nn.Module):
     def forward(self, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
         """[..., 4 D], [..., D] -> [..., D]"""
         hidden = self.dropout(self.dense(hidden_states))
-        low = self.adapter_down(self.LayerNorm(hidden + input_tensor))
-        found: Tensor = self.LayerNorm(self.adapter_up(torch.relu(low)) + hidden + input_tensor)
-        return found
+        down = self.adapter_down(self.LayerNorm(hidden + input_tensor))
+        adapted: Tensor = self.LayerNorm(self.adapter_up(torch.relu(down)) + hidden + input_tensor)
+        return adapted
 
 
 def is_adapted(model: nn.Module) -> bool:
-    """Whether the model has an adapter."""
+    """True if the model has an adapter."""
     return any(isinstance(part, AdaptedOutput) for part in model.modules())
 
 
 def check_files(folder: Path, kind: str, needed: Mapping[str, Sequence[str]]) -> None:
-    """InputError naming what a folder lacks; needed: of each part, the files of which one must be there."""
+    """InputError naming what a folder lacks; needed: part -> files, one of which must exist."""
     if not folder.is_dir():
-        raise InputError(f"{folder}: there is no such folder of {'an' if kind == 'adapter' else 'a'} {kind}")
-    for what, names in needed.items():
+        raise InputError(f"{folder}: no such {kind} folder")
+    for part, names in needed.items():
         if not any((folder / name).is_file() for name in names):
-            raise InputError(f"{folder}: the {kind} has no {what}; expected {' or '.join(names)} there")
+            raise InputError(f"{folder}: the {kind} has no {part}; expected {' or '.join(names)} there")
 
 
 def check_adapter(folder: Path) -> None:
@@ -86,9 +86,9 @@ def check_adapter(folder: Path) -> None:
 
 
 def add_adapter(model: PreTrainedModel, folder: Path) -> None:
-    """Give a model the adapter in a folder of AdapterHub's format, in place of any that it has.
+    """Add an adapter in AdapterHub's format to a model, replacing any that it has.
 
-    Raises InputError if the files are damaged, or of another kind of adapter or for another model.
+    Raises InputError if the files are damaged, or for another kind of adapter or another model.
     """
     check_adapter(folder)
     _check_settings(folder / SETTINGS, model.config.hidden_size)
@@ -98,20 +98,20 @@ def add_adapter(model: PreTrainedModel, folder: Path) -> None:
     for key, value in _read(path).items():
         if (found := _PUBLISHED.fullmatch(key)) is None:
             raise InputError(
-                f"{path}: {key} is not a weight of an adapter after the feed-forward net of a layer"
+                f"{path}: {key} is not a weight of an adapter after a layer's feed-forward network"
             )
         names.add(found["name"])
         side = "down" if found["down"] else "up"
         weights[f"encoder.layer.{found[1]}.output.adapter_{side}.{found['kind']}"] = value
     if len(names) > 1:
-        raise InputError(f"{path}: weights of {len(names)} adapters, {', '.join(sorted(names))}; give one")
+        raise InputError(f"{path}: contains {len(names)} adapters ({', '.join(sorted(names))}); expected one")
     _attach(model, weights, path)
 
 
 def add_own_adapter(model: PreTrainedModel, unexpected: list[str], folder: Path) -> None:
-    """Give a model the adapter that it was saved with, if any, from its own weights in a folder.
+    """Restore the adapter that a model was saved with, if any, from its weights in a folder.
 
-    unexpected: names of the weights there that the model without an adapter has no place for.
+    unexpected: names of saved weights that the model without an adapter lacks.
     """
     if any(_OWN.fullmatch(key) for key in unexpected):
         path = folder / "model.safetensors"
@@ -123,7 +123,7 @@ def _attach(model: PreTrainedModel, weights: Mapping[str, Tensor], path: Path) -
     layers: list[Any] = list(getattr(getattr(model, "encoder", None), "layer", None) or ())
     outputs: list[Any] = [getattr(layer, "output", None) for layer in layers]
     if not outputs or not all(hasattr(output, "LayerNorm") for output in outputs):
-        raise InputError(f"{path}: adapters are for models like BERT, not {type(model).__name__}")
+        raise InputError(f"{path}: adapters need a BERT-like model, not {type(model).__name__}")
     dim, shapes = int(model.config.hidden_size), {key: tuple(value.shape) for key, value in weights.items()}
     width = next((shape[0] for key, shape in shapes.items() if key.endswith("adapter_down.weight")), 0)
     sides = {"down.weight": (width, dim), "down.bias": (width,), "up.weight": (dim, width), "up.bias": (dim,)}
@@ -135,8 +135,8 @@ def _attach(model: PreTrainedModel, weights: Mapping[str, Tensor], path: Path) -
     for key in [*wanted, *shapes]:
         if wanted.get(key) != shapes.get(key):
             raise InputError(
-                f"{path}: {key} has shape {shapes.get(key, 'none')}, and the model wants "
-                f"{wanted.get(key, 'none')}; the adapter is for another model"
+                f"{path}: {key} has shape {shapes.get(key, 'none')}, the model expects "
+                f"{wanted.get(key, 'none')}; the adapter belongs to another model"
             )
     for layer, output in zip(layers, outputs, strict=True):
         layer.output = AdaptedOutput(output, dim, width).train(output.training)
@@ -149,28 +149,28 @@ def _check_settings(path: Path, dim: int) -> None:
         settings, size = found["config"], found.get("hidden_size", dim)
         settings = {} if settings in ("pfeiffer", "seq_bn") else dict(settings)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: not the settings of an adapter ({error})") from None
+        raise InputError(f"{path}: not an adapter configuration ({error})") from None
     if size != dim:
-        raise InputError(f"{path}: an adapter for a model of hidden size {size}, and this one has {dim}")
+        raise InputError(f"{path}: the adapter needs a model of hidden size {size}, this one has {dim}")
     for key, wanted in PFEIFFER.items():
         value = settings.get(key, wanted)
         if value != wanted or isinstance(value, bool) != isinstance(wanted, bool):
             raise InputError(
-                f"{path}: {key} is {json.dumps(value)}; only adapters of the configuration pfeiffer (seq_bn) "
-                f"can be used, where it is {json.dumps(wanted)}"
+                f"{path}: {key} is {json.dumps(value)}, must be {json.dumps(wanted)}; only the adapter "
+                "configuration pfeiffer (seq_bn) is supported"
             )
 
 
 def _read(path: Path) -> dict[str, Tensor]:
-    """Tensors by name; nothing in the file is executed. InputError if it is damaged."""
+    """Read tensors by name, without unpickling code; InputError if the file is damaged."""
     from safetensors.torch import load_file
 
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
-        found = torch.load(path, map_location="cpu", weights_only=True)
-        if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
-            raise ValueError("no tensors by name")
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+        if not isinstance(weights, dict) or not all(isinstance(value, Tensor) for value in weights.values()):
+            raise ValueError("not a dictionary of tensors")
     except Exception as error:  # damaged files raise nearly anything
-        raise InputError(f"{path}: the weights cannot be read ({error_text(error)})") from None
-    return found
+        raise InputError(f"{path}: cannot read the weights ({error_text(error)})") from None
+    return weights

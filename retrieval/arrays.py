@@ -1,4 +1,4 @@
-"""Arrays: types that signatures name, and files of arrays."""
+"""Array types for signatures, hashes of arrays, and array files."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Mask = NDArray[np.bool_]
 
 
 def array_hash(parts: Mapping[str, NDArray[Any]]) -> str:
-    """A hash of arrays and of what is said of each, such as its name and type."""
+    """Hash of arrays and their labels, such as name and type."""
     digest = hashlib.blake2b(digest_size=16)
-    for said, array in sorted(parts.items()):
-        digest.update(said.encode())
+    for label, array in sorted(parts.items()):
+        digest.update(label.encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 
 def load_arrays(folder: Path, *names: str) -> list[NDArray[Any]]:
-    """Arrays that `save_arrays` (datasets.columns) wrote, mapped."""
+    """Memory-map arrays written by `save_arrays` (datasets.columns)."""
     return [load_array(folder, name) for name in names]

@@ -1,4 +1,4 @@
-"""How article encoders read papers and queries: fields joined into one text of subwords, packed unpadded."""
+"""Turns papers and queries into inputs of article encoders: fields joined to one subword sequence."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 PRIORITY = ("title", "context", "abstract")
-"""Who is served first when room is short: a few words of a title say more than the ends of a context."""
-NONE = -1
-"""The sentence of a subword that belongs to none."""
+"""Fields by priority when space is short: a few title words say more than the ends of a context."""
+NO_SENTENCE = -1
+"""Sentence number of subwords outside sentences."""
 
 
 @dataclass(frozen=True)
 class Texts:
-    """B texts of subwords, special ones included; one without any word is empty.
+    """B texts as subwords, including special tokens; texts without words are empty.
 
-    sentences: int32 [total], the sentence of each subword, numbered through all texts, or NONE. owners:
-    int64 [S], the text of each sentence. Both only for aspire pooling.
+    sentences: int32 [total], the sentence of each subword, numbered across texts, or NO_SENTENCE.
+    owners: int64 [S], the text of each sentence. Both only for aspire pooling.
     """
 
     tokens: Ragged
@@ -46,125 +46,125 @@ class Texts:
 
 @dataclass(frozen=True)
 class Field:
-    """Subwords of a title, an abstract or a context, the sentence of each, and where the marker stands."""
+    """Subwords of a title, abstract or context, their sentences, and the position of the marker."""
 
     tokens: list[int]
     sentences: list[int]
     mark: int = 0
 
-    def cut(self, length: int) -> Field:
-        """At most so many subwords: those around the marker."""
+    def truncate(self, length: int) -> Field:
+        """Keep at most `length` subwords around the marker."""
         start = max(min(self.mark - length // 2, len(self.tokens) - length), 0)
         return Field(self.tokens[start : start + length], self.sentences[start : start + length])
 
 
 class ArticleReader:
-    """Makes texts of a corpus's rows, in the subwords of one tokeniser."""
+    """Turns corpus rows into `Texts` with a subword tokeniser."""
 
     def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerFast, config: ArticleConfig) -> None:
         self.corpus, self.config = corpus, config
-        # A copy of what does the work, without the truncation and padding that a model's files may ask for.
+        # A copy of the backend, without truncation and padding that may be set in a model's files.
         self._backend = copy.deepcopy(tokenizer.backend_tokenizer)
         self._backend.no_truncation()
         self._backend.no_padding()
-        bare, whole = (self._backend.encode("a", add_special_tokens=special).ids for special in (False, True))
-        at = next(i for i in range(len(whole)) if whole[i : i + len(bare)] == bare)
-        self._start, self._end = whole[:at], whole[at + len(bare) :]
+        bare, special = (self._backend.encode("a", add_special_tokens=add).ids for add in (False, True))
+        at = next(i for i in range(len(special)) if special[i : i + len(bare)] == bare)
+        self._start, self._end = special[:at], special[at + len(bare) :]
         stop = self._backend.encode(".", add_special_tokens=False).ids
-        self._between = [tokenizer.sep_token_id] if config.layout == "sep" else stop
+        self._separator = [tokenizer.sep_token_id] if config.layout == "sep" else stop
         self._mask = [tokenizer.mask_token_id] if config.markers == "mask" else []
 
     def papers(self, rows: NDArray[np.integer]) -> Texts:
-        """Title and abstract of papers, rows [B]; a text that is too long loses its end."""
+        """Title and abstract of papers, rows [B], truncated at the end."""
         papers = rows.tolist()
-        titles, abstracts = self._of(self.corpus.titles, papers), self._of(self.corpus.abstracts, papers)
-        return self._texts(("title", "abstract"), list(zip(titles, abstracts, strict=True)))
+        titles = self._paper_fields(self.corpus.titles, papers)
+        abstracts = self._paper_fields(self.corpus.abstracts, papers)
+        return self._join_all(("title", "abstract"), list(zip(titles, abstracts, strict=True)))
 
     def queries(self, queries: Queries | NDArray[np.integer]) -> Texts:
         """The configured fields of queries, or of rows of contexts, [B].
 
-        Where `max_tokens` are too few, the title may take half of them and the context the rest, which keeps
-        what is around its marker; the others lose their ends, the abstract first.
+        Beyond `max_tokens`, the title may take half of them and the context the rest, truncated around its
+        marker; other fields are truncated at the end, the abstract first.
         """
-        asked, names = Queries.of(self.corpus, queries), tuple(self.config.query)
-
-        def read(name: str) -> list[Field]:
+        queries, names = Queries.from_contexts(self.corpus, queries), tuple(self.config.query)
+        fields: dict[str, list[Field]] = {}
+        for name in set(names):
             if name == "context":
-                return self._contexts(asked.texts(name))
-            field = asked.fields[name]
-            rows, place = np.unique(field.rows, return_inverse=True)
-            fields = self._of(field.texts, rows.tolist())  # a citing paper is read once
-            return [fields[i] for i in place.tolist()]
+                fields[name] = self._context_fields(queries.texts(name))
+                continue
+            field = queries.fields[name]
+            rows, inverse = np.unique(field.rows, return_inverse=True)  # each citing paper is read once
+            unique = self._paper_fields(field.texts, rows.tolist())
+            fields[name] = [unique[i] for i in inverse.tolist()]
+        return self._join_all(names, list(zip(*(fields[name] for name in names), strict=True)))
 
-        found = {name: read(name) for name in set(names)}
-        return self._texts(names, list(zip(*(found[name] for name in names), strict=True)))
-
-    def _of(self, column: Sequence[str], rows: list[int]) -> list[Field]:
+    def _paper_fields(self, column: Sequence[str], rows: list[int]) -> list[Field]:
         texts = [column[row] for row in rows]
         if self.config.pooling == "aspire":
-            return self._encoded(texts, [None] * len(texts))
-        found = self._backend.encode_batch_fast(texts, add_special_tokens=False)
-        return [Field(encoding.ids, [NONE] * len(encoding.ids)) for encoding in found]
+            return self._tokenise(texts, [None] * len(texts))
+        encodings = self._backend.encode_batch_fast(texts, add_special_tokens=False)
+        return [Field(encoding.ids, [NO_SENTENCE] * len(encoding.ids)) for encoding in encodings]
 
-    def _contexts(self, texts: list[str]) -> list[Field]:
+    def _context_fields(self, texts: list[str]) -> list[Field]:
         texts = [text.replace(OTHER_MARKER, " ") for text in texts]
         marks = [max(text.find(TARGET_MARKER), 0) for text in texts]
-        return self._encoded([text.replace(TARGET_MARKER, " ") for text in texts], marks)
+        return self._tokenise([text.replace(TARGET_MARKER, " ") for text in texts], marks)
 
-    def _encoded(self, texts: list[str], marks: Sequence[int | None]) -> list[Field]:
-        """Texts with their sentences; a mark is the character before which the marker stands."""
+    def _tokenise(self, texts: list[str], marks: Sequence[int | None]) -> list[Field]:
+        """Tokenise texts and split them into sentences; marks: character offsets of the marker, if any."""
         fields = []
         encodings = self._backend.encode_batch(texts, add_special_tokens=False)
         for text, mark, encoding in zip(texts, marks, encodings, strict=True):
-            tokens, starts, place = encoding.ids, [start for start, _ in encoding.offsets], 0
+            tokens, starts, position = encoding.ids, [start for start, _ in encoding.offsets], 0
             if mark is not None:
-                place = bisect_left(starts, mark)
-                tokens = tokens[:place] + self._mask + tokens[place:]
-                starts[place:place] = [mark] * len(self._mask)
+                position = bisect_left(starts, mark)
+                tokens = tokens[:position] + self._mask + tokens[position:]
+                starts[position:position] = [mark] * len(self._mask)
             breaks = sentence_starts(text) if self.config.pooling == "aspire" else []
-            fields.append(Field(tokens, [bisect_right(breaks, start) for start in starts], place))
+            fields.append(Field(tokens, [bisect_right(breaks, start) for start in starts], position))
         return fields
 
-    def _texts(self, names: Sequence[str], rows: Sequence[tuple[Field, ...]]) -> Texts:
-        joined = [self._joined(names, fields) for fields in rows]
+    def _join_all(self, names: Sequence[str], rows: Sequence[tuple[Field, ...]]) -> Texts:
+        joined = [self._join(names, fields) for fields in rows]
         tokens = Ragged.from_rows([ids for ids, _ in joined])
         if self.config.pooling != "aspire":
             return Texts(tokens)
-        # Sentences are numbered within each text; now through all texts.
+        # Sentences are numbered within each text: number them across texts.
         sentences = Ragged.from_rows([numbers for _, numbers in joined])
         text = np.repeat(np.arange(len(sentences)), sentences.lengths)
-        within = sentences.values != NONE
+        within = sentences.values != NO_SENTENCE
         pairs = np.stack([text[within], sentences.values[within]], axis=1)
         unique, number = np.unique(pairs, axis=0, return_inverse=True)
-        numbered = np.full(len(within), NONE, np.int32)
+        numbered = np.full(len(within), NO_SENTENCE, np.int32)
         numbered[within] = number.ravel()
         return Texts(tokens, numbered, unique[:, 0])
 
-    def _joined(self, names: Sequence[str], fields: tuple[Field, ...]) -> tuple[list[int], list[int]]:
-        """One text of its fields: subwords, and the sentence of each, different in different fields."""
+    def _join(self, names: Sequence[str], fields: tuple[Field, ...]) -> tuple[list[int], list[int]]:
+        """Join fields to one text: subwords and their sentences, which never span fields."""
         room = self.config.max_tokens - len(self._start) - len(self._end)
         parts: dict[int, Field] = {}
-        most = {"title": room // 2} if "context" in names else {}
+        limits = {"title": room // 2} if "context" in names else {}
         for i in sorted(range(len(fields)), key=lambda i: PRIORITY.index(names[i])):
-            left = room - (len(self._between) if parts else 0)
+            left = room - (len(self._separator) if parts else 0)
             if fields[i].tokens and left > 0:
-                parts[i] = fields[i].cut(min(left, most.get(names[i], left)))
+                parts[i] = fields[i].truncate(min(left, limits.get(names[i], left)))
                 room = left - len(parts[i].tokens)
         if not parts:
             return [], []
-        # A title gives its surroundings to the sentences of a text, and is none itself (Mysore et al. 2022).
+        # Titles are context for the sentences of a text, and no sentences themselves (Mysore et al. 2022).
         titles = {i for i in parts if names[i] == "title"}
-        silent = titles if len(titles) < len(parts) else set()
-        tokens, sentences = list(self._start), [NONE] * len(self._start)
+        skipped = titles if len(titles) < len(parts) else set()
+        tokens, sentences = list(self._start), [NO_SENTENCE] * len(self._start)
         first = 0
         for i in sorted(parts):
             if len(tokens) > len(self._start):
-                tokens += self._between
-                sentences += [NONE] * len(self._between)
+                tokens += self._separator
+                sentences += [NO_SENTENCE] * len(self._separator)
             tokens += parts[i].tokens
-            sentences += [NONE if i in silent else first + number for number in parts[i].sentences]
+            sentences += [NO_SENTENCE if i in skipped else first + number for number in parts[i].sentences]
             first += parts[i].sentences[-1] + 1
-        return tokens + self._end, sentences + [NONE] * len(self._end)
+        return tokens + self._end, sentences + [NO_SENTENCE] * len(self._end)
 
 
 _END = re.compile(r"[.!?][\"')\]]*\s+(?=[A-Z0-9(\[\"'])")
@@ -174,7 +174,7 @@ _ABBREVIATION = re.compile(
 
 
 def sentence_starts(text: str) -> list[int]:
-    """The characters at which the second and later sentences of a text begin.
+    """Character offsets at which the second and later sentences of a text begin.
 
     >>> from itertools import pairwise
     >>> text = "Trees are parsed (cf. Fig. 2). Graphs are not! We ask why."

@@ -1,6 +1,6 @@
-"""Dense retrieval: `DenseRetriever`, the nearest papers to a query by an encoder's vectors.
+"""Dense retrieval: `DenseRetriever` finds the nearest papers by an encoder's vectors.
 
-Subclasses bring the encoder: of subwords in retrieval.article, of words in hatten.words_retriever.
+Subclasses provide the encoder: of subwords in retrieval.article, of words in hatten.words_retriever.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from retrieval.settings import IndexConfig, ProfileConfig
 from retrieval.vectors import BATCH, QueryCache, VectorTable, blocks
 
 NORMALISATION = "unit"
-"""Vectors are of unit length, so that their inner product is the cosine."""
+"""Vectors have unit length, so that their inner product is the cosine."""
 
 
 class DenseRetriever(Retriever):
-    """Nearest papers to a query by cosine (or `similarity`). Subclasses implement what makes vectors."""
+    """Finds the nearest papers by cosine, or by `similarity`. Subclasses implement the encoding."""
 
     encodings = ENCODINGS
     similarity = "cosine"
-    """or l2: minus the Euclidean distance of vectors that are not normalised"""
+    """cosine, or l2: the negative Euclidean distance of vectors that are not normalised"""
 
     def __init__(self, index: IndexConfig | None = None, profile: ProfileConfig | None = None) -> None:
-        """index: how vectors are searched. profile: whether citing contexts enrich the papers' vectors."""
+        """index: the vector index. profile: enriches paper vectors with citing contexts."""
         super().__init__()
         self.index_config = index or IndexConfig()
         self.profile = profile or ProfileConfig()
@@ -49,22 +49,22 @@ class DenseRetriever(Retriever):
 
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
-        """What vectors depend on besides the corpus, as plain values: options, a hash of the weights."""
+        """Everything the vectors depend on besides the corpus, as plain values: options, weights hash."""
 
     @abstractmethod
     def prepare(self, corpus: Corpus) -> None:
-        """Get ready to read queries and papers of a corpus."""
+        """Prepare to read queries and papers of a corpus."""
 
     @abstractmethod
     def encode_papers(self, rows: Rows) -> Floats:
-        """Papers, rows [n] -> [n, D] of unit length; zeros where there is nothing to encode."""
+        """Rows of papers [n] -> [n, D] of unit length, zeros for papers without known words."""
 
     @abstractmethod
     def encode_queries(self, queries: Queries | Rows) -> Floats:
-        """Queries, or rows of contexts, [Q] -> [Q, D] of unit length; zeros where nothing can be encoded."""
+        """Queries, or rows of contexts, [Q] -> [Q, D] of unit length, zeros if no word is known."""
 
     def paper_vectors(self, corpus: Corpus, rows: Rows) -> Floats | VectorTable:
-        """As `encode_papers`, by whoever encodes; the retriever is prepared for the corpus."""
+        """Encode papers with the chosen `encoding`, after `prepare`."""
         return encode_over_ray(self, corpus, rows) if self.encoding == "ray" else self.encode_papers(rows)
 
     def settings(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class DenseRetriever(Retriever):
             "profile": asdict(self.profile),
         }
 
-    def remember_queries(self) -> None:
+    def cache_queries(self) -> None:
         self._cache = QueryCache()
 
     @property
@@ -87,8 +87,8 @@ class DenseRetriever(Retriever):
         return self._vectors.nbytes
 
     def _index(self, corpus: Corpus) -> None:
-        self._open(corpus)
-        check_index(self.index_config, len(self._candidates))  # before the work of encoding
+        self._prepare(corpus)
+        check_index(self.index_config, len(self._candidates))  # before encoding, which is slow
         vectors = self.paper_vectors(corpus, self._candidates)
         if self.similarity == "l2":
             assert isinstance(vectors, VectorTable)
@@ -103,61 +103,63 @@ class DenseRetriever(Retriever):
 
     def _reindex(self, old: Corpus, corpus: Corpus, kept: Rows, folder: Path) -> None:
         if self.index_config.kind != "exact" or self.similarity == "l2" or self.profile.weight != 0:
-            super()._reindex(old, corpus, kept, folder)  # such vectors depend on all papers
+            super()._reindex(old, corpus, kept, folder)  # the indexed vectors depend on all papers
             return
         known = load_index(self.index_config, folder)
-        self._open(corpus)
-        place = np.searchsorted(np.flatnonzero(old.is_candidate), kept)
+        self._prepare(corpus)
+        positions = np.searchsorted(np.flatnonzero(old.is_candidate), kept)
         new = np.asarray(self.paper_vectors(corpus, self._candidates[len(kept) :]))
         vectors = np.empty((len(self._candidates), new.shape[1]), np.float32)
         vectors[len(kept) :] = new
         for part in blocks(len(kept), new.shape[1]):
-            vectors[part] = known.read(place[part])
+            vectors[part] = known.read(positions[part])
         self._vectors = build_index(self.index_config, vectors)
 
-    def _open(self, corpus: Corpus) -> None:
+    def _prepare(self, corpus: Corpus) -> None:
         self._cache = None
         self.prepare(corpus)
         self._candidates = np.flatnonzero(corpus.is_candidate)
 
-    def _encoded(self, queries: Queries) -> Floats:
+    def _query_vectors(self, queries: Queries) -> Floats:
         if self._cache is None:
             return self.encode_queries(queries)
         return np.stack(self._cache.get(queries, self.encode_queries))
 
     def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
-        vectors = self._encoded(queries)
-        may = None if allowed is None else allowed[self._candidates]
-        l2 = self.similarity == "l2"
-        found = search_l2(self._vectors, vectors, k, may) if l2 else self._vectors.search(vectors, k, may)
-        # A query without a known word is equally near to every paper: it gets none.
-        there = (found.papers >= 0) & vectors.any(axis=1, keepdims=True)
-        papers = np.where(there, self._candidates[found.papers], -1).astype(np.int32)
-        return Ranking(papers, np.where(there, found.scores, np.float32(-np.inf)))
+        vectors = self._query_vectors(queries)
+        mask = None if allowed is None else allowed[self._candidates]
+        if self.similarity == "l2":
+            found = search_l2(self._vectors, vectors, k, mask)
+        else:
+            found = self._vectors.search(vectors, k, mask)
+        # A query without a known word is equally near to every paper and gets none.
+        valid = (found.papers >= 0) & vectors.any(axis=1, keepdims=True)
+        papers = np.where(valid, self._candidates[found.papers], -1).astype(np.int32)
+        return Ranking(papers, np.where(valid, found.scores, np.float32(-np.inf)))
 
     def score(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> Floats:
         if self.similarity == "l2":
             return super().score(queries, papers)
-        asked = Queries.of(self.corpus, queries)
-        place, there = self._places(papers)
-        there &= papers != asked.citing[:, None]
+        queries = Queries.from_contexts(self.corpus, queries)
+        positions, valid = self._positions(papers)
+        valid &= papers != queries.citing[:, None]
         scores = np.full(papers.shape, -np.inf, np.float32)
-        for part in blocks(len(asked), papers.shape[1] * self._vectors.dim):
-            vectors = self._encoded(asked[part])
-            found = self._vectors.read(place[part].ravel()).reshape(*place[part].shape, -1)
+        for part in blocks(len(queries), papers.shape[1] * self._vectors.dim):
+            vectors = self._query_vectors(queries[part])
+            found = self._vectors.read(positions[part].ravel()).reshape(*positions[part].shape, -1)
             products = (found @ vectors[:, :, None])[:, :, 0]
-            scores[part] = np.where(there[part] & vectors.any(axis=1, keepdims=True), products, -np.inf)
+            scores[part] = np.where(valid[part] & vectors.any(axis=1, keepdims=True), products, -np.inf)
         return scores
 
-    def stored(self, papers: NDArray[np.integer]) -> Floats:
-        """The indexed vectors of papers, rows [n] -> [n, D]; zeros for what is no candidate."""
-        place, there = self._places(papers)
-        return np.where(there[:, None], self._vectors.read(place), np.float32(0))
+    def indexed_vectors(self, papers: NDArray[np.integer]) -> Floats:
+        """The indexed vectors of papers, rows [n] -> [n, D]; zeros for papers that are not candidates."""
+        positions, valid = self._positions(papers)
+        return np.where(valid[:, None], self._vectors.read(positions), np.float32(0))
 
-    def _places(self, papers: NDArray[np.integer]) -> tuple[Rows, Mask]:
-        """Where papers are among the candidates, and whether they are there."""
-        place = np.searchsorted(self._candidates, papers).clip(max=len(self._candidates) - 1)
-        return place, self._candidates[place] == papers
+    def _positions(self, papers: NDArray[np.integer]) -> tuple[Rows, Mask]:
+        """Positions of papers among the candidates, and a mask of those that are candidates."""
+        positions = np.searchsorted(self._candidates, papers).clip(max=len(self._candidates) - 1)
+        return positions, self._candidates[positions] == papers
 
     def _save(self, folder: Path) -> None:
         ids = list(self.corpus.paper_ids)
@@ -166,7 +168,7 @@ class DenseRetriever(Retriever):
         self._vectors.save(folder)
 
     def _load(self, folder: Path, corpus: Corpus) -> None:
-        self._open(corpus)
+        self._prepare(corpus)
         self._vectors = load_index(self.index_config, folder)
         if len(self._vectors) != len(self._candidates):
             raise InputError(
@@ -176,36 +178,39 @@ class DenseRetriever(Retriever):
 
 
 def encode_over_ray(retriever: DenseRetriever, corpus: Corpus, rows: Rows) -> Floats:
-    """`retriever.encode_papers(rows)` [n, D] over Ray Data, bit for bit; interrupted work is resumed.
+    """Like `retriever.encode_papers(rows)` [n, D], bit for bit, over Ray Data; interrupted work is resumed.
 
     The retriever is prepared for the corpus. Raises InputError if Ray is not installed or cannot be reached.
     """
 
+    def encode(rows: Rows, _: object) -> tuple[Floats, None]:
+        return retriever.encode_papers(rows), None
+
     model = {"retriever": retriever.name, **retriever.fingerprint()}
     dim = retriever.encode_papers(rows[:0]).shape[1]
-    how: dict[str, Any] = {"dtype": "float32", "spread": partial(ray_shards, retriever, rows)}
-    job = EmbeddingJob(corpus, rows, model, dim, lambda some, _: (retriever.encode_papers(some), None), **how)
+    shards = partial(ray_shards, retriever, rows)
+    job = EmbeddingJob(corpus, rows, model, dim, encode, dtype="float32", encode_shards=shards)
     return load_or_encode(job, shard=BATCH).vectors[:]
 
 
 def ray_shards(
-    retriever: DenseRetriever, rows: Rows, parts: Mapping[int, slice]
+    retriever: DenseRetriever, rows: Rows, shards: Mapping[int, slice]
 ) -> Iterator[tuple[int, Floats]]:
-    """`retriever.encode_papers` of parts of the rows, by the numbers of the parts, in order."""
+    """Encode shards of the rows in Ray actors; yields (number, vectors) in order."""
     with over_ray.ray_session():
         import ray
         import torch
         from ray.data import ActorPoolStrategy
 
-        threads, there = torch.get_num_threads(), ray.cluster_resources()
-        gpus = int(there.get("GPU", 0)) if torch.cuda.is_available() else 0
-        actors = min(gpus or max(1, int(there["CPU"]) // threads), len(parts))
-        given = copy.copy(retriever)
-        given.__dict__.pop("_vectors", None)  # the index of another corpus
+        threads, resources = torch.get_num_threads(), ray.cluster_resources()
+        gpus = int(resources.get("GPU", 0)) if torch.cuda.is_available() else 0
+        actors = min(gpus or max(1, int(resources["CPU"]) // threads), len(shards))
+        sent = copy.copy(retriever)
+        sent.__dict__.pop("_vectors", None)  # may be the index of an earlier corpus
         for row in over_ray.map_items(
-            [{"number": number, "start": part.start, "stop": part.stop} for number, part in parts.items()],
+            [{"number": number, "start": part.start, "stop": part.stop} for number, part in shards.items()],
             _EncodingActor,
-            fn_constructor_args=(ray.put(given), ray.put(rows), threads),
+            fn_constructor_args=(ray.put(sent), ray.put(rows), threads),
             compute=ActorPoolStrategy(size=actors),
             num_cpus=threads,
             **({"num_gpus": 1} if gpus else {}),
@@ -215,10 +220,10 @@ def ray_shards(
 
 
 class _EncodingActor:
-    """Encodes batches in a Ray actor."""
+    """Encodes shards in a Ray actor."""
 
     def __init__(self, retriever: Any, rows: Any, threads: int) -> None:
-        """References to a retriever that is prepared for a corpus, and to the rows that are encoded."""
+        """retriever, rows: Ray references to a prepared retriever and to the rows to encode."""
         import ray
         import torch
 

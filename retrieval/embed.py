@@ -1,4 +1,4 @@
-"""Vectors of all papers of a corpus: python -m retrieval.embed data=... encoder=specter2 output=FOLDER."""
+"""Encode all papers of a corpus: python -m retrieval.embed data=... encoder=specter2 output=FOLDER."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def embed(
     shard: int,
     seed: int,
 ) -> Embeddings:
-    """Write the vectors of all candidates of a corpus to a folder, or those that are missing there.
+    """Write the missing vectors of all candidates of a corpus to a folder.
 
-    seed: of the data, whose configuration refers to it.
-    Raises InputError for data, an encoder or a folder that cannot be used (retrieval.embeddings).
+    seed: seed of the data, which its configuration refers to.
+    Raises InputError for invalid data, encoders or folders (retrieval.embeddings).
     """
-    from retrieval.article import article_retriever  # torch, only when the options are known to be right
+    from retrieval.article import article_retriever  # imports torch, after the options were checked
 
     retriever = article_retriever(encoder, arithmetic, embeddings_dir=output, shard=shard)
-    retriever.encode_with(encoding)
+    retriever.set_encoding(encoding)
     corpus = data()
     retriever.prepare(corpus)
     return retriever.embed(corpus, np.flatnonzero(corpus.is_candidate))

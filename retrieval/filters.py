@@ -1,4 +1,4 @@
-"""Filters: which candidates a search may return. The citing paper is never among them."""
+"""Filters restrict the candidates that a search may return. The citing paper is never returned."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ class Filters:
     def __post_init__(self) -> None:
         """Raises InputError for a year that is neither a number nor `citing`, or an unreadable file."""
         ids = _read_ids(Path(self.exclude)) if isinstance(self.exclude, str) else self.exclude
-        # On a command line an id of digits is a number.
+        # Ids of digits are parsed as numbers on the command line.
         object.__setattr__(self, "exclude", tuple(map(str, ids)))
         if self.year is not None and self.year != CITING and type(self.year) is not int:
             raise InputError(f"filters.year: {self.year!r} is neither a year nor {CITING!r}")
 
     def __bool__(self) -> bool:
-        """Whether any filter is set."""
+        """True if any filter is set."""
         return bool(self.exclude) or self.year is not None or self.field is not None or self.unseen
 
     def __str__(self) -> str:
         """The filters that are set, such as `year: citing, field: NIPS`."""
-        asked = [f"exclude: {len(self.exclude):,} papers"] if self.exclude else []
-        asked += [f"year: {self.year}"] if self.year is not None else []
-        asked += [f"field: {' or '.join(self._fields())}"] if self.field is not None else []
-        asked += ["unseen: true"] if self.unseen else []
-        return ", ".join(asked)
+        parts = [f"exclude: {len(self.exclude):,} papers"] if self.exclude else []
+        parts += [f"year: {self.year}"] if self.year is not None else []
+        parts += [f"field: {' or '.join(self._fields())}"] if self.field is not None else []
+        parts += ["unseen: true"] if self.unseen else []
+        return ", ".join(parts)
 
     def allowed(self, corpus: Corpus) -> Mask:
-        """The candidates that pass for every query [P]; InputError naming the filter that left none."""
+        """Mask [P] of candidates that pass for every query; InputError naming a filter that leaves none."""
         passed = corpus.is_candidate.copy()
         if self.exclude:
             unknown = [paper for paper in self.exclude if not corpus.has_paper(paper)]
@@ -73,14 +73,14 @@ class Filters:
         return passed
 
     def groups(self, queries: Queries) -> Iterator[tuple[Rows, Mask]]:
-        """Places of queries that may get the same papers, and these papers [P]."""
+        """Group queries by allowed papers: yields indices of queries, and the mask [P]."""
         passed = self.allowed(queries.corpus)
         if self.year != CITING:
             yield np.arange(len(queries)), passed
             return
         for year in np.unique(queries.years):
-            may = passed if year == 0 else passed & (queries.corpus.years <= year)
-            yield np.flatnonzero(queries.years == year), may
+            allowed = passed if year == 0 else passed & (queries.corpus.years <= year)
+            yield np.flatnonzero(queries.years == year), allowed
 
     def _fields(self) -> list[str]:
         return [self.field] if isinstance(self.field, str) else list(self.field or ())
@@ -90,13 +90,13 @@ def _read_ids(path: Path) -> list[str]:
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not a text in UTF-8"
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise InputError(
-            f"filters.exclude: {path}: {reason}; name a file of ids, one a line, or list ids: [id,id]"
+            f"filters.exclude: {path}: {reason}; name a file with one id per line, or list ids: [id,id]"
         ) from None
     return [line.strip() for line in lines if line.strip()]
 
 
 def _check_left(passed: Mask, corpus: Corpus, what: str) -> None:
     if not passed.any():
-        raise InputError(f"filters.{what}: none of the candidates of {corpus.name} is left to search")
+        raise InputError(f"filters.{what}: leaves none of the candidates of {corpus.name}")

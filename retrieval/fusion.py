@@ -1,6 +1,6 @@
 """Fusion of rankings: convex combination, reciprocal rank fusion, and tuning of their weights.
 
-`Fusion` is the retriever that fuses others; `fuse_scores` fuses a reranker with the ranking it was given.
+`Fusion` is a retriever that fuses others; `fuse_scores` fuses a reranker with its prefetcher.
 """
 
 from __future__ import annotations
@@ -26,44 +26,44 @@ from retrieval.settings import check_counts, recall_measures
 log = logging.getLogger(__name__)
 
 METHODS = ("convex", "rrf")
-CONSTANT = 60
-"""Of reciprocal rank fusion (Cormack et al. 2009)."""
+RRF_CONSTANT = 60
+"""Constant of reciprocal rank fusion (Cormack et al. 2009)."""
 TUNED, EQUAL = "tuned", "equal"
 VALIDATION = "val"
 
 _QUERIES = 32
-"""Queries merged at a time: their arrays then fit into the processor's caches."""
+"""Queries merged at a time, so that their arrays fit into the processor's caches."""
 
 
 def normalise_scores(ranking: Ranking) -> Floats:
-    """How far each score is above the lowest of its query [Q, n], in standard deviations of its scores.
+    """Distance of each score from the lowest of its query [Q, n], in standard deviations.
 
-    A paper that a ranking lacks counts as much as its last one, 0. (The mean that z-scores subtract is the
-    same for all papers of a query and changes no ranking.) Where all scores are equal, each paper counts 1.
+    The last paper of a ranking gets 0, like papers that it lacks. (The mean that z-scores subtract is the
+    same for all papers of a query and changes no ranking.) If all scores are equal, each paper gets 1.
     """
-    there = ranking.papers >= 0
-    scores = np.where(there, ranking.scores, 0).astype(np.float64)
-    lowest = np.where(there, scores, np.inf).min(axis=1, initial=np.inf, keepdims=True)
-    above = np.where(there, scores - np.where(np.isfinite(lowest), lowest, 0), 0)
+    valid = ranking.papers >= 0
+    scores = np.where(valid, ranking.scores, 0).astype(np.float64)
+    lowest = np.where(valid, scores, np.inf).min(axis=1, initial=np.inf, keepdims=True)
+    above = np.where(valid, scores - np.where(np.isfinite(lowest), lowest, 0), 0)
     equal = above.max(axis=1, initial=0, keepdims=True) == 0
-    papers = np.maximum(there.sum(axis=1, keepdims=True), 1)
+    papers = np.maximum(valid.sum(axis=1, keepdims=True), 1)
     mean = above.sum(axis=1, keepdims=True) / papers
-    unit = np.sqrt((np.where(there, above - mean, 0) ** 2).sum(axis=1, keepdims=True) / papers)
-    return np.where(equal, there, above / np.where(equal, 1, unit)).astype(np.float32)
+    deviation = np.sqrt((np.where(valid, above - mean, 0) ** 2).sum(axis=1, keepdims=True) / papers)
+    return np.where(equal, valid, above / np.where(equal, 1, deviation)).astype(np.float32)
 
 
 def reciprocal_ranks(ranking: Ranking) -> Floats:
-    """1 / (CONSTANT + rank) of each place [Q, n], ranks from 1; 0 where there is no paper."""
-    gains = (1 / (CONSTANT + np.arange(1, ranking.k + 1))).astype(np.float32)
+    """1 / (RRF_CONSTANT + rank) of each entry [Q, n], ranks from 1; 0 if there is no paper."""
+    gains = (1 / (RRF_CONSTANT + np.arange(1, ranking.k + 1))).astype(np.float32)
     return np.where(ranking.papers >= 0, gains, np.float32(0))
 
 
 @dataclass(frozen=True)
 class MergedRankings:
-    """The papers of all parts, each once, in the order of their rows.
+    """The union of the papers of all parts, in the order of their rows.
 
-    papers: int32 [Q, n], -1 for none. gains: float32 [Q, parts, n], what each part gives a paper, 0 if it has
-    not found it. found: bool [Q, parts, n].
+    papers: int32 [Q, n], -1 for none. gains: float32 [Q, parts, n], the gain of a paper by each part, 0 if
+    the part did not find it. found: bool [Q, parts, n].
     """
 
     papers: NDArray[np.int32]
@@ -71,12 +71,12 @@ class MergedRankings:
     found: Mask
 
     def sums(self, weights: NDArray[np.floating]) -> Floats:
-        """Weighted sums of the gains [Q, n]; -inf where no part of positive weight has found a paper.
+        """Weighted sums of the gains [Q, n]; -inf for papers that no part of positive weight found.
 
         weights: [Q or 1, parts].
         """
         weights = weights.astype(np.float64)
-        total = weights[:, :1] * self.gains[:, 0]  # float64: the order of the parts must not matter
+        total = weights[:, :1] * self.gains[:, 0]  # float64, so that the order of the parts does not matter
         for part in range(1, self.gains.shape[1]):
             total += weights[:, part, None] * self.gains[:, part]
         sums = total.astype(np.float32)
@@ -90,30 +90,30 @@ class MergedRankings:
 def merge_rankings(
     rankings: Sequence[Ranking], gains: Sequence[Floats]
 ) -> Iterator[tuple[slice, MergedRankings]]:
-    """Batches of queries, and what all parts have found for them.
+    """Yield batches of queries with the merged rankings of all parts.
 
-    rankings: of each part [Q, n], n its own, each paper once in a row; gains: of each part [Q, n].
+    rankings: one per part [Q, n], n may differ, distinct papers in each row; gains: one [Q, n] per part.
     """
     part = np.repeat(np.arange(len(rankings)), [ranking.k for ranking in rankings])
     for start in range(0, len(rankings[0]), _QUERIES):
         rows = slice(start, start + _QUERIES)
         papers = np.concatenate([ranking.papers[rows] for ranking in rankings], axis=1)
-        values = np.concatenate([of_part[rows] for of_part in gains], axis=1)
+        values = np.concatenate([part_gains[rows] for part_gains in gains], axis=1)
         queries, n = papers.shape
-        # One integer (paper, place): numpy sorts integers far faster than it argsorts. -1 comes last.
+        # One integer (paper, column): numpy sorts integers far faster than it argsorts. -1 comes last.
         keys = papers.astype(np.uint32).astype(np.uint64) << np.uint64(32) | np.arange(n, dtype=np.uint64)
         keys.sort(axis=1)
         ascending = (keys >> np.uint64(32)).astype(np.uint32).view(np.int32)
-        place = keys.astype(np.uint32).astype(np.int64)
+        column = keys.astype(np.uint32).astype(np.int64)
         first = np.ones((queries, n), np.bool_)
         first[:, 1:] = ascending[:, 1:] != ascending[:, :-1]
         to = np.maximum.accumulate(np.where(first, np.arange(n), 0), axis=1)
-        flat = (np.arange(queries)[:, None] * len(rankings) + part[place]) * n + to
+        flat = (np.arange(queries)[:, None] * len(rankings) + part[column]) * n + to
         shape = (queries, len(rankings), n)
         batch = MergedRankings(
             np.where(first, ascending, -1), np.zeros(shape, np.float32), np.zeros(shape, np.bool_)
         )
-        batch.gains.ravel()[flat] = np.take_along_axis(values, place, axis=1)
+        batch.gains.ravel()[flat] = np.take_along_axis(values, column, axis=1)
         batch.found.ravel()[flat] = ascending >= 0
         yield rows, batch
 
@@ -121,7 +121,7 @@ def merge_rankings(
 def fuse(
     rankings: Sequence[Ranking], gains: Sequence[Floats], weights: NDArray[np.floating], k: int
 ) -> Ranking:
-    """The k papers of the highest weighted sums of gains [Q, n]; weights: [Q or 1, parts]."""
+    """The k papers with the highest weighted sums of gains [Q, n]; weights: [Q or 1, parts]."""
     weights = np.broadcast_to(weights, (len(rankings[0]), len(rankings)))
     batches = [Ranking(np.empty((0, k), np.int32), np.empty((0, k), np.float32))]
     for rows, batch in merge_rankings(rankings, gains):
@@ -134,19 +134,19 @@ def fuse(
 
 
 def sample_queries(corpus: Corpus, split: str, queries: int, seed: int) -> tuple[Rows, Ragged]:
-    """At most `queries` contexts [Q] of a split, drawn by the seed, and the papers that they cite.
+    """Sample at most `queries` contexts [Q] of a split; also returns the papers that they cite.
 
-    Raises InputError if there is no such split, or nothing in it.
+    Raises InputError if the split is missing or empty.
     """
-    there = corpus.split(split)
-    if len(there) == 0:
-        raise InputError(f"corpus {corpus.name}: the split {split!r} has no queries to tune with")
-    rows = np.sort(np.random.default_rng(seed).permutation(len(there))[:queries])
-    return there.contexts[rows], there.positives.take(rows)
+    population = corpus.split(split)
+    if len(population) == 0:
+        raise InputError(f"corpus {corpus.name}: the split {split!r} has no queries to tune on")
+    rows = np.sort(np.random.default_rng(seed).permutation(len(population))[:queries])
+    return population.contexts[rows], population.positives.take(rows)
 
 
 def simplex(parts: int) -> NDArray[np.float64]:
-    """Weights to try [W, parts] that sum to 1: in steps of 0.05, coarser for many parts.
+    """Grid of weights [W, parts] that sum to 1, in steps of 0.05, or coarser for many parts.
 
     >>> simplex(3).shape
     (66, 3)
@@ -163,49 +163,49 @@ def recall_by_weights(
     grid: NDArray[np.float64],
     cutoffs: Sequence[int],
 ) -> NDArray[np.float64]:
-    """The mean of recall at the cutoffs for each row of weights of the grid [W, parts] and each query [W, Q].
+    """Mean recall at the cutoffs for each row of the grid [W, parts] and each query: [W, Q].
 
-    rankings, gains: of each part [Q, n]; wanted: the cited papers [Q].
+    rankings, gains: one per part [Q, n]; wanted: the cited papers [Q].
     """
     values = np.zeros((len(grid), len(wanted)))
     for rows, batch in merge_rankings(rankings, gains):
         count = len(batch.papers)
         cited = wanted.take(np.arange(rows.start, rows.start + count))
         query, target = np.repeat(np.arange(count), cited.lengths), cited.values[:, None]
-        same = batch.papers[query] == target
-        at, there = same.argmax(axis=1), same.any(axis=1)
+        is_target = batch.papers[query] == target
+        column, listed = is_target.argmax(axis=1), is_target.any(axis=1)
         before = batch.papers[query] < target
         for row, weights in zip(values, grid, strict=True):
             sums = batch.sums(weights[None])[query]
-            own = np.take_along_axis(sums, at[:, None], axis=1)
+            own = np.take_along_axis(sums, column[:, None], axis=1)
             ranks = 1 + np.count_nonzero((sums > own) | ((sums == own) & before), axis=1)
-            found = there & np.isfinite(own[:, 0])
+            found = listed & np.isfinite(own[:, 0])
             hits = sum((found & (ranks <= k)).astype(np.float64) for k in cutoffs) / len(cutoffs)
             row[rows] = np.bincount(query, hits, count) / np.maximum(cited.lengths, 1)
     return values
 
 
 def best_weights(values: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The weights [parts] of the highest mean of values [W, Q]; of equals the most even, then the first."""
+    """The weights [parts] with the highest mean value [W, Q]; ties go to the most even, then to the first."""
     means = values.mean(axis=1).round(9)
-    equal = np.flatnonzero(means == means.max())
-    return grid[equal[np.argmin((grid[equal] ** 2).sum(axis=1).round(9))]]
+    ties = np.flatnonzero(means == means.max())
+    return grid[ties[np.argmin((grid[ties] ** 2).sum(axis=1).round(9))]]
 
 
 # A reranker and its prefetcher.
 
 
 def fuse_scores(candidates: Ranking, scores: Floats, method: str, weight: float) -> NDArray[np.floating]:
-    """What the candidates [Q, K] are finally ranked by [Q, K], -inf where there is none.
+    """Final scores of the candidates [Q, K], -inf where there is none.
 
-    scores: the reranker's [Q, K]. method: `none`, its score alone (Gu et al. 2022); `score`, sums of
-    z-scores; `rank`, sums of 1 / (60 + rank). weight: of the reranker, from 0 (the prefetcher alone) to 1.
+    scores: the reranker's [Q, K]. method: `none`, these scores alone (Gu et al. 2022); `score`, sums of
+    z-scores; `rank`, sums of 1 / (60 + rank). weight: of the reranker, from 0 (prefetcher alone) to 1.
     """
-    if method == "none" or weight == 1:  # no sum: rounding would make some scores equal
+    if method == "none" or weight == 1:  # no sum: rounding would create ties
         return scores
     if weight == 0:
-        places = -np.arange(candidates.k, dtype=np.float64)
-        return np.where(candidates.papers >= 0, places, -np.inf)
+        order = -np.arange(candidates.k, dtype=np.float64)
+        return np.where(candidates.papers >= 0, order, -np.inf)
     prefetched, reranked = (part.astype(np.float64) for part in _reranker_gains(candidates, scores, method))
     return np.where(candidates.papers >= 0, weight * reranked + (1 - weight) * prefetched, -np.inf)
 
@@ -213,7 +213,7 @@ def fuse_scores(candidates: Ranking, scores: Floats, method: str, weight: float)
 def tune_weight(
     candidates: Ranking, scores: Floats, wanted: Ragged, method: str, cutoffs: Sequence[int] = (10,)
 ) -> float:
-    """The weight of the reranker, in steps of 0.05, of the highest mean recall at the cutoffs.
+    """The weight of the reranker, in steps of 0.05, with the highest mean recall at the cutoffs.
 
     wanted: the cited papers [Q].
     """
@@ -222,27 +222,26 @@ def tune_weight(
 
 
 def _reranker_gains(candidates: Ranking, scores: Floats, method: str) -> list[Floats]:
-    """Of the prefetcher and of the reranker [Q, K], in the order of the candidates."""
+    """Gains of the prefetcher and of the reranker [Q, K], in the order of the candidates."""
     if method == "score":
         return [normalise_scores(candidates), normalise_scores(Ranking(candidates.papers, scores))]
-    places = reciprocal_ranks(candidates)
-    by_score = np.empty_like(places)
-    np.put_along_axis(by_score, np.argsort(-scores, axis=1, kind="stable"), places, axis=1)
-    return [places, by_score]
+    prefetched = reciprocal_ranks(candidates)
+    reranked = np.empty_like(prefetched)
+    np.put_along_axis(reranked, np.argsort(-scores, axis=1, kind="stable"), prefetched, axis=1)
+    return [prefetched, reranked]
 
 
 # Several retrievers.
 
 
 Recalls = Callable[[Corpus, Rows, Ragged, NDArray[np.float64]], NDArray[np.float64]]
-"""Of a corpus, contexts [Q], the papers that they cite and a grid of weights: recall_by_weights [W, Q]."""
+"""(corpus, contexts [Q], cited papers [Q], grid [W, parts]) to recall_by_weights [W, Q]."""
 
 
 class FusionWeights:
-    """The weights of the parts of a retriever: given, equal, or tuned on the validation split.
+    """The weights of the parts of a retriever: fixed, equal, or tuned on the validation split.
 
-    Tuned are those of the best `measure` (recall@k, or the mean of several) on `queries` queries, drawn by
-    `seed`.
+    Tuning maximises `measure` (recall@k, or the mean of several) on `queries` queries sampled with `seed`.
     """
 
     def __init__(
@@ -253,28 +252,28 @@ class FusionWeights:
         measure: str | Sequence[str],
         seed: int,
     ) -> None:
-        """Raises InputError for a value that is not one of those above."""
+        """Raises InputError for an invalid value."""
         check_counts(queries=queries)
         self.parts, self.queries, self.seed = list(parts), queries, seed
         self.measures, self.cutoffs = recall_measures(measure)
-        self.given = None if weights == TUNED else normalise_weights(weights, parts)
+        self.fixed = None if weights == TUNED else normalise_weights(weights, parts)
 
     def settings(self) -> dict[str, Any]:
-        """What the weights depend on, as plain values."""
+        """Everything the weights depend on, as plain values."""
         tuning = {"queries": self.queries, "measure": self.measures, "seed": self.seed}
-        return {**tuning, "weights": TUNED} if self.given is None else {"weights": self.given}
+        return {**tuning, "weights": TUNED} if self.fixed is None else {"weights": self.fixed}
 
-    def of(self, retriever: Retriever) -> list[float]:
-        """The weights of a retriever that has been indexed, in the order of the parts."""
-        weights = retriever.tuned["weights"] if self.given is None else self.given
+    def values(self, retriever: Retriever) -> list[float]:
+        """The weights of an indexed retriever, in the order of the parts."""
+        weights = retriever.tuned["weights"] if self.fixed is None else self.fixed
         return [weights[name] for name in self.parts]
 
-    def tuned(self, name: str, corpus: Corpus, recalls: Recalls) -> dict[str, float]:
-        """The weight of each part that is best on validation."""
+    def tune(self, name: str, corpus: Corpus, recalls: Recalls) -> dict[str, float]:
+        """The best weight of each part on the validation split."""
         if VALIDATION not in corpus.splits:
             raise InputError(
                 f"{name} tunes weights on split {VALIDATION!r}, which corpus {corpus.name} lacks; set "
-                f"retriever.weights to {EQUAL}, or to a weight for each of {', '.join(self.parts)}"
+                f"retriever.weights to {EQUAL} or to one weight for each of {', '.join(self.parts)}"
             )
         contexts, wanted = sample_queries(corpus, VALIDATION, self.queries, self.seed)
         grid = simplex(len(self.parts))
@@ -289,31 +288,31 @@ class FusionWeights:
 
 
 def normalise_weights(weights: str | Mapping[str, float], parts: Collection[str]) -> dict[str, float]:
-    """The given weights of the parts, scaled to the sum 1."""
-    found = dict.fromkeys(parts, 1.0) if weights == EQUAL else weights
-    if not isinstance(found, Mapping) or set(found) != set(parts):
+    """Scale the weights of the parts to a sum of 1."""
+    values = dict.fromkeys(parts, 1.0) if weights == EQUAL else weights
+    if not isinstance(values, Mapping) or set(values) != set(parts):
         raise InputError(
-            f"retriever.weights: {weights!r} is neither {TUNED} nor {EQUAL} nor a weight for each of "
+            f"retriever.weights: {weights!r} is neither {TUNED} nor {EQUAL} nor one weight for each of "
             f"{', '.join(parts)}"
         )
-    for name, weight in found.items():
+    for name, weight in values.items():
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < np.inf:
-            raise InputError(f"retriever.weights.{name}: {weight!r} is not a number from 0 on")
-    total = sum(found.values())
+            raise InputError(f"retriever.weights.{name}: {weight!r} is not a non-negative number")
+    total = sum(values.values())
     if total == 0:
-        raise InputError("retriever.weights: one of them must be above 0")
-    return {name: float(found[name] / total) for name in parts}
+        raise InputError("retriever.weights: at least one weight must be positive")
+    return {name: float(values[name] / total) for name in parts}
 
 
 class Fusion(Retriever):
-    """Searches with several retrievers and fuses what they find.
+    """Searches with several retrievers and fuses their rankings.
 
-    parts: retrievers by the names that weights are given to.
+    parts: retrievers by name; `weights` refers to the names.
     method: `convex` (sums of normalised scores) or `rrf` (sums of reciprocal ranks).
-    depth: papers taken of each part, independent of k so that the first papers do not change with it. The
-    fusion cannot find more than its parts have found.
-    weights: of each part; or `equal`; or `tuned`: the best for `measure` (recall@k, or the mean of several)
-    on `queries` queries of the validation split, drawn by `seed`.
+    depth: papers fetched from each part, independent of k so that the first papers do not change with k.
+    Papers that no part has fetched cannot be found.
+    weights: one per part; or `equal`; or `tuned`, the best for `measure` (recall@k, or the mean of several)
+    on `queries` validation queries, sampled with `seed`.
     """
 
     name = "fusion"
@@ -328,21 +327,21 @@ class Fusion(Retriever):
         measure: str | Sequence[str] = ("recall@10", "recall@100"),
         seed: int = 0,
     ) -> None:
-        """Raises InputError for a value that is not one of those above."""
+        """Raises InputError for an invalid value."""
         super().__init__()
         self.parts = dict(parts)
         if not self.parts:
-            raise InputError("retriever.parts: there is none to fuse")
+            raise InputError("retriever.parts: name at least one retriever to fuse")
         self.join_protocols(self.parts.values())
         if method not in METHODS:
             raise InputError(f"retriever.method={method}: choose {' or '.join(METHODS)}")
         check_counts(depth=depth)
         self.method, self.depth = method, depth
-        self.weighing = FusionWeights(weights, self.parts, queries, measure, seed)
+        self.weights = FusionWeights(weights, self.parts, queries, measure, seed)
 
     def settings(self) -> dict[str, Any]:
         parts = {name: {"retriever": part.name, **part.settings()} for name, part in self.parts.items()}
-        return {"parts": parts, "method": self.method, "depth": self.depth, **self.weighing.settings()}
+        return {"parts": parts, "method": self.method, "depth": self.depth, **self.weights.settings()}
 
     def query_settings(self) -> dict[str, Any]:
         return {name: found for name, part in self.parts.items() if (found := part.query_settings())}
@@ -355,28 +354,27 @@ class Fusion(Retriever):
         for name, part in self.parts.items():
             part.index(corpus)
             self.tuned |= {f"{name}.{key}": value for key, value in part.tuned.items()}
-        if self.weighing.given is None:
-            self.tuned["weights"] = self.weighing.tuned(self.name, corpus, self._recalls)
+        if self.weights.fixed is None:
+            self.tuned["weights"] = self.weights.tune(self.name, corpus, self._recalls)
 
     def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
         rankings = self._rankings(queries, allowed)
-        weights = np.array([self.weighing.of(self)])
+        weights = np.array([self.weights.values(self)])
         return fuse(rankings, self._gains(rankings), weights, k)
 
     def _rankings(self, queries: Queries | Rows, allowed: Mask | None) -> list[Ranking]:
-        """Of each part, without the citing paper: its score would be the unit of all others."""
+        """The ranking of each part, without the citing paper, whose score would distort the normalisation."""
         return [part.search_allowed(queries, self.depth, allowed) for part in self.parts.values()]
 
     def _gains(self, rankings: list[Ranking]) -> list[Floats]:
-        return [
-            (reciprocal_ranks if self.method == "rrf" else normalise_scores)(ranking) for ranking in rankings
-        ]
+        gains = reciprocal_ranks if self.method == "rrf" else normalise_scores
+        return [gains(ranking) for ranking in rankings]
 
     def _recalls(
         self, corpus: Corpus, contexts: Rows, wanted: Ragged, grid: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         rankings = self._rankings(contexts, None)
-        return recall_by_weights(rankings, self._gains(rankings), wanted, grid, self.weighing.cutoffs)
+        return recall_by_weights(rankings, self._gains(rankings), wanted, grid, self.weights.cutoffs)
 
     def _save(self, folder: Path) -> None:
         for name, part in self.parts.items():

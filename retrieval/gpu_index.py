@@ -1,4 +1,4 @@
-"""Indexes that are searched on a GPU, by torch or by Faiss."""
+"""Exact indexes on a GPU, searched by torch or Faiss."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from retrieval.arrays import Floats, Mask, Rows
 from retrieval.index import CHUNK, FaissIndex, FlatIndex, Found, PaperIndex, faiss
 
 GPU_SCORES = 1 << 26
-"""Scores held on a GPU at a time: 256 MiB."""
+"""Scores in GPU memory at a time: 256 MiB."""
 FAISS_DEPTH = 2048
-"""The most papers that Faiss ranks on a GPU."""
+"""Maximum k of Faiss on a GPU."""
 
 
 class TorchIndex(PaperIndex):
-    """The vectors of an exact index on a torch device: products of blocks and a running best k."""
+    """The vectors of an exact index on a torch device, searched in blocks with a running top k."""
 
     def __init__(self, host: FlatIndex | FaissIndex, device: torch.device) -> None:
         self._host, self.dim = host, host.dim
@@ -31,18 +31,18 @@ class TorchIndex(PaperIndex):
 
     def _nearest(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
         device = self._vectors.device
-        wanted = torch.from_numpy(queries).to(device)
+        vectors = torch.from_numpy(queries).to(device)
         rows = None if allowed is None else torch.from_numpy(np.flatnonzero(allowed)).to(device)
-        best = wanted.new_empty((len(queries), 0))
+        best = vectors.new_empty((len(queries), 0))
         found = torch.empty((len(queries), 0), dtype=torch.int64, device=device)
         step = GPU_SCORES // CHUNK
         for start in range(0, len(self) if rows is None else len(rows), step):
             part = slice(start, start + step) if rows is None else rows[start : start + step]
-            scores = wanted @ self._vectors[part].float().T
-            scores, places = scores.topk(min(k, scores.shape[1]))
-            places = start + places if rows is None else rows[start + places]
+            scores = vectors @ self._vectors[part].float().T
+            scores, indices = scores.topk(min(k, scores.shape[1]))
+            indices = start + indices if rows is None else rows[start + indices]
             best, order = torch.cat([best, scores], 1).topk(min(k, best.shape[1] + scores.shape[1]))
-            found = torch.cat([found, places], 1).gather(1, order)
+            found = torch.cat([found, indices], 1).gather(1, order)
         return best.cpu().numpy(), found.cpu().numpy()
 
     def read(self, rows: Rows) -> Floats:
@@ -60,7 +60,7 @@ class TorchIndex(PaperIndex):
 
 
 class FaissGPUIndex(FlatIndex):
-    """Faiss on all GPUs. There it takes no filter and no k above FAISS_DEPTH: then the CPU searches."""
+    """Faiss on all GPUs; searches with a filter or k above FAISS_DEPTH run on the CPU."""
 
     def __init__(self, vectors: Floats) -> None:
         super().__init__(vectors)
@@ -75,7 +75,7 @@ class FaissGPUIndex(FlatIndex):
 
 
 def gpu_library(kind: str) -> str | None:
-    """What can search such an index on a GPU of this machine: torch, which takes filters, or else faiss."""
+    """The library to search an index on a GPU: torch, which supports filters, else faiss; None if neither."""
     if kind not in ("exact", "half"):
         return None
     if torch.cuda.is_available():
@@ -83,8 +83,8 @@ def gpu_library(kind: str) -> str | None:
     return "faiss" if kind == "exact" and faiss.get_num_gpus() > 0 else None
 
 
-def on_gpu(kind: str, index: FlatIndex | FaissIndex) -> PaperIndex:
-    """The index, or one that searches its vectors on a GPU where there is one."""
+def to_gpu(kind: str, index: FlatIndex | FaissIndex) -> PaperIndex:
+    """Move an index to a GPU if there is one."""
     library = gpu_library(kind)
     if library == "torch":
         return TorchIndex(index, torch.device("cuda"))

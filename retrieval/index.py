@@ -1,6 +1,6 @@
-"""Indexes search vectors of papers by inner product: exactly, or approximately with Faiss; on CPU or GPU.
+"""Vector indexes for inner-product search: exact, or approximate with Faiss; on CPU or GPU.
 
-`build_index` and `load_index` give the `PaperIndex` that an `IndexConfig` (retrieval.settings) names;
+`build_index` and `load_index` return the `PaperIndex` for an `IndexConfig` (retrieval.settings);
 `search_exact` searches arrays without an index.
 """
 
@@ -22,34 +22,34 @@ from retrieval.base import Ranking, empty_rankings, top_k
 from retrieval.settings import IndexConfig
 from retrieval.vectors import BLOCK, VectorTable, blocks, first_not_finite
 
-logging.getLogger("faiss.loader").setLevel(logging.WARNING)  # it reports every build that it looks for
+logging.getLogger("faiss.loader").setLevel(logging.WARNING)  # it logs every build it tries
 import faiss as faiss  # noqa: E402
 
-# Numbers in a batch of queries from which Faiss multiplies matrices. Its own 128,000 is 640 queries of 200
-# dimensions; multiplying is faster from 8 on, several times so for a few hundred (benchmarks/indexes.py), and
-# the same holds for the short vectors of product quantisers.
+# Batch size (queries * dimensions) from which Faiss uses matrix products. The default of 128,000 means 640
+# queries of 200 dimensions; products are faster from 8 queries on, several times so for a few hundred
+# (benchmarks/indexes.py), also for the short vectors of product quantisers.
 faiss.cvar.distance_compute_blas_threshold = 1600
 
 CHUNK = 1024
 """Queries searched at a time."""
-AT_ONCE = 1 << 26
-"""Numbers of mapped vectors compared at a time, 256 MiB: each block has its own best k, which are merged."""
-SPARE = 256
-"""Up to this many papers that may not be found, a search fetches as many more and drops them."""
-FEW = 32
+MAPPED_BLOCK = 1 << 26
+"""Components of mapped vectors compared at a time, 256 MiB; the best k of all blocks are merged."""
+MAX_OVERFETCH = 256
+"""If at most this many papers are filtered out, a search fetches as many more and drops them."""
+FEW_QUERIES = 32
 """Up to this many queries, comparing with codes is faster than decoding them for a matrix product."""
-MULTIPLIED = 5
-"""How much faster a matrix product compares, for more than FEW queries."""
+MATMUL_SPEEDUP = 5
+"""Speedup of comparisons by matrix products, for more than FEW_QUERIES queries."""
 SLACK = 10
-"""Papers that the searched lists should hold for each one that is wanted."""
-VISITS = 4
-"""Vectors in a row that are compared in the time of a candidate in a graph, for each of its links."""
+"""Minimum number of papers in the searched lists, per paper to return."""
+GRAPH_COST = 4
+"""Sequential comparisons in the time of one graph candidate, per link."""
 CODES = 256
-"""Codes of a subvector of product quantisation: one byte."""
+"""Codes per subvector of product quantisation: one byte."""
 
 IP = faiss.METRIC_INNER_PRODUCT
 Found = tuple[Floats, Rows]
-"""Scores and rows [Q, k]."""
+"""Scores and rows, [Q, k] each."""
 
 
 def search_exact(
@@ -59,17 +59,17 @@ def search_exact(
     exclude: NDArray[np.integer] | None = None,
     candidates: Mask | None = None,
 ) -> Ranking:
-    """The k papers of the highest inner product with each query, without the excluded ones.
+    """The k papers with the highest inner product with each query, without excluded ones.
 
     queries: float32 [Q, D]; papers: float32 [P, D]; normalise both for the cosine.
-    exclude, candidates: as `exclude` and `allowed` of PaperIndex.search; errors as there.
-    Which of several papers of equal score takes the last place is left to Faiss.
+    exclude, candidates: like `exclude` and `allowed` of PaperIndex.search; same errors.
+    Ties for the last place are broken by Faiss.
     """
     return FlatIndex(check_vectors(papers, "papers")).search(queries, k, candidates, exclude)
 
 
 def nearest(queries: Floats, papers: Floats, k: int, rows: Rows | None) -> Found:
-    """The k best of some rows of an array, or of all; k is at most their number."""
+    """The k best of some rows of an array, or of all rows; k is at most their number."""
     if rows is None:
         scores, found = faiss.knn(queries, papers, k, metric=IP)
         return scores, found
@@ -79,32 +79,31 @@ def nearest(queries: Floats, papers: Floats, k: int, rows: Rows | None) -> Found
 def nearest_in_blocks(
     queries: Floats, k: int, rows: Rows, read: Callable[[Rows], Floats], block: int | None = None
 ) -> Found:
-    """As `nearest`, of vectors that `read` gives for some of the rows; block: numbers read at a time."""
+    """Like `nearest`, with vectors read by `read(rows)`; block: components read at a time."""
     best = faiss.ResultHeap(len(queries), k, keep_max=True)
     step = max(1, (block or BLOCK) // queries.shape[1])
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
-        scores, places = faiss.knn(queries, read(part), min(k, len(part)), metric=IP)
-        best.add_result(scores, part[places])
+        scores, found = faiss.knn(queries, read(part), min(k, len(part)), metric=IP)
+        best.add_result(scores, part[found])
     best.finalize()
     return best.D, best.I
 
 
 def check_vectors(vectors: Floats, name: str) -> Floats:
-    """The vectors [N, D] as an array that Faiss takes; InputError names the first that is not finite."""
+    """Convert vectors [N, D] to an array for Faiss; InputError names the first that is not finite."""
     vectors = np.ascontiguousarray(vectors, dtype=np.float32)
     if vectors.ndim != 2:
         raise ValueError(f"{name}: expected [rows, dimensions], got shape {vectors.shape}")
     if (bad := first_not_finite(vectors)) is not None:
         raise InputError(
-            f"{name}: vector {bad} is not finite; the model that made it has diverged, train it with a lower "
-            "learning rate"
+            f"{name}: vector {bad} is not finite; the model has diverged: train it with a lower learning rate"
         )
     return vectors
 
 
 class PaperIndex(ABC):
-    """Vectors [N, dim]; papers are known by their place, 0 to N - 1."""
+    """An index of vectors [N, dim], numbered from 0 to N - 1."""
 
     dim: int
 
@@ -115,14 +114,14 @@ class PaperIndex(ABC):
         allowed: Mask | None = None,
         exclude: NDArray[np.integer] | None = None,
     ) -> Ranking:
-        """The k nearest of the allowed places [N] to each query [Q, dim]; -1 where there are fewer.
+        """The k nearest of the allowed vectors (mask [N]) to each query [Q, dim], padded with -1.
 
-        exclude: places that a query must not get, int [Q] or [Q, E]; -1 excludes nothing.
-        Memory besides the result is about 40 bytes times CHUNK * (k + E), and a BLOCK of vectors where only
-        some are allowed; Q x N scores are never held.
+        exclude: vectors to leave out for each query, int [Q] or [Q, E]; -1 excludes nothing.
+        Memory besides the result is about 40 bytes times CHUNK * (k + E), plus a BLOCK of vectors if only
+        some are allowed; Q x N scores are never in memory.
 
-        Finds k papers wherever k are allowed: a query for which an approximate index finds fewer is compared
-        with all of them. InputError for queries that are not finite, ValueError for shapes that disagree.
+        Always finds k papers if k are allowed: if an approximate index finds fewer for a query, the query is
+        compared with all of them. InputError for queries that are not finite, ValueError for wrong shapes.
         """
         queries = check_vectors(queries, "queries")
         if queries.shape[1] != self.dim:
@@ -131,13 +130,13 @@ class PaperIndex(ABC):
             raise ValueError(f"k must be at least 1, not {k}")
         out = 0 if allowed is None else len(self) - int(np.count_nonzero(allowed))
         left_out = None
-        if out <= SPARE:  # to search without a filter and drop them is faster
+        if out <= MAX_OVERFETCH:  # searching without a filter and dropping them is faster
             left_out, allowed = (None if allowed is None or out == 0 else ~allowed), None
         excluded = np.empty((len(queries), 0), np.int32) if exclude is None else exclude
         excluded = excluded[:, None] if excluded.ndim == 1 else excluded
         if excluded.ndim != 2 or len(excluded) != len(queries):
             raise ValueError(f"exclude has shape {excluded.shape} for {len(queries)} queries")
-        # Whatever is excluded may take one of the first places, so ask for as many more.
+        # Excluded vectors may be among the first k, so fetch as many more.
         depth = k + excluded.shape[1] + (out if left_out is not None else 0)
         depth = min(depth, len(self) if allowed is None else int(np.count_nonzero(allowed)))
         if depth == 0 or len(queries) == 0:
@@ -153,14 +152,14 @@ class PaperIndex(ABC):
 
     @abstractmethod
     def _nearest(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
-        """Scores and places [Q, k] for a chunk of queries; k papers are allowed, and found."""
+        """Scores and rows [Q, k] for a chunk of queries; at least k vectors are allowed, and k are found."""
 
     @abstractmethod
     def read(self, rows: Rows) -> Floats:
-        """The vectors at some places [n] -> [n, dim], as the index keeps them."""
+        """Vectors [n] -> [n, dim], decoded if the index stores codes."""
 
     def blocks(self) -> Iterator[Floats]:
-        """All vectors, some at a time."""
+        """Yield all vectors in blocks."""
         return (self.read(np.arange(part.start, part.stop)) for part in blocks(len(self), self.dim))
 
     @abstractmethod
@@ -170,7 +169,7 @@ class PaperIndex(ABC):
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """Memory of what is searched."""
+        """Size of the searched data in bytes."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:
@@ -178,9 +177,9 @@ class PaperIndex(ABC):
 
 
 class FlatIndex(PaperIndex):
-    """Compares with every vector: of an array, or of a table whose blocks are read one by one.
+    """Exact search in an array, or block by block in a table.
 
-    last: [N] float32, one more number of each vector, kept out of the table's rounding.
+    last: float32 [N], an additional component of each vector that is not rounded like those of the table.
     """
 
     ARRAY, TABLE, LAST = "vectors.npy", "halves.npy", "last.npy"
@@ -193,7 +192,7 @@ class FlatIndex(PaperIndex):
 
     @classmethod
     def load(cls, folder: Path) -> FlatIndex:
-        """What `save` wrote, mapped; InputError if it is damaged."""
+        """Memory-map an index written by `save`; InputError if it is damaged."""
         mapped, last = (folder / cls.TABLE).is_file(), None
         path = folder / (cls.TABLE if mapped else cls.ARRAY)
         try:
@@ -220,7 +219,7 @@ class FlatIndex(PaperIndex):
         if not isinstance(self.vectors, VectorTable):
             return nearest(queries, self.vectors, k, rows)
         return nearest_in_blocks(
-            queries, k, np.arange(len(self)) if rows is None else rows, self.read, AT_ONCE
+            queries, k, np.arange(len(self)) if rows is None else rows, self.read, MAPPED_BLOCK
         )
 
     def read(self, rows: Rows) -> Floats:
@@ -245,42 +244,42 @@ FAISS_TYPES: dict[str, type] = {
 
 
 class FaissIndex(PaperIndex):
-    """An index of Faiss; mapped when it is read from its file.
+    """A Faiss index, memory-mapped when loaded.
 
-    It searches approximately only where that is faster than comparing with everything that is allowed: a
-    query with too few results is compared with everything as well. Two HNSW graphs of the same vectors, built
-    with several threads, differ in a few links.
+    It searches approximately only if that is faster than an exhaustive search of the allowed vectors; queries
+    with too few results are searched exhaustively. HNSW graphs built with several threads differ in a few
+    links.
     """
 
     FILE = "vectors.faiss"
     precision = "float16"
-    """of half, the only kind that is searched on a GPU"""
+    """of `half`, the only kind that is searched on a GPU"""
 
     def __init__(self, config: IndexConfig, index: faiss.Index) -> None:
         self._config, self._index, self.dim = config, index, int(index.d)
 
     @classmethod
     def build(cls, config: IndexConfig, vectors: Floats | VectorTable) -> FaissIndex:
-        """An index of finite vectors [N, D], of which some are read at a time."""
-        index = _trained(config, vectors)
+        """Build an index of finite vectors [N, D], reading them in blocks."""
+        index = _train(config, vectors)
         for part in blocks(len(vectors), index.d):
             index.add(vectors[part])
         return cls(config, index)
 
     @classmethod
     def load(cls, config: IndexConfig, folder: Path) -> FaissIndex:
-        """What `save` wrote, mapped; InputError if it is damaged or of another kind."""
+        """Memory-map an index written by `save`; InputError if it is damaged or of another kind."""
         path = folder / cls.FILE
         try:
             index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
         except (RuntimeError, MemoryError):
             raise InputError(f"{path}: damaged; rebuild the index") from None
         if not isinstance(index, FAISS_TYPES[config.kind]):
-            raise InputError(f"{path}: not an index of the kind {config.kind}; rebuild the index")
+            raise InputError(f"{path}: not an index of kind {config.kind}; rebuild the index")
         return cls(config, index)
 
     def save(self, folder: Path) -> None:
-        with (folder / self.FILE).open("wb") as file:  # Python's own error when the disk is full
+        with (folder / self.FILE).open("wb") as file:  # raises OSError when the disk is full
             faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write))
 
     def __len__(self) -> int:
@@ -296,36 +295,36 @@ class FaissIndex(PaperIndex):
         count = len(self) if allowed is None else int(np.count_nonzero(allowed))
         settings, cost = self._plan(k, count, len(queries), allowed)
         if count <= cost:
-            return self._compared(queries, k, allowed)
+            return self._search_exhaustively(queries, k, allowed)
         scores, found = self._index.search(queries, k, params=settings)
         short = (found < 0).any(axis=1)
         if short.any():
-            scores[short], found[short] = self._compared(queries[short], k, allowed)
+            scores[short], found[short] = self._search_exhaustively(queries[short], k, allowed)
         return scores, found
 
     def _plan(
         self, k: int, count: int, queries: int, allowed: Mask | None
     ) -> tuple[faiss.SearchParameters | None, float]:
-        """How to search for k of `count` papers, and how many could be compared meanwhile."""
-        kind, few = self._config.kind, queries <= FEW
+        """Parameters to search for k of `count` papers, and the cost in exhaustive comparisons."""
+        kind, few = self._config.kind, queries <= FEW_QUERIES
         select = None if allowed is None else faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
         if kind == "half":
             return faiss.SearchParameters(sel=select), 0 if few else math.inf
-        if kind == "pq":  # Faiss takes no filter here
+        if kind == "pq":  # Faiss supports no filters here
             return None, 0 if few and allowed is None else math.inf
-        faster = 1 if few else MULTIPLIED
-        if kind == "hnsw":  # more candidates under a filter and where k is large
+        speedup = 1 if few else MATMUL_SPEEDUP
+        if kind == "hnsw":  # more candidates with a filter or a large k
             ef = math.ceil(max(self._config.ef_search, 2 * k) * len(self) / count)
             settings = faiss.SearchParametersHNSW(efSearch=ef, sel=select)
-            return settings, VISITS * self._config.links * ef * faster
-        # Lists enough to hold SLACK * k allowed papers.
+            return settings, GRAPH_COST * self._config.links * ef * speedup
+        # Enough lists to contain SLACK * k allowed papers.
         lists = self._index.nlist
         usual = self._config.probes or round(2 * math.sqrt(lists))
         probes = min(lists, max(usual, math.ceil(SLACK * k / count * lists)))
-        return faiss.SearchParametersIVF(nprobe=probes, sel=select), len(self) * probes / lists * faster
+        return faiss.SearchParametersIVF(nprobe=probes, sel=select), len(self) * probes / lists * speedup
 
-    def _compared(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
-        """As `_nearest`, by comparing with everything that is allowed."""
+    def _search_exhaustively(self, queries: Floats, k: int, allowed: Mask | None) -> Found:
+        """Like `_nearest`, comparing with all allowed vectors."""
         rows = None if allowed is None else np.flatnonzero(allowed)
         if self._config.kind == "hnsw":
             storage = faiss.downcast_index(self._index.storage)
@@ -339,17 +338,17 @@ class FaissIndex(PaperIndex):
         return self._index.reconstruct_batch(rows)
 
 
-def _trained(config: IndexConfig, vectors: Floats | VectorTable) -> faiss.Index:
-    """An index without vectors that has learned from these; InputError where D does not suit the settings."""
+def _train(config: IndexConfig, vectors: Floats | VectorTable) -> faiss.Index:
+    """Train an empty index on vectors; InputError if D does not suit the settings."""
     papers, dim = vectors.shape
-    # 39 vectors per list is what Faiss wants at least.
+    # Faiss recommends at least 39 vectors per list.
     lists = config.lists or max(1, min(round(4 * math.sqrt(papers)), papers // 39))
     codes = 1
     if "pq" in config.kind:
         codes = config.subvectors or max(m for m in range(1, max(1, dim // 2) + 1) if dim % m == 0)
         if dim % codes:
             raise InputError(f"index.subvectors={codes}: must divide the vectors' {dim} dimensions")
-    factory = {  # np: no polysemous training, which takes a minute and is of no use here
+    factory = {  # np: no polysemous training, which takes a minute and has no effect here
         "half": "SQfp16",
         "ivf": f"IVF{lists},Flat",
         "hnsw": f"HNSW{config.links},Flat",
@@ -365,68 +364,69 @@ def _trained(config: IndexConfig, vectors: Floats | VectorTable) -> faiss.Index:
     for part in (getattr(index, "cp", None), index.pq.cp if "pq" in config.kind else None):
         if part is not None:
             part.seed = config.seed
-            part.min_points_per_centroid = 1  # no warning
+            part.min_points_per_centroid = 1  # silences a warning
     size = enough if config.sample is None else config.sample
     if size < papers:
         rows = np.random.default_rng(config.seed).choice(papers, size, replace=False)
         vectors = vectors[np.sort(rows)]
     index.train(np.asarray(vectors))
     if "ivf" in config.kind:
-        index.make_direct_map()  # where a paper's vector is
+        index.make_direct_map()  # to read single vectors
     return index
 
 
 def check_index(config: IndexConfig, papers: int | None = None) -> None:
-    """InputError where there is no such device, or so many vectors cannot be indexed like this."""
+    """InputError if the device is missing, or there are too few papers to train the index."""
     if config.device == "gpu":
         from retrieval.gpu_index import gpu_library
 
         if gpu_library(config.kind) is None:
             raise InputError(
-                "index.device=gpu: there is no GPU to use; install torch with CUDA (or, for index=exact, "
-                "faiss-gpu), or choose index.device=cpu"
+                "index.device=gpu: no usable GPU; install torch with CUDA (or, for index=exact, faiss-gpu), "
+                "or choose index.device=cpu"
             )
     if papers is None or config.kind not in ("ivf", "pq", "ivfpq"):
         return
     needed = max(config.lists or 1, CODES if "pq" in config.kind else 1)
-    if (learned := min(papers, config.sample or papers)) < needed:
+    if (training := min(papers, config.sample or papers)) < needed:
         raise InputError(
-            f"index={config.kind}: must learn from {needed:,} papers, and there are {learned:,}; "
+            f"index={config.kind}: needs {needed:,} papers to train on, has {training:,}; "
             "choose fewer index.lists, a larger index.sample, or index=exact"
         )
 
 
-def on_device(config: IndexConfig, index: FlatIndex | FaissIndex) -> PaperIndex:
-    """The index, or one that searches its vectors on a GPU where there is one and the settings allow it."""
+def to_device(config: IndexConfig, index: FlatIndex | FaissIndex) -> PaperIndex:
+    """Move an index to a GPU if there is one and the settings allow it."""
     if config.device == "cpu" or config.kind not in ("exact", "half"):
         return index
-    from retrieval.gpu_index import on_gpu  # torch
+    from retrieval.gpu_index import to_gpu  # imports torch
 
-    return on_gpu(config.kind, index)
+    return to_gpu(config.kind, index)
 
 
 def build_index(config: IndexConfig, vectors: Floats | VectorTable) -> PaperIndex:
-    """An index of vectors [N, D]; InputError if one is not finite or they do not suit the settings.
+    """Build an index of vectors [N, D]; InputError if they are not finite or do not suit the settings.
 
-    Tables are known to be finite and never read as a whole; those of an exact index stay where they are.
+    Tables are known to be finite and are read in blocks; an exact index keeps them on disk.
     """
     check_index(config, len(vectors))
-    given: Any = vectors if isinstance(vectors, VectorTable) else check_vectors(vectors, "papers")
-    return on_device(config, FlatIndex(given) if config.kind == "exact" else FaissIndex.build(config, given))
+    checked: Any = vectors if isinstance(vectors, VectorTable) else check_vectors(vectors, "papers")
+    exact = config.kind == "exact"
+    return to_device(config, FlatIndex(checked) if exact else FaissIndex.build(config, checked))
 
 
 def build_l2_index(config: IndexConfig, vectors: VectorTable) -> PaperIndex:
-    """An exact index whose inner products with (query, 1) fall with the Euclidean distance (`search_l2`).
+    """An exact index whose inner products with (query, 1) decrease with the Euclidean distance (`search_l2`).
 
     Vectors v become (v, -|v|^2 / 2), since |q - v|^2 = |q|^2 - 2 (q.v - |v|^2 / 2).
     """
     norms = [np.square(block).sum(axis=1) for block in vectors.blocks()]
     last = (np.concatenate([np.empty(0, np.float32), *norms]) / -2).astype(np.float32)
-    return on_device(config, FlatIndex(vectors, last))
+    return to_device(config, FlatIndex(vectors, last))
 
 
 def search_l2(index: PaperIndex, queries: Floats, k: int, allowed: Mask | None) -> Ranking:
-    """The k nearest of the allowed places of a `build_l2_index`; scores are minus the distances."""
+    """The k nearest of the allowed vectors of a `build_l2_index`; scores are negative distances."""
     ones = np.ones((len(queries), 1), np.float32)
     found = index.search(np.concatenate([queries, ones], axis=1), k, allowed)
     squares = np.square(queries).sum(axis=1, keepdims=True) - 2 * found.scores
@@ -434,7 +434,7 @@ def search_l2(index: PaperIndex, queries: Floats, k: int, allowed: Mask | None) 
 
 
 def load_index(config: IndexConfig, folder: Path) -> PaperIndex:
-    """An index that `PaperIndex.save` wrote, its vectors mapped; InputError if it is damaged."""
+    """Memory-map an index written by `PaperIndex.save`; InputError if it is damaged."""
     check_index(config)
     exact = config.kind == "exact"
-    return on_device(config, FlatIndex.load(folder) if exact else FaissIndex.load(config, folder))
+    return to_device(config, FlatIndex.load(folder) if exact else FaissIndex.load(config, folder))

@@ -1,4 +1,4 @@
-"""The same ranking for every query: papers by how often training contexts cite them."""
+"""Ranks papers by their number of citations in training contexts, the same for every query."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from retrieval.queries import Queries
 
 
 class Popularity(Retriever):
-    """Citations in the training split as score. Papers that no training context cites are not ranked."""
+    """Scores papers by their citations in the training split; uncited papers are not ranked."""
 
     name = "popularity"
     arrays = ("papers", "counts")

@@ -1,4 +1,4 @@
-"""Context profiles: papers' vectors enriched by the training contexts that cite them. Not from the paper."""
+"""Context profiles: paper vectors enriched with citing training contexts (not in Gu et al. 2022)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from retrieval.vectors import to_unit_length
 log = logging.getLogger(__name__)
 
 Encode = Callable[[Rows], Floats]
-"""Contexts, rows [Q] -> [Q, D] of unit length."""
+"""Rows of contexts [Q] -> [Q, D] of unit length."""
 
 WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-"""What `weight=auto` chooses from."""
+"""Candidates of `weight=auto`."""
 BATCH = 8192
 """Contexts encoded at a time."""
 
@@ -30,9 +30,9 @@ BATCH = 8192
 def add_profiles(
     vectors: Floats, corpus: Corpus, candidates: Rows, encode_queries: Encode, config: ProfileConfig
 ) -> tuple[Floats, float]:
-    """Vectors of candidates [n, D] of unit length, moved towards their training contexts; and the weight.
+    """Move unit vectors of candidates [n, D] towards their training contexts; also returns the weight.
 
-    Raises InputError if the corpus has no training split, or for weight=auto no validation split.
+    Raises InputError if the corpus has no training split or, for weight=auto, no validation split.
     """
     means = context_profiles(corpus, candidates, encode_queries, vectors.shape[1])
     weight = config.weight
@@ -42,25 +42,25 @@ def add_profiles(
 
 
 def context_profiles(corpus: Corpus, candidates: Rows, encode_queries: Encode, dim: int) -> Floats:
-    """Mean of the training contexts that cite each candidate [n, D], of unit length; zeros without any."""
+    """Normalised mean of the training contexts that cite each candidate [n, D]; zeros without contexts."""
     if TRAIN not in corpus.splits:
         raise InputError(
-            f"profile: corpus {corpus.name} has no split {TRAIN!r}, whose contexts make profiles; "
+            f"profile: needs the contexts of split {TRAIN!r}, which corpus {corpus.name} lacks; "
             "set profile.weight=0"
         )
-    split, place = corpus.split(TRAIN), _places(corpus, candidates)
+    split, positions = corpus.split(TRAIN), _positions(corpus, candidates)
     sums = np.zeros((len(candidates), dim), np.float32)
     for start in range(0, len(split), BATCH):
         rows = np.arange(start, min(start + BATCH, len(split)))
         cited = split.positives.take(rows)
-        of_query, to = np.repeat(np.arange(len(rows)), cited.lengths), place[cited.values]
+        query, target = np.repeat(np.arange(len(rows)), cited.lengths), positions[cited.values]
         encoded = encode_queries(split.contexts[rows])
-        np.add.at(sums, to[to >= 0], encoded[of_query[to >= 0]])
+        np.add.at(sums, target[target >= 0], encoded[query[target >= 0]])
     return to_unit_length(sums)
 
 
 def combine(vectors: Floats, means: Floats, weight: float) -> Floats:
-    """(1 - weight) * vector + weight * profile, of unit length; a vector without a profile stays."""
+    """Normalised (1 - weight) * vector + weight * profile; vectors without a profile stay the same."""
     if weight == 0:
         return vectors
     mixed = (1 - weight) * vectors + weight * means
@@ -75,27 +75,27 @@ def best_weight(
     encode_queries: Encode,
     config: ProfileConfig,
 ) -> float:
-    """The weight of WEIGHTS with the best recall on the validation split; the smaller of equals."""
+    """The weight in WEIGHTS with the best recall on the validation split; ties go to the smallest."""
     k = config.cutoff()
     contexts, cited = sample_queries(corpus, config.split, config.queries, config.seed)
-    encoded, place = encode_queries(contexts), _places(corpus, candidates)
-    own = place[corpus.citing[contexts]]
-    of_query, wanted = np.repeat(np.arange(len(contexts)), cited.lengths), place[cited.values]
-    found: dict[float, float] = {}
+    encoded, positions = encode_queries(contexts), _positions(corpus, candidates)
+    own = positions[corpus.citing[contexts]]
+    query, target = np.repeat(np.arange(len(contexts)), cited.lengths), positions[cited.values]
+    recalls: dict[float, float] = {}
     for weight in WEIGHTS:
         papers = search_exact(encoded, combine(vectors, means, weight), k, exclude=own).papers
-        hit = ((papers[of_query] == wanted[:, None]) & (wanted >= 0)[:, None]).any(axis=1)
-        found[weight] = float((np.bincount(of_query, hit, len(contexts)) / cited.lengths).mean())
-    best = max(found, key=lambda weight: (found[weight], -weight))
+        hit = ((papers[query] == target[:, None]) & (target >= 0)[:, None]).any(axis=1)
+        recalls[weight] = float((np.bincount(query, hit, len(contexts)) / cited.lengths).mean())
+    best = max(recalls, key=lambda weight: (recalls[weight], -weight))
     log.info(
-        f"profiles: weight {best} ({config.measure} {found[best]:.4f} on {len(contexts):,} queries of "
-        f"{config.split}, {found[0.0]:.4f} without)"
+        f"profiles: weight {best} ({config.measure} {recalls[best]:.4f} on {len(contexts):,} queries of "
+        f"{config.split}, {recalls[0.0]:.4f} without profiles)"
     )
     return best
 
 
-def _places(corpus: Corpus, candidates: Rows) -> Rows:
-    """Where each paper of the corpus [P] is among the candidates, -1 where it is none."""
-    place = np.full(len(corpus.paper_ids), -1, np.int64)
-    place[candidates] = np.arange(len(candidates))
-    return place
+def _positions(corpus: Corpus, candidates: Rows) -> Rows:
+    """Position of each paper of the corpus [P] among the candidates, -1 for other papers."""
+    positions = np.full(len(corpus.paper_ids), -1, np.int64)
+    positions[candidates] = np.arange(len(candidates))
+    return positions

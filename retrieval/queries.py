@@ -1,13 +1,14 @@
-"""A query is a value: a passage with a missing citation, and title and abstract of the paper being written.
+"""Queries: a passage with a missing citation, and title and abstract of the paper being written.
 
-`Queries` are made of a corpus's contexts by evaluation and training, or of a person's questions (`Query`);
-what searches with them cannot tell which.
+`Queries` are built from a corpus's contexts (evaluation, training) or from a user's `Query` values;
+retrievers treat both alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +22,19 @@ from retrieval.settings import QUERY_FIELDS
 
 @dataclass(frozen=True)
 class Query:
-    """A question: what is to be cited at TARGET_MARKER (datasets.records) in `context`?"""
+    """A user's query: what to cite at TARGET_MARKER (datasets.records) in `context`."""
 
     context: str
     title: str = ""
-    """of the paper being written, as is `abstract`"""
+    """title of the paper being written"""
     abstract: str = ""
+    """abstract of the paper being written"""
     year: int = 0
-    """of the paper being written; 0: unknown"""
+    """year of the paper being written, 0 if unknown"""
     known: tuple[str, ...] = ()
-    """ids of papers that it cites elsewhere"""
+    """ids of papers cited elsewhere in the paper being written"""
     own: str | None = None
-    """its id if the corpus has it: it is never recommended to itself"""
+    """id of the paper being written if it is in the corpus; never recommended"""
 
 
 @dataclass(frozen=True)
@@ -43,18 +45,18 @@ class QueryField:
     words: Ragged
     rows: Rows
 
-    def take(self, places: Rows) -> QueryField:
-        return QueryField(self.texts, self.words, self.rows[places])
+    def take(self, indices: Rows) -> QueryField:
+        return QueryField(self.texts, self.words, self.rows[indices])
 
 
 @dataclass(frozen=True)
 class Queries:
-    """Q queries over a corpus. What they read is looked up when it is asked for.
+    """Q queries over a corpus. Texts and words are looked up on access.
 
     fields: `context`, and `title` and `abstract` of the citing paper. Word ids are rows of `corpus.words`,
-    and of `new_words` from `len(corpus.words)` on.
-    contexts: int64 [Q], rows of the corpus's contexts, -1 for questions. citing: int32 [Q], rows of the
-    citing papers, below 0 where the corpus lacks them. years: int32 [Q] of the citing papers, 0: unknown.
+    followed by those of `new_words`.
+    contexts: int64 [Q], rows of the corpus's contexts, -1 for `Query` values. citing: int32 [Q], rows of the
+    citing papers, negative if not in the corpus. years: int32 [Q] of the citing papers, 0 if unknown.
     known: [Q], rows of papers that the citing paper is known to cite elsewhere.
     """
 
@@ -67,10 +69,10 @@ class Queries:
     new_words: Sequence[str] = ()
 
     @classmethod
-    def of(
+    def from_contexts(
         cls, corpus: Corpus, contexts: NDArray[np.integer] | Queries, known: Ragged | None = None
     ) -> Queries:
-        """Of rows [Q] of the corpus's contexts; what are Queries already stay as they are."""
+        """Queries from rows [Q] of the corpus's contexts; `Queries` are returned unchanged."""
         if isinstance(contexts, Queries):
             return contexts
         rows = np.asarray(contexts, np.int64)
@@ -78,19 +80,21 @@ class Queries:
         papers = citing.astype(np.int64)
         fields = {
             "context": QueryField(corpus.context_texts, corpus.context_tokens, rows),
-            "title": _of_papers(corpus.titles, corpus.title_tokens, papers),
-            "abstract": _of_papers(corpus.abstracts, corpus.abstract_tokens, papers),
+            "title": _paper_field(corpus.titles, corpus.title_tokens, papers),
+            "abstract": _paper_field(corpus.abstracts, corpus.abstract_tokens, papers),
         }
         years = np.where(citing < 0, np.int32(0), corpus.years[citing.clip(min=0)])
-        return cls(corpus, fields, rows, citing, years, known or _none(len(rows)))
+        if known is None:
+            known = Ragged(np.empty(0, np.int32), np.zeros(len(rows) + 1, np.int64))
+        return cls(corpus, fields, rows, citing, years, known)
 
     @classmethod
-    def asked(cls, corpus: Corpus, queries: Sequence[Query]) -> Queries:
-        """Of questions; KeyError for an unknown id in `known` or `own`."""
+    def from_list(cls, corpus: Corpus, queries: Sequence[Query]) -> Queries:
+        """Queries from `Query` values; KeyError for an unknown id in `known` or `own`."""
         from datasets.tokenize import TOKENIZERS  # imports numba, which takes a second
 
         tokenize, ids = TOKENIZERS[corpus.settings["tokenizer"]], corpus.word_ids
-        new = {} if TARGET_WORD in ids else {TARGET_WORD: len(ids)}  # as `target_marker_id` says
+        new = {} if TARGET_WORD in ids else {TARGET_WORD: len(ids)}  # as in `target_marker_id`
 
         def field(texts: list[str]) -> QueryField:
             rows = [
@@ -114,12 +118,12 @@ class Queries:
     def __len__(self) -> int:
         return len(self.contexts)
 
-    def __getitem__(self, places: Rows | slice) -> Queries:
-        """Some of the queries, in the given order."""
-        rows = np.arange(len(self))[places]
+    def __getitem__(self, indices: Rows | slice) -> Queries:
+        """Select queries, in the given order."""
+        rows = np.arange(len(self))[indices]
         fields = {name: field.take(rows) for name, field in self.fields.items()}
-        taken = (self.contexts[rows], self.citing[rows], self.years[rows], self.known.take(rows))
-        return Queries(self.corpus, fields, *taken, self.new_words)
+        columns = (self.contexts[rows], self.citing[rows], self.years[rows], self.known.take(rows))
+        return Queries(self.corpus, fields, *columns, self.new_words)
 
     def words(self, name: str) -> Ragged:
         """Word ids of a field [Q]."""
@@ -127,67 +131,60 @@ class Queries:
         return field.words.take(field.rows)
 
     def texts(self, name: str) -> list[str]:
-        """A field [Q]."""
+        """Texts of a field [Q]."""
         field = self.fields[name]
         return [field.texts[row] for row in field.rows.tolist()]
 
     def names(self) -> list[str]:
-        """What messages call the queries: ids of contexts, or the beginnings of questions."""
+        """Names of the queries for messages: context ids, or the first characters of the context."""
         return [
             self.corpus.context_ids[row] if row >= 0 else repr(text[:40])
             for row, text in zip(self.contexts.tolist(), self.texts("context"), strict=True)
         ]
 
 
-def _of_papers(texts: Sequence[str], words: Ragged, papers: Rows) -> QueryField:
-    """A field of papers [Q], rows of a corpus; empty for those that it lacks, below 0."""
+def _paper_field(texts: Sequence[str], words: Ragged, papers: Rows) -> QueryField:
+    """A field of papers [Q], rows of a corpus; empty for negative rows."""
     if papers.min(initial=0) >= 0:
         return QueryField(texts, words, papers)
     known, rows = np.unique(np.append(-1, papers.clip(min=-1)), return_inverse=True)
-    taken = words.take(known[1:])
-    listed = ["", *(texts[row] for row in known[1:].tolist())]
-    return QueryField(listed, Ragged(taken.values, np.append(0, taken.offsets)), rows[1:])
+    known_words = words.take(known[1:])
+    known_texts = ["", *(texts[row] for row in known[1:].tolist())]
+    return QueryField(known_texts, Ragged(known_words.values, np.append(0, known_words.offsets)), rows[1:])
 
 
 def target_marker_id(corpus: Corpus) -> int:
-    """The word id of the mark in queries; where no text of the corpus has it, it is the first new word."""
+    """The word id of the target marker in queries: the first new word if the corpus does not contain it."""
     return corpus.word_ids.get(TARGET_WORD, len(corpus.word_ids))
 
 
-def _none(queries: int) -> Ragged:
-    return Ragged(np.empty(0, np.int32), np.zeros(queries + 1, np.int64))
-
-
-RUN_WORDS = 5
-"""Two contexts overlap if they share so many words that follow each other."""
+OVERLAP = 5
+"""Two contexts overlap if they share this many consecutive words."""
 
 
 def cited_elsewhere(corpus: Corpus, split: Split, contexts: NDArray[np.int64]) -> Ragged:
-    """Papers that the citing papers of contexts [Q] cite at other places of the split, by row, each once.
+    """Distinct papers that the citing papers of contexts [Q] cite in other contexts of the split, by row.
 
-    A place is left out if it is the one asked for, or if its text overlaps with it: one sentence may have
-    several marks, and windows around neighbouring marks share their middle.
+    Contexts that overlap the query's are skipped: a sentence may have several marks, and windows around
+    neighbouring marks share text.
     """
     citing = corpus.citing[split.contexts]
     order = np.argsort(citing, kind="stable")
-    own, starts = np.unique(citing[order], return_index=True)
-    papers = dict(zip(own.tolist(), np.split(order, starts[1:]), strict=True))
-    marks = {corpus.word_ids[word] for word in MARKER_WORDS if word in corpus.word_ids}
-    runs: dict[int, set[tuple[int, ...]]] = {}
+    unique, starts = np.unique(citing[order], return_index=True)
+    rows_of_paper = dict(zip(unique.tolist(), np.split(order, starts[1:]), strict=True))
+    markers = {corpus.word_ids[word] for word in MARKER_WORDS if word in corpus.word_ids}
 
-    def runs_of(context: int) -> set[tuple[int, ...]]:
-        if context not in runs:
-            words = [word for word in corpus.context_tokens[context].tolist() if word not in marks]
-            runs[context] = set(zip(*(words[i:] for i in range(RUN_WORDS)), strict=False))
-        return runs[context]
+    @cache
+    def ngrams(context: int) -> set[tuple[int, ...]]:
+        words = [word for word in corpus.context_tokens[context].tolist() if word not in markers]
+        return set(zip(*(words[i:] for i in range(OVERLAP)), strict=False))
 
     known: list[list[int]] = []
     for context in contexts.tolist():
-        apart = [
-            place
-            for place in papers[int(corpus.citing[context])].tolist()
-            if (other := int(split.contexts[place])) != context
-            and runs_of(other).isdisjoint(runs_of(context))
+        disjoint = [
+            row
+            for row in rows_of_paper[int(corpus.citing[context])].tolist()
+            if (other := int(split.contexts[row])) != context and ngrams(other).isdisjoint(ngrams(context))
         ]
-        known.append(sorted({int(paper) for place in apart for paper in split.positives[place]}))
+        known.append(sorted({int(paper) for row in disjoint for paper in split.positives[row]}))
     return Ragged.from_rows(known)

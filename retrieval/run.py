@@ -1,14 +1,14 @@
-"""Runs, the ranked papers of queries, in TREC's text format; and `CachedRun`, a retriever that reads them.
+"""Runs, the ranked papers of queries, in TREC's text format; `CachedRun` is a retriever that reads them.
 
-Runs are what passes between retrieval, reranking and evaluation, here and in other tools. Fields of the
-format are separated by white space, so ids are escaped.
+Runs are the interface between retrieval, reranking and evaluation, here and in other tools. The format
+separates fields by white space, so ids are escaped.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,37 +29,37 @@ from retrieval.base import Ranking, Retriever, empty_rankings, top_k
 from retrieval.queries import Queries
 
 NAMES = pa.dictionary(pa.int32(), pa.string())
-"""The type of a column of ids."""
+"""The type of id columns."""
 
-LONGEST = 1 << 20
-"""Characters of a line at most."""
+MAX_LINE = 1 << 20
+"""Maximum number of characters in a line."""
 LINES = 1 << 19
-"""Lines that are written at a time."""
+"""Lines written at a time."""
 
 log = logging.getLogger(__name__)
 
-_UNFIT = re.compile(r"[\s%]")
+_RESERVED = re.compile(r"[\s%]")
 
 
 def escape_ids(ids: Iterable[str]) -> list[str]:
-    """The ids as they are written to a file; InputError for an empty one."""
-    written = []
+    """Escape white space in ids for a TREC file; InputError for an empty id."""
+    escaped = []
     for text in ids:
         if not text:
-            raise InputError("an id is empty: TREC files need at least one character for each")
-        written.append(_UNFIT.sub(lambda match: quote(match.group(), safe=""), text))
-    return written
+            raise InputError("an id is empty; TREC files need at least one character per id")
+        escaped.append(_RESERVED.sub(lambda match: quote(match.group(), safe=""), text))
+    return escaped
 
 
 def unescape_id(text: str) -> str:
-    """The id that was written as `text`."""
+    """Reverse `escape_ids` for one id."""
     return unquote(text) if "%" in text else text
 
 
 def read_fields(path: str | Path, names: tuple[str, ...], wanted: dict[str, pa.DataType]) -> pa.Table:
-    """The `wanted` columns of a file whose fields, separated by white space, are `names`.
+    """Read the `wanted` columns of a file with fields `names`, separated by white space.
 
-    Raises InputError that names file, line and field.
+    Raises InputError naming file, line and field.
     """
     path = Path(path)
     try:
@@ -67,7 +67,7 @@ def read_fields(path: str | Path, names: tuple[str, ...], wanted: dict[str, pa.D
             start = file.read(1 << 16)
         if not start.strip():
             raise InputError(f"{path}: the file is empty")
-        # One blank between fields is what nearly every tool writes; that is read many times faster.
+        # Nearly every tool writes single blanks between fields, which can be read many times faster.
         if re.search(rb"[\t\r]|  | \n|^ |\n\n", start) is None:
             convert = pyarrow.csv.ConvertOptions(
                 include_columns=list(wanted), column_types=wanted, strings_can_be_null=False, null_values=[]
@@ -81,16 +81,16 @@ def read_fields(path: str | Path, names: tuple[str, ...], wanted: dict[str, pa.D
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
     except pa.ArrowInvalid:
-        pass  # the slow way says in which line
+        pass  # the slow reader names the line
     return _read_slowly(path, names, wanted)
 
 
 def _read_slowly(path: Path, names: tuple[str, ...], wanted: dict[str, pa.DataType]) -> pa.Table:
     columns: dict[str, list[str | float]] = {name: [] for name in wanted}
     with path.open(encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(iter(lambda: file.readline(LONGEST), ""), 1):
-            if len(line) == LONGEST:
-                raise InputError(f"{path}, line {number}: is longer than {LONGEST:,} characters")
+        for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), ""), 1):
+            if len(line) == MAX_LINE:
+                raise InputError(f"{path}, line {number}: is longer than {MAX_LINE:,} characters")
             fields = line.split()
             if not fields:
                 continue
@@ -101,11 +101,11 @@ def _read_slowly(path: Path, names: tuple[str, ...], wanted: dict[str, pa.DataTy
             for name, field in zip(names, fields, strict=True):
                 if name in wanted:
                     where = f"{path}, line {number}, field {name!r}"
-                    columns[name].append(_value(field, wanted[name], where))
+                    columns[name].append(_parse_value(field, wanted[name], where))
     return pa.table({name: pa.array(column, wanted[name]) for name, column in columns.items()})
 
 
-def _value(field: str, kind: pa.DataType, where: str) -> str | float:
+def _parse_value(field: str, kind: pa.DataType, where: str) -> str | float:
     try:
         if pa.types.is_floating(kind):
             return float(field)
@@ -113,7 +113,7 @@ def _value(field: str, kind: pa.DataType, where: str) -> str | float:
             return int(pa.scalar(int(field), kind).as_py())
         return field
     except (ValueError, OverflowError):
-        raise InputError(f"{where}: {quoted(field)} is not a number, or one too large") from None
+        raise InputError(f"{where}: {quoted(field)} is not a number, or too large") from None
 
 
 @dataclass(frozen=True)
@@ -133,29 +133,29 @@ class Run:
         return len(self.query_ids)
 
     def batches(self, size: int) -> Iterator[dict[str, dict[str, float]]]:
-        """{query id: {paper id: score}}, `size` queries at a time, for tools that take dictionaries."""
-        names = self._used_names(lambda ids: ids)
+        """Yield {query id: {paper id: score}}, `size` queries at a time, for tools that need dictionaries."""
+        names = self._names_by_row()
         for start in range(0, len(self), size):
-            found: dict[str, dict[str, float]] = {}
+            batch: dict[str, dict[str, float]] = {}
             for row in range(start, min(start + size, len(self))):
                 papers, scores = self.ranking.papers[row], self.ranking.scores[row]
-                there = papers >= 0
-                pairs = zip(names[papers[there]].tolist(), scores[there].tolist(), strict=True)
-                found[self.query_ids[row]] = dict(pairs)
-            yield found
+                valid = papers >= 0
+                pairs = zip(names[papers[valid]].tolist(), scores[valid].tolist(), strict=True)
+                batch[self.query_ids[row]] = dict(pairs)
+            yield batch
 
-    def _used_names(self, spelling: Any) -> NDArray[np.object_]:
-        """Ids by row, only of papers in the run: few of a large pool are."""
+    def _names_by_row(self, convert: Callable[[list[str]], list[str]] = list) -> NDArray[np.object_]:
+        """Ids by row, only of papers in the run, which are few of a large pool."""
         used = np.zeros(len(self.paper_ids) + 1, np.bool_)
-        used[self.ranking.papers] = True  # -1 is the place added above
+        used[self.ranking.papers] = True  # the additional entry is for -1
         rows = np.flatnonzero(used[:-1])
         names = np.full(len(self.paper_ids), None, object)
-        names[rows] = spelling([self.paper_ids[row] for row in rows.tolist()])
+        names[rows] = convert([self.paper_ids[row] for row in rows.tolist()])
         return names
 
     def write(self, path: str | Path) -> None:
         """Write lines `query Q0 paper rank score name`. Scores keep all digits of a float32."""
-        names = pa.array(self._used_names(escape_ids), pa.string())
+        names = pa.array(self._names_by_row(escape_ids), pa.string())
         queries = pa.array(escape_ids(self.query_ids), pa.string())
         ranks = pc.cast(pa.array(np.arange(1, self.ranking.k + 1)), pa.string())
         step = max(1, LINES // max(self.ranking.k, 1))
@@ -168,7 +168,7 @@ class Run:
                     "Q0",
                     names.take(pa.array(papers[row, rank])),
                     ranks.take(pa.array(rank)),
-                    # Arrow prints the shortest text that gives the same float32, of at most 9 digits.
+                    # Arrow prints the shortest representation that round-trips, with at most 9 digits.
                     pc.cast(pa.array(self.ranking.scores[start : start + step][row, rank]), pa.string()),
                     f"{escape_ids([self.name])[0]}\n",
                     " ",
@@ -177,9 +177,9 @@ class Run:
 
     @classmethod
     def read(cls, path: str | Path) -> Run:
-        """Read a run of this or any other tool; InputError that names file, line and field.
+        """Read a run of this or any other tool; InputError naming file, line and field.
 
-        Rows of `paper_ids` are numbered as they come; the order of a query's papers is that of the scores.
+        `paper_ids` are in order of appearance; the papers of a query are sorted by score.
         """
         columns = ("query", "Q0", "paper", "rank", "score", "name")
         table = read_fields(
@@ -193,11 +193,11 @@ class Run:
                 f"{path}, line {int(np.argmax(np.isnan(scores))) + 1}, field 'score': not a number"
             )
         pairs = np.sort(queries.astype(np.int64) * len(paper_ids) + papers)
-        twice = pairs[1:][pairs[1:] == pairs[:-1]]
-        if len(twice):
-            query, paper = divmod(int(twice[0]), len(paper_ids))
+        duplicates = pairs[1:][pairs[1:] == pairs[:-1]]
+        if len(duplicates):
+            query, paper = divmod(int(duplicates[0]), len(paper_ids))
             raise InputError(f"{path}: query {query_ids[query]!r} has the paper {paper_ids[paper]!r} twice")
-        # Lay the lines out as [Q, k]: column = number of the line among those of its query.
+        # Arrange the lines as [Q, k]: column = number of the line within its query.
         lengths = np.bincount(queries, minlength=len(query_ids))
         order = np.argsort(queries, kind="stable")
         row = queries[order]
@@ -210,13 +210,13 @@ class Run:
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[NDArray[np.int32], list[str]]:
-    """Numbers [N] of a column of names, and the names."""
+    """Encode a column of names: numbers [N], and the names."""
     array = column.unify_dictionaries().combine_chunks()
     return array.indices.to_numpy(), [unescape_id(name) for name in array.dictionary.to_pylist()]
 
 
 def _write_strings(strings: pa.StringArray, file: BinaryIO) -> None:
-    """Write all strings, which lie one after the other in Arrow's buffer."""
+    """Write all strings from Arrow's contiguous buffer."""
     _, offsets, characters = strings.buffers()
     if characters is None:
         return
@@ -225,10 +225,10 @@ def _write_strings(strings: pa.StringArray, file: BinaryIO) -> None:
 
 
 class CachedRun(Retriever):
-    """Gives what TREC files hold for the queries of a corpus.
+    """Returns the rankings of TREC files for the queries of a corpus.
 
-    files: runs of different queries, such as one of the validation split and one of the test split. A search
-    finds no more than they hold; a query that none of them has gets no papers.
+    files: runs of different queries, such as one of the validation split and one of the test split. Searches
+    return only papers in these files; queries that are in no file get no papers.
     """
 
     name = "run"
@@ -236,14 +236,14 @@ class CachedRun(Retriever):
     partial = True
 
     def __init__(self, files: str | Path | Sequence[str | Path]) -> None:
-        """Raises InputError if no file is named, or one is not there."""
+        """Raises InputError if no file is named or one is missing."""
         super().__init__()
         self.files = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
         if not self.files:
             raise InputError("retriever=run needs retriever.files=[RUN,...], files in TREC's format")
         for file in self.files:
             if not file.is_file():
-                raise InputError(f"retriever.files: there is no file {file}")
+                raise InputError(f"retriever.files: no such file: {file}")
 
     def settings(self) -> dict[str, Any]:
         return {"files": [digest_file(file) for file in self.files]}
@@ -252,12 +252,12 @@ class CachedRun(Retriever):
     def index_bytes(self) -> int:
         return self._papers.nbytes + self._scores.nbytes + self._place.nbytes
 
-    def knows(self, contexts: Rows) -> Mask:
+    def covers(self, contexts: Rows) -> Mask:
         return self._place[contexts] >= 0
 
-    def limit(self, contexts: Rows) -> int | None:
-        found = self._papers[self._place[contexts][self.knows(contexts)]] >= 0
-        most = int(found.sum(axis=1).max(initial=0))
+    def max_results(self, contexts: Rows) -> int | None:
+        listed = self._papers[self._place[contexts][self.covers(contexts)]] >= 0
+        most = int(listed.sum(axis=1).max(initial=0))
         return most if most < np.count_nonzero(self.corpus.is_candidate) - 1 else None
 
     def _index(self, corpus: Corpus) -> None:
@@ -265,12 +265,12 @@ class CachedRun(Retriever):
         rankings: list[Ranking] = []
         for file in self.files:
             run = Run.read(file)
-            contexts, there = _context_rows(run, file, corpus)
+            contexts, run_rows = _match_contexts(run, file, corpus)
             if (self._place[contexts] >= 0).any():
-                twice = corpus.context_ids[int(contexts[np.argmax(self._place[contexts] >= 0)])]
-                raise InputError(f"{file}: query {twice!r} is in an earlier file of retriever.files too")
+                duplicate = corpus.context_ids[int(contexts[np.argmax(self._place[contexts] >= 0)])]
+                raise InputError(f"{file}: query {duplicate!r} is also in an earlier file of retriever.files")
             self._place[contexts] = np.arange(len(contexts)) + sum(map(len, rankings))
-            rankings.append(_in_corpus(run, there, file, corpus))
+            rankings.append(_to_corpus_rows(run, run_rows, file, corpus))
         self._papers, self._scores = empty_rankings(
             sum(map(len, rankings)), max(ranking.k for ranking in rankings)
         )
@@ -279,39 +279,39 @@ class CachedRun(Retriever):
             rows = slice(start, start := start + len(ranking))
             self._papers[rows, : ranking.k], self._scores[rows, : ranking.k] = ranking.papers, ranking.scores
         for split in corpus.splits.values():
-            found = int(np.count_nonzero(self.knows(split.contexts)))
+            found = int(np.count_nonzero(self.covers(split.contexts)))
             if 0 < found < len(split):
                 log.warning(
-                    f"{self._named()}: {len(split) - found:,} of the {len(split):,} queries of split "
+                    f"{self._file_names()}: {len(split) - found:,} of the {len(split):,} queries of split "
                     f"{split.name} are missing and get no papers"
                 )
 
     def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
-        """Raises InputError for a context of a split that the files lack altogether, and for a question."""
+        """Raises InputError for new queries, and for contexts of a split that no file covers."""
         contexts = queries.contexts
         if (contexts < 0).any():
-            raise InputError(f"{self._named()}: cannot answer new queries; choose another retriever")
+            raise InputError(f"{self._file_names()}: cannot answer new queries; choose another retriever")
         place = self._place[contexts]
         for split in self.corpus.splits.values() if (place < 0).any() else ():
-            if np.isin(contexts[place < 0], split.contexts).any() and not self.knows(split.contexts).any():
+            if np.isin(contexts[place < 0], split.contexts).any() and not self.covers(split.contexts).any():
                 raise InputError(
-                    f"{self._named()}: has no query of split {split.name!r} of {self.corpus.name}; "
+                    f"{self._file_names()}: no query of split {split.name!r} of {self.corpus.name}; "
                     "add a run of that split to retriever.files"
                 )
-        # What is not allowed is dropped afterwards, so all of the run is needed then.
+        # Papers that are not allowed are dropped afterwards, so filters need the whole run.
         depth = self._papers.shape[1] if allowed is not None else k
         papers, scores = self._papers[place, :depth], self._scores[place, :depth]
         papers[place < 0], scores[place < 0] = -1, -np.inf
         return Ranking(papers, scores)
 
-    def _named(self) -> str:
+    def _file_names(self) -> str:
         return ", ".join(map(str, self.files))
 
 
-def _context_rows(run: Run, file: Path, corpus: Corpus) -> tuple[Rows, Rows]:
-    """Contexts of the corpus that are in a run, and their places in it; InputError if there is none."""
-    places = {query: place for place, query in enumerate(run.query_ids)}
-    pairs = [(row, places[context]) for row, context in enumerate(corpus.context_ids) if context in places]
+def _match_contexts(run: Run, file: Path, corpus: Corpus) -> tuple[Rows, Rows]:
+    """Contexts of the corpus that are in a run, and their rows in the run; InputError if there are none."""
+    run_rows = {query: row for row, query in enumerate(run.query_ids)}
+    pairs = [(row, run_rows[name]) for row, name in enumerate(corpus.context_ids) if name in run_rows]
     if not pairs:
         raise InputError(
             f"{file}: corpus {corpus.name} has none of the run's {len(run):,} queries (the first is "
@@ -319,26 +319,26 @@ def _context_rows(run: Run, file: Path, corpus: Corpus) -> tuple[Rows, Rows]:
         )
     if len(pairs) < len(run):
         log.warning(f"{file}: {len(run) - len(pairs):,} of {len(run):,} queries are not in {corpus.name}")
-    rows, there = np.array(pairs, np.int64).T
-    return rows, there
+    contexts, rows = np.array(pairs, np.int64).T
+    return contexts, rows
 
 
-def _in_corpus(run: Run, there: Rows, file: Path, corpus: Corpus) -> Ranking:
-    """The rankings at some places of a run, with the corpus's rows of papers."""
-    rows = np.array([corpus.paper_row(p) if corpus.has_paper(p) else -1 for p in run.paper_ids], np.int32)
-    papers = run.ranking.papers[there]
-    found = np.where(papers >= 0, rows[papers], -1)
-    lost = (found < 0) & (papers >= 0)
-    if lost.any():
-        query, rank = np.argwhere(lost)[0]
+def _to_corpus_rows(run: Run, rows: Rows, file: Path, corpus: Corpus) -> Ranking:
+    """Some rows of a run, with papers as rows of the corpus."""
+    paper_rows = [corpus.paper_row(paper) if corpus.has_paper(paper) else -1 for paper in run.paper_ids]
+    papers = run.ranking.papers[rows]
+    found = np.where(papers >= 0, np.array(paper_rows, np.int32)[papers], -1)
+    missing = (found < 0) & (papers >= 0)
+    if missing.any():
+        query, rank = np.argwhere(missing)[0]
         raise InputError(
-            f"{file}: query {run.query_ids[there[query]]!r} has the paper "
+            f"{file}: query {run.query_ids[rows[query]]!r} has the paper "
             f"{run.paper_ids[papers[query, rank]]!r}, which corpus {corpus.name} lacks; "
             "name a run of this data set"
         )
-    scores = run.ranking.scores[there]
-    endless = np.isinf(scores) & (papers >= 0)
-    if endless.any():
-        query = run.query_ids[there[np.argmax(endless.any(axis=1))]]
-        raise InputError(f"{file}: query {query!r} has an infinite score; write finite ones")
+    scores = run.ranking.scores[rows]
+    infinite = np.isinf(scores) & (papers >= 0)
+    if infinite.any():
+        query = run.query_ids[rows[np.argmax(infinite.any(axis=1))]]
+        raise InputError(f"{file}: query {query!r} has an infinite score; scores must be finite")
     return Ranking(found, scores)

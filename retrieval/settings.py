@@ -9,17 +9,17 @@ from typing import Any, ClassVar
 from datasets.errors import InputError
 from datasets.settings import Settings, check_count, register, setting
 
-_LEARNED = ("sample", "seed")
-SHAPING = {
+_TRAINING = ("sample", "seed")
+BUILD_SETTINGS = {
     "exact": (),
     "half": (),
-    "ivf": ("lists", *_LEARNED),
+    "ivf": ("lists", *_TRAINING),
     "hnsw": ("links", "ef_construction"),
-    "pq": ("subvectors", *_LEARNED),
-    "ivfpq": ("lists", "subvectors", *_LEARNED),
+    "pq": ("subvectors", *_TRAINING),
+    "ivfpq": ("lists", "subvectors", *_TRAINING),
 }
-"""Kinds of indexes, and the settings that a finished index depends on."""
-SEARCHING = {
+"""The kinds of indexes, and the settings that a built index depends on."""
+SEARCH_SETTINGS = {
     "exact": ("device",),
     "half": ("device",),
     "ivf": ("probes",),
@@ -27,7 +27,7 @@ SEARCHING = {
     "pq": (),
     "ivfpq": ("probes",),
 }
-"""Settings of the search alone: a saved index takes any."""
+"""Settings of the search, which may differ for a saved index."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class IndexConfig(Settings):
 
     where: ClassVar[str] = "index"
 
-    kind: str = setting("exact", choices=tuple(SHAPING))
+    kind: str = setting("exact", choices=tuple(BUILD_SETTINGS))
     """exact | half (exact, 16 bits per number) | ivf (inverted file over k-means lists) | hnsw (neighbour
     graph: Malkov and Yashunin 2020) | pq (product quantisation: Jegou et al. 2011) | ivfpq (both)"""
     device: str = setting("auto", choices=("auto", "cpu", "gpu"))
@@ -59,21 +59,21 @@ class IndexConfig(Settings):
     """random seed of the sample and k-means"""
 
     def __post_init__(self) -> None:
-        """Raises InputError for a setting that the kind does not have, and values out of range."""
+        """Raises InputError for settings of other kinds and values out of range."""
         super().__post_init__()
-        known = {"kind", *SHAPING[self.kind], *SEARCHING[self.kind]}
+        known = {"kind", *BUILD_SETTINGS[self.kind], *SEARCH_SETTINGS[self.kind]}
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name not in known and value != field.default:
                 raise InputError(f"index.{field.name}={value}: index={self.kind} has no such setting")
 
     def asdict(self) -> dict[str, object]:
-        """The kind and what an index of it depends on, as plain values."""
-        return {name: asdict(self)[name] for name in ("kind", *SHAPING[self.kind])}
+        """The kind and its build settings, as plain values."""
+        return {name: asdict(self)[name] for name in ("kind", *BUILD_SETTINGS[self.kind])}
 
 
 def recall_cutoff(measure: str, option: str) -> int:
-    """The k of `recall@k`; InputError naming the option for any other text."""
+    """The k of `recall@k`; InputError naming the option for any other measure."""
     kind, _, k = measure.partition("@")
     if kind != "recall" or not k.isdecimal() or int(k) < 1:
         raise InputError(f"{option}={measure}: choose recall@K, e.g. recall@10")
@@ -83,13 +83,13 @@ def recall_cutoff(measure: str, option: str) -> int:
 def recall_measures(
     measure: str | Sequence[str], option: str = "retriever.measure"
 ) -> tuple[list[str], list[int]]:
-    """One or several `recall@k` as a list, and their k; InputError naming the option, also for none."""
+    """List one or several `recall@k` measures, and their k; InputError for others and for an empty list."""
     measures = [measure] if isinstance(measure, str) else list(measure)
     return measures, [recall_cutoff(one, option) for one in measures or [""]]
 
 
 def check_counts(**options: object) -> None:
-    """InputError unless each of these options of a retriever is a whole number from 1 on."""
+    """InputError unless each of these retriever options is a positive integer."""
     for name, value in options.items():
         check_count(f"retriever.{name}", value)
 
@@ -127,7 +127,7 @@ QUERY_FIELDS = ("context", "title", "abstract")
 
 
 def check_fields(fields: Sequence[str], known: Sequence[str] = QUERY_FIELDS) -> tuple[str, ...]:
-    """The fields of a query as a tuple; InputError for none at all and for an unknown one."""
+    """The fields of a query as a tuple; InputError for unknown fields and for an empty list."""
     if isinstance(fields, str):
         fields = [fields]
     for field in fields or [""]:
@@ -136,8 +136,8 @@ def check_fields(fields: Sequence[str], known: Sequence[str] = QUERY_FIELDS) -> 
     return tuple(fields)
 
 
-PLACES = ("name", "hub", "path", "adapter")
-"""Settings of an article encoder that say where it is, not how it reads."""
+SOURCE = ("name", "hub", "path", "adapter")
+"""Settings that locate an article encoder; the others decide how it encodes."""
 
 
 @dataclass(frozen=True)
@@ -171,16 +171,16 @@ class ArticleConfig(Settings):
     """the query's citation marker: drop | mask (replace it by the model's mask token)"""
 
     def __post_init__(self) -> None:
-        """Raises InputError for a value that is not one of those above."""
+        """Raises InputError for an invalid value."""
         object.__setattr__(self, "query", check_fields(self.query))
         super().__post_init__()
 
-    def reading(self) -> dict[str, Any]:
-        """Everything that decides how texts become vectors, and not where the model is."""
-        found = {key: value for key, value in asdict(self).items() if key not in PLACES}
-        if self.similarity == "cosine":  # what is saved without one is of cosines
-            del found["similarity"]
-        return found
+    def encoding_settings(self) -> dict[str, Any]:
+        """The settings that affect the vectors, without the location of the model."""
+        settings = {key: value for key, value in asdict(self).items() if key not in SOURCE}
+        if self.similarity == "cosine":  # the default of files saved before this setting existed
+            del settings["similarity"]
+        return settings
 
 
 register("index", IndexConfig, "retrieval.settings.IndexConfig")

@@ -1,4 +1,4 @@
-"""The words of a corpus as terms of lexical search, in papers and queries; the key terms of citing papers."""
+"""Maps the words of a corpus to terms for lexical search, and finds the key terms of citing papers."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
 from retrieval.arrays import Rows
 from retrieval.queries import Queries
 
-PAPERS_AT_ONCE = 1 << 16
-"""Papers whose words are counted at a time."""
+PAPERS_PER_BATCH = 1 << 16
+"""Papers whose terms are counted at a time."""
 
 
 def strip_markers(text: str) -> str:
-    """A context without its marks for citations."""
+    """Remove the citation markers from a context."""
     return text.replace(TARGET_MARKER, " ").replace(OTHER_MARKER, " ")
 
 
 def query_texts(corpus: Corpus, queries: Queries | Rows, fields: Sequence[str]) -> Iterator[str]:
-    """The fields' texts of each query [Q], one after the other; a field that is named twice stands twice.
+    """Yield the joined fields of each query [Q]; repeated fields are repeated.
 
     queries: or rows of the corpus's contexts; fields: of QUERY_FIELDS.
     """
-    asked = Queries.of(corpus, queries)
-    return (" ".join(map(strip_markers, parts)) for parts in zip(*map(asked.texts, fields), strict=True))
+    queries = Queries.from_contexts(corpus, queries)
+    return (" ".join(map(strip_markers, parts)) for parts in zip(*map(queries.texts, fields), strict=True))
 
 
 def tokenizer(stemmer: str | None, stopwords: str | None) -> Tokenizer:
-    """bm25s's tokeniser: runs of two letters, digits or more, less stop words, stemmed.
+    """bm25s's tokeniser: runs of at least two letters or digits, without stop words, stemmed.
 
     stemmer: a language of PyStemmer; stopwords: a language of bm25s; None for neither.
-    Raises InputError for one that they do not know.
+    Raises InputError for unknown languages.
     """
     if stemmer is not None and stemmer not in Stemmer.algorithms():
         known = ", ".join(Stemmer.algorithms())
@@ -54,87 +54,87 @@ def tokenizer(stemmer: str | None, stopwords: str | None) -> Tokenizer:
 
 
 class Terms:
-    """The terms that stand for each word of a corpus.
+    """The terms of each word of a corpus.
 
-    of_word: rows [V] of terms, as `corpus.words`; empty for stop words, signs and citation markers, several
-    where a word has parts. names: [T], what each term is; size: T.
-    The tokens of a store are looked up here, so that no text is read and no word stemmed twice.
+    word_terms: rows [V] of terms, parallel to `corpus.words`: none for stop words, punctuation and citation
+    markers, several for compounds. names: [T], the stems; size: T.
+    Tokens of a prepared corpus are mapped to terms, so that no text is read and no word is stemmed twice.
     """
 
-    def __init__(self, of_word: Ragged, names: Sequence[str], tokenizer: Tokenizer) -> None:
-        self.of_word, self.names, self.size, self._tokenizer = of_word, names, len(names), tokenizer
+    def __init__(self, word_terms: Ragged, names: Sequence[str], tokenizer: Tokenizer) -> None:
+        self.word_terms, self.names, self.size, self._tokenizer = word_terms, names, len(names), tokenizer
         self._words: Sequence[str] = ()
 
     @classmethod
-    def of(cls, words: Sequence[str], stemmer: str | None, stopwords: str | None) -> Terms:
-        """As for `tokenizer`; all that read one corpus's words alike share them."""
+    def from_words(cls, words: Sequence[str], stemmer: str | None, stopwords: str | None) -> Terms:
+        """The terms of words, cached per corpus; arguments as for `tokenizer`."""
         key = (id(words), stemmer, stopwords)
-        if (found := _MADE.get(key)) is None:
-            rows, names = _terms_in(words, made := tokenizer(stemmer, stopwords))
-            found = _MADE[key] = cls(Ragged.from_rows(rows), names, made)
-            found._words = words  # live as long, so that no other words have their id
-            made.reset_vocab()  # its dictionaries would outlive what they were for
-        return found
+        if (terms := _CACHE.get(key)) is None:
+            rows, names = _tokenise(words, made := tokenizer(stemmer, stopwords))
+            terms = _CACHE[key] = cls(Ragged.from_rows(rows), names, made)
+            terms._words = words  # kept alive, so that no other object gets this id
+            made.reset_vocab()  # frees memory
+        return terms
 
     def with_words(self, words: Sequence[str], more_terms: bool = False) -> Terms:
-        """These terms for further words too; what is none of them is left out or, more_terms, becomes one."""
-        rows, names = _terms_in(words, self._tokenizer)
-        of_all, places = self.names, self._places
+        """Add words. Unknown terms are dropped, or added with more_terms."""
+        rows, names = _tokenise(words, self._tokenizer)
+        all_names, ids = self.names, self._ids
         if more_terms:
-            of_all = [*self.names, *(name for name in names if name not in places)]
-            places = {name: term for term, name in enumerate(of_all)}
-        place = [places.get(name) for name in names]
-        known = [[found for term in row if (found := place[term]) is not None] for row in rows]
+            all_names = [*self.names, *(name for name in names if name not in ids)]
+            ids = {name: term for term, name in enumerate(all_names)}
+        new_ids = [ids.get(name) for name in names]
+        known = [[term for i in row if (term := new_ids[i]) is not None] for row in rows]
         more = Ragged.from_rows(known)
-        values = np.concatenate([self.of_word.values, more.values])
-        offsets = np.concatenate([self.of_word.offsets, self.of_word.offsets[-1] + more.offsets[1:]])
-        return Terms(Ragged(values, offsets), of_all, self._tokenizer)
+        values = np.concatenate([self.word_terms.values, more.values])
+        offsets = np.concatenate([self.word_terms.offsets, self.word_terms.offsets[-1] + more.offsets[1:]])
+        return Terms(Ragged(values, offsets), all_names, self._tokenizer)
 
     @cached_property
-    def _places(self) -> dict[str, int]:
+    def _ids(self) -> dict[str, int]:
         return {name: term for term, name in enumerate(self.names)}
 
     def counts(self, rows: NDArray[np.integer], words: Ragged, texts: int) -> csc_matrix:
-        """How often each term stands in each text: float32 [texts, T].
+        """Term counts of texts: float32 [texts, T].
 
-        words: rows of token ids; rows: the text that each row is of, ascending.
+        words: rows of token ids; rows: the text that each row belongs to, ascending.
         """
-        terms = self.of_word.take(words.values)
+        terms = self.word_terms.take(words.values)
         text = np.repeat(rows, np.diff(terms.offsets[words.offsets]))
         ones = np.ones(len(text), np.float32)
-        # Texts ascend, so that equal places of a column lie side by side and nothing is sorted.
+        # Texts ascend, so that duplicate entries of a column are adjacent and need no sorting.
         return csc_matrix((ones, (text, terms.values)), shape=(texts, self.size))
 
     def query_counts(self, queries: Queries, fields: Sequence[str]) -> csr_matrix:
-        """The terms of queries, float32 [Q, T]; fields as for query_texts."""
-        rows, summed = np.arange(len(queries)), csc_matrix((len(queries), self.size), dtype=np.float32)
+        """Term counts of queries, float32 [Q, T]; fields as for `query_texts`."""
+        rows, total = np.arange(len(queries)), csc_matrix((len(queries), self.size), dtype=np.float32)
         for field in queries.fields:
             if field in fields:
                 counts = self.counts(rows, queries.words(field), len(queries))
-                summed = summed + counts * np.float32(fields.count(field))
-        return summed.tocsr()
+                total = total + counts * np.float32(fields.count(field))
+        return total.tocsr()
 
     @property
     def nbytes(self) -> int:
-        return self.of_word.values.nbytes + self.of_word.offsets.nbytes
+        return self.word_terms.values.nbytes + self.word_terms.offsets.nbytes
 
     def save(self, folder: Path) -> None:
-        save_ragged(folder, "terms", self.of_word)
+        save_ragged(folder, "terms", self.word_terms)
         (folder / NAMES).write_text("\n".join(self.names), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path, stemmer: str | None, stopwords: str | None) -> Terms:
-        """What `save` wrote, mapped."""
+        """Memory-map terms written by `save`."""
         names = (folder / NAMES).read_text("utf-8").split("\n")
         return cls(load_ragged(folder, "terms"), names, tokenizer(stemmer, stopwords))
 
 
 NAMES = "terms.txt"
-_MADE: WeakValueDictionary[tuple[int, str | None, str | None], Terms] = WeakValueDictionary()
+_CACHE: WeakValueDictionary[tuple[int, str | None, str | None], Terms] = WeakValueDictionary()
 
 
-def _terms_in(words: Sequence[str], tokenizer: Tokenizer) -> tuple[list[list[int]], list[str]]:
-    """The terms of each word, and what each term is."""
+def _tokenise(words: Sequence[str], tokenizer: Tokenizer) -> tuple[list[list[int]], list[str]]:
+    """The term ids of each word, and the name of each term."""
     tokenizer.reset_vocab()
     rows = list(tokenizer.streaming_tokenize(map(_without_markers, words), allow_empty=False))
     return rows, list(tokenizer.get_vocab_dict())
@@ -147,51 +147,54 @@ def _without_markers(word: str) -> str:
 
 
 KEY_TERMS = "key_terms"
-"""Their name among the fields of a query."""
-OF_TITLE, OF_ABSTRACT = 3, 5
-"""Key terms of each."""
+"""The query field of key terms."""
+TITLE_TERMS, ABSTRACT_TERMS = 3, 5
+"""Number of key terms from each field."""
 
 
 class KeyTerms:
-    """Finds the key terms of citing papers: the few words of title and abstract that tell most about them.
+    """Finds the key terms of citing papers: the most informative words of title and abstract.
 
-    papers: the rows whose titles and abstracts are counted. A term that none of them has is no key term.
+    papers: rows whose titles and abstracts are counted. A term that none of them has is never a key term.
     """
 
     def __init__(self, terms: Terms, corpus: Corpus, papers: NDArray[np.int32]) -> None:
         self._terms = terms
         columns = (
-            ("title", corpus.title_tokens, OF_TITLE),
-            ("abstract", corpus.abstract_tokens, OF_ABSTRACT),
+            ("title", corpus.title_tokens, TITLE_TERMS),
+            ("abstract", corpus.abstract_tokens, ABSTRACT_TERMS),
         )
-        self._fields = [(field, self._shares(words, papers), most) for field, words, most in columns]
+        self._fields = [(field, self._mean_counts(words, papers), most) for field, words, most in columns]
 
     def counts(self, queries: Queries, terms: Terms | None = None) -> csr_matrix:
-        """Of each query [Q] its key terms, each once: float32 [Q, T]; terms: with its new words."""
-        of, found = terms or self._terms, [np.empty(0, np.int32)] * len(queries)
-        for field, shares, most in self._fields:
-            times = of.counts(np.arange(len(queries)), queries.words(field), len(queries)).tocsr()
-            times.sum_duplicates()
+        """The key terms of each query [Q], each counted once: float32 [Q, T].
+
+        terms: to read queries with new words.
+        """
+        terms, chosen = terms or self._terms, [np.empty(0, np.int32)] * len(queries)
+        for field, means, most in self._fields:
+            counts = terms.counts(np.arange(len(queries)), queries.words(field), len(queries)).tocsr()
+            counts.sum_duplicates()
             for query in range(len(queries)):
-                part = slice(times.indptr[query], times.indptr[query + 1])
-                there, often = times.indices[part], times.data[part]
-                known = shares[there] > 0
-                there, often = there[known], often[known]
-                order = np.lexsort((there, -bo1(often, shares[there])))
-                found[query] = np.union1d(found[query], there[order[:most]])
-        rows = Ragged.from_rows(found)
+                part = slice(counts.indptr[query], counts.indptr[query + 1])
+                ids, frequency = counts.indices[part], counts.data[part]
+                known = means[ids] > 0
+                ids, frequency = ids[known], frequency[known]
+                order = np.lexsort((ids, -bo1(frequency, means[ids])))
+                chosen[query] = np.union1d(chosen[query], ids[order[:most]])
+        rows = Ragged.from_rows(chosen)
         ones = np.ones(len(rows.values), np.float32)
         return csr_matrix((ones, rows.values, rows.offsets), shape=(len(queries), self._terms.size))
 
-    def _shares(self, words: Ragged, papers: NDArray[np.int32]) -> NDArray[np.float64]:
-        """How often each term [T] stands in a field of the papers, divided by their number."""
+    def _mean_counts(self, words: Ragged, papers: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Mean count of each term [T] in a field of the papers."""
         total = np.zeros(self._terms.size, np.int64)
-        for start in range(0, len(papers), PAPERS_AT_ONCE):
-            block = words.take(papers[start : start + PAPERS_AT_ONCE])
-            total += np.bincount(self._terms.of_word.take(block.values).values, minlength=len(total))
+        for start in range(0, len(papers), PAPERS_PER_BATCH):
+            block = words.take(papers[start : start + PAPERS_PER_BATCH])
+            total += np.bincount(self._terms.word_terms.take(block.values).values, minlength=len(total))
         return total / max(len(papers), 1)
 
 
-def bo1(times: NDArray[np.floating], shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The weights of terms [n] by how often they stand in a text and, on average, in a paper."""
-    return np.asarray(times * np.log2((1 + shares) / shares) + np.log2(1 + shares))
+def bo1(counts: NDArray[np.floating], means: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Bo1 weights of terms [n], from their counts in a text and their mean counts in papers."""
+    return np.asarray(counts * np.log2((1 + means) / means) + np.log2(1 + means))

@@ -1,7 +1,7 @@
-"""Making vectors and holding them: what all encoders share, whether of words or of subwords.
+"""Encoding and storing vectors, shared by all encoders of words and of subwords.
 
-An *encoder* is a net that turns documents into vectors; a *reader* makes the documents of a corpus's rows.
-`encode` makes vectors of many rows; a `VectorTable` holds those that lie in files.
+An *encoder* is a network that turns documents into vectors; a *reader* turns corpus rows into documents.
+`encode` encodes many rows; a `VectorTable` holds vectors on disk.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ from retrieval.queries import Queries
 log = logging.getLogger(__name__)
 
 BATCH = 1024
-"""Documents that are read, and sorted by length, together."""
+"""Documents that are read and sorted by length together."""
 BLOCK = 1 << 24
-"""Numbers of vectors that are gathered, decoded or compared at a time: 64 MiB."""
-SAY_EVERY = 20.0
-"""Seconds between two lines on the progress of long work."""
+"""Vector components that are gathered, decoded or compared at a time: 64 MiB."""
+LOG_INTERVAL = 20.0
+"""Seconds between two log lines on the progress of long work."""
 
 
 class Reader(Protocol):
-    """Makes what an encoder takes of rows of a corpus."""
+    """Turns corpus rows into encoder inputs."""
 
     corpus: Corpus
 
     def papers(self, rows: NDArray[np.integer]) -> Any:
-        """Papers, rows [B] -> B documents."""
+        """Rows of papers [B] -> B documents."""
 
     def queries(self, queries: Queries | NDArray[np.integer]) -> Any:
         """Queries, or rows of contexts, [B] -> B documents."""
 
 
 class EncodingProgress:
-    """Logs every SAY_EVERY seconds how far a long encoding is, and how long it will take."""
+    """Logs progress, rate and remaining time of a long encoding every LOG_INTERVAL seconds."""
 
     def __init__(
         self, what: str, total: int, done: int = 0, bar: Callable[[int], None] | None = None
     ) -> None:
-        """done: documents that need not be encoded. bar: is told how many more are (datasets.progress)."""
-        self.what, self.total, self.done, self.found = what, total, float(done), done
+        """done: documents encoded earlier. bar: callback for newly encoded ones (datasets.progress)."""
+        self.what, self.total, self.done, self._initial = what, total, float(done), done
         self._bar, self._shown = bar, 0
-        self._start = self._said = time.monotonic()
+        self._start = self._logged = time.monotonic()
         self.advance(0)
 
     def advance(self, more: float) -> None:
-        """So many more documents are done, or parts of one."""
+        """Add documents, or fractions of one."""
         self.done += more
         if self._bar is not None:
             self._bar(round(self.done) - self._shown)
             self._shown = round(self.done)
-        if time.monotonic() - self._said > SAY_EVERY and self.done > self.found:
-            self._said = time.monotonic()
+        if time.monotonic() - self._logged > LOG_INTERVAL and self.done > self._initial:
+            self._logged = time.monotonic()
             left = (self.total - self.done) / self.rate
             log.info(
                 f"encoded {self.done:,.0f} of {self.total:,} {self.what}, {self.rate:,.0f}/s, "
@@ -70,13 +70,13 @@ class EncodingProgress:
 
     @property
     def seconds(self) -> float:
-        """Elapsed so far."""
+        """Seconds elapsed."""
         return time.monotonic() - self._start
 
     @property
     def rate(self) -> float:
         """Documents per second."""
-        return (self.done - self.found) / max(self.seconds, 1e-9)
+        return (self.done - self._initial) / max(self.seconds, 1e-9)
 
 
 def encode(
@@ -87,18 +87,18 @@ def encode(
     what: str = "documents",
     normalise: bool = True,
 ) -> Floats:
-    """Papers (rows) or queries to vectors [len(rows), dim] of unit length (zeros where no word is known).
+    """Encode papers (rows) or queries as vectors [len(rows), dim] of unit length (zeros if no word is known).
 
     read: `papers` or `queries` of a reader. forward: documents -> [B, dim] (retrieval.nets.as_numpy of a
-    torch net).
+    torch module).
     """
     out = np.empty((len(rows), dim), np.float32)
-    pace = EncodingProgress(what, len(rows))
+    progress = EncodingProgress(what, len(rows))
     for first in range(0, len(rows), BATCH):
-        part = rows[first : first + BATCH]
-        vectors = forward(read(part))
+        batch = rows[first : first + BATCH]
+        vectors = forward(read(batch))
         out[first : first + BATCH] = to_unit_length(vectors) if normalise else vectors
-        pace.advance(len(part))
+        progress.advance(len(batch))
     return out
 
 
@@ -110,8 +110,8 @@ def encode_queries(
     what: str = "queries",
     normalise: bool = True,
 ) -> Floats:
-    """Queries, or rows of contexts, [Q] to vectors [Q, dim]; those of one citing paper are read together."""
-    queries = Queries.of(reader.corpus, queries)
+    """Encode queries, or rows of contexts, [Q] as vectors [Q, dim], sorted to read citing papers once."""
+    queries = Queries.from_contexts(reader.corpus, queries)
     order = np.argsort(queries.citing, kind="stable")
     out = np.empty((len(queries), dim), np.float32)
     out[order] = encode(forward, reader.queries, queries[order], dim, what, normalise=normalise)
@@ -119,34 +119,34 @@ def encode_queries(
 
 
 class QueryCache:
-    """Vectors of queries that are searched more than once, as in one pool after the other."""
+    """Caches vectors of queries that are searched repeatedly, such as in several pools."""
 
     def __init__(self) -> None:
         self._known: dict[int, Floats] = {}
 
-    def get(self, queries: Queries, make: Callable[[Queries], Iterable[Floats]]) -> list[Floats]:
-        """What `make` gives for each of a corpus's contexts, or gave before."""
+    def get(self, queries: Queries, encode: Callable[[Queries], Iterable[Floats]]) -> list[Floats]:
+        """The vectors of contexts, encoded unless cached."""
         rows = queries.contexts.tolist()
-        new = {row: place for place, row in enumerate(rows) if row not in self._known}
+        new = {row: i for i, row in enumerate(rows) if row not in self._known}
         if new:
-            self._known.update(zip(new, make(queries[np.array(list(new.values()))]), strict=True))
+            self._known.update(zip(new, encode(queries[np.array(list(new.values()))]), strict=True))
         return [self._known[row] for row in rows]
 
 
 def blocks(count: int, dim: int) -> Iterator[slice]:
-    """Runs of `count` vectors, a BLOCK of numbers each."""
+    """Split `count` vectors into slices of at most BLOCK components."""
     step = max(1, BLOCK // max(1, dim))
     return (slice(start, min(start + step, count)) for start in range(0, count, step))
 
 
 class VectorTable:
-    """Vectors [N, D] of 16 (or 32) bits per number in one or several arrays, perhaps mapped, read as float32.
+    """Vectors [N, D] in one or several float16 or float32 arrays, usually memory-mapped, read as float32.
 
-    Nothing is held in memory: what is asked for is read from the arrays.
+    Rows are read from the arrays on access; nothing is kept in memory.
     """
 
     def __init__(self, arrays: Sequence[NDArray[np.floating]], order: Rows | None = None) -> None:
-        """arrays: [n, D] each, one after the other. order: which of all rows are meant, in which order."""
+        """arrays: [n, D] each, concatenated. order: rows of the concatenation that form the table."""
         self._arrays = list(arrays)
         self._starts = np.cumsum([0] + [len(array) for array in arrays])
         self._order = order
@@ -158,11 +158,11 @@ class VectorTable:
 
     @property
     def nbytes(self) -> int:
-        """Of the vectors, wherever they are."""
+        """Size of the vectors in bytes, in memory or on disk."""
         return len(self) * self.shape[1] * self.dtype.itemsize
 
     def take(self, rows: Rows) -> VectorTable:
-        """These rows alone, in this order."""
+        """A table of these rows, in this order."""
         return VectorTable(self._arrays, rows if self._order is None else self._order[rows])
 
     def __getitem__(self, rows: slice | NDArray[np.integer]) -> Floats:
@@ -176,7 +176,7 @@ class VectorTable:
         contiguous = bool((step == 1).all())
         order = None if (step >= 0).all() else np.argsort(wanted, kind="stable")
         ascending = wanted if order is None else wanted[order]
-        import torch  # which converts with several threads
+        import torch  # converts with several threads
 
         out = torch.empty((len(wanted), self.shape[1]))
         for number, (first, last) in enumerate(pairwise(np.searchsorted(ascending, self._starts))):
@@ -191,15 +191,15 @@ class VectorTable:
         return out.numpy()
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> Floats:
-        """All of them, in memory."""
+        """All vectors, in memory."""
         return self[:]
 
     def blocks(self) -> Iterator[Floats]:
-        """All vectors, some at a time."""
+        """Yield all vectors in blocks."""
         return (self[part] for part in blocks(len(self), self.shape[1]))
 
     def save(self, path: Path) -> None:
-        """Write the vectors as one array of NumPy's format, block by block."""
+        """Write the vectors block by block as one .npy array."""
         with path.open("wb") as file:
             header = {"descr": self.dtype.str, "fortran_order": False, "shape": self.shape}
             np.lib.format.write_array_header_1_0(file, header)
@@ -208,20 +208,20 @@ class VectorTable:
 
 
 def as_dtype(vectors: NDArray[np.floating], dtype: np.dtype[Any] | str) -> NDArray[np.floating]:
-    """Vectors in float16 or float32; infinite where they are too large for it."""
-    import torch  # which converts several times as fast as numpy
+    """Convert vectors to float16 or float32; values out of range become infinite."""
+    import torch  # converts several times as fast as numpy
 
     kind = {"float16": torch.float16, "float32": torch.float32}[str(dtype)]
-    found: NDArray[np.floating] = torch.from_numpy(np.ascontiguousarray(vectors)).to(kind).numpy()
-    return found
+    converted: NDArray[np.floating] = torch.from_numpy(np.ascontiguousarray(vectors)).to(kind).numpy()
+    return converted
 
 
 _INFINITE = {np.dtype(np.float16): (np.uint16, 0x7C00), np.dtype(np.float32): (np.uint32, 0x7F800000)}
-"""Numbers as integers: without their signs, finite ones are smaller than this."""
+"""Integer type and bit pattern of infinity; finite numbers are smaller, without their sign bits."""
 
 
 def first_not_finite(vectors: NDArray[np.floating]) -> int | None:
-    """The first row of vectors [n, D] that is not finite, None if all are."""
+    """The first row of vectors [n, D] that is not finite; None if all are."""
     kind, infinite = _INFINITE[vectors.dtype]
     for part in blocks(*vectors.shape):
         bits = vectors[part].view(kind) & kind(infinite | (infinite - 1))
@@ -231,17 +231,17 @@ def first_not_finite(vectors: NDArray[np.floating]) -> int | None:
 
 
 def to_unit_length(vectors: Floats) -> Floats:
-    """Vectors [n, D] of unit length; zeros stay zeros."""
+    """Scale vectors [n, D] to unit length; zeros stay zeros."""
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
 def padded_length(length: int) -> int:
-    """Few different lengths, because the matrix library sets up a kernel for each shape it meets."""
+    """Round up to a multiple of 8, because the matrix library sets up a kernel for each new shape."""
     return -(-length // 8) * 8
 
 
 def chunks(lengths: Rows, tokens: int) -> Iterator[slice]:
-    """Cut rows of falling lengths into runs of at most `tokens` tokens after padding (one row at least)."""
+    """Split rows of descending lengths into slices of at most `tokens` padded tokens (at least one row)."""
     start = 0
     while start < len(lengths):
         size = max(1, tokens // padded_length(int(lengths[start])))

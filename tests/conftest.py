@@ -1,4 +1,4 @@
-"""Fixtures shared by all tests: a corpus small enough to follow by hand, in the source format."""
+"""Shared fixtures: a corpus small enough to check manually, local servers, and tiny models."""
 
 from __future__ import annotations
 
@@ -108,11 +108,11 @@ def demo_corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 
 class Server:
-    """A web server of the tests: `put` says what lies at a path, `asked` lists the requests that came."""
+    """A local web server: `put` serves content at a path, `requests` lists (path, Range header)."""
 
     def __init__(self) -> None:
         self.pages: dict[str, dict[str, Any]] = {}
-        self.asked: list[tuple[str, str | None]] = []
+        self.requests: list[tuple[str, str | None]] = []
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -131,18 +131,19 @@ class Server:
         self.url = f"http://127.0.0.1:{self.http.server_port}"
         threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
 
-    def put(self, path: str, body: bytes | str = b"", **how: Any) -> str:
-        """Serve `body` at `path`; gives the address.
+    def put(self, path: str, body: bytes | str = b"", **options: Any) -> str:
+        """Serve `body` at `path` and return its URL.
 
-        how: status, headers (over the usual ones, None for none), ranges (True), cut (an answer ends after so
-        many bytes), cuts (how often, at most), pause (seconds before each kilobyte).
+        options: status, headers (override the defaults, None removes one), ranges (True if supported),
+        cut (bytes after which a response breaks off), cuts (maximum number of such breaks), pause (seconds
+        before each KiB).
         """
         body = body.encode() if isinstance(body, str) else body
-        self.pages[f"/{path}"] = {"body": body, "ranges": True, "cuts": 10**9} | how
+        self.pages[f"/{path}"] = {"body": body, "ranges": True, "cuts": 10**9} | options
         return f"{self.url}/{path}"
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
-        self.asked.append((request.path, wanted := request.headers.get("Range")))
+        self.requests.append((request.path, wanted := request.headers.get("Range")))
         page = self.pages.get(request.path, {"body": b"nothing there", "status": 404, "ranges": False})
         body, status, start = page["body"], page.get("status", 200), 0
         headers = {"ETag": f'"{zlib.crc32(body)}"', "Content-Type": "application/octet-stream"}
@@ -168,20 +169,20 @@ class Server:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A web server of this test alone; downloads do not wait between their attempts."""
+    """A web server for one test; downloads retry without a pause."""
     monkeypatch.setattr("datasets.transfer.PAUSE", 0.0)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    found = Server()
-    yield found
-    found.http.shutdown()
-    found.http.server_close()
+    server = Server()
+    yield server
+    server.http.shutdown()
+    server.http.server_close()
 
 
 COMMIT = "0" * 40
 
 
 class Hub(Server):
-    """Speaks as much of huggingface.co as is needed: takes uploads of one commit, and serves their files."""
+    """A minimal huggingface.co: accepts uploads of one commit and serves their files."""
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         if request.command == "POST":
@@ -196,7 +197,7 @@ class Hub(Server):
             elif repo:
                 made = {"success": True, "commitOid": COMMIT, "commitUrl": f"{self.url}/{repo[1]}/commit/0"}
                 lines = [json.loads(line) for line in sent.splitlines()]
-                self.keep(repo[1], {
+                self.add_files(repo[1], {
                     line["value"]["path"]: base64.b64decode(line["value"]["content"])
                     for line in lines
                     if line["key"] == "file"
@@ -204,7 +205,7 @@ class Hub(Server):
             self.pages.setdefault(request.path, {"body": json.dumps(made).encode(), "ranges": False})
         super().answer(request)
 
-    def keep(self, repo: str, files: dict[str, bytes]) -> None:
+    def add_files(self, repo: str, files: dict[str, bytes]) -> None:
         for name, content in files.items():
             self.put(f"{repo}/resolve/{COMMIT}/{name}", content, headers={"X-Repo-Commit": COMMIT})
         about = {"id": repo, "sha": COMMIT, "siblings": [{"rfilename": name} for name in files]}
@@ -213,30 +214,30 @@ class Hub(Server):
         self.put(f"api/models/{repo}/tree/{COMMIT}?recursive=true&expand=false", json.dumps(listed))
 
     def fetched(self) -> set[str]:
-        """Names of the files that were asked for."""
-        return {path.rpartition("/")[2] for path, _ in self.asked if "/resolve/" in path}
+        """Return the names of the downloaded files."""
+        return {path.rpartition("/")[2] for path, _ in self.requests if "/resolve/" in path}
 
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """A hub of this test alone in the place of huggingface.co, with a cache of its own."""
+    """A hub for one test in place of huggingface.co, with its own cache."""
     from huggingface_hub import constants
 
-    found = Hub()
+    hub = Hub()
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("HF_TOKEN", "hf_write")
-    monkeypatch.setattr(constants, "ENDPOINT", found.url)
+    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    template = found.url + "/{repo_id}/resolve/{revision}/{filename}"
+    template = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
     monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-    yield found
-    found.http.shutdown()
-    found.http.server_close()
+    yield hub
+    hub.http.shutdown()
+    hub.http.server_close()
 
 
 @pytest.fixture
 def drive(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """The same server standing in for Google's hosts: https://HOST.google.com/PATH is its HOST/PATH."""
+    """The same server in place of Google's: https://HOST.google.com/PATH is served from HOST/PATH."""
     send = requests.adapters.HTTPAdapter.send
 
     def reroute(self: Any, request: requests.PreparedRequest, **options: Any) -> requests.Response:
@@ -252,7 +253,7 @@ def drive(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
 
 @pytest.fixture(scope="session")
 def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A BERT of random weights that knows the words of the tiny corpus, a folder in Hugging Face format."""
+    """A BERT with random weights and the words of the tiny corpus, saved in Hugging Face format."""
     import torch
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
@@ -290,7 +291,7 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_reranker(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cross-encoder that was never trained, saved as training saves it."""
+    """An untrained cross-encoder, saved as by a training."""
     from rerank.cross_encoder import CrossEncoder
     from rerank.settings import PairSettings
     from retrieval.settings import ArticleConfig

@@ -1,4 +1,4 @@
-"""What tests of trainings share: configurations, crashes, and what two runs have in common."""
+"""Helpers for training tests: compose configurations, crash and resume runs, compare two runs."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ CONF = Path(__file__).parents[1] / "conf"
 Composed = Callable[..., DictConfig]
 
 
-def configured(entry: str, overrides: list[str]) -> DictConfig:
-    """What an entry point would run with."""
+def compose_config(entry: str, overrides: list[str]) -> DictConfig:
+    """Compose the configuration of an entry point."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return compose(entry, overrides)
 
 
 def overrides(*parts: Mapping[str, Any]) -> list[str]:
-    """OPTION=VALUE; of options that several parts have, the last counts."""
+    """Return OPTION=VALUE overrides; later parts win."""
     options = {name: value for part in parts for name, value in part.items()}
     return [f"{name}={value}" for name, value in options.items()]
 
 
-def config(*parts: Mapping[str, Any]) -> DictConfig:
-    """What train.py would run with."""
-    return configured("train", overrides(*parts))
+def train_config(*parts: Mapping[str, Any]) -> DictConfig:
+    """Compose the configuration of train.py."""
+    return compose_config("train", overrides(*parts))
 
 
-class StopAt(pl.Callback):
-    """Ends a run as a crash would, after a step."""
+class CrashAt(pl.Callback):
+    """Raises an error after a step."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -47,30 +47,32 @@ class StopAt(pl.Callback):
             raise RuntimeError("crash")
 
 
-def crashed(train: Callable[[DictConfig], Path], step: int, config: DictConfig) -> None:
+def train_until_crash(train: Callable[[DictConfig], Path], step: int, config: DictConfig) -> None:
     """Train and crash after a step."""
     with pytest.MonkeyPatch.context() as patch, pytest.raises(RuntimeError, match="crash"):
-        patch.setattr(training.loop, "Progress", lambda: StopAt(step))
+        patch.setattr(training.loop, "Progress", lambda: CrashAt(step))
         train(config)
 
 
-def trained_twice(
+def train_twice(
     train: Callable[[DictConfig], Path], step: int, folder: Path, *parts: Mapping[str, Any]
 ) -> tuple[Path, Path]:
-    """Train in one go, and with a crash after a step from which it resumes: what each has saved.
+    """Train once without interruption and once with a crash after `step`; return the saved model of each.
 
-    Both runs are the same bit for bit.
+    Asserts that both runs are equal bit for bit.
     """
-    one, other = (config(*parts, {"resume": True, "output_dir": folder / name}) for name in ("one", "other"))
+    one, other = (
+        train_config(*parts, {"resume": True, "output_dir": folder / name}) for name in ("one", "other")
+    )
     whole = train(one)
-    crashed(train, step, other)
+    train_until_crash(train, step, other)
     resumed = train(other)
     assert_same_run(whole.parent, resumed.parent)
     return whole, resumed
 
 
 def history(out: Path) -> list[dict[str, float]]:
-    """What was measured after each round, but for times."""
+    """Return the measures of each round, without times."""
     with (out / "history.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     return [
@@ -79,7 +81,7 @@ def history(out: Path) -> list[dict[str, float]]:
 
 
 def assert_same_run(one: Path, other: Path) -> dict[str, Any]:
-    """States (weights, averages, optimiser) and measures of two runs are equal bit for bit; the state."""
+    """Assert that weights, averages, optimiser and measures are equal bit for bit; return the state."""
     states = [torch.load(out / "last.ckpt", weights_only=True) for out in (one, other)]
     for part in ("state_dict", "optimizer_states", "lr_schedulers", "global_step"):
         assert same(states[0][part], states[1][part]), part
@@ -88,7 +90,7 @@ def assert_same_run(one: Path, other: Path) -> dict[str, Any]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether nested lists, dictionaries and tensors are equal bit for bit."""
+    """True if nested lists, dictionaries and tensors are equal bit for bit."""
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, list):

@@ -1,4 +1,4 @@
-"""Every option of every group composes, resolves, and names what exists and takes its keys."""
+"""Every option of every config group composes and resolves; its targets exist and accept its keys."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SPECIAL = {"_target_", "_partial_", "_recursive_", "_convert_", "_args_"}
 
 
 @cache
-def composed(entry: str, *overrides: str) -> DictConfig:
-    """What `python ENTRY.py OVERRIDES` would run with; unresolved."""
+def compose_entry(entry: str, *overrides: str) -> DictConfig:
+    """Compose the configuration of `python ENTRY.py OVERRIDES`, unresolved."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose(entry, list(overrides), return_hydra_config=True)
     with open_dict(config):  # set by Hydra only when it runs a job
@@ -37,26 +37,26 @@ def composed(entry: str, *overrides: str) -> DictConfig:
     return config
 
 
-def chosen(entry: str, group: str, option: str) -> DictConfig | None:
-    """What an entry point would run with when the option is chosen, None when it does not know the group."""
-    if group == "tuned":  # named MODEL-DATA, and follows both
-        return composed("train", f"model={option.partition('-')[0]}", "data=demo")
-    if group == "recipe":  # named EXPERIMENT-MODEL, and follows both
+def compose_option(entry: str, group: str, option: str) -> DictConfig | None:
+    """Compose an entry point's configuration with an option; None if it does not have the group."""
+    if group == "tuned":  # named MODEL-DATA and selected by both
+        return compose_entry("train", f"model={option.partition('-')[0]}", "data=demo")
+    if group == "recipe":  # named EXPERIMENT-MODEL and selected by both
         experiment, _, model = option.partition("-")
-        return composed("train", f"experiment={experiment}", f"model={model}")
-    known = {key.partition("@")[0] for key in composed(entry).hydra.runtime.choices}
+        return compose_entry("train", f"experiment={experiment}", f"model={model}")
+    known = {key.partition("@")[0] for key in compose_entry(entry).hydra.runtime.choices}
     if group not in known:
         return None
     try:
-        return composed(entry, f"{group}={option}")
+        return compose_entry(entry, f"{group}={option}")
     except ConfigCompositionException as error:
         if placed := re.search(r"Did you mean to override (\S+)\?", str(error)):  # group@package
-            return composed(entry, f"{placed[1]}={option}")
+            return compose_entry(entry, f"{placed[1]}={option}")
         raise
 
 
-def resolved(config: DictConfig) -> dict[str, Any]:
-    """The configuration without Hydra's own part and with every interpolation replaced; ??? stays."""
+def resolve(config: DictConfig) -> dict[str, Any]:
+    """Return the configuration without Hydra's part and with interpolations resolved; ??? stays."""
     HydraConfig.instance().set_config(config)
     own = {key: value for key, value in config.items_ex(resolve=False) if key != "hydra"}
     plain = OmegaConf.to_container(OmegaConf.create(own), resolve=True)
@@ -64,20 +64,20 @@ def resolved(config: DictConfig) -> dict[str, Any]:
     return {str(key): value for key, value in plain.items()}
 
 
-def nodes(config: Any) -> Iterator[dict[str, Any]]:
-    """Every mapping with a `_target_`."""
+def target_nodes(config: Any) -> Iterator[dict[str, Any]]:
+    """Yield every mapping with a `_target_`."""
     if isinstance(config, dict):
         if "_target_" in config:
             yield config
         for value in config.values():
-            yield from nodes(value)
+            yield from target_nodes(value)
     elif isinstance(config, list):
         for value in config:
-            yield from nodes(value)
+            yield from target_nodes(value)
 
 
 def unknown_keys(node: dict[str, Any]) -> set[str]:
-    """Keys that the target does not take; ImportError when there is no such target."""
+    """Return keys that the target does not accept; raise ImportError if the target does not exist."""
     try:
         target = get_object(node["_target_"])
     except Exception as error:
@@ -89,21 +89,21 @@ def unknown_keys(node: dict[str, Any]) -> set[str]:
 
 
 def check(config: DictConfig) -> None:
-    for node in nodes(resolved(config)):
+    for node in target_nodes(resolve(config)):
         assert unknown_keys(node) == set(), node["_target_"]
 
 
 @pytest.mark.parametrize("entry", [*ENTRIES, "convert", "count", "export", "build_mdcr", "compress"])
 def test_the_defaults_compose(entry: str) -> None:
-    config = composed(entry)
+    config = compose_entry(entry)
     check(config)
     assert config.hydra.runtime.choices.get("data", "demo") == "demo"
 
 
 @pytest.mark.parametrize(("group", "option"), OPTIONS, ids=[f"{group}={option}" for group, option in OPTIONS])
 def test_every_option_composes(group: str, option: str) -> None:
-    # An entry point need not have every group, but one of them must.
-    configs = [config for entry in ENTRIES if (config := chosen(entry, group, option)) is not None]
+    # Each group must belong to at least one entry point.
+    configs = [config for entry in ENTRIES if (config := compose_option(entry, group, option)) is not None]
     assert configs, f"no entry point knows the group {group}"
     for config in configs:
         check(config)
@@ -120,27 +120,27 @@ def test_every_option_composes(group: str, option: str) -> None:
         ),
     ],
 )
-def test_parts_of_a_fusion_are_added_left_out_and_replaced(
+def test_parts_of_a_fusion_can_be_added_removed_and_replaced(
     overrides: tuple[str, ...], parts: list[str]
 ) -> None:
-    config = composed("evaluate", "retriever=fusion", *overrides)
+    config = compose_entry("evaluate", "retriever=fusion", *overrides)
     check(config)
-    found = resolved(config)["retriever"]["parts"].values()
+    found = resolve(config)["retriever"]["parts"].values()
     assert [part["_target_"].rpartition(".")[2] for part in found] == parts
 
 
 @pytest.mark.parametrize("data", ["demo", "custom"])
-def test_own_corpora_train_their_own_word_vectors(data: str) -> None:
-    assert composed("train", f"data={data}").hydra.runtime.choices["embeddings"] == "word2vec"
+def test_custom_corpora_train_their_own_word_vectors(data: str) -> None:
+    assert compose_entry("train", f"data={data}").hydra.runtime.choices["embeddings"] == "word2vec"
 
 
-def test_a_target_that_is_not_there_and_keys_it_lacks_are_found() -> None:
+def test_missing_targets_and_unknown_keys_are_found() -> None:
     with pytest.raises(ImportError, match=r"hatten\.nowhere"):
         unknown_keys({"_target_": "hatten.nowhere.Class"})
     node = {"_target_": "pathlib.PurePath.joinpath", "_partial_": True, "self": 1, "seperator": "/"}
     assert unknown_keys(node) == {"seperator"}
     assert unknown_keys({"_target_": "subprocess.run", "any": 1}) == set()
-    assert list(nodes({"a": [{"_target_": "x"}], "b": {"_target_": "y", "c": {"_target_": "z"}}})) == [
+    assert list(target_nodes({"a": [{"_target_": "x"}], "b": {"_target_": "y", "c": {"_target_": "z"}}})) == [
         {"_target_": "x"},
         {"_target_": "y", "c": {"_target_": "z"}},
         {"_target_": "z"},
@@ -148,8 +148,8 @@ def test_a_target_that_is_not_there_and_keys_it_lacks_are_found() -> None:
 
 
 @pytest.mark.parametrize("entry", ["embed", "generate", "inspect"])
-def test_defaults_of_a_command_stand_in_its_file_alone(entry: str) -> None:
-    config = composed(entry)
+def test_defaults_of_a_command_are_only_in_its_config_file(entry: str) -> None:
+    config = compose_entry(entry)
     parameters = inspect.signature(get_object(config["_target_"])).parameters
     assert [
         name

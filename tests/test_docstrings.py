@@ -1,4 +1,4 @@
-"""The examples in docstrings hold."""
+"""Runs the doctests."""
 
 import doctest
 import importlib

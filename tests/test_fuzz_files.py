@@ -1,4 +1,4 @@
-"""Damaged files of all kinds but corpora and full texts: one line that names the file, or a value."""
+"""Fuzzed files (except corpora and full texts) are read or refused with one line that names the file."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ KINDS: dict[str, tuple[dict[str, bytes], Callable[[Path], Any]]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_whole_files_are_read(kind: str, tmp_path: Path) -> None:
+def test_intact_files_are_read(kind: str, tmp_path: Path) -> None:
     files, read = KINDS[kind]
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
@@ -138,10 +138,10 @@ def test_damaged_files_are_refused_or_read(kind: str, data: st.DataObject) -> No
         for other, content in files.items():
             (Path(folder) / other).write_bytes(content)
         (Path(folder) / name).write_bytes(data.draw(damaged(files[name])))
-        refused_or_read(lambda: read(Path(folder)), Path(folder))
+        assert_read_or_refused(lambda: read(Path(folder)), Path(folder))
 
 
-def refused_or_read(read: Callable[[], Any], folder: Path) -> None:
+def assert_read_or_refused(read: Callable[[], Any], folder: Path) -> None:
     try:
         read()
     except InputError as error:
@@ -152,7 +152,7 @@ def refused_or_read(read: Callable[[], Any], folder: Path) -> None:
 
 @cache
 def head(path: Path) -> bytes:
-    """The first lines of a file beside the project, or the whole of a small one."""
+    """Return the first lines of a file outside the project, or all of a small one."""
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         content = file.read(20_000)
         return content if not file.read(1) else content[: content.rindex(b"\n") + 1]
@@ -173,4 +173,4 @@ def test_damaged_real_files_are_refused_or_read(name: str, data: st.DataObject) 
     with TemporaryDirectory() as folder:
         path = Path(folder) / "file"
         path.write_bytes(data.draw(damaged(head(REAL / name))))
-        refused_or_read(lambda: REAL_FILES[name](path), Path(folder))
+        assert_read_or_refused(lambda: REAL_FILES[name](path), Path(folder))

@@ -1,4 +1,4 @@
-"""Which modules import which: our `datasets` wins, heavy libraries still work, directions hold."""
+"""Import rules: our `datasets` shadows Hugging Face's, and packages import only in one direction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 ORDER = ["datasets", "retrieval", "training", "hatten", "rerank", "library", "evaluation"]
-"""Each of these imports only those before it; the entry points may import all."""
+"""Each package imports only earlier ones; entry points may import all."""
 ENTRY = "train, evaluate, recommend"
 ROOMS = {
     "datasets": ["data", "splitting", "build", "convert", "count", "export", "generate", "inspect"],
@@ -27,12 +27,12 @@ ROOMS = {
     "evaluation": ["benchmark", "sweep", "build_mdcr"],
     ENTRY: ["train", "evaluate", "experiment", "hydra/callbacks"],
 }
-"""Groups and commands of conf/ by room: they name classes and groups up to there; other groups name none."""
+"""Config groups and commands by the last package whose classes and groups they may name; others name none."""
 
 
 @pytest.fixture
 def other_datasets(tmp_path: Path) -> Path:
-    """A folder that looks like an environment with Hugging Face datasets installed in it."""
+    """A folder that looks like an environment with Hugging Face datasets installed."""
     package = tmp_path / "datasets"
     package.mkdir()
     (package / "__init__.py").write_text("raise ImportError('the other datasets was imported')\n")
@@ -42,49 +42,49 @@ def other_datasets(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def python(*arguments: str, path: Path, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def run_python(*arguments: str, path: Path, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(path), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.slow
-def test_ours_wins_and_the_heavy_libraries_still_import(other_datasets: Path) -> None:
+def test_our_datasets_is_imported_and_heavy_libraries_still_work(other_datasets: Path) -> None:
     code = """
 import datasets, sys
-assert not {"torch", "numpy", "pyarrow"} & set(sys.modules), "importing datasets is to stay light"
+assert not {"torch", "numpy", "pyarrow"} & set(sys.modules), "importing datasets must stay light"
 import datasets.errors
 from transformers import AutoModel, AutoTokenizer
 import pytorch_lightning
 assert callable(AutoModel.from_pretrained) and callable(pytorch_lightning.Trainer)
 print(datasets.__file__, sys.modules["datasets"] is datasets)
 """
-    done = python("-c", code, path=other_datasets)
+    done = run_python("-c", code, path=other_datasets)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [str(ROOT / "datasets" / "__init__.py"), "True"]
 
 
 @pytest.mark.parametrize("how", ["script", "module", "pytest"])
-def test_ours_wins_however_python_is_started(other_datasets: Path, how: str) -> None:
+def test_our_datasets_is_imported_however_python_is_started(other_datasets: Path, how: str) -> None:
     code = f"import datasets\nassert datasets.__file__.startswith({str(ROOT)!r}), datasets.__file__\n"
-    if how == "script":  # as `python train.py`: the script's folder comes first
+    if how == "script":  # like `python train.py`: the script's folder comes first
         script = other_datasets / "root" / "script.py"
         script.parent.mkdir()
         (script.parent / "datasets").symlink_to(ROOT / "datasets")
         script.write_text(code.replace(str(ROOT), str(script.parent)))
-        done = python(str(script), path=other_datasets, folder=other_datasets)
+        done = run_python(str(script), path=other_datasets, folder=other_datasets)
     elif how == "module":
-        done = python("-m", "datasets.errors", path=other_datasets)
+        done = run_python("-m", "datasets.errors", path=other_datasets)
     else:
         test = other_datasets / "test_it.py"
         test.write_text("def test_it():\n    " + code.replace("\n", "\n    ").strip() + "\n")
         options = ["-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml")]
-        done = python("-m", "pytest", *options, str(test), path=other_datasets)
+        done = run_python("-m", "pytest", *options, str(test), path=other_datasets)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def imported(path: Path) -> Iterator[str]:
-    """The modules that a file imports, also inside functions and under TYPE_CHECKING."""
+def imported_modules(path: Path) -> Iterator[str]:
+    """Yield the modules that a file imports, also in functions and under TYPE_CHECKING."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"), str(path))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -94,23 +94,23 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def wrong_directions(root: Path) -> list[str]:
-    """Lines `FILE imports MODULE` for imports that go against ORDER, or up to an entry point."""
+    """Return `FILE imports MODULE` for imports against ORDER or of an entry point."""
     wrong = []
     for place, package in enumerate(ORDER):
         barred = {*ORDER[place + 1 :], "train", "evaluate", "recommend", "tests", "benchmarks"}
         for path in sorted((root / package).rglob("*.py")):
-            names = [name for name in imported(path) if name.split(".")[0] in barred]
+            names = [name for name in imported_modules(path) if name.split(".")[0] in barred]
             wrong += [f"{path.relative_to(root)} imports {name}" for name in names]
     return wrong
 
 
 def group_of(config: str) -> str:
-    """The group, or the command, of a file of conf/; of Hydra's own groups one is ours too."""
+    """Return the group or command of a file in conf/; hydra/callbacks is also ours."""
     return "hydra/callbacks" if config.startswith("hydra/callbacks") else config.split("/")[0]
 
 
-def named(content: Any) -> Iterator[str]:
-    """The dotted paths into our packages, and the groups of the defaults, that a YAML file names."""
+def named_targets(content: Any) -> Iterator[str]:
+    """Yield the dotted paths into our packages and the groups in `defaults` of a YAML file."""
     if isinstance(content, dict):
         for default in content.get("defaults", []):
             group = (next(iter(default)) if isinstance(default, dict) else default).split("@")[0]
@@ -120,13 +120,13 @@ def named(content: Any) -> Iterator[str]:
         content = [value for key, value in content.items() if key != "defaults"]
     if isinstance(content, list):
         for value in content:
-            yield from named(value)
+            yield from named_targets(value)
     elif isinstance(content, str) and re.fullmatch(rf"({'|'.join(ORDER)})(\.\w+)+", content):
         yield content
 
 
 def wrong_in_conf(conf: Path) -> list[str]:
-    """Lines `FILE names WHAT` for classes and groups of a room that is further on than the file's own."""
+    """Return `FILE names WHAT` for classes and groups of a package later than the file's own."""
     order = [*ORDER, ENTRY]
     places = {group: order.index(room) for room, groups in ROOMS.items() for group in groups}
     places |= {room: place for place, room in enumerate(order)}
@@ -134,7 +134,11 @@ def wrong_in_conf(conf: Path) -> list[str]:
     for path in sorted(conf.rglob("*.yaml")):
         place = path.relative_to(conf)
         own = places.get(group_of(str(place.with_suffix(""))), -1)
-        names = [name for name in named(yaml.safe_load(path.read_text())) if places[name.split(".")[0]] > own]
+        names = [
+            name
+            for name in named_targets(yaml.safe_load(path.read_text()))
+            if places[name.split(".")[0]] > own
+        ]
         wrong += [f"{place} names {name}" for name in names]
     return wrong
 
@@ -178,7 +182,7 @@ def test_an_import_against_the_direction_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line", ["import evaluate", "import sentence_transformers", "from transformers import Trainer"]
 )
-def test_what_needs_the_other_datasets_is_banned(line: str) -> None:
+def test_importing_users_of_the_other_datasets_is_banned(line: str) -> None:
     check = "ruff check --select TID251 --stdin-filename hatten/new.py -"
     command = [sys.executable, "-m", *check.split()]
     done = subprocess.run(command, cwd=ROOT, input=line + "\n", capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""What commands say: one line that names the option and what to do, before anything slow; and their help."""
+"""Error messages and help of the commands: one line that names the option, before any slow import."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    """`python COMMAND` in this process and an empty folder: (code, output, errors)."""
+    """Runs `python COMMAND` in this process and an empty folder; returns (exit code, stdout, stderr)."""
 
     def run_(name: str, *arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", [name, *arguments])
@@ -74,9 +74,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         ),
     ],
 )
-def test_what_is_wrong_with_the_options_is_one_line_that_names_the_option(
-    run: Run, command: str, line: str
-) -> None:
+def test_invalid_options_raise_one_line_that_names_the_option(run: Run, command: str, line: str) -> None:
     code, _, errors = run(*command.split())
     assert code == 2 and errors.startswith(f"error: {line}") and errors.count("\n") == 1
 
@@ -92,7 +90,7 @@ def test_a_launcher_that_is_not_installed_names_its_extra(name: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["train.py", "evaluate.py", "-m retrieval.embed output=out"])
-def test_what_is_missing_is_asked_for_before_slow_imports(command: str) -> None:
+def test_missing_options_are_reported_before_slow_imports(command: str) -> None:
     name, *arguments = command.removeprefix("-m ").split()
     runner = "run_path" if name.endswith(".py") else "run_module"
     code = (
@@ -105,16 +103,16 @@ def test_what_is_missing_is_asked_for_before_slow_imports(command: str) -> None:
     assert done.stderr.startswith("error: data.dir is required, as in data.dir=my_corpus: folder or URL")
 
 
-def names_of(*groups: str) -> list[str]:
-    """GROUP=NAME of all that can be chosen."""
+def choices(*groups: str) -> list[str]:
+    """Return GROUP=NAME for every option of the groups."""
     return [f"{group}={path.stem}" for group in groups for path in sorted((CONF / group).glob("*.yaml"))]
 
 
-def values(config: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """The dotted keys of a configuration and their values."""
+def flat_items(config: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted keys of a configuration and their values."""
     for key, value in config.items():
         if isinstance(value, dict) and value:
-            yield from values(value, f"{path}{key}.")
+            yield from flat_items(value, f"{path}{key}.")
         elif not str(key).startswith("_"):
             yield f"{path}{key}", value
 
@@ -122,19 +120,19 @@ def values(config: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
 @pytest.mark.parametrize(
     ("entry", "choice"),
     [
-        *(("train", choice) for choice in names_of("model", "data", "embeddings", "logger", "trainer")),
-        *(("evaluate", choice) for choice in names_of("retriever", "benchmark", "encoder")),
+        *(("train", choice) for choice in choices("model", "data", "embeddings", "logger", "trainer")),
+        *(("evaluate", choice) for choice in choices("retriever", "benchmark", "encoder")),
         *((entry, "seed=0") for entry in ("build", "count", "embed", "generate", "inspect")),
     ],
 )
-def test_help_has_a_line_on_every_option(entry: str, choice: str) -> None:
+def test_help_describes_every_option(entry: str, choice: str) -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose(entry, [choice], return_hydra_config=True)
         HydraConfig.instance().set_config(config)
         known = option_notes()
     plain: Any = OmegaConf.to_container(config, resolve=False)
     assert isinstance(plain, dict) and plain.pop("hydra")
-    found = {key for key, value in values(plain) if not known.get(key) and "${" not in str(value)}
+    found = {key for key, value in flat_items(plain) if not known.get(key) and "${" not in str(value)}
     assert found <= {"callbacks"}
 
 

@@ -1,4 +1,4 @@
-"""Multiruns of train.py by each launcher: all that succeeds is kept, told apart, closed and in the table."""
+"""Multiruns of train.py with each launcher: successful jobs are kept, distinguished, closed and tabulated."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ pytestmark = pytest.mark.slow
 
 
 def records(path: Path) -> Iterator[Any]:
-    """What a W&B run has written: records in pieces, in LevelDB's log format behind a header of 7 bytes."""
+    """Yield the records of a W&B run file: fragments in LevelDB's log format after a header of 7 bytes."""
     from wandb.proto import wandb_internal_pb2
 
-    kind_of_record: Any = vars(wandb_internal_pb2)["Record"]  # made as it is imported
+    kind_of_record: Any = vars(wandb_internal_pb2)["Record"]  # created on import
 
-    content, place, record = path.read_bytes(), 7, b""
-    while place < len(content):
-        if (left := 32768 - place % 32768) < 7:  # no piece begins at the end of a block
-            place += left
+    content, offset, record = path.read_bytes(), 7, b""
+    while offset < len(content):
+        if (left := 32768 - offset % 32768) < 7:  # no fragment begins at the end of a block
+            offset += left
             continue
-        length, kind = struct.unpack_from("<HB", content, place + 4)
-        record += content[place + 7 : place + 7 + length]
-        place += 7 + length
-        if kind in (1, 4):  # whole, or its last piece
+        length, kind = struct.unpack_from("<HB", content, offset + 4)
+        record += content[offset + 7 : offset + 7 + length]
+        offset += 7 + length
+        if kind in (1, 4):  # a complete record or its last fragment
             yield kind_of_record.FromString(record)
             record = b""
 
 
 @pytest.mark.parametrize("launcher", ["basic", "joblib", "submitit_local"])
-def test_a_failed_job_does_not_lose_the_others_and_each_has_a_wandb_run_of_its_own(
+def test_a_failed_job_keeps_the_others_and_each_has_its_own_wandb_run(
     launcher: str, tiny_source: Path, tiny_bert: Path, tmp_path: Path
 ) -> None:
     if launcher in PLUGINS:
@@ -67,21 +67,21 @@ def test_a_failed_job_does_not_lose_the_others_and_each_has_a_wandb_run_of_its_o
         "output_dir": "out",
     }
     arguments = [*(f"{name}={value}" for name, value in given.items()), *OPTIONS.get(launcher, [])]
-    # A test in this process may have left the address of its W&B service, which has another current folder.
+    # An earlier test in this process may have left the address of a W&B service in another folder.
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("WANDB")},
         "WANDB_MODE": "offline",
         "WANDB_SILENT": "true",
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(ROOT),  # the current folder is the project's, for users
+        "PYTHONPATH": str(ROOT),  # users run from the project's folder
     }
     command = [sys.executable, str(ROOT / "train.py"), "-m", *arguments]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900)
     out = tmp_path / "out"
     assert done.returncode == 2, done.stderr
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert errors == ["error: 1 of 3 jobs failed; seed=-1: seed=-1: must be a whole number, not below 0"]
+    assert errors == ["error: 1 of 3 jobs failed; seed=-1: seed=-1: must be a non-negative integer"]
     for number in "02":
         metrics = json.loads((out / number / "metrics.json").read_text())
         assert metrics["round"] == 1 and 0 < metrics["val/mrr"] <= 1

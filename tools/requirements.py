@@ -1,6 +1,6 @@
-"""Print what pip has to install for this project, from pyproject.toml: `requirements.py [EXTRA ...]`.
+"""Print the project's requirements from pyproject.toml for pip: `requirements.py [EXTRA ...]`.
 
-Lets `make` install the dependencies without building the project. Needs nothing but Python's own library.
+Lets `make` install the dependencies without building the project. Uses only the standard library.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def requirements(extras: list[str]) -> list[str]:
-    """The project's dependencies with those of `extras`; SystemExit for an extra that does not exist."""
+    """Return the dependencies of the project and of `extras`; SystemExit for an unknown extra."""
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
     optional = project["optional-dependencies"]
     if unknown := [extra for extra in extras if extra not in optional]:

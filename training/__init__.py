@@ -1,1 +1,1 @@
-"""What the training of all models shares: settings, the loop, history, resuming."""
+"""Training shared by all models: settings, the training loop, history, resuming."""

@@ -1,4 +1,4 @@
-"""Torch files of tensors and plain values: written whole or not at all, read without running any code."""
+"""Torch files of tensors and plain values, written atomically and read without running any code."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from datasets.files import atomic_write
 
 
 def save_torch(content: dict[str, Any], path: Path) -> None:
-    """`torch.save` to a file that is whole or not there at all; OSError when the device is full."""
-    import torch  # here: who only looks for a file needs none of it
+    """`torch.save`, atomically; OSError when the device is full."""
+    import torch  # not needed by `find_saved`
 
-    # Given a path in place of an open file, torch reports a full device as a RuntimeError about positions.
+    # Given a path instead of an open file, torch reports a full device as a RuntimeError about positions.
     with atomic_write(path) as unfinished, unfinished.open("wb") as file:
         torch.save(content, file)
 
 
 def read_torch(path: str | Path) -> dict[str, Any]:
-    """A torch file of plain values and tensors; InputError when it is absent, damaged or anything else."""
+    """Read a torch file of tensors and plain values; InputError if it is missing, damaged or other."""
     import torch
 
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        raise InputError(f"{path}: there is no such checkpoint") from None
-    except Exception as error:  # a damaged file can raise nearly anything, an OSError for a seek too
+        raise InputError(f"{path}: no such checkpoint") from None
+    except Exception as error:  # damaged files raise nearly anything, including OSError for a seek
         if isinstance(error, OSError) and error.filename is not None:
             raise
-        said = error_text(error)
-        if isinstance(error, pickle.UnpicklingError):  # whose text tells people how to load it unsafely
-            said = "it is damaged, or holds other things than tensors and plain values"
-        raise InputError(f"{path}: not a torch checkpoint of plain weights ({said})") from None
+        reason = error_text(error)
+        if isinstance(error, pickle.UnpicklingError):  # its text explains how to load the file unsafely
+            reason = "damaged, or contains something other than tensors and plain values"
+        raise InputError(f"{path}: not a torch checkpoint of plain weights ({reason})") from None
     if not isinstance(content, dict):
-        raise InputError(f"{path}: a checkpoint is a dictionary, this is a {type(content).__name__}")
+        raise InputError(f"{path}: must contain a dictionary, not a {type(content).__name__}")
     return content
 
 
 def find_saved(path: str | Path, name: str) -> Path:
-    """What a training saved as `name`, where the path is its output folder; else the path itself.
+    """The file or folder `name` in the output folder of a training run; `path` itself if it is not there.
 
-    InputError for a folder without it where `name` is that of a file.
+    InputError for an existing folder without it if `name` is a file name.
     """
     path = Path(path)
     if (path / name).exists():
         return path / name
     if path.is_dir() and Path(name).suffix:
-        there = sorted(one.name for one in [*path.glob("*.ckpt")] or path.iterdir())
-        raise InputError(f"{path}: there is no {name} in it, but {', '.join(there[:5]) or 'nothing'}")
+        others = sorted(one.name for one in [*path.glob("*.ckpt")] or path.iterdir())
+        raise InputError(f"{path}: has no {name}, only {', '.join(others[:5]) or 'nothing'}")
     return path

@@ -1,11 +1,11 @@
-"""Models as folders to publish: settings as JSON, weights as safetensors, and a card that tells of them.
+"""Model folders for publishing: settings as JSON, weights as safetensors, and a model card.
 
     model.save_pretrained("my-model")
     model.push_to_hub("someone/my-model")
     Model.from_pretrained("someone/my-model")    # or Model.from_pretrained("my-model"), the folder
 
-A model that can do so derives from `Pretrained`, and writes and reads its own files. Nothing is unpickled:
-only files of PATTERNS come from the hub. HF_ENDPOINT, HF_TOKEN and HF_HOME are as huggingface_hub has them.
+Publishable models derive from `Pretrained` and implement `write` and `read`. Nothing is unpickled: only files
+matching PATTERNS are downloaded. huggingface_hub reads HF_ENDPOINT, HF_TOKEN and HF_HOME.
 """
 
 from __future__ import annotations
@@ -30,47 +30,46 @@ from datasets.files import atomic_folder, digest_file
 T = TypeVar("T")
 
 PATTERNS = ("*.json", "*.safetensors", "*.txt")
-"""The files that are downloaded."""
+"""Files to download."""
 CARD, ABOUT, WEIGHTS = "README.md", "about.json", "model.safetensors"
-UNFIT = (InputError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError)
-"""Errors of parts that are not what they should be."""
+LOAD_ERRORS = (InputError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError)
+"""Errors raised by damaged or inconsistent models."""
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 LICENCE = """\
 The code is under the MIT licence. The weights were learned from the data named above, and the training may
-have started from published word vectors or a transformer: check their licences before you pass them on."""
+have started from published word vectors or a transformer: check their licences before redistributing them."""
 
 
 class Pretrained:
-    """A model that can be saved as a folder, uploaded, and opened by its folder or its id on the hub."""
+    """A model that can be saved as a folder, pushed to the hub, and loaded from a folder or a hub id."""
 
     settings_file: ClassVar[str]
-    """the file by which a folder of this kind is known"""
+    """file that identifies folders of this kind"""
     title: ClassVar[str]
-    """what messages and the card call it"""
+    """name of the kind of model in messages and on the card"""
     description: ClassVar[str]
-    """what it is and how it is used, for the card; {place} stands for the name of the folder or its id"""
+    """description and usage for the card; {place} is replaced by the folder name or hub id"""
     tags: ClassVar[tuple[str, ...]] = ()
     about: Mapping[str, Any]
-    """how it came to be, as plain values: data, settings, seed, what was measured in training (`val/...`)"""
+    """provenance as plain values: data, settings, seed, validation results (`val/...`)"""
 
     def write(self, folder: Path) -> None:
-        """Write the settings and the weights, but `about`, into a new folder."""
+        """Write settings and weights, without `about`, into a new folder."""
         raise NotImplementedError
 
     @classmethod
     def read(cls, folder: Path, about: dict[str, Any]) -> Self:
-        """What `write` wrote, in evaluation mode; InputError if it is damaged."""
+        """Load a model written by `write`, in evaluation mode; InputError if it is damaged."""
         raise NotImplementedError
 
     def save_pretrained(
         self, folder: str | Path, results: str = "", licence: str | None = None, place: str = ""
     ) -> Path:
-        """Write the model into a folder that ends up whole or as it was.
+        """Save the model to a folder, atomically.
 
-        results: Markdown on what was measured, for the card. licence: of the weights, by its SPDX name in
-        small letters. place: where the card says that the model is. InputError if the folder holds anything
-        else than such a model.
+        results: Markdown with results for the card. licence: of the weights, as a lower-case SPDX id.
+        place: location of the model for the card. InputError if the folder contains anything else.
         """
         folder = Path(folder)
         other = folder.exists() and not (folder / self.settings_file).is_file()
@@ -79,7 +78,7 @@ class Pretrained:
         with atomic_folder(folder) as part:
             self.write(part)
             write_json(part / ABOUT, dict(self.about))
-            for path in part.iterdir():  # safetensors writes files that nobody else may read
+            for path in part.iterdir():  # safetensors writes files that only the owner may read
                 path.chmod((part / ABOUT).stat().st_mode)
             text = model_card(self, part, place or folder.name, results, licence)
             (part / CARD).write_text(text, encoding="utf-8")
@@ -88,14 +87,14 @@ class Pretrained:
     def push_to_hub(
         self, repo_id: str, results: str = "", licence: str | None = None, private: bool = False
     ) -> str:
-        """Upload the folder to the hub as OWNER/NAME, which is made if it is not there; gives its address.
+        """Upload the model to the hub as OWNER/NAME, creating the repository if needed; returns its URL.
 
-        InputError of one line when that fails: no token, no right to it, no network.
+        InputError in one line if that fails: no token, no permission, no network.
         """
         from huggingface_hub import HfApi
 
         if not HUB_ID.fullmatch(repo_id):
-            raise InputError(f"{repo_id}: the name of a model on the hub is OWNER/NAME")
+            raise InputError(f"{repo_id}: not a hub id; write OWNER/NAME")
         api = HfApi()
         with tempfile.TemporaryDirectory() as parent:
             folder = self.save_pretrained(Path(parent) / "model", results, licence, repo_id)
@@ -104,16 +103,16 @@ class Pretrained:
                 api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message=f"Save {self.title}")
             except Exception as error:  # the network raises nearly anything
                 raise InputError(
-                    f"{repo_id}: cannot be uploaded to {api.endpoint} ({error_text(error)}); "
-                    "is HF_TOKEN one that may write there?"
+                    f"{repo_id}: cannot upload to {api.endpoint} ({error_text(error)}); "
+                    "check that HF_TOKEN has write access"
                 ) from None
         return f"{api.endpoint}/{repo_id}"
 
     @classmethod
     def from_pretrained(cls, place: str | Path) -> Self:
-        """The model in a folder, or on the hub as OWNER/NAME: downloaded, or as it was downloaded before.
+        """Load a model from a folder, or from the hub by its id OWNER/NAME (downloaded once).
 
-        InputError of one line if it is anything else, damaged, or cannot be had.
+        InputError in one line if it is missing, damaged or another kind of model.
         """
         folder = find_model(place, cls.settings_file, cls.title)
         about = read_json(folder / ABOUT, dict) if (folder / ABOUT).is_file() else {}
@@ -121,26 +120,26 @@ class Pretrained:
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write plain values."""
+    """Write plain values as JSON."""
     path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
 def read_json(path: Path, kind: type[T]) -> T:
-    """The dictionary or list in a file; InputError if it is missing, damaged or anything else."""
+    """Read a dictionary or list; InputError if the file is missing, damaged or anything else."""
     with _reading(path):
         content = json.loads(path.read_text("utf-8"))
     if not isinstance(content, kind):
-        raise InputError(f"{path}: must hold a {kind.__name__}, not a {type(content).__name__}")
+        raise InputError(f"{path}: must contain a {kind.__name__}, not a {type(content).__name__}")
     return content
 
 
 def write_weights(path: Path, weights: Mapping[str, NDArray[Any]]) -> None:
-    """Write arrays by name."""
+    """Write arrays by name as safetensors."""
     save_file({name: np.ascontiguousarray(value) for name, value in weights.items()}, path)
 
 
 def read_weights(path: Path) -> dict[str, NDArray[Any]]:
-    """Arrays by name; InputError if the file is missing or damaged."""
+    """Read arrays by name; InputError if the file is missing or damaged."""
     with _reading(path):
         return load_file(path)
 
@@ -150,36 +149,36 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise InputError(f"{path}: this file of the model is missing") from None
+        raise InputError(f"{path}: this model file is missing") from None
     except (OSError, ValueError, RecursionError, SafetensorError) as error:
         raise InputError(f"{path}: damaged ({error_text(error)})") from None
 
 
 @contextmanager
 def check_consistent(place: str | Path) -> Iterator[None]:
-    """InputError of one line where the parts of a saved model are missing or do not fit each other."""
+    """Turn errors from missing or inconsistent parts of a saved model into an InputError in one line."""
     try:
         yield
-    except UNFIT as error:
+    except LOAD_ERRORS as error:
         raise InputError(
-            f"{place}: a part of the model is missing or does not fit the others ({error_text(error)})"
+            f"{place}: parts of the model are missing or inconsistent ({error_text(error)})"
         ) from None
 
 
 def find_model(place: str | Path, settings_file: str, title: str) -> Path:
-    """The folder of a model, which has this file; downloaded if `place` is no folder but an id on the hub."""
+    """The folder of a model with this settings file; downloaded if `place` is a hub id and not a folder."""
     folder = Path(place)
     if not folder.exists() and is_hub_id(place):
         folder = download_model(str(place), settings_file, title)
     if not folder.is_dir():
-        raise InputError(f"{place}: there is no such folder of a {title}")
+        raise InputError(f"{place}: no such {title} folder")
     if not (folder / settings_file).is_file():
-        raise InputError(f"{place}: no {title} that was saved here (no {settings_file} in it)")
+        raise InputError(f"{place}: not a saved {title} (no {settings_file})")
     return folder
 
 
 def is_hub_id(place: str | Path) -> bool:
-    """Whether it can be the id of a model on the hub, and is no file of a training.
+    """True if `place` looks like a hub id and not like a training output.
 
     >>> is_hub_id("someone/hatten"), is_hub_id("outputs/hatten.ckpt"), is_hub_id("a/b/c")
     (True, False, False)
@@ -188,24 +187,24 @@ def is_hub_id(place: str | Path) -> bool:
 
 
 def download_model(repo_id: str, settings_file: str, title: str) -> Path:
-    """The folder of what the hub has by this id, downloaded; InputError of one line if it cannot be had."""
+    """Download a model from the hub and return its folder; InputError in one line if that fails."""
     from huggingface_hub import constants, snapshot_download
 
     try:
         return Path(snapshot_download(repo_id, allow_patterns=list(PATTERNS), ignore_patterns=["*/*"]))
     except Exception as error:  # the network raises nearly anything
         raise InputError(
-            f"{repo_id}: there is no such folder, and no {title} of this name can be downloaded "
+            f"{repo_id}: no such folder, and no {title} with this id can be downloaded "
             f"({error_text(error)}); put {settings_file} and the other files of "
             f"{constants.ENDPOINT}/{repo_id} into the folder {repo_id}"
         ) from None
 
 
 def model_card(model: Pretrained, folder: Path, place: str, results: str, licence: str | None) -> str:
-    """The card of a model whose files are in the folder: front matter for the hub, then Markdown."""
-    about, measured = dict(model.about), {}
-    for key in [key for key in about if key.startswith("val/")]:
-        measured[key.removeprefix("val/")] = about.pop(key)
+    """The card of a model whose files are in a folder: front matter for the hub, then Markdown."""
+    about = dict(model.about)
+    measures = [key for key in about if key.startswith("val/")]
+    measured = {key.removeprefix("val/"): about.pop(key) for key in measures}
     front: dict[str, Any] = {"tags": ["citation-recommendation", *model.tags]}
     if licence:
         front["license"] = licence
@@ -217,14 +216,14 @@ def model_card(model: Pretrained, folder: Path, place: str, results: str, licenc
         rows = "\n".join(f"| {name} | {value:.4g} |" for name, value in measured.items())
         parts += [
             "## Validation",
-            "After the round whose weights these are, by `train.py` on a sample of the validation split:",
+            "Measured by `train.py` on a sample of the validation split, after the round of these weights:",
             f"| measure | value |\n| --- | ---: |\n{rows}",
         ]
     if about:
         recipe = yaml.safe_dump(about, sort_keys=False, allow_unicode=True).strip()
         parts += [
             "## Recipe",
-            f"What `train.py` was given, and what it started from:\n\n```yaml\n{recipe}\n```",
+            f"The settings of `train.py` and its inputs:\n\n```yaml\n{recipe}\n```",
         ]
     files = "\n".join(
         f"| {path.name} | {path.stat().st_size:,} | `{digest_file(path, 'sha256')}` |"
@@ -238,10 +237,10 @@ def model_card(model: Pretrained, folder: Path, place: str, results: str, licenc
 
 
 def _data(about: dict[str, Any]) -> str:
-    """What is known of the data; takes it out of `about`."""
+    """Describe the training data; removes it from `about`."""
     data, corpus, tokenizer = (about.pop(key, None) for key in ("data", "corpus", "tokenizer"))
     if data is None:
         return "Not recorded."
     text = f"Trained on the split `{about.get('split', 'train')}` of `{data}`"
     text += f" (prepared store `{corpus}`)" if corpus else ""
-    return text + (f", cut into words by the tokeniser `{tokenizer}`." if tokenizer else ".")
+    return text + (f", split into words by the tokeniser `{tokenizer}`." if tokenizer else ".")

@@ -1,4 +1,4 @@
-"""The Lightning module that trainings share: averaged weights, learning rates, seeds of rounds."""
+"""The Lightning module shared by all models: weight averaging, learning rates, seeds of rounds."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from training.settings import FineTuningSettings, RateSettings
 
 Net = TypeVar("Net", bound=nn.Module)
 Optimizer = Callable[[Iterable[dict[str, Any]]], torch.optim.Optimizer]
+"""Parameter groups to an optimiser."""
 
 
-def optimizer_of(config: Mapping[str, Any]) -> Optimizer:
-    """The configured optimiser, after a trial on one weight: InputError names what it refuses."""
+def optimizer_factory(config: Mapping[str, Any]) -> Optimizer:
+    """The configured optimiser, tested on one weight; InputError for invalid options."""
     for name in ("lr", "weight_decay"):
         if name in config and type(config[name]) not in (int, float):
             raise InputError(f"model.optimizer.{name}={config[name]}: must be a number")
@@ -33,8 +34,8 @@ def optimizer_of(config: Mapping[str, Any]) -> Optimizer:
 
 
 def prepare_transformer(encoder: Any, config: FineTuningSettings) -> None:
-    """Set precision and dropout of an encoder around a pretrained transformer, `model`, for training."""
-    encoder.train()  # a pretrained one comes in evaluation mode
+    """Set precision, dropout and checkpointing of an encoder with a pretrained transformer, `model`."""
+    encoder.train()  # pretrained encoders are loaded in evaluation mode
     encoder.precision = precision(config.precision)
     for part in encoder.modules():
         if isinstance(part, nn.Dropout):
@@ -44,9 +45,9 @@ def prepare_transformer(encoder: Any, config: FineTuningSettings) -> None:
 
 
 class AveragedModule(pl.LightningModule, Generic[Net]):
-    """Trains `encoder`; the moving average of its weights is what is validated and saved.
+    """Trains `encoder` with a moving average of its weights, which is validated and saved.
 
-    A subclass gives `training_step`, and `parameter_groups` where weights differ in their rates.
+    Subclasses implement `training_step`, and override `parameter_groups` for different learning rates.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class AveragedModule(pl.LightningModule, Generic[Net]):
         seed: int,
         total_steps: int,
     ) -> None:
-        """ema: decay of the moving average at each step; 0: the weights themselves."""
+        """ema: decay of the moving average per step, 0 for none."""
         super().__init__()
         self.encoder, self.schedule, self.seed, self.total_steps = encoder, schedule, seed, total_steps
         self.average: AveragedModel | None = None
@@ -69,11 +70,11 @@ class AveragedModule(pl.LightningModule, Generic[Net]):
 
     @property
     def best_encoder(self) -> Net:
-        """The encoder that is validated and saved: that of the averaged weights."""
+        """The encoder with averaged weights, which is validated and saved."""
         return cast(Net, self.encoder if self.average is None else self.average.module)
 
     def round_seed(self) -> int:
-        """Of the random numbers of this round: a resumed round draws what an uninterrupted one draws."""
+        """The random seed of this round, so that a resumed round draws the same numbers."""
         return self.seed * 1_000_003 + self.current_epoch
 
     def on_train_epoch_start(self) -> None:
@@ -86,12 +87,12 @@ class AveragedModule(pl.LightningModule, Generic[Net]):
             self.average_weights()
 
     def average_weights(self) -> None:
-        """Take the weights of a step into the moving average."""
+        """Update the moving average with the current weights."""
         if self.average is not None:
             self.average.update_parameters(self.encoder)
 
     def parameter_groups(self) -> list[tuple[list[nn.Parameter], float]]:
-        """Weights to train, and the factor on their learning rate."""
+        """Groups of weights to train, with factors on the learning rate."""
         return [([weight for weight in self.encoder.parameters() if weight.requires_grad], 1.0)]
 
     def configure_optimizers(self) -> Any:

@@ -1,4 +1,4 @@
-"""Between the rounds of a training: measure, write the history, save the best weights, stop early."""
+"""After each round of a training: validate, write the history, save the best weights, stop early."""
 
 from __future__ import annotations
 
@@ -25,40 +25,40 @@ log = logging.getLogger(__name__)
 
 HISTORY, CURVES = "history.csv", "training.png"
 METRICS = "metrics.json"
-"""Of the best round; the table of a sweep reads it."""
+"""Metrics of the best round, read by the table of a sweep."""
 SHOWN = ("mrr", "recall@10", "recall@100", "recall@2000")
 VALIDATION_SEED = 2
-"""Keeps these random numbers apart from others of the same seed."""
+"""Second seed of validation samples, to make them independent of other uses of the seed."""
 
 
 def validation_sample(split: Split, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Rows of a split, ascending: a sample of that size, or all; of one seed the same for all models."""
+    """Sample at most `size` rows of a split, ascending; the same for all models with the same seed."""
     return np.sort(rng.permutation(len(split))[:size])
 
 
 def recall_and_mrr(papers: NDArray[Any], positives: NDArray[Any]) -> dict[str, float]:
-    """Ranked papers [Q, k], cited ones [Q, most] (-1: none): MRR and share of the cited in the first k."""
+    """MRR and recall at RECALL_AT of ranked papers [Q, k]; positives [Q, most], padded with -1."""
     hits = (papers[:, None, :] == positives[:, :, None]) & (positives[:, :, None] >= 0)  # [Q, most, k]
     cited = (positives >= 0).sum(1)
     any_hit = hits.any(1)
     first = np.where(any_hit.any(1), any_hit.argmax(1), np.iinfo(np.int64).max - 1)
-    out = {"mrr": float((1.0 / (first + 1.0)).mean())}
+    metrics = {"mrr": float((1.0 / (first + 1.0)).mean())}
     for k in RECALL_AT:
         if k <= papers.shape[1]:
-            out[f"recall@{k}"] = float((hits[:, :, :k].any(2).sum(1) / cited).mean())
-    return out
+            metrics[f"recall@{k}"] = float((hits[:, :, :k].any(2).sum(1) / cited).mean())
+    return metrics
 
 
 class History:
-    """Rows of what was measured after each round (0: before training): history.csv and training.png."""
+    """Metrics after each round (0: before training), written to history.csv and plotted to training.png."""
 
     def __init__(self, folder: Path, shown: Sequence[str] = SHOWN) -> None:
-        """shown: measures of validation that are logged and drawn."""
+        """shown: validation measures to log and plot."""
         self.folder, self.shown = folder, shown
         self.rows: list[dict[str, float]] = []
 
     def add(self, done: int, row: dict[str, float], monitor: str) -> bool:
-        """Log and keep a row; True when the round is the best so far, or nothing can be compared."""
+        """Log and append a row; True if the round is the best so far or has no value of `monitor`."""
         earlier = [old[monitor] for old in self.rows if monitor in old and old["round"] > 0]
         self.rows.append({"round": done, **row})
         parts = [f"loss {row['train/loss']:.4f}"] if "train/loss" in row else []
@@ -96,7 +96,7 @@ class History:
                 name: {row["round"]: row[prefix + name] for row in self.rows if prefix + name in row}
                 for name in names
             }
-            # Recall among the first 2,000 of fewer papers is always 1 and says nothing.
+            # Skip constant 1, such as recall@2000 in a smaller pool.
             curves = {name: curve for name, curve in curves.items() if set(curve.values()) - {1.0}}
             draw(axis, curves, colours := highlight_colours(curves))
             axis.set(xlabel="rounds trained", xlim=(-0.3, max(1, self.rows[-1]["round"]) + 0.3))
@@ -110,9 +110,9 @@ class History:
 
 
 class Rounds(pl.Callback):
-    """Measures after each round, saves the best weights, ends the training when they are long past.
+    """Validates after each round, saves the best weights, and stops early.
 
-    A subclass gives `measure`. What a resumed run needs is in the callback's state.
+    Subclasses implement `measure`. The callback's state contains what a resumed run needs.
     """
 
     def __init__(
@@ -124,10 +124,10 @@ class Rounds(pl.Callback):
         patience: int = 0,
         shown: Sequence[str] = SHOWN,
     ) -> None:
-        """best: where `save` puts the encoder of the best round, with what is known `about` it.
+        """best: path for `save` to write the encoder of the best round, with its provenance `about`.
 
-        monitor: the measure that says which round is best; where it is not measured, the last is.
-        patience: rounds in a row without a better one after which training ends; 0: it never ends early.
+        monitor: the measure that decides which round is best; the last round if it is not measured.
+        patience: stop after this many validations without improvement; 0 disables early stopping.
         """
         self.folder, self._name, self.save, self.about = best.parent, best.name, save, about
         self.monitor, self.patience = f"val/{monitor}", patience
@@ -141,15 +141,15 @@ class Rounds(pl.Callback):
         return self.folder / self._name
 
     def move(self, folder: Path) -> None:
-        """Write into this folder from now on."""
+        """Write to another folder from now on."""
         self.folder = self.history.folder = folder
 
     def measure(self, trainer: pl.Trainer, module: Any, done: int) -> dict[str, float]:
-        """What is put into the row of the history after `done` rounds: `val/...` and others."""
+        """Metrics for the history after `done` rounds: `val/...` and others."""
         raise NotImplementedError
 
-    def pace(self, trainer: pl.Trainer, seconds: float) -> dict[str, float]:
-        """What the row says of the speed of the round."""
+    def speed(self, trainer: pl.Trainer, seconds: float) -> dict[str, float]:
+        """Metrics of the speed of the round."""
         return {"train/steps_per_second": len(self._losses) / seconds}
 
     def state_dict(self) -> dict[str, Any]:
@@ -159,7 +159,7 @@ class Rounds(pl.Callback):
         self.history.rows = list(state_dict["history"])
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if self._past_best():  # of a resumed run that had ended early
+        if self._out_of_patience():  # resumed after early stopping
             trainer.should_stop = True
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -172,28 +172,28 @@ class Rounds(pl.Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         seconds = time.monotonic() - self._start
-        # Lightning has divided each loss by the number of batches that a step accumulates.
+        # Lightning divides each loss by the number of accumulated batches.
         loss = np.mean([float(one) for one in self._losses]) * trainer.accumulate_grad_batches
         reduced = trainer.strategy.reduce(torch.tensor(loss, dtype=torch.float64), reduce_op="mean")
-        row = {"train/loss": float(reduced), "train/seconds": seconds, **self.pace(trainer, seconds)}
+        row = {"train/loss": float(reduced), "train/seconds": seconds, **self.speed(trainer, seconds)}
         done = trainer.current_epoch + 1
         row |= self.measure(trainer, pl_module, done)
         pl_module.log_dict({k: value for k, value in row.items() if k != "step"}, rank_zero_only=True)
-        self.keep(trainer, pl_module, done, row)
-        if self._past_best():
-            log.info(f"no better {self.monitor[4:]} in {self.patience} validations: stopping")
+        self.record(trainer, pl_module, done, row)
+        if self._out_of_patience():
+            log.info(f"no better {self.monitor[4:]} in {self.patience} validations: stopping early")
             trainer.should_stop = True
 
-    def keep(self, trainer: pl.Trainer, module: Any, done: int, row: dict[str, float]) -> None:
-        """Write the history, and save the weights when they are the best so far."""
+    def record(self, trainer: pl.Trainer, module: Any, done: int, row: dict[str, float]) -> None:
+        """Write the history, and save the weights if they are the best so far."""
         assert isinstance(module, AveragedModule)
         if trainer.is_global_zero and self.history.add(done, row, self.monitor) and done:
-            # No times: the same run gives the same file.
+            # Without durations, so that repeated runs write identical files.
             measured = {k: value for k, value in row.items() if not k.endswith(("seconds", "per_second"))}
             self.save(module.best_encoder, {**self.about, "round": done, **measured}, self.best)
         self.history.rows = trainer.strategy.broadcast(self.history.rows)
 
-    def _past_best(self) -> bool:
-        """Whether the last `patience` validations were all no better than one before."""
+    def _out_of_patience(self) -> bool:
+        """True if the last `patience` validations brought no improvement."""
         values = [row[self.monitor] for row in self.history.rows if row["round"] > 0 and self.monitor in row]
         return bool(self.patience and values) and len(values) - 1 - int(np.argmax(values)) >= self.patience

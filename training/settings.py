@@ -1,4 +1,4 @@
-"""Settings that all trainings share."""
+"""Training settings shared by all models."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from datasets.errors import InputError
 from datasets.settings import Settings, setting
 
 RECALL_AT = (1, 10, 50, 100, 500, 1000, 2000)
-"""The depths of recall in validation."""
+"""Cutoffs of recall in validation."""
 
 LATEST = "latest"
-"""The link, beside folders that are named by date and time, to that of the latest run."""
-DATED = "%Y-%m-%d_%H-%M-%S"
-"""How such a folder is named."""
+"""Link to the latest run, next to the run folders."""
+DATE_FORMAT = "%Y-%m-%d_%H-%M-%S"
+"""Names of run folders."""
 
 
 def run_folder(base: str, resume: bool, now: str) -> str:
-    """A new folder below `base`, named by `now`; to resume, the latest run's where there is one."""
+    """A new folder `now` in `base`; with `resume`, the folder of the latest run if any."""
     link = Path(base, LATEST)
     return str(Path(base, os.readlink(link) if resume and link.is_symlink() else now))
 
@@ -32,7 +32,7 @@ OmegaConf.register_new_resolver("run_folder", run_folder, use_cache=True, replac
 
 
 def check_monitor(monitor: str, depth: int, others: Sequence[str] = ()) -> None:
-    """InputError unless `monitor` is measured, of `depth` ranked papers, or one of the `others`."""
+    """InputError unless `monitor` is a measure of `depth` ranked papers or one of `others`."""
     measures = ["mrr", *(f"recall@{k}" for k in RECALL_AT if k <= depth), *others]
     if monitor not in measures:
         raise InputError(f"model.validation.monitor={monitor}: choose one of {', '.join(measures)}")
@@ -49,13 +49,13 @@ class RateSettings(Settings):
     """none | linear (to 0 at the last step)"""
 
     def rate(self, step: int, total: int) -> float:
-        """The rate at a step (from 0) of `total`, as a multiple of the optimiser's.
+        """The learning rate at a step (from 0) of `total`, as a multiple of the optimiser's.
 
         >>> [RateSettings(2, "linear").rate(step, 4) for step in range(4)]
         [0.5, 0.75, 0.5, 0.25]
         """
-        rising = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
-        return rising if self.decay == "none" else rising * max(0.0, 1.0 - step / total)
+        warmup = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
+        return warmup if self.decay == "none" else warmup * max(0.0, 1.0 - step / total)
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Papers that cite papers: their files, the citation graph in them, corpora whose queries are papers."""
+"""Papers that cite papers: the files, their citation graph, and corpora whose queries are papers."""

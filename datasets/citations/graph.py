@@ -1,9 +1,9 @@
-"""The citation graph of files of papers, as memory-mapped columns without texts.
+"""The citation graph of paper files, as memory-mapped columns without texts.
 
-It is built once for each content of the files, in bounded memory, and kept in the cache. The files are JSON
-lines, a paper each: {"paper_id", "title", "abstract", "year", "fields", "references"}. `read_record` reads
-other layouts as well (S2ORC, Semantic Scholar's dumps, Citeomatic), told apart by their keys;
-datasets.convert makes such files of them.
+The graph is built in bounded memory and cached by the content of the files, which are JSON lines with one
+paper per line: {"paper_id", "title", "abstract", "year", "fields", "references"}. `read_record` also reads
+other layouts (S2ORC, Semantic Scholar's dumps, Citeomatic), distinguished by their keys; datasets.convert
+converts them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from datasets.progress import OnBytes, read_progress
 
 
 class PaperLine(NamedTuple):
-    """One paper; year 0 is unknown."""
+    """A paper; the year is 0 if unknown."""
 
     id: str
     title: str
@@ -56,7 +56,7 @@ class PaperLine(NamedTuple):
 
 
 class CitationEdge(NamedTuple):
-    """A pair of ids; empty where it is unknown which paper cites or is cited."""
+    """The ids of a citing and a cited paper; empty if unknown."""
 
     citing: str
     cited: str
@@ -95,13 +95,13 @@ _API_PAPER = ("corpusid", "externalids", "title", "abstract", "year", "s2fieldso
 
 
 def read_paper_lines(path: Path, on_bytes: OnBytes | None = None) -> Iterator[PaperLine]:
-    """Papers in the order of the file. Raises InputError that names file, line and field."""
+    """Yield papers in file order. Raises InputError with file, line and field."""
     for where, record in read_objects(path, on_bytes):
-        yield _line(validate(record, _OwnPaper, where))
+        yield _to_paper_line(validate(record, _OwnPaper, where))
 
 
 def read_record(record: Object, where: str) -> PaperLine | Metadata | CitationEdge:
-    """A paper, a part of one (Metadata), or a citation. Raises InputError that names the field or layouts."""
+    """Parse a paper, a part of one (Metadata) or a citation. Raises InputError with the field or layouts."""
     if "citingcorpusid" in record:
         edge = validate(record, _Edge, where)
         return CitationEdge(edge.citingcorpusid, edge.citedcorpusid)
@@ -109,27 +109,27 @@ def read_record(record: Object, where: str) -> PaperLine | Metadata | CitationEd
         part = read_s2orc({key: value for key, value in record.items() if key in _API_PAPER}, where).metadata
         return part._replace(title=part.title.strip(), abstract=part.abstract.strip())
     if "paperAbstract" in record or "outCitations" in record:
-        return _line(validate(record, _CorpusPaper, where))
+        return _to_paper_line(validate(record, _CorpusPaper, where))
     if "out_citations" in record:
         paper = validate(record, _CiteomaticPaper, where)
-        # The others are lower-cased and cut into words.
+        # The other fields are lower-cased and tokenised.
         paper.title, paper.abstract = paper.title_raw or paper.title, paper.abstract_raw or paper.abstract
-        return _line(paper)
+        return _to_paper_line(paper)
     if "outbound_citations" in record or "mag_field_of_study" in record:
         found = read_s2orc_2020(record, where).metadata
         cited = validate(record, _OutboundCitations, where).outbound_citations
         base = _OwnPaper(found.id, found.title, found.abstract, found.year, list(found.field), cited)
-        return _line(base)
+        return _to_paper_line(base)
     if "paper_id" in record:
-        return _line(validate(record, _OwnPaper, where))
+        return _to_paper_line(validate(record, _OwnPaper, where))
     raise InputError(
-        f"{where}: unknown layout; known are S2ORC's metadata (outbound_citations), Semantic Scholar's "
-        "corpus (outCitations) or datasets (corpusid, citingcorpusid), Citeomatic's (out_citations), or our "
-        "own (paper_id, references)"
+        f"{where}: unknown layout; must be S2ORC metadata (outbound_citations), Semantic Scholar's corpus "
+        "(outCitations) or datasets (corpusid, citingcorpusid), Citeomatic (out_citations) or our own "
+        "(paper_id, references)"
     )
 
 
-def _line(paper: Any) -> PaperLine:
+def _to_paper_line(paper: Any) -> PaperLine:
     fields = [paper.fields] if isinstance(paper.fields, str) else paper.fields or ()
     return PaperLine(
         paper.id,
@@ -142,19 +142,20 @@ def _line(paper: Any) -> PaperLine:
 
 
 COUNTS = "graph.json"
-"""Written last: where it stands, the graph is whole."""
+"""Written last: it marks a graph as complete."""
 BATCHES = 128
-"""Batches of references (8,192 each) that are looked up together."""
+"""Number of reference batches (8,192 each) that are looked up together."""
 VERSION = 1
-"""Part of a graph's fingerprint: raise it when its files change."""
+"""Part of the fingerprint: increment it when the file format changes."""
 
 
 class CitationGraph:
-    """Papers [P] of some files, in their order, one file after the other, and which of them cite which.
+    """The papers [P] of some files, in file order, and the citations between them.
 
-    ids, years (0: unknown), fields (codes, rows of field_names) [P]; titled [P]: there is a title;
-    abstract_lengths [P]: characters; cites [P]: rows of the papers cited, ascending, each once, not itself.
-    is_distractor [P]: of a file of distractors. unknown: citations of papers that are in no file.
+    ids [P]; years [P]: 0 if unknown; fields [P]: rows of field_names; titled [P]: True if the title is not
+    empty; abstract_lengths [P]: in characters; cites [P]: rows of the cited papers, ascending, without
+    duplicates and self-citations; is_distractor [P]: True for papers from distractor files. unknown: count
+    of citations of papers that are in no file.
     """
 
     def __init__(self, folder: Path, files: Sequence[Path]) -> None:
@@ -174,16 +175,16 @@ class CitationGraph:
 
     @cached_property
     def citations(self) -> NDArray[np.int64]:
-        """How often each paper is cited [P]."""
+        """Number of papers that cite each paper [P]."""
         return np.bincount(self.cites.values, minlength=len(self))
 
     @cached_property
     def cited_by(self) -> Ragged:
-        """Of each paper the rows of those that cite it, ascending [P]."""
+        """Rows of the papers that cite each paper, ascending [P]."""
         ones = np.ones(len(self.cites.values), np.bool_)
         shape = (len(self), len(self))
-        turned = csr_matrix((ones, self.cites.values, self.cites.offsets), shape=shape).tocsc()
-        return Ragged(turned.indices.astype(np.int32, copy=False), turned.indptr.astype(np.int64))
+        transposed = csr_matrix((ones, self.cites.values, self.cites.offsets), shape=shape).tocsc()
+        return Ragged(transposed.indices.astype(np.int32, copy=False), transposed.indptr.astype(np.int64))
 
     @cached_property
     def rows(self) -> dict[str, int]:
@@ -191,11 +192,11 @@ class CitationGraph:
         return {paper: row for row, paper in enumerate(self.ids)}
 
     def in_field(self, field: str) -> NDArray[np.bool_]:
-        """Papers of a field [P]; InputError that says which there are for one that no paper has."""
+        """Mask of the papers of a field [P]. Raises InputError with known fields if no paper has it."""
         if field not in self.field_names:
             known = ", ".join(map(repr, self.field_names[:8])) or "none"
-            raise InputError(f"{self.files[0]}: no paper has the field {field!r}; there are {known}")
-        return self.fields.rows_with([self.field_names.index(field)])
+            raise InputError(f"{self.files[0]}: no paper has the field {field!r}; known fields: {known}")
+        return self.fields.rows_containing([self.field_names.index(field)])
 
 
 def open_graph(
@@ -204,13 +205,13 @@ def open_graph(
     distractors: str | Path | Sequence[str | Path] | None = None,
     cache_dir: str | Path = ".cache",
 ) -> CitationGraph:
-    """The graph of files of papers (datasets.citations.graph); made where the cache has none of them.
+    """Open the citation graph of paper files from the cache; build it if needed.
 
-    citations: a file of further pairs, `CITING<tab>CITED` a line, plain or gzipped, with a head or without.
-    distractors: files of papers that only make pools larger.
-    Raises InputError that names file and line for what cannot be used, and for papers that occur twice.
+    citations: a file of additional pairs, one `CITING<tab>CITED` per line, plain or gzipped, header optional.
+    distractors: paper files that only enlarge candidate pools.
+    Raises InputError with file and line for invalid input, and for duplicate papers.
     """
-    files, others = _paths(papers or [], "data.papers"), _paths(distractors or [], "distractors")
+    files, others = _as_paths(papers or [], "data.papers"), _as_paths(distractors or [], "distractors")
     if not files:
         raise InputError("data.papers: name a file of papers, e.g. papers.jsonl.gz")
     pairs = Path(citations).expanduser() if citations else None
@@ -232,10 +233,10 @@ def open_graph(
     return CitationGraph(folder, [*files, *others])
 
 
-def _paths(names: str | Path | Sequence[str | Path], option: str) -> list[Path]:
+def _as_paths(names: str | Path | Sequence[str | Path], option: str) -> list[Path]:
     listed = [names] if isinstance(names, str | Path) else list(names)
     if not all(isinstance(name, str | Path) and str(name) for name in listed):
-        raise InputError(f"{option}: {names!r} is not a file name or a list of them")
+        raise InputError(f"{option}: {names!r} is not a file name or a list of file names")
     return [Path(name).expanduser() for name in listed]
 
 
@@ -264,20 +265,21 @@ def _build(folder: Path, files: Sequence[Path], distractors: Sequence[Path], cit
     if not years:
         raise InputError(f"{files[0]}: no papers")
     known = pa.chunked_array(_chunks(folder / "ids.arrow")).combine_chunks()
-    _check_twice(known, [*files, *distractors])
+    _check_unique(known, [*files, *distractors])
     citing = np.repeat(np.arange(len(years), dtype=np.int64), np.frombuffer(references, np.int32))
     spooled = _chunks(folder / "spool.arrow")
     batches = (spooled[first : first + BATCHES] for first in range(0, len(spooled), BATCHES))
-    cited = np.concatenate([np.empty(0, np.int64), *_found(batches, known)])
+    cited = np.concatenate([np.empty(0, np.int64), *_look_up(batches, known)])
     if citations is not None:
-        more = list(_pairs(citations, known))
+        more = list(_read_pairs(citations, known))
         citing, cited = (
             np.concatenate([whole, *(pair[side] for pair in more)])
             for side, whole in enumerate((citing, cited))
         )
-    there = (citing >= 0) & (cited >= 0)
-    unknown = int(np.count_nonzero(~there))
-    keys = np.unique((citing[there] << 32 | cited[there])[citing[there] != cited[there]])
+    is_known = (citing >= 0) & (cited >= 0)
+    unknown = int(np.count_nonzero(~is_known))
+    pairs = is_known & (citing != cited)
+    keys = np.unique(citing[pairs] << 32 | cited[pairs])
     offsets = offsets_of(np.bincount(keys >> 32, minlength=len(years)))
     save_ragged(folder, "cites", Ragged((keys & 0xFFFF_FFFF).astype(np.int32), offsets))
     save_arrays(
@@ -293,28 +295,28 @@ def _build(folder: Path, files: Sequence[Path], distractors: Sequence[Path], cit
 
 
 def _chunks(path: Path) -> list[pa.Array]:
-    """The one column of an Arrow file, memory-mapped."""
+    """The chunks of the only column of an Arrow file, memory-mapped."""
     return [batch.column(0) for batch in table_batches(path)[1]]
 
 
-def _found(batches: Iterable[list[pa.Array]], known: pa.Array) -> Iterator[NDArray[np.int64]]:
-    """The rows of ids; -1 for unknown ones."""
+def _look_up(batches: Iterable[list[pa.Array]], known: pa.Array) -> Iterator[NDArray[np.int64]]:
+    """Look up the rows of ids; -1 for unknown ids."""
     for batch in batches:
         rows = pc.index_in(pa.chunked_array(batch).combine_chunks(), value_set=known)
         yield pc.fill_null(rows, -1).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def _check_twice(known: pa.Array, files: Sequence[Path]) -> None:
+def _check_unique(known: pa.Array, files: Sequence[Path]) -> None:
     first = pc.index_in(known, value_set=known).to_numpy(zero_copy_only=False)
-    again = np.flatnonzero(first != np.arange(len(known)))
-    if len(again):
+    repeated = np.flatnonzero(first != np.arange(len(known)))
+    if len(repeated):
         names = ", ".join(map(str, files))
-        more = f" (and {len(again) - 1:,} more)" if len(again) > 1 else ""
-        raise InputError(f"{names}: the paper {known[int(again[0])].as_py()!r} appears twice{more}")
+        more = f" (and {len(repeated) - 1:,} more)" if len(repeated) > 1 else ""
+        raise InputError(f"{names}: the paper {known[int(repeated[0])].as_py()!r} appears twice{more}")
 
 
-def _pairs(path: Path, known: pa.Array) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Rows of citing and cited papers in a table of two columns, -1 where they are not known."""
+def _read_pairs(path: Path, known: pa.Array) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Read a table of citing and cited ids as rows; -1 for unknown ids."""
     names = ["citing", "cited"]
     try:
         table = pyarrow.csv.open_csv(
@@ -328,10 +330,10 @@ def _pairs(path: Path, known: pa.Array) -> Iterator[tuple[NDArray[np.int64], NDA
         for number, batch in enumerate(table):
             if number == 0 and [column[0].as_py() for column in batch.columns] == names:
                 batch = batch.slice(1)
-            citing, cited = _found(([column] for column in batch.columns), known)
+            citing, cited = _look_up(([column] for column in batch.columns), known)
             yield citing, cited
     except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         reason = str(error).split("\n", 1)[0]
-        raise InputError(f"{path}: not lines of CITING<tab>CITED: {reason}") from None
+        raise InputError(f"{path}: lines must be CITING<tab>CITED: {reason}") from None

@@ -1,7 +1,7 @@
-"""Papers of a citation graph as a corpus whose queries are papers, so that any retriever can rank them.
+"""Turn a citation graph into a corpus whose queries are papers, so that any retriever can rank them.
 
-A query paper is a context: its abstract (its title where it has none), so that title and context, or title
-and abstract, are the query. The papers that it cites are relevant.
+The context of a query paper is its abstract, or its title if it has none; the query is then title and
+context, or title and abstract. The papers that it cites are relevant.
 """
 
 from __future__ import annotations
@@ -44,20 +44,19 @@ from datasets.splitting import Splitting, YearShares
 
 log = logging.getLogger(__name__)
 
-LARGEST = 1 << 28
-"""Bytes of the largest file of query lists that is read."""
-TITLES = 1 << 16
-"""Titles that are compared together."""
+MAX_BYTES = 1 << 28
+"""Maximum size of a file of query lists."""
+TITLE_BATCH = 1 << 16
+"""Number of titles that are compared together."""
 VERSION = 1
-"""Of the near-duplicates in the cache: raise it when they change."""
+"""Version of the cached near-duplicates: increment it when they change."""
 
 Files = str | Path | Sequence[str | Path]
 Rows = NDArray[np.int64]
 
 
 class QuerySet(NamedTuple):
-    """Papers that are queries, rows of the graph ascending [Q], and the rows of the relevant papers of each
-    [Q]."""
+    """Query papers as ascending graph rows [Q], and the rows of each query's relevant papers [Q]."""
 
     papers: Rows
     relevant: Ragged
@@ -65,12 +64,12 @@ class QuerySet(NamedTuple):
 
 @dataclass(frozen=True)
 class QueryRules(Settings):
-    """Which papers are queries, and what is relevant to them.
+    """Which papers are queries, and which papers are relevant to them.
 
-    min_cited: relevant papers that a query needs. found: `all` cited papers are relevant, or those of `train`
-    alone, as Citeomatic does with DBLP and PubMed. near_duplicates: a Jaccard index of the words of two
-    titles; a training paper is no query if its title exceeds it with that of a query of another split or of a
-    paper in `held_out`, files of papers of other collections. None: all are queries.
+    min_cited: minimum number of relevant papers of a query. found: `all` cited papers are relevant, or only
+    those in `train`, as in Citeomatic for DBLP and PubMed. near_duplicates: drop training queries whose
+    title words have a higher Jaccard index than this with a query of another split or with a paper in
+    `held_out`, paper files of other collections; None drops none.
     """
 
     where: ClassVar[str] = "data"
@@ -88,10 +87,10 @@ class QueryRules(Settings):
 
 @dataclass(frozen=True)
 class GraphQueries:
-    """The papers of a collection [P], rows of the graph ascending, and the queries of each split.
+    """The papers of a collection as ascending graph rows [P], and the queries of each split.
 
-    eligible: all papers that meet the rules. queries: those used, perhaps a sample except in train.
-    removed: rows of eligible training papers that are near-duplicates of held-out ones.
+    eligible: all papers that meet the rules. queries: those used, possibly a sample (except in train).
+    removed: rows of eligible training papers that are near-duplicates of held-out papers.
     """
 
     graph: CitationGraph
@@ -106,17 +105,16 @@ def open_papers(
     tokenizer: str = "default",
     cache_dir: str | Path = ".cache",
     name: str | None = None,
-    **given: Any,
+    **options: Any,
 ) -> Corpus:
-    """A corpus of all papers with a text, whose queries are the papers that cite others
-    (conf/data/papers.yaml).
+    """Open a corpus of all papers with a text; its queries are the citing papers (conf/data/papers.yaml).
 
-    files, given: see open_queries.
+    files, options: see open_queries.
     """
-    found = open_queries(*files, cache_dir=cache_dir, **given)
-    splits = {split: some for split, some in found.queries.items() if len(some.papers)}
+    found = open_queries(*files, cache_dir=cache_dir, **options)
+    splits = {split: queries for split, queries in found.queries.items() if len(queries.papers)}
     title = name or Path(found.graph.files[0]).resolve().parent.name
-    return corpus_of(found.graph, found.papers, splits, title, cache_dir, tokenizer)
+    return graph_corpus(found.graph, found.papers, splits, title, cache_dir, tokenizer)
 
 
 def open_queries(
@@ -130,12 +128,12 @@ def open_queries(
     name: str | None = None,
     **rules: Any,
 ) -> GraphQueries:
-    """The papers of a collection that are queries.
+    """Open a citation graph and choose its query papers.
 
-    papers, citations: see open_graph. Cited papers of a later year than the query's are not relevant.
-    queries: a file of the ids of each split (read_query_lists); None: `splitting` chooses. rules: see
-    QueryRules. tokenizer, name: of the corpus, which is not made here.
-    Raises InputError for files that cannot be used, and where no paper cites another.
+    papers, citations: see open_graph. Cited papers with a later year than the query are not relevant.
+    queries: a file with the ids of each split (read_query_lists); None splits by `splitting`. rules: see
+    QueryRules. tokenizer, name: settings of the corpus, ignored here.
+    Raises InputError for invalid files, and if no paper cites another.
     """
     query_rules = read_settings(QueryRules, rules)
     graph = open_graph(papers, citations, cache_dir=cache_dir)
@@ -145,7 +143,7 @@ def open_queries(
         has_text &= graph.years > 0
     texts = np.flatnonzero(has_text)
     if queries is not None:
-        splits = _listed(read_query_lists(queries), graph, texts)
+        splits = _listed_splits(read_query_lists(queries), graph, texts)
     elif shares:
         splits = shares.split(graph.years, texts)
     else:
@@ -156,14 +154,16 @@ def open_queries(
         candidates = np.zeros(len(graph), np.bool_)
         candidates[splits.get(TRAIN, [])] = True
         candidates &= has_text
-    relevant = cited_earlier(graph, candidates)
+    relevant = citable_references(graph, candidates)
     enough = relevant.lengths >= query_rules.min_cited
     if not enough[texts].any():
-        several = query_rules.min_cited > 1
-        least = f"{query_rules.min_cited} others that are" if several else "another that is"
-        raise InputError(f"{graph.files[0]}: no paper cites {least} in it, with a text and not later")
+        least = query_rules.min_cited
+        raise InputError(
+            f"{graph.files[0]}: no paper cites {least} or more papers of the collection that have a text and "
+            "are not later"
+        )
     eligible = {split: rows[enough[rows]] for split, rows in splits.items()}
-    chosen = shares.sampled(eligible) if shares else dict(eligible)
+    chosen = shares.sample(eligible) if shares else dict(eligible)
     removed = np.empty(0, np.int64)
     if query_rules.near_duplicates is not None and TRAIN in eligible:
         held_out = np.sort(np.concatenate([removed, *(chosen[split] for split in chosen if split != TRAIN)]))
@@ -171,27 +171,27 @@ def open_queries(
             graph, eligible[TRAIN], held_out, query_rules, Path(cache_dir).expanduser()
         )
         chosen[TRAIN] = np.setdiff1d(eligible[TRAIN], removed)
-        counted = f"{len(removed):,} of {len(eligible[TRAIN]):,}"
-        log.info("dropped %s training queries with nearly the title of a held-out paper", counted)
+        counts = f"{len(removed):,} of {len(eligible[TRAIN]):,}"
+        log.info("dropped %s training queries whose title is a near-duplicate of a held-out one", counts)
     all_queries, queries_used = (
-        {split: QuerySet(rows, relevant.take(rows)) for split, rows in some.items()}
-        for some in (eligible, chosen)
+        {split: QuerySet(rows, relevant.take(rows)) for split, rows in papers_of.items()}
+        for papers_of in (eligible, chosen)
     )
     return GraphQueries(graph, texts, all_queries, queries_used, removed)
 
 
-def cited_earlier(graph: CitationGraph, candidates: NDArray[np.bool_]) -> Ragged:
-    """The candidates [P] that each paper cites and that are not later than itself; unknown years pass."""
+def citable_references(graph: CitationGraph, candidates: NDArray[np.bool_]) -> Ragged:
+    """Candidates [P] that each paper cites and that are not later than itself; unknown years are kept."""
     citing = np.repeat(np.arange(len(graph)), graph.cites.lengths)
     cited = graph.cites.values
     years = graph.years[citing]
-    there = candidates[cited] & ((years == 0) | (graph.years[cited] <= years))
-    counts = np.bincount(citing[there], minlength=len(graph))
-    return Ragged(cited[there], offsets_of(counts))
+    is_citable = candidates[cited] & ((years == 0) | (graph.years[cited] <= years))
+    counts = np.bincount(citing[is_citable], minlength=len(graph))
+    return Ragged(cited[is_citable], offsets_of(counts))
 
 
 def read_rows(graph: CitationGraph, rows: Rows) -> Iterator[tuple[int, PaperLine]]:
-    """The papers in some rows of a graph, ascending, out of its files."""
+    """Read the papers in some rows of a graph from its files, in ascending order."""
     wanted = np.zeros(len(graph), np.bool_)
     wanted[rows] = True
     row = 0
@@ -203,32 +203,32 @@ def read_rows(graph: CitationGraph, rows: Rows) -> Iterator[tuple[int, PaperLine
                 row += 1
 
 
-# Lists of queries: {"val": {field: [ids]}, "test": {field: [ids]}}, or ids without fields.
+# Query lists: {"val": {field: [ids]}, "test": {field: [ids]}}, or {"val": [ids], "test": [ids]}.
 
 
 @dataclass(frozen=True)
 class QueryLists:
-    """A file's ids by split."""
+    """The query ids of a file by split."""
 
     path: Path
     splits: dict[str, list[str]]
 
     def rows(self, split: str, graph: CitationGraph) -> list[int]:
-        """Rows of a split's papers; InputError for a split that is missing, and for ids that no paper has."""
+        """Rows of the papers of a split. Raises InputError for a missing split and for unknown ids."""
         if split not in self.splits:
             raise InputError(f"{self.path}: no split {split!r}; choose from {', '.join(self.splits)}")
         ids = self.splits[split]
         if missing := [paper for paper in ids if paper not in graph.rows]:
-            lacking = f"{len(missing):,} of {len(ids):,} ids are not in {graph.files[0]}"
-            raise InputError(f"{self.path}, {split!r}: {lacking}: {', '.join(missing[:5])}")
+            counts = f"{len(missing):,} of {len(ids):,} ids are not in {graph.files[0]}"
+            raise InputError(f"{self.path}, {split!r}: {counts}: {', '.join(missing[:5])}")
         return [graph.rows[paper] for paper in ids]
 
 
 def read_query_lists(path: str | Path) -> QueryLists:
-    """Read a file; InputError that names the part which is not of this form, or an id in two splits."""
+    """Read query lists. Raises InputError for the part in another form, or for an id in two splits."""
     path = Path(path).expanduser()
     try:
-        found = orjson.loads(read_limited(path, LARGEST))
+        found = orjson.loads(read_limited(path, MAX_BYTES))
     except orjson.JSONDecodeError as error:
         raise InputError(f"{path}: malformed JSON: {error}") from None
     if not isinstance(found, dict) or not found:
@@ -249,13 +249,13 @@ def read_query_lists(path: str | Path) -> QueryLists:
         splits[split] = list(ids)
         for paper in ids:
             if (other := split_of.setdefault(paper, split)) != split:
-                twice = f"{quoted(paper)} is in {other!r} and in {split!r}"
-                raise InputError(f"{path}: {twice}; a query has one split")
+                conflict = f"{quoted(paper)} is in {other!r} and in {split!r}"
+                raise InputError(f"{path}: {conflict}; a query must be in one split only")
     return QueryLists(path, splits)
 
 
-def _listed(lists: QueryLists, graph: CitationGraph, papers: Rows) -> dict[str, Rows]:
-    """The rows of the lists that are among the papers; all others are for training if no list is."""
+def _listed_splits(lists: QueryLists, graph: CitationGraph, papers: Rows) -> dict[str, Rows]:
+    """Split the papers by the lists; without a list for train, all other papers are training papers."""
     rows = {split: np.array(sorted(lists.rows(split, graph)), np.int64) for split in lists.splits}
     if TRAIN not in rows:
         rows = {TRAIN: np.setdiff1d(papers, np.concatenate(list(rows.values())))} | rows
@@ -266,7 +266,7 @@ def _listed(lists: QueryLists, graph: CitationGraph, papers: Rows) -> dict[str, 
 def _near_duplicates(
     graph: CitationGraph, train: Rows, held_out: Rows, rules: QueryRules, cache_dir: Path
 ) -> Rows:
-    """The training papers whose titles are near a held-out one; found once, then kept in the cache."""
+    """Find the training papers whose titles are near-duplicates of held-out titles; cached."""
     assert rules.near_duplicates is not None
     others = open_graph(rules.held_out, cache_dir=cache_dir) if rules.held_out else None
     settings = f"{VERSION} {rules.near_duplicates} {graph.fingerprint} {others and others.fingerprint}"
@@ -278,9 +278,9 @@ def _near_duplicates(
         index = TitleIndex(titles, rules.near_duplicates)
         papers = read_rows(graph, train)
         found = [np.empty(0, np.int64)]
-        for first in range(0, len(train), TITLES):
-            some = train[first : first + TITLES]
-            found.append(some[index.near([paper.title for _, paper in islice(papers, len(some))])])
+        for first in range(0, len(train), TITLE_BATCH):
+            batch = train[first : first + TITLE_BATCH]
+            found.append(batch[index.matches([paper.title for _, paper in islice(papers, len(batch))])])
         with atomic_write(path) as unfinished, unfinished.open("wb") as file:
             np.save(file, np.concatenate(found))
     return np.asarray(np.load(path, allow_pickle=False))
@@ -294,7 +294,7 @@ def _digest(text: str, *arrays: NDArray[Any]) -> str:
     return digest.hexdigest()
 
 
-def corpus_of(
+def graph_corpus(
     graph: CitationGraph,
     papers: Rows,
     queries: Mapping[str, QuerySet],
@@ -302,15 +302,15 @@ def corpus_of(
     cache_dir: str | Path,
     tokenizer: str = "default",
 ) -> Corpus:
-    """Some papers of a graph, all of them candidates, with the queries of some splits.
+    """Open some papers of a graph, all of them candidates, as a corpus with the queries of some splits.
 
-    papers: rows, ascending, each with a text; row i of the corpus is papers[i]. Queries and relevant papers
-    are among them. A context has the id of its paper.
+    papers: ascending rows of papers with a text, including all queries and relevant papers; row i of the
+    corpus is papers[i]. A context has the id of its paper.
     """
     arrays: list[NDArray[Any]] = [papers]
     for split in queries.values():
         arrays += (split.papers, split.relevant.values, split.relevant.offsets)
-    of_queries = np.unique(
+    query_papers = np.unique(
         np.concatenate([np.empty(0, np.int64), *(split.papers for split in queries.values())])
     )
 
@@ -319,7 +319,7 @@ def corpus_of(
             yield PaperRecord(paper.id, paper.title, paper.abstract, paper.year, paper.fields)
 
     def contexts() -> Iterator[ContextRecord]:
-        for _, paper in read_rows(graph, of_queries):
+        for _, paper in read_rows(graph, query_papers):
             yield ContextRecord(paper.id, f"{TARGET_MARKER} {paper.abstract or paper.title}", paper.id)
 
     def split_records(split: QuerySet) -> Iterator[QueryRecord]:

@@ -1,9 +1,9 @@
-"""Full texts with citations, and the contexts cut from them (`python -m datasets.build`).
+"""Full texts with citations, and the contexts extracted from them (`python -m datasets.build`).
 
-documents      what is read of a paper: metadata, paragraphs with citation spans, references
-readers        files by format; JSON lines of our own layout and S2ORC's
-tei, latex     documents; latex_source turns LaTeX into plain text
-catalogue      the papers of all files, and which of them a reference means
-markers        which parts of a text are citation markers
-contexts       the text around a citation, other markers masked; which citations become contexts
+documents      records of a paper: metadata, paragraphs with citation spans, references
+readers        find and read files by format; JSON lines in our own layout and S2ORC's
+tei, latex     TEI and LaTeX documents; latex_source converts LaTeX to plain text
+catalogue      the papers of all files; resolves references to papers
+markers        finds the citation markers in a text
+contexts       cuts the text around citations, masks other markers and selects contexts
 """

@@ -1,16 +1,16 @@
-"""The papers of a collection, and which of them an entry of a bibliography refers to.
+"""The papers of a collection, and how bibliography entries are resolved to them.
 
-An entry with a paper's id refers to that paper or none, one with an arXiv id to the paper of that id. Else
-titles are compared by their letters and digits: the entry's title, or any run of up to six parts of the
-printed entry between punctuation. Of the papers with that title those remain that
+An entry with a paper id refers to that paper or none; an entry with an arXiv id to the paper with that id.
+Otherwise titles are compared by letters and digits: the entry's title, or any sequence of up to six parts of
+the printed entry, split at punctuation. A paper with that title matches if
 
-- share an author, where authors are known: one of the paper's first four is an author of the entry, or occurs
-  in the printed entry
-- are at most two years apart, where both years are known
+- they share an author, if authors are known: one of the paper's first four authors is an author of the entry
+  or occurs in the printed entry
+- they are at most two years apart, if both years are known
 
-If neither authors nor years can be compared, the title needs 20 letters. Of several papers the one nearest in
-year is taken. Of those equally near the first is, if they are versions of one paper (one title, a common
-author, years at most two apart); otherwise none is.
+If neither authors nor years can be compared, the title needs at least 20 letters. Among several matches the
+nearest year wins. Ties go to the first paper if all are versions of one paper (same title, a common author,
+at most two years apart); otherwise the entry stays unresolved.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ import orjson
 from datasets.fulltext.documents import Metadata, Reference
 
 AUTHORS = 4
-"""First authors of a paper by whose names references are resolved and contexts checked."""
-YEARS_APART = 2
+"""Number of first authors used to resolve references and to check contexts for names."""
+MAX_YEARS_APART = 2
 LONG_TITLE = 20
-SHORTEST_PART = 12
-"""Letters that a part of a printed entry needs to be taken for a title."""
-_MOST_PARTS = 6
+MIN_PART = 12
+"""Minimum number of letters of a part of a printed entry to be considered a title."""
+_MAX_PARTS = 6
 _PUNCTUATION = re.compile(r"[.?!,;:](?=\s|$)|[“”\"«»()\[\]]|``|''|\s[–—-]+\s|\n")
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 
-# Letters that Unicode does not decompose.
+# Letters without a Unicode decomposition.
 _PLAIN = str.maketrans(
     {"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ß": "ss", "æ": "ae", "Æ": "Ae", "ı": "i"}
 )
@@ -59,7 +59,7 @@ _NOT_ALNUM = re.compile(r"[\W_]+")
 
 
 def fold(text: str) -> str:
-    """Without accents and ligatures.
+    """Remove accents and ligatures.
 
     >>> fold("Müller and Łukasiewicz")
     'Muller and Lukasiewicz'
@@ -71,7 +71,7 @@ def fold(text: str) -> str:
 
 
 def surname(name: str) -> str:
-    """The last word of a family name, folded; "" if there is none.
+    """The last word of a family name, folded; "" if empty.
 
     >>> [surname(name) for name in ("Ann B. Lee", "van der Maaten, Laurens", "K. Müller, Jr.", "Penkov MA")]
     ['Lee', 'Maaten', 'Muller', 'Penkov']
@@ -81,34 +81,34 @@ def surname(name: str) -> str:
         words = family.split()
     else:
         words = [word for word in family.split() if word.strip(".").lower() not in _SUFFIXES]
-        # Initials after the name, as PubMed has them.
+        # PubMed puts initials after the name.
         while len(words) > 1 and len(words[-1]) <= 3 and words[-1].isupper():
             words.pop()
     return words[-1].strip(".") if words else ""
 
 
-def letters_of(text: str) -> str:
-    """Its letters and digits, folded and in lower case.
+def normalise_title(text: str) -> str:
+    """Reduce a title to its letters and digits, folded and in lower case.
 
-    >>> letters_of("BERT: Pre-training")
+    >>> normalise_title("BERT: Pre-training")
     'bertpretraining'
     """
     return _NOT_ALNUM.sub("", fold(text).casefold())
 
 
 def title_key(letters: str) -> int:
-    """64 bits that stand for a title, from its letters_of."""
+    """A 64-bit hash of a title's letters (normalise_title)."""
     return int.from_bytes(blake2b(letters.encode(), digest_size=8).digest(), "little")
 
 
-def year_in(text: str) -> int:
-    """The first year from 1900 to 2099 in a text; 0 without."""
+def find_year(text: str) -> int:
+    """The first year from 1900 to 2099 in a text; 0 if none."""
     found = _YEAR.search(text)
     return int(found[0]) if found else 0
 
 
 def arxiv_year(paper: str) -> int:
-    """The year in an arXiv id; 0 for anything else.
+    """The year encoded in an arXiv id; 0 for anything else.
 
     >>> [arxiv_year(paper) for paper in ("2101.00001v2", "hep-th9901001", "paper-7")]
     [2021, 1999, 0]
@@ -120,10 +120,11 @@ def arxiv_year(paper: str) -> int:
     return digits + (1900 if digits > 90 else 2000)
 
 
-def clean_arxiv(text: str) -> str:
-    """The id without version; "" if there is none.
+def find_arxiv_id(text: str) -> str:
+    """The first arXiv id in a text, without version; "" if none.
 
-    >>> [clean_arxiv(text) for text in ("arXiv:2112.01206v2", "https://arxiv.org/abs/hep-th/9901001", "CoRR")]
+    >>> texts = "arXiv:2112.01206v2", "https://arxiv.org/abs/hep-th/9901001", "CoRR"
+    >>> [find_arxiv_id(text) for text in texts]
     ['2112.01206', 'hep-th/9901001', '']
     """
     found = _BARE_ARXIV.fullmatch(text.strip()) or _NAMED_ARXIV.search(text)
@@ -131,9 +132,9 @@ def clean_arxiv(text: str) -> str:
 
 
 class PaperTable:
-    """Papers by id in a SQLite file, for the lifetime of one process.
+    """Papers by id in a temporary SQLite file.
 
-    Records of one id are merged: of each column the first value that is not empty counts.
+    Records with the same id are merged: the first non-empty value of each column wins.
     """
 
     _COLUMNS = ("title", "abstract", "year", "authors", "field", "identified")
@@ -155,7 +156,7 @@ class PaperTable:
         )
 
     def add(self, paper: Metadata, identified: bool = True) -> None:
-        """Raises OSError for a full disk."""
+        """Add a record. Raises OSError if the disk is full."""
         authors, field = (
             orjson.dumps(value).decode() if value else None for value in (paper.authors, paper.field)
         )
@@ -165,12 +166,12 @@ class PaperTable:
             self._write()
 
     def count(self, condition: str) -> int:
-        """Papers that meet an SQL condition."""
+        """Count the papers that meet an SQL condition."""
         self._write()
         return int(self._database.execute(f"SELECT count(*) FROM papers WHERE {condition}").fetchone()[0])
 
     def papers(self, condition: str = "true") -> Iterator[Metadata]:
-        """Those that meet an SQL condition, in the order of their first records."""
+        """Yield the papers that meet an SQL condition, in the order of their first records."""
         self._write()
         columns = "id, title, abstract, year, authors, field"
         rows = self._database.execute(f"SELECT {columns} FROM papers WHERE {condition} ORDER BY place")
@@ -204,10 +205,10 @@ _KEPT = "title IS NOT NULL AND abstract IS NOT NULL AND identified"
 
 
 class Catalogue:
-    """The papers of all files, those with title and abstract. Call add for each record, then finish.
+    """The papers of all files that have a title and an abstract. Call `add` for each record, then `finish`.
 
-    Rows count the papers kept, in the order of their first records.
-    identifier: a kind of identifier that papers need to be kept, such as arxiv; None for any.
+    Rows number the papers kept, in the order of their first records.
+    identifier: keep only papers with this kind of identifier, such as arxiv; None keeps all.
     """
 
     def __init__(self, path: Path, identifier: str | None) -> None:
@@ -218,26 +219,26 @@ class Catalogue:
         self.rows: dict[str, int] = {}
         self.years = array("i")
         self._surnames: list[str] = []
-        self._described: dict[int, Metadata] = {}
-        # Sorted, and the rows in the same order.
+        self._entries: dict[int, Metadata] = {}
+        # Sorted keys, and rows in the same order.
         self._title_keys, self._title_rows = array("Q"), array("i")
 
     def add(self, paper: Metadata) -> None:
         paper = paper._replace(title=" ".join(paper.title.split()), abstract=paper.abstract.strip())
         self._table.add(paper, self._identifier is None or self._identifier in paper.identifiers)
 
-    def add_described(self, references: Iterable[Reference]) -> None:
-        """Entries of bibliographies with title and abstract: papers where no record has the title."""
+    def add_entries(self, references: Iterable[Reference]) -> None:
+        """Add bibliography entries with title and abstract as papers, unless a record has the title."""
         for entry in references:
-            key = title_key(letters_of(entry.title))
+            key = title_key(normalise_title(entry.title))
             paper = Metadata(f"bib-{key:016x}", entry.title, entry.abstract, entry.year, entry.authors)
-            self._described.setdefault(key, paper)
+            self._entries.setdefault(key, paper)
 
     def finish(self) -> Counter[str]:
-        """Fill the rows. Returns how many papers were read, left out for each reason, and kept."""
-        if self._described and self._identifier is None:
-            known = {title_key(letters_of(paper.title)) for paper in self.papers()}
-            for key, paper in self._described.items():
+        """Assign the rows. Returns how many papers were read, dropped for each reason, and kept."""
+        if self._entries and self._identifier is None:
+            known = {title_key(normalise_title(paper.title)) for paper in self.papers()}
+            for key, paper in self._entries.items():
                 if key not in known:
                     self.add(paper)
         conditions = {
@@ -255,21 +256,21 @@ class Catalogue:
             self.ids.append(paper.id)
             self.years.append(paper.year)
             self._surnames.append("|".join(surname(name) for name in paper.authors[:AUTHORS]))
-            keys.append(title_key(letters_of(paper.title)))
+            keys.append(title_key(normalise_title(paper.title)))
         order = sorted(range(len(keys)), key=keys.__getitem__)
         self._title_rows, self._title_keys = array("i", order), array("Q", (keys[row] for row in order))
         return +counts
 
     def papers(self) -> Iterator[Metadata]:
-        """The papers kept, in the order of the rows."""
+        """Yield the papers kept, in row order."""
         return self._table.papers(_KEPT)
 
     def surnames(self, row: int) -> list[str]:
-        """Of the first authors, folded."""
+        """The folded surnames of the first authors."""
         return [name for name in self._surnames[row].split("|") if name]
 
-    def titled(self, key: int) -> list[int]:
-        """Rows of the papers whose title has this title_key."""
+    def rows_with_title(self, key: int) -> list[int]:
+        """Rows of the papers whose title has this key (title_key)."""
         first, last = bisect_left(self._title_keys, key), bisect_right(self._title_keys, key)
         return list(self._title_rows[first:last])
 
@@ -277,7 +278,7 @@ class Catalogue:
         self._table.close()
 
     def resolve(self, reference: Reference) -> tuple[int | None, str]:
-        """(row of the paper that a reference means, how it was found), or (None, why it was not)."""
+        """Resolve a reference to (row of the paper, how it was found) or (None, why it was not)."""
         if reference.paper:
             row = self.rows.get(reference.paper)
             return row, "by id" if row is not None else "the cited paper is not in the collection"
@@ -286,26 +287,26 @@ class Catalogue:
         if not (reference.title or reference.text):
             return None, "the reference has neither id nor title"
         found: dict[int, tuple[int, str]] = {}
-        for letters in _possible_titles(reference):
-            for row in self.titled(title_key(letters)):
-                if (apart := self._years_apart(reference, letters, row)) is not None:
-                    found[row] = apart, letters
+        for letters in _candidate_titles(reference):
+            for row in self.rows_with_title(title_key(letters)):
+                if (distance := self._year_distance(reference, letters, row)) is not None:
+                    found[row] = distance, letters
         if not found:
             return None, "no paper has the title"
-        least = min(apart for apart, _ in found.values())
-        first, *others = sorted(row for row, (apart, _) in found.items() if apart == least)
-        if all(found[row][1] == found[first][1] and self._versions(first, row) for row in others):
+        least = min(distance for distance, _ in found.values())
+        first, *others = sorted(row for row, (distance, _) in found.items() if distance == least)
+        if all(found[row][1] == found[first][1] and self._same_paper(first, row) for row in others):
             return first, "by title"
         return None, "several papers have the title"
 
-    def _versions(self, row: int, other: int) -> bool:
-        """Whether two papers of one title are one: they share an author, and years do not contradict."""
+    def _same_paper(self, row: int, other: int) -> bool:
+        """True if two papers with one title are versions of one paper: a common author, similar years."""
         years = self.years[row], self.years[other]
         common = not set(self.surnames(row)).isdisjoint(self.surnames(other))
-        return common and (not all(years) or abs(years[0] - years[1]) <= YEARS_APART)
+        return common and (not all(years) or abs(years[0] - years[1]) <= MAX_YEARS_APART)
 
-    def _years_apart(self, reference: Reference, letters: str, row: int) -> int | None:
-        """Years between the two (0 if one is unknown); None if authors or years contradict each other."""
+    def _year_distance(self, reference: Reference, letters: str, row: int) -> int | None:
+        """Years between a reference and a paper (0 if unknown); None if the paper does not match."""
         authors, year = {name.casefold() for name in self.surnames(row)}, self.years[row]
         names = {surname(name).casefold() for name in reference.authors}
         names = names or set(re.findall(r"[\w-]+", fold(reference.text).casefold()))
@@ -313,19 +314,19 @@ class Catalogue:
             return None
         years = [reference.year] if reference.year else list(map(int, _YEAR.findall(reference.text)))
         if years and year:
-            apart = min(abs(year - other) for other in years)
-            return apart if apart <= YEARS_APART else None
+            distance = min(abs(year - other) for other in years)
+            return distance if distance <= MAX_YEARS_APART else None
         return 0 if (authors and names) or len(letters) >= LONG_TITLE else None
 
 
-def _possible_titles(reference: Reference) -> Iterator[str]:
-    """The letters_of whatever may be the title of a reference."""
+def _candidate_titles(reference: Reference) -> Iterator[str]:
+    """Yield the letters of every possible title of a reference."""
     if reference.title:
-        yield letters_of(reference.title)
+        yield normalise_title(reference.title)
         return
-    parts = [letters for part in _PUNCTUATION.split(reference.text) if (letters := letters_of(part))]
+    parts = [letters for part in _PUNCTUATION.split(reference.text) if (letters := normalise_title(part))]
     for first in range(len(parts)):
-        for last in range(first, min(first + _MOST_PARTS, len(parts))):
+        for last in range(first, min(first + _MAX_PARTS, len(parts))):
             letters = "".join(parts[first : last + 1])
-            if len(letters) >= SHORTEST_PART:
+            if len(letters) >= MIN_PART:
                 yield letters

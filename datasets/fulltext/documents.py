@@ -1,4 +1,4 @@
-"""What is read of a paper, whatever the format of its file: metadata, running text and bibliography."""
+"""Format-independent records of a paper: metadata, running text and bibliography."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Metadata(NamedTuple):
-    """What one record says of a paper; empty and 0 are unknown."""
+    """Metadata of a paper in one record; fields are empty or 0 if unknown."""
 
     id: str
     title: str = ""
@@ -16,11 +16,11 @@ class Metadata(NamedTuple):
     authors: tuple[str, ...] = ()
     field: str | tuple[str, ...] = ()
     identifiers: frozenset[str] = frozenset()
-    """Kinds of identifier that the paper has, in lower case, such as `arxiv`."""
+    """Kinds of identifiers of the paper, in lower case, such as `arxiv`."""
 
 
 class CitationSpan(NamedTuple):
-    """A span of a paragraph's text that cites the entry `ref` of the bibliography, None where unknown."""
+    """A span of a paragraph that cites the bibliography entry `ref`, None if unknown."""
 
     start: int
     end: int
@@ -28,7 +28,7 @@ class CitationSpan(NamedTuple):
 
 
 class Paragraph(NamedTuple):
-    """Running text. Consecutive paragraphs of one section are read as one text."""
+    """Running text; consecutive paragraphs of one section are joined."""
 
     text: str
     citations: list[CitationSpan]
@@ -36,7 +36,7 @@ class Paragraph(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """An entry of a bibliography; empty and 0 are unknown. `text` is the entry as printed."""
+    """A bibliography entry; fields are empty or 0 if unknown. `text` is the entry as printed."""
 
     paper: str = ""
     title: str = ""
@@ -57,10 +57,10 @@ class FullText(NamedTuple):
 class Document(NamedTuple):
     """A record of a file.
 
-    full_text: reads the full text, if the record has one. described: reads those entries of its bibliography
-    that have a title and an abstract.
+    full_text: reads the full text, if any. entries_with_abstract: reads the bibliography entries that have a
+    title and an abstract.
     """
 
     metadata: Metadata
     full_text: Callable[[], FullText] | None = None
-    described: Callable[[], Sequence[Reference]] = tuple
+    entries_with_abstract: Callable[[], Sequence[Reference]] = tuple

@@ -1,9 +1,9 @@
-"""LaTeX documents with their bibliography, one paper a document.
+"""Read LaTeX documents with their bibliography, one paper per document.
 
-Title, abstract, authors and date are what the document says. A section ends where the next or a smaller one
-begins. Citations are those of the macros of LaTeX, natbib, biblatex and apacite, one span per key; notes in
-their optional arguments are left out, as are footnotes, figures, tables and displayed formulas. The
-bibliography comes from .bib files, or as printed from a .bbl or the document itself.
+Title, abstract, authors and date come from the document's macros. A section ends at the next heading of any
+level. Citations are those of LaTeX, natbib, biblatex and apacite, one span per key; notes in their optional
+arguments, footnotes, figures, tables and displayed formulas are removed. The bibliography comes from .bib
+files, or in printed form from a .bbl file or the document itself.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from bibtexparser.middlewares.names import parse_single_name_into_parts, split_m
 
 from datasets.errors import InputError
 from datasets.files import open_bytes, read_limited
-from datasets.fulltext.catalogue import arxiv_year, clean_arxiv, year_in
+from datasets.fulltext.catalogue import arxiv_year, find_arxiv_id, find_year
 from datasets.fulltext.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
 from datasets.fulltext.latex_source import (
-    LARGEST_FILE,
+    MAX_FILE_BYTES,
     braced_argument,
     decode_latex,
     is_document,
@@ -38,7 +38,7 @@ from datasets.fulltext.latex_source import (
     running_text,
 )
 
-logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)  # broken entries are left out, as BibTeX does
+logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)  # broken entries are skipped, as by BibTeX
 
 _IN_ARCHIVES = (".tex", ".bbl", ".bib")
 _OPTION = r"\s*(?:\[[^\]]{0,1000}\]\s*)?(?=\{)"
@@ -72,7 +72,7 @@ CITATION = re.compile(
     r"\\(?!nocite|citestyle|setcitestyle|\w*citename|citetext|\w*citealias)(?=[A-Za-z]*[cC]ite)[A-Za-z]++"
     rf"\*?((?:{_KEYS})+)"
 )
-ONE_OF_ITS_KEYS = re.compile(_KEYS)
+KEY_GROUP = re.compile(_KEYS)
 _AUTHOR_AND_YEAR = re.compile(
     r"\\[cC]iteauthor(\*?)\{([^{}]*)\}[\s~]*[(\[]?\\cite(?:year|yearpar|num)\*?\{\2\}[)\]]?"
 )
@@ -80,47 +80,50 @@ _MARK = re.compile("\ue000(\\d+)\ue001")
 
 
 def read_latex(path: Path, paper: str) -> Document:
-    """The paper of a document. Raises InputError if it is too large or its macros expand without end."""
+    """Read the paper of a document. Raises InputError if it is too large or its macros never terminate."""
     source = read_source(path)
     metadata = read_metadata(source, paper)
-    if not metadata.year:  # that of a conference is in the name of its style: acl2018, nips_2017
-        years = (year_in(style) for _, style, _ in macro_arguments(_STYLE, source))
+    if not metadata.year:  # conference styles have the year in their names: acl2018, nips_2017
+        years = (find_year(style) for _, style, _ in macro_arguments(_STYLE, source))
         metadata = metadata._replace(year=next(filter(None, years), 0))
-    return Document(metadata, partial(_full_text, path, source), partial(_described, path, source))
+    return Document(metadata, partial(_full_text, path, source), partial(_abstract_entries, path, source))
 
 
 def read_metadata(source: str, paper: str) -> Metadata:
-    """What a document says of itself; paper: its id."""
+    """Read the metadata of a document. paper: its id."""
     begins = _ABSTRACT.search(source)
     ends = _ABSTRACT_ENDS.search(source, begins.end()) if begins else None
-    abstract = source[begins.end() : ends.start()] if begins and ends else _first(_ABSTRACT_MACRO, source)
-    of_arxiv = arxiv_year(paper)
-    dates = (year_in(date) for _, date, _ in macro_arguments(_DATE, source))
+    if begins and ends:
+        abstract = source[begins.end() : ends.start()]
+    else:
+        abstract = _first_argument(_ABSTRACT_MACRO, source)
+    id_year = arxiv_year(paper)
+    dates = (find_year(date) for _, date, _ in macro_arguments(_DATE, source))
     return Metadata(
         id=paper,
-        title=plain_text(_first(_TITLE, source)),
+        title=plain_text(_first_argument(_TITLE, source)),
         abstract=plain_text(abstract),
-        year=of_arxiv or next(filter(None, dates), 0),
-        authors=_authors(source),
-        identifiers=frozenset(("arxiv",)) if of_arxiv else frozenset(),
+        year=id_year or next(filter(None, dates), 0),
+        authors=_find_authors(source),
+        identifiers=frozenset(("arxiv",)) if id_year else frozenset(),
     )
 
 
-def _described(path: Path, source: str) -> list[Reference]:
-    """The cited entries of .bib files that have a title and an abstract."""
+def _abstract_entries(path: Path, source: str) -> list[Reference]:
+    """The cited .bib entries that have a title and an abstract."""
     keys = [key for found in CITATION.finditer(source) for key in cited_keys(found[1])]
     entries = read_bibliography(path, source, keys).values()
     return [entry for entry in entries if entry.title and entry.abstract]
 
 
 def cited_keys(citation: str) -> list[str]:
-    """The keys in what follows a macro that cites."""
-    keys = (key.strip() for keys in ONE_OF_ITS_KEYS.findall(citation) for key in keys.split(","))
+    """The keys in the arguments of a citation macro."""
+    keys = (key.strip() for keys in KEY_GROUP.findall(citation) for key in keys.split(","))
     return [key for key in keys if key]
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file is a source as arXiv gives it: a .tar.gz, or a .gz of one LaTeX document."""
+    """True if a file is an arXiv source: a .tar.gz, or a .gz of a single LaTeX document."""
     if path.name.endswith((".tar.gz", ".tgz")):
         return True
     if path.suffix != ".gz" or path.name.endswith((".jsonl.gz", ".json.gz", ".xml.gz")):
@@ -131,40 +134,40 @@ def is_archive(path: Path) -> bool:
 
 
 def read_archive(path: Path, paper: str) -> Document:
-    """The paper of an archive. Raises InputError if it is damaged or holds no LaTeX document."""
+    """Read the paper of an archive. Raises InputError if it is damaged or has no LaTeX document."""
 
     def full_text() -> FullText:
-        with _unpacked(path) as document:
+        with _unpack(path) as document:
             found = read_latex(document, paper).full_text
             assert found is not None
             return found()
 
-    with _unpacked(path) as document:
+    with _unpack(path) as document:
         found = read_latex(document, paper)
-        described = found.described()
-        return Document(found.metadata, full_text, lambda: described)
+        entries_with_abstract = found.entries_with_abstract()
+        return Document(found.metadata, full_text, lambda: entries_with_abstract)
 
 
 @contextmanager
-def _unpacked(path: Path) -> Iterator[Path]:
-    """The document of an archive in a temporary folder, with the text files beside it."""
+def _unpack(path: Path) -> Iterator[Path]:
+    """Unpack the text files of an archive into a temporary folder; yields the path of the document."""
     with TemporaryDirectory() as place:
         folder = Path(place)
         try:
             with tarfile.open(path) as archive:
-                left = 2 * LARGEST_FILE
+                left = 2 * MAX_FILE_BYTES
                 for member in archive:
                     if member.isfile() and member.name.endswith(_IN_ARCHIVES) and member.size <= left:
                         archive.extract(member, folder, filter="data")
                         left -= member.size
-        except tarfile.ReadError:  # no archive, or a damaged one
-            (folder / "main.tex").write_bytes(read_limited(path, LARGEST_FILE))
+        except tarfile.ReadError:  # not an archive, or damaged
+            (folder / "main.tex").write_bytes(read_limited(path, MAX_FILE_BYTES))
         except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
             raise InputError(f"{path}: damaged archive: {error}") from None
         papers = [file for file in folder.rglob("*.tex") if is_paper(file)]
         if not papers:
-            raise InputError(f"{path}: the archive holds no LaTeX document")
-        # Others are supplements, or examples of a style.
+            raise InputError(f"{path}: the archive has no LaTeX document")
+        # The others are supplements or style examples.
         document = min(papers, key=lambda file: (len(file.parts), -file.stat().st_size, file.name))
         try:
             yield document
@@ -172,13 +175,13 @@ def _unpacked(path: Path) -> Iterator[Path]:
             raise InputError(str(error).replace(str(folder.resolve()), str(path))) from None
 
 
-def _first(macro: re.Pattern[str], source: str) -> str:
-    """The argument of the macro where it is first used; "" if it is not."""
+def _first_argument(macro: re.Pattern[str], source: str) -> str:
+    """The argument of the first use of a macro; "" if unused."""
     return next((argument for _, argument, _ in macro_arguments(macro, source)), "")
 
 
-def _authors(source: str) -> tuple[str, ...]:
-    """What in the arguments of the author macros looks like a name of two to five words."""
+def _find_authors(source: str) -> tuple[str, ...]:
+    """Find author names: parts of the author macros that look like names of two to five words."""
     names = []
     for _, argument, _ in macro_arguments(_AUTHOR, source):
         done, without_notes = 0, ""
@@ -187,7 +190,7 @@ def _authors(source: str) -> tuple[str, ...]:
             done = end
         without_notes = _AUTHOR_MARK.sub("", without_notes + argument[done:])
         for block in _AUTHOR_BLOCKS.split(without_notes):
-            first_line = _AUTHOR_ENDS.split(block)[0]  # the others are the address
+            first_line = _AUTHOR_ENDS.split(block)[0]  # the other lines are the address
             names += [_NUMBER.sub("", plain_text(part)) for part in _BETWEEN_AUTHORS.split(first_line)]
     return tuple(dict.fromkeys(name for name in names if _NAME.fullmatch(name)))
 
@@ -198,7 +201,7 @@ def _full_text(path: Path, source: str) -> FullText:
 
 
 def document_body(source: str) -> str:
-    """What stands in the document; chapters that are documents of their own lose their preambles."""
+    """The body of the document; included standalone documents lose their preambles."""
     start = depth = 0
     end = len(source)
     for tag in _DOCUMENT.finditer(source):
@@ -211,15 +214,15 @@ def document_body(source: str) -> str:
 
 
 def read_sections(text: str) -> tuple[list[Paragraph], list[str]]:
-    """The sections of a body, a paragraph each, and the keys that they cite."""
+    """Split a body into sections, one paragraph per section; also returns the cited keys."""
     text = _AUTHOR_AND_YEAR.sub(r"\\citet{\2}", text)
     citations: list[list[str]] = []
 
-    def marked(match: re.Match[str]) -> str:
+    def insert_placeholder(match: re.Match[str]) -> str:
         citations.append(cited_keys(match[1]))
         return citation_placeholder(len(citations) - 1) if citations[-1] else ""
 
-    text = CITATION.sub(marked, text)
+    text = CITATION.sub(insert_placeholder, text)
     numbers = number_keys(citations)
     paragraphs, title, done = [], "", 0
     for number, (match, argument, end) in enumerate(macro_arguments(_SECTION, text)):
@@ -231,12 +234,12 @@ def read_sections(text: str) -> tuple[list[Paragraph], list[str]]:
 
 
 def citation_placeholder(citation: int) -> str:
-    """Stands for a citation, by its number, in text that read_paragraph is to convert."""
+    """The placeholder of a citation, by number, in the input of read_paragraph."""
     return f"\ue000{citation}\ue001"
 
 
 def number_keys(citations: Sequence[Sequence[str]]) -> dict[str, int]:
-    """Keys and their numbers, from 1 on, by the order of the citations."""
+    """Number the keys from 1 in order of first citation."""
     keys = dict.fromkeys(key for cited in citations for key in cited)
     return {key: number for number, key in enumerate(keys, 1)}
 
@@ -248,9 +251,9 @@ def read_paragraph(
     section: str,
     convert: Callable[[str], str] = plain_text,
 ) -> Paragraph:
-    """A section's text, with numbers in square brackets for citations; convert: from its markup."""
+    """Convert a section to text with numeric citations in brackets. convert: turns markup into text."""
     if not _MARK.search(content):
-        return Paragraph(content, [], section)  # gives no context, and conversion is slow
+        return Paragraph(content, [], section)  # yields no context, so skip the slow conversion
     pieces: list[str] = []
     spans: list[CitationSpan] = []
     length = 0
@@ -268,7 +271,7 @@ def read_paragraph(
     return Paragraph("".join(pieces), spans, section)
 
 
-# The bibliography: entries of .bib files, or those printed in a .bbl or the document.
+# The bibliography: entries of .bib files, or printed entries of a .bbl file or the document.
 
 BIB_FILES = re.compile(r"\\(?:bibliography|addbibresource(?:\[[^\]]*\])?|addglobalbib)\s*\{([^{}]+)\}")
 BIB_ENTRY = re.compile(r"^[ \t]*@\s*(\w+)\s*[{(]\s*([^\s,{}()=]+)\s*,", re.MULTILINE)
@@ -281,7 +284,7 @@ _BIBLATEX_END = "\\endentry"
 _BIBLATEX_FIELD = re.compile(r"\\field\{(title|year|date)\}(?=\{)")
 _BIBLATEX_FAMILY = re.compile(r"family=(?=\{)")
 _COMMENT = re.compile(r"(?<!\\)%[^\n]*\n?[ \t]*")
-# Surnames in a printed entry: those of REVTeX's styles, and those with initials before or after them.
+# Surnames in a printed entry: in REVTeX's macros, or with initials before or after them.
 _REVTEX_NAME = re.compile(r"\\bibnamefont\s*(?=\{)")
 _TITLE_STARTS = re.compile(r"\\newblock|``|“|\\emph|\\textit|\\em\b|\\it\b|\\bibinfo\s*\{title\}")
 _INITIALS = r"(?:[^\W\d_]\.[\s~-]*)+"
@@ -290,7 +293,7 @@ _AUTHORS_END = 400
 
 
 def bib_files(path: Path, source: str, root: Path | None = None) -> list[Path]:
-    """The .bib files that a document names and that lie in its folder, or in `root`, or below."""
+    """The .bib files that a document uses, if they are below its folder or `root`."""
     names = [name.strip() for names in BIB_FILES.findall(source) for name in names.split(",")]
     files = dict.fromkeys((path.parent / f"{name.removesuffix('.bib')}.bib").resolve() for name in names)
     return [file for file in files if file.is_relative_to((root or path.parent).resolve()) and file.is_file()]
@@ -299,18 +302,18 @@ def bib_files(path: Path, source: str, root: Path | None = None) -> list[Path]:
 def read_bibliography(
     path: Path, source: str, keys: Iterable[str], root: Path | None = None
 ) -> dict[str, Reference]:
-    """The entries with these keys for the document at `path`, without those that are nowhere."""
+    """The existing entries with these keys in the bibliography of the document at `path`."""
     wanted = dict.fromkeys(keys)
-    printed = _printed(path, source)
-    entries = {key: _from_print(*printed[key]) for key in wanted if key in printed}
-    # .bib files keep title and authors apart: they override what is printed, and the first the others.
+    printed = _read_printed(path, source)
+    entries = {key: _parse_printed(*printed[key]) for key in wanted if key in printed}
+    # .bib files have separate titles and authors: they override printed entries; the first file wins.
     for file in reversed(bib_files(path, source, root)):
         entries |= bib_entries(decode_latex(file), wanted)
     return entries
 
 
 def bib_entries(text: str, wanted: Container[str] | None = None) -> dict[str, Reference]:
-    """By key; None: all. Parses only those wanted: some people cite out of files of a hundred thousand."""
+    """Parse BibTeX entries by key, only the `wanted` ones since files can be huge; None means all."""
     starts = list(BIB_ENTRY.finditer(text))
     ends = [match.start() for match in starts[1:]] + [len(text)]
     parts = [
@@ -323,16 +326,16 @@ def bib_entries(text: str, wanted: Container[str] | None = None) -> dict[str, Re
         fields = {name.lower(): str(field.value) for name, field in entry.fields_dict.items()}
         entries[entry.key] = Reference(
             title=plain_text(fields.get("title", "")),
-            authors=tuple(_bib_names(fields.get("author", ""))),
-            year=year_in(fields.get("year", "") or fields.get("date", "")),
+            authors=tuple(_author_names(fields.get("author", ""))),
+            year=find_year(fields.get("year", "") or fields.get("date", "")),
             abstract=plain_text(fields.get("abstract", "")),
-            arxiv=next(filter(None, (clean_arxiv(fields.get(name, "")) for name in _MAY_NAME_ARXIV)), ""),
+            arxiv=next(filter(None, (find_arxiv_id(fields.get(name, "")) for name in _MAY_NAME_ARXIV)), ""),
         )
     return entries
 
 
-def _bib_names(authors: str) -> Iterator[str]:
-    """ "Surname, Forename" of each."""
+def _author_names(authors: str) -> Iterator[str]:
+    """Yield each author as "Surname, Forename"."""
     for name in split_multiple_persons_names(authors):
         parts = parse_single_name_into_parts(name, strict=False)
         last, first = plain_text(" ".join(parts.von + parts.last)), plain_text(" ".join(parts.first))
@@ -340,8 +343,8 @@ def _bib_names(authors: str) -> Iterator[str]:
             yield f"{last}, {first}" if first else last
 
 
-def _printed(path: Path, source: str) -> dict[str, tuple[str, str]]:
-    """Key -> (label, entry) as LaTeX: of the document itself, else of its .bbl or the only one beside it."""
+def _read_printed(path: Path, source: str) -> dict[str, tuple[str, str]]:
+    """Printed entries as {key: (label, LaTeX)}: from the document, else its .bbl or the only one nearby."""
     text = source
     if not _ITEM.search(source):
         files = [path.with_suffix(".bbl")]
@@ -359,14 +362,14 @@ def _printed(path: Path, source: str) -> dict[str, tuple[str, str]]:
         ends = [match.start() for match in starts[1:]] + [last.start() if last else len(text)]
         for match, end in zip(starts, ends, strict=True):
             item = text[match.end() : end]
-            label, place = _label(item)
+            label, place = _split_label(item)
             key, place = braced_argument(item, place)
             entries[key.strip()] = label, item[place:]
     return entries
 
 
-def _label(item: str) -> tuple[str, int]:
-    """What an item begins with in square brackets, where braces may hide others, and where its key begins."""
+def _split_label(item: str) -> tuple[str, int]:
+    """The label at the start of an item, in brackets with balanced braces, and where the key starts."""
     depth = 0
     for place, sign in enumerate(item if item.startswith("[") else ""):
         depth += {"{": 1, "}": -1}.get(sign, 0)
@@ -376,25 +379,25 @@ def _label(item: str) -> tuple[str, int]:
     return "", 0
 
 
-def _from_print(label: str, entry: str) -> Reference:
+def _parse_printed(label: str, entry: str) -> Reference:
     fields = {match[1]: argument for match, argument, _ in macro_arguments(_BIBLATEX_FIELD, entry)}
     if "title" in fields:
         families = tuple(plain_text(family) for _, family, _ in macro_arguments(_BIBLATEX_FAMILY, entry))
-        year = year_in(fields.get("year", "") or fields.get("date", ""))
+        year = find_year(fields.get("year", "") or fields.get("date", ""))
         return Reference(title=plain_text(fields["title"]), authors=families, year=year)
     text = ". ".join(plain_text(part).strip(" .") for part in entry.split("\\newblock"))
     return Reference(authors=tuple(_printed_names(label, entry)), text=text)
 
 
 def _printed_names(label: str, entry: str) -> list[str]:
-    """Surnames: of REVTeX, else those with initials, else of natbib's label "Lee et al.(2010)Lee, Diaz"."""
+    """Surnames from REVTeX macros, else those with initials, else natbib's "Lee et al.(2010)Lee, Diaz"."""
     if revtex := [plain_text(name) for _, name, _ in macro_arguments(_REVTEX_NAME, entry)]:
         return revtex
     title = _TITLE_STARTS.search(entry)
     authors = plain_text(entry[: min(title.start(), _AUTHORS_END) if title else _AUTHORS_END])
     if initialled := [first or last for first, last in _WITH_INITIALS.findall(authors)]:
         return initialled
-    # The list of all authors follows the year; without one, the short form has the first.
+    # The full author list follows the year; if missing, the short form has the first author.
     short, _, full = plain_text(label).partition(")")
     listed = re.split(r",|\band\b|&", full or re.sub(r"\bet al\b.*|\(.*", "", short))
     return [name.strip() for name in listed if re.search(r"[^\W\d_]{2}", name)]

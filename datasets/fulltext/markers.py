@@ -1,14 +1,14 @@
-"""Which parts of a text are citation markers: the spans that a reader found, and those that it overlooked.
+"""Find citation markers in a text: the spans found by the reader, and markers that it missed.
 
-A marker includes the names before it ("Lee et al. [5]", "Lee and Diaz (2010)"), but no brackets around it.
-Names belong to it when "et al." follows them, when one of them is an author of the cited paper, or when a
-year follows and the authors are unknown. Overlooked markers count as citations of unknown papers:
+A marker includes the names before it ("Lee et al. [5]", "Lee and Diaz (2010)"), but not the brackets around
+it. Names belong to a marker if they are followed by "et al.", if one of them is an author of the cited paper,
+or if they are followed by a year and the authors are unknown. Missed markers are citations of unknown papers:
 
-- a year after names of authors of the bibliography, or in a form that only citations have: "Foo and Bar
-  (1999)", "Peters (2011)", "(Peters, 2011)"
+- a year after author names of the bibliography, or in an unambiguous form: "Foo and Bar (1999)", "Peters
+  (2011)", "(Peters, 2011)"
 - names with "et al.", with and without a year
 - the first and second author of an entry ("Lee and Diaz"), with and without a year
-- numbers in square brackets, if the paper's other citations are such numbers
+- numbers in square brackets, if other citations of the paper have this form
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ NAME = (
 ET_AL = r"et\s*+\.?\s*+al\b\.?|and\s+(?:colleagues|co-?workers)\b"
 YEAR = r"(?<![\w.,/-])(?:19|20)\d\d[a-z]?(?![\w%/])"
 
-# Names at the end of what precedes a marker.
+# Names directly before a marker.
 _FAR, _NEAR = 120, 60
-"""Characters before a marker, and before a year, in which names are looked for."""
+"""Number of characters before a marker, and before a year, that are searched for names."""
 _END = r"(?:['’]s?)?\s*+,?\s*+$"
 _ET_AL_ENDS = re.compile(rf"(?:{NAME}\s*,?\s*(?:and|&)\s*)?{NAME},?\s+(?:{ET_AL}){_END}")
 _PAIR_ENDS = re.compile(rf"({NAME}),?\s+(?:and|&)\s+({NAME}){_END}")
@@ -41,13 +41,13 @@ _GENITIVE = re.compile(r"['’]s?$")
 _OTHERS = re.compile(r"(?:al|colleagues|workers)\b")
 _SPACE_OR_COMMA = " ,\t\n\xa0"
 
-# What shows an overlooked marker.
+# Signs of a missed marker.
 _YEAR = re.compile(YEAR)
 _ET_AL = re.compile(rf"\b(?:{ET_AL})")
 _AND = re.compile(r"\s(?:and|&)\s+(?=[^\W\d_a-z]|v[ao]n\s|de)")
 _NAME = re.compile(NAME)
 _FIRST_NAME_ENDS = re.compile(rf"({NAME}),?\s*$")
-# No entry has the number 0: [0, 1] is an interval.
+# Entries are numbered from 1: [0, 1] is an interval.
 _NUMBERS = re.compile(r"\[\s*[1-9]\d{0,2}(?:\s*[,;–-]\s*[1-9]\d{0,2})*\s*\]")
 _NUMBER = re.compile(r"\d+")
 _PAIR_DATED = re.compile(rf"{NAME},?\s+(?:and|&)\s+{NAME}(?:,\s*|\s*[(\[])$")
@@ -65,7 +65,7 @@ _CLOSE = {opening: close for close, opening in _OPEN.items()}
 
 @dataclass
 class Marker:
-    """text[start:end] cites `refs`, () for an unknown paper; `opening` is a bracket in it."""
+    """text[start:end] cites `refs`, () if the paper is unknown; `opening` is a bracket within the marker."""
 
     start: int
     end: int
@@ -74,7 +74,7 @@ class Marker:
 
 
 class Bibliography:
-    """The entries of a paper, and the surnames in them as markers need them."""
+    """The author surnames of a paper's bibliography entries."""
 
     def __init__(self, references: dict[str, Reference]) -> None:
         names = {ref: [surname(author) for author in entry.authors] for ref, entry in references.items()}
@@ -84,12 +84,12 @@ class Bibliography:
         """First and second authors."""
 
     def surnames(self, refs: Sequence[str]) -> frozenset[str]:
-        """Of the authors of some entries."""
+        """The author surnames of some entries."""
         return frozenset().union(*(self._surnames.get(ref, frozenset()) for ref in refs))
 
 
 def has_numbers(paragraphs: Iterable[Paragraph]) -> bool:
-    """Whether citations are numbers in square brackets."""
+    """True if citations are numbers in square brackets."""
     return any(
         "[" in text[max(start - 1, 0) : start + 1] and text[start:end].strip("[], ").isdigit()
         for text, citations, _ in paragraphs
@@ -100,21 +100,22 @@ def has_numbers(paragraphs: Iterable[Paragraph]) -> bool:
 def find_markers(
     text: str, spans: Sequence[CitationSpan], bibliography: Bibliography, numbers: bool
 ) -> list[Marker]:
-    """The markers of a text in its order; they do not overlap. The spans must lie in the text.
+    """Find the markers of a text, in order and without overlaps. All spans must be within the text.
 
-    Spans that overlap become one marker of all that they cite. numbers: has_numbers of the paper.
+    Overlapping spans are merged into one marker. numbers: has_numbers of the paper.
     """
     found: list[Marker] = []
     floor = 0
-    for marker in [*_with_names(text, _from_spans(text, spans), bibliography), Marker(len(text), len(text))]:
-        found += _overlooked(text, floor, marker.start, bibliography, numbers)
+    markers = _extend_markers(text, _span_markers(text, spans), bibliography)
+    for marker in [*markers, Marker(len(text), len(text))]:
+        found += _find_missed(text, floor, marker.start, bibliography, numbers)
         found.append(marker)
         floor = marker.end
     return found[:-1]
 
 
-def _from_spans(text: str, spans: Sequence[CitationSpan]) -> list[Marker]:
-    """The spans without brackets and separators at their edges, overlapping ones joined."""
+def _span_markers(text: str, spans: Sequence[CitationSpan]) -> list[Marker]:
+    """Turn spans into markers: merge overlapping spans, strip brackets and separators."""
     joined: list[tuple[int, int, dict[str, None]]] = []
     for start, end, ref in sorted(spans, key=lambda span: span[:2]):
         refs: dict[str, None] = {}
@@ -124,12 +125,12 @@ def _from_spans(text: str, spans: Sequence[CitationSpan]) -> list[Marker]:
         if ref is not None:
             refs[ref] = None
         joined.append((start, end, refs))
-    markers = [Marker(*_trimmed(text, start, end), tuple(refs)) for start, end, refs in joined]
+    markers = [Marker(*_trim(text, start, end), tuple(refs)) for start, end, refs in joined]
     return [marker for marker in markers if marker.start < marker.end]
 
 
-def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    """Without what stands at the edges; "Lee (2010)" keeps its brackets."""
+def _trim(text: str, start: int, end: int) -> tuple[int, int]:
+    """Strip brackets and separators; "Lee (2010)" keeps its brackets."""
     while start < end and (text[start] in _SEPARATORS or text[start] in _OPEN or text[start] in _CLOSE):
         start += 1
     inside = text[start:end]
@@ -146,8 +147,8 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def _with_names(text: str, markers: list[Marker], bibliography: Bibliography) -> list[Marker]:
-    """Take in the names before a marker and the years after it; join the spans of one citation."""
+def _extend_markers(text: str, markers: list[Marker], bibliography: Bibliography) -> list[Marker]:
+    """Extend markers to the names before and the years after them; join the spans of one citation."""
     joined: list[Marker] = []
     for marker, following in zip(markers, [*markers, None][1:], strict=True):
         before = joined[-1] if joined else None
@@ -162,7 +163,7 @@ def _with_names(text: str, markers: list[Marker], bibliography: Bibliography) ->
         known = bibliography.surnames(marker.refs)
         dated = _YEAR.fullmatch(text[marker.start : marker.end]) is not None
         floor = before.end if before else 0
-        if names := names_before(text, floor, marker.start, known, dated and not known):
+        if names := find_names_before(text, floor, marker.start, known, dated and not known):
             marker.start, marker.opening = names
         if after := years.match(text, marker.end, following.start if following else len(text)):
             marker.end = after.end()
@@ -170,15 +171,15 @@ def _with_names(text: str, markers: list[Marker], bibliography: Bibliography) ->
     return joined
 
 
-def _overlooked(
+def _find_missed(
     text: str, floor: int, ceiling: int, bibliography: Bibliography, numbers: bool
 ) -> Iterator[Marker]:
-    """Markers in text[floor:ceiling], where no span is, in the order of the text."""
+    """Yield the markers in text[floor:ceiling], which has no spans, in text order."""
     spots = [(match.span(), _YEAR) for match in _YEAR.finditer(text, floor, ceiling)]
     spots += [(match.span(), _ET_AL) for match in _ET_AL.finditer(text, floor, ceiling)]
     if bibliography.pairs:
         spots += [(match.span(), _AND) for match in _AND.finditer(text, floor, ceiling)]
-    # A bracket may begin before `floor`, at the last span, or end after `ceiling`, at the next.
+    # A bracket may start before `floor`, at the previous span, or end after `ceiling`, at the next one.
     around = (max(0, floor - _NEAR), min(len(text), ceiling + _NEAR))
     for bracket in _NUMBERS.finditer(text, *around) if numbers else ():
         for number in _NUMBER.finditer(text, *bracket.span()):
@@ -190,7 +191,7 @@ def _overlooked(
         before = text[max(floor, start - _NEAR) : start]
         names: tuple[int, str] | None
         if kind is _NUMBER:
-            names = names_before(text, floor, start, frozenset()) or (start, "")
+            names = find_names_before(text, floor, start, frozenset()) or (start, "")
         elif kind is _YEAR:
             following = text[end : end + 1]
             certain = (
@@ -198,12 +199,14 @@ def _overlooked(
                 or (following in (")", ";", ",") and _NAME_IN_BRACKETS.search(before))
                 or (following == ")" and _NAME_DATED.search(before))
             )
-            names = names_before(text, floor, start, bibliography.everyone, bool(certain))
+            names = find_names_before(text, floor, start, bibliography.everyone, bool(certain))
         elif kind is _ET_AL:
-            names = names_before(text, floor, end, frozenset())
+            names = find_names_before(text, floor, end, frozenset())
         else:
             first, second = _FIRST_NAME_ENDS.search(before), _NAME.match(text, end, ceiling)
-            if not first or not second or (_family(first[1]), _family(second[0])) not in bibliography.pairs:
+            if not first or not second:
+                continue
+            if (_surname_in(first[1]), _surname_in(second[0])) not in bibliography.pairs:
                 continue
             names, end = (start - len(before) + first.start(), ""), second.end()
         if names is None:
@@ -217,14 +220,14 @@ def _overlooked(
         floor = end
 
 
-def names_before(
+def find_names_before(
     text: str, floor: int, start: int, known: frozenset[str], certain: bool = False
 ) -> tuple[int, str] | None:
-    """(where the names begin that end before `start`, the bracket between them and it), None without names.
+    """Find names that end before `start`: (their start, the bracket after them); None without names.
 
-    known: surnames of which one must be there, unless "et al." follows the names or they are `certain`.
+    known: surnames, one of which must occur unless "et al." follows the names or they are `certain`.
 
-    >>> names_before("However, Lee and Diaz (2010)", 0, 23, frozenset({"Diaz"}))
+    >>> find_names_before("However, Lee and Diaz (2010)", 0, 23, frozenset({"Diaz"}))
     (9, '(')
     """
     floor = max(floor, start - _FAR)
@@ -234,7 +237,7 @@ def names_before(
     if end > floor and text[end - 1] in "([":
         end, opening = end - 1, text[end - 1]
     head = text[floor:end]
-    # Most often a plain word stands there, which is quicker to see without the patterns.
+    # Usually a plain word, which is faster to detect without the patterns.
     last = head.rstrip(_SPACE_OR_COMMA).rpartition(" ")[2]
     match = None
     if _OTHERS.search(last):
@@ -242,15 +245,15 @@ def names_before(
     elif last != last.lower() and (certain or known):
         for names in (_PAIR_ENDS, _NAME_ENDS):
             if match is None and (found := names.search(head)):
-                match = found if certain or not known.isdisjoint(map(_family, found.groups())) else None
+                match = found if certain or not known.isdisjoint(map(_surname_in, found.groups())) else None
     if match is None:
         return None
     begin = match.start()
-    while (match := _LISTED_ENDS.search(head, 0, begin)) and _family(match[1]) in known:
+    while (match := _LISTED_ENDS.search(head, 0, begin)) and _surname_in(match[1]) in known:
         begin = match.start()
     return floor + begin, opening
 
 
-def _family(name: str) -> str:
-    """The surname in a match of NAME, which may be a genitive."""
+def _surname_in(name: str) -> str:
+    """The surname in a match of NAME, which may be in the genitive."""
     return surname(_GENITIVE.sub("", name))

@@ -1,17 +1,17 @@
-"""The files of a collection, found by name, folder or pattern, and read by format.
+"""Find the files of a collection by name, folder or pattern, and read them by format.
 
-JSON lines have one of four layouts, told apart by the keys of each record; docs/build.md describes them:
+JSON lines have one of four layouts, distinguished by the keys of each record and described in docs/build.md:
 
-- our own (`id`), in which all but the id may be missing:
+- our own (`id`), in which everything but the id is optional:
 
       {"id": str, "title": str, "abstract": str, "year": int, "authors": [str], "field": str or [str],
        "identifiers": {"arxiv": str, "doi": str, ...},
        "body": [{"section": str, "text": str, "cites": [{"start": int, "end": int, "ref": str or null}]}],
        "bibliography": {ref: {"paper": id, "title": str, "authors": [str], "year": int, "text": as printed}}}
 
-- S2ORC of the Semantic Scholar API (`corpusid`): a text with annotations, JSON strings that each hold a list
-  of {"start", "end", "attributes"}. In `s2orc_v2` body and bibliography are texts of their own, and the names
-  of annotations have underscores (`bib_ref`).
+- S2ORC of the Semantic Scholar API (`corpusid`): a text with annotations, each a JSON string with a list of
+  {"start", "end", "attributes"}. In `s2orc_v2`, body and bibliography are separate texts and annotation names
+  have underscores (`bib_ref`).
 - S2ORC of July 2020 (`paper_id`): the files `metadata` and `pdf_parses`
 - arXiv's metadata snapshot (`authors_parsed`)
 """
@@ -30,34 +30,34 @@ import msgspec
 import orjson
 
 from datasets.errors import InputError
-from datasets.fulltext.catalogue import arxiv_year, year_in
+from datasets.fulltext.catalogue import arxiv_year, find_year
 from datasets.fulltext.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
 from datasets.fulltext.latex import bib_entries, is_archive, read_archive, read_latex
 from datasets.fulltext.latex_source import decode_latex, is_paper, plain_text
 from datasets.fulltext.tei import read_tei
 from datasets.json_lines import CitedId, Object, Offset, OnBadRecord, PaperId, Year, read_objects, validate
 from datasets.progress import OnBytes
-from datasets.records import SHOWN, quoted, raise_bad
+from datasets.records import MAX_SHOWN, quoted, raise_bad
 from datasets.source_files import read_records
 
 IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".tex", ".tar.gz")
-"""Suffixes of the files that are read when `source` is a folder, beside .gz files of a LaTeX document."""
+"""Suffixes read when `source` is a folder, in addition to .gz files of a LaTeX document."""
 _NOT_IN_AN_ID = (".gz", ".tgz", ".tar", ".xml", ".tei", ".grobid", ".tex")
 _PAPERS = ("papers.json", "papers.json.gz")
 """Files of a corpus in the source format (datasets/source_files.py)."""
 
 
 class SourceFile(NamedTuple):
-    """A file, and the id of its paper for formats that do not contain one (LaTeX, TEI)."""
+    """A file, and the id of its paper for formats without ids (LaTeX, TEI)."""
 
     path: Path
     id: str
 
 
 def find_files(source: str | Sequence[str]) -> list[SourceFile]:
-    """The files that `source` names, each once: files, folders and patterns in that order, each sorted.
+    """Find the files that `source` names, without duplicates; each folder or pattern is sorted.
 
-    Folders are searched recursively for IN_FOLDERS; LaTeX files that are no documents are parts of others.
+    Folders are searched recursively for IN_FOLDERS; LaTeX files that are not complete documents are skipped.
     Raises InputError for a name without files.
     """
     names = [source] if isinstance(source, str) else list(source)
@@ -68,7 +68,7 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
         path = Path(name).expanduser()
         if path.suffix.lower() == ".pdf":
             raise InputError(
-                f"source: {name}: PDF is not read; convert it to TEI with GROBID, or name the LaTeX source"
+                f"source: {name}: PDF is not supported; convert it to TEI with GROBID or use the LaTeX source"
             )
         if path.is_dir():
             files = [file for file in sorted(path.rglob("*")) if file.is_file()]
@@ -82,14 +82,14 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
             raise InputError(f"source: {name}: no such file, or a folder without {', '.join(IN_FOLDERS)}")
         found.update(dict.fromkeys(files))
     if all(file.suffix == ".bib" for file in found):
-        raise InputError(f"source: {names[0]}: has no running text; name the .tex files that cite it as well")
+        raise InputError(f"source: {names[0]}: has no running text; add the .tex files that cite it")
     latex_papers = Counter(file.parent for file in found if file.suffix == ".tex")
     named = {Path(name).expanduser() for name in names}
 
     def paper_id(file: Path, folders: int) -> str:
-        """The name without suffixes; that of the folder for a LaTeX paper alone in it, as on arXiv.
+        """The file name without suffixes, or the folder name if it has one LaTeX paper, as on arXiv.
 
-        folders: how many folders above are part of it.
+        folders: number of parent folders to include.
         """
         alone = file.suffix == ".tex" and latex_papers[file.parent] == 1
         place = file.parent if alone and named.isdisjoint((file, file.parent)) else file
@@ -101,16 +101,16 @@ def find_files(source: str | Sequence[str]) -> list[SourceFile]:
 
     ids = {file: paper_id(file, 0) for file in found}
     for folders in range(1, max(len(file.parts) for file in found)):
-        # Files of one arXiv id are one paper; others of one name are different ones.
-        again = {id for id, files in Counter(ids.values()).items() if files > 1 and not arxiv_year(id)}
-        ids = {file: paper_id(file, folders) if id in again else id for file, id in ids.items()}
+        # Files with the same arXiv id are one paper; other files with the same name are different papers.
+        ambiguous = {id for id, files in Counter(ids.values()).items() if files > 1 and not arxiv_year(id)}
+        ids = {file: paper_id(file, folders) if id in ambiguous else id for file, id in ids.items()}
     return [SourceFile(file, id) for file, id in ids.items()]
 
 
 def read_documents(
     file: SourceFile, on_bytes: OnBytes, on_bad: OnBadRecord = raise_bad
 ) -> Iterator[Document]:
-    """The documents of a file, in order; `on_bad` gets the error of each that cannot be used."""
+    """Yield the documents of a file in order. on_bad: called with the error of each invalid record."""
     path = file.path
     records: Iterable[tuple[Any, Any]] = [(path, file.id)]
     reader: Any
@@ -139,10 +139,10 @@ def read_documents(
 
 
 def read_bib(path: Path, id: str) -> Document:
-    """The entries with title and abstract, which are papers."""
+    """Read the entries with title and abstract of a .bib file; these are papers."""
     entries = bib_entries(decode_latex(path)).values()
-    described = [entry for entry in entries if entry.title and entry.abstract]
-    return Document(Metadata(""), described=lambda: described)
+    entries_with_abstract = [entry for entry in entries if entry.title and entry.abstract]
+    return Document(Metadata(""), entries_with_abstract=lambda: entries_with_abstract)
 
 
 def _read_record(record: Object, where: str) -> Document:
@@ -157,11 +157,11 @@ def _read_record(record: Object, where: str) -> Document:
     raise InputError(f"{where}: has neither 'id' (our layout, arXiv) nor 'corpusid' or 'paper_id' (S2ORC)")
 
 
-def _kinds(identifiers: Mapping[str, Any] | None) -> frozenset[str]:
+def _identifier_kinds(identifiers: Mapping[str, Any] | None) -> frozenset[str]:
     return frozenset(kind.lower() for kind, value in (identifiers or {}).items() if value)
 
 
-# Our own layout, and the body of S2ORC 2020, which has other names for the same.
+# Our own layout, and the body of S2ORC 2020, which differs only in field names.
 
 
 class _Paper(msgspec.Struct):
@@ -175,7 +175,7 @@ class _Paper(msgspec.Struct):
 
 
 def _body_layout(body: str, cites: str, ref: str) -> Any:
-    """Paragraphs with citation spans; the arguments are the names of their fields."""
+    """Define a layout of paragraphs with citation spans, given the names of its fields."""
     offsets = [("start", Offset), ("end", Offset)]
     span = msgspec.defstruct("Span", [*offsets, ("ref", str | None, None)], rename={"ref": ref})
     texts = [("text", str | None, None), ("section", str | None, None)]
@@ -198,7 +198,7 @@ class _Entry(msgspec.Struct):
 
 
 def read_own(record: Object, where: str) -> Document:
-    """A record of our own layout. Raises InputError that names the field."""
+    """Read a record in our own layout. Raises InputError with the field."""
     paper = validate(record, _Paper, where)
     metadata = Metadata(
         paper.id,
@@ -207,21 +207,21 @@ def read_own(record: Object, where: str) -> Document:
         paper.year,
         tuple(paper.authors or ()),
         tuple(paper.field) if isinstance(paper.field, list) else paper.field or "",
-        _kinds(paper.identifiers),
+        _identifier_kinds(paper.identifiers),
     )
-    text = None if record.get("body") is None else partial(_own_text, record, where)
+    text = None if record.get("body") is None else partial(_read_own_text, record, where)
     return Document(metadata, text)
 
 
-def _own_text(record: Object, where: str) -> FullText:
+def _read_own_text(record: Object, where: str) -> FullText:
     references = {}
-    for ref, entry in _entries(record, "bibliography", _Entry, where):
+    for ref, entry in _read_entries(record, "bibliography", _Entry, where):
         authors = tuple(entry.authors or ())
         references[ref] = Reference(entry.paper, entry.title or "", authors, entry.year, entry.text or "")
-    return FullText(_paragraphs(record, _OWN_BODY, where), references)
+    return FullText(_read_paragraphs(record, _OWN_BODY, where), references)
 
 
-def _paragraphs(record: Object, layout: Any, where: str) -> list[Paragraph]:
+def _read_paragraphs(record: Object, layout: Any, where: str) -> list[Paragraph]:
     return [
         Paragraph(
             one.text or "",
@@ -232,10 +232,10 @@ def _paragraphs(record: Object, layout: Any, where: str) -> list[Paragraph]:
     ]
 
 
-def _entries(record: Object, field: str, layout: Any, where: str) -> Iterator[tuple[str, Any]]:
+def _read_entries(record: Object, field: str, layout: Any, where: str) -> Iterator[tuple[str, Any]]:
     entries = {} if record.get(field) is None else record[field]
     for ref, entry in validate(entries, dict[str, Any], where, field).items():
-        key = ref if ref.isprintable() and len(ref) <= SHOWN else quoted(ref)
+        key = ref if ref.isprintable() and len(ref) <= MAX_SHOWN else quoted(ref)
         yield ref, validate(entry, layout, where, f"{field}.{key}")
 
 
@@ -251,7 +251,7 @@ class _ArxivPaper(msgspec.Struct):
 
 
 def read_arxiv(record: Object, where: str) -> Document:
-    """A line of arXiv's snapshot. Raises InputError that names the field."""
+    """Read a line of arXiv's snapshot. Raises InputError with the field."""
     paper = validate(record, _ArxivPaper, where)
     authors = tuple(plain_text(", ".join(name[:2])) for name in paper.authors_parsed or () if name)
     fields = tuple((paper.categories or "").split())
@@ -260,7 +260,7 @@ def read_arxiv(record: Object, where: str) -> Document:
     return Document(Metadata(paper.id, *texts, year, authors, fields, frozenset(("arxiv",))))
 
 
-# S2ORC of July 2020: metadata and pdf_parses belong together by paper_id.
+# S2ORC of July 2020: metadata and pdf_parses are joined by paper_id.
 
 
 class _Name2020(msgspec.Struct):
@@ -268,7 +268,7 @@ class _Name2020(msgspec.Struct):
     last: str | None = None
 
     def __str__(self) -> str:
-        """ "Last, First", so that it is clear which is which."""
+        """ "Last, First", which is unambiguous."""
         return f"{self.last or ''}, {self.first}" if self.first else self.last or ""
 
 
@@ -292,10 +292,10 @@ _IDENTIFIERS_2020 = ("arxiv_id", "acl_id", "pmc_id", "pubmed_id", "mag_id", "doi
 
 
 def read_s2orc_2020(record: Object, where: str) -> Document:
-    """A record of `metadata` or `pdf_parses`; the latter has no title and abstract of its own."""
+    """Read a record of `metadata` or `pdf_parses`; the latter has no title and no abstract."""
     if "body_text" in record:
         paper_id = validate(record["paper_id"], PaperId, where, "paper_id")
-        return Document(Metadata(paper_id), partial(_text_2020, record, where))
+        return Document(Metadata(paper_id), partial(_read_text_2020, record, where))
     paper = validate(record, _Paper2020, where)
     metadata = Metadata(
         paper.paper_id,
@@ -304,17 +304,17 @@ def read_s2orc_2020(record: Object, where: str) -> Document:
         paper.year,
         tuple(map(str, paper.authors or ())),
         tuple(paper.mag_field_of_study or ()),
-        _kinds({kind.removesuffix("_id"): record.get(kind) for kind in _IDENTIFIERS_2020}),
+        _identifier_kinds({kind.removesuffix("_id"): record.get(kind) for kind in _IDENTIFIERS_2020}),
     )
     return Document(metadata)
 
 
-def _text_2020(record: Object, where: str) -> FullText:
+def _read_text_2020(record: Object, where: str) -> FullText:
     references = {}
-    for ref, entry in _entries(record, "bib_entries", _Entry2020, where):
+    for ref, entry in _read_entries(record, "bib_entries", _Entry2020, where):
         authors = tuple(map(str, entry.authors or ()))
-        references[ref] = Reference(entry.link, entry.title or "", authors, year_in(str(entry.year)))
-    return FullText(_paragraphs(record, _BODY_2020, where), references)
+        references[ref] = Reference(entry.link, entry.title or "", authors, find_year(str(entry.year)))
+    return FullText(_read_paragraphs(record, _BODY_2020, where), references)
 
 
 # S2ORC of the Semantic Scholar API: the files papers, abstracts, s2orc and s2orc_v2.
@@ -356,7 +356,7 @@ class _AnnotatedText(msgspec.Struct):
 
 
 def read_s2orc(record: Object, where: str) -> Document:
-    """A record of papers, abstracts, s2orc or s2orc_v2. Raises InputError that names the field."""
+    """Read a record of papers, abstracts, s2orc or s2orc_v2. Raises InputError with the field."""
     paper = validate(record, _ApiPaper, where)
     metadata = Metadata(
         paper.corpusid,
@@ -365,33 +365,36 @@ def read_s2orc(record: Object, where: str) -> Document:
         paper.year,
         tuple(author.name or "" for author in paper.authors or ()),
         tuple(dict.fromkeys(field.category or "" for field in paper.s2fieldsofstudy or ())),
-        _kinds(paper.externalids),
+        _identifier_kinds(paper.externalids),
     )
     part = "body" if "body" in record else "content"
     if record.get(part) is None:
         return Document(metadata)
-    front = _Annotated(record, part, where)
+    front = _AnnotatedSpans(record, part, where)
     metadata = metadata._replace(
         title=metadata.title or " ".join(front.texts("title")[:1]),
         abstract=metadata.abstract or "\n".join(front.texts("abstract")),
         authors=metadata.authors or tuple(front.texts("author")),
     )
-    return Document(metadata, partial(_annotated_text, record, where))
+    return Document(metadata, partial(_read_annotated_text, record, where))
 
 
-class _Annotated:
-    """A text with its annotations. Spans that lie outside of it are left out, except citations, and so are
-    spans that begin within another of their kind: thousands of them would be as many copies of the text."""
+class _AnnotatedSpans:
+    """A text with its annotations.
+
+    Except for citations, spans outside the text are dropped, and so are spans that start within another of
+    the same kind, since thousands of them would copy the text as many times.
+    """
 
     def __init__(self, record: Object, field: str, where: str) -> None:
         part = validate(record.get(field) or {}, _AnnotatedText, where, field)
         self.text = part.text or ""
         self._lists = {kind.replace("_", ""): value for kind, value in (part.annotations or {}).items()}
-        self._where, self._at = where, f"{field}.annotations"
+        self._where, self._field = where, f"{field}.annotations"
 
     def spans(self, kind: str) -> list[_Annotation]:
-        """The annotations of a kind, in the order of the text."""
-        value, at = self._lists.get(kind), f"{self._at}.{kind}"
+        """The annotations of a kind, in text order."""
+        value, at = self._lists.get(kind), f"{self._field}.{kind}"
         if isinstance(value, str):
             try:
                 value = orjson.loads(value)
@@ -401,27 +404,29 @@ class _Annotated:
         spans.sort(key=lambda span: (span.start, span.end))
         if kind == "bibref":
             return spans
-        apart: list[_Annotation] = []
+        disjoint: list[_Annotation] = []
         for span in spans:
-            if 0 <= span.start < span.end <= len(self.text) and (not apart or span.start >= apart[-1].end):
-                apart.append(span)
-        return apart
+            if 0 <= span.start < span.end <= len(self.text) and (
+                not disjoint or span.start >= disjoint[-1].end
+            ):
+                disjoint.append(span)
+        return disjoint
 
     def texts(self, kind: str) -> list[str]:
-        """What the annotations of a kind cover."""
+        """The texts that the annotations of a kind cover."""
         return [self.text[span.start : span.end].strip() for span in self.spans(kind)]
 
 
-def _annotated_text(record: Object, where: str) -> FullText:
+def _read_annotated_text(record: Object, where: str) -> FullText:
     if "body" in record:
-        body, back = _Annotated(record, "body", where), _Annotated(record, "bibliography", where)
+        body, back = _AnnotatedSpans(record, "body", where), _AnnotatedSpans(record, "bibliography", where)
     else:
-        body = back = _Annotated(record, "content", where)
+        body = back = _AnnotatedSpans(record, "content", where)
     citations = body.spans("bibref")
     headers, paragraphs = body.spans("sectionheader"), []
     for paragraph in body.spans("paragraph"):
         before = bisect_right(headers, paragraph.start, key=lambda header: header.start)
-        # Its number makes a section of its own of two that have the same name.
+        # The number distinguishes sections of the same name.
         title = body.text[headers[before - 1].start : headers[before - 1].end] if before else ""
         inside = [
             CitationSpan(
@@ -429,7 +434,7 @@ def _annotated_text(record: Object, where: str) -> FullText:
                 span.end - paragraph.start,
                 (span.attributes and span.attributes.ref_id) or None,
             )
-            for span in _starting_in(citations, paragraph)
+            for span in _spans_within(citations, paragraph)
         ]
         paragraphs.append(Paragraph(body.text[paragraph.start : paragraph.end], inside, f"{before} {title}"))
     titles, authors = back.spans("bibtitle"), back.spans("bibauthorlastname") or back.spans("bibauthor")
@@ -437,7 +442,7 @@ def _annotated_text(record: Object, where: str) -> FullText:
     for entry in back.spans("bibentry"):
         attributes = entry.attributes or _Attributes()
         printed, names = (
-            [back.text[span.start : span.end] for span in _starting_in(spans, entry)]
+            [back.text[span.start : span.end] for span in _spans_within(spans, entry)]
             for spans in (titles, authors)
         )
         references[attributes.id or ""] = Reference(
@@ -449,6 +454,6 @@ def _annotated_text(record: Object, where: str) -> FullText:
     return FullText(paragraphs, references)
 
 
-def _starting_in(spans: list[_Annotation], outer: _Annotation) -> list[_Annotation]:
+def _spans_within(spans: list[_Annotation], outer: _Annotation) -> list[_Annotation]:
     first = bisect_left(spans, outer.start, key=lambda span: span.start)
     return spans[first : bisect_left(spans, outer.end, key=lambda span: span.start)]

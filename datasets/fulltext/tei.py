@@ -1,8 +1,8 @@
-"""TEI XML as GROBID writes it, one paper a file.
+"""Read TEI XML as written by GROBID, one paper per file.
 
-Title, abstract, authors and date come from the header; running text from the paragraphs of body and annexes,
-each `div` being a section, without figures, tables, displayed formulas and notes. A citation is a `ref` of
-type bibr whose `target` names an entry (`biblStruct`) of the bibliography.
+Title, abstract, authors and date come from the header; running text from the paragraphs of body and annexes
+without figures, tables, displayed formulas and notes; each `div` is a section. A citation is a `ref` of type
+bibr whose `target` names a bibliography entry (`biblStruct`).
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from pathlib import Path
 
 from datasets.errors import InputError
 from datasets.files import read_limited
-from datasets.fulltext.catalogue import arxiv_year, year_in
+from datasets.fulltext.catalogue import arxiv_year, find_year
 from datasets.fulltext.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
 
 _TEI = {"": "http://www.tei-c.org/ns/1.0"}
 _PREFIX = f"{{{_TEI['']}}}"
 _ID = "{http://www.w3.org/XML/1998/namespace}id"
 _SPACE = re.compile(r"\s+")
-_LEFT_OUT = frozenset(f"{_PREFIX}{tag}" for tag in ("note", "figure", "table"))
-LARGEST = 1 << 25
-"""Bytes of the largest document that is read."""
-DEEPEST = 200
-"""Levels of nested elements that are read."""
+_SKIPPED = frozenset(f"{_PREFIX}{tag}" for tag in ("note", "figure", "table"))
+MAX_BYTES = 1 << 25
+"""Maximum size of a document."""
+MAX_DEPTH = 200
+"""Maximum nesting depth of elements."""
 
 
 def read_tei(path: Path, paper: str) -> Document:
-    """The paper of a file, plain or gzipped. Raises InputError for anything but a TEI document."""
-    content = read_limited(path, LARGEST)
+    """Read the paper of a plain or gzipped file. Raises InputError if it is not a TEI document."""
+    content = read_limited(path, MAX_BYTES)
     try:
         root = ET.fromstring(content)
     except (ET.ParseError, ValueError, LookupError) as error:
@@ -38,23 +38,23 @@ def read_tei(path: Path, paper: str) -> Document:
     level, depth = [root], 0
     while level:
         level, depth = [child for element in level for child in element], depth + 1
-        if depth > DEEPEST:
-            raise InputError(f"{path}: more than {DEEPEST} elements are nested; a file is one paper")
+        if depth > MAX_DEPTH:
+            raise InputError(f"{path}: elements are nested deeper than {MAX_DEPTH} levels")
     if root.tag != f"{_PREFIX}TEI":
         raise InputError(f"{path}: must be a TEI document, not {root.tag.rpartition('}')[2]!r}")
     header = root.find("teiHeader", _TEI)
     if header is None:
         raise InputError(f"{path}: the TEI document has no teiHeader")
     source = header.find("fileDesc/sourceDesc/biblStruct", _TEI)
-    described = Reference() if source is None else _reference(source)
-    of_arxiv = arxiv_year(paper)
+    paper_reference = Reference() if source is None else _reference(source)
+    id_year = arxiv_year(paper)
     metadata = Metadata(
         id=paper,
-        title=_text(header.find("fileDesc/titleStmt/title", _TEI)) or described.title,
+        title=_text(header.find("fileDesc/titleStmt/title", _TEI)) or paper_reference.title,
         abstract=_text(header.find("profileDesc/abstract", _TEI)),
-        year=of_arxiv or described.year or _year(header),
-        authors=described.authors,
-        identifiers=frozenset(("arxiv",)) if of_arxiv else frozenset(),
+        year=id_year or paper_reference.year or _year(header),
+        authors=paper_reference.authors,
+        identifiers=frozenset(("arxiv",)) if id_year else frozenset(),
     )
     return Document(metadata, partial(_full_text, root))
 
@@ -71,7 +71,7 @@ def _full_text(root: ET.Element) -> FullText:
 
 
 def _paragraph(element: ET.Element, section: str) -> Paragraph:
-    """Its text with single spaces, and its citations; a `ref` to two entries becomes two spans."""
+    """Convert a paragraph to text with single spaces and spans; a `ref` to two entries becomes two spans."""
     pieces: list[str] = []
     citations: list[CitationSpan] = []
     length = 0
@@ -87,7 +87,7 @@ def _paragraph(element: ET.Element, section: str) -> Paragraph:
 
     def walk(node: ET.Element) -> None:
         start = length
-        if node.tag not in _LEFT_OUT:
+        if node.tag not in _SKIPPED:
             add(node.text)
             for child in node:
                 walk(child)
@@ -102,7 +102,7 @@ def _paragraph(element: ET.Element, section: str) -> Paragraph:
 
 
 def _reference(entry: ET.Element) -> Reference:
-    """From a biblStruct: the title of the article, or else of the book."""
+    """Parse a biblStruct; the title is that of the article, or else of the book."""
     titles = [_text(entry.find(f"{part}/title", _TEI)) for part in ("analytic", "monogr")]
     authors = entry.findall("analytic/author/persName", _TEI) or entry.findall("monogr/author/persName", _TEI)
     names = []
@@ -119,9 +119,9 @@ def _reference(entry: ET.Element) -> Reference:
 
 
 def _year(element: ET.Element) -> int:
-    """That of the first `date` in an element that has one; 0 without."""
+    """The year of the first `date` with a year in an element; 0 if none."""
     dates = (date.get("when", "") or _text(date) for date in element.iter(f"{_PREFIX}date"))
-    return next(filter(None, map(year_in, dates)), 0)
+    return next(filter(None, map(find_year, dates)), 0)
 
 
 def _text(element: ET.Element | None) -> str:

@@ -1,1 +1,1 @@
-"""What a corpus holds, and what is wrong with it: `python -m datasets.inspect` (docs/inspect.md)."""
+"""Statistics and quality checks of a corpus: `python -m datasets.inspect` (docs/inspect.md)."""

@@ -1,4 +1,4 @@
-"""Duplicates and near-duplicates among papers and contexts, within and across splits."""
+"""Find duplicates and near-duplicates among papers and contexts, within and across splits."""
 
 from __future__ import annotations
 
@@ -7,70 +7,70 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.columns import ranges
+from datasets.columns import concat_ranges
 from datasets.corpus import Corpus
-from datasets.fulltext.catalogue import letters_of, title_key
+from datasets.fulltext.catalogue import normalise_title, title_key
 from datasets.inspect.tables import EXAMPLES, NO_SPLIT, CorpusView, Line, Mask, Rows, Table, count_line
 from datasets.near_duplicates import SHINGLE_WORDS, Pairs, SetIndex, exact_fraction, shingle_sets
 from datasets.progress import count_progress
 
 ALL = "all contexts"
 TWIN_TITLE_WORDS = 3
-"""Papers with the same title are the same paper from this length on: two called "Introduction" are not."""
+"""Minimum title length of twins; two papers called "Introduction" are different papers."""
 TITLES = 10_000
-"""Between two progress reports."""
+"""Titles per progress update."""
 
 Keys = NDArray[np.uint64]
 
 
 class EqualGroups:
-    """Rows [N] grouped by equal keys [N]; rows that are not `valid` [N] are in no group."""
+    """Rows [N] grouped by key [N]; rows that are not `valid` [N] are in no group."""
 
     def __init__(self, keys: Keys, valid: Mask) -> None:
         self._size, self._rows = len(keys), np.flatnonzero(valid)
         _, self._group = np.unique(keys[self._rows], return_inverse=True)
 
     def partners(self) -> NDArray[np.int32]:
-        """For each row [N] the next one of its group, for the last the first; -1 for a row that is alone."""
-        rows, first, last = self._sorted(self._rows)
+        """The next row of the same group [N], cyclically; -1 for single rows."""
+        rows, first, last = self._sort(self._rows)
         other = np.where(rows == last, first, np.roll(rows, -1))
-        return self._scattered(rows, other, rows != other)
+        return self._scatter(rows, other, rows != other)
 
-    def differing(self, values: Keys) -> NDArray[np.int32]:
-        """For each row [N] one of its group with another value [N]; -1 if there is none."""
-        rows, first, last = self._sorted(values[self._rows])
+    def differing_partners(self, values: Keys) -> NDArray[np.int32]:
+        """A row of the same group with another value [N]; -1 if none."""
+        rows, first, last = self._sort(values[self._rows])
         other = np.where(values[rows] == values[first], last, first)
-        return self._scattered(rows, other, values[rows] != values[other])
+        return self._scatter(rows, other, values[rows] != values[other])
 
-    def others(self, marked: Mask) -> Mask:
-        """Whether another row of the same group is marked [N]."""
+    def has_marked_partner(self, marked: Mask) -> Mask:
+        """True if another row of the same group is marked [N]."""
         marks = marked[self._rows]
         found = np.zeros(self._size, np.bool_)
         found[self._rows] = np.bincount(self._group, weights=marks)[self._group] > marks
         return found
 
-    def _sorted(self, values: NDArray[np.generic]) -> tuple[Rows, Rows, Rows]:
-        """Rows by group and value, and the first and last row of each one's group."""
+    def _sort(self, values: NDArray[np.generic]) -> tuple[Rows, Rows, Rows]:
+        """Sort rows by group and value; also returns the first and last row of each row's group."""
         order = np.lexsort((values, self._group))
         rows, group = self._rows[order], self._group[order]
         return rows, rows[np.searchsorted(group, group)], rows[np.searchsorted(group, group, "right") - 1]
 
-    def _scattered(self, rows: Rows, others: Rows, wanted: Mask) -> NDArray[np.int32]:
+    def _scatter(self, rows: Rows, others: Rows, wanted: Mask) -> NDArray[np.int32]:
         found = np.full(self._size, -1, np.int32)
         found[rows[wanted]] = others[wanted]
         return found
 
 
 class ContextDuplicates:
-    """Contexts with the same words as others, markers and punctuation aside, or nearly the same.
+    """Contexts with the same or nearly the same words as others, ignoring markers and punctuation.
 
-    Row of another context [C], or -1: `same` has the same words, `other_target` these and other targets. Near
-    another context: `near_own` [C] of the same citing paper; `near_in` [C, splits] of another citing paper in
-    that split; `near_to` [C, splits] that also has a target in common.
+    Rows of other contexts [C], or -1: `same` has the same words, `other_target` the same words but other
+    targets. Masks of near-duplicates: `near_own` [C] of a context of the same citing paper; `near_in`
+    [C, splits] of one of another citing paper in that split; `near_to` [C, splits] that also shares a target.
     """
 
     def __init__(self, view: CorpusView, counted: Mask, least: float) -> None:
-        """counted [V]: which tokens are words; least: Jaccard similarity of near-duplicates."""
+        """counted [V]: True for tokens that are words; least: minimum Jaccard similarity."""
         self._view = view
         contexts = len(view.split)
         with count_progress("words of contexts", contexts) as done:
@@ -80,37 +80,39 @@ class ContextDuplicates:
         self._cited = view.cited[order].astype(np.int64)
         self._starts = np.searchsorted(view.context[order], np.arange(contexts + 1))
         self._citations = view.context[order] * len(view.corpus.paper_ids) + self._cited
-        # The targets of contexts in no split are unknown.
+        # Contexts in no split have unknown targets.
         known = EqualGroups(sequences, (sets.sizes > 0) & (view.split >= 0))
-        self.other_target = known.differing(self._target_keys())
+        self.other_target = known.differing_partners(self._target_keys())
         self.near_own = np.zeros(contexts, np.bool_)
         self.near_in = np.zeros((contexts, len(view.contexts)), np.bool_)
         self.near_to = np.zeros_like(self.near_in)
         self.examples: dict[tuple[str, int, int], list[str]] = {}
-        """By kind of pair, split and split of the other context (-1: none)."""
+        """Example pairs by kind, split and split of the other context (-1 if none)."""
         self.pairs = 0
-        index = SetIndex(sets, exact_fraction(least), own=True)
+        index = SetIndex(sets, exact_fraction(least), self_only=True)
         with count_progress("near-duplicates of contexts", contexts) as done:
-            for pairs in index.own_pairs(done):
-                self._add(pairs)
+            for pairs in index.self_pairs(done):
+                self._add_pairs(pairs)
         self.cut = index.cut
 
-    def _add(self, pairs: Pairs) -> None:
+    def _add_pairs(self, pairs: Pairs) -> None:
         self.pairs += len(pairs.rows)
         own = self._view.corpus.citing[pairs.rows] == self._view.corpus.citing[pairs.others]
-        common = self._share_target(pairs.rows, pairs.others)
+        common = self._have_common_target(pairs.rows, pairs.others)
         for rows, others in ((pairs.rows, pairs.others), (pairs.others, pairs.rows)):
             self.near_own[rows[own]] = True
-            self._note("own", rows, others, pairs.jaccard, own)
+            self._add_examples("own", rows, others, pairs.jaccard, own)
             for number in range(self.near_in.shape[1]):
                 there = ~own & (self._view.split[others] == number)
                 self.near_in[rows[there], number] = True
                 self.near_to[rows[there & common], number] = True
-                self._note("in", rows, others, pairs.jaccard, there)
-                self._note("to", rows, others, pairs.jaccard, there & common)
+                self._add_examples("in", rows, others, pairs.jaccard, there)
+                self._add_examples("to", rows, others, pairs.jaccard, there & common)
 
-    def _note(self, kind: str, rows: Rows, others: Rows, jaccard: NDArray[np.float32], marked: Mask) -> None:
-        """Keep the first pairs of each two splits as examples."""
+    def _add_examples(
+        self, kind: str, rows: Rows, others: Rows, jaccard: NDArray[np.float32], marked: Mask
+    ) -> None:
+        """Keep the first pairs of each pair of splits as examples."""
         split, ids = self._view.split, self._view.corpus.context_ids
         for number in np.unique(split[rows[marked]]).tolist():
             for pair in np.flatnonzero(marked & (split[rows] == number))[:EXAMPLES]:
@@ -119,24 +121,24 @@ class ContextDuplicates:
                     kept.append(f"{ids[rows[pair]]} = {ids[others[pair]]} ({jaccard[pair]:.2f})")
 
     def _target_keys(self) -> Keys:
-        """A hash of the set of targets of each context [C]."""
+        """Hash the set of targets of each context [C]."""
         mixed = (self._cited.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed)])
         return np.asarray(sums[self._starts[1:]] - sums[self._starts[:-1]])
 
-    def _share_target(self, rows: Rows, others: Rows) -> Mask:
-        """Whether two contexts [n] have a target in common."""
-        places, offsets = ranges(self._starts[rows], self._starts[rows + 1])
+    def _have_common_target(self, rows: Rows, others: Rows) -> Mask:
+        """True for pairs [n] of contexts that share a target."""
+        indices, offsets = concat_ranges(self._starts[rows], self._starts[rows + 1])
         pair = np.repeat(np.arange(len(rows)), np.diff(offsets))
-        wanted = others[pair].astype(np.int64) * len(self._view.corpus.paper_ids) + self._cited[places]
+        wanted = others[pair].astype(np.int64) * len(self._view.corpus.paper_ids) + self._cited[indices]
         found = np.zeros(len(rows), np.bool_)
         found[pair[np.isin(wanted, self._citations)]] = True
         return found
 
 
 def context_duplicate_table(view: CorpusView, found: ContextDuplicates, least: float) -> Table:
-    """Contexts with the same words, or nearly, by split."""
+    """Count contexts with the same or nearly the same words, by split."""
     ids = view.corpus.context_ids
     columns: dict[str, Rows] = {ALL: np.arange(len(view.split))}
     columns |= {name: np.sort(rows) for name, rows in view.contexts.items()} | view.in_no_split()
@@ -152,8 +154,8 @@ def context_duplicate_table(view: CorpusView, found: ContextDuplicates, least: f
         return Line(key, what, line.values, line.of, examples)
 
     lines = [
-        _equal_line("same", "contexts with the same words as another", found.same, columns, ids),
-        _equal_line(
+        _partner_line("same", "contexts with the same words as another", found.same, columns, ids),
+        _partner_line(
             "same_other_target",
             "contexts with the same words as one with other targets",
             found.other_target,
@@ -169,26 +171,26 @@ def context_duplicate_table(view: CorpusView, found: ContextDuplicates, least: f
         lines.append(near(f"{key}_same_target", what, found.near_to[:, number], "to", other))
     lines += _pair_lines("contexts", found.pairs, found.cut, columns)
     note = (
-        f"Punctuation and markers aside. Near: a Jaccard similarity of {least:g} or more between the sets of "
-        f"shingles ({SHINGLE_WORDS} consecutive words), as between contexts with the same words. A model can "
-        "memorise the answer to a context near one in train with the same target."
+        f"Punctuation and markers are ignored. Near: the sets of shingles ({SHINGLE_WORDS} consecutive "
+        f"words) have a Jaccard similarity of at least {least:g}; this includes contexts with the same "
+        "words. A model can memorise the answer to a context near one in train with the same target."
     )
     return Table("context_duplicates", "Duplicate contexts", note, list(columns), lines)
 
 
 class PaperDuplicates:
-    """Papers that may be the same as others.
+    """Papers that may be duplicates of others.
 
-    Row of another paper [P], or -1: `title` has the same title by letters and digits, `text` the same words
-    in title and abstract, `near` nearly the same text, `other_title` that and another title. A twin has
-    nearly the same text, or the same title of three words or more: `twin_is_candidate` [P], `twin_cites`
-    [P, splits] it has contexts in that split.
+    Rows of other papers [P], or -1: `title` has the same title by letters and digits, `text` the same words
+    in title and abstract, `near` nearly the same text, `other_title` the same but with another title. A twin
+    has nearly the same text, or the same title of three or more words. Masks: `twin_is_candidate` [P];
+    `twin_cites` [P, splits] if it has contexts in that split.
     """
 
     def __init__(
         self, view: CorpusView, counted: Mask, title_lengths: NDArray[np.int64], least: float
     ) -> None:
-        """counted [V]: which tokens are words; title_lengths [P] in words; least: Jaccard similarity."""
+        """counted [V]: True for words; title_lengths [P]: in words; least: minimum Jaccard similarity."""
         corpus = view.corpus
         papers = len(corpus.paper_ids)
         cites = np.zeros((papers, len(view.contexts)), np.bool_)
@@ -197,16 +199,16 @@ class PaperDuplicates:
         titles = _title_keys(corpus)
         self.title = EqualGroups(titles, titles != 0).partners()
         long = EqualGroups(titles, (titles != 0) & (title_lengths >= TWIN_TITLE_WORDS))
-        self.twin_is_candidate = long.others(corpus.is_candidate)
-        self.twin_cites = np.stack([long.others(there) for there in cites.T], axis=1)
+        self.twin_is_candidate = long.has_marked_partner(corpus.is_candidate)
+        self.twin_cites = np.stack([long.has_marked_partner(there) for there in cites.T], axis=1)
         with count_progress("words of papers", papers) as done:
             sets, sequences = shingle_sets((corpus.title_tokens, corpus.abstract_tokens), counted, done)
         self.text = EqualGroups(sequences, sets.sizes > 0).partners()
         self.near, self.other_title = np.full(papers, -1, np.int32), np.full(papers, -1, np.int32)
         self.pairs = 0
-        index = SetIndex(sets, exact_fraction(least), own=True)
+        index = SetIndex(sets, exact_fraction(least), self_only=True)
         with count_progress("near-duplicates of papers", papers) as done:
-            for pairs in index.own_pairs(done):
+            for pairs in index.self_pairs(done):
                 self.pairs += len(pairs.rows)
                 for rows, others in ((pairs.rows, pairs.others), (pairs.others, pairs.rows)):
                     self.near[rows] = others
@@ -219,11 +221,11 @@ class PaperDuplicates:
 
 
 def _title_keys(corpus: Corpus) -> Keys:
-    """A hash of the letters and digits of each title [P]; 0 for none."""
+    """Hash the letters and digits of each title [P]; 0 for empty titles."""
     keys = np.zeros(len(corpus.titles), np.uint64)
     with count_progress("titles", len(keys)) as done:
         for row, title in enumerate(corpus.titles):
-            if letters := letters_of(title):
+            if letters := normalise_title(title):
                 keys[row] = title_key(letters) or 1
             if (row + 1) % TITLES == 0:
                 done(TITLES)
@@ -231,10 +233,10 @@ def _title_keys(corpus: Corpus) -> Keys:
 
 
 def paper_duplicate_table(view: CorpusView, found: PaperDuplicates, least: float) -> Table:
-    """Papers with equal titles or texts, by role."""
+    """Count papers with the same or nearly the same title or text, by role."""
     roles, ids = view.papers_by_role(), view.corpus.paper_ids
     lines = [
-        _equal_line(key, what, partner, roles, ids)
+        _partner_line(key, what, partner, roles, ids)
         for key, what, partner in (
             ("title", "papers with the same title as another", found.title),
             ("text", "papers with the same words as another, in title and abstract", found.text),
@@ -244,15 +246,16 @@ def paper_duplicate_table(view: CorpusView, found: PaperDuplicates, least: float
     ]
     lines += _pair_lines("papers", found.pairs, found.cut, roles)
     note = (
-        f"Titles are compared by letters and digits. Near: a Jaccard similarity of {least:g} or more between "
-        f"the sets of shingles ({SHINGLE_WORDS} consecutive words) of title and abstract."
+        "Titles are compared by letters and digits. Near: the sets of shingles "
+        f"({SHINGLE_WORDS} consecutive words) of title and abstract have a Jaccard similarity of at least "
+        f"{least:g}."
     )
     return Table("paper_duplicates", "Duplicate papers", note, list(roles), lines)
 
 
 def twin_table(view: CorpusView, found: PaperDuplicates) -> Table:
-    """What duplicate papers mean for the splits."""
-    candidate = view.with_target(found.twin_is_candidate[view.cited])
+    """Count contexts whose target or citing paper has a twin."""
+    candidate = view.contexts_with_target(found.twin_is_candidate[view.cited])
     lines = [view.line("candidate", "contexts with a target that has a twin among the candidates", candidate)]
     for number, other in enumerate(view.contexts):
         marked = found.twin_cites[view.corpus.citing, number]
@@ -262,16 +265,16 @@ def twin_table(view: CorpusView, found: PaperDuplicates) -> Table:
             name = view.corpus.context_ids.__getitem__
             lines.append(count_line(f"citing_in_{other}", what, marked, groups, name))
     note = (
-        "Twins have nearly the same text, or the same title of three words or more. Finding the twin of a "
+        "Twins have nearly the same text, or the same title of three or more words. Finding the twin of a "
         "target counts as a miss; citing papers with twins in another split may have the same contexts there."
     )
     return Table("twins", "Twins of targets and citing papers", note, list(view.contexts), lines)
 
 
-def _equal_line(
+def _partner_line(
     key: str, what: str, partner: NDArray[np.int32], groups: Mapping[str, Rows], ids: Sequence[str]
 ) -> Line:
-    """Rows that have a partner, with both ids as examples."""
+    """Count rows that have a partner, with both ids as examples."""
     return count_line(key, what, partner >= 0, groups, lambda row: f"{ids[row]} = {ids[partner[row]]}")
 
 

@@ -1,4 +1,4 @@
-"""Contexts that give the answer away: title, first author or year of a target in the text."""
+"""Find contexts that leak the answer: title, first author or year of a target in the text."""
 
 from __future__ import annotations
 
@@ -11,33 +11,34 @@ from typing import Any
 
 import numpy as np
 
-from datasets.beir import metadata_of
+from datasets.beir import read_paper_metadata
 from datasets.corpus import Corpus
 from datasets.fulltext.catalogue import fold, surname
-from datasets.fulltext.contexts import any_named, years_beside
+from datasets.fulltext.contexts import adjacent_years, names_any
 from datasets.inspect.tables import CorpusView, Table
 from datasets.progress import count_progress, read_progress
 from datasets.source_files import read_records
 
 CONTEXTS = 1000
-"""Between two progress reports."""
+"""Contexts per progress update."""
 _NAME_SEPARATOR = re.compile(r"\s*;\s*|\s+and\s+")
 _NOT_ALNUM = re.compile(r"[\W_]+")
 
 
 def first_authors(corpus: Corpus, path: Path, key: str) -> list[str]:
-    """The folded surname of each paper's first author [P], "" for none; the store does not keep authors.
+    """Read the folded surname of each paper's first author [P] from the papers file; "" if unknown.
 
-    path: the papers file; key: what holds the authors in it. Raises InputError if it cannot be read.
+    The store does not keep authors. path: the papers file; key: its field with the authors. Raises InputError
+    if the file cannot be read.
     """
     surnames = [""] * len(corpus.paper_ids)
     ids = iter(corpus.paper_ids)
     wanted, row = next(ids), 0
     with read_progress(path, "authors") as on_bytes:
-        # The store has the papers in the order of the file, without those that were dropped.
+        # The store has the papers in file order, without dropped records.
         records: Iterable[tuple[Any, Any]]
         if ".jsonl" in path.suffixes:
-            records = metadata_of(path, on_bytes)
+            records = read_paper_metadata(path, on_bytes)
         else:
             records = read_records(path, frozenset(), dict, on_bytes, lambda bad: None)
         for paper, record in records:
@@ -48,7 +49,7 @@ def first_authors(corpus: Corpus, path: Path, key: str) -> list[str]:
 
 
 def first_surname(authors: Any) -> str:
-    """Of a list of names, or of a string of names separated by "and" or semicolons; "" for anything else.
+    """The first surname in a list of names, or in a string separated by "and" or semicolons; "" if none.
 
     >>> [first_surname(authors) for authors in (["Ann B. Lee", "K. Müller"], "Müller, K.; Lee, A.", [], None)]
     ['Lee', 'Muller', '', '']
@@ -60,7 +61,7 @@ def first_surname(authors: Any) -> str:
 
 
 def plain_words(folded: str) -> str:
-    """Words of letters and digits in lower case, with a space before, between and after them.
+    """Reduce a text to lower-case words of letters and digits, with a space before, between and after them.
 
     >>> plain_words("Pre-training (BERT)")
     ' pre training bert '
@@ -69,7 +70,7 @@ def plain_words(folded: str) -> str:
 
 
 def leak_table(view: CorpusView, surnames: list[str], title_words: int) -> Table:
-    """Contexts that name a target. surnames [P]; title_words: shorter titles are not looked for."""
+    """Count contexts that name a target. surnames [P]; title_words: minimum length of titles to search."""
     corpus = view.corpus
 
     @lru_cache(maxsize=1 << 16)
@@ -80,10 +81,10 @@ def leak_table(view: CorpusView, surnames: list[str], title_words: int) -> Table
     kinds = {
         "title": "contexts with the title of a target",
         "author": "contexts with the surname of a target's first author",
-        "year": "contexts with a year beside the marker",
-        "own_year": "contexts with the year of a target beside the marker",
+        "year": "contexts with a year next to the marker",
+        "own_year": "contexts with the year of a target next to the marker",
     }
-    marked, able = (np.zeros((len(kinds), len(view.split)), np.bool_) for _ in range(2))
+    marked, checked = (np.zeros((len(kinds), len(view.split)), np.bool_) for _ in range(2))
     with count_progress("titles, authors and years in contexts", int((view.split >= 0).sum())) as done:
         for split in corpus.splits.values():
             for query, row in enumerate(split.contexts.tolist()):
@@ -92,23 +93,24 @@ def leak_table(view: CorpusView, surnames: list[str], title_words: int) -> Table
                 plain = plain_words(folded)
                 titles = [words for target in targets if (words := title(target))]
                 authors = [name for target in targets if len(name := surnames[target]) > 2]
-                years, beside = {int(corpus.years[target]) for target in targets} - {0}, years_beside(text)
+                years = {int(corpus.years[target]) for target in targets} - {0}
+                adjacent = adjacent_years(text)
                 marked[:, row] = (
                     any(words in plain for words in titles),
-                    any_named(folded, authors),
-                    bool(beside),
-                    not years.isdisjoint(beside),
+                    names_any(folded, authors),
+                    bool(adjacent),
+                    not years.isdisjoint(adjacent),
                 )
-                able[:, row] = bool(titles), bool(authors), True, bool(years)
+                checked[:, row] = bool(titles), bool(authors), True, bool(years)
                 if (query + 1) % CONTEXTS == 0:
                     done(CONTEXTS)
             done(len(split) % CONTEXTS)
-    lines = [view.line(*kind, marked[i], able[i]) for i, kind in enumerate(kinds.items())]
+    lines = [view.line(*kind, marked[i], checked[i]) for i, kind in enumerate(kinds.items())]
     lines.append(view.line("any", "contexts with any of these", np.logical_or.reduce(marked)))
     note = (
-        f"The whole title, of {title_words} words or more, ignoring case and punctuation; the surname as "
-        "written, of three letters or more; years at most three characters from the marker, none of them a "
-        "letter or digit. Shares are of the contexts with a target that has such a title, author or year. A "
-        "title can be a common phrase, and a surname can mean somebody else."
+        f"Titles of at least {title_words} words must match in full, ignoring case and punctuation; surnames "
+        "of at least three letters as written; years up to three characters from the marker, without letters "
+        "or digits between. Shares are of the contexts with a target that has such a title, author or year. "
+        "A title can be a common phrase, and a surname can belong to someone else."
     )
-    return Table("leaks", "Contexts that give the answer away", note, list(view.contexts), lines)
+    return Table("leaks", "Contexts that leak the answer", note, list(view.contexts), lines)

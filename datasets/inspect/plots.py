@@ -1,4 +1,4 @@
-"""Plots of an inspection as PNG files, each with the text that stands for it."""
+"""Plots of an inspection as PNG files with alternative texts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Plot:
 
 
 def draw_plots(folder: Path, view: CorpusView, contexts: Ints, titles: Ints, abstracts: Ints) -> list[Plot]:
-    """Write all plots. Words of contexts [C], titles and abstracts [P]."""
+    """Write all plots. contexts [C], titles, abstracts [P]: lengths in words."""
     years = view.corpus.years
     lengths = {
         "contexts": {name: contexts[rows] for name, rows in view.contexts.items()},
@@ -42,12 +42,12 @@ def draw_plots(folder: Path, view: CorpusView, contexts: Ints, titles: Ints, abs
     splits = view.corpus.splits.items()
     cited = {"cited papers": {name: _counts(split.positives.values) for name, split in splits}}
     citing = {"citing papers": {name: _counts(view.corpus.citing[s.contexts]) for name, s in splits}}
-    of_cited, of_citing = "contexts that cite a paper, at least", "contexts of a paper, at least"
+    per_cited, per_citing = "contexts per cited paper (at least)", "contexts per citing paper (at least)"
     return [
-        _plot(folder / "lengths.png", "Lengths", "words", lengths, _histogram),
-        _plot(folder / "years.png", "Years", "year", known, _by_year),
-        _plot(folder / "citations.png", "Contexts per cited paper", of_cited, cited, _at_least),
-        _plot(folder / "contexts.png", "Contexts per citing paper", of_citing, citing, _at_least),
+        _draw_plot(folder / "lengths.png", "Lengths", "words", lengths, _draw_lengths),
+        _draw_plot(folder / "years.png", "Years", "year", known, _draw_years),
+        _draw_plot(folder / "citations.png", "Contexts per cited paper", per_cited, cited, _draw_ccdf),
+        _draw_plot(folder / "contexts.png", "Contexts per citing paper", per_citing, citing, _draw_ccdf),
     ]
 
 
@@ -55,51 +55,52 @@ def _counts(papers: Ints) -> Ints:
     return np.unique(papers, return_counts=True)[1]
 
 
-def _plot(
-    path: Path, title: str, unit: str, parts: Mapping[str, Series], drawn: Callable[[Axes, Series], None]
+def _draw_plot(
+    path: Path, title: str, unit: str, parts: Mapping[str, Series], draw_panel: Callable[[Axes, Series], None]
 ) -> Plot:
-    """One panel below the other; the alternative text gives medians and quartiles."""
+    """Draw one panel per part, stacked vertically; the alternative text gives medians and quartiles."""
     figure, panel = panels(title, rows=len(parts))
-    told = []
+    descriptions = []
     for axes, (what, series) in zip(panel, parts.items(), strict=True):
-        some = {name: values for name, values in series.items() if len(values)}
+        nonempty = {name: values for name, values in series.items() if len(values)}
         axes.set(xlabel=unit, ylabel=f"share of {what}")
-        if some:
-            drawn(axes, some)
+        if nonempty:
+            draw_panel(axes, nonempty)
         else:
             axes.text(0.5, 0.5, "none known", transform=axes.transAxes, ha="center")
-        told.append(f"{what}: {'; '.join(_told(*each) for each in some.items()) or 'none known'}")
+        summary = "; ".join(_describe(*item) for item in nonempty.items()) or "none known"
+        descriptions.append(f"{what}: {summary}")
         axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:g} %")
     save(figure, path)
-    return Plot(path.name, f"{title} ({unit}). {'. '.join(told)}.")
+    return Plot(path.name, f"{title} ({unit}). {'. '.join(descriptions)}.")
 
 
-def _told(name: str, values: Ints) -> str:
+def _describe(name: str, values: Ints) -> str:
     low, middle, high = np.percentile(values, (25, 50, 75))
-    return f"{name} median {middle:g}, half of them between {low:g} and {high:g}, largest {values.max()}"
+    return f"{name} median {middle:g}, quartiles {low:g} and {high:g}, maximum {values.max()}"
 
 
-def _histogram(axes: Axes, series: Series) -> None:
-    """Shares by length; the longest half per cent is left out."""
+def _draw_lengths(axes: Axes, series: Series) -> None:
+    """Draw shares by length, up to the 99.5th percentile."""
     last = max(int(np.percentile(values, 99.5)) for values in series.values())
-    _stairs(axes, series, _edges(0, last, 40))
+    _draw_histograms(axes, series, _bin_edges(0, last, 40))
 
 
-def _by_year(axes: Axes, series: Series) -> None:
-    """Shares by year, without the first per cent and the last thousandth."""
+def _draw_years(axes: Axes, series: Series) -> None:
+    """Draw shares by year, from the 1st to the 99.9th percentile."""
     first = min(int(np.percentile(values, 1, method="lower")) for values in series.values())
     last = max(int(np.percentile(values, 99.9, method="higher")) for values in series.values())
-    _stairs(axes, series, _edges(first, last, 120) - 0.5)
+    _draw_histograms(axes, series, _bin_edges(first, last, 120) - 0.5)
 
 
-def _edges(first: int, last: int, most: int) -> NDArray[np.int64]:
-    """The edges of at most so many equal intervals of whole numbers."""
+def _bin_edges(first: int, last: int, most: int) -> NDArray[np.int64]:
+    """The edges of at most `most` equal intervals of whole numbers."""
     width = -(-(last - first + 1) // most)
     return np.arange(first, last + width + 1, width)
 
 
-def _stairs(axes: Axes, series: Series, edges: NDArray[np.number]) -> None:
-    """Histograms as outlines."""
+def _draw_histograms(axes: Axes, series: Series, edges: NDArray[np.number]) -> None:
+    """Draw histograms as outlines."""
     middles = ((edges[1:] + edges[:-1]) / 2).tolist()
     curves = {}
     for name, values in series.items():
@@ -116,8 +117,8 @@ def _stairs(axes: Axes, series: Series, edges: NDArray[np.number]) -> None:
     label_ends(axes, curves, colours)
 
 
-def _at_least(axes: Axes, series: Series) -> None:
-    """The share with a number or more, for all numbers that occur."""
+def _draw_ccdf(axes: Axes, series: Series) -> None:
+    """Draw the share of values at or above each value that occurs."""
     curves = {}
     for name, values in series.items():
         found, first = np.unique(np.sort(values), return_index=True)

@@ -1,4 +1,4 @@
-"""An inspection: what it counts, and the page, the numbers and the summary it writes."""
+"""Run an inspection: compute its tables, then write the page, the numbers and the summary."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ from datasets.settings import Settings, setting
 
 log = logging.getLogger(__name__)
 
-LEAST_NEAR = 0.5
-"""Texts that share less are no near-duplicates, and finding all such pairs takes long."""
+MIN_NEAR = 0.5
+"""Minimum similarity of near-duplicates; finding all pairs below it would be slow."""
 SUMMARY_WIDTH = 150
-"""Of the summary in a file or a pipe."""
+"""Width of the summary in a file or a pipe."""
 SENTENCES, CHARACTERS = 2, 400
-"""An abstract is shown up to here."""
+"""Abstracts are shortened to this length."""
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9(\"'])")
 
 
 @dataclass(frozen=True)
 class InspectSettings(Settings):
-    """What is counted and shown (conf/inspect.yaml)."""
+    """What an inspection counts and shows (conf/inspect.yaml)."""
 
-    near: float = setting(0.8, least=LEAST_NEAR, most=1)
+    near: float = setting(0.8, least=MIN_NEAR, most=1)
     title_words: int = setting(3, least=1)
     authors: str = "authors"
     examples: int = 5
@@ -57,16 +57,16 @@ def inspect_corpus(
     output_dir: str | Path,
     **settings: Any,
 ) -> Path:
-    """Inspect a corpus: print a summary, write inspect.json, plots and index.html; returns the page.
+    """Inspect a corpus: print a summary, write inspect.json, plots and index.html; return the page's path.
 
-    data: opens the corpus. settings: InspectSettings. Raises InputError for what cannot be used.
+    data: opens the corpus. settings: see InspectSettings. Raises InputError for invalid settings or data.
     """
     given = read_settings(InspectSettings, settings)
     folder = Path(output_dir).expanduser()
-    folder.mkdir(parents=True, exist_ok=True)  # fails before the work is done
+    folder.mkdir(parents=True, exist_ok=True)  # fail before the long computation
     corpus = data()
     if corpus.papers_file is None:
-        raise InputError(f"corpus {corpus.name}: the papers file that it was prepared from is unknown")
+        raise InputError(f"corpus {corpus.name}: its papers file is unknown")
     view = CorpusView(corpus)
     counted = counted_words(corpus.words)
     contexts, titles, abstracts = (
@@ -75,7 +75,7 @@ def inspect_corpus(
     )
     surnames = first_authors(corpus, corpus.papers_file, given.authors)
     if not any(surnames):
-        log.warning("%s: no paper has authors under the key %r", corpus.papers_file, given.authors)
+        log.warning("%s: no paper has authors in the field %r", corpus.papers_file, given.authors)
     papers = duplicates.PaperDuplicates(view, counted, titles, given.near)
     near_contexts = duplicates.ContextDuplicates(view, counted, given.near)
     dropped = statistics.bad_record_table(corpus)
@@ -103,7 +103,7 @@ def inspect_corpus(
 
 @dataclass(frozen=True)
 class ShownPaper:
-    """Year 0 is unknown; `start` are the first sentences of the abstract."""
+    """A paper of an example; year 0 if unknown. `start`: the first sentences of the abstract."""
 
     id: str
     title: str
@@ -117,7 +117,7 @@ class ShownPaper:
 
 @dataclass(frozen=True)
 class Example:
-    """A context, divided at its marker, with its papers."""
+    """A context, split at its marker, with its papers."""
 
     split: str
     context: str
@@ -128,7 +128,7 @@ class Example:
 
 
 def draw_examples(corpus: Corpus, count: int, seed: int) -> list[Example]:
-    """Up to `count` contexts, drawn from the splits in turn; the same for the same seed."""
+    """Draw up to `count` contexts from the splits in turn; deterministic for a seed."""
     draws = {
         name: random.Random(f"{seed} {name}").sample(range(len(split)), min(count, len(split)))
         for name, split in corpus.splits.items()
@@ -144,17 +144,17 @@ def _example(corpus: Corpus, name: str, query: int) -> Example:
     before, _, after = corpus.context_texts[row].partition(TARGET_MARKER)
     citing, *targets = (
         ShownPaper(
-            corpus.paper_ids[p], corpus.titles[p], int(corpus.years[p]), abstract_opening(corpus.abstracts[p])
+            corpus.paper_ids[p], corpus.titles[p], int(corpus.years[p]), shorten_abstract(corpus.abstracts[p])
         )
         for p in (int(corpus.citing[row]), *split.positives[query].tolist())
     )
     return Example(name, corpus.context_ids[row], before, after, citing, targets)
 
 
-def abstract_opening(text: str) -> str:
-    """The first sentences of a text, cut between words where they are long.
+def shorten_abstract(text: str) -> str:
+    """The first sentences of a text, cut between words if too long.
 
-    >>> abstract_opening("We parse. It is 3.5 times faster. Nobody knows why.")
+    >>> shorten_abstract("We parse. It is 3.5 times faster. Nobody knows why.")
     'We parse. It is 3.5 times faster. …'
     """
     text = " ".join(text.split())
@@ -167,7 +167,7 @@ def abstract_opening(text: str) -> str:
 def html_page(
     corpus: Corpus, tables: Sequence[Table], plots: Sequence[Plot], examples: Sequence[Example], folder: Path
 ) -> str:
-    """A page that needs no other file: no script, plots embedded, all text escaped. folder: of the plots."""
+    """Render a self-contained page: no scripts, plots embedded, text escaped. folder: contains the plots."""
     loader = FileSystemLoader(Path(__file__).parent)
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
     candidates = "papers with an abstract" if corpus.settings["candidates"] == "abstract" else "all papers"
@@ -185,22 +185,22 @@ def html_page(
 def print_summary(
     tables: Sequence[Table], examples: Sequence[Example], console: Console | None = None
 ) -> None:
-    """Print each table, with the lines that are 0 everywhere on one line below it; then the examples."""
+    """Print each table, with all-zero lines combined into one line below it, then the examples."""
     console = console or Console()
     if not console.is_terminal:
         console = Console(file=console.file, width=SUMMARY_WIDTH)
     for table in tables:
-        shown = RichTable(title=table.title, title_justify="left", title_style="bold")
-        shown.add_column("")
+        printed = RichTable(title=table.title, title_justify="left", title_style="bold")
+        printed.add_column("")
         for column in table.columns:
-            shown.add_column(Text(column), justify="right")
+            printed.add_column(Text(column), justify="right")
         zero = []
         for line in table.lines:
             if all(value == 0 for value in line.values.values()):
-                zero.append(line.what)
+                zero.append(line.label)
             else:
-                shown.add_row(Text(line.what), *(line.shown(column) for column in table.columns))
-        console.print(shown if shown.row_count else Text(table.title, style="bold"))
+                printed.add_row(Text(line.label), *(line.format_value(column) for column in table.columns))
+        console.print(printed if printed.row_count else Text(table.title, style="bold"))
         if zero:
             console.print(Text(f"None: {'; '.join(zero)}."))
         console.print()

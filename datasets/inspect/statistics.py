@@ -14,11 +14,11 @@ from datasets.prepare import DROPPED
 from datasets.records import TRAIN
 
 QUANTILES = {"p1": 1, "p5": 5, "p25": 25, "median": 50, "p75": 75, "p95": 95, "p99": 99}
-"""Per cent, by column."""
+"""Percentiles by column."""
 
 
 def paper_table(view: CorpusView, has_authors: Mask) -> Table:
-    """Papers by role, what they lack, and their years. has_authors [P]."""
+    """Count papers, missing fields and years by role. has_authors [P]."""
     corpus, roles = view.corpus, view.papers_by_role()
     lacking = {
         "no_title": ("without a title", corpus.title_tokens.lengths == 0),
@@ -32,14 +32,14 @@ def paper_table(view: CorpusView, has_authors: Mask) -> Table:
         *_year_lines(view, "year", "", roles),
     ]
     note = (
-        "Candidates can be recommended. Citing papers have a context, cited papers are a target in some "
+        "Candidates can be recommended. Citing papers have a context; cited papers are a target in some "
         "split; the last column counts papers that are neither."
     )
     return Table("papers", "Papers", note, list(roles), lines)
 
 
 def split_table(view: CorpusView) -> Table:
-    """Contexts, papers and citations of each split."""
+    """Count contexts, papers and citations per split."""
     splits = view.corpus.splits
     contexts = {name: len(split) for name, split in splits.items()}
     citations = {name: len(split.positives.values) for name, split in splits.items()}
@@ -72,11 +72,11 @@ def split_table(view: CorpusView) -> Table:
 
 
 def target_table(view: CorpusView) -> Table:
-    """Targets that training contexts do or do not cite, and targets that can never be found."""
+    """Count seen and unseen targets, and targets that can never be found."""
     corpus, lines = view.corpus, []
     has_train = TRAIN in corpus.splits
     if has_train:
-        seen = view.with_target(corpus.seen[view.cited])
+        seen = view.contexts_with_target(corpus.seen[view.cited])
         lines = [
             view.line("seen", "contexts with a seen target", seen),
             view.line("unseen", "contexts with unseen targets only", ~seen),
@@ -85,8 +85,8 @@ def target_table(view: CorpusView) -> Table:
         for key, marked in (("seen", corpus.seen), ("unseen", ~corpus.seen)):
             counts = {name: int(marked[rows].sum()) for name, rows in view.cited_papers.items()}
             lines.append(Line(f"papers_{key}", f"{key} cited papers", counts, totals))
-    itself = view.with_target(view.cited == view.citing)
-    no_candidate = view.with_target(~corpus.is_candidate[view.cited])
+    itself = view.contexts_with_target(view.cited == view.citing)
+    no_candidate = view.contexts_with_target(~corpus.is_candidate[view.cited])
     lines += [
         view.line("itself", "contexts whose target is the citing paper itself", itself),
         view.line("no_candidate", "contexts with a target that is not a candidate", no_candidate),
@@ -101,9 +101,9 @@ def target_table(view: CorpusView) -> Table:
 
 
 def year_table(view: CorpusView) -> Table:
-    """Years of the citing and the cited papers of each split."""
+    """Years of the citing and cited papers per split."""
     citing, cited = view.corpus.years[view.citing], view.corpus.years[view.cited]
-    later = view.with_target((citing != 0) & (cited > citing))
+    later = view.contexts_with_target((citing != 0) & (cited > citing))
     lines = [
         *_year_lines(view, "citing", "citing papers: ", view.citing_papers),
         *_year_lines(view, "cited", "cited papers: ", view.cited_papers),
@@ -129,7 +129,7 @@ def _year_lines(view: CorpusView, key: str, what: str, groups: Mapping[str, Rows
 def length_table(
     corpus: Corpus, contexts: NDArray[np.int64], titles: NDArray[np.int64], abstracts: NDArray[np.int64]
 ) -> Table:
-    """Words of the contexts [C] of each split, and of titles and abstracts [P] that are not empty."""
+    """Lengths in words of the contexts [C] per split, and of non-empty titles and abstracts [P]."""
     lengths = {
         **{f"contexts_{name}": contexts[split.contexts] for name, split in corpus.splits.items()},
         "titles": titles[titles > 0],
@@ -139,32 +139,34 @@ def length_table(
     for key, words in lengths.items():
         values: dict[str, Number] = {"texts": len(words)}
         if len(words):
-            # The method picks lengths that occur, not means of two.
+            # This method returns observed lengths, without interpolation.
             quantiles = np.percentile(words, list(QUANTILES.values()), method="inverted_cdf").astype(int)
             values |= {"mean": float(words.mean()), "least": int(words.min())}
             values |= dict(zip(QUANTILES, quantiles.tolist(), strict=True)) | {"most": int(words.max())}
         lines.append(Line(key, key.replace("_", " of ", 1), values))
-    note = "Without punctuation and citation markers. p5: 5 % of the texts are no longer than this."
+    note = "Without punctuation and citation markers. p5: 5 % of the texts have at most this length."
     columns = ("texts", "mean", "least", *QUANTILES, "most")
     return Table("lengths", "Lengths in words", note, columns, lines)
 
 
 def empty_table(view: CorpusView, words: NDArray[np.int64]) -> Table:
-    """Contexts that lack words, or whose papers lack a text. words [C] of the contexts, without markers."""
+    """Count contexts that are empty or whose papers lack a text. words [C]: lengths without markers."""
     corpus = view.corpus
     lines = [view.line("context", "contexts without words", words == 0)]
     for paper in ("citing", "cited"):
         for text, tokens in (("title", corpus.title_tokens), ("abstract", corpus.abstract_tokens)):
             empty = tokens.lengths == 0
-            marked = empty[corpus.citing] if paper == "citing" else view.with_target(empty[view.cited])
-            what = f"contexts with a {paper} paper that has no {text}"
+            marked = (
+                empty[corpus.citing] if paper == "citing" else view.contexts_with_target(empty[view.cited])
+            )
+            what = f"contexts with a {paper} paper without {'an' if text == 'abstract' else 'a'} {text}"
             lines.append(view.line(f"{paper}_{text}", what, marked))
-    note = "What a query or its target lacks. Citation markers do not count as words."
+    note = "Missing parts of a query or its target. Citation markers do not count as words."
     return Table("empty", "Empty fields", note, list(corpus.splits), lines)
 
 
 def bad_record_table(corpus: Corpus) -> Table | None:
-    """Bad records that data.on_error=skip dropped, by kind and file; None if there are none."""
+    """Count the records dropped by data.on_error=skip by kind and file; None if there are none."""
     files = {counts["file"]: counts for counts in corpus.dropped.values()}
     kinds = dict.fromkeys(kind for counts in files.values() for kind in counts["kinds"])
     if not kinds:
@@ -184,7 +186,7 @@ def bad_record_table(corpus: Corpus) -> Table | None:
         )
         for kind in kinds
     ]
-    note = "Records that data.on_error=skip dropped; no other number includes them."
+    note = "Records dropped by data.on_error=skip; no other number includes them."
     return Table("dropped", "Dropped records", note, list(files), lines)
 
 

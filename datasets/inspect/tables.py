@@ -1,4 +1,4 @@
-"""The tables of an inspection, and the arrays of a corpus that they are counted from."""
+"""Tables of an inspection, and the corpus arrays they are computed from."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from numpy.typing import NDArray
 from datasets.corpus import Corpus
 
 Number = int | float | None
-"""None: there is nothing to count or to measure."""
+"""None if there is nothing to count or measure."""
 Mask = NDArray[np.bool_]
 Rows = NDArray[np.integer]
 
 EXAMPLES = 3
-"""Records that are named for a number."""
+"""Maximum number of example records per number."""
 NO_SPLIT = "no split"
-"""Column of the contexts in no split; a split's name has no space."""
+"""Column of the contexts in no split; split names have no spaces."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One finding: a number per column, for some columns the total it is a share of, and examples by id."""
+    """A table row: one number per column, optional totals for shares, and example ids."""
 
     key: str
-    what: str
+    label: str
     values: Mapping[str, Number]
     of: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -36,11 +36,11 @@ class Line:
     def has_examples(self) -> bool:
         return any(self.examples.values())
 
-    def shown(self, column: str) -> str:
-        """The number as text.
+    def format_value(self, column: str) -> str:
+        """Format the number of a column, with its share if it has a total.
 
         >>> line = Line("a", "", {"train": 1234, "test": 3}, {"test": 24})
-        >>> line.shown("train"), line.shown("test"), line.shown("val")
+        >>> line.format_value("train"), line.format_value("test"), line.format_value("val")
         ('1,234', '3 (12.5 %)', '–')
         """
         value = self.values.get(column)
@@ -59,7 +59,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """Lines with the same columns; `note` says how they are counted."""
+    """Lines with the same columns; `note` explains how they are counted."""
 
     key: str
     title: str
@@ -73,7 +73,7 @@ class Table:
 
 
 def flat_counts(tables: Iterable[Table]) -> dict[str, Number | list[str]]:
-    """{table/line/column: number}, and {table/line/column/examples: ids} where there are any."""
+    """Flatten tables to {table/line/column: number} and {table/line/column/examples: ids}, if any."""
     found: dict[str, Number | list[str]] = {}
     for table in tables:
         for line in table.lines:
@@ -94,9 +94,9 @@ def count_line(
     name: Callable[[int], str],
     among: Mask | None = None,
 ) -> Line:
-    """The marked rows of each group, as a share of the group; the `name` of the first ones as examples.
+    """Count the marked rows of each group, with the group size as total and the first names as examples.
 
-    among: the share is of these rows alone; of none there is no number.
+    among: count shares among these rows only; groups without such rows have no number.
     """
     found = {column: rows[marked[rows]] for column, rows in groups.items()}
     totals = {
@@ -112,14 +112,14 @@ def count_line(
 
 
 class CorpusView:
-    """The splits of a corpus as flat arrays: each citation [n] is a context, its citing and a cited paper."""
+    """The splits of a corpus as flat arrays: one context, citing and cited paper per citation [n]."""
 
     def __init__(self, corpus: Corpus) -> None:
         self.corpus = corpus
         self.contexts = {name: split.contexts for name, split in corpus.splits.items()}
         """Rows of the contexts of each split."""
         self.split = np.full(len(corpus.context_ids), -1, np.int32)
-        """For each context [C] the number of its split, or -1."""
+        """The number of the split of each context [C]; -1 if none."""
         for number, rows in enumerate(self.contexts.values()):
             self.split[rows] = number
         splits = corpus.splits.values()
@@ -130,23 +130,23 @@ class CorpusView:
         self.citing_papers = {name: np.unique(corpus.citing[rows]) for name, rows in self.contexts.items()}
         self.cited_papers = {name: np.unique(split.positives.values) for name, split in corpus.splits.items()}
 
-    def with_target(self, marked: Mask) -> Mask:
-        """Contexts [C] with a marked citation [n]."""
+    def contexts_with_target(self, marked: Mask) -> Mask:
+        """Mask of the contexts [C] with a marked citation [n]."""
         found = np.zeros(len(self.split), np.bool_)
         found[self.context[marked]] = True
         return found
 
     def line(self, key: str, what: str, marked: Mask, among: Mask | None = None) -> Line:
-        """Marked contexts [C] of each split; the rest as for count_line."""
+        """Count the marked contexts [C] of each split; otherwise like `count_line`."""
         return count_line(key, what, marked, self.contexts, self.corpus.context_ids.__getitem__, among)
 
     def in_no_split(self) -> dict[str, Rows]:
-        """The column of contexts in no split, if there are any."""
+        """Rows of the contexts in no split as a column, if any."""
         rows = np.flatnonzero(self.split < 0)
         return {NO_SPLIT: rows} if len(rows) else {}
 
     def papers_by_role(self) -> dict[str, Rows]:
-        """Rows of all papers, of candidates, of citing and cited papers, and of those that are neither."""
+        """Rows of all, candidate, citing and cited papers, and of papers neither citing nor cited."""
         citing = np.zeros(len(self.corpus.paper_ids), np.bool_)
         cited = citing.copy()
         citing[self.corpus.citing] = True

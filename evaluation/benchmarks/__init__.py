@@ -1,1 +1,1 @@
-"""Benchmarks that bring their own queries and candidates, and samples of collections."""
+"""Benchmarks with their own queries and candidates, given or sampled."""

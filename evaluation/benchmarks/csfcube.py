@@ -1,6 +1,6 @@
-"""CSFCube: papers that are alike in background, method or result (Mysore et al. 2021).
+"""CSFCube: papers similar in background, method or result (Mysore et al. 2021).
 
-Equal to the collection's own evaluation script, with its own DCG, precision and averaging.
+Reproduces the collection's evaluation script, including its definitions of DCG, precision and averages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import atomic_write
 from datasets.json_lines import validate
-from evaluation.benchmark import RetrieverMaker
+from evaluation.benchmark import RetrieverFactory
 from evaluation.benchmarks.pools import (
     Findings,
     PoolBenchmark,
@@ -44,63 +44,64 @@ LABELS = {
     "method": ("method_label",),
     "result": ("result_label",),
 }
-"""The sentences of a facet; a paper's objective belongs to its background (annotation guidelines)."""
+"""Sentence labels of each facet; a paper's objective belongs to its background (annotation guidelines)."""
 WHOLE, FACET = "whole", "facet"
 RANKED = "ranked"
-"""The folder of rankings by a retriever."""
+"""Folder of a retriever's rankings."""
 RELEVANT = 2
-"""The least grade that counts as relevant for binary measures."""
+"""Lowest grade that counts as relevant for binary measures."""
 SPLITS = {"dev": ("fold1_dev",), "test": ("fold1_test", "fold2_test")}
-"""The folds of each split: the development part of one, and the test parts of both (datasheet)."""
-CUT = 20
-"""The rank of precision, recall and F1."""
+"""Folds of each split: the development part of the first, and the test parts of both (datasheet)."""
+CUTOFF = 20
+"""Cutoff of precision, recall and F1."""
 MEANS = {"av_precision": "mean_av_precision", "reciprocal_rank": "mean_reciprocal_rank"}
-"""The script's names of means, where they differ from those of single queries."""
+"""The script's names of means that differ from the per-query names."""
 COLUMNS = {
     "r_precision": "R-Precision",
-    "precision": f"Precision@{CUT}",
-    "recall": f"Recall@{CUT}",
+    "precision": f"Precision@{CUTOFF}",
+    "recall": f"Recall@{CUTOFF}",
     "ndcg": "NDCG",
     "ndcg@20": "NDCG@20",
     "ndcg%20": "NDCG%20",
     "mean_av_precision": "MAP",
     "mean_reciprocal_rank": "MRR",
 }
-"""Those of the official table, and the two that papers report in addition."""
+"""Columns of the official table, and two more that papers report."""
 HEADLINE = ("mean_av_precision", "ndcg%20")
 
 GradedPools = dict[str, dict[str, int]]
 """{query: {candidate: grade}}"""
 Rankings = dict[str, list[tuple[str, float]]]
-"""{query: candidates with their distances to it, best first}"""
+"""{query: (candidate, distance) pairs, best first}"""
 
 
 @dataclass(frozen=True)
 class CSFCubePools:
-    """pools: {facet: {query: {candidate: grade}}}, without the query itself; folds: {facet: {fold: queries}}.
+    """The graded pools and folds of the collection.
 
-    A query of a facet is called QUERY_FACET in the folds. own: queries that stood in their own pool.
+    pools: {facet: {query: {candidate: grade}}}, without the query itself. folds: {facet: {fold: queries}},
+    with queries named QUERY_FACET. in_own_pool: queries that were listed in their own pool.
     """
 
     folder: Path
     pools: dict[str, GradedPools]
     folds: dict[str, dict[str, list[str]]]
-    own: list[str]
+    in_own_pool: list[str]
 
     @classmethod
     def read(cls, folder: str | Path) -> CSFCubePools:
         """Read test-pid2anns-csfcube-FACET.json and evaluation_splits.json.
 
-        Raises InputError that names file, query and what is wrong, as queries without a relevant candidate.
+        InputError names file, query and error, e.g. queries without a relevant candidate.
         """
         folder = Path(folder)
         pools = {facet: _read_pools(folder / f"test-pid2anns-csfcube-{facet}.json") for facet in FACETS}
-        own = []
+        in_own_pool = []
         for facet, queries in pools.items():
             for query, pool in queries.items():
-                if pool.pop(query, None) is not None:  # it would be found first, and nobody rated it
-                    own.append(f"{query}_{facet}")
-        return cls(folder, pools, _read_folds(folder / "evaluation_splits.json", pools), own)
+                if pool.pop(query, None) is not None:  # it would rank first, and has no real grade
+                    in_own_pool.append(f"{query}_{facet}")
+        return cls(folder, pools, _read_folds(folder / "evaluation_splits.json", pools), in_own_pool)
 
 
 class _Pool(msgspec.Struct):
@@ -151,15 +152,15 @@ def _read_folds(path: Path, pools: dict[str, GradedPools]) -> dict[str, dict[str
 
 
 def ranked_file(experiment: str, facet: str) -> str:
-    """The name that CSFCube's evaluation script expects."""
+    """Return the file name that CSFCube's evaluation script expects."""
     return f"test-pid2pool-csfcube-{experiment}-{facet}-ranked.json"
 
 
-def read_ranked(path: Path, pools: GradedPools) -> Rankings:
-    """Ranked pools {query: [[candidate, distance], ...]} of a facet, in order, each without its query.
+def read_rankings(path: Path, pools: GradedPools) -> Rankings:
+    """Read ranked pools {query: [[candidate, distance], ...]} of a facet, dropping each query from its own.
 
-    Raises InputError that names candidates which are in no pool or ranked twice, queries that are not ranked,
-    and distances that are not numbers.
+    InputError names candidates that are ranked twice or in no pool, unranked queries, and distances that are
+    not numbers.
     """
     given = read_json(path)
     if unknown := [query for query in given if query not in pools]:
@@ -183,23 +184,23 @@ def read_ranked(path: Path, pools: GradedPools) -> Rankings:
 
 
 def query_measures(grades: Sequence[int]) -> dict[str, float]:
-    """Measures of one query by the script's names; grades [n] 0 to 3 in ranked order, n at least 20.
+    """Compute the script's measures of one query; grades: [n], 0 to 3 in ranked order, n at least 20.
 
-    `r_precision` is the precision at the rank of the last relevant candidate. Without a relevant candidate
-    all but ndcg are 0.
+    `r_precision` is the precision at the rank of the last relevant candidate. Without a relevant candidate,
+    all measures except nDCG are 0.
     """
     gains = np.asarray(grades, np.float64)
     n, relevant = len(gains), gains >= RELEVANT
-    if n < CUT:
-        raise ValueError(f"{n} candidates, but precision at {CUT} needs more")
+    if n < CUTOFF:
+        raise ValueError(f"{n} candidates are too few for precision at {CUTOFF}")
     ranks = np.flatnonzero(relevant) + 1
     precisions = np.arange(1, len(ranks) + 1) / ranks
-    found = np.count_nonzero(relevant[:CUT])
-    precision, recall = found / CUT, found / max(len(ranks), 1)
+    hits = np.count_nonzero(relevant[:CUTOFF])
+    precision, recall = hits / CUTOFF, hits / max(len(ranks), 1)
     return {
         "recall": recall,
         "precision": precision,
-        "f1": 2 * precision * recall / (precision + recall) if found else 0.0,
+        "f1": 2 * precision * recall / (precision + recall) if hits else 0.0,
         "r_precision": float(precisions[-1]) if len(ranks) else 0.0,
         "av_precision": float(precisions.mean()) if len(ranks) else 0.0,
         "reciprocal_rank": 1 / float(ranks[0]) if len(ranks) else 0.0,
@@ -210,13 +211,13 @@ def query_measures(grades: Sequence[int]) -> dict[str, float]:
 
 
 def ndcg(gains: NDArray[np.float64], k: int) -> float:
-    """DCG of the first k, over that of the best order of the same candidates; 0 where that is 0."""
+    """Return the DCG of the top k divided by that of the ideal order; 0 if that is 0."""
     best = dcg(np.sort(gains)[::-1], k)
     return dcg(gains, k) / best if best else 0.0
 
 
 def dcg(gains: NDArray[np.float64], k: int) -> float:
-    """The first gain and, from the second on, gain / log2(rank): ranks 1 and 2 have the same weight.
+    """Return the DCG with discounts 1 / max(log2(rank), 1): ranks 1 and 2 have the same weight.
 
     >>> dcg(np.array([3.0, 2.0, 0.0, 1.0]), 4)
     5.5
@@ -227,10 +228,9 @@ def dcg(gains: NDArray[np.float64], k: int) -> float:
 def facet_table(
     folds: Mapping[str, Mapping[str, Sequence[str]]], values: Mapping[str, Mapping[str, float]]
 ) -> Table:
-    """Percent by facet: of the split test under the facet's name, of dev under dev/FACET.
+    """Average measures over the queries of each fold, then over the folds of a split, in percent.
 
-    folds: {facet: {fold: queries}}; values: {query: measures}. The mean over the queries of each fold of a
-    split, then over the folds.
+    folds: {facet: {fold: queries}}; values: {query: measures}. Rows are FACET for test and dev/FACET for dev.
     """
     names = next(iter(values.values()))
     return {
@@ -245,28 +245,30 @@ def facet_table(
 
 
 def facet_key(facet: str, split: str) -> str:
-    """The name of a facet's measures in metrics.json."""
+    """Return the key of a facet's measures in metrics.json."""
     return facet if split == "test" else f"{split}/{facet}"
 
 
 class CSFCube(PoolBenchmark):
-    """Measures ranked pools, from files or by a retriever."""
+    """Evaluates ranked pools, from files or by a retriever."""
 
     settings: CSFCubeSettings
     settings_class = CSFCubeSettings
     columns = tuple(f"{facet}/{measure}" for facet in (ALL, *FACETS) for measure in HEADLINE)
-    tables: ClassVar = {  # of the split test
-        "all facets": [Column(f"{ALL}/{key}", label, places=2, best=True) for key, label in COLUMNS.items()],
+    tables: ClassVar = {  # of split test
+        "all facets": [
+            Column(f"{ALL}/{key}", label, decimals=2, best=True) for key, label in COLUMNS.items()
+        ],
         "": [
-            Column(f"{facet}/{key}", f"{facet} {COLUMNS[key]}", places=2, best=True)
+            Column(f"{facet}/{key}", f"{facet} {COLUMNS[key]}", decimals=2, best=True)
             for facet in FACETS
             for key in HEADLINE
         ],
     }
     compared: ClassVar = {"av_precision": "MAP"}
 
-    def measure(self, folder: Path, retriever: RetrieverMaker) -> Findings:
-        """By facet and split, and by query."""
+    def measure(self, folder: Path, retriever: RetrieverFactory) -> Findings:
+        """Measure by facet and split, and per query."""
         given = self.settings
         cube = CSFCubePools.read(given.dir or "")
         if given.ranked_dir is not None:
@@ -275,16 +277,14 @@ class CSFCube(PoolBenchmark):
         else:
             name, ranked = self._rank(cube, folder / RANKED, retriever)
         remarks = []
-        if cube.own:
-            remarks = [
-                f"{len(cube.own)} queries are in their own pools and not scored: {first_few(cube.own)}."
-            ]
+        if own := cube.in_own_pool:
+            remarks = [f"{len(own)} queries are in their own pools and not scored: {first_few(own)}."]
         values: dict[str, dict[str, float]] = {}
         for facet, rankings in ranked.items():
-            if short := [query for query, ranking in rankings.items() if len(ranking) < CUT]:
+            if short := [query for query, ranking in rankings.items() if len(ranking) < CUTOFF]:
                 raise InputError(
-                    f"{ranked_file(name, facet)}: {len(short)} queries have fewer than {CUT} candidates "
-                    f"ranked: {first_few(short)}"
+                    f"{ranked_file(name, facet)}: {len(short)} queries have fewer than {CUTOFF} ranked "
+                    f"candidates: {first_few(short)}"
                 )
             unranked = []
             for query, ranking in rankings.items():
@@ -293,8 +293,8 @@ class CSFCube(PoolBenchmark):
                 unranked += [f"{query}_{paper}" for paper in pool if paper not in papers]
             if unranked:
                 remarks.append(
-                    f"{facet}: {len(unranked):,} candidates are not ranked, and left out of the measures, as "
-                    f"the official script does: {first_few(unranked)}."
+                    f"{facet}: {len(unranked):,} candidates are not ranked and left out of the measures, as "
+                    f"in the official script: {first_few(unranked)}."
                 )
         metrics = facet_table(cube.folds, values)
         head = ["facet", "split", *COLUMNS.values()]
@@ -309,8 +309,8 @@ class CSFCube(PoolBenchmark):
             metrics,
             PerQuery(list(values), [query.rpartition("_")[0] for query in values], columns),
             [
-                f"{len(values)} queries. Percent, as CSFCube's own evaluation script computes it: dev is the "
-                "first fold's development part; test is the mean of the two folds' test parts.",
+                f"{len(values)} queries. Percent, as computed by CSFCube's evaluation script: dev is the "
+                "development part of the first fold; test is the mean over the test parts of both folds.",
                 *remarks,
                 markdown_table(head, rows),
             ],
@@ -319,21 +319,21 @@ class CSFCube(PoolBenchmark):
         )
 
     def _read(self, cube: CSFCubePools, folder: Path, name: str, facet: str) -> Rankings:
-        """The rankings of a facet; InputError that names the experiments that exist instead."""
+        """Read the rankings of a facet; if they are missing, InputError lists the existing experiments."""
         path = folder / ranked_file(name, facet)
         if not path.is_file():
             before, after = ranked_file("\0", facet).split("\0")
-            there = sorted(file.name[len(before) : -len(after)] for file in folder.glob(f"{before}*{after}"))
-            names = f"experiment_name={'|'.join(there)}" if there else "no rankings of this facet"
-            raise InputError(f"{path}: no such file; in {folder} there is {names}")
-        return read_ranked(path, cube.pools[facet])
+            names = sorted(file.name[len(before) : -len(after)] for file in folder.glob(f"{before}*{after}"))
+            existing = f"experiment_name={'|'.join(names)}" if names else "no rankings of this facet"
+            raise InputError(f"{path}: no such file; {folder} has {existing}")
+        return read_rankings(path, cube.pools[facet])
 
     def _rank(
-        self, cube: CSFCubePools, folder: Path, make: RetrieverMaker
+        self, cube: CSFCubePools, folder: Path, make: RetrieverFactory
     ) -> tuple[str, dict[str, Rankings]]:
-        """The experiment's name, and rankings by a retriever, also written in the official format.
+        """Rank with a retriever; return the experiment's name and the rankings, and write them to files.
 
-        A distance is minus the score; candidates of equal distance are ordered by id.
+        Distances are negated scores; ties are ordered by id.
         """
         corpus = self._corpus(cube)
         retriever = make()
@@ -342,10 +342,11 @@ class CSFCube(PoolBenchmark):
         name = self.settings.experiment_name or f"{retriever.name}-{form}"
         ranked: dict[str, Rankings] = {}
         for facet, pools in cube.pools.items():
-            context_ids = {query: context_of(form, facet, query) for query in pools}
+            context_ids = {query: context_id(form, facet, query) for query in pools}
             if empty := [query for query, context in context_ids.items() if context not in contexts]:
                 raise InputError(
-                    f"{facet}: no sentence (pred_labels) of {first_few(empty)}; set benchmark.query=whole"
+                    f"{facet}: no sentences with this label (pred_labels) in {first_few(empty)}; set "
+                    "benchmark.query=whole"
                 )
             scores = pool_scores(
                 retriever, corpus, {context_ids[query]: pool for query, pool in pools.items()}
@@ -359,13 +360,13 @@ class CSFCube(PoolBenchmark):
         return name, ranked
 
     def _corpus(self, cube: CSFCubePools) -> Corpus:
-        """The collection as a corpus with two contexts for each query of a facet: whole, and its sentences.
+        """Open the collection as a corpus with two contexts per query and facet: whole and facet sentences.
 
-        The latter are left out where there are none. Raises InputError that names papers without a text.
+        Facets without sentences have no second context. InputError names papers without a text.
         """
         path = next(iter(sorted(cube.folder.glob("abstracts-csfcube-preds*.jsonl*"))), None)
         if path is None:
-            raise InputError(f"{cube.folder}: no abstracts-csfcube-preds.jsonl, the texts to rank")
+            raise InputError(f"{cube.folder}: no abstracts-csfcube-preds.jsonl with the texts to rank")
         names = {query for pools in cube.pools.values() for query in pools}
         texts = {text.id: text for text in read_texts(path) if text.id in names}
         queries, candidates = {}, set[str]()
@@ -373,18 +374,18 @@ class CSFCube(PoolBenchmark):
             for query, pool in pools.items():
                 candidates |= set(pool)
                 relevant = tuple(paper for paper, grade in pool.items() if grade >= RELEVANT)
-                queries[context_of(WHOLE, facet, query)] = QueryPaper(query, relevant)
-                if query in texts and (body := sentences(texts[query], facet)):
-                    queries[context_of(FACET, facet, query)] = QueryPaper(query, relevant, body)
+                queries[context_id(WHOLE, facet, query)] = QueryPaper(query, relevant)
+                if query in texts and (body := facet_text(texts[query], facet)):
+                    queries[context_id(FACET, facet, query)] = QueryPaper(query, relevant, body)
         return open_texts("CSFCube", path, queries, candidates, self.settings.cache_dir)
 
 
-def context_of(form: str, facet: str, query: str) -> str:
-    """The context of a query of a facet in one form, `whole` or `facet`."""
+def context_id(form: str, facet: str, query: str) -> str:
+    """Return the context id of a query of a facet; form: `whole` or `facet`."""
     return f"{form}_{facet}_{query}"
 
 
-def sentences(text: Text, facet: str) -> str:
-    """What an abstract says of a facet, by the labels of its sentences."""
-    labelled = zip(text.labels, text.sentences, strict=False)  # there may be no labels at all
+def facet_text(text: Text, facet: str) -> str:
+    """Join the sentences of an abstract that are labelled with a facet."""
+    labelled = zip(text.labels, text.sentences, strict=False)  # labels may be empty
     return " ".join(sentence for label, sentence in labelled if label in LABELS[facet])

@@ -27,7 +27,7 @@ PLOT = "query-tokens.png"
 
 
 class GlobalPrefetch(Prefetch):
-    """How well a retriever finds what a paper cites; by F1@20 first."""
+    """Evaluates a retriever on papers as queries, primarily by F1@20."""
 
     name, settings_class = "global_prefetch", ContextSettings
     columns = (F1, "map", "mrr", "recall@10", "recall@100", "recall@1000", "seconds_per_query")
@@ -47,13 +47,13 @@ class GlobalPrefetch(Prefetch):
     def sweep(cls, jobs: Sequence[SweepJob], varied: Sequence[str], folder: Path) -> list[Section]:
         if "retriever.query" not in varied:
             return []
-        return [Section("BM25 by the form of the query, as published", published_tables("query-forms"))]
+        return [Section("BM25 by query form, as published", published_tables("query-forms"))]
 
 
 class GlobalReranking(Pipeline):
-    """Queries are papers, the first candidates of a retriever are reranked.
+    """Evaluates a reranker on papers as queries.
 
-    The paper's measures are F1@20 (`f1`), MRR of the first 1,000 papers, the largest cutoff, and R@1000.
+    The paper's measures are F1@20 (`f1`), MRR over the top 1,000 papers (the largest cutoff), and R@1000.
     """
 
     settings: GlobalRerankSettings
@@ -64,8 +64,8 @@ class GlobalReranking(Pipeline):
     about = ABOUT
     published = ()
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self.scoring = replace(self.scoring, query_tokens=self.settings.query_tokens)
 
     def scorer_facts(self, scores: PairScores) -> dict[str, Any]:
@@ -80,14 +80,14 @@ class GlobalReranking(Pipeline):
         if "query_tokens" not in metrics:
             return lines
         query, candidate = metrics["query_tokens"], metrics["candidate_tokens"]
-        return [f"Tokens of a pair, at most: {query:,} of the query, {candidate:,} of the candidate.", *lines]
+        return [f"Pairs have at most {query:,} query tokens and {candidate:,} candidate tokens.", *lines]
 
-    def closing(self) -> list[str]:
+    def closing_parts(self) -> list[str]:
         return ["## As published", *published_tables("rerankers")]
 
     @classmethod
     def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
-        """A row each after that of its first stage (table 2); by tokens where those differ (figure 1)."""
+        """Return results after those of their first stages (table 2), and by tokens if varied (figure 1)."""
         results = {name: output.metrics for name, output in outputs.items()}
         rows: dict[str, Metrics] = {}
         for metrics in results.values():
@@ -100,38 +100,39 @@ class GlobalReranking(Pipeline):
             *(Column("stages", "stages"), Column("reranked", "candidates")),
             *(Column(key, label) for key, label in MEASURES.items()),
             *(Column("ceiling", "ceiling"), Column(f"{GAIN}{F1}", "gain", signed=True)),
-            *(Column("ends", "95 %"), Column(f"{GAIN}{F1}/p", "p", places=4)),
+            *(Column("ends", "95 %"), Column(f"{GAIN}{F1}/p", "p", decimals=4)),
         ]
         gains = (
-            "Gain: F1@20 against the first stage, with its 95 % interval and p. Ceiling: the share of the "
-            "cited papers among the reranked candidates; all other papers keep their order behind them."
+            "Gain: difference in F1@20 to the first stage, with its 95 % interval and p. Ceiling: the share "
+            "of the cited papers among the reranked candidates; other papers follow in their original order."
         )
         parts = [f"{size_line(results)} {gains}", comparison(rows, columns)]
         depths = depth_columns(results, "mrr")
         parts += [comparison(results, depths, "MRR by reranked candidates")] if len(depths) > 1 else []
-        for section in by_tokens(results.values(), plot):
+        for section in token_sections(results.values(), plot):
             parts += [f"### {section.heading}", *section.parts]
         return parts
 
     @classmethod
     def sweep(cls, jobs: Sequence[SweepJob], varied: Sequence[str], folder: Path) -> list[Section]:
-        found = [*super().sweep(jobs, varied, folder), *by_tokens(map(_measured, jobs), folder / PLOT)]
+        sections = super().sweep(jobs, varied, folder)
+        sections += token_sections(map(_token_metrics, jobs), folder / PLOT)
         if any(f"{BASE}{F1}" in job.metrics for job in jobs):
-            found.append(Section("BM25 and a cross-encoder, as published", published_tables("rerankers")))
-        return found
+            sections.append(Section("BM25 and a cross-encoder, as published", published_tables("rerankers")))
+        return sections
 
 
 def size_line(results: Mapping[str, Metrics]) -> str:
-    """How many queries and papers; several, where the results differ."""
-    found = {
+    """Describe the numbers of queries and papers, for all results that differ in them."""
+    sizes = {
         f"{metrics['queries']:,} queries of split {metrics['split']}, {metrics['candidates']:,} papers"
         for metrics in results.values()
     }
-    return f"{'; '.join(sorted(found))}. Shares, not percent, as in the paper."
+    return f"{'; '.join(sorted(sizes))}. Shares, not percent, as in the paper."
 
 
-def _measured(job: SweepJob) -> Metrics:
-    """The metrics of an evaluation, or those of a training that measured F1 in its validations."""
+def _token_metrics(job: SweepJob) -> Metrics:
+    """Return the metrics of an evaluation, or the validation metrics of a training with its tokens."""
     if f"val/{F1}" not in job.metrics:
         return job.metrics
     pairs = OmegaConf.select(OmegaConf.load(job.folder / ".hydra" / "config.yaml"), "model.pairs")
@@ -141,23 +142,23 @@ def _measured(job: SweepJob) -> Metrics:
     return tokens | {name: job.metrics[f"val/{name}"] for name in (F1, "mrr")}
 
 
-def by_tokens(results: Iterable[Metrics], plot: Path) -> list[Section]:
-    """The table of figure 1, drawn into `plot`; none where all pairs divide their tokens in the same way."""
+def token_sections(results: Iterable[Metrics], plot: Path) -> list[Section]:
+    """Return the numbers of figure 1 as a table, and draw `plot`; empty if all token limits are the same."""
     keys = ("query_tokens", "candidate_tokens", F1, "mrr")
     points = sorted(tuple(of[key] for key in keys) for of in results if "query_tokens" in of and F1 in of)
     if len({point[:2] for point in points}) < 2:
         return []
     curves: dict[str, dict[int, float]] = {}
     for query, candidate, f1, _ in points:
-        curves.setdefault(f"{query + candidate} tokens a pair", {})[query] = f1
-    curve_plot(plot, curves, "F1@20 by the tokens of the query", "tokens of the query", "F1@20")
-    head = ["tokens of the query", "of the candidate", "F1@20", "MRR"]
+        curves.setdefault(f"{query + candidate} tokens per pair", {})[query] = f1
+    curve_plot(plot, curves, "F1@20 by query tokens", "query tokens", "F1@20")
+    head = ["query tokens", "candidate tokens", "F1@20", "MRR"]
     return [
         Section(
-            "F1@20 by the tokens of query and candidate",
+            "F1@20 by tokens of query and candidate",
             [
-                "Trainings: the best round, on validation queries; evaluations: their own queries.",
-                f"![F1@20 by tokens of the query]({plot.name})",
+                "Trainings: the best round, on validation queries; evaluations: on their own queries.",
+                f"![F1@20 by query tokens]({plot.name})",
                 *published_tables("query-tokens"),
                 markdown_table(head, align_columns(list(zip(*points, strict=True)))),
             ],

@@ -1,7 +1,7 @@
 """MDCR: citation recommendation in 19 fields of science (Medić and Šnajder 2022, section 4).
 
-Equal to the benchmark's own evaluation script: means over the queries of a field, in percent of four places,
-and the mean of these over the fields.
+Reproduces the benchmark's evaluation script: means over the queries of a field, in percent with four
+decimals, and their mean over the fields.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from datasets.download import ensure_release, find_file
 from datasets.errors import InputError
 from datasets.files import write_text
 from datasets.json_lines import validate
-from evaluation.benchmark import Output, RetrieverMaker
+from evaluation.benchmark import Output, RetrieverFactory
 from evaluation.benchmarks.pools import (
     Findings,
     PoolBenchmark,
@@ -38,9 +38,9 @@ from evaluation.report import (
     AVERAGE,
     REPORT,
     Column,
-    by_group,
     comparison,
     flatten_groups,
+    group_tables,
     markdown_table,
     table_rows,
 )
@@ -48,22 +48,22 @@ from evaluation.settings import MDCRSettings
 
 TYPES, SCORES = "candidate_types.json", "scores.json"
 TRUE = "true"
-"""The type of the candidates that the query cites."""
+"""Type of the candidates that the query cites."""
 MEASURES = {"map": AP, "ndcg": nDCG, "recall_5": R @ 5}
-"""By the names of trec_eval, in the order of the official table."""
+"""By trec_eval's names, in the order of the official table."""
 
 
 @dataclass(frozen=True)
 class TypedPool:
-    """The pool of one query: the papers it cites, and other candidates by type."""
+    """The pool of a query: the papers it cites, and other candidates by type."""
 
     cited: frozenset[str]
     others: dict[str, list[str]]
 
-    def judged(self, kind: str | None = None) -> dict[str, int]:
-        """{candidate: whether it is cited}: of all types, or of one and the cited (section 4.4).
+    def judgements(self, kind: str | None = None) -> dict[str, int]:
+        """Return {candidate: 1 if cited, else 0} of all types, or of one type and the cited (section 4.4).
 
-        A candidate of several types appears once, as cited if one of them is `true`.
+        Candidates of several types appear once, as cited if one of the types is `true`.
         """
         named = self.others.values() if kind is None else [self.others[kind]]
         return {paper: 0 for papers in named for paper in papers} | dict.fromkeys(sorted(self.cited), 1)
@@ -71,33 +71,33 @@ class TypedPool:
 
 @dataclass(frozen=True)
 class MDCRPools:
-    """A file of the benchmark: {field: {query: pool}}, fields by name as in the official table."""
+    """A benchmark file, {field: {query: pool}}, with fields sorted by name as in the official table."""
 
     path: Path
     fields: dict[str, dict[str, TypedPool]]
 
     def __len__(self) -> int:
-        """The number of queries."""
+        """Number of queries."""
         return sum(map(len, self.fields.values()))
 
     @property
     def types(self) -> list[str]:
-        """Types of candidates that are not cited, in the order of the file."""
+        """Types of candidates that are not cited, in file order."""
         return list(next(iter(next(iter(self.fields.values())).values())).others)
 
     def pairs(self) -> Iterator[tuple[str, str, str]]:
-        """Field, query and candidate of each pair that needs a score."""
+        """Yield (field, query, candidate) for each pair that needs a score."""
         for field, queries in self.fields.items():
             for query, pool in queries.items():
-                for paper in pool.judged():
+                for paper in pool.judgements():
                     yield field, query, paper
 
     @classmethod
     def read(cls, path: str | Path) -> MDCRPools:
-        """Read mdcr_val.json, mdcr_test.json or another file of that format.
+        """Read mdcr_val.json, mdcr_test.json or another file in that format.
 
-        Raises InputError that names fields without queries, queries that cite none of their candidates, and
-        queries that lack a type which others have.
+        InputError names fields without queries, queries that cite none of their candidates, and queries that
+        lack a type.
         """
         path = Path(path)
         fields: dict[str, dict[str, TypedPool]] = {}
@@ -110,12 +110,12 @@ class MDCRPools:
                 types = types or lists
                 if odd := {TRUE, *types} ^ set(lists):
                     one = min(odd)
-                    has = f"has candidates of the type {one!r}" if one in lists else f"has no {one!r}"
-                    raise InputError(f"{where}: {has}; each query must have the same types, and {TRUE!r}")
+                    has = f"has candidates of type {one!r}" if one in lists else f"has no {one!r}"
+                    raise InputError(f"{where}: {has}; all queries must have the same types, and {TRUE!r}")
                 others = {kind: lists[kind] for kind in types if kind != TRUE}
                 fields[field][query] = TypedPool(frozenset(lists[TRUE]), others)
         if not fields:
-            raise InputError(f"{path}: it has no fields")
+            raise InputError(f"{path}: no fields")
         if empty := [field for field, found in fields.items() if not found]:
             raise InputError(
                 f"{path}: {len(empty)} fields have no queries: {first_few(empty)}; leave them out"
@@ -130,15 +130,15 @@ class MDCRPools:
 
 
 def read_scores(path: str | Path, pools: MDCRPools) -> tuple[Scores, list[str]]:
-    """Scores `{"QUERY_CANDIDATE": number}` of all pairs of the pools, and the keys that belong to no pair.
+    """Read scores `{"QUERY_CANDIDATE": number}`; return those of the pools' pairs, and the unused keys.
 
-    Raises InputError that names pairs without a score, and scores that are not numbers.
+    InputError names pairs without a score, and scores that are not numbers.
     """
     path = Path(path)
     given = read_json(path)
     if wrong := [key for key, value in given.items() if not is_number(value)]:
         raise InputError(
-            f"{path}: {len(wrong):,} scores are NaN or not numbers: {first_few(wrong)}; give each a number"
+            f"{path}: {len(wrong):,} scores are NaN or not numbers: {first_few(wrong)}; all must be numbers"
         )
     pairs = [(f"{query}_{paper}", field, query, paper) for field, query, paper in pools.pairs()]
     if missing := [f"{key} ({field})" for key, field, _, _ in pairs if key not in given]:
@@ -154,13 +154,13 @@ def read_scores(path: str | Path, pools: MDCRPools) -> tuple[Scores, list[str]]:
 
 
 def field_values(pools: MDCRPools, scores: Scores, kind: str | None = None) -> dict[str, Values]:
-    """{field: {measure: values of its queries [Q]}}, candidates of equal score ordered by id as in trec_eval.
+    """Return {field: {measure: values of its queries [Q]}}; ties are ordered by id, as in trec_eval.
 
-    kind: of the cited and this type of candidates alone, and only for queries that have any of it.
+    kind: rank only the cited candidates and those of this type, for queries that have any of this type.
     """
     values = {}
     for field, queries in pools.fields.items():
-        judged = {query: p.judged(kind) for query, p in queries.items() if kind is None or p.others[kind]}
+        judged = {query: p.judgements(kind) for query, p in queries.items() if kind is None or p.others[kind]}
         if judged:
             found = {query: {paper: scores[query][paper] for paper in pool} for query, pool in judged.items()}
             values[field] = measure_pools(judged, found, MEASURES)
@@ -168,17 +168,17 @@ def field_values(pools: MDCRPools, scores: Scores, kind: str | None = None) -> d
 
 
 def field_table(values: Mapping[str, Values]) -> Table:
-    """Percent of each field and, under AVG, the mean over the fields: as published, of rounded numbers."""
+    """Average over queries per field, in percent, and over the rounded fields under AVG, as published."""
     fields = {
-        field: {name: _rounded(100 * found[name].mean()) for name in MEASURES}
+        field: {name: _round(100 * found[name].mean()) for name in MEASURES}
         for field, found in values.items()
     }
-    average = {name: _rounded(np.mean([row[name] for row in fields.values()])) for name in MEASURES}
+    average = {name: _round(np.mean([row[name] for row in fields.values()])) for name in MEASURES}
     return fields | {AVERAGE: average}
 
 
 def type_table(pools: MDCRPools, scores: Scores) -> tuple[Table, dict[str, int]]:
-    """Percent by type of candidates (table 4), means over the fields; and the number of queries of each."""
+    """Return percent by type of candidates (table 4), averaged over fields, and queries per type."""
     table, queries = {}, {}
     for kind in pools.types:
         values = field_values(pools, scores, kind)
@@ -189,25 +189,25 @@ def type_table(pools: MDCRPools, scores: Scores) -> tuple[Table, dict[str, int]]
 
 
 def official_lines(metrics: Table) -> list[str]:
-    """The results as MDCR's evaluation script prints them."""
+    """Format the results as MDCR's evaluation script does."""
     lines = ["\t".join([name, *(f"{m}: {v}" for m, v in row.items())]) for name, row in metrics.items()]
     return [*lines[:-1], "", lines[-1]]
 
 
-def _rounded(value: np.floating) -> float:
-    """To four places, by numpy as the script does: Python's way differs in some last places."""
+def _round(value: np.floating) -> float:
+    """Round to four decimals with numpy, like the script; Python's `round` may differ in the last digit."""
     return float(np.round(value, 4))
 
 
 class MDCR(PoolBenchmark):
-    """Measures scores of the benchmark's pairs, from a file or by a retriever."""
+    """Evaluates scores of the benchmark's pairs, from a file or by a retriever."""
 
     settings: MDCRSettings
     settings_class = MDCRSettings
     columns = tuple(f"{AVERAGE}/{measure}" for measure in MEASURES)
 
-    def measure(self, folder: Path, retriever: RetrieverMaker) -> Findings:
-        """By field, by type of candidates (candidate_types.json), and by query."""
+    def measure(self, folder: Path, retriever: RetrieverFactory) -> Findings:
+        """Measure by field, by type of candidates (candidate_types.json), and per query."""
         given = self.settings
         pools = MDCRPools.read(given.file or self._download(f"mdcr_{given.split}.json"))
         if given.scores_file:
@@ -218,25 +218,25 @@ class MDCR(PoolBenchmark):
         metrics = field_table(values)
         types, counts = type_table(pools, scores)
         remarks = [
-            f"{len(pools) - number:,} queries have no candidates of the type {kind}: left out there."
+            f"{len(pools) - number:,} queries have no candidates of type {kind} and are left out there."
             for kind, number in counts.items()
             if number < len(pools)
         ]
         if unused:
             remarks.append(f"{len(unused):,} scores belong to no pair of the benchmark: {first_few(unused)}.")
         write_text(folder / TYPES, json.dumps(types, indent=1) + "\n")
-        columns = [Column(measure, measure, places=4) for measure in MEASURES]
+        columns = [Column(measure, measure, decimals=4) for measure in MEASURES]
         by_type = table_rows(types, columns, "type")
         return Findings(
             f"MDCR: {given.scores_file or folder / SCORES} on {pools.path}",
             metrics,
-            PerQuery.of_groups({field: (list(pools.fields[field]), values[field]) for field in values}),
+            PerQuery.from_groups({field: (list(pools.fields[field]), values[field]) for field in values}),
             [
-                f"{len(pools):,} queries of {len(pools.fields)} fields. Measures by trec_eval, percent: mean "
-                f"over the queries of a field; {AVERAGE} is their mean over the fields.",
+                f"{len(pools):,} queries of {len(pools.fields)} fields. Measures by trec_eval, in percent: "
+                f"means over the queries of a field; {AVERAGE} is their mean over the fields.",
                 *remarks,
                 comparison(metrics, columns, "field"),
-                "The cited candidates and those of one type alone, mean over the fields (Medić and Šnajder "
+                "Only the cited candidates and those of one type, means over the fields (Medić and Šnajder "
                 "2022, section 4.4):",
                 markdown_table(by_type[0], by_type[1:]),
             ],
@@ -247,15 +247,15 @@ class MDCR(PoolBenchmark):
 
     @classmethod
     def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
-        """By field (as table 3), and by type of candidates (as table 4)."""
+        """Return tables by field (like table 3) and by type of candidates (like table 4)."""
         tables = {"map": "MAP", "recall_5": "R@5"}
-        made = {Path(of.settings.get("file") or "").parent / REPORT for of in outputs.values()}
-        reports = [path.read_text("utf-8") for path in made if path.is_file()]
+        paths = {Path(of.settings.get("file") or "").parent / REPORT for of in outputs.values()}
+        reports = [path.read_text("utf-8") for path in paths if path.is_file()]
         built = [part.strip() for text in reports for part in text.split("\n\n")[1:]]
         types = {name: read_json(output.folder / TYPES) for name, output in outputs.items()}
         kinds = dict.fromkeys(kind for of in types.values() for kind in of)
         columns = [
-            Column(f"{kind}/{measure}", f"{kind} {label}", places=2, best=True)
+            Column(f"{kind}/{measure}", f"{kind} {label}", decimals=2, best=True)
             for kind in kinds
             for measure, label in tables.items()
         ]
@@ -265,19 +265,20 @@ class MDCR(PoolBenchmark):
                 value for of in types.values() if (value := flatten_groups(of).get(column.key)) is not None
             ]
             mean[column.key] = sum(values) / len(values)
-        head_and_rows = comparison(types, columns)
         return [
             *built,
-            *by_group({name: output.metrics for name, output in outputs.items()}, tables),
-            "By type of candidates: the cited ones and those of the type alone, means over the fields. The "
-            "last row is the mean of the others.",
-            "\n".join([head_and_rows, comparison({"mean": mean}, columns).splitlines()[-1]]),
+            *group_tables({name: output.metrics for name, output in outputs.items()}, tables),
+            "By type of candidates: only the cited candidates and those of the type, means over the fields. "
+            "The last row is the mean over the rows above.",
+            "\n".join([comparison(types, columns), comparison({"mean": mean}, columns).splitlines()[-1]]),
         ]
 
-    def _scores(self, pools: MDCRPools, path: Path, make: RetrieverMaker) -> Scores:
-        """Scores of a retriever, also written to a file in the benchmark's format."""
+    def _scores(self, pools: MDCRPools, path: Path, make: RetrieverFactory) -> Scores:
+        """Score all pairs with a retriever, and write the scores to a file in the benchmark's format."""
         fields = pools.fields.values()
-        judged = merge_pools({query: pool.judged() for query, pool in queries.items()} for queries in fields)
+        judged = merge_pools(
+            {query: pool.judgements() for query, pool in queries.items()} for queries in fields
+        )
         corpus = open_judged("MDCR", self._texts(), judged, self.settings.cache_dir)
         retriever = make()
         retriever.open(corpus, self.settings.index_dir)
@@ -293,16 +294,16 @@ class MDCR(PoolBenchmark):
         if given.file is None:
             return self._download(f"mdcr_{given.split}_data.jsonl")
         file = Path(given.file)
-        beside = find_file(file.parent, f"{file.name.removesuffix('.gz').removesuffix('.json')}_data.jsonl")
-        if beside is None:
+        texts = find_file(file.parent, f"{file.name.removesuffix('.gz').removesuffix('.json')}_data.jsonl")
+        if texts is None:
             raise InputError(
-                f"{file}: scoring its pairs needs their texts, benchmark.texts=FILE of paper_id, title and "
-                "abstract in JSON lines; or give scores: scores_file=FILE"
+                f"{file}: scoring its pairs needs their texts: set benchmark.texts=FILE (JSON lines of "
+                "paper_id, title and abstract) or scores_file=FILE"
             )
-        return beside
+        return texts
 
     def _download(self, file: str) -> Path:
-        """One of MDCR's own files, downloaded on first use; InputError if that fails."""
+        """Return the path of one of MDCR's files, downloaded on first use; InputError if that fails."""
         path = find_file(ensure_release("mdcr", self.settings.cache_dir, files=[file]), file)
         assert path is not None
         return path

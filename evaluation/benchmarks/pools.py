@@ -1,4 +1,4 @@
-"""Benchmarks that come with a pool of candidates for each query: their files, texts, scores and measures."""
+"""Shared parts of benchmarks with a candidate pool per query: files, texts, scores and measures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from datasets.prepare import open_records, store_folder
 from datasets.progress import count_progress, read_progress
 from datasets.records import TARGET_MARKER, ContextRecord, PaperRecord, QueryRecord, Source
 from datasets.source_files import read_records
-from evaluation.benchmark import Benchmark, Data, RetrieverMaker
+from evaluation.benchmark import Benchmark, Data, RetrieverFactory
 from evaluation.measures import PerQuery, Values
 from evaluation.report import PER_QUERY, Metrics, Provenance, print_table, write_results
 from evaluation.settings import PoolSettings
@@ -34,32 +34,32 @@ from retrieval.base import Retriever
 
 log = logging.getLogger(__name__)
 
-LARGEST = 1 << 28
-"""Bytes of a JSON file at most."""
+MAX_JSON_BYTES = 1 << 28
+"""Maximum size of a JSON file."""
 SPLIT = "test"
 
 ABOUT = """\
-- A query is a paper, by its title and abstract; relevant are the papers that it cites, or that are like it.
-  Percent, unless the text says otherwise; the best of a column is bold, ± is the standard deviation over
-  samplings of pools.
-- Figures "as published" are of other data, unless the text says otherwise: compare the distances between
-  the models, not the numbers."""
-"""What a page of results says of benchmarks whose queries are papers."""
+- A query is a paper, by its title and abstract; the papers that it cites, or papers similar to it, are
+  relevant. Numbers are percent unless the text says otherwise; the best value of a column is bold, ± is the
+  standard deviation over samplings of pools.
+- Figures "as published" are on other data unless the text says otherwise: compare differences between models,
+  not absolute numbers."""
+"""Introduction of results pages of benchmarks whose queries are papers."""
 
 Table = dict[str, dict[str, float]]
-"""{group of queries: {measure: percent}}, measures by the names of the official script."""
+"""{group of queries: {measure: percent}}, with the measure names of the official script."""
 JudgedPools = dict[str, dict[str, int]]
 """{query: {candidate: relevance}}"""
 Scores = dict[str, dict[str, float]]
-"""{query: {candidate: score}}, higher is better."""
+"""{query: {candidate: score}}; higher is better."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What a benchmark measured.
+    """Results of a benchmark.
 
-    metrics: metrics.json. sections: paragraphs of report.md. tables: {title: head and rows}, printed
-    after `printed`. remarks: sentences about what was left out.
+    metrics: content of metrics.json. sections: paragraphs of report.md. tables: {title: header and rows},
+    printed after `printed`. remarks: sentences about what was left out.
     """
 
     title: str
@@ -72,20 +72,20 @@ class Findings:
 
 
 class PoolBenchmark(Benchmark):
-    """A benchmark with its own queries and candidates, which scores from a file or a retriever rank."""
+    """A benchmark with its own queries and candidates, ranked by scores from a file or a retriever."""
 
     settings: PoolSettings
     about = ABOUT
 
     @abstractmethod
-    def measure(self, folder: Path, retriever: RetrieverMaker) -> Findings:
-        """Measure the scores of a file, or those of the retriever, which are also written to `folder`.
+    def measure(self, folder: Path, retriever: RetrieverFactory) -> Findings:
+        """Measure the scores of a file, or those of the retriever, which are also written into `folder`.
 
-        Raises InputError for files that do not fit each other.
+        Raises InputError if files do not match.
         """
 
     def run(
-        self, folder: Path, provenance: Provenance, retriever: RetrieverMaker, data: Data | None = None
+        self, folder: Path, provenance: Provenance, retriever: RetrieverFactory, data: Data | None = None
     ) -> Metrics:
         found = self.measure(folder, retriever)
         for remark in found.remarks:
@@ -100,7 +100,7 @@ class PoolBenchmark(Benchmark):
 
 
 def measure_pools(pools: JudgedPools, scores: Scores, measures: Mapping[str, Measure]) -> Values:
-    """The measures of each query [Q] by trec_eval, which orders candidates of equal score by id."""
+    """Measure each query [Q] with trec_eval, which orders ties by id."""
     rows = {query: row for row, query in enumerate(pools)}
     names = {measure: name for name, measure in measures.items()}
     values = {name: np.zeros(len(pools)) for name in measures}
@@ -110,26 +110,26 @@ def measure_pools(pools: JudgedPools, scores: Scores, measures: Mapping[str, Mea
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file, plain or gzipped; NaN and Infinity are read as Python writes them.
+    """Read the object in a JSON file, plain or gzipped; accepts NaN and Infinity as Python writes them.
 
-    Raises InputError for a file that is missing or holds something else.
+    Raises InputError if the file is missing or holds anything else.
     """
     try:
-        found = json.loads(read_limited(path, LARGEST).decode("utf-8-sig"))
+        found = json.loads(read_limited(path, MAX_JSON_BYTES).decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: malformed JSON: {error}") from None
     return validate(found, dict[str, Any], str(path))
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a number that compares with others and that a float can hold."""
+    """True for numbers that fit a float and are not NaN."""
     if type(value) is int:
         return abs(value) < 1e308
     return isinstance(value, float) and not math.isnan(value)
 
 
 def first_few(names: Collection[str], most: int = 5) -> str:
-    """The first names, and how many more there are.
+    """List the first names, plus a count of the rest.
 
     >>> first_few(["a", "b", "c"], 2)
     'a, b and 1 more'
@@ -140,7 +140,7 @@ def first_few(names: Collection[str], most: int = 5) -> str:
 
 @dataclass(frozen=True)
 class Text:
-    """A paper of a file of texts; sentences: of its abstract, or all as one; labels: of each, or none."""
+    """Title and abstract of a paper; sentences: of the abstract, or all as one; labels: of the sentences."""
 
     id: str
     title: str
@@ -152,23 +152,23 @@ class Text:
         return " ".join(self.sentences)
 
     def __bool__(self) -> bool:
-        """Whether there is anything to read."""
+        """True if title or abstract is not blank."""
         return bool(self.title.strip() or self.abstract.strip())
 
 
 def read_texts(path: Path) -> Iterator[Text]:
-    """Papers of a file of JSON lines, plain or gzipped: `paper_id`, `title`, `abstract` (text or sentences).
+    """Yield papers from JSON lines, plain or gzipped, of `paper_id`, `title`, `abstract` (text or sentences).
 
-    A file called .json is one object, {paper_id: {"title", "abstract"}}. Raises InputError that names file,
-    line (or paper) and field.
+    A file named *.json holds one object, {paper_id: {"title", "abstract"}}. InputError names file, line (or
+    paper) and field.
     """
     with read_progress(path, path.name) as advance:
         if path.name.removesuffix(".gz").endswith(".json"):
             for paper, found in read_records(path, frozenset(), dict, advance):
-                yield _text(found | {"paper_id": paper}, f"{path}, paper {paper!r}")
+                yield _parse_text(found | {"paper_id": paper}, f"{path}, paper {paper!r}")
             return
         for where, record in read_objects(path, advance):
-            yield _text(record, where)
+            yield _parse_text(record, where)
 
 
 class _Record(msgspec.Struct):
@@ -178,7 +178,7 @@ class _Record(msgspec.Struct):
     pred_labels: list[str] | None = None
 
 
-def _text(record: Object, where: str) -> Text:
+def _parse_text(record: Object, where: str) -> Text:
     found = validate(record, _Record, where)
     abstract, labels = found.abstract or "", found.pred_labels or []
     sentences = [abstract] if isinstance(abstract, str) else abstract
@@ -189,7 +189,7 @@ def _text(record: Object, where: str) -> Text:
 
 @dataclass(frozen=True)
 class QueryPaper:
-    """A paper that is the query, by its abstract or the given text, and the papers it should find."""
+    """A query paper, searched by its abstract or the given text, and its relevant papers."""
 
     paper: str
     relevant: tuple[str, ...]
@@ -203,10 +203,10 @@ def open_texts(
     candidates: Collection[str],
     cache_dir: str | Path,
 ) -> Corpus:
-    """The query papers and candidates of a file of texts as a corpus, with a context for each query.
+    """Open query papers and candidates from a file of texts as a corpus, with one context per query.
 
-    Candidates with neither title nor abstract are left out. Raises InputError that names papers which the
-    file lacks, and query papers without a text.
+    Candidates with neither title nor abstract are left out. InputError names papers missing from the file,
+    and query papers without a text.
     """
     query_papers = {query.paper for query in queries.values()}
     wanted, query_texts, readable = query_papers | set(candidates), dict[str, Text](), set[str]()
@@ -224,9 +224,9 @@ def open_texts(
                 yield PaperRecord(text.id, text.title, text.abstract)
         no_hit = [key for key, query in queries.items() if readable.isdisjoint(query.relevant)]
         for ids, wrong in (
-            (sorted(wanted - found), "papers of the benchmark are not in it"),
+            (sorted(wanted - found), "papers of the benchmark are missing"),
             (sorted(query_papers - readable), "queries have neither title nor abstract"),
-            (no_hit, "queries whose relevant papers have no text"),
+            (no_hit, "queries have no relevant paper with a text"),
         ):
             if ids:
                 raise InputError(f"{path}: {len(ids):,} {wrong}: {first_few(ids)}")
@@ -235,7 +235,7 @@ def open_texts(
         for key, query in queries.items():
             text = query_texts[query.paper]
             body = text.abstract if query.text is None else query.text
-            body = body if body.strip() else text.title  # the title is the query then
+            body = body if body.strip() else text.title
             yield ContextRecord(key, f"{TARGET_MARKER} {body}", query.paper)
 
     def split() -> Iterator[QueryRecord]:
@@ -251,7 +251,7 @@ def open_texts(
 
 
 def open_judged(name: str, texts: Path, pools: JudgedPools, cache_dir: str | Path) -> Corpus:
-    """As `open_texts`: each query of the pools is asked by its own text, and finds what is relevant to it."""
+    """Open judged pools as a corpus (see `open_texts`), with each query's own text and relevant papers."""
     queries = {
         query: QueryPaper(query, tuple(paper for paper, relevance in pool.items() if relevance > 0))
         for query, pool in pools.items()
@@ -260,20 +260,20 @@ def open_judged(name: str, texts: Path, pools: JudgedPools, cache_dir: str | Pat
 
 
 def merge_pools(parts: Iterable[JudgedPools]) -> JudgedPools:
-    """One pool for each query: the candidates of all its pools, with their highest relevance."""
-    together: JudgedPools = {}
+    """Merge the pools of each query, keeping the highest relevance of a candidate."""
+    merged: JudgedPools = {}
     for pools in parts:
         for query, pool in pools.items():
-            own = together.setdefault(query, {})
+            own = merged.setdefault(query, {})
             own |= {paper: max(relevance, own.get(paper, 0)) for paper, relevance in pool.items()}
-    return together
+    return merged
 
 
 def pool_scores(retriever: Retriever, corpus: Corpus, pools: Mapping[str, Collection[str]]) -> Scores:
-    """The retriever's scores of pools {query: candidates}.
+    """Score pools {query: candidates} with a retriever.
 
-    The retriever has indexed the corpus, whose contexts are the queries. What it does not find for a query
-    (BM25: papers that share no word with it; papers without a text) scores below everything else.
+    The retriever has indexed the corpus, whose contexts are the queries. Candidates that it does not find
+    (papers without a text; for BM25, papers that share no word with the query) score below all others.
     """
     textless = sorted({paper for pool in pools.values() for paper in pool if not corpus.has_paper(paper)})
     if textless:
@@ -287,9 +287,9 @@ def pool_scores(retriever: Retriever, corpus: Corpus, pools: Mapping[str, Collec
             allowed = np.zeros(len(corpus.paper_ids), np.bool_)
             allowed[[corpus.paper_row(paper) for paper in pool if corpus.has_paper(paper)]] = True
             ranking = retriever.search_allowed(np.array([contexts[query]]), max(1, len(pool)), allowed)
-            there = ranking.papers[0] >= 0
-            names = [corpus.paper_ids[paper] for paper in ranking.papers[0][there].tolist()]
-            found[query] = dict(zip(names, ranking.scores[0][there].tolist(), strict=True))
+            valid = ranking.papers[0] >= 0
+            names = [corpus.paper_ids[paper] for paper in ranking.papers[0][valid].tolist()]
+            found[query] = dict(zip(names, ranking.scores[0][valid].tolist(), strict=True))
             advance(1)
     lowest = min((score for scored in found.values() for score in scored.values()), default=0.0) - 1
     return {

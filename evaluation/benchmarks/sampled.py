@@ -18,12 +18,12 @@ from ir_measures import AP, R, nDCG
 from numpy.typing import NDArray
 
 from datasets.citations.graph import open_graph
-from datasets.citations.queries import QuerySet, corpus_of
+from datasets.citations.queries import QuerySet, graph_corpus
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.files import write_text
 from datasets.progress import count_progress
-from evaluation.benchmark import Output, RetrieverMaker
+from evaluation.benchmark import Output, RetrieverFactory
 from evaluation.benchmarks.pools import Findings, PoolBenchmark, Table, first_few, read_json
 from evaluation.benchmarks.sampling import (
     TEST,
@@ -43,8 +43,8 @@ from evaluation.report import (
     QRELS,
     RUN,
     Column,
-    by_group,
     comparison,
+    group_tables,
     markdown_table,
     table_rows,
 )
@@ -56,19 +56,19 @@ log = logging.getLogger(__name__)
 
 SAMPLE, PLOT = "sample.json", "map.png"
 MEASURES = {"map": AP, "ndcg": nDCG, "recall_30": R @ 30}
-"""By the names of trec_eval; of what was retrieved, at most `depth` papers."""
+"""By trec_eval's names; computed on the top `depth` papers."""
 LABELS = {"map": "MAP", "ndcg": "nDCG", "recall_30": "R@30"}
 COLUMNS = (
-    *(Column(measure, measure, places=2, spread=True) for measure in MEASURES),
+    *(Column(measure, measure, decimals=2, spread=True) for measure in MEASURES),
     *(Column(count, count) for count in ("queries", "candidates", "samplings")),
 )
-"""Of a report, for each group."""
+"""Columns of a report, whose rows are the groups."""
 BATCH = 1024
-"""Queries of a search."""
+"""Queries searched together."""
 
 
 class PoolRanker:
-    """Ranks sampled pools by a retriever; corpus: the papers of all pools, and the queries."""
+    """Ranks sampled pools with a retriever; corpus: the papers of all pools and the queries."""
 
     def __init__(
         self,
@@ -80,20 +80,20 @@ class PoolRanker:
         depth: int,
     ) -> None:
         self.sampler, self.depth = sampler, depth
-        asking = {split: _queries_of(pools) for split, pools in ((TEST, tests), (VALIDATION, validations))}
-        papers = [*asking.values(), *(pool.papers for pool in [*tests, *validations])]
+        queries = {split: _pool_queries(pools) for split, pools in ((TEST, tests), (VALIDATION, validations))}
+        papers = [*queries.values(), *(pool.papers for pool in [*tests, *validations])]
         self.papers: Rows = np.unique(np.concatenate(papers))
-        self.queries: Rows = np.union1d(*asking.values())
-        splits = {split: QuerySet(q, sampler.relevant.take(q)) for split, q in asking.items() if len(q)}
-        self.corpus = corpus_of(sampler.graph, self.papers, splits, name, cache_dir)
+        self.queries: Rows = np.union1d(*queries.values())
+        splits = {split: QuerySet(q, sampler.relevant.take(q)) for split, q in queries.items() if len(q)}
+        self.corpus = graph_corpus(sampler.graph, self.papers, splits, name, cache_dir)
 
-    def ranked(
+    def rank(
         self, retriever: Retriever, pools: Sequence[SampledPool], index_dir: Path | None
     ) -> Iterator[Run]:
-        """The first papers of each pool, queries named GROUP/PAPER. index_dir: keeps the indexes."""
+        """Yield a run per pool, with queries named GROUP/PAPER; index_dir: where to keep indexes."""
         if not retriever.per_pool:
             retriever.open(self.corpus, index_dir)
-            retriever.remember_queries()  # each is searched in every pool
+            retriever.cache_queries()  # each query is searched in every pool
         with count_progress(
             f"{retriever.name}: searching", sum(len(pool.queries) for pool in pools)
         ) as advance:
@@ -105,46 +105,50 @@ class PoolRanker:
                 contexts = np.searchsorted(self.queries, pool.queries)
                 papers, scores = empty_rankings(len(contexts), self.depth)
                 for start in range(0, len(contexts), BATCH):
-                    for places, may in self._by_year(contexts[start : start + BATCH], allowed):
-                        # An index of the pool itself needs a mask for the years alone.
-                        mask = None if retriever.per_pool and may is allowed else may
-                        found = retriever.search_allowed(contexts[start + places], self.depth, mask)
-                        papers[start + places], scores[start + places] = found.papers, found.scores
-                        advance(len(places))
+                    batch = contexts[start : start + BATCH]
+                    for positions, of_year in self._group_by_year(batch, allowed):
+                        # An index of the pool itself only needs a mask for years.
+                        mask = None if retriever.per_pool and of_year is allowed else of_year
+                        found = retriever.search_allowed(batch[positions], self.depth, mask)
+                        papers[start + positions], scores[start + positions] = found.papers, found.scores
+                        advance(len(positions))
                 yield Run(self.names(pool), self.corpus.paper_ids, Ranking(papers, scores), retriever.name)
 
-    def _by_year(
+    def _group_by_year(
         self, contexts: Rows, allowed: NDArray[np.bool_]
     ) -> Iterator[tuple[Rows, NDArray[np.bool_]]]:
-        """Places in `contexts` and the papers [P] that may be found: without `rules.year` none later."""
+        """Yield positions in `contexts` with the papers [P] they may find.
+
+        Unless `rules.year` is set, queries do not find later papers.
+        """
         if self.sampler.rules.year is not None:
             yield np.arange(len(contexts)), allowed
             return
-        years, free = self.corpus.years, self.sampler.graph.is_distractor[self.papers]
-        of_queries = years[self.corpus.citing[contexts]]
-        for year in np.unique(of_queries):
-            yield np.flatnonzero(of_queries == year), allowed & ((years <= year) | free)
+        years, is_distractor = self.corpus.years, self.sampler.graph.is_distractor[self.papers]
+        query_years = years[self.corpus.citing[contexts]]
+        for year in np.unique(query_years):
+            yield np.flatnonzero(query_years == year), allowed & ((years <= year) | is_distractor)
 
     def ids(self, rows: Rows) -> list[str]:
-        """Ids of papers."""
+        """Return the ids of papers."""
         return [self.sampler.graph.ids[row] for row in rows.tolist()]
 
     def names(self, pool: SampledPool) -> list[str]:
-        """Names of the queries of a pool, GROUP/PAPER."""
+        """Return the names of a pool's queries, GROUP/PAPER."""
         return [f"{pool.group}/{paper}" for paper in self.ids(pool.queries)]
 
     def qrels(self, pool: SampledPool) -> Qrels:
-        """The relevant papers of the queries of a pool."""
+        """Return the relevant papers of a pool's queries."""
         relevant = self.sampler.relevant.take(pool.queries)
-        found = (dict.fromkeys(self.ids(rows.astype(np.int64)), 1) for rows in relevant)
-        return Qrels(dict(zip(self.names(pool), found, strict=True)))
+        judgements = (dict.fromkeys(self.ids(rows.astype(np.int64)), 1) for rows in relevant)
+        return Qrels(dict(zip(self.names(pool), judgements, strict=True)))
 
-    def values(self, run: Run, pool: SampledPool) -> Values:
-        """Measures of the queries of a pool, by trec_eval."""
+    def measure(self, run: Run, pool: SampledPool) -> Values:
+        """Measure the run of a pool per query with trec_eval."""
         return per_query(run, self.qrels(pool), dict(MEASURES))
 
     def write(self, folder: Path, runs: Sequence[tuple[SampledPool, Run]], depth: int | None) -> None:
-        """Write run.trec with the first `depth` papers (None: all), and qrels.trec, if there are runs."""
+        """Write run.trec with the top `depth` papers (None means all), and qrels.trec, if there are runs."""
         for name in (RUN, QRELS):
             (folder / name).unlink(missing_ok=True)
         if runs:
@@ -157,8 +161,8 @@ class PoolRanker:
 
 
 def pool_view(corpus: Corpus, papers: NDArray[np.bool_]) -> Corpus:
-    """The corpus with these candidates [P] alone, under a fingerprint of its own."""
-    corpus.words  # noqa: B018 (read once, shared by the views)
+    """Return a view of the corpus with only these candidates [P], under its own fingerprint."""
+    corpus.words  # noqa: B018 (loads the words once for all views)
     view = copy.copy(corpus)
     view.is_candidate = papers
     digest = hashlib.blake2b(np.packbits(papers).tobytes(), digest_size=6).hexdigest()
@@ -166,48 +170,51 @@ def pool_view(corpus: Corpus, papers: NDArray[np.bool_]) -> Corpus:
     return view
 
 
-def _queries_of(pools: Sequence[SampledPool]) -> Rows:
+def _pool_queries(pools: Sequence[SampledPool]) -> Rows:
     return np.unique(np.concatenate([np.empty(0, np.int64), *(pool.queries for pool in pools)]))
 
 
 @dataclass(frozen=True)
-class Tuned:
-    """The best parameters, the first of several, and the validation MAP of every pair, in percent."""
+class TuningResult:
+    """The best parameters (ties go to the first), and the validation MAP of all pairs, in percent."""
 
     k1: float
     b: float
-    tried: dict[tuple[float, float], float]
+    maps: dict[tuple[float, float], float]
 
     def __str__(self) -> str:
-        best = self.tried[self.k1, self.b]
+        best = self.maps[self.k1, self.b]
         return (
             f"k1 = {self.k1:g}, b = {self.b:g}: MAP {best:.2f} on validation, the best of "
-            f"{len(self.tried)} pairs ({min(self.tried.values()):.2f} to {max(self.tried.values()):.2f})"
+            f"{len(self.maps)} pairs ({min(self.maps.values()):.2f} to {max(self.maps.values()):.2f})"
         )
 
 
-def tune(tuning: Tuning, ranker: PoolRanker, pools: Sequence[SampledPool], retriever: Retriever) -> Tuned:
-    """Try all pairs on the pools (MAP: the mean over the groups), and leave the best in the retriever."""
+def tune(
+    tuning: Tuning, ranker: PoolRanker, pools: Sequence[SampledPool], retriever: Retriever
+) -> TuningResult:
+    """Set the retriever's k1 and b to the pair with the highest MAP on the pools, averaged over groups."""
     if not pools or not all(len(pool.queries) for pool in pools):
         raise InputError(
-            "benchmark.tune: no queries are left for validation; sample fewer (queries=N) or set it to null"
+            "benchmark.tune: no queries left for validation; sample fewer (queries=N) or set it to null"
         )
-    tried: dict[tuple[float, float], float] = {}
+    maps: dict[tuple[float, float], float] = {}
     for k1, b in product(tuning.k1, tuning.b):
         retriever.set_parameters(k1=k1, b=b)
-        runs = zip(ranker.ranked(retriever, pools, None), pools, strict=True)
-        tried[k1, b] = 100 * float(np.mean([ranker.values(run, pool)["map"].mean() for run, pool in runs]))
-    k1, b = max(tried, key=lambda pair: tried[pair])
+        runs = zip(ranker.rank(retriever, pools, None), pools, strict=True)
+        maps[k1, b] = 100 * float(np.mean([ranker.measure(run, pool)["map"].mean() for run, pool in runs]))
+    k1, b = max(maps, key=lambda pair: maps[pair])
     retriever.set_parameters(k1=k1, b=b)
-    tuned = Tuned(k1, b, tried)
-    log.info("%s: %s", retriever.name, tuned)
-    return tuned
+    result = TuningResult(k1, b, maps)
+    log.info("%s: %s", retriever.name, result)
+    return result
 
 
 def group_table(measured: Sequence[tuple[SampledPool, Values]], averaged: bool) -> Table:
-    """{group: {measure: percent, measure_sd: its deviation over samplings, queries, candidates, samplings}}.
+    """Average the measures of each group over its queries, then over its samplings, in percent.
 
-    measured: pools with the values of their queries. averaged: with the mean over the groups.
+    Rows have each measure and its standard deviation over samplings (MEASURE_sd), and the numbers of queries,
+    candidates and samplings. measured: pools with their per-query values. averaged: add the mean over groups.
     """
     groups: dict[str, list[tuple[SampledPool, Values]]] = {}
     for pool, values in measured:
@@ -227,50 +234,50 @@ def group_table(measured: Sequence[tuple[SampledPool, Values]], averaged: bool) 
     return {name: {key: round(value, 4) for key, value in row.items()} for name, row in table.items()}
 
 
-Drawn = tuple[list[SampledPool], list[SampledPool], list[str]]
-"""Pools for test, for validation where there is something to tune, and remarks."""
+DrawnPools = tuple[list[SampledPool], list[SampledPool], list[str]]
+"""Test pools, validation pools (if there is something to tune), and remarks."""
 
 
 class SampledBenchmark(PoolBenchmark):
-    """Draws queries and pools from files of papers, and measures a retriever on them."""
+    """Evaluates a retriever on queries and pools sampled from files of papers."""
 
     settings: SampledSettings
     title: str
     column: str
     """what the groups are"""
     averaged: bool
-    """whether the mean over the groups is reported"""
+    """whether to report the mean over the groups"""
 
     @abstractmethod
-    def draw(self, sampler: Sampler, tuning: Tuning | None) -> Drawn:
-        """Draw queries and pools; `tuning` is None where there is nothing to tune."""
+    def draw(self, sampler: Sampler, tuning: Tuning | None) -> DrawnPools:
+        """Draw queries and pools; tuning: None if there is nothing to tune."""
 
     def plot(self, path: Path, table: Table, retriever: str, data: str) -> list[str]:
-        """Draw the groups, if they make a curve; the report's paragraphs about it."""
+        """Plot the groups if they form a curve; return the report's paragraphs about the plot."""
         return []
 
-    def sampler(self) -> Sampler:
-        """The sampler of the files' citation graph."""
+    def make_sampler(self) -> Sampler:
+        """Return a sampler of the files' citation graph."""
         given = self.settings
         graph = open_graph(given.papers or [], given.citations, given.distractors, given.cache_dir)
         return Sampler(graph, given.rules, given.seed)
 
-    def measure(self, folder: Path, retriever: RetrieverMaker) -> Findings:
-        """Draw, rank and measure; writes sample.json, and run.trec and qrels.trec if they are wanted."""
-        given, ranks, sampler = self.settings, retriever(), self.sampler()
+    def measure(self, folder: Path, retriever: RetrieverFactory) -> Findings:
+        """Draw, rank and measure; writes sample.json and, unless run_depth is 0, run.trec and qrels.trec."""
+        given, ranks, sampler = self.settings, retriever(), self.make_sampler()
         tuning = given.tune if ranks.tunable else None
         tests, validations, remarks = self.draw(sampler, tuning)
         name = Path(sampler.graph.files[0]).resolve().parent.name
         ranker = PoolRanker(sampler, tests, validations, name, given.cache_dir, given.depth)
         tuned = None if tuning is None else tune(tuning, ranker, validations, ranks)
         if ranks.tunable and tuned is None:
-            log.info("%s: its parameters are as set, not tuned", ranks.name)
+            log.info("%s: uses the configured parameters, without tuning", ranks.name)
         started = time.perf_counter()
         measured: list[tuple[SampledPool, Values]] = []
         runs: list[tuple[SampledPool, Run]] = []
         index_dir = None if given.index_dir is None else Path(given.index_dir)
-        for pool, run in zip(tests, ranker.ranked(ranks, tests, index_dir), strict=True):
-            measured.append((pool, ranker.values(run, pool)))
+        for pool, run in zip(tests, ranker.rank(ranks, tests, index_dir), strict=True):
+            measured.append((pool, ranker.measure(run, pool)))
             if pool.sampling == 0 and given.run_depth != 0:
                 runs.append((pool, run))
         seconds = time.perf_counter() - started
@@ -290,7 +297,7 @@ class SampledBenchmark(PoolBenchmark):
         write_text(folder / SAMPLE, json.dumps(sample, indent=1) + "\n")
         metrics = group_table(measured, self.averaged)
         title, table = f"{ranks.name} on {name}", table_rows(metrics, COLUMNS, self.column)
-        values = PerQuery.of_groups(
+        values = PerQuery.from_groups(
             {f"{pool.group}/{pool.sampling}": (ranker.ids(pool.queries), of) for pool, of in measured}
         )
         sections = [
@@ -299,85 +306,86 @@ class SampledBenchmark(PoolBenchmark):
             *([f"BM25: {tuned}."] if tuned else []),
             markdown_table(table[0], table[1:]),
             *self.plot(folder / PLOT, metrics, ranks.name, name),
-            f"Indexing, search and measures: {seconds:.1f} s for {len(values):,} queries in all pools.",
+            f"Indexing, search and measures: {seconds:.1f} s for {len(values):,} queries over all pools.",
         ]
         return Findings(f"{self.title}: {title}", metrics, values, sections, {title: table})
 
     def _protocol(self) -> list[str]:
-        """What was measured, in paragraphs."""
+        """Describe queries, candidates and measures, in paragraphs."""
         rules = self.settings.rules
-        when = "not later than the query" if rules.year is None else f"of {rules.year} or earlier"
+        when = "not later than the query" if rules.year is None else f"from {rules.year} or earlier"
         of_year = "" if rules.year is None else f" of {rules.year}"
-        often = f"cited {rules.min_citations} times or more" if rules.min_citations else "cited or not"
+        cited = f", at least {rules.min_citations} citations" if rules.min_citations else ""
         return [
-            f"A query is a paper{of_year}, by its title and abstract; relevant are the candidates it cites. "
-            f"These are papers with a title, a year and an abstract of {rules.min_abstract} characters or "
-            f"more, {often}, {when}. Each pool holds all that its queries cite, and random others.",
-            f"Measures by trec_eval, percent, of the first {self.settings.depth} papers: mean over queries, "
-            "then over samplings of pools, ± the standard deviation of the samplings.",
+            f"Queries are papers{of_year}, by title and abstract; the candidates they cite are relevant. "
+            f"Candidates are papers with a title, a year, an abstract of at least {rules.min_abstract} "
+            f"characters{cited}, {when}. Each pool holds all candidates that its queries cite, and random "
+            "others.",
+            f"Measures by trec_eval on the top {self.settings.depth} papers, in percent: means over queries, "
+            "then over samplings of pools, ± the standard deviation over samplings.",
         ]
 
 
 class DatasetLevel(SampledBenchmark):
-    """Queries of the whole collection, searched in pools of several sizes (section 3.1)."""
+    """Queries from the whole collection, in pools of several sizes (section 3.1)."""
 
     settings: DatasetLevelSettings
     settings_class = DatasetLevelSettings
     title, column, averaged = "Dataset-level evaluation", "pool size", False
     columns = tuple(f"[0-9]*/{measure}" for measure in MEASURES)
 
-    def draw(self, sampler: Sampler, tuning: Tuning | None) -> Drawn:
+    def draw(self, sampler: Sampler, tuning: Tuning | None) -> DrawnPools:
         given = self.settings
         test, val = sampler.queries(given.queries, tuning.queries if tuning else 0)
         if not len(test):
             raise InputError(
                 f"{given.rules.queries_file}: none of its test queries{sampler.of_year} passes the filters "
-                "and cites a candidate"
+                "and cites a candidate; change benchmark.rules"
             )
         few = given.queries is not None and len(test) < given.queries
-        remarks = [f"There are only {len(test):,} queries instead of {given.queries:,}."] if few else []
+        remarks = [f"Only {len(test):,} queries are available instead of {given.queries:,}."] if few else []
         tests = dataset_pools(sampler, test, given.sizes, given.samplings)
         if tuning is None or not len(val):
             return tests, [], remarks
-        size = tuning.size or max(min(given.sizes), len(sampler.cited(val)))
+        size = tuning.size or max(min(given.sizes), len(sampler.cited_by(val)))
         return tests, dataset_pools(sampler, val, [size], 1, "validation pool"), remarks
 
     def plot(self, path: Path, table: Table, retriever: str, data: str) -> list[str]:
-        size_plot(path, {retriever: curve(table)}, f"{retriever} on {data}: MAP by the size of the pool")
-        return [f"![MAP by the size of the pool]({path.name})"]
+        size_plot(path, {retriever: map_curve(table)}, f"{retriever} on {data}: MAP by pool size")
+        return [f"![MAP by pool size]({path.name})"]
 
     @classmethod
     def page(cls, outputs: Mapping[str, Output], plot: Path, title: str) -> list[str]:
         tables = read_curves({name: output.folder for name, output in outputs.items()})
-        curves = {name: curve(table) for name, table in tables.items()}
+        curves = {name: map_curve(table) for name, table in tables.items()}
         size_plot(plot, curves, "MAP by the number of papers in the pool")
         first = next(iter(next(iter(tables.values())).values()))
         sizes = sorted({size for table in tables.values() for size in table}, key=int)
         ordered = {name: {size: of[size] for size in sizes if size in of} for name, of in tables.items()}
         return [
             f"{int(first['queries']):,} queries. {sampling_facts(outputs)}",
-            *by_group(ordered, LABELS, lambda size: f"{int(size):,}"),
-            f"![MAP by the size of the pool]({plot.name})",
+            *group_tables(ordered, LABELS, lambda size: f"{int(size):,}"),
+            f"![MAP by pool size]({plot.name})",
         ]
 
 
 class FieldLevel(SampledBenchmark):
-    """Queries of each field, searched among papers that papers of the field cite (section 3.2)."""
+    """Queries of each field, in pools of papers that the field cites (section 3.2)."""
 
     settings: FieldLevelSettings
     settings_class = FieldLevelSettings
     title, column, averaged = "Field-level evaluation", "field", True
     columns = tuple(f"{AVERAGE}/{measure}" for measure in MEASURES)
 
-    def draw(self, sampler: Sampler, tuning: Tuning | None) -> Drawn:
+    def draw(self, sampler: Sampler, tuning: Tuning | None) -> DrawnPools:
         tests, vals, remarks = self.queries_by_field(sampler, tuning.queries if tuning else 0)
         size = self.settings.size
         pools = field_pools(sampler, tests, size, self.settings.samplings)
         small = {pool.group for pool in pools if pool.sampling == 0 and len(pool.papers) < size}
         if small:
             remarks.append(
-                f"{len(small)} fields have fewer than {size:,} candidates: one sampling has them all "
-                f"({first_few(sorted(small), 20)})."
+                f"{len(small)} fields have fewer than {size:,} candidates, so their only sampling includes "
+                f"all of them: {first_few(sorted(small), 20)}."
             )
         vals = {field: rows for field, rows in vals.items() if len(rows)}
         if tuning is None or not vals:
@@ -387,10 +395,13 @@ class FieldLevel(SampledBenchmark):
     def queries_by_field(
         self, sampler: Sampler, validation: int = 0
     ) -> tuple[Mapping[str, Rows], Mapping[str, Rows], list[str]]:
-        """Test and validation queries by field, and remarks; InputError that names fields without queries."""
+        """Return test and validation queries by field, and remarks.
+
+        InputError names fields with too few queries.
+        """
         graph, given = sampler.graph, self.settings
         if not graph.field_names:
-            raise InputError(f"{graph.files[0]}: its papers have no fields")
+            raise InputError(f"{graph.files[0]}: the papers have no fields")
         fields = given.fields or sorted(graph.field_names)
         drawn = {
             field: sampler.queries(given.queries, validation, graph.in_field(field), field)
@@ -398,20 +409,20 @@ class FieldLevel(SampledBenchmark):
         }
         tests = {field: test for field, (test, _) in drawn.items() if len(test) >= given.min_queries}
         lacking = [f"{field} ({len(test)})" for field, (test, _) in drawn.items() if field not in tests]
-        least = f"{len(lacking)} fields have fewer than {given.min_queries} queries"
+        text = f"{len(lacking)} fields have fewer than {given.min_queries} queries"
         if lacking and (given.fields or not tests):
             raise InputError(
-                f"{graph.files[0]}: {least}{sampler.of_year}: {first_few(lacking, 20)}; leave them out of "
+                f"{graph.files[0]}: {text}{sampler.of_year}: {first_few(lacking, 20)}; leave them out of "
                 "benchmark.fields"
             )
-        remarks = [f"{least} and are left out: {first_few(lacking, 20)}."] if lacking else []
+        remarks = [f"{text} and are left out: {first_few(lacking, 20)}."] if lacking else []
         few = [f"{field} ({len(test)})" for field, test in tests.items() if len(test) < (given.queries or 0)]
         if few:
             remarks.append(
                 f"{len(few)} fields have fewer than {given.queries} queries: {first_few(few, 20)}."
             )
-        of_tests = np.concatenate(list(tests.values()))  # a test query of one field may be drawn in another
-        vals = {field: val[~np.isin(val, of_tests)] for field, (_, val) in drawn.items() if field in tests}
+        in_test = np.concatenate(list(tests.values()))  # a test query of one field may be drawn in another
+        vals = {field: val[~np.isin(val, in_test)] for field, (_, val) in drawn.items() if field in tests}
         return tests, vals, remarks
 
     @classmethod
@@ -419,27 +430,27 @@ class FieldLevel(SampledBenchmark):
         tables = {name: output.metrics for name, output in outputs.items()}
         first = next(iter(tables.values()))
         fields = {name: row for name, row in first.items() if name != AVERAGE}
-        counts = [Column("queries", "queries", places=0), Column("candidates", "candidates", places=0)]
-        return [sampling_facts(outputs), *by_group(tables, LABELS), comparison(fields, counts, "field")]
+        counts = [Column("queries", "queries", decimals=0), Column("candidates", "candidates", decimals=0)]
+        return [sampling_facts(outputs), *group_tables(tables, LABELS), comparison(fields, counts, "field")]
 
 
 def sampling_facts(outputs: Mapping[str, Output]) -> str:
-    """What was drawn and left out, and what was tuned."""
+    """Return the remarks of the first output's sample, and the tuned parameters of all outputs."""
     samples = {name: read_json(output.folder / SAMPLE) for name, output in outputs.items()}
     remarks = next(iter(samples.values())).get("remarks", [])
     tuned = [f"{name}: {sample['tuned']}." for name, sample in samples.items() if sample.get("tuned")]
     return " ".join([*remarks, *tuned])
 
 
-def curve(table: Table) -> dict[int, float]:
-    """MAP by the size of the pool, of the metrics of a dataset-level evaluation."""
+def map_curve(table: Table) -> dict[int, float]:
+    """Return {pool size: MAP} from the metrics of a dataset-level evaluation."""
     return {int(size): row["map"] for size, row in table.items()}
 
 
 def read_curves(folders: Mapping[str, str | Path]) -> dict[str, Table]:
-    """The metrics of outputs of benchmark=dataset_level by label.
+    """Read the metrics of benchmark=dataset_level outputs, by label.
 
-    Raises InputError for a folder that is no such output, and for one of other queries.
+    Raises InputError for other folders, and for outputs on different samples.
     """
     tables: dict[str, Table] = {}
     samples: list[object] = []
@@ -448,11 +459,11 @@ def read_curves(folders: Mapping[str, str | Path]) -> dict[str, Table]:
         tables[label], sample = read_json(folder / METRICS), read_json(folder / SAMPLE)
         if not tables[label] or not all(size.isdecimal() for size in tables[label]):
             raise InputError(
-                f"{folder}: its groups are not pool sizes; name outputs of benchmark=dataset_level"
+                f"{folder}: its groups are not pool sizes; give outputs of benchmark=dataset_level"
             )
         queries = next(iter(sample["queries"].values()))
         samples.append((queries, sample["graph"], sample["rules"], sample["seed"]))
         if samples[-1] != samples[0]:
             first = next(iter(folders.values()))
-            raise InputError(f"{folder}: has other queries, papers, rules or another seed than {first}")
+            raise InputError(f"{folder}: queries, papers, rules or seed differ from {first}")
     return tables

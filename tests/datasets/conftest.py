@@ -1,4 +1,4 @@
-"""Corpora that a test describes in a few lines."""
+"""Fixtures for corpora that a test describes in a few lines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Described = Mapping[str, tuple[str | None, str, str | Sequence[str], str]]
 
 
 def write_corpus(folder: Path, papers: Mapping[str, Mapping[str, Any]], contexts: Described) -> Path:
-    """Source files of a corpus; a paper without an abstract gets one of its own."""
+    """Write the source files of a corpus; papers get a default title and abstract."""
     folder.mkdir()
     records = {
         id: {"title": f"Title of {id}", "abstract": f"Abstract of {id}", **paper}
@@ -48,7 +48,7 @@ def write_corpus(folder: Path, papers: Mapping[str, Mapping[str, Any]], contexts
 
 
 def content(corpus: Corpus) -> dict[str, Any]:
-    """All that a corpus holds but its name, words as such; contexts and splits in any order."""
+    """Return a corpus's content without its name; tokens as words, contexts and splits in any order."""
 
     def words(tokens: Ragged) -> list[list[str]]:
         return [[corpus.words[word] for word in row] for row in tokens]
@@ -75,15 +75,15 @@ def content(corpus: Corpus) -> dict[str, Any]:
 
 
 def write_lines(path: Path, records: Sequence[Any]) -> Path:
-    """JSON lines, gzipped if named .gz; a string is a line as it stands."""
-    lines = (one if isinstance(one, str) else json.dumps(one) for one in records)
+    """Write JSON lines, gzipped if named .gz; a string is written verbatim."""
+    lines = (record if isinstance(record, str) else json.dumps(record) for record in records)
     text = "".join(f"{line}\n" for line in lines).encode()
     path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
     return path
 
 
 def archive_of(files: Mapping[str, bytes], kind: str = "zip") -> bytes:
-    """A zip file, `stored` without compression, or a tar (.gz, .bz2, .xz) of files in this order."""
+    """Return an archive of files in this order: zip, `stored` (uncompressed zip) or tar (.gz, .bz2, .xz)."""
     buffer = io.BytesIO()
     if kind in ("zip", "stored"):
         packing = zipfile.ZIP_DEFLATED if kind == "zip" else zipfile.ZIP_STORED
@@ -101,7 +101,7 @@ def archive_of(files: Mapping[str, bytes], kind: str = "zip") -> bytes:
 
 
 def run_module(name: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """python -m NAME ARGUMENTS, in the project's folder. variables: of the environment."""
+    """Run python -m NAME ARGUMENTS in the project's folder. variables: environment variables."""
     root = Path(__file__).parents[2]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8", **variables}
     command = [sys.executable, "-m", name, *arguments]
@@ -113,8 +113,8 @@ def run_module(name: str, *arguments: str, **variables: str) -> subprocess.Compl
 @pytest.fixture
 def opened(tiny_source: Path, tmp_path: Path) -> Open:
     """open_corpus of `tiny_source`, with one cache for all calls."""
-    given: dict[str, Any] = {"dir": tiny_source, "cache_dir": tmp_path / "cache"}
-    return lambda **settings: open_corpus(**(given | settings))
+    defaults: dict[str, Any] = {"dir": tiny_source, "cache_dir": tmp_path / "cache"}
+    return lambda **settings: open_corpus(**(defaults | settings))
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def make_corpus(tmp_path: Path) -> Callable[..., Corpus]:
 
     def make(papers: Mapping[str, Mapping[str, Any]], contexts: Described, **settings: Any) -> Corpus:
         folder = write_corpus(tmp_path / f"source{len(list(tmp_path.iterdir()))}", papers, contexts)
-        given: dict[str, Any] = {"candidates": "all", "cache_dir": tmp_path / "cache"} | settings
-        return open_corpus(folder, **given)
+        options: dict[str, Any] = {"candidates": "all", "cache_dir": tmp_path / "cache"} | settings
+        return open_corpus(folder, **options)
 
     return make

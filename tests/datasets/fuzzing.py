@@ -1,4 +1,4 @@
-"""What the tests that fuzz share: how long they run, and what they do to a file."""
+"""Helpers of the fuzz tests: the number of examples, and strategies that damage a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 TIMES = int(os.environ.get("FUZZ", "1"))
-"""How many times as many examples are tried; with more than one they differ from run to run."""
+"""Factor for the number of examples; above 1, examples differ from run to run."""
 REAL = Path(__file__).parents[3] / "shared" / "data"
 
 PIECES = [
@@ -24,7 +24,7 @@ PIECES = [
 
 
 def fuzzed(examples: int) -> Any:
-    """The settings of a test that tries so many examples, or TIMES as many."""
+    """Return settings for a test with `examples` * TIMES examples."""
     checks = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
     options: dict[str, Any] = {"deadline": None, "suppress_health_check": checks}
     return settings(max_examples=examples * TIMES, derandomize=TIMES == 1, database=None, **options)
@@ -32,7 +32,7 @@ def fuzzed(examples: int) -> Any:
 
 @st.composite
 def damaged(draw: st.DrawFn, whole: bytes, most: int = 3) -> bytes:
-    """Up to `most` places of a file are replaced, left out, put in or doubled, or its end is cut off."""
+    """Replace, delete, insert or double up to `most` pieces of a file, or truncate it."""
     content = bytearray(whole)
     for _ in range(draw(st.integers(1, most))):
         start = draw(st.integers(0, len(content)))
@@ -46,15 +46,15 @@ def damaged(draw: st.DrawFn, whole: bytes, most: int = 3) -> bytes:
 
 @st.composite
 def packed(draw: st.DrawFn, content: bytes) -> bytes:
-    """Mostly as it is; else gzipped, whole or cut or with a wrong byte, with a mark or Windows' line ends."""
+    """Mostly unchanged; else gzipped (intact, truncated or corrupted), with a BOM, in UTF-16 or with CRLF."""
     how = draw(st.sampled_from(["plain", "plain", "plain", "gzip", "cut", "wrong", "mark", "crlf", "utf-16"]))
     if how in ("gzip", "cut", "wrong"):
         zipped = bytearray(gzip.compress(content, mtime=0))
-        place = draw(st.integers(0, len(zipped) - 1))
+        position = draw(st.integers(0, len(zipped) - 1))
         if how == "cut":
-            del zipped[place:]
+            del zipped[position:]
         elif how == "wrong":
-            zipped[place] ^= draw(st.integers(1, 255))
+            zipped[position] ^= draw(st.integers(1, 255))
         return bytes(zipped)
     if how == "utf-16":
         return content.decode("utf-8", "replace").encode("utf-16")

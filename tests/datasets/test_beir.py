@@ -1,4 +1,4 @@
-"""BEIR's layout: what is written comes back as it was, and collections of others can be read."""
+"""The BEIR layout: exported corpora are restored unchanged, and other collections can be read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ QRELS = ["query-id\tcorpus-id\tscore", "q1\td1\t2", "q2\td2\t1", "q1\t3\t1", "q2
 
 
 def beir(folder: Path, qrels: Sequence[str] = QRELS, **files: Sequence[Any]) -> Path:
-    """A folder with the lines of `corpus` and `queries`, by default those above, and qrels/test.tsv."""
+    """Write `corpus` and `queries`, by default those above, and qrels/test.tsv to a folder."""
     (folder / "qrels").mkdir(parents=True)
     for name, lines in {"corpus": DOCUMENTS, "queries": QUERIES, **files}.items():
         write_lines(folder / f"{name}.jsonl", lines)
@@ -54,7 +54,7 @@ def beir(folder: Path, qrels: Sequence[str] = QRELS, **files: Sequence[Any]) -> 
 
 @settings(deadline=None, max_examples=15)
 @given(source=sources())
-def test_what_is_written_comes_back_as_it_was(source: Source) -> None:
+def test_an_exported_corpus_is_restored_unchanged(source: Source) -> None:
     with TemporaryDirectory() as name:
         folder = Path(name)
         options: dict[str, Any] = {"splits": ["train", "val", "val_more", "test"], "field": "area"}
@@ -66,7 +66,7 @@ def test_what_is_written_comes_back_as_it_was(source: Source) -> None:
 
 
 @pytest.mark.parametrize("candidates", ["all", "abstract"])
-def test_queries_of_others_have_a_citing_paper_that_is_never_found(tmp_path: Path, candidates: str) -> None:
+def test_queries_of_other_collections_get_an_implicit_citing_paper(tmp_path: Path, candidates: str) -> None:
     corpus = open_corpus(beir(tmp_path / "beir"), cache_dir=tmp_path, candidates=candidates, field="area")
     assert list(corpus.paper_ids) == ["d1", "d2", "3", "query/q1", "query/q2", "query/q3"]
     assert corpus.is_candidate.tolist() == [True, True, candidates == "all", False, False, False]
@@ -114,21 +114,21 @@ def test_gzipped_files_and_the_authors_of_papers_are_read(tmp_path: Path) -> Non
         ({"queries": [{"_id": "q1"}]}, r"queries\.jsonl, record 'q1', field 'text': is missing"),
         ({"queries": [{"_id": "q1", "text": ""}]}, r"queries\.jsonl, record 'q1'.*: the context is empty"),
         ({"queries": [{"_id": "q1", "text": "x", "metadata": {"citing_id": "d9"}}]}, "no paper 'd9'"),
-        ({"qrels": ["q1\td1\t1"]}, r"test\.tsv, line 1: must be the header query-id corpus-id score"),
-        ({"qrels": [QRELS[0], "q1 d1 1"]}, r"test\.tsv, line 2: must be a query, a paper and a whole"),
-        ({"qrels": [QRELS[0], "q1\td1\tx"]}, r"test\.tsv, line 2: must be a query, a paper and a whole"),
+        ({"qrels": ["q1\td1\t1"]}, r"test\.tsv, line 1: must be the tab-separated header query-id"),
+        ({"qrels": [QRELS[0], "q1 d1 1"]}, r"test\.tsv, line 2: must be query, paper and a whole"),
+        ({"qrels": [QRELS[0], "q1\td1\tx"]}, r"test\.tsv, line 2: must be query, paper and a whole"),
         ({"qrels": [QRELS[0], "q1\td9\t1"]}, r"test\.tsv, record 0.*: no paper 'd9' in the papers file"),
         ({"qrels": [QRELS[0], "q9\td1\t1"]}, r"test\.tsv, record 0.*: no context 'q9' in the contexts file"),
         ({"qrels": [QRELS[0], "q1\td1\t0"]}, r"test\.tsv: no queries"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_one_line(tmp_path: Path, files: dict[str, Any], message: str) -> None:
+def test_invalid_files_are_a_one_line_error(tmp_path: Path, files: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message) as raised:
         open_corpus(beir(tmp_path / "beir", **files), cache_dir=tmp_path)
     assert "\n" not in str(raised.value)
 
 
-def test_bad_records_can_be_left_out(tmp_path: Path) -> None:
+def test_bad_records_can_be_skipped(tmp_path: Path) -> None:
     more = [*DOCUMENTS, {"_id": "d4", "title": "", "text": ""}]
     folder = beir(tmp_path / "beir", [*QRELS, "q3\td4\t1"], corpus=more)
     corpus = open_corpus(folder, cache_dir=tmp_path, on_error="skip", max_bad_share=0.5)
@@ -136,12 +136,12 @@ def test_bad_records_can_be_left_out(tmp_path: Path) -> None:
     assert corpus.dropped["split test"]["kinds"] == {"names a dropped record": 1}
 
 
-def test_files_that_are_missing_are_named(tmp_path: Path) -> None:
+def test_missing_files_are_named(tmp_path: Path) -> None:
     folder = beir(tmp_path / "beir")
     with pytest.raises(InputError, match=r"qrels: none of train\.tsv, dev\.tsv \(or \.gz\)"):
         open_corpus(folder, cache_dir=tmp_path, splits=["train", "val"])
     (folder / "queries.jsonl").unlink()
-    with pytest.raises(InputError, match=r"no queries\.jsonl or queries\.jsonl\.gz beside corpus\.jsonl"):
+    with pytest.raises(InputError, match=r"no queries\.jsonl or queries\.jsonl\.gz next to corpus\.jsonl"):
         open_corpus(folder, cache_dir=tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""A corpus out of full texts: known contexts, rules and counts, whole or not there, fit to be evaluated."""
+"""Corpora built from full texts: known contexts, rules, counts, atomic output, and evaluation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def paper(id: str, title: str = "", abstract: str = "An abstract.", **more: Any)
 
 
 def citing(id: str, sentences: list[tuple[str, str]], **more: Any) -> dict[str, Any]:
-    """A paper with a section for each sentence, {} in it being the marker of a cited paper."""
+    """A paper with one section per sentence; {} is the marker of a cited paper."""
     body: list[dict[str, Any]] = []
     for text, cited in sentences:
         start = text.index("{}")
@@ -86,7 +86,7 @@ def test_the_contexts_of_real_files(tmp_path: Path) -> None:
     }
 
 
-def test_what_is_dropped_is_counted(tmp_path: Path) -> None:
+def test_dropped_citations_are_counted(tmp_path: Path) -> None:
     same = f"this {{}} {END}"
     records = [
         paper("cited", authors=["Kim Kimura"]),
@@ -146,12 +146,12 @@ def test_records_of_one_paper_are_merged(tmp_path: Path) -> None:
     papers = content(tmp_path / "out", "papers.json.gz")
     assert list(papers) == ["p", "q", "r"]
     assert papers["p"] == {"title": "First", "abstract": "Abstract of p", "year": 2001, "authors": ["A B"]}
-    with pytest.raises(InputError, match="no context is left"):
+    with pytest.raises(InputError, match="no contexts are left"):
         build_corpus(files, tmp_path / "arxiv", TRAIN, identifier="arxiv")
     assert not (tmp_path / "arxiv").exists()
 
 
-def test_entries_with_an_abstract_are_papers_and_the_others_are_listed(tmp_path: Path) -> None:
+def test_entries_with_an_abstract_become_papers_and_others_are_listed(tmp_path: Path) -> None:
     source = tmp_path / "texts"
     source.mkdir()
     entries = {"one": "abstract={On \\emph{one}.},", "two": "", "own": "abstract={Another.},"}
@@ -184,14 +184,14 @@ def test_entries_with_an_abstract_are_papers_and_the_others_are_listed(tmp_path:
         ),
     ],
 )
-def test_papers_that_a_file_names_are_cited(tmp_path: Path, name: str, text: str, id: str) -> None:
+def test_papers_named_in_a_file_are_cited(tmp_path: Path, name: str, text: str, id: str) -> None:
     head = "\\documentclass{a}\\title{A title}\\begin{abstract}An abstract.\\end{abstract}\\begin{document}"
     tex, more = tmp_path / "paper.tex", tmp_path / name
     tex.write_text(head + CITES.replace("{}", "\\cite{two}") + "\\bibliography{refs}")
     (tmp_path / "refs.bib").write_text(
         "@misc{two, title={Work of two}, year=2001, note={arXiv preprint arXiv:0704.0001v2}}"
     )
-    with pytest.raises(InputError, match="name a file with titles and abstracts of the cited papers"):
+    with pytest.raises(InputError, match="add a file with titles and abstracts of the cited papers"):
         build_corpus(str(tex), tmp_path / "out", TRAIN)
     more.write_text(text)
     build_corpus([str(tex), str(more)], tmp_path / "out", TRAIN)
@@ -225,7 +225,7 @@ CITATIONS = st.lists(
     st.integers(5, 60),
     st.sampled_from(["cut", "whole"]),
 )
-def test_what_holds_of_every_corpus(
+def test_properties_of_every_corpus(
     tmp_path_factory: pytest.TempPathFactory,
     papers: dict[str, list[tuple[str, str]]],
     per_pair: int,
@@ -243,7 +243,7 @@ def test_what_holds_of_every_corpus(
     try:
         build_corpus(source, folder / "out", splitting, shortest=0, **rules)
     except InputError as error:
-        assert "no context is left" in str(error)
+        assert "no contexts are left" in str(error)
         return
     contexts = content(folder / "out", "contexts.json.gz")
     there = [name for name in SPLITS if (folder / "out" / f"{name}.json").exists()]
@@ -261,7 +261,7 @@ def test_what_holds_of_every_corpus(
 
 
 def collection(papers: int) -> list[dict[str, Any]]:
-    """Papers with a topic of their own; half of them cite others by words of their titles."""
+    """Papers with distinct topics; half of them cite others with words of their titles."""
     starts, ends = ("lo", "mi", "ra", "ve", "ku", "ti"), ("dan", "ser", "mok", "pil", "ras", "tun", "bel")
     words = [start + end for start in starts for end in ends]
     titles = [f"{words[n % len(words)]} {words[(n * 5 + 3) % len(words)]} study" for n in range(papers)]
@@ -312,13 +312,13 @@ def test_the_command(tmp_path: Path) -> None:
         ({"window": "wide"}, "window=wide: must be a whole number"),
         ({"words": "half"}, "words=half: choose cut or whole"),
         ({"per_pair": 0}, "per_pair=0: must be at least 1"),
-        ({"window": 10, "shortest": 30}, "shortest: 30 is more than two windows of 10 hold"),
+        ({"window": 10, "shortest": 30}, "shortest: 30 is more than two windows of 10 characters"),
         ({"identifier": ""}, "identifier: '' is not a kind of identifier"),
         ({"on_error": "drop"}, "on_error=drop: choose raise or skip"),
         ({"max_bad_share": 2}, "max_bad_share=2.0: must be at least 0 and at most 1"),
     ],
 )
-def test_options_that_make_no_sense(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+def test_invalid_options(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         build_corpus(str(TEXTS), tmp_path / "out", TRAIN, **options)
 
@@ -341,15 +341,15 @@ def test_nothing_is_left_after_a_broken_record_or_an_interrupt(
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
-def test_the_error_says_what_most_was_dropped_for(tmp_path: Path) -> None:
+def test_the_error_says_why_no_contexts_are_left(tmp_path: Path) -> None:
     assert BuildReport({"output": "DIR"}).reasons() == "no full texts"
     source = write(tmp_path / "a.jsonl", [paper("cited"), citing("a", [("too {} short", "cited")])])
-    message = r"no context is left; read: 1, by id: 1, citations: 1, too short: 1$"
+    message = r"no contexts are left; read: 1, by id: 1, citations: 1, too short: 1$"
     with pytest.raises(InputError, match=message):
         build_corpus(source, tmp_path / "out", TRAIN)
 
 
-# on_error=skip: records that cannot be used are left out, counted and named.
+# on_error=skip: invalid records are skipped, counted and named.
 
 BAD = {
     "lines.jsonl": [
@@ -360,14 +360,14 @@ BAD = {
         ('{"key": 3}', "line 5: has neither 'id'"),
     ],
     "paper.xml": [("<TEI", "malformed XML")],
-    "paper.tex": [("\\documentclass{a}\\def\\a{\\a\\a}\\a", "the macro \\a is replaced without end")],
+    "paper.tex": [("\\documentclass{a}\\def\\a{\\a\\a}\\a", "the macro \\a never terminates")],
 }
 LATE = {"title": "Late", "abstract": "Its text cannot be used.", "body": [{"text": 3}]}
 """Found bad when the contexts are cut."""
 
 
 def texts_with(folder: Path, bad: dict[str, str]) -> str:
-    """Good papers, and bad ones."""
+    """Valid papers and invalid files."""
     folder.mkdir()
     (folder / "good.jsonl").write_bytes((TEXTS / "papers.jsonl").read_bytes())
     (folder / "1911.00042.xml").write_bytes((TEXTS / "1911.00042.grobid.tei.xml").read_bytes())
@@ -393,8 +393,8 @@ def test_bad_records_are_skipped_and_named(tmp_path: Path) -> None:
         assert sum(message in example for example in report.skipped.examples) == 1, message
     written = content(tmp_path / "b", "report.json")["records"]
     assert written["left_out"] == 8 and written["examples"] == report.skipped.examples
-    assert "8 cannot be used" in (tmp_path / "b" / "report.md").read_text()
-    assert "8 records cannot be used" in report.summary()
+    assert "8 are invalid" in (tmp_path / "b" / "report.md").read_text()
+    assert "8 invalid records skipped" in report.summary()
     found, expected = (open_corpus(tmp_path / name, cache_dir=tmp_path / "cache") for name in ("b", "a"))
     assert list(found.context_texts) == list(expected.context_texts)
     assert set(found.paper_ids) - set(expected.paper_ids) == {"late", "good"}

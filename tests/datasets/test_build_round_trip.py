@@ -1,4 +1,4 @@
-"""Contexts of real papers, with markers as they are printed in place of the masks, come back as they were."""
+"""Round trip: contexts of real papers, with printed markers instead of masks, are restored unchanged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SURNAMES = ("Zyzyx", "Quuxley", "Wibblesworth")
 
 
 def printed(authors: list[str], year: int, before: str) -> str:
-    """A marker as the bracket that is open before it asks for: a number, author and year, or in the text."""
+    """A marker that fits the open bracket before it: a number, author and year, or textual."""
     opened = max(before.rfind(bracket) for bracket in "([")
     open_bracket = before[opened] if opened > max(before.rfind(bracket) for bracket in ")]") else ""
     if open_bracket == "[":
@@ -35,7 +35,7 @@ def printed(authors: list[str], year: int, before: str) -> str:
 
 
 def full_text(contexts: list[dict[str, str]], papers: dict[str, Any], draw: random.Random) -> dict[str, Any]:
-    """A section for each context."""
+    """A full text with one section per context."""
     body: list[dict[str, Any]] = []
     bibliography: dict[str, dict[str, Any]] = {}
     for context in contexts:
@@ -66,7 +66,7 @@ def words(text: str) -> list[str]:
 
 
 def is_masked_further(text: str, original: str) -> bool:
-    """Whether the words of the text, but for the first and last (maybe cut), are some of the original's."""
+    """True if the text's words, except the first and last (possibly cut), occur in the original."""
     rest = iter(words(original))
     return all(word in rest for word in words(text)[1:-1])
 
@@ -94,7 +94,7 @@ def test_contexts_come_back(name: str, tmp_path: Path) -> None:
     cited = {context["refid"] for context in chosen} - set(citing[: len(records)])
     records += [{"id": paper, **papers[paper]} for paper in sorted(cited)]
     source = write_lines(tmp_path / "texts.jsonl", records)
-    # The windows of these sets have up to 201 characters, and all contexts of a pair are to come back.
+    # Windows in these data sets have up to 201 characters; keep all contexts of a pair.
     splitting = RandomSplitting(1, 0, 0, seed=0)
     build_corpus(str(source), tmp_path / "out", splitting, window=201, shortest=0, per_pair=None)
     built = json.loads(gzip.decompress((tmp_path / "out" / "contexts.json.gz").read_bytes())).values()
@@ -103,7 +103,7 @@ def test_contexts_come_back(name: str, tmp_path: Path) -> None:
         return Counter((c["citing_id"], c["refid"], c["masked_text"]) for c in contexts)
 
     missing, new = texts(chosen) - texts(built), texts(built) - texts(chosen)
-    # The others have markers that these sets overlooked, such as "[8]", or neighbours that are now merged.
+    # The others have markers that these data sets missed, such as "[8]", or neighbours that are merged here.
     assert missing.total() <= 0.03 * len(chosen)
     assert new.total() >= missing.total() - 0.005 * len(chosen)
     for paper, target, text in new:

@@ -1,4 +1,4 @@
-"""Files of papers become the graph that they describe, and a corpus whose queries are papers."""
+"""Citation graphs of paper files, and corpora whose queries are papers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from datasets.citations.graph import CitationGraph, open_graph, read_paper_lines
 from datasets.citations.queries import (
     GraphQueries,
     QuerySet,
-    corpus_of,
+    graph_corpus,
     open_papers,
     open_queries,
     read_query_lists,
@@ -57,12 +57,12 @@ def cited(graph: CitationGraph) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("name", ["papers.jsonl", "papers.jsonl.gz"])
-def test_the_graph_is_that_of_the_files(write: Write, tmp_path: Path, name: str) -> None:
+def test_the_graph_matches_the_files(write: Write, tmp_path: Path, name: str) -> None:
     path = write(PAPERS, name)
     extra = write([{"paper_id": "x", "title": "X", "abstract": "x" * 40}], "more.jsonl")
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("citing\tcited\nlate\tc\nd\ta\nnobody\ta\n")
-    for _ in range(2):  # made, and out of the cache
+    for _ in range(2):  # built, then cached
         graph = open_graph(path, pairs, extra, tmp_path / "cache")
         assert list(graph.ids) == ["a", "b", "c", "d", "7", "late", "x"]
         assert cited(graph) == {
@@ -72,7 +72,7 @@ def test_the_graph_is_that_of_the_files(write: Write, tmp_path: Path, name: str)
         assert graph.titled.tolist() == [True, True, False, True, False, True, True]
         assert graph.abstract_lengths.tolist() == [8, 0, 8, 8, 0, 9, 40]
         assert graph.is_distractor.tolist() == [False] * 6 + [True]
-        assert graph.unknown == 2  # c cites what is gone, nobody cites a
+        assert graph.unknown == 2  # c cites a missing paper, nobody cites a
         assert graph.citations.tolist() == [3, 1, 1, 0, 1, 1, 0]
         assert [found.tolist() for found in graph.cited_by] == [[1, 2, 3], [2], [5], [], [3], [3], []]
         assert np.flatnonzero(graph.in_field("Law")).tolist() == [1, 5]
@@ -101,37 +101,37 @@ def test_citations_are_pairs_of_different_known_papers(references: list[list[str
         ("{", r"malformed JSON"),
         ("[1]", r"must be an object, not a list"),
         ({"title": "x"}, r"field 'paper_id': is missing"),
-        ({"paper_id": "a b"}, r"field 'paper_id': an id must not be empty or hold white space"),
+        ({"paper_id": "a b"}, r"field 'paper_id': an id must not be empty or contain white space"),
         ({"paper_id": "x", "year": "soon"}, r"field 'year': must be a whole number"),
         ({"paper_id": "x", "fields": 3}, r"field 'fields': must be a string or a list, not a number"),
         ({"paper_id": "x", "references": "a"}, r"field 'references': must be a list, not a string"),
         ({"paper_id": "x", "references": ["a", None]}, r"'references\[1\]': must be a number or a string"),
     ],
 )
-def test_a_record_that_cannot_be_used_is_named(write: Write, tmp_path: Path, line: Any, said: str) -> None:
+def test_an_invalid_record_is_named(write: Write, tmp_path: Path, line: Any, said: str) -> None:
     with pytest.raises(InputError, match=rf"papers\.jsonl, line 2.*{said}") as error:
         open_graph(write([PAPERS[0], line]), cache_dir=tmp_path / "cache")
     assert "\n" not in str(error.value)
 
 
-def test_files_that_do_not_fit_are_named(write: Write, tmp_path: Path) -> None:
+def test_inconsistent_files_are_named(write: Write, tmp_path: Path) -> None:
     path, pairs = write(), tmp_path / "pairs.tsv"
     pairs.write_text("a\tb\na\n")
     for papers, citations, said in (
         ([path, path], None, r"papers\.jsonl, .*papers\.jsonl: the paper 'a' appears twice \(and 5 more\)"),
         (path, tmp_path / "nowhere", r"nowhere: no such file"),
-        (path, pairs, r"pairs\.tsv: not lines of CITING<tab>CITED"),
+        (path, pairs, r"pairs\.tsv: lines must be CITING<tab>CITED"),
         (write([], "empty.jsonl"), None, r"no papers"),
     ):
         with pytest.raises(InputError, match=said):
             open_graph(papers, citations, cache_dir=tmp_path)
-    with pytest.raises(InputError, match=r"no paper has the field 'Physics'; there are 'Art', 'Law'"):
+    with pytest.raises(InputError, match=r"no paper has the field 'Physics'; known fields: 'Art', 'Law'"):
         open_graph(path, cache_dir=tmp_path).in_field("Physics")
-    with pytest.raises(InputError, match=r"no paper cites another that is in it"):
+    with pytest.raises(InputError, match=r"no paper cites 1 or more papers of the collection"):
         open_papers(write(PAPERS[:1], "one.jsonl"), ALL_TRAIN, cache_dir=tmp_path)
 
 
-def test_lines_of_our_own_are_read_as_they_are(write: Write) -> None:
+def test_lines_in_our_own_layout_are_read_unchanged(write: Write) -> None:
     papers = list(read_paper_lines(write(["\ufeff" + json.dumps(PAPERS[0]), "", PAPERS[5]])))
     assert [paper.id for paper in papers] == ["a", "late"]
     assert papers[1].fields == ("Art", "Law")
@@ -150,11 +150,11 @@ def queries_of(corpus: Corpus) -> dict[str, dict[str, list[str]]]:
     }
 
 
-def test_papers_are_queries_for_what_they_cite(write: Write, tmp_path: Path) -> None:
+def test_papers_are_queries_for_their_references(write: Write, tmp_path: Path) -> None:
     corpus = open_papers(write(), ALL_TRAIN, cache_dir=tmp_path / "cache", name="mine")
     assert list(corpus.paper_ids) == ["a", "b", "c", "d", "late"]  # 7 has no text
     assert corpus.is_candidate.all() and list(corpus.field_names) == ["Art", "Law"]
-    # What d cites of 2009 is later than itself.
+    # d cites a later paper of 2009.
     assert queries_of(corpus) == {"train": {"b": ["a"], "c": ["a", "b"], "d": ["a"]}}
     assert list(corpus.context_texts) == ["TARGETCIT On B", "TARGETCIT About c.", "TARGETCIT About d."]
     assert [corpus.paper_ids[paper] for paper in corpus.citing.tolist()] == ["b", "c", "d"]
@@ -191,25 +191,25 @@ def test_ranges_of_years_and_files_come_from_the_command_line(write: Write, tmp_
         ('{"test": ["a", "zz", "y"]}', r"queries\.json, 'test': 2 of 3 ids are not in .*: zz, y"),
     ],
 )
-def test_lists_of_queries_that_cannot_be_used(write: Write, tmp_path: Path, content: str, said: str) -> None:
+def test_invalid_query_lists(write: Write, tmp_path: Path, content: str, said: str) -> None:
     path = tmp_path / "queries.json"
     path.write_text(content)
     with pytest.raises(InputError, match=said):
         read_query_lists(path).rows("test", open_graph(write(), cache_dir=tmp_path / "cache"))
 
 
-def test_rows_of_a_corpus_are_the_rows_that_were_chosen(write: Write, tmp_path: Path) -> None:
+def test_corpus_rows_are_the_chosen_graph_rows(write: Write, tmp_path: Path) -> None:
     graph = open_graph(write(), cache_dir=tmp_path / "cache")
     queries = {"test": QuerySet(np.array([3]), Ragged.from_rows([[0]]))}
     corpus, again, other = (
-        corpus_of(graph, np.array(rows), queries, "some", tmp_path / "cache")
+        graph_corpus(graph, np.array(rows), queries, "some", tmp_path / "cache")
         for rows in ([0, 3, 5], [0, 3, 5], [0, 1, 3])
     )
     assert list(corpus.paper_ids) == ["a", "d", "late"] and corpus.years.tolist() == [2000, 2003, 2009]
     assert again.fingerprint == corpus.fingerprint != other.fingerprint
 
 
-# Which papers are queries: shares of the years, near-duplicates of held-out papers, counts.
+# Choice of queries: splits by year, near-duplicates of held-out papers, counts.
 
 YEARS = [2003, 2001, None, 2001, 2004, 2002, 2001, 2002, 2005, 2003, 2001]
 TITLES = [
@@ -254,7 +254,7 @@ def rows(queries: dict[str, QuerySet]) -> dict[str, dict[int, list[int]]]:
 def test_queries_by_shares_of_the_years(find: Callable[..., GraphQueries]) -> None:
     found = find()
     assert found.papers.tolist() == [0, 1, 3, 4, 5, 6, 7, 8, 9, 10]  # 2 has no year
-    # By year and then place: 1 3 6 10 5 7 | 0 9 | 4 8. Those that cite nothing are no queries.
+    # By year, then position: 1 3 6 10 5 7 | 0 9 | 4 8. Papers without citations are not queries.
     train = {3: [6], 5: [1], 6: [1], 7: [3]}
     expected = {"train": train, "val": {0: [1], 9: [6]}, "test": {4: [0, 5], 8: [0, 4]}}
     assert rows(found.queries) == rows(found.eligible) == expected and not len(found.removed)
@@ -262,16 +262,18 @@ def test_queries_by_shares_of_the_years(find: Callable[..., GraphQueries]) -> No
     assert everything["test"].keys() == {0, 2, 3, 4, 5, 6, 7, 8, 9} and not everything["train"]
 
 
-def test_what_is_relevant_may_be_of_the_training_years_alone(find: Callable[..., GraphQueries]) -> None:
+def test_relevant_papers_can_be_limited_to_the_training_years(find: Callable[..., GraphQueries]) -> None:
     assert rows(find(found="train").queries)["test"] == {4: [5]}
     assert rows(find(min_cited=2).queries) == {"train": {}, "val": {}, "test": {4: [0, 5], 8: [0, 4]}}
     years = YearSplitting([None, 2003], None, [2004, None])
     assert rows(find(years, found="train", min_cited=2).queries)["test"] == {4: [0, 5]}
-    with pytest.raises(InputError, match=r"no paper cites 3 others that are in it, with a text"):
+    with pytest.raises(
+        InputError, match=r"no paper cites 3 or more papers of the collection that have a text"
+    ):
         find(min_cited=3)
 
 
-def test_training_papers_like_held_out_ones_are_no_queries(
+def test_near_duplicates_of_held_out_papers_are_dropped_from_training(
     find: Callable[..., GraphQueries],
     write: Write,
     tmp_path: Path,
@@ -283,12 +285,12 @@ def test_training_papers_like_held_out_ones_are_no_queries(
     assert held.removed.tolist() == [6]  # like 8, a query of test
     assert rows(held.queries)["train"] == {3: [6], 5: [1], 7: [3]}
     assert rows(held.eligible) == rows(plain.eligible) and held.papers.tolist() == plain.papers.tolist()
-    assert "dropped 1 of 4 training queries with nearly the title of a held-out paper" in caplog.text
+    assert "dropped 1 of 4 training queries whose title is a near-duplicate of a held-out one" in caplog.text
     other = write(dated(["speech on SOUNDS", "Pictures: of"], {}), "other.jsonl")
-    for files in (other, [str(other)]):  # the second out of the cache
+    for files in (other, [str(other)]):  # the second from the cache
         assert find(near_duplicates=0.7, held_out=files).removed.tolist() == [5, 6, 7]
-    # Some titles at a time; what was found is kept.
-    monkeypatch.setattr("datasets.citations.queries.TITLES", 2)
+    # Titles in batches; the result is cached.
+    monkeypatch.setattr("datasets.citations.queries.TITLE_BATCH", 2)
     assert find(near_duplicates=0.5).removed.tolist() == [6, 7]  # speech, sounds, on: and `of` in 4
     monkeypatch.setattr("datasets.citations.queries.TitleIndex", None)
     assert find(near_duplicates=0.5).removed.tolist() == [6, 7]
@@ -304,7 +306,7 @@ def test_listed_queries_are_held_out_as_well(write: Write, tmp_path: Path) -> No
     queries.write_text(json.dumps({"test": ["p6"]}))
     found = open_queries(write(dated()), SHARES, queries, cache_dir=tmp_path, near_duplicates=0.7)
     assert rows(found.queries)["test"] == {6: [1]} and found.removed.tolist() == [8]
-    assert 2 in rows(found.queries)["train"]  # a list places papers without a year
+    assert 2 in rows(found.queries)["train"]  # a list may contain papers without a year
 
 
 @pytest.mark.parametrize(
@@ -317,14 +319,12 @@ def test_listed_queries_are_held_out_as_well(write: Write, tmp_path: Path) -> No
         ({"found": "test"}, r"data\.found=test: choose all or train"),
     ],
 )
-def test_options_that_cannot_be_used(
-    find: Callable[..., GraphQueries], options: dict[str, Any], said: str
-) -> None:
+def test_invalid_options(find: Callable[..., GraphQueries], options: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         find(**options)
 
 
-def test_counts_are_those_of_the_queries(find: Callable[..., GraphQueries], tmp_path: Path) -> None:
+def test_counts_match_the_queries(find: Callable[..., GraphQueries], tmp_path: Path) -> None:
     found = find(YearShares(0.6, 0.2, 0.2, 1, 0), near_duplicates=0.0)  # any shared word
     out = tmp_path / "out"
     table = count_collection(found, out)
@@ -341,7 +341,7 @@ def test_counts_are_those_of_the_queries(find: Callable[..., GraphQueries], tmp_
     held_out = gzip.decompress((out / "held_out.jsonl.gz").read_bytes()).splitlines()
     ids = sorted(queries["val"] + queries["test"])
     assert [json.loads(line)["paper_id"] for line in held_out] == ids and len(ids) == 2
-    # The files are used as they are: the same queries, and what is held out of another collection.
+    # The files work as input: the same queries, and held-out papers of another collection.
     assert rows(find(queries=out / "queries.json").queries)["test"] == rows(found.queries)["test"]
     like = find(YearShares(1, 0, 0, None, 0), near_duplicates=0.9, held_out=out / "held_out.jsonl.gz")
     same_title = {"p6", "p8"} if "p8" in ids else set()

@@ -1,4 +1,4 @@
-"""A store that continues another is the one that is prepared from scratch, up to the numbers of words."""
+"""A store that extends another equals one prepared from scratch, except for word ids."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ RECORDS = [
 
 
 def source(papers: list[PaperRecord], contexts: bool = True) -> Source:
-    """Papers, and the contexts among them."""
+    """A source of papers and the contexts among them."""
     ids = {paper.id for paper in papers}
-    among = {
+    inside = {
         id: (split, citing, cited, text)
         for id, (split, citing, cited, text) in CONTEXTS.items()
         if contexts and citing in ids and cited in ids
     }
     queries = {
-        split: [QueryRecord(id, [cited]) for id, (of, _, cited, _) in among.items() if of == split]
+        split: [QueryRecord(id, [cited]) for id, (of, _, cited, _) in inside.items() if of == split]
         for split in ("train", "val", "test")
     }
     return Source(
         "tiny",
         {"papers": ",".join(sorted(ids))},
         papers=lambda: papers,
-        contexts=lambda: [ContextRecord(id, text, citing) for id, (_, citing, _, text) in among.items()],
+        contexts=lambda: [ContextRecord(id, text, citing) for id, (_, citing, _, text) in inside.items()],
         splits={split: partial(list, rows) for split, rows in queries.items() if rows},
     )
 
@@ -55,7 +55,7 @@ def store(folder: Path, papers: list[PaperRecord], **more: Any) -> Corpus:
 
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kept=st.sets(st.integers(0, len(RECORDS) - 1)), added=st.integers(0, 3))
-def test_it_is_the_store_from_scratch(
+def test_an_extended_store_equals_one_from_scratch(
     tmp_path_factory: pytest.TempPathFactory, kept: set[int], added: int
 ) -> None:
     more = [PaperRecord(f"new-{i}", f"New wörds of parsing {i}", "", 2020, ("c", "a")) for i in range(added)]
@@ -64,7 +64,12 @@ def test_it_is_the_store_from_scratch(
         return
     folder = tmp_path_factory.mktemp("stores")
     old = store(folder / "old", RECORDS)
-    new = store(folder / "new", more, only={"contexts": False}, keep=lambda builder: builder.keep(old, rows))
+    new = store(
+        folder / "new",
+        more,
+        only={"contexts": False},
+        initialise=lambda builder: builder.copy_from(old, rows),
+    )
     assert content(new) == content(store(folder / "scratch", [RECORDS[row] for row in rows] + more))
     assert new.words[: len(old.words)] == old.words
     kept_tokens = [new.title_tokens[row].tolist() for row in range(len(rows))]
@@ -79,24 +84,27 @@ def test_contexts_can_be_replaced(tmp_path: Path) -> None:
     whole = source(RECORDS)
     again = Source("tiny", {}, papers["papers"], whole.contexts, whole.splits)
     prepare_store(
-        again, tmp_path / "new", SETTINGS, keep=lambda builder: builder.keep(old, rows, contexts=False)
+        again,
+        tmp_path / "new",
+        SETTINGS,
+        initialise=lambda builder: builder.copy_from(old, rows, contexts=False),
     )
     assert content(Corpus(tmp_path / "new")) == content(old)
 
 
-def test_an_id_that_is_there_is_refused(tmp_path: Path) -> None:
+def test_a_duplicate_id_is_refused(tmp_path: Path) -> None:
     old = store(tmp_path / "old", RECORDS)
-    with pytest.raises(InputError, match="'graph': a paper of this id already exists"):
+    with pytest.raises(InputError, match="'graph': a paper with this id already exists"):
         store(
             tmp_path / "new",
             [RECORDS[1]],
             only={"contexts": False},
-            keep=lambda builder: builder.keep(old, np.array([0, 1])),
+            initialise=lambda builder: builder.copy_from(old, np.array([0, 1])),
         )
     assert not (tmp_path / "new").exists()
 
 
-def test_a_context_may_be_of_no_paper_of_the_corpus(tmp_path: Path) -> None:
+def test_a_citing_paper_may_be_outside_the_corpus(tmp_path: Path) -> None:
     outside = Source(
         "tiny",
         {},
@@ -114,23 +122,23 @@ def test_a_context_may_be_of_no_paper_of_the_corpus(tmp_path: Path) -> None:
         tmp_path / "new",
         RECORDS[4:5],
         only={"contexts": False},
-        keep=lambda builder: builder.keep(old, np.array([1])),
+        initialise=lambda builder: builder.copy_from(old, np.array([1])),
     )
     assert new.citing.tolist() == [-2, -3, -2] and new.splits["train"].positives[0].tolist() == [0]
-    asked = Queries.of(old, np.arange(3))
-    assert asked.texts("title") == [""] * 3 and asked.words("abstract").lengths.tolist() == [0] * 3
-    assert asked.years.tolist() == [0] * 3 and asked.texts("context") == list(old.context_texts)
+    queries = Queries.from_contexts(old, np.arange(3))
+    assert queries.texts("title") == [""] * 3 and queries.words("abstract").lengths.tolist() == [0] * 3
+    assert queries.years.tolist() == [0] * 3 and queries.texts("context") == list(old.context_texts)
 
 
-def test_small_batches_do_not_add_up(tmp_path: Path) -> None:
+def test_repeated_copies_do_not_pile_up_small_batches(tmp_path: Path) -> None:
     path = tmp_path / "0.arrow"
-    with_one = TextWriter(path, ("text",))
-    with_one.append("0")
-    with_one.close()
+    first = TextWriter(path, ("text",))
+    first.append("0")
+    first.close()
     for step in range(1, 6):
         schema, _ = table_batches(path)
         writer = TableWriter(tmp_path / f"{step}.arrow", schema)
-        writer.take(path, np.arange(step))
+        writer.append_rows(path, np.arange(step))
         writer.append(str(step))
         writer.close()
         path = tmp_path / f"{step}.arrow"

@@ -1,4 +1,4 @@
-"""Dumps of S2ORC and Semantic Scholar become files of papers that the project reads."""
+"""Conversion of S2ORC, Semantic Scholar and Citeomatic dumps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CORPUS |= {"fieldsOfStudy": ["Art"], "outCitations": ["18980380"], "inCitations"
 OPEN_RESEARCH: dict[str, Any] = {"id": "9e9c", "title": "On open research", "paperAbstract": ""}
 OPEN_RESEARCH |= {"venue": "", "keyPhrases": []}
 OPEN_RESEARCH |= {"inCitations": [], "outCitations": ["4cd223df", "18"], "pdfUrls": [], "s2Url": "http://x"}
-# DBLP and PubMed of Ren et al. 2014, as Citeomatic has them.
+# DBLP and PubMed of Ren et al. 2014 in Citeomatic's layout.
 CITEOMATIC = {"id": "13", "title": "mining top - k patterns", "abstract": "we mine .", "year": 2009}
 CITEOMATIC |= {"title_raw": "Mining Top-K Patterns", "abstract_raw": "We mine."}
 CITEOMATIC |= {"out_citations": ["12", "14"]}
@@ -45,18 +45,18 @@ def lines(path: Path) -> list[str]:
 
 
 def papers(path: Path) -> list[tuple[Any, ...]]:
-    """The values of the papers written, in the order of these keys."""
+    """The values of the converted papers in the order of these keys."""
     keys = ("paper_id", "title", "abstract", "year", "fields", "references")
     found = [json.loads(line) for line in lines(path / "papers.jsonl.gz")]
     assert all(tuple(paper) == keys for paper in found)
     return [tuple(paper.values()) for paper in found]
 
 
-def test_all_layouts_become_papers_and_the_graph_is_theirs(tmp_path: Path) -> None:
+def test_all_layouts_are_converted_and_give_the_same_graph(tmp_path: Path) -> None:
     own = {"paper_id": "p", "title": "Own", "abstract": "", "year": 1999, "references": ["4cd223df"], "m": 3}
     files = {"metadata.jsonl.gz": [S2ORC_2020, own], "corpus.jsonl": [CORPUS], "s2.jsonl": API}
     done = convert([str(write(tmp_path / name, found)) for name, found in files.items()], tmp_path / "out")
-    assert done.endswith(": 5 papers; citations.tsv.gz: 1 citations (1 others name no paper)")
+    assert done.endswith(": 5 papers; citations.tsv.gz: 1 citations (1 skipped for a missing id)")
     assert papers(tmp_path / "out") == [
         ("18980380", "Mono-unsaturated fat", "Part   two.", 2019, ["Medicine", "Biology"], ["11", "12"]),
         ("p", "Own", "", 1999, [], ["4cd223df"]),
@@ -70,7 +70,7 @@ def test_all_layouts_become_papers_and_the_graph_is_theirs(tmp_path: Path) -> No
     assert [found.tolist() for found in graph.cites] == [[3, 4], [2], [0], [], [3]] and graph.unknown == 0
 
 
-def test_what_citeomatic_used_becomes_papers(tmp_path: Path) -> None:
+def test_citeomatic_files_are_converted(tmp_path: Path) -> None:
     older = {key: value for key, value in CITEOMATIC.items() if not key.endswith("_raw")} | {"id": 14}
     convert(str(write(tmp_path / "corpus.json", [CITEOMATIC, older])), tmp_path / "dblp")
     assert papers(tmp_path / "dblp") == [
@@ -97,7 +97,7 @@ def test_equal_dumps_make_equal_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        ({"x": 1}, r"line 2: unknown layout; known are S2ORC's metadata"),
+        ({"x": 1}, r"line 2: unknown layout; must be S2ORC metadata"),
         ({**CORPUS, "outCitations": [None]}, r"line 2, field 'outCitations\[0\]': must be a number or a"),
         ({**S2ORC_2020, "year": 3.5}, r"line 2, field 'year': must be a whole number"),
         ({"citingcorpusid": [1], "citedcorpusid": 2}, r"line 2, field 'citingcorpusid': must be an id"),
@@ -106,16 +106,14 @@ def test_equal_dumps_make_equal_files(tmp_path: Path) -> None:
         ("{", r"line 2: malformed JSON"),
     ],
 )
-def test_a_record_that_cannot_be_used_is_named_and_nothing_is_left(
-    tmp_path: Path, record: Any, said: str
-) -> None:
+def test_an_invalid_record_is_named_and_nothing_is_written(tmp_path: Path, record: Any, said: str) -> None:
     source = write(tmp_path / "dump.jsonl", [CORPUS, record])
     with pytest.raises(InputError, match=said):
         convert(str(source), tmp_path / "out")
     assert not (tmp_path / "out").exists() and [path.name for path in tmp_path.iterdir()] == ["dump.jsonl"]
 
 
-def test_no_papers_and_a_folder_that_is_there_are_refused(tmp_path: Path) -> None:
+def test_missing_papers_and_an_existing_folder_are_rejected(tmp_path: Path) -> None:
     source = str(write(tmp_path / "dump.jsonl", [API[4]]))
     with pytest.raises(InputError, match=r"no papers in 1 files"):
         convert(source, tmp_path / "out")

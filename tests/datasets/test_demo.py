@@ -1,4 +1,4 @@
-"""The demo corpus: its counts, and that its names, not its words, give the answer."""
+"""The demo corpus: its counts, and that matching names solves it while matching words does not."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return open_demo(cache_dir=tmp_path_factory.mktemp("demo"))
 
 
-def test_what_it_holds(demo: Corpus) -> None:
+def test_its_counts(demo: Corpus) -> None:
     assert len(demo.paper_ids) == 2000 and demo.is_candidate.all() and len(set(demo.titles)) > 1900
     sizes = {name: len(split) for name, split in demo.splits.items()}
     assert sizes == {"train": 6400, "val": 800, "test": 800}
@@ -36,15 +36,17 @@ def test_what_it_holds(demo: Corpus) -> None:
     assert len(of_field) == 10 and min(of_field) > 100 and sum(of_field) == 2000
     assert 0.2 < 1 - demo.seen[demo.splits["test"].positives.values].mean() < 0.4
     citing = [np.unique(demo.citing[split.contexts]) for split in demo.splits.values()]
-    assert len(np.unique(np.concatenate(citing))) == sum(map(len, citing))  # each in one split
-    for split in demo.splits.values():  # papers cite earlier ones
+    assert len(np.unique(np.concatenate(citing))) == sum(
+        map(len, citing)
+    )  # every citing paper is in one split
+    for split in demo.splits.values():  # papers cite earlier papers
         assert (split.positives.values < demo.citing[split.contexts]).all()
 
 
-def test_the_same_for_a_seed_and_another_for_another() -> None:
+def test_generation_is_deterministic_per_seed() -> None:
     first, again, other = (json.dumps(generate(200, 400, seed)).encode() for seed in (1, 1, 2))
     assert first == again != other
-    # Results in docs/ are of this process: another one needs another VERSION.
+    # Results in docs/ depend on this process: changing it requires a new VERSION.
     assert hashlib.sha256(first).hexdigest()[:16] == "1745738dee52c05a"
 
 
@@ -63,7 +65,7 @@ def test_formal_and_other_names_share_no_stem() -> None:
 
 
 def recall_at_10(demo: Corpus, read: Callable[[str], str]) -> float:
-    """Of plain BM25 on the test split, after `read` was applied to all texts."""
+    """Recall@10 of plain BM25 on the test split, with `read` applied to all texts."""
     split = demo.splits["test"]
     papers = [
         read(f"{title} {abstract}") for title, abstract in zip(demo.titles, demo.abstracts, strict=True)
@@ -76,12 +78,12 @@ def recall_at_10(demo: Corpus, read: Callable[[str], str]) -> float:
     ]
     index.index(tokens[0], show_progress=False)
     found, _ = index.retrieve(tokens[1], k=11, show_progress=False)
-    found[found == demo.citing[split.contexts][:, None]] = -1  # never the citing paper
+    found[found == demo.citing[split.contexts][:, None]] = -1  # exclude the citing paper
     return float((found == split.positives.values[:, None]).any(1).mean())
 
 
 def with_one_name_each(text: str, names: dict[tuple[str, ...], str]) -> str:
-    """The text with every name of a concept (the longest first) replaced by one word."""
+    """Replace every name of a concept, longest first, by a single word."""
     words, read, i = tuple(re.findall(r"\w+", text.lower())), [], 0
     while i < len(words):
         length = next((n for n in range(8, 0, -1) if words[i : i + n] in names), 0)
@@ -90,7 +92,7 @@ def with_one_name_each(text: str, names: dict[tuple[str, ...], str]) -> str:
     return " ".join(read)
 
 
-def test_names_give_the_answer_and_words_do_not(demo: Corpus) -> None:
+def test_names_solve_it_and_words_do_not(demo: Corpus) -> None:
     concepts: dict[int, Concept] = {}
     for topic in make_topics(random.Random(0)):
         concepts |= {id(concept): concept for own in topic.possible.values() for concept in own}
@@ -105,7 +107,7 @@ def test_names_give_the_answer_and_words_do_not(demo: Corpus) -> None:
     assert oracle > 0.8
 
 
-def test_made_once_and_readable_as_source(tmp_path: Path) -> None:
+def test_generated_once_and_readable_as_source(tmp_path: Path) -> None:
     corpus = open_demo(120, 60, seed=3, cache_dir=tmp_path)
     files = sorted((tmp_path / "demo").rglob("*.json"))
     assert [file.stem for file in files] == ["contexts", "papers", "test", "train", "val"]

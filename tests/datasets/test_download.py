@@ -1,4 +1,4 @@
-"""Releases come from web servers, from Google Drive and by hand; else one line says what to do."""
+"""Downloads of releases from web servers and Google Drive, manual placement, and one-line errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WEIGHTS = "model_batch_35000.pt"
 
 
 def packed(source: Path, folder: str = "acl") -> bytes:
-    """A zip file of the files in `source`."""
+    """Zip the files in `source`."""
     return archive_of({f"{folder}/{path.name}": path.read_bytes() for path in sorted(source.iterdir())})
 
 
@@ -45,7 +45,7 @@ def cache(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def at(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Give a release other addresses."""
+    """Change the addresses of a release."""
 
     def put(name: str, *addresses: str, **more: Any) -> None:
         monkeypatch.setitem(RELEASES, name, replace(RELEASES[name], addresses=addresses, **more))
@@ -62,11 +62,13 @@ def hidden(folder: Path) -> list[str]:
 
 
 def test_an_archive_is_downloaded_once(server: Any, at: Any, tiny_source: Path, cache: Path) -> None:
-    at("acl200", f"{server.url}/gone.zip", server.put("any.zip", packed(tiny_source)))  # the second has it
+    at(
+        "acl200", f"{server.url}/gone.zip", server.put("any.zip", packed(tiny_source))
+    )  # the second call finds the file
     for _ in range(2):
         folder = ensure_release("acl200", cache)
         assert folder == cache / "published" / "acl200" and visible(folder) == sorted(CORPUS_FILES)
-    assert len(server.asked) == 2 and hidden(folder) == [".acl200.lock"]
+    assert len(server.requests) == 2 and hidden(folder) == [".acl200.lock"]
     for path in tiny_source.iterdir():
         assert (folder / path.name).read_bytes() == path.read_bytes()
 
@@ -75,27 +77,27 @@ def test_a_web_folder_gives_its_files(server: Any, tiny_source: Path, tmp_path: 
     for path in tiny_source.iterdir():
         server.put(f"mirror/{path.name}", path.read_bytes())
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "papers.json.gz").write_bytes(b"")  # what is there is not requested
+    (tmp_path / "mine" / "papers.json.gz").write_bytes(b"")  # existing files are not requested
     folder = ensure_release("arxiv", folder=tmp_path / "mine", address=f"{server.url}/mirror/")
     assert visible(folder) == sorted({*CORPUS_FILES, "papers.json.gz"} - {"papers.json"})
-    assert len(server.asked) == 4
+    assert len(server.requests) == 4
 
 
 @pytest.mark.parametrize("name", RELEASES)
-def test_without_it_one_line_says_what_to_put_where(server: Any, at: Any, cache: Path, name: str) -> None:
+def test_failed_downloads_say_which_files_to_put_where(server: Any, at: Any, cache: Path, name: str) -> None:
     address = f"{server.url}/gone"
     at(name, address)
     with pytest.raises(InputError) as error:
         ensure_release(name, cache)
     line, release = str(error.value), RELEASES[name]
     assert line.startswith(f"{name} cannot be downloaded ({address}: HTTP 404 (Not Found)): put ")
-    assert line.endswith(f"into {release.place(cache)}") and "\n" not in line
+    assert line.endswith(f"into {release.folder_in(cache)}") and "\n" not in line
     assert all(file in line for file in release.files)
-    assert visible(release.place(cache)) == []
+    assert visible(release.folder_in(cache)) == []
 
 
 @pytest.mark.parametrize("how", ["files", "archive", "both"])
-def test_what_was_put_there_by_hand_is_used(at: Any, tiny_source: Path, cache: Path, how: str) -> None:
+def test_manually_placed_files_are_used(at: Any, tiny_source: Path, cache: Path, how: str) -> None:
     at("acl200")
     folder = cache / "published" / "acl200"
     folder.mkdir(parents=True)
@@ -108,11 +110,11 @@ def test_what_was_put_there_by_hand_is_used(at: Any, tiny_source: Path, cache: P
     assert (folder / "test.json").read_bytes() == (tiny_source / "test.json").read_bytes()
 
 
-def test_a_damaged_archive_put_there_by_hand_is_named(tiny_source: Path, cache: Path) -> None:
+def test_a_damaged_manually_placed_archive_is_named(tiny_source: Path, cache: Path) -> None:
     folder = cache / "published" / "acl200"
     folder.mkdir(parents=True)
     (folder / "acl.zip").write_bytes(packed(tiny_source)[:-30])
-    with pytest.raises(InputError, match=r"acl\.zip: it is no zip or tar archive, or is cut short; replace"):
+    with pytest.raises(InputError, match=r"acl\.zip: not a zip or tar archive, or truncated; replace"):
         ensure_release("acl200", cache)
     assert visible(folder) == ["acl.zip"]
 
@@ -120,11 +122,11 @@ def test_a_damaged_archive_put_there_by_hand_is_named(tiny_source: Path, cache: 
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda data: data[:-1], r"the server offers \d+ bytes, the published file has"),
+        (lambda data: data[:-1], r"the server has \d+ bytes, but the published file has"),
         (lambda data: data[:60] + bytes([data[60] ^ 1]) + data[61:], "the SHA256 of glove-archive is "),
     ],
 )
-def test_size_and_checksum_are_those_published(
+def test_size_and_checksum_are_verified(
     server: Any, at: Any, cache: Path, damage: Callable[[bytes], bytes], said: str
 ) -> None:
     data = archive_of({"glove.6B.200d.txt": b"the " + b"0.5 " * 200})
@@ -142,7 +144,7 @@ def test_size_and_checksum_are_those_published(
 @pytest.mark.parametrize(
     "content", ["[]", '{"a": 1}', "<html>Too many requests</html>", "", '{"a": {"title": ']
 )
-def test_wrong_papers_do_not_get_into_place(
+def test_wrong_papers_are_not_installed(
     server: Any, at: Any, tiny_source: Path, cache: Path, content: str
 ) -> None:
     (tiny_source / "papers.json").write_text(content)
@@ -153,21 +155,21 @@ def test_wrong_papers_do_not_get_into_place(
     assert visible(cache / "published" / "acl200") == []
 
 
-def test_what_an_archive_lacks_is_named_and_the_rest_used(
+def test_files_missing_from_an_archive_are_named_and_the_rest_used(
     server: Any, at: Any, tiny_source: Path, cache: Path
 ) -> None:
     papers = (tiny_source / "papers.json").rename(tiny_source.parent / "papers.json")
     at("refseer", server.put("any.zip", packed(tiny_source)))
-    with pytest.raises(InputError, match=r"any\.zip: it has no papers\.json\): put papers\.json, or"):
+    with pytest.raises(InputError, match=r"any\.zip: has no papers\.json\): put papers\.json, or"):
         ensure_release("refseer", cache)
     folder = cache / "published" / "refseer"
     papers.rename(folder / "papers.json")
-    assert visible(ensure_release("refseer", cache)) == sorted(CORPUS_FILES) and len(server.asked) == 1
+    assert visible(ensure_release("refseer", cache)) == sorted(CORPUS_FILES) and len(server.requests) == 1
 
 
 CHECKPOINT = "13J5mtRg6t3Lcsn6fCdLJ1pZhtXnpREEq"
-WEIGHT_BYTES = archive_of({"archive/data/0": os.urandom(100_000)})  # PyTorch writes zip files
-CONFIRM = (  # on one line, as Drive writes it
+WEIGHT_BYTES = archive_of({"archive/data/0": os.urandom(100_000)})  # PyTorch checkpoints are zip files
+CONFIRM = (  # on one line, as sent by Drive
     "<html><head><title>Google Drive - Virus scan warning</title></head><body>"
     '<form id="download-form" action="https://drive.usercontent.google.com/download" method="get">'
     '<input type="hidden" name="id" value="{id}"><input type="hidden" name="confirm" value="t"></form></body>'
@@ -176,13 +178,13 @@ HTML = {"Content-Type": "text/html; charset=utf-8"}
 
 
 def drive_file(drive: Any, identity: str, body: bytes, **how: Any) -> None:
-    """A file on Drive behind the page that asks for a confirmation."""
+    """Serve a file on Drive behind a confirmation page."""
     drive.put(f"drive/uc?id={identity}", CONFIRM.format(id=identity), headers=HTML)
     drive.put(f"drive.usercontent/download?id={identity}&confirm=t", body, **how)
 
 
 def drive_folder(drive: Any, identity: str, entries: dict[str, str], name: str = "Release") -> None:
-    """A shared folder; entries whose names end in a slash are folders."""
+    """Serve a shared folder; names ending in a slash are folders."""
     links = [
         f'<a href="https://drive.google.com/drive/folders/{key}">{entry.rstrip("/")}</a>'
         if entry.endswith("/")
@@ -193,16 +195,16 @@ def drive_folder(drive: Any, identity: str, entries: dict[str, str], name: str =
     drive.put(f"drive/embeddedfolderview?id={identity}", page, headers=HTML)
 
 
-def test_a_checkpoint_comes_from_behind_drives_page(drive: Any, cache: Path) -> None:
+def test_a_checkpoint_is_downloaded_past_drives_confirmation_page(drive: Any, cache: Path) -> None:
     drive_file(drive, CHECKPOINT, WEIGHT_BYTES, cut=2 * CHUNK)
     folder = ensure_release("hatten-acl200", cache)
     assert folder == cache / "checkpoints" / "hatten-acl200"
     assert (folder / WEIGHTS).read_bytes() == WEIGHT_BYTES
-    ranges = [wanted for path, wanted in drive.asked if "usercontent" in path]
+    ranges = [wanted for path, wanted in drive.requests if "usercontent" in path]
     assert ranges[:3] == [None, None, f"bytes={2 * CHUNK}-"]
 
 
-def test_a_damaged_checkpoint_does_not_get_into_place(drive: Any, cache: Path) -> None:
+def test_a_damaged_checkpoint_is_not_installed(drive: Any, cache: Path) -> None:
     flipped = WEIGHT_BYTES[:999] + bytes([WEIGHT_BYTES[999] ^ 1]) + WEIGHT_BYTES[1000:]
     for body in (WEIGHT_BYTES[:-40], flipped):
         drive_file(drive, CHECKPOINT, body)
@@ -219,16 +221,16 @@ def test_a_damaged_checkpoint_does_not_get_into_place(drive: Any, cache: Path) -
             "users have viewed this",
         ),
         ("<html><title>Sign in</title></html>", "Cannot retrieve the public link"),
-        (CONFIRM.format(id="again"), "again and again"),
-        ('<form id="download-form"></form>', "a page in place of the file"),
+        (CONFIRM.format(id="again"), "keeps asking for confirmation"),
+        ('<form id="download-form"></form>', "a page instead of the file"),
     ],
 )
-def test_drives_other_pages_are_one_line(drive: Any, cache: Path, page: str, said: str) -> None:
+def test_other_pages_of_drive_are_one_line_errors(drive: Any, cache: Path, page: str, said: str) -> None:
     for path in (f"drive/uc?id={CHECKPOINT}", "drive.usercontent/download?id=again&confirm=t"):
         drive.put(path, page, headers=HTML)
     with pytest.raises(InputError, match=rf"uc\?id=13J5.*: .*{said}.*put {WEIGHTS} into") as error:
         ensure_release("hatten-acl200", cache)
-    assert "\n" not in str(error.value) and len(drive.asked) <= 3
+    assert "\n" not in str(error.value) and len(drive.requests) <= 3
 
 
 FOLDER = "1QwQuJsBOGEESFTgl-7wWbqcig7vJNlQ2"
@@ -257,7 +259,9 @@ def test_a_data_set_is_found_in_drives_folder(
     assert (folder / "papers.json").read_bytes() == (tiny_source / "papers.json").read_bytes()
 
 
-def test_a_folder_without_the_data_set_is_one_line(drive: Any, tiny_source: Path, cache: Path) -> None:
+def test_a_folder_without_the_data_set_is_a_one_line_error(
+    drive: Any, tiny_source: Path, cache: Path
+) -> None:
     drive_folder(drive, FOLDER, {"ours.zip": KEYS[1], "papers.json": KEYS[3]})
     with pytest.raises(InputError, match=r"matches among ours\.zip, papers\.json; give the address"):
         ensure_release("refseer", cache)
@@ -268,11 +272,11 @@ def test_a_folder_without_the_data_set_is_one_line(drive: Any, tiny_source: Path
     assert visible(found) == sorted(CORPUS_FILES)
 
 
-def test_a_folder_that_is_not_shared_is_one_line(drive: Any, cache: Path) -> None:
+def test_an_unshared_folder_is_a_one_line_error(drive: Any, cache: Path) -> None:
     with pytest.raises(InputError, match=r"folders/1Qw\S+: Failed to retrieve folder contents.*404"):
         ensure_release("refseer", cache)
     drive_folder(drive, FOLDER, {})
-    with pytest.raises(InputError, match="the folder is empty, or not shared"):
+    with pytest.raises(InputError, match="the folder is empty or not shared"):
         ensure_release("refseer", cache)
 
 
@@ -298,10 +302,10 @@ def test_help_lists_names_sizes_and_folders(capsys: Any, monkeypatch: pytest.Mon
     assert all(any(size in line for line in lines) for size in ("862 MB", "about 295 MB", "size unknown"))
 
 
-def test_offline_the_command_ends_with_one_line(
+def test_the_command_prints_one_line_when_offline(
     cache: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address = "http://127.0.0.1:9/acl.zip"  # a port that no service uses any more
+    address = "http://127.0.0.1:9/acl.zip"  # a port that is no longer in use
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(sys, "argv", ["download", "acl200", "--cache", str(cache), "--from", address])
     with pytest.raises(SystemExit) as ended:
@@ -322,10 +326,10 @@ def test_processes_that_start_at_once_download_once(server: Any, tiny_source: Pa
         processes = [command("--cache", str(cache), "--from", address) for _ in range(2)]
         for process in processes:
             assert process.stderr and "waiting for another process" in process.stderr.readline()
-    assert [process.wait() for process in processes] == [0, 0] and len(server.asked) == 1
+    assert [process.wait() for process in processes] == [0, 0] and len(server.requests) == 1
 
 
-def test_an_interrupt_keeps_the_part(server: Any, tiny_source: Path, cache: Path) -> None:
+def test_an_interrupt_keeps_the_partial_download(server: Any, tiny_source: Path, cache: Path) -> None:
     (tiny_source / "noise").write_bytes(os.urandom(200_000))
     address = server.put("any.zip", packed(tiny_source), pause=0.02)
     process = command("--cache", str(cache), "--from", address)
@@ -340,10 +344,12 @@ def test_an_interrupt_keeps_the_part(server: Any, tiny_source: Path, cache: Path
     assert visible(cache / "published" / "acl200") == [] and (kept := part.stat().st_size) > 0
     server.pages["/any.zip"].pop("pause")
     ensure_release("acl200", cache, address=address)
-    assert server.asked[-1] == ("/any.zip", f"bytes={kept}-")
+    assert server.requests[-1] == ("/any.zip", f"bytes={kept}-")
 
 
-def test_a_full_disk_is_one_line_and_keeps_the_part(server: Any, tiny_source: Path, cache: Path) -> None:
+def test_a_full_disk_is_a_one_line_error_and_keeps_the_partial_download(
+    server: Any, tiny_source: Path, cache: Path
+) -> None:
     (tiny_source / "noise").write_bytes(os.urandom(200_000))
     address = server.put("any.zip", packed(tiny_source))
 
@@ -357,22 +363,22 @@ def test_a_full_disk_is_one_line_and_keeps_the_part(server: Any, tiny_source: Pa
     assert process.returncode == 2 and errors.count("\n") == 2 and said in errors
     assert visible(folder) == []
     ensure_release("acl200", cache, address=address)
-    assert server.asked[-1] == ("/any.zip", "bytes=100000-") and hidden(folder) == [".acl200.lock"]
+    assert server.requests[-1] == ("/any.zip", "bytes=100000-") and hidden(folder) == [".acl200.lock"]
 
 
-def test_a_device_without_room_is_one_line(server: Any, tiny_source: Path, cache: Path) -> None:
+def test_a_full_device_is_a_one_line_error(server: Any, tiny_source: Path, cache: Path) -> None:
     work = cache / "published" / "acl200" / ".acl200.download"
     work.mkdir(parents=True)
-    (work / "papers.json").symlink_to("/dev/full")  # where it is unpacked to
+    (work / "papers.json").symlink_to("/dev/full")  # the folder it is unpacked to
     address = server.put("any.zip", packed(tiny_source))
     with pytest.raises(InputError, match=r"acl200: no space left for the files of acl200; free some"):
         ensure_release("acl200", cache, address=address)
     (work / "papers.json").unlink()
     assert visible(ensure_release("acl200", cache, address=address)) == sorted(CORPUS_FILES)
-    assert len(server.asked) == 1  # what had been downloaded was not lost
+    assert len(server.requests) == 1  # the download is kept
 
 
-def test_a_place_that_cannot_be_written_is_one_line(cache: Path) -> None:
+def test_an_unwritable_folder_is_a_one_line_error(cache: Path) -> None:
     cache.mkdir()
     (cache / "published").write_text("")
     with pytest.raises(InputError, match=r"published.*: (Not a directory|File exists); set CITATION_CACHE"):
@@ -392,13 +398,13 @@ def test_data_acl200_is_downloaded_and_opened(
         corpus = opened(f"data.address={address}", f"data.cache_dir={cache}")
     assert corpus.name == "acl200" and len(corpus.paper_ids) == 12
     assert set(corpus.splits) == {"train", "val", "test"} and corpus.path.is_relative_to(cache)
-    assert "acl200: papers has 12 records, 19,776 were published" in caplog.text
-    assert caplog.text.count("were published") == 4
+    assert "acl200: papers has 12 records, expected 19,776" in caplog.text
+    assert caplog.text.count("records, expected") == 4
     again = opened(f"data.cache_dir={cache}")
-    assert again.path == corpus.path and len(server.asked) == 1
+    assert again.path == corpus.path and len(server.requests) == 1
 
 
-def test_papers_elsewhere_and_one_split_are_enough(server: Any, tiny_source: Path, cache: Path) -> None:
+def test_a_separate_papers_file_and_one_split_are_enough(server: Any, tiny_source: Path, cache: Path) -> None:
     for name in ("train.json", "val.json"):
         (tiny_source / name).unlink()
     papers = (tiny_source / "papers.json").rename(tiny_source.parent / "shared-papers.json")
@@ -416,7 +422,7 @@ LINES = b'{"id": "1", "out_citations": []}\n{"id": "2", "out_citations": ["1"]}\
 
 @pytest.mark.parametrize("name", ["dblp", "pubmed"])
 @pytest.mark.parametrize("whole", [False, True])
-def test_citeomatics_files_come_by_name_or_out_of_its_archive(
+def test_citeomatic_files_come_individually_or_from_the_archive(
     server: Any, at: Any, cache: Path, name: str, whole: bool
 ) -> None:
     root = "citeomatic-2018-02-12"
@@ -436,12 +442,12 @@ def test_citeomatics_files_come_by_name_or_out_of_its_archive(
     assert convert(str(place / "corpus.json"), cache / "papers").endswith(": 2 papers")
 
 
-def test_open_research_comes_out_of_its_archive_with_its_checksum(server: Any, at: Any, cache: Path) -> None:
+def test_open_research_is_extracted_and_its_checksum_verified(server: Any, at: Any, cache: Path) -> None:
     data = gzip.compress(LINES)
     archive = archive_of({"LICENSE.txt": b"...", "papers-2017-02-21.json.gz": data})
     address = server.put("open-corpus-archive/papers-2017-02-21.zip", archive)
     at("open-research", f"{server.url}/gone.zip", address)
-    said = r"the MD5 of papers-2017-02-21\.json\.gz is [0-9a-f]{32}, published is f35c"
+    said = r"the MD5 of papers-2017-02-21\.json\.gz is [0-9a-f]{32}, expected f35c"
     with pytest.raises(InputError, match=said):
         ensure_release("open-research", cache)
     assert visible(cache / "published" / "open-research") == []
@@ -450,7 +456,7 @@ def test_open_research_comes_out_of_its_archive_with_its_checksum(server: Any, a
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"[1]\n", b"<html>Gone</html>", b'{"id": '])
-def test_wrong_lines_do_not_get_into_place(server: Any, at: Any, cache: Path, content: bytes) -> None:
+def test_wrong_json_lines_are_not_installed(server: Any, at: Any, cache: Path, content: bytes) -> None:
     at("citeomatic-dblp", f"{server.url}/dblp/")
     server.put("dblp/corpus.json", content)
     with pytest.raises(InputError, match=r"put corpus\.json, or citeomatic-2018-02-12\.tar\.gz, into"):

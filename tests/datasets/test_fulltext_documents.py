@@ -1,4 +1,4 @@
-"""Full texts that are documents: TEI, LaTeX with its bibliographies, and the files that are found."""
+"""Full texts in documents: TEI, LaTeX with its bibliographies, and the search for files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_tei() -> None:
 
 def test_latex_with_a_bib_file() -> None:
     (record,) = documents(TEXTS / "2103.00017")
-    # Found of itself, a file is called by its name; a folder of papers gives them the names of its folders.
+    # A named file gets its own name as id; papers in a folder get the names of their subfolders.
     assert record.metadata.id == "main"
     assert SourceFile(TEXTS / "2103.00017" / "main.tex", "2103.00017") in find_files(str(TEXTS))
     (record,) = read_documents(SourceFile(TEXTS / "2103.00017" / "main.tex", "2103.00017"), lambda done: None)
@@ -103,7 +103,7 @@ def test_latex_with_a_printed_bibliography() -> None:
     assert "Graph networks for structured text. CoRR" in references["b"].text
 
 
-def test_latex_with_a_bibliography_of_biblatex() -> None:
+def test_latex_with_a_biblatex_bibliography() -> None:
     text = full_text(TEXTS / "biblatex")
     assert text.paragraphs[1].text.startswith("See [1, 2] and [1] for the graphs")
     assert text.references == {
@@ -112,12 +112,14 @@ def test_latex_with_a_bibliography_of_biblatex() -> None:
     }
 
 
-def test_sources_as_arxiv_gives_them(tmp_path: Path) -> None:
+def test_arxiv_sources(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "2103.00017v2.tar.gz", "w:gz") as archive:
         archive.add(TEXTS / "2103.00017", ".")
     single = (TEXTS / "printed" / "paper.tex").read_bytes()
     (tmp_path / "hep-th9901001.gz").write_bytes(gzip.compress(single))
-    (tmp_path / "data.gz").write_bytes(gzip.compress(b'{"id": "a"}'))  # no LaTeX: read if it is named
+    (tmp_path / "data.gz").write_bytes(
+        gzip.compress(b'{"id": "a"}')
+    )  # not LaTeX: read only if named explicitly
     first, second = documents(tmp_path)
     (same,) = read_documents(SourceFile(TEXTS / "2103.00017" / "main.tex", "2103.00017v2"), lambda done: None)
     assert first.metadata == same.metadata and first.full_text is not None and same.full_text is not None
@@ -127,13 +129,13 @@ def test_sources_as_arxiv_gives_them(tmp_path: Path) -> None:
     assert named.metadata.id == "a"
 
 
-def test_archives_that_cannot_be_used(tmp_path: Path) -> None:
+def test_invalid_archives(tmp_path: Path) -> None:
     path = tmp_path / "a.tar.gz"
     (tmp_path / "p.tex").write_text("\\documentclass{a}\\def\\a{\\a\\a}\\a")
     for names, message in (
         (["../p.tex"], "damaged archive: .*outside the destination"),
-        ([], "the archive holds no LaTeX document"),
-        (["x/p.tex"], r"/x/p\.tex: the macro .* is replaced without end"),
+        ([], "the archive has no LaTeX document"),
+        (["x/p.tex"], r"/x/p\.tex: the macro .* never terminates"),
     ):
         with tarfile.open(path, "w:gz") as archive:
             for name in names:
@@ -145,7 +147,7 @@ def test_archives_that_cannot_be_used(tmp_path: Path) -> None:
         documents(path)
 
 
-def test_latex_reads_no_file_outside_of_its_folder(tmp_path: Path) -> None:
+def test_latex_reads_no_file_outside_its_folder(tmp_path: Path) -> None:
     (tmp_path / "secret.tex").write_text("secret")
     folder = tmp_path / "paper"
     folder.mkdir()
@@ -168,17 +170,19 @@ LETTERS = "abcdefghijklmnopqrst"
         "\\newcommand{\\x}[1]{#1#1#1#1#1#1#1#1#1#1}" + "\\x{" * 12 + "y" + "}" * 12,
     ],
 )
-def test_macros_without_end_are_refused(tmp_path: Path, macros: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datasets.fulltext.latex_source.MOST_MACROS", 1000)
+def test_macros_that_never_terminate_are_rejected(
+    tmp_path: Path, macros: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datasets.fulltext.latex_source.MAX_MACROS", 1000)
     path = tmp_path / "p.tex"
     path.write_text(f"\\documentclass{{article}} {macros}")
-    with pytest.raises(InputError, match=r"p\.tex: the macro .* is replaced without end"):
+    with pytest.raises(InputError, match=r"p\.tex: the macro .* never terminates"):
         read_source(path)
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.text(st.sampled_from("ab \\{}$%[]&~^_#\n'`-") | st.characters(codec="utf-8"), max_size=60))
-def test_any_latex_becomes_some_text(latex: str) -> None:
+def test_any_latex_is_converted_to_text(latex: str) -> None:
     text = plain_text(latex)
     assert text == " ".join(text.split())
 
@@ -193,7 +197,7 @@ def test_any_latex_becomes_some_text(latex: str) -> None:
         ('<!DOCTYPE a [<!ENTITY b "c">]><a>&d;</a>', "malformed XML"),
     ],
 )
-def test_xml_that_is_no_tei(tmp_path: Path, content: str, message: str) -> None:
+def test_xml_other_than_tei(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "paper.xml"
     path.write_text(content)
     with pytest.raises(InputError, match=rf"paper\.xml: {message}"):
@@ -220,7 +224,7 @@ def test_files_of_a_folder_a_pattern_and_by_name(tmp_path: Path) -> None:
         (tmp_path / "again" / name).write_text("\\documentclass{a}")
     again = [file.id for file in find_files(str(tmp_path / "again"))]
     assert again == ["a_latex", "b_latex", "c", "2101.00001"]
-    (tmp_path / "again" / "c" / "other.tex").write_text("\\documentclass{a}")  # of one arXiv id: one paper
+    (tmp_path / "again" / "c" / "other.tex").write_text("\\documentclass{a}")  # same arXiv id: one paper
     again = [file.id for file in find_files(str(tmp_path / "again"))]
     assert again[2:] == ["2101.00001", "other", "2101.00001"]
     several = [str(tmp_path / "notes.txt"), str(tmp_path / "*.jsonl"), str(tmp_path / "b.jsonl")]
@@ -233,7 +237,7 @@ def test_files_of_a_folder_a_pattern_and_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["paper.pdf", "refs.bib"])
 def test_files_without_readable_text_say_what_to_do(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("@article{a}")
-    with pytest.raises(InputError, match=rf"source: .*{name}: .*(convert it|name the \.tex files)"):
+    with pytest.raises(InputError, match=rf"source: .*{name}: .*(convert it|add the \.tex files)"):
         find_files(str(tmp_path / name))
 
 
@@ -249,7 +253,7 @@ def test_files_without_readable_text_say_what_to_do(tmp_path: Path, name: str) -
         r"\author{\name Ann Writer \email a@b.c \\ \addr A Lab \AND Bo Author ~~ Cy Third\hspace{1em}}",
     ],
 )
-def test_authors_without_their_marks_and_notes(tmp_path: Path, authors: str) -> None:
+def test_author_marks_and_notes_are_removed(tmp_path: Path, authors: str) -> None:
     path = tmp_path / "p.tex"
     path.write_text(rf"\documentclass{{a}}\usepackage{{acl2018}}{authors}\begin{{document}}\end{{document}}")
     (document,) = documents(path)
@@ -257,7 +261,7 @@ def test_authors_without_their_marks_and_notes(tmp_path: Path, authors: str) -> 
     assert document.metadata.year == 2018
 
 
-def test_chapters_that_are_documents_of_their_own_are_read(tmp_path: Path) -> None:
+def test_standalone_chapters_are_read(tmp_path: Path) -> None:
     chapter = (
         "\\documentclass[p]{subfiles}\\title{Not this}\\begin{document}CHAPTER\\newcite{%s}.\\end{document}"
     )
@@ -274,7 +278,7 @@ def test_chapters_that_are_documents_of_their_own_are_read(tmp_path: Path) -> No
     assert "CHAPTER[1]. CHAPTER[2]. last [3]" in paragraph.text
 
 
-def test_inputs_of_latex_end(tmp_path: Path) -> None:
+def test_latex_inputs_are_limited(tmp_path: Path) -> None:
     text = "\\documentclass{a}\\begin{document}"
     paper = tmp_path / "p.tex"
     (tmp_path / "empty.tex").write_text("")
@@ -282,7 +286,9 @@ def test_inputs_of_latex_end(tmp_path: Path) -> None:
         (tmp_path / f"{number}.tex").write_text(f"{number} \\input{{{number + 1}}}")
     for inputs in ("\\input{empty}" * 2000, "\\input{0}"):
         paper.write_text(text + inputs)
-        with pytest.raises(InputError, match=r"the document has more than 1,000 inputs, or 20 in each other"):
+        with pytest.raises(
+            InputError, match=r"the document has more than 1,000 inputs or more than 20 levels"
+        ):
             read_source(paper)
     paper.write_text(text + "\\input{empty}\\input{15}")
     assert "15 16 17" in read_source(paper)

@@ -1,4 +1,4 @@
-"""Layouts of JSON lines: all give the same papers, spans and references; what is broken is one line."""
+"""Layouts of JSON lines: all yield the same papers, spans and references; invalid records are one line."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def s2orc_2020() -> list[dict[str, Any]]:
 
 
 class Annotated:
-    """A text that grows by pieces, and their spans by kind, which the API gives as JSON strings."""
+    """Builds a text with annotated spans, which the API encodes as JSON strings."""
 
     def __init__(self) -> None:
         self.text = "\n"
@@ -149,7 +149,7 @@ def documents(path: Path) -> list[Document]:
 
 @pytest.mark.parametrize("layout", [own, s2orc, s2orc_v2, s2orc_2020])
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
-def test_layouts_of_json_lines_say_the_same(
+def test_layouts_of_json_lines_are_equivalent(
     tmp_path: Path, layout: Callable[[], list[dict[str, Any]]], suffix: str
 ) -> None:
     found = documents(write_lines(tmp_path / f"file{suffix}", layout()))
@@ -174,14 +174,14 @@ def test_layouts_of_json_lines_say_the_same(
         assert [surname(name) for name in reference.authors] == [surname(name) for name in AUTHORS[ref]]
 
 
-def test_titles_and_abstracts_of_the_full_text_where_no_other_file_has_them(tmp_path: Path) -> None:
+def test_full_texts_provide_missing_titles_and_abstracts(tmp_path: Path) -> None:
     (document,) = documents(write_lines(tmp_path / "s2orc.jsonl", s2orc()[-1:]))
     assert document.metadata.title == "The title as it is printed"
     assert document.metadata.abstract == "The abstract as it is printed"
 
 
 def broken(value: Any, *path: str | int) -> dict[str, Any]:
-    """Our layout with another value at a place."""
+    """A record in our layout with one value replaced."""
     record = own()[0]
     inner: Any = record
     for key in path[:-1]:
@@ -197,8 +197,8 @@ CASES = [
     ('{"id": "a"', ": malformed JSON"),
     ('{"id": "\\ud800"}', ": malformed JSON"),
     ('{"title": "a"}', ": has neither 'id' (our layout, arXiv) nor 'corpusid' or 'paper_id' (S2ORC)"),
-    (broken("a b", "id"), ", field 'id': an id must not be empty or hold white space"),
-    (broken("a\0b", "id"), ", field 'id': an id must not be empty or hold white space or"),
+    (broken("a b", "id"), ", field 'id': an id must not be empty or contain white space"),
+    (broken("a\0b", "id"), ", field 'id': an id must not be empty or contain white space or"),
     (broken(True, "id"), ", field 'id': must be an id or a whole number, not a boolean"),
     (broken([], "title"), ", field 'title': must be a string, not a list"),
     (broken("soon", "year"), ", field 'year': must be a whole number, not 'soon'"),
@@ -220,7 +220,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("record", "message"), CASES)
-def test_a_malformed_record_is_one_line_with_its_place(tmp_path: Path, record: Any, message: str) -> None:
+def test_a_malformed_record_is_a_one_line_error_with_its_location(
+    tmp_path: Path, record: Any, message: str
+) -> None:
     path = tmp_path / "lines.jsonl"
     path.write_text('{"id": "first"}\n' + (record if isinstance(record, str) else json.dumps(record)))
     with pytest.raises(InputError) as error:
@@ -231,7 +233,7 @@ def test_a_malformed_record_is_one_line_with_its_place(tmp_path: Path, record: A
     assert "\n" not in str(error.value)
 
 
-def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_overlong_line_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("datasets.json_lines.LONGEST", 1 << 20)
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"id": "a"}\r\n\n  \n{"id": "' + b"b" * (1 << 20))

@@ -1,4 +1,4 @@
-"""Damaged full texts of every layout give one line that names the file, or contexts; work stays linear."""
+"""Damaged full texts in every layout yield contexts or a one-line error; run time stays linear."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets.errors import InputError
-from datasets.fulltext.contexts import citations
+from datasets.fulltext.contexts import find_citations
 from datasets.fulltext.readers import find_files, read_documents
 from tests.datasets.fuzzing import damaged, fuzzed, packed
 from tests.datasets.test_fulltext_layouts import own, s2orc, s2orc_2020, s2orc_v2
@@ -34,13 +34,13 @@ WRONG += [[], [[]], [None], {}, {"": 0}]
 
 
 def contexts(folder: Path) -> None:
-    """Read all files of a folder to the end; every citation is of an entry of the bibliography."""
+    """Read all files of a folder completely; check that every citation has a bibliography entry."""
     for file in find_files(str(folder)):
         for document in read_documents(file, lambda done: None):
             assert document.metadata.id and isinstance(document.metadata.title, str)
             if document.full_text is not None:
                 text = document.full_text()
-                assert all(found.ref in text.references for found in citations(text, 210, Counter()))
+                assert all(found.ref in text.references for found in find_citations(text, 210, Counter()))
 
 
 def is_refused_or_read(folder: Path) -> None:
@@ -72,7 +72,7 @@ def test_documents_with_damaged_bytes(data: st.DataObject) -> None:
 
 
 def parts(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Each place in a JSON value: what holds it, and its key or number."""
+    """Yield every position in a JSON value as (container, key or index)."""
     for key, inner in list(value.items() if isinstance(value, dict) else enumerate(value)):
         yield value, key
         if isinstance(inner, dict | list):
@@ -84,7 +84,7 @@ def parts(value: Any) -> Iterator[tuple[Any, Any]]:
 def test_lines_with_wrong_values(layout: str, seed: int) -> None:
     rng = random.Random(seed)
     records = json.loads(json.dumps(LAYOUTS[layout]()))
-    for record in records:  # annotations of S2ORC are strings of JSON
+    for record in records:  # S2ORC annotations are JSON strings
         for part in ("content", "body", "bibliography"):
             if isinstance(record.get(part), dict) and "annotations" in record[part]:
                 lists = record[part]["annotations"]
@@ -103,16 +103,16 @@ def test_lines_with_wrong_values(layout: str, seed: int) -> None:
         is_refused_or_read(path)
 
 
-# Input that some parsers take the square of its length for.
+# Inputs for which some parsers are quadratic.
 
 SMALL = 4_000
 """Characters; the square of four times as many is seen beside any constant work."""
 
 
 def grows_with_its_size(path: Path, content: Callable[[int], bytes]) -> bool:
-    """Whether four times the input takes less than ten times the work: 4 is linear, 16 the square.
+    """True if four times the input needs less than ten times the work: 4 is linear, 16 quadratic.
 
-    One of several tries will do, so that other load on the machine decides nothing.
+    One successful try is enough, so that other load on the machine does not matter.
     """
 
     def work(size: int) -> float:
@@ -121,7 +121,7 @@ def grows_with_its_size(path: Path, content: Callable[[int], bytes]) -> bool:
         is_refused_or_read(path.parent)
         return time.process_time() - started
 
-    work(SMALL)  # what is made once
+    work(SMALL)  # exclude the one-time set-up
     return any(work(4 * SMALL) < 10 * work(SMALL) for _ in range(6))
 
 
@@ -137,7 +137,7 @@ BEFORE_SPACE = ["\\newcommand{\\a}", "\\def\\a", "\\cite", "\\cite[a]", "\\bibit
 @pytest.mark.parametrize(
     "printed", ["", pytest.param("\\bibitem{k} Lee. A title. 2010. ", marks=pytest.mark.slow)]
 )
-def test_latex_in_which_nothing_ends(tmp_path: Path, piece: str, printed: str) -> None:
+def test_unclosed_latex(tmp_path: Path, piece: str, printed: str) -> None:
     head = "\\documentclass{a}\\newcommand{\\x}[1][z]{y}\\begin{document}\\cite{k} text " + printed
     tail = "\\end{document}" if printed else ""
     (tmp_path / "empty.tex").write_text("")
@@ -146,7 +146,7 @@ def test_latex_in_which_nothing_ends(tmp_path: Path, piece: str, printed: str) -
 
 
 @pytest.mark.parametrize("begin", BEFORE_SPACE)
-def test_white_space_without_end_in_latex(tmp_path: Path, begin: str) -> None:
+def test_long_white_space_in_latex(tmp_path: Path, begin: str) -> None:
     head = f"\\documentclass{{a}}\\begin{{document}} {begin}"
     path = tmp_path / "paper.tex"
     assert grows_with_its_size(path, lambda size: f"{head}{' ' * size}x \\cite{{k}}".encode())
@@ -174,8 +174,8 @@ def test_spans_and_texts_of_any_length(tmp_path: Path, content: Callable[[int], 
     assert grows_with_its_size(tmp_path / "file.jsonl", content)
 
 
-def test_annotations_that_overlap_are_not_as_many_copies(tmp_path: Path) -> None:
-    """A text of 5 MB that 20,000 spans cover would be 100 GB."""
+def test_overlapping_annotations_do_not_copy_the_text(tmp_path: Path) -> None:
+    """20,000 copies of a 5 MB text would be 100 GB."""
     spans = [{"start": number, "end": 5_000_000, "attributes": {"id": "b"}} for number in range(20_000)]
     kinds = ("title", "abstract", "paragraph", "bibentry")
     content = {"text": "x" * 5_000_000, "annotations": dict.fromkeys(kinds, json.dumps(spans))}
@@ -194,7 +194,7 @@ ENTITIES = [
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"<a>" * 500_000 + b"</a>" * 500_000, "more than 200 elements are nested"),
+        (b"<a>" * 500_000 + b"</a>" * 500_000, "elements are nested deeper than 200 levels"),
         (b"<a/>" * (9 << 20), "is larger than 32 MB"),
         (
             b'<!DOCTYPE a [<!ENTITY b "bbbbbbbbbb">' + b"".join(ENTITIES) + b"]><a>&b8;</a>",

@@ -1,4 +1,4 @@
-"""Generated corpora: the same bytes however they are made, and what they are said to hold."""
+"""Generated corpora: identical bytes for any number of processes, and the documented statistics."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def test_ranks_are_the_inverse_of_their_distribution(words: Words, numbers: list
     for number, rank in zip(uniform.tolist(), ranks.tolist(), strict=True):
         if rank <= CORE:
             assert (words.share(rank - 1) if rank > 1 else 0) <= number < words.share(rank)
-        elif rank < MAX_RANK:  # of the words beyond CORE, (CORE / rank) ** (TAIL - 1) are beyond this rank
+        elif (
+            rank < MAX_RANK
+        ):  # a share (CORE / rank) ** (TAIL - 1) of the words rarer than CORE is rarer than this rank
             left = (1 - number) / (1 - words.share(CORE))
             assert (CORE / rank) ** (TAIL - 1) <= left * (1 + 1e-9)
             assert (CORE / (rank - 1)) ** (TAIL - 1) >= left * (1 - 1e-9)
@@ -84,11 +86,11 @@ def test_texts_are_the_words_of_their_ranks(words: Words) -> None:
 
 
 def test_frequencies_and_growth_are_those_of_abstracts(words: Words) -> None:
-    """As `benchmarks.distributions` measured them in real ones."""
+    """Compare with measurements of real abstracts by `benchmarks.distributions`."""
     ranks = words.ranks(np.random.default_rng(0).random(1_000_000))
     for rank, share in ((1, 0.060), (10, 0.238), (100, 0.434), (1000, 0.731), (5000, 0.924), (20_000, 0.982)):
         assert np.mean(ranks <= rank) == pytest.approx(share, abs=0.03)
-    # No words come back here because a text is about them: the vocabulary is larger than that of texts.
+    # Without topics, words repeat less, so the vocabulary is larger than that of real texts.
     for count, types in ((100_000, 9374), (1_000_000, 29_071)):
         assert 1.0 < len(np.unique(ranks[:count])) / types < 1.4
 
@@ -112,23 +114,23 @@ def test_several_processes_write_the_same_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("papers", "contexts"), [(100, 100), (130, 257), (700, 1500), (100, 2000)])
-def test_what_is_asked_for_is_there(small_blocks: None, tmp_path: Path, papers: int, contexts: int) -> None:
+def test_requested_counts_are_exact(small_blocks: None, tmp_path: Path, papers: int, contexts: int) -> None:
     generate_corpus(papers, contexts, tmp_path / "new", workers=1)
     files = content(tmp_path / "new")
     assert len(files["papers"]) == papers and len(files["contexts"]) == contexts
     queries = [query["context_id"] for split in SPLITS for query in files[split]]
-    assert queries == list(files["contexts"])  # each once, in the order of the citing papers
+    assert queries == list(files["contexts"])  # each once, in citing paper order
     years = [paper["year"] for paper in files["papers"].values()]
     assert years == sorted(years) and years[0] == 1991 and 2018 <= years[-1] <= 2019
     # No citing paper is in two splits.
     corpus = open_corpus(tmp_path / "new", cache_dir=tmp_path, field="field")
     assert all(len(split) for split in corpus.splits.values())
     split = np.concatenate([corpus.split(name).positives.values for name in SPLITS])
-    assert (split < corpus.citing).all()  # papers cite earlier ones
+    assert (split < corpus.citing).all()  # papers cite earlier papers
     assert (np.bincount(corpus.citing)[-1] > 0) and corpus.context_tokens.lengths.min() > 3
 
 
-def test_lengths_and_citations_are_those_measured() -> None:
+def test_lengths_and_citations_match_measurements() -> None:
     plan = GenerationPlan(200_000, 400_000)
     generator = Generator(plan)
     papers = json.loads(generator.block("papers", 0)["papers"] + b"}")
@@ -164,11 +166,11 @@ def test_a_cited_paper_can_be_found_by_its_words(tmp_path: Path) -> None:
     [
         ({"papers": 99}, "papers=99 .*at least 100 of each"),
         ({"contexts": 0}, "contexts=0 .*at least 100 of each"),
-        ({"contexts": 50_001}, "500 contexts a paper at most"),
+        ({"contexts": 50_001}, "at most 500 contexts per paper"),
         ({"seed": -1}, "seed=-1: the seed must be"),
     ],
 )
-def test_impossible_numbers_are_one_line(tmp_path: Path, settings: dict[str, int], line: str) -> None:
+def test_impossible_sizes_are_a_one_line_error(tmp_path: Path, settings: dict[str, int], line: str) -> None:
     with pytest.raises(InputError, match=line):
         generate_corpus(**({"papers": 100, "contexts": 100, "output": tmp_path / "new"} | settings))  # type: ignore[arg-type]
     assert not (tmp_path / "new").exists()

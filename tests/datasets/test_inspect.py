@@ -1,4 +1,4 @@
-"""python -m datasets.inspect from end to end: files, summary, page, and one line for what cannot be used."""
+"""python -m datasets.inspect end to end: files, summary, page and one-line errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rich.console import Console
 
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.inspect.report import abstract_opening, draw_examples, inspect_corpus, print_summary
+from datasets.inspect.report import draw_examples, inspect_corpus, print_summary, shorten_abstract
 from datasets.inspect.tables import Line, Table
 from datasets.prepare import open_corpus
 from tests.datasets.conftest import run_module, write_corpus
@@ -52,7 +52,7 @@ def inspect(folder: Path, output: Path, **settings: Any) -> dict[str, Any]:
 
 
 class Page(HTMLParser):
-    """Tags, attributes and text of a page whose elements are all closed."""
+    """Collects tags, attributes and text of a page; checks that all elements are closed."""
 
     EMPTY = frozenset(("meta", "img", "br"))
 
@@ -98,12 +98,12 @@ def test_from_the_command_line(folder: Path, tmp_path: Path) -> None:
     assert numbers["papers/no_authors/all"] == 3
     for file in PLOTS:
         assert (output / file).read_bytes().startswith(b"\x89PNG")
-    # What is read out of files is no markup for the terminal.
+    # Text from files is not interpreted as terminal markup.
     assert "[red]so[/red] of the graph of words" in done.stdout
     assert "contexts with the title of a target" in done.stdout
 
 
-def test_the_page_holds_all_and_runs_nothing(folder: Path, tmp_path: Path) -> None:
+def test_the_page_is_complete_and_has_no_scripts(folder: Path, tmp_path: Path) -> None:
     numbers = inspect(folder, tmp_path / "out")
     text = (tmp_path / "out" / "index.html").read_text("utf-8")
     page = Page(text)
@@ -153,7 +153,7 @@ def test_examples_are_drawn_from_the_splits_in_turn(demo_corpus: Corpus) -> None
     shown = {example.context for example in drawn}
     assert len(shown) == 5 and drawn == draw_examples(demo_corpus, 5, seed=0)
     assert shown != {example.context for example in draw_examples(demo_corpus, 5, seed=1)}
-    assert shown <= {example.context for example in more}  # more of them are these and others
+    assert shown <= {example.context for example in more}  # a larger count keeps these examples
     for example in drawn:
         row = list(demo_corpus.context_ids).index(example.context)
         assert f"{example.before}TARGETCIT{example.after}" == demo_corpus.context_texts[row]
@@ -162,12 +162,12 @@ def test_examples_are_drawn_from_the_splits_in_turn(demo_corpus: Corpus) -> None
 
 
 def test_long_abstracts_are_cut_between_words() -> None:
-    shown = abstract_opening("word " * 200)
+    shown = shorten_abstract("word " * 200)
     assert len(shown) <= 402 and shown.endswith("word …")
-    assert len(abstract_opening("x" * 1000)) == 402 and abstract_opening("One. Two.") == "One. Two."
+    assert len(shorten_abstract("x" * 1000)) == 402 and shorten_abstract("One. Two.") == "One. Two."
 
 
-def test_what_is_zero_everywhere_is_one_line() -> None:
+def test_all_zero_lines_are_combined() -> None:
     lines = [
         Line("a", "apples [red]", {"train": 0, "test": 0}),
         Line("b", "pears", {"train": 0, "test": 2}),
@@ -182,7 +182,7 @@ def test_what_is_zero_everywhere_is_one_line() -> None:
 
 
 def test_every_number_is_documented(tmp_path: Path) -> None:
-    """docs/inspect.md has each key; SPLIT stands for the name of a split."""
+    """docs/inspect.md lists every key; SPLIT is a placeholder for split names."""
     more = {"c4": ("test_more", "q", "b", "And more TARGETCIT."), "c5": (None, "q", "b", "No TARGETCIT.")}
     folder = write_corpus(tmp_path / "source", PAPERS, {**CONTEXTS, **more})
     cache = tmp_path / "cache"
@@ -206,7 +206,7 @@ def test_every_number_is_documented(tmp_path: Path) -> None:
         ({"authors": None}, "authors=None: must be a word"),
     ],
 )
-def test_options_are_checked_before_the_data_are_read(
+def test_options_are_validated_before_the_data_are_read(
     tmp_path: Path, settings: dict[str, Any], message: str
 ) -> None:
     def never() -> Corpus:
@@ -217,7 +217,7 @@ def test_options_are_checked_before_the_data_are_read(
     assert not (tmp_path / "out").exists()
 
 
-def test_an_output_that_is_a_file_is_one_line(tmp_path: Path) -> None:
+def test_an_output_that_is_a_file_is_a_one_line_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = run_module("datasets.inspect", f"output_dir={tmp_path / 'file'}")
     assert (done.returncode, done.stderr) == (2, f"error: {tmp_path / 'file'}: File exists\n")
@@ -230,7 +230,7 @@ BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "
 @pytest.mark.skipif(BROWSER is None, reason="no browser")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_in_a_browser(folder: Path, tmp_path: Path, scheme: str) -> None:
-    """At the width of a phone nothing stands out of the page, and text can be told from its ground."""
+    """At phone width nothing overflows the page, and text has sufficient contrast."""
     inspect(folder, tmp_path / "out")
     probe = """<iframe src="out/index.html" style="width:390px;height:2000px;border:0"></iframe><script>
     onload = () => {

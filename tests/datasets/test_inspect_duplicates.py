@@ -1,4 +1,4 @@
-"""Papers and contexts that are there twice, within and across splits, counted by hand and by brute force."""
+"""Duplicate papers and contexts, within and across splits, checked by example and by brute force."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONG = "one two three four five six seven eight nine ten eleven twelve thirteen 
 
 
 def row(table: Table, key: str) -> dict[str, object]:
-    """The values of a line that are not 0."""
+    """The non-zero values of a line."""
     (line,) = (line for line in table.lines if line.key == key)
     return {column: value for column, value in line.values.items() if value}
 
@@ -48,16 +48,16 @@ def of_contexts(corpus: Corpus) -> Table:
 
 
 PAPERS = {
-    # The same title, written in another way, and other abstracts.
+    # The same title in different spelling, with other abstracts.
     "title-1": {"title": "Pre-training of deep nets", "abstract": f"We train. {LONG}"},
     "title-2": {"title": "Pretraining of Deep Nets!", "abstract": "Something else altogether is said here."},
     # The same words.
     "text-1": {"title": "A study", "abstract": f"{LONG}."},
     "text-2": {"title": "A study", "abstract": f"({LONG})"},
-    # Nearly the same words, another title of the last word.
+    # Nearly the same words; the last word of the title differs.
     "near": {"title": "A study", "abstract": f"{LONG} sixteen"},
     "other": {"title": "A study one", "abstract": LONG.removeprefix("one ")},
-    # A short title that says nothing.
+    # A short, uninformative title.
     "editorial-1": {"title": "Editorial", "abstract": "We greet the readers of this year."},
     "editorial-2": {"title": "Editorial", "abstract": "Another editor says goodbye to all of you."},
     "untitled-1": {"title": ""},
@@ -73,7 +73,7 @@ CITING: Described = {
 }
 
 
-def test_papers_of_the_same_title_or_text(make_corpus: Callable[..., Corpus]) -> None:
+def test_papers_with_the_same_title_or_text(make_corpus: Callable[..., Corpus]) -> None:
     table, _ = of_papers(make_corpus(PAPERS, CITING))
     assert table.columns == ["all", "candidates", "citing", "cited", "neither"]
     # title-1 and 2, three studies, two editorials, p and q
@@ -90,7 +90,7 @@ def test_papers_of_the_same_title_or_text(make_corpus: Callable[..., Corpus]) ->
 
 def test_twins_of_targets_and_of_citing_papers(make_corpus: Callable[..., Corpus]) -> None:
     _, table = of_papers(make_corpus(PAPERS, CITING))
-    # Editorials are no twins, and neither are papers without a title.
+    # Editorials and papers without a title are not twins.
     assert row(table, "candidate") == {"train": 1, "test": 1}
     assert examples(table, "candidate") == {"train": ["c1"], "test": ["c2"]}
     assert row(table, "citing_in_train") == {"test": 3}
@@ -98,17 +98,17 @@ def test_twins_of_targets_and_of_citing_papers(make_corpus: Callable[..., Corpus
     assert row(table, "citing_in_test") == {"train": 1}
 
 
-def test_a_twin_that_is_no_candidate_is_none(make_corpus: Callable[..., Corpus]) -> None:
+def test_twins_that_are_not_candidates_do_not_count(make_corpus: Callable[..., Corpus]) -> None:
     papers = {**PAPERS, "title-2": {"title": "Pretraining of Deep Nets", "abstract": ""}}
     _, table = of_papers(make_corpus(papers, CITING, candidates="abstract"))
     assert row(table, "candidate") == {"test": 1}
 
 
 CONTEXTS: Described = {
-    # The same words but for the mark and signs: another target, in one paper.
+    # The same words except for marker and punctuation: another target, same citing paper.
     "group-1": ("train", "p", "a", f"{LONG} [TARGETCIT, OTHERCIT]."),
     "group-2": ("train", "p", "b", f"{LONG} [OTHERCIT, TARGETCIT]."),
-    # A window of another paper in test, a word further, of the same target as the first.
+    # A window shifted by one word, of another paper in test, with the target of the first context.
     "copy": ("test", "q", "a", f"{LONG} (TARGETCIT) sixteen"),
     # The same words in val with another target.
     "moved": ("val", "r", "c", f"{LONG.capitalize()} TARGETCIT"),
@@ -123,9 +123,9 @@ def test_contexts_within_and_across_splits(make_corpus: Callable[..., Corpus]) -
     papers: dict[str, dict[str, str]] = {id: {} for id in "abcpqrs"}
     table = of_contexts(make_corpus(papers, CONTEXTS))
     assert table.columns == ["all contexts", "train", "val", "test", "no split"]
-    # Contexts without words are no duplicates.
+    # Contexts without words are not duplicates.
     assert row(table, "same") == {"all contexts": 4, "train": 2, "val": 1, "no split": 1}
-    # What a context in no split cites is not known.
+    # Contexts in no split have unknown targets.
     assert row(table, "same_other_target") == {"all contexts": 3, "train": 2, "val": 1}
     assert examples(table, "same_other_target")["val"][0] in ("moved = group-1", "moved = group-2")
     assert row(table, "near_own") == {"all contexts": 2, "train": 2}
@@ -143,14 +143,14 @@ def test_contexts_within_and_across_splits(make_corpus: Callable[..., Corpus]) -
     assert line.of["test"] == 3
 
 
-def test_no_split_is_a_column_only_where_there_is_one(make_corpus: Callable[..., Corpus]) -> None:
+def test_no_split_is_a_column_only_if_needed(make_corpus: Callable[..., Corpus]) -> None:
     contexts = {id: context for id, context in CONTEXTS.items() if context[0]}
     table = of_contexts(make_corpus({id: {} for id in "abcpqr"}, contexts))
     assert table.columns == ["all contexts", "train", "val", "test"]
 
 
 class Contexts:
-    """As much of a corpus as ContextDuplicates reads."""
+    """The parts of a corpus that ContextDuplicates reads."""
 
     def __init__(self, rows: list[tuple[list[int], int, list[int], int]]) -> None:
         """rows: (words, citing paper, targets, split or -1)."""
@@ -175,7 +175,7 @@ contexts = st.tuples(
 
 @given(rows=st.lists(contexts, min_size=1, max_size=10))
 @settings(max_examples=60, deadline=None)
-def test_contexts_as_comparing_all_with_all_finds_them(
+def test_context_duplicates_match_brute_force(
     rows: list[tuple[list[int], int, list[int], int]],
 ) -> None:
     corpus = Contexts(rows)
@@ -210,17 +210,18 @@ def test_contexts_as_comparing_all_with_all_finds_them(
     rows=st.lists(st.tuples(st.integers(0, 4), st.booleans(), st.booleans(), st.integers(0, 2)), max_size=12)
 )
 @settings(max_examples=60, deadline=None)
-def test_groups_of_equals(rows: list[tuple[int, bool, bool, int]]) -> None:
+def test_equal_groups(rows: list[tuple[int, bool, bool, int]]) -> None:
     keys = np.array([key for key, *_ in rows], np.uint64)
     valid = np.array([valid for _, valid, *_ in rows], np.bool_)
     marked = np.array([marked for *_, marked, _ in rows], np.bool_)
     values = np.array([value for *_, value in rows], np.uint64)
     groups = EqualGroups(keys, valid)
-    partners, others, differing = groups.partners(), groups.others(marked), groups.differing(values)
+    partners, differing = groups.partners(), groups.differing_partners(values)
+    has_marked_partner = groups.has_marked_partner(marked)
     for row in range(len(rows)):
         group = [i for i in range(len(rows)) if valid[row] and valid[i] and keys[row] == keys[i]]
         same = [i for i in group if i != row]
         assert partners[row] in same if same else partners[row] == -1
-        assert others[row] == any(marked[i] for i in same)
+        assert has_marked_partner[row] == any(marked[i] for i in same)
         different = [i for i in same if values[i] != values[row]]
         assert differing[row] in different if different else differing[row] == -1

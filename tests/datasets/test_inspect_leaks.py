@@ -1,4 +1,4 @@
-"""Titles, first authors and years in contexts, and the authors that are read for that."""
+"""Titles, first authors and years in contexts, and how authors are read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAPERS: dict[str, dict[str, Any]] = {
 
 
 def leaks(make_corpus: Callable[..., Corpus], text: str, cited: str | list[str]) -> set[str]:
-    """What a context gives away of the papers it cites."""
+    """The kinds of leaks in a context."""
     corpus = make_corpus(PAPERS, {"c1": ("test", "p", cited, text)})
     table = table_of(corpus)
     found = {line.key for line in table.lines if line.values["test"]}
@@ -66,7 +66,7 @@ def table_of(corpus: Corpus, title_words: int = 3) -> Table:
         ("By Lee's BERT: pre-training of deep encoders (TARGETCIT 2019)", ["bert", "short"], None),
     ],
 )
-def test_what_a_context_gives_away(
+def test_leaks_of_a_context(
     make_corpus: Callable[..., Corpus], text: str, cited: str | list[str], expected: set[str] | None
 ) -> None:
     assert leaks(make_corpus, text, cited) == (
@@ -74,7 +74,7 @@ def test_what_a_context_gives_away(
     )
 
 
-def test_shares_are_of_what_can_be_given_away(make_corpus: Callable[..., Corpus]) -> None:
+def test_shares_count_contexts_that_can_leak(make_corpus: Callable[..., Corpus]) -> None:
     contexts = {
         "c1": ("train", "p", "bert", "BERT: pre-training of deep encoders TARGETCIT"),
         "c2": ("train", "p", "short", "Nothing TARGETCIT"),
@@ -89,13 +89,13 @@ def test_shares_are_of_what_can_be_given_away(make_corpus: Callable[..., Corpus]
         "own_year": {"train": 2, "test": 0},
         "any": {"train": 3, "test": 1},
     }
-    # Where nothing can be given away there is no number.
+    # No number if nothing can leak.
     assert lines["author"].values == {"train": 0, "test": None}
     assert lines["title"].values == {"train": 1, "test": 0}
     assert dict(lines["title"].examples) == {"train": ["c1"], "test": []}
 
 
-def test_words_that_a_title_has_at_least(make_corpus: Callable[..., Corpus]) -> None:
+def test_minimum_title_length(make_corpus: Callable[..., Corpus]) -> None:
     corpus = make_corpus(PAPERS, {"c1": ("test", "p", "short", "We use deep nets TARGETCIT.")})
     found = [
         next(line.values["test"] for line in table_of(corpus, words).lines if line.key == "title")
@@ -104,7 +104,7 @@ def test_words_that_a_title_has_at_least(make_corpus: Callable[..., Corpus]) -> 
     assert found == [1, 1, None]
 
 
-def test_authors_under_another_key_and_of_odd_kinds(make_corpus: Callable[..., Corpus]) -> None:
+def test_authors_in_another_field_and_of_invalid_types(make_corpus: Callable[..., Corpus]) -> None:
     kinds: dict[str, Any] = {
         "list": ["van der Berg, Jan", "Bo Diaz"],
         "string": "Ann Lee and Bo Diaz",
@@ -127,9 +127,7 @@ def test_authors_under_another_key_and_of_odd_kinds(make_corpus: Callable[..., C
     assert not any(first_authors(corpus, corpus.papers_file, "authors"))
 
 
-def test_records_that_the_store_left_out_do_not_shift_the_authors(
-    make_corpus: Callable[..., Corpus], tmp_path: Path
-) -> None:
+def test_dropped_records_do_not_shift_the_authors(make_corpus: Callable[..., Corpus], tmp_path: Path) -> None:
     papers = {id: {"authors": [f"Ann {id.title()}"]} for id in ("one", "two", "three")}
     corpus = make_corpus(papers, {"c1": ("test", "one", "two", "It stands TARGETCIT.")})
     more = {"odd": {"authors": ["X Y"]}, **papers, "two": {"authors": ["Bo Other"]}}

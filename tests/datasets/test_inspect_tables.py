@@ -1,4 +1,4 @@
-"""Papers, splits, targets, years, lengths and empty fields of a corpus that is counted by hand."""
+"""Papers, splits, targets, years, lengths and empty fields of a small corpus with known counts."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ def corpus(make_corpus: Callable[..., Corpus]) -> Corpus:
 
 
 def rows(table: Table) -> dict[str, list[object]]:
-    """The values of each line in the order of the columns, "-" for none."""
+    """The values of each line in column order, "-" for none."""
     return {line.key: [line.values.get(column, "-") for column in table.columns] for line in table.lines}
 
 
 def examples(table: Table) -> dict[str, dict[str, list[str]]]:
-    """By line and column, where there are any."""
+    """Examples by line and column, if any."""
     found = {
         line.key: {column: [*ids] for column, ids in line.examples.items() if ids} for line in table.lines
     }
     return {key: columns for key, columns in found.items() if columns}
 
 
-def test_papers_by_role_and_what_they_lack(corpus: Corpus) -> None:
+def test_papers_and_missing_fields_by_role(corpus: Corpus) -> None:
     has_authors = np.array([True, False, True, True, True, True, True, False])
     table = paper_table(CorpusView(corpus), has_authors)
     assert table.columns == ["all", "candidates", "citing", "cited", "neither"]
-    # "r" cites itself; "alone" cites in no split, which makes it a citing paper all the same.
+    # "r" cites itself; "alone" has a context in no split, but is still a citing paper.
     assert rows(table) == {
         "papers": [8, 6, 4, 5, 0],
         "no_title": [2, 2, 1, 2, 0],
@@ -118,7 +118,7 @@ def test_years(corpus: Corpus) -> None:
     found = rows(table)
     assert found["citing_earliest"] == [2006, None, None] and found["citing_median"] == [2007, None, None]
     assert found["cited_earliest"] == [2001, 2005, None] and found["cited_latest"] == [2009, 2005, None]
-    # A citing paper of an unknown year is not earlier than what it cites.
+    # A citing paper with unknown year is not earlier than its targets.
     assert found["later"] == [1, 0, 0] and examples(table)["later"] == {"train": ["c3"]}
 
 
@@ -133,7 +133,7 @@ def test_lengths_and_quantiles(corpus: Corpus) -> None:
     assert train["mean"] == pytest.approx(7 / 3)
     assert [values["titles"][key] for key in ("texts", "least", "median")] == [6, 2, 3]
     assert [values["abstracts"][key] for key in ("texts", "most")] == [6, 5]
-    # Quantiles are lengths that such a share of the texts does not exceed.
+    # A quantile is a length that this share of the texts does not exceed.
     table = length_table(corpus, contexts, np.arange(1, 101), np.zeros(0, np.int64))
     *_, titles_line, abstracts_line = table.lines
     quantiles = [titles_line.values[column] for column in ("p1", "p5", "p25", "median", "p99")]
@@ -164,6 +164,6 @@ def test_lines_are_flat_and_readable() -> None:
         "part/found/z": 1999,
         "part/found/u": 1.25,
     }
-    shown = [line.shown(column) for column in table.columns]
+    shown = [line.format_value(column) for column in table.columns]
     assert shown == ["1 (< 0.1 %)", "3 (100.0 %)", "1,999 (> 99.9 %)", "1.2", "–"]
-    assert Line("y", "", {"x": 2003.5, "y": 2003}, is_year=True).shown("x") == "2003.5"
+    assert Line("y", "", {"x": 2003.5, "y": 2003}, is_year=True).format_value("x") == "2003.5"

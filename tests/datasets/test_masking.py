@@ -1,4 +1,4 @@
-"""Markers, masks and windows: forms of citations by example, and what holds for any text."""
+"""Markers, masks and windows: citation styles by example, and properties of any text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.fulltext.contexts import CitationContext, citations, cut_window, find_leak
+from datasets.fulltext.contexts import CitationContext, cut_window, find_citations, find_leak
 from datasets.fulltext.documents import CitationSpan, FullText, Paragraph, Reference
 from datasets.fulltext.markers import Bibliography, find_markers, has_numbers
 from datasets.records import OTHER_MARKER, TARGET_MARKER
@@ -23,7 +23,7 @@ REFERENCES = {
 
 
 def marked_up(text: str) -> tuple[str, list[CitationSpan]]:
-    """Text and spans: {smith:[5]} is a span "[5]" that cites smith, {:[5]} one that cites nothing known."""
+    """Parse text and spans: {smith:[5]} is a span "[5]" that cites smith, {:[5]} cites an unknown paper."""
     plain, cites = "", []
     for piece in re.split(r"(\{\w*:[^{}]*\})", text):
         if piece.startswith("{"):
@@ -36,7 +36,7 @@ def marked_up(text: str) -> tuple[str, list[CitationSpan]]:
 
 
 def masked(text: str) -> str:
-    """The text with refs for the markers, * for those of nothing known."""
+    """The text with refs in place of markers, * if unknown."""
     plain, cites = marked_up(text)
     paragraph = Paragraph(plain, cites)
     result, done = "", 0
@@ -78,7 +78,7 @@ def masked(text: str) -> str:
         ("in (Smith et al., {smith:2010}, {lee:2012})", "in (SMITH, LEE)"),
         ("in (see {smith:Smith, 2010}, p. 5)", "in (see SMITH, p. 5)"),
         ("in {smith:(Smith et al., 2010}, 2012)", "in (SMITH)"),
-        # markers that have no span
+        # markers without a span
         ("in (Peters et al., 2011) and {smith:[5]}", "in (*) and [SMITH]"),
         ("in (Peters, 2011a; Foo and Bar, 1999) or (cf. Peters, 2010)", "in (*; *) or (cf. *)"),
         ("Peters et al. (2011) and Peters et al. show", "* and * show"),
@@ -88,19 +88,19 @@ def masked(text: str) -> str:
         ("{smith:[5]} and [6, 7–9] or [12] but [0, 1], [a]", "[SMITH] and [*, *–*] or [*] but [0, 1], [a]"),
         ("{smith:[5}, 6, {lee:8]}", "[SMITH, *, LEE]"),
         ("no numbers [6] where {smith:Smith et al., 2010}", "no numbers [6] where SMITH"),
-        # what is none
+        # not markers
         ("In May 2010 and in (2010) ImageNet 2012 had 1,000 classes in 1999/2000 of 2000%", None),
         ("Research and Development, Alice and Bob", None),
-        # overlapping spans are one marker of all
+        # overlapping spans are merged
         ("in {smith:[5]} only", "in [SMITH] only"),
         ("a {:[5]} b", "a [*] b"),
     ],
 )  # fmt: skip
-def test_forms_of_markers(text: str, expected: str | None) -> None:
+def test_marker_styles(text: str, expected: str | None) -> None:
     assert masked(text) == (text if expected is None else expected)
 
 
-def test_spans_that_overlap_are_one_marker_of_all_they_cite() -> None:
+def test_overlapping_spans_are_merged_into_one_marker() -> None:
     text = "as in [5-7], and so on"
     cites = [CitationSpan(6, 11, "smith"), CitationSpan(7, 8, "lee"), CitationSpan(9, 13, "smith")]
     (marker,) = find_markers(text, cites, Bibliography(REFERENCES), True)
@@ -112,7 +112,7 @@ def contexts(text: str, window: int = 200, words: str = "cut") -> list[tuple[str
     return [(ref, cut_window(left, right, window, words)) for ref, left, right in found]
 
 
-def test_the_target_and_what_is_around_it() -> None:
+def test_the_target_and_its_surroundings() -> None:
     text = "We follow {smith:[1}, {lee:2}, {maaten:3}, {unknown:4]} as  Lee and Diaz\n{lee:[2]} did.{smith:1}"
     assert contexts(text) == [
         ("smith", "We follow [TARGETCIT, OTHERCIT] as [OTHERCIT] did.OTHERCIT"),
@@ -142,7 +142,7 @@ def test_the_ends_of_a_window(window: int, words: str, expected: str) -> None:
     assert cut_window("we follow [OTHERCIT] parsers ", " for it.", window, words) == expected
 
 
-def test_words_beside_a_mask_are_parted_from_it_and_words_like_it_are_changed() -> None:
+def test_masks_are_separated_from_words_and_words_like_masks_are_changed() -> None:
     assert contexts("word{smith:5}{lee:6}next") == [
         ("smith", "word TARGETCIT OTHERCIT next"),
         ("lee", "word OTHERCIT TARGETCIT next"),
@@ -152,13 +152,13 @@ def test_words_beside_a_mask_are_parted_from_it_and_words_like_it_are_changed() 
     ]
 
 
-def test_windows_go_on_in_the_next_paragraph_but_not_in_the_next_section() -> None:
+def test_windows_continue_in_the_next_paragraph_but_not_in_the_next_section() -> None:
     paragraphs = [
         Paragraph("The first one [1].", [CitationSpan(15, 16, "smith")], "one"),
         Paragraph("The second [2].", [CitationSpan(12, 13, "lee")], "one"),
         Paragraph("Of another section [1].", [CitationSpan(20, 21, "smith")], "two"),
     ]
-    found = citations(FullText(paragraphs, REFERENCES), 300, Counter())
+    found = find_citations(FullText(paragraphs, REFERENCES), 300, Counter())
     assert [cut_window(left, right, 200, "cut") for _, left, right in found] == [
         "The first one [TARGETCIT]. The second [OTHERCIT].",
         "The first one [OTHERCIT]. The second [TARGETCIT].",
@@ -166,12 +166,12 @@ def test_windows_go_on_in_the_next_paragraph_but_not_in_the_next_section() -> No
     ]
 
 
-def test_spans_that_cannot_be_used_are_counted() -> None:
+def test_invalid_spans_are_counted() -> None:
     text = "One [1] and two [2]."
     cites = [CitationSpan(5, 6, "smith"), CitationSpan(17, 18, "gone"), CitationSpan(17, 18, None)]
     cites += [CitationSpan(start, end, "lee") for start, end in ((5, 99), (-3, 2), (7, 7), (8, 3))]
     counts: Counter[str] = Counter()
-    found = list(citations(FullText([Paragraph(text, cites)], REFERENCES), 50, counts))
+    found = list(find_citations(FullText([Paragraph(text, cites)], REFERENCES), 50, counts))
     assert [(ref, cut_window(left, right, 50, "cut")) for ref, left, right in found] == [
         ("smith", "One [TARGETCIT] and two [OTHERCIT].")
     ]
@@ -197,12 +197,12 @@ def test_spans_that_cannot_be_used_are_counted() -> None:
         ("TARGETCIT 20101 and 1850", None),
     ],
 )
-def test_what_gives_the_cited_paper_away(text: str, reason: str | None) -> None:
+def test_leaks(text: str, reason: str | None) -> None:
     found = find_leak(text, ["Muller", "Li", "Maaten"])
     assert found is None if reason is None else found is not None and reason in found
 
 
-# Texts for properties: words with all kinds of letters, and citations in the usual forms.
+# Property tests: words with all kinds of letters, and citations in common styles.
 
 WORDS = st.text(
     st.one_of(
@@ -237,7 +237,7 @@ AUTHOR_YEAR = re.compile(r"\b(?:Smith|Lee|Nobody|Peters)(?: et al\.| and Diaz)?,
 
 
 def assembled(pieces: list[str | tuple[str, str]], between: str = "") -> tuple[str, list[CitationSpan]]:
-    """The text of words and citations, and the spans of the latter."""
+    """Join words and citations into a text; also returns the citation spans."""
     text, cites = "", []
     for piece in pieces:
         text += between
@@ -248,12 +248,12 @@ def assembled(pieces: list[str | tuple[str, str]], between: str = "") -> tuple[s
 
 
 def found_in(text: str, cites: list[CitationSpan], reach: int) -> list[CitationContext]:
-    return list(citations(FullText([Paragraph(text, cites)], REFERENCES), reach, Counter()))
+    return list(find_citations(FullText([Paragraph(text, cites)], REFERENCES), reach, Counter()))
 
 
 @settings(max_examples=50, deadline=None)
 @given(PIECES, ODD_SPANS, st.integers(1, 200), st.sampled_from(["cut", "whole"]))
-def test_whatever_the_text_a_context_has_one_mask_and_fits(
+def test_every_context_has_one_mask_and_fits_the_window(
     pieces: list[str | tuple[str, str]], odd: list[CitationSpan], window: int, words: str
 ) -> None:
     text, cites = assembled(pieces)
@@ -263,14 +263,14 @@ def test_whatever_the_text_a_context_has_one_mask_and_fits(
         assert context.count(TARGET_MARKER) == 1
         before, after = context.split(TARGET_MARKER)
         assert len(before) <= window and len(after) <= window
-        for side in (before, after):  # no parts of markers, and no two beside each other
+        for side in (before, after):  # no partial and no adjacent markers
             assert not re.search(r"THERCIT|OTHERCI", side.replace(OTHER_MARKER, ""))
             assert not re.search(rf"{OTHER_MARKER}[\s,;&–-]*{OTHER_MARKER}", side)
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.one_of(st.text("abc xyz.,😀🜁", min_size=1, max_size=25), CITATION), max_size=12))
-def test_no_author_and_year_is_left_of_any_citation(pieces: list[str | tuple[str, str]]) -> None:
+def test_no_author_or_year_of_a_citation_remains(pieces: list[str | tuple[str, str]]) -> None:
     for _, left, right in found_in(*assembled(pieces, " "), 500):
         assert not AUTHOR_YEAR.search(left + right)
         assert not re.search(r"et al|Smith|Diaz|Nobody|19|20", left + right)
@@ -278,8 +278,8 @@ def test_no_author_and_year_is_left_of_any_citation(pieces: list[str | tuple[str
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.text("abcxyz 😀🜁", min_size=1, max_size=25), CITATION), max_size=8))
-def test_masks_as_a_plain_replacement_gives_them(parts: list[tuple[str, tuple[str, str]]]) -> None:
-    """Between words, markers are replaced one by one: the oracle pastes the marks into the words."""
+def test_masks_match_a_plain_replacement(parts: list[tuple[str, tuple[str, str]]]) -> None:
+    """Compare with an oracle that inserts the masks between the words directly."""
     text, cites = "", []
     for words, (ref, _) in parts:
         text += f" a{words}z ["

@@ -1,4 +1,4 @@
-"""Near-duplicates are exactly the pairs that comparing all with all finds, for texts and for titles."""
+"""The search for near-duplicate texts and titles finds the same pairs as brute force."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from datasets.near_duplicates import (
 )
 
 COUNTED = np.array([True, True, True, True, True, False])
-"""Of six token ids the last is punctuation."""
+"""Six token ids, of which the last is punctuation."""
 TEXTS = st.lists(st.lists(st.integers(0, 5), max_size=12), max_size=14)
 
 
@@ -43,18 +43,18 @@ def brute_force(
     rows: list[set[Any]], others: list[set[Any]], threshold: Fraction, strict: bool
 ) -> dict[tuple[int, int], Fraction]:
     found = {}
-    for i, own in enumerate(rows):
+    for i, row in enumerate(rows):
         for j, other in enumerate(others):
-            if own and other:
-                jaccard = Fraction(len(own & other), len(own | other))
+            if row and other:
+                jaccard = Fraction(len(row & other), len(row | other))
                 if jaccard > threshold or (jaccard == threshold and not strict):
                     found[i, j] = jaccard
     return found
 
 
-def own_pairs(sets: Sets, least: float, **how: Any) -> dict[tuple[int, int], float]:
+def self_pairs(sets: Sets, least: float, **how: Any) -> dict[tuple[int, int], float]:
     found = {}
-    for part in SetIndex(sets, exact_fraction(least), own=True).own_pairs(**how):
+    for part in SetIndex(sets, exact_fraction(least), self_only=True).self_pairs(**how):
         for row, other, jaccard in zip(part.rows, part.others, part.jaccard, strict=True):
             assert (int(row), int(other)) not in found
             found[int(row), int(other)] = float(jaccard)
@@ -70,14 +70,14 @@ def sets_of(rows: list[list[int]], *more: list[list[int]]) -> Sets:
 def test_pairs_of_texts(rows: list[list[int]], hundredths: int) -> None:
     shingles = [plain_shingles(row) for row in rows]
     expected = brute_force(shingles, shingles, Fraction(hundredths, 100), strict=False)
-    found = own_pairs(sets_of(rows), hundredths / 100)
+    found = self_pairs(sets_of(rows), hundredths / 100)
     assert found.keys() == {(row, other) for row, other in expected if other < row}
     assert found == pytest.approx({pair: float(expected[pair]) for pair in found})
 
 
 @given(rows=TEXTS)
 @settings(max_examples=60, deadline=None)
-def test_shingles_and_lengths_are_those_of_the_words(rows: list[list[int]]) -> None:
+def test_shingles_and_lengths_match_plain_python(rows: list[list[int]]) -> None:
     sets, sequences = shingle_sets([Ragged.from_rows(rows)], COUNTED)
     assert sets.sizes.tolist() == [len(plain_shingles(row)) for row in rows]
     words = [tuple(word for word in row if COUNTED[word]) for row in rows]
@@ -94,23 +94,23 @@ def test_title_and_abstract_are_one_text() -> None:
 
 def test_word_order_counts_and_punctuation_does_not() -> None:
     sets = sets_of([[0, 1, 2], [5, 0, 5, 1, 2, 5], [2, 1, 0], [5, 5], [0, 1]])
-    assert own_pairs(sets, 0.5) == {(1, 0): 1.0}
+    assert self_pairs(sets, 0.5) == {(1, 0): 1.0}
     words = ["graph", "targetcit", "othercit", "(targetcit)", "(", "…", "3.5", "é", "_"]
     assert counted_words(words).tolist() == [True, False, False, False, False, False, True, True, False]
 
 
 def test_long_texts_in_many_steps(small_steps: None) -> None:
-    """Copies with some words changed, among unrelated texts."""
+    """Copies with some changed words among unrelated texts."""
     rng = np.random.default_rng(0)
     rows = [rng.integers(0, 3000, 60).tolist() for _ in range(80)]
     for copy in range(40):
         row = list(rows[copy % 20])
-        for place in rng.choice(60, copy % 5, replace=False):
-            row[place] = int(rng.integers(0, 3000))
+        for position in rng.choice(60, copy % 5, replace=False):
+            row[position] = int(rng.integers(0, 3000))
         rows.append(row)
     sets, _ = shingle_sets([Ragged.from_rows(rows)], np.ones(3000, np.bool_))
     done: list[int] = []
-    found = own_pairs(sets, 0.8, advance=done.append)
+    found = self_pairs(sets, 0.8, advance=done.append)
     shingles = [{tuple(row[i : i + 3]) for i in range(58)} for row in rows]
     expected = brute_force(shingles, shingles, Fraction(4, 5), strict=False)
     assert found.keys() == {(row, other) for row, other in expected if other < row} and len(found) > 20
@@ -119,20 +119,21 @@ def test_long_texts_in_many_steps(small_steps: None) -> None:
 
 def test_the_comparisons_of_one_text_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     sets = sets_of([[0, 1, 2, 3]] * 30)
-    assert len(own_pairs(sets, 0.8)) == 30 * 29 // 2
-    index = SetIndex(sets, exact_fraction(0.8), own=True)
+    assert len(self_pairs(sets, 0.8)) == 30 * 29 // 2
+    index = SetIndex(sets, exact_fraction(0.8), self_only=True)
     monkeypatch.setattr(near_duplicates, "MAX_COMPARED", 10)
-    per_row = np.bincount(np.concatenate([part.rows for part in index.own_pairs()]), minlength=30)
+    per_row = np.bincount(np.concatenate([part.rows for part in index.self_pairs()]), minlength=30)
     assert per_row.tolist() == [min(row, 10) for row in range(30)]
-    assert index.cut == 30 - 11  # the eleventh has ten before it, all of them compared
+    assert index.cut == 30 - 11  # the first eleven texts have at most ten before them
 
 
 def test_nothing_to_compare() -> None:
-    assert own_pairs(sets_of([]), 0.8) == own_pairs(sets_of([[], [5]]), 0.8) == {}
-    assert not TitleIndex([], 0.7).near(["some title"]).any() and not len(TitleIndex([""], 0.7).near([]))
+    assert self_pairs(sets_of([]), 0.8) == self_pairs(sets_of([[], [5]]), 0.8) == {}
+    assert not TitleIndex([], 0.7).matches(["some title"]).any()
+    assert len(TitleIndex([""], 0.7).matches([])) == 0
 
 
-# Few words, so that many titles share most of them; the last are in few titles of an index.
+# Few words, so that many titles share most of their words.
 TITLES = st.lists(st.lists(st.sampled_from("abcdefghijkl"), max_size=12).map(" ".join), max_size=12)
 
 
@@ -150,7 +151,7 @@ def test_pairs_of_titles(titles: list[str], others: list[str], threshold: float,
         index = TitleIndex(others, threshold)
         expected = brute_force(words_of(titles), words_of(others), Fraction(str(threshold)), strict=True)
         assert index.pairs(titles).tolist() == sorted(map(list, expected))
-        assert np.flatnonzero(index.near(titles)).tolist() == sorted({row for row, _ in expected})
+        assert np.flatnonzero(index.matches(titles)).tolist() == sorted({row for row, _ in expected})
 
 
 @pytest.mark.parametrize("words", [10, 20, 30])
@@ -158,10 +159,10 @@ def test_titles_at_the_threshold_are_not_above_it(words: int) -> None:
     names = [f"w{number}" for number in range(words)]
     shared = words * 7 // 10
     index = TitleIndex([" ".join(names)], 0.7)
-    assert index.near([" ".join(names[:shared]), " ".join(names[: shared + 1])]).tolist() == [False, True]
+    assert index.matches([" ".join(names[:shared]), " ".join(names[: shared + 1])]).tolist() == [False, True]
 
 
 def test_special_characters_and_case_do_not_matter() -> None:
     index = TitleIndex(["Deep-learning: a <i>Review</i> (Über alles)", "", "1/2 +?", "ﬁne"], 0.7)
     same = ["deep LEARNING a i review i über alles", "u\u0308ber i i deep learning a review alles", "2 & 1"]
-    assert index.near([*same, "fine", "", "!?"]).tolist() == [True, True, True, True, False, False]
+    assert index.matches([*same, "fine", "", "!?"]).tolist() == [True, True, True, True, False, False]

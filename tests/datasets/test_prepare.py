@@ -1,4 +1,4 @@
-"""When a store is made, made again or shared; kills and full disks; records in memory and files at URLs."""
+"""When a store is prepared, reused or rebuilt; kills and full disks; records in memory and files at URLs."""
 
 import gzip
 import json
@@ -23,7 +23,7 @@ import pytest
 from datasets import columns, over_ray, prepare
 from datasets.corpus import Corpus
 from datasets.errors import InputError
-from datasets.files import local_folder
+from datasets.files import fetch_folder
 from datasets.prepare import open_corpora, open_corpus, open_records
 from datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
 from tests.conftest import CONTEXTS, PAPERS
@@ -32,7 +32,7 @@ from tests.datasets.conftest import Open
 ROOT = Path(__file__).parents[2]
 
 
-def made(corpus: Corpus) -> int:
+def manifest_inode(corpus: Corpus) -> int:
     return (corpus.path / "store.json").stat().st_ino
 
 
@@ -45,7 +45,7 @@ def test_one_store_serves_later_runs(
     os.utime(tiny_source / "papers.json")
     shutil.copytree(tiny_source, tmp_path / "copy")
     for again in (opened(), opened(name="other"), opened(dir=tmp_path / "copy")):
-        assert again.path == first.path and made(again) == made(first)
+        assert again.path == first.path and manifest_inode(again) == manifest_inode(first)
     assert opened(name="other").name == "other"
 
 
@@ -62,10 +62,10 @@ def test_changed_content_makes_a_new_store(opened: Open, tiny_source: Path, stem
     assert opened().fingerprint == before.fingerprint
 
 
-def test_content_of_the_same_size_and_time_is_seen(
+def test_a_change_that_keeps_size_and_time_is_detected(
     opened: Open, tiny_source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datasets.files.SETTLED", -1.0)  # hashes are remembered at once
+    monkeypatch.setattr("datasets.files.SETTLED", -1.0)  # cache hashes immediately
     file = tiny_source / "papers.json"
     opened()
     times = file.stat()
@@ -84,11 +84,11 @@ def test_content_of_the_same_size_and_time_is_seen(
         {"field": "title"},
     ],
 )
-def test_settings_make_a_store_of_their_own(opened: Open, settings: dict[str, object]) -> None:
+def test_other_settings_give_another_store(opened: Open, settings: dict[str, object]) -> None:
     assert opened(**settings).fingerprint != opened().fingerprint
 
 
-def test_a_split_that_appears_is_read(opened: Open, tiny_source: Path) -> None:
+def test_a_new_split_file_is_read(opened: Open, tiny_source: Path) -> None:
     held = (tiny_source / "train.json").rename(tiny_source / "held.json")
     corpus = opened()
     assert list(corpus.splits) == ["val", "test"] and not corpus.seen.any()
@@ -96,9 +96,9 @@ def test_a_split_that_appears_is_read(opened: Open, tiny_source: Path) -> None:
     assert list(opened().splits) == ["train", "val", "test"]
 
 
-def test_zipped_files_and_papers_elsewhere(opened: Open, tiny_source: Path, tmp_path: Path) -> None:
+def test_gzipped_files_and_papers_elsewhere(opened: Open, tiny_source: Path, tmp_path: Path) -> None:
     plain = opened()
-    elsewhere = tmp_path / "pool"  # what a file is, is told by its content, not by its name
+    elsewhere = tmp_path / "pool"  # gzip is detected by content, not by name
     elsewhere.write_bytes(gzip.compress((tiny_source / "papers.json").read_bytes()))
     (tiny_source / "papers.json").unlink()
     contexts = tiny_source / "contexts.json"
@@ -111,17 +111,17 @@ def test_zipped_files_and_papers_elsewhere(opened: Open, tiny_source: Path, tmp_
     )
 
 
-def test_a_damaged_store_is_made_again(opened: Open) -> None:
+def test_a_damaged_store_is_rebuilt(opened: Open) -> None:
     corpus = opened()
     titles = list(corpus.titles)
     (corpus.path / "papers.arrow").write_bytes(b"ARROW1")
     assert list(opened().titles) == titles
 
 
-def test_texts_that_ray_tokenises_give_the_same_store(
+def test_tokenising_with_ray_gives_the_same_store(
     opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With Ray's two functions played by this process; test_ray.py has Ray itself."""
+    """Ray's two functions are mocked; test_ray.py uses Ray itself."""
     one = opened()
     ray = SimpleNamespace(
         remote=lambda work: SimpleNamespace(remote=lambda *given: partial(work, *given)),
@@ -137,14 +137,14 @@ def test_texts_that_ray_tokenises_give_the_same_store(
 
 
 def in_child(work: Callable[[], object]) -> Any:
-    """A process, forked from this one, that does the work."""
+    """Start a forked process that calls `work`."""
     process = get_context("fork").Process(target=work, daemon=True)
     process.start()
     return process
 
 
 @pytest.mark.parametrize("moment", ["add_contexts", "finish", "_sync", "rename"])
-def test_nothing_that_a_killed_process_left_is_trusted(opened: Open, tmp_path: Path, moment: str) -> None:
+def test_remains_of_a_killed_process_are_discarded(opened: Open, tmp_path: Path, moment: str) -> None:
     def prepare_and_die() -> None:
         owner: Any = {"rename": Path, "_sync": prepare}.get(moment, prepare.StoreBuilder)
         setattr(owner, moment, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
@@ -162,7 +162,7 @@ def test_nothing_that_a_killed_process_left_is_trusted(opened: Open, tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("on_error", "first"), [("raise", 1), ("skip", 2)])
-def test_after_a_kill_at_any_moment_the_same_store_is_made(
+def test_a_kill_at_any_moment_does_not_change_the_next_store(
     tiny_source: Path, tmp_path: Path, on_error: str, first: int
 ) -> None:
     if on_error == "skip":
@@ -171,7 +171,7 @@ def test_after_a_kill_at_any_moment_the_same_store_is_made(
     moments = fatal = 0
 
     def at_each_moment(event: str, arguments: tuple[Any, ...]) -> None:
-        # What touches the disk: whatever a store is made of begins with one of these.
+        # Each change on disk begins with one of these events.
         nonlocal moments
         touches = event in ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir")
         if touches and isinstance(arguments[0], str | bytes | os.PathLike):
@@ -237,7 +237,7 @@ one_line_errors(lambda: open_corpus(sys.argv[1], cache_dir=sys.argv[2]))()
 
 
 @pytest.mark.parametrize("limit", [0, 300])
-def test_no_space_is_one_line_and_leaves_nothing(tiny_source: Path, tmp_path: Path, limit: int) -> None:
+def test_a_full_disk_is_one_line_and_leaves_no_files(tiny_source: Path, tmp_path: Path, limit: int) -> None:
     command = [sys.executable, "-c", FULL_DISK, str(tiny_source), str(tmp_path / "cache"), str(limit)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
@@ -245,7 +245,7 @@ def test_no_space_is_one_line_and_leaves_nothing(tiny_source: Path, tmp_path: Pa
     assert [path for path in (tmp_path / "cache" / "corpora").iterdir() if path.is_dir()] == []
 
 
-def test_files_that_change_while_they_are_read(
+def test_files_that_change_during_reading_are_an_error(
     opened: Open, tiny_source: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     finish = prepare.StoreBuilder.finish
@@ -261,7 +261,7 @@ def test_files_that_change_while_they_are_read(
 
 
 def test_records_need_no_files(opened: Open, tiny_source: Path, tmp_path: Path) -> None:
-    """The same store as of files, prepared once for each identity."""
+    """Records in memory give the same store as files; it is prepared once per identity."""
     calls: list[str] = []
 
     def papers() -> Iterator[PaperRecord]:
@@ -291,7 +291,7 @@ def test_records_need_no_files(opened: Open, tiny_source: Path, tmp_path: Path) 
 
 @pytest.fixture
 def bucket(tiny_source: Path) -> Iterator[str]:
-    """The files of `tiny_source` in a file system in memory."""
+    """The files of `tiny_source` in an in-memory file system."""
     system = fsspec.filesystem("memory")
     for path in tiny_source.iterdir():
         system.pipe(f"/bucket/data/{path.name}", path.read_bytes())
@@ -299,36 +299,36 @@ def bucket(tiny_source: Path) -> Iterator[str]:
     system.rm("/bucket", recursive=True)
 
 
-def test_a_store_of_a_url_is_that_of_the_files(bucket: str, tiny_source: Path, tmp_path: Path) -> None:
-    there = open_corpus(bucket, cache_dir=tmp_path / "there")
-    here = open_corpus(tiny_source, cache_dir=tmp_path / "here", name="data")
-    assert there.name == "data"
-    assert there.path.name == here.path.name
-    for path in here.path.iterdir():
-        assert path.read_bytes() == (there.path / path.name).read_bytes()
+def test_a_url_gives_the_same_store_as_local_files(bucket: str, tiny_source: Path, tmp_path: Path) -> None:
+    remote = open_corpus(bucket, cache_dir=tmp_path / "remote")
+    local = open_corpus(tiny_source, cache_dir=tmp_path / "local", name="data")
+    assert remote.name == "data"
+    assert remote.path.name == local.path.name
+    for path in local.path.iterdir():
+        assert path.read_bytes() == (remote.path / path.name).read_bytes()
 
 
-def test_files_are_copied_once_and_again_when_they_change(bucket: str, tmp_path: Path) -> None:
+def test_remote_files_are_copied_again_only_if_they_change(bucket: str, tmp_path: Path) -> None:
     stems = ["papers", "contexts", "train", "val", "test"]
-    first = local_folder(bucket, stems, tmp_path)
+    first = fetch_folder(bucket, stems, tmp_path)
     times = {path.name: path.stat().st_mtime_ns for path in first.iterdir()}
-    assert local_folder(bucket, stems, tmp_path) == first
+    assert fetch_folder(bucket, stems, tmp_path) == first
     assert times == {path.name: path.stat().st_mtime_ns for path in first.iterdir()}
     fsspec.filesystem("memory").pipe("/bucket/data/val.json", b"[]")
-    again = local_folder(bucket, stems, tmp_path)
+    again = fetch_folder(bucket, stems, tmp_path)
     assert (again / "val.json").read_bytes() == b"[]"
     assert (first / "val.json").read_bytes() != b"[]"
 
 
-def test_papers_may_lie_elsewhere(bucket: str, tiny_source: Path, tmp_path: Path) -> None:
+def test_papers_may_be_at_a_url(bucket: str, tiny_source: Path, tmp_path: Path) -> None:
     (tiny_source / "papers.json").rename(tmp_path / "moved.json")
     corpus = open_corpus(tiny_source, papers=f"{bucket}/papers.json", cache_dir=tmp_path / "cache")
     assert len(corpus.paper_ids) == 12
 
 
-def test_a_url_of_a_file_is_the_file_itself(tiny_source: Path, tmp_path: Path) -> None:
+def test_a_file_url_is_not_copied(tiny_source: Path, tmp_path: Path) -> None:
     url = f"file://{tiny_source}"
-    assert local_folder(url, ["papers"], tmp_path) == tiny_source
+    assert fetch_folder(url, ["papers"], tmp_path) == tiny_source
     assert len(open_corpus(url, cache_dir=tmp_path / "cache").paper_ids) == 12
     assert not (tmp_path / "cache" / "remote").exists()
 
@@ -341,24 +341,22 @@ def test_a_url_of_a_file_is_the_file_itself(tiny_source: Path, tmp_path: Path) -
         ("http://127.0.0.1:9/data", "none of the files exists|cannot be read|install"),
     ],
 )
-def test_what_cannot_be_read_is_one_line(url: str, message: str, tmp_path: Path) -> None:
+def test_an_unreadable_url_is_one_line(url: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message) as caught:
         open_corpus(url, cache_dir=tmp_path)
     assert str(caught.value).startswith(url)
     assert "\n" not in str(caught.value)
 
 
-def test_a_copy_that_is_cut_short_is_not_used(
-    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_truncated_copy_is_not_used(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     system = fsspec.filesystem("memory")
     monkeypatch.setattr(type(system), "size", lambda self, path: 10**9)
     with pytest.raises(InputError, match=r"of 1,000,000,000 bytes received; run again"):
-        local_folder(bucket, ["papers"], tmp_path / "cache")
+        fetch_folder(bucket, ["papers"], tmp_path / "cache")
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
-def test_several_folders_are_one_corpus(tiny_source: Path, tmp_path: Path) -> None:
+def test_several_folders_become_one_corpus(tiny_source: Path, tmp_path: Path) -> None:
     other = shutil.copytree(tiny_source, tmp_path / "other")
     (other / "val.json").unlink()
     single = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
@@ -373,14 +371,14 @@ def test_several_folders_are_one_corpus(tiny_source: Path, tmp_path: Path) -> No
     }
     train, own = both.split("train"), single.split("train")
     second = slice(len(own), None)  # the queries of `other`
-    shift, moved = len(single.paper_ids), len(single.context_ids)
-    assert (train.contexts[second] == own.contexts + moved).all()
-    assert (train.positives.values[len(own.positives.values) :] == own.positives.values + shift).all()
-    assert (both.citing[moved:] == single.citing + shift).all()
+    papers, contexts = len(single.paper_ids), len(single.context_ids)
+    assert (train.contexts[second] == own.contexts + contexts).all()
+    assert (train.positives.values[len(own.positives.values) :] == own.positives.values + papers).all()
+    assert (both.citing[contexts:] == single.citing + papers).all()
     assert open_corpora([tiny_source, other], cache_dir=tmp_path / "cache").path == both.path
 
 
-def test_folders_that_cannot_be_joined_are_one_clear_error(tiny_source: Path, tmp_path: Path) -> None:
+def test_folders_that_cannot_be_joined(tiny_source: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"data\.dirs: must be a list of two or more folders"):
         open_corpora([tiny_source], cache_dir=tmp_path)
     with pytest.raises(InputError, match="two folders have the same name"):

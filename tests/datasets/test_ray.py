@@ -1,4 +1,4 @@
-"""Over a local Ray of two processes: the same bytes as by one process."""
+"""A local Ray with two processes gives the same bytes as one process."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_results_come_in_the_order_of_the_work() -> None:
 
 
 def test_a_store_is_the_same_byte_for_byte(source: Path, tmp_path: Path) -> None:
-    """Also of gzipped files with a bad record."""
+    """For plain files, and for gzipped files with a bad record."""
     papers = json.loads((source / "papers.json").read_text())
     papers["x00000007"]["title"] = 7
     broken = tmp_path / "broken"
@@ -82,7 +82,7 @@ def test_vectors_are_the_same_byte_for_byte(source: Path, tmp_path: Path) -> Non
     corpus = open_corpus(source, cache_dir=tmp_path / "cache")
     file = checkpoint(corpus, tmp_path / "model.ckpt")
     retrievers = [HAttenRetriever(file) for _ in range(2)]
-    retrievers[1].encode_with("ray")
+    retrievers[1].set_encoding("ray")
     for number, retriever in enumerate(retrievers):
         retriever.open(corpus, tmp_path / f"index{number}")
     assert len(np.load(tmp_path / "index0" / "vectors.npy")) == 2500
@@ -98,15 +98,15 @@ def checkpoint(corpus: Corpus, path: Path) -> Path:
     return path
 
 
-def test_a_cluster_that_is_not_there_is_one_line(tiny_source: Path, tmp_path: Path) -> None:
+def test_an_unreachable_cluster_is_one_line(tiny_source: Path, tmp_path: Path) -> None:
     options = ["data=custom", f"data.dir={tiny_source}", f"data.cache_dir={tmp_path}", "data.backend=ray"]
     done = run_module("datasets.inspect", *options, RAY_ADDRESS="nonsense://127.0.0.1:1")
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("error: RAY_ADDRESS=nonsense://127.0.0.1:1: Ray cannot be joined")
 
 
-def test_workers_take_our_datasets_and_not_another(tiny_source: Path, tmp_path: Path) -> None:
-    """From the command line, on a Ray that runs, with a package of Hugging Face's name in the environment."""
+def test_workers_import_our_datasets(tiny_source: Path, tmp_path: Path) -> None:
+    """From the command line, on a running Ray, with another package named `datasets` on the path."""
     other = tmp_path / "other" / "datasets"
     other.mkdir(parents=True)
     (other / "__init__.py").write_text("raise ImportError('the other datasets was imported')\n")

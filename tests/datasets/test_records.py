@@ -1,4 +1,4 @@
-"""Bad records: one line that names file, record and field; or counts of what on_error=skip dropped."""
+"""Bad records: a one-line error that names file, record and field, or counts with on_error=skip."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.inspect import report
 from datasets.prepare import open_corpus
-from datasets.records import EXAMPLES, TARGET_MARKER
+from datasets.records import MAX_EXAMPLES, TARGET_MARKER
 from tests.conftest import PAPERS
 from tests.datasets.conftest import Open
 from tests.datasets.fuzzing import fuzzed
@@ -47,19 +47,19 @@ CASES: dict[str, list[tuple[Change, str]]] = {
         (put("graph", "year", "soon"), "record 'graph', field 'year': must be a whole number, not 'soon'"),
         (put("graph", "year", 2001.5), "record 'graph', field 'year': must be a whole number"),
         (put("graph", "year", 10**12), "record 'graph', field 'year': 1000000000000 is out of range"),
-        (lambda p: p.update({"a b": p["bare"]}), "record 'a b': an id must not be empty or hold"),
-        (lambda p: p.update({"a\0b": p["bare"]}), r"record 'a\x00b': an id must not be empty or hold"),
+        (lambda p: p.update({"a b": p["bare"]}), "record 'a b': an id must not be empty or contain"),
+        (lambda p: p.update({"a\0b": p["bare"]}), r"record 'a\x00b': an id must not be empty or contain"),
         (put("graph", "year", {"a": 1}), "'year': must be a whole number, not an object"),
         (put("graph", "year", "9" * 5000), f"'year': must be a whole number, not '{'9' * 79}..."),
-        (lambda p: p.update({"": p["bare"]}), "record '': an id must not be empty or hold"),
+        (lambda p: p.update({"": p["bare"]}), "record '': an id must not be empty or contain"),
         (lambda p: p.pop("citing-val"), "record 'c7', field 'citing_id': no paper 'citing-val'"),
         (lambda p: p.pop("parsing"), "record 'c1', field 'refid': no paper 'parsing'"),
     ],
     "contexts": [
         (put("c2", "masked_text", ""), "record 'c2', field 'masked_text': the context is empty"),
         (put("c2", "masked_text", " TARGETCIT\n"), "'masked_text': the context is empty"),
-        (put("c2", "masked_text", "no marker"), "exactly once, it is there 0 times"),
-        (put("c2", "masked_text", "TARGETCIT and TARGETCIT"), "exactly once, it is there 2 times"),
+        (put("c2", "masked_text", "no marker"), "exactly once but occurs 0 times"),
+        (put("c2", "masked_text", "TARGETCIT and TARGETCIT"), "exactly once but occurs 2 times"),
         (put("c2", "masked_text", None), "record 'c2', field 'masked_text': must be a string, not null"),
         (drop("c2", "masked_text"), "record 'c2', field 'masked_text': is missing"),
         (drop("c2", "citing_id"), "record 'c2', field 'citing_id': is missing"),
@@ -83,8 +83,8 @@ CASES: dict[str, list[tuple[Change, str]]] = {
         (put(1, "positive_ids", [1]), "'positive_ids[0]': must be a string, not a number"),
         (put(1, "positive_ids", ["graph", "graph"]), "'positive_ids': a paper appears twice"),
         (put(1, "positive_ids", ["x"]), "record 1, field 'positive_ids': no paper 'x' in the papers file"),
-        (lambda q: q.append(q[0]), "record 2, field 'context_id': context 'c7' is in this split"),
-        (put(1, "context_id", "c1"), "record 1, field 'context_id': context 'c1' is in split 'train'"),
+        (lambda q: q.append(q[0]), "record 2, field 'context_id': context 'c7' is already in this split"),
+        (put(1, "context_id", "c1"), "field 'context_id': context 'c1' is already in split 'train'"),
         (lambda q: q.append("c1"), "record 2: must be an object, not a string"),
     ],
 }  # fmt: skip
@@ -129,22 +129,22 @@ def test_error_names_the_place(
 @pytest.mark.parametrize(
     ("venue", "message"),
     [
-        (7, "papers.json, record 'graph', field 'venue': must be a string or a list of strings, as .*number"),
-        (["a", 7], "'venue': must be a string or a list of strings, as data.field=venue says, not a number"),
-        ({"a": "b"}, "'venue': must be a string or a list of strings, .*, not an object"),
-        ([["a"]], "'venue': must be a string or a list of strings, .*, not a list"),
-        (None, "papers.json: no paper has the field 'venue' that data.field names"),
+        (7, "papers.json, record 'graph', field 'venue': must be a string or a list of strings .* a number"),
+        (["a", 7], "'venue': must be a string or a list of strings .data.field=venue., not a number"),
+        ({"a": "b"}, "'venue': must be a string or a list of strings .*, not an object"),
+        ([["a"]], "'venue': must be a string or a list of strings .*, not a list"),
+        (None, "papers.json: no paper has the field 'venue' set by data.field"),
     ],
 )
 def test_a_field_that_cannot_be_used(opened: Open, edit: Any, venue: object, message: str) -> None:
     edit("papers", put("graph", "venue", venue))
-    assert opened()  # who does not ask for it is not bothered
+    assert opened()  # only an error if data.field is set
     with pytest.raises(InputError, match=message):
         opened(field="venue")
 
 
 @pytest.mark.parametrize(("stem", "record"), [("papers", "graph"), ("contexts", "c2")])
-def test_a_record_that_is_there_twice(opened: Open, tiny_source: Path, stem: str, record: str) -> None:
+def test_a_duplicate_record(opened: Open, tiny_source: Path, stem: str, record: str) -> None:
     file = tiny_source / f"{stem}.json"
     text = file.read_text()
     file.write_text(f'{text[:-1]}, "{record}": {json.dumps(json.loads(text)[record])}}}')
@@ -182,7 +182,7 @@ def test_missing_files(opened: Open, tiny_source: Path, gone: list[str], message
     ("settings", "message"),
     [
         ({"dir": "/no/such/folder"}, "/no/such/folder: no such folder"),
-        ({"dir": ""}, "data.dir: name the folder"),
+        ({"dir": ""}, "data.dir: set the folder"),
         ({"papers": "/no/such/file"}, "/no/such/file: no such file"),
         ({"tokenizer": "bpe"}, "data.tokenizer=bpe: choose default or reference"),
         ({"candidates": "some"}, "data.candidates=some: choose abstract or all"),
@@ -197,15 +197,13 @@ def test_missing_files(opened: Open, tiny_source: Path, gone: list[str], message
         ({"backend": "dask"}, "data.backend=dask: choose local or ray"),
     ],
 )
-def test_settings_that_cannot_be(opened: Open, settings: dict[str, Any], message: str) -> None:
+def test_invalid_settings(opened: Open, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as error:
         opened(**settings)
     assert message in str(error.value)
 
 
-def test_a_file_in_the_place_of_a_folder_and_a_folder_in_the_place_of_a_file(
-    opened: Open, tiny_source: Path
-) -> None:
+def test_a_file_instead_of_a_folder_and_a_folder_instead_of_a_file(opened: Open, tiny_source: Path) -> None:
     with pytest.raises(InputError, match="no such folder"):
         opened(dir=tiny_source / "papers.json")
     with pytest.raises(InputError, match=r"set data\.cache_dir to another folder"):
@@ -232,9 +230,7 @@ def test_a_huge_abstract_is_kept_whole(opened: Open, edit: Any, caplog: pytest.L
     assert corpus.abstract_tokens.lengths[1] == 20_000 and corpus.words[0] == "wordy"
 
 
-def test_a_cited_paper_that_cannot_be_found_is_reported(
-    opened: Open, edit: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unreachable_target_is_reported(opened: Open, edit: Any, caplog: pytest.LogCaptureFixture) -> None:
     edit("val", put(0, "positive_ids", ["bare"]))
     edit("val", put(1, "positive_ids", ["citing-val"]))
     with caplog.at_level(logging.WARNING, "datasets"):
@@ -249,11 +245,11 @@ def test_years_as_published_files_have_them(opened: Open, edit: Any, year: objec
 
 
 def kinds(corpus: Corpus) -> dict[str, dict[str, int]]:
-    """Of the parts that lost records."""
+    """Return the dropped records by kind for each part that lost any."""
     return {part: counts["kinds"] for part, counts in corpus.dropped.items() if counts["kinds"]}
 
 
-def test_bad_records_are_counted_by_kind_and_with_them_what_names_them(
+def test_bad_records_and_records_that_refer_to_them_are_counted_by_kind(
     skipping: Open, edit: Any, tiny_source: Path
 ) -> None:
     edit("papers", put("vision", "title", 3))
@@ -269,7 +265,7 @@ def test_bad_records_are_counted_by_kind_and_with_them_what_names_them(
     queries = [{"context_id": context, "positive_ids": cited} for context, cited in val]
     (tiny_source / "val.json").write_text(json.dumps([*queries, "c9"]))
     corpus = skipping()
-    # c5 and c12 cite a dropped paper, c11 too.
+    # c5, c11 and c12 cite a dropped paper.
     assert kinds(corpus) == {
         "papers": {"wrong type": 1, "wrong value": 1},
         "contexts": {
@@ -300,8 +296,8 @@ def test_bad_records_are_counted_by_kind_and_with_them_what_names_them(
     assert left == {"train": ["c3", "c4", "c6"], "val": ["c8"], "test": ["c9", "c10"]}
 
 
-def test_what_is_left_is_the_corpus_without_the_bad_records(opened: Open, skipping: Open, edit: Any) -> None:
-    """The same store as of files that never had them, under another fingerprint."""
+def test_skipping_gives_the_corpus_without_the_bad_records(opened: Open, skipping: Open, edit: Any) -> None:
+    """The same store as for files without them, under another fingerprint."""
     clean = opened()
     lenient = skipping()
     assert clean.dropped == {} == kinds(lenient) and lenient.fingerprint != clean.fingerprint
@@ -316,12 +312,12 @@ def test_what_is_left_is_the_corpus_without_the_bad_records(opened: Open, skippi
 def test_examples_are_kept_with_the_store(
     skipping: Open, edit: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bad = {f"bad{number}": {"title": number} for number in range(EXAMPLES + 5)}
+    bad = {f"bad{number}": {"title": number} for number in range(MAX_EXAMPLES + 5)}
     edit("papers", lambda papers: papers.update(**bad, empty={}))
     with caplog.at_level(logging.WARNING, "datasets"):
         corpus = skipping()
     lines = [json.loads(line) for line in (corpus.path / "dropped.jsonl").read_text().splitlines()]
-    assert len(lines) == EXAMPLES + 1
+    assert len(lines) == MAX_EXAMPLES + 1
     first = {"file": "papers.json", "record": "bad0", "field": "title", "kind": "wrong type"}
     assert lines[0] == first | {"reason": "must be a string, not a number"}
     assert lines[-1]["record"] == "empty" and lines[-1]["field"] is None
@@ -344,18 +340,18 @@ def test_too_many_are_refused(
     edit("papers", lambda papers: papers.update(bad))
     message = (
         f"{tiny_source}/papers.json: 3 of 15 records (20.00%) are bad, more than data.max_bad_share=0.19 "
-        "allows; the commonest kind is 'wrong type' (2)"
+        "allows; the most frequent kind is 'wrong type' (2)"
     )
     with pytest.raises(InputError) as error:
         skipping(0.19)
     assert str(error.value) == message and no_store(tmp_path)
     assert len(skipping(0.2).paper_ids) == 12 and skipping(0.5).path == skipping(0.2).path
-    with pytest.raises(InputError) as error:  # the store is there
+    with pytest.raises(InputError) as error:  # the store exists
         skipping(0.19)
     assert str(error.value) == message
     with pytest.raises(InputError, match=r"record 'a', field 'title': must be a string, not a number"):
         opened()
-    # What follows from bad records counts as well.
+    # Records that refer to bad records count too.
     edit("papers", lambda papers: papers.update({f"p{number}": {"title": "x"} for number in range(100)}))
     edit("papers", put("parsing", "title", 1))
     with pytest.raises(
@@ -377,7 +373,7 @@ def test_malformed_json_cannot_be_skipped(skipping: Open, tiny_source: Path) -> 
         assert "\n" not in str(error.value)
 
 
-def test_an_inspection_counts_them_and_reads_past_them(
+def test_an_inspection_counts_bad_records_and_continues(
     skipping: Open, tiny_source: Path, tmp_path: Path
 ) -> None:
     text = (tiny_source / "papers.json").read_text()

@@ -1,4 +1,4 @@
-"""Which paper a reference means."""
+"""Resolution of references to papers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.fulltext.catalogue import Catalogue, arxiv_year, letters_of, surname
+from datasets.fulltext.catalogue import Catalogue, arxiv_year, normalise_title, surname
 from datasets.fulltext.documents import Metadata, Reference
 
 PAPERS = [
@@ -59,7 +59,7 @@ DEEP = "Deep nets: a survey"
         (Reference(title=PARSING, authors=("Ann Other",)), None, NONE),
         (Reference(title=PARSING, year=2006), "nivre", "by title"),
         (Reference(title=PARSING, year=2007), None, NONE),
-        # several of one title: the nearest year, or none
+        # several papers with one title: the nearest year, or none
         (Reference(title=DEEP, authors=("K. Lee",), year=2011), "deep", "by title"),
         (Reference(title=DEEP, authors=("K. Lee",), year=2013), "deep2", "by title"),
         (Reference(title=DEEP, authors=("K. Lee",)), None, SEVERAL),
@@ -68,7 +68,7 @@ DEEP = "Deep nets: a survey"
         (Reference(title="A title that has two versions", authors=("Li, A.",)), "version1", "by title"),
         (Reference(title=PARSING, arxiv="2101.00001"), "2101.00001", "by arXiv id"),
         (Reference(title=PARSING, arxiv="2101.00002"), "nivre", "by title"),
-        # nothing to compare: only a long title will do
+        # nothing else to compare: only long titles match
         (Reference(title="Parsing"), None, NONE),
         (Reference(title="A title without authors and year"), "plain", "by title"),
         (Reference(title="Uber Grosse, L'ETE", authors=("Muller",)), "accents", "by title"),
@@ -88,13 +88,13 @@ def test_references(catalogue: Catalogue, reference: Reference, paper: str | Non
 
 @settings(max_examples=50, deadline=None)
 @given(st.text(max_size=200), st.text(max_size=60), st.text(max_size=20), st.integers(0, 3000))
-def test_any_reference_means_one_paper_or_none(
+def test_any_reference_resolves_to_one_paper_or_none(
     catalogue: Catalogue, text: str, title: str, author: str, year: int
 ) -> None:
     row, _ = catalogue.resolve(Reference("", title, (author,), year, text))
-    assert row is None or letters_of(PAPERS[row].title) in letters_of(title + text)
+    assert row is None or normalise_title(PAPERS[row].title) in normalise_title(title + text)
     assert len(surname(author).split()) <= 1 and 0 <= arxiv_year(author) < 2100
-    assert letters_of(letters_of(text)) == letters_of(text)
+    assert normalise_title(normalise_title(text)) == normalise_title(text)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_surnames(names: tuple[str, ...], expected: str) -> None:
 
 def test_a_title_is_found_among_many(tmp_path: Path) -> None:
     catalogue = Catalogue(tmp_path / "papers.sqlite", None)
-    for number in range(12_000):  # more than are written at a time
+    for number in range(12_000):  # more than one batch
         catalogue.add(Metadata(f"p{number}", f"Paper number {number} of a long list", "A."))
         catalogue.add(Metadata(f"p{number}", "A later record of the same paper", "B.", 2000))
     assert catalogue.finish() == {"read": 12_000, "written": 12_000}

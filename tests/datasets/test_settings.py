@@ -1,4 +1,4 @@
-"""Typed settings: checked where they are made, merged from YAML, named in one line where they do not fit."""
+"""Typed settings: validation on creation, merging from YAML, one-line errors for invalid values."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Whole(Settings):
 
 
 def test_given_values_become_the_dataclass() -> None:
-    made = read_settings(Whole, {"part": {"margin": 1, "levels": [4], "limit": 5}, "extra": {"lr": 0.1}})
-    assert made == Whole(Part(margin=1.0, levels=(4,), limit=5), extra={"lr": 0.1})
-    assert type(made.part.margin) is float
+    whole = read_settings(Whole, {"part": {"margin": 1, "levels": [4], "limit": 5}, "extra": {"lr": 0.1}})
+    assert whole == Whole(Part(margin=1.0, levels=(4,), limit=5), extra={"lr": 0.1})
+    assert type(whole.part.margin) is float
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_given_values_become_the_dataclass() -> None:
         ({"on": "some"}, "model.part.on=some: must be true or false"),
     ],
 )
-def test_a_value_that_does_not_fit_is_one_line(given: dict[str, Any], message: str) -> None:
+def test_an_invalid_value_is_one_line(given: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_settings(Whole, {"part": given})
     with pytest.raises(InputError, match=message):
@@ -93,7 +93,7 @@ def registered() -> Iterator[None]:
         ("model.extra.lr=3", "model.extra.lr: there is no such option; +model.extra.lr=... adds it"),
     ],
 )
-def test_what_hydra_composes_has_the_types_of_the_schema(
+def test_hydra_validates_against_the_schema(
     registered: None, tmp_path: Path, override: str, line: str
 ) -> None:
     defaults = "defaults: [/schema/test_whole@model, /schema/test_target@part, _self_]"

@@ -1,4 +1,4 @@
-"""Streamed JSON, whole and damaged, against Python's json module; where errors are; bounded memory."""
+"""Streamed JSON, intact and damaged, against Python's json module; error positions; bounded memory."""
 
 import gzip
 import json
@@ -43,9 +43,7 @@ def test_reads_what_json_reads(
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 50])
-def test_where_the_file_is_cut_into_chunks_makes_no_difference(
-    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chunk_boundaries_do_not_matter(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_files, "CHUNK", size)
     records = {
         'k"ey\\': {"a": ["}", {"b": '\\"{'}], "": -1.5e3},
@@ -111,7 +109,7 @@ def test_where_the_file_is_cut_into_chunks_makes_no_difference(
         (gzip.compress(b'{"k": {"a": 1}}', mtime=0) + b"rest", "damaged gzip file"),
     ],
 )  # fmt: skip
-def test_errors_name_file_and_place(content: bytes, message: str, tmp_path: Path) -> None:
+def test_errors_name_file_and_position(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     path.write_bytes(content)
     with pytest.raises(InputError) as error:
@@ -134,7 +132,7 @@ def test_errors_name_file_and_place(content: bytes, message: str, tmp_path: Path
     ],
 )
 @pytest.mark.parametrize("size", [1, 5, 1 << 16])
-def test_fields_twice_and_halves_of_surrogate_pairs(
+def test_repeated_fields_and_lone_surrogates(
     text: str, record: Any, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source_files, "CHUNK", size)
@@ -144,7 +142,7 @@ def test_fields_twice_and_halves_of_surrogate_pairs(
 
 @pytest.mark.parametrize("value", ['{"t": 1, "t": 2}', "null", "-3.5e2", '"}"', '[{"t": 1}]'])
 @pytest.mark.parametrize("place", [0, 1, 3])
-def test_other_records_are_read_past_a_bad_one(value: str, place: int, tmp_path: Path) -> None:
+def test_reading_continues_after_a_bad_record(value: str, place: int, tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     good = ['"a": {"t": "x}, y"}', '"b": {"t": [{}], "u": "\\""}', '"c": {}']
     kind = "field given twice" if value[0] == "{" else "wrong type"
@@ -182,8 +180,8 @@ folder = Path(sys.argv[1])
 for number, line in enumerate(sys.stdin.read().splitlines()):
     start, repeated = (part.encode() for part in line.split(" "))
     if number:
-        source_files.LARGEST = 1 << 20  # to bound the time of this test as well
-    # Members of 4 MB in a row are one file of 2 GB, of some 2 MB on the disk.
+        source_files.LARGEST = 1 << 20  # limits the time of this test as well
+    # 512 concatenated members of 4 MB make a file of 2 GB that takes some 2 MB on disk.
     member = gzip.compress(repeated * ((4 << 20) // len(repeated)), 1)
     path = folder / f"{number}.json"
     path.write_bytes(gzip.compress(start) + member * 512)
@@ -196,8 +194,8 @@ for number, line in enumerate(sys.stdin.read().splitlines()):
 TOO_LARGE = r"FILE: the record is larger than (16,777,216|1,048,576) bytes"
 
 
-def test_what_never_ends_is_refused_within_bounded_memory(tmp_path: Path) -> None:
-    never = {
+def test_endless_files_are_refused_within_bounded_memory(tmp_path: Path) -> None:
+    endless = {
         '{"k":{"a":" x': TOO_LARGE,
         '{" k': TOO_LARGE,
         '{"k":" \\"': TOO_LARGE,
@@ -212,13 +210,13 @@ def test_what_never_ends_is_refused_within_bounded_memory(tmp_path: Path) -> Non
         "{ ,": "malformed JSON at line 1, column 2",
         '{"k":{} \x00': "malformed JSON at line 1, column 8 after record 'k'",
     }
-    lines = "\n".join(line.replace("  ", " ") for line in never)
+    lines = "\n".join(line.replace("  ", " ") for line in endless)
     command = [sys.executable, "-c", ENDLESS, str(tmp_path)]
     output = subprocess.run(command, cwd=ROOT, input=lines, capture_output=True, text=True, check=True).stdout
-    for line, (start, message) in zip(output.splitlines(), never.items(), strict=True):
+    for line, (start, message) in zip(output.splitlines(), endless.items(), strict=True):
         before, after, error = line.split(" ", 2)
         assert re.search(message, error), (start, error)
-        # Empty lists take some 30 times their text, a text in need of a decoder four times.
+        # Empty lists take some 30 times the memory of their text, decoded strings four times.
         assert int(after) < int(before) + 9 * 16, (start, line)
 
 
@@ -245,7 +243,7 @@ print(number, *peaks)
 
 def test_long_white_space_between_records(tmp_path: Path) -> None:
     path = tmp_path / "file.json"
-    space = gzip.compress(b" \r\n\t" * (1 << 18), 1) * 40  # of 40 MB, more than a record may have
+    space = gzip.compress(b" \r\n\t" * (1 << 18), 1) * 40  # 40 MB, more than the limit of a record
     path.write_bytes(gzip.compress(b'{"k":') + space + gzip.compress(b"{}, ?"))
     with pytest.raises(InputError, match=r"at line 10485761, column \d"):
         list(read_records(path, frozenset("a"), dict))
@@ -269,7 +267,7 @@ TOPS: dict[str, Any] = {"papers": dict, "contexts": dict, "test": list}
 
 @cache
 def heads(folder: str) -> dict[str, bytes]:
-    """The first records of the files of a corpus: of the demo corpus, or of one beside the project."""
+    """Return the first records of each file of the demo corpus, or of a corpus in shared/data."""
     if folder == "demo":
         made = generate(papers=100, contexts=100, seed=0)
         some = {stem: list(made[stem].items() if TOPS[stem] is dict else made[stem])[:4] for stem in TOPS}
@@ -279,7 +277,7 @@ def heads(folder: str) -> dict[str, bytes]:
         path = next((REAL / folder).glob(f"{stem}.json*"))
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             start = file.read(4000)
-        between = rb'\},\s*"' if top is dict else rb"\},\s*\{"  # records end there, as the file is written
+        between = rb'\},\s*"' if top is dict else rb"\},\s*\{"  # boundaries of records in these files
         end = [match.start() for match in re.finditer(between, start)][-1]
         found[stem] = start[: end + 1] + (b"}" if top is dict else b"]")
     return found
@@ -291,7 +289,7 @@ CORPORA = ["demo", *(name for name in ("acl-scisumm-lcr", "neurips2025-lcr") if 
 @pytest.mark.parametrize("corpus", CORPORA)
 @fuzzed(250)
 @given(data=st.data())
-def test_a_damaged_file_is_read_as_json_reads_it_or_refused(corpus: str, data: st.DataObject) -> None:
+def test_a_damaged_file_is_read_like_json_or_refused(corpus: str, data: st.DataObject) -> None:
     stem = data.draw(st.sampled_from(sorted(TOPS)))
     content = data.draw(damaged(heads(corpus)[stem]))
     written = data.draw(packed(content))
@@ -304,7 +302,7 @@ def test_a_damaged_file_is_read_as_json_reads_it_or_refused(corpus: str, data: s
             assert str(path) in str(error) and len(str(error)) < len(str(path)) + 500
             assert "\n" not in str(error) and "\r" not in str(error)
             assert written != content or readable(content, stem) is None
-        else:  # the parser takes two more control characters for white space
+        else:  # the parser accepts two more control characters as white space
             assert read == readable(content.translate(bytes.maketrans(b"\x0b\x0c", b"  ")), stem)
 
 
@@ -313,9 +311,9 @@ class Pairs(list[tuple[str, Any]]):
 
 
 def readable(content: bytes, stem: str) -> Any:
-    """The records that are in the content by RFC 8259 and the reader's rules; None if it must be refused.
+    """Read the records according to RFC 8259 and the reader's rules; None if the content must be refused.
 
-    Halves of surrogate pairs become U+FFFD; numbers are finite, whole ones of 64 bits.
+    Lone surrogates become U+FFFD; numbers are finite, integers have 64 bits.
     """
 
     def refuse(_: str) -> Any:
@@ -328,7 +326,7 @@ def readable(content: bytes, stem: str) -> Any:
         return float(text) if abs(float(text)) < float("inf") else refuse(text)
 
     def plain(value: Any) -> Any:
-        """Of equal names the last counts."""
+        """Convert Pairs to dicts; the last value of a repeated name wins."""
         if isinstance(value, str):
             return re.sub("[\ud800-\udfff]", "\ufffd", value)
         if isinstance(value, Pairs):

@@ -1,4 +1,4 @@
-"""Splits of citing papers: by ranges of years, by shares at random and by shares of the years."""
+"""Splitting of citing papers by ranges of years, at random and by age."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_ranges_of_years_include_their_ends() -> None:
     assert [only_test("p", year) for year in (0, 2016, 2017, 9999)] == [None, None, "test", "test"]
 
 
-def test_random_splits_keep_their_shares_and_their_papers() -> None:
+def test_random_splits_have_the_given_shares_and_are_reproducible() -> None:
     splitting = RandomSplitting(0.7, 0.1, 0.1, seed=3)
     splits = [splitting(f"p{number}", 0) for number in range(20_000)]
     for split, share in {"train": 0.7, "val": 0.1, "test": 0.1, None: 0.1}.items():
@@ -38,7 +38,7 @@ def test_random_splits_keep_their_shares_and_their_papers() -> None:
     st.lists(st.integers(0, 6), max_size=40),
     st.sampled_from([(0.8, 0.1), (0.5, 0.5), (1.0, 0.0), (0.0, 0.3)]),
 )
-def test_shares_are_those_of_sorting_by_year(years: list[int], shares: tuple[float, float]) -> None:
+def test_shares_match_sorting_by_year(years: list[int], shares: tuple[float, float]) -> None:
     train, val = shares
     test = round(1 - train - val, 6)
     papers = [row for row in range(len(years)) if row % 5]
@@ -50,9 +50,9 @@ def test_shares_are_those_of_sorting_by_year(years: list[int], shares: tuple[flo
     assert {split: rows.tolist() for split, rows in found.items()} == dict(zip(SPLITS, expected, strict=True))
 
 
-def test_a_sample_is_drawn_of_all_but_training() -> None:
+def test_all_splits_but_train_are_sampled() -> None:
     rows = {"train": np.arange(50), "val": np.arange(50, 80), "test": np.arange(80, 85)}
-    drawn, again, other = (YearShares(0.8, 0.1, 0.1, 10, seed).sampled(rows) for seed in (3, 3, 4))
+    drawn, again, other = (YearShares(0.8, 0.1, 0.1, 10, seed).sample(rows) for seed in (3, 3, 4))
     assert len(drawn["train"]) == 50 and len(drawn["test"]) == 5
     val = drawn["val"].tolist()
     assert val == sorted(set(val)) and len(val) == 10 and set(val) <= set(range(50, 80))
@@ -71,9 +71,9 @@ def test_a_sample_is_drawn_of_all_but_training() -> None:
         (lambda: YearShares(0.8, 0.1, 0.2, None, 0), r"shares train, val and test add up to 1\.1, not 1"),
         (lambda: YearShares(1.2, -0.1, -0.1, None, 0), r"splitting\.train: 1\.2 is not a share"),
         (lambda: YearShares(0.8, 0.1, 0.1, 0, 0), r"splitting\.queries=0: must be a whole number"),
-        (lambda: YearShares(0.6, 0.2, 0.2, None, 0)("p", 2001), r"year_shares is for data=papers"),
+        (lambda: YearShares(0.6, 0.2, 0.2, None, 0)("p", 2001), r"year_shares works with data=papers"),
     ],
 )
-def test_splittings_that_make_no_sense(make: Callable[[], Any], message: str) -> None:
+def test_invalid_splittings(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()

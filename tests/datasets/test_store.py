@@ -1,4 +1,4 @@
-"""The prepared store holds what the source files hold; Ragged against plain lists."""
+"""Round trips from source files to the prepared store; Ragged against plain lists."""
 
 import gzip
 import json
@@ -92,7 +92,7 @@ def check(corpus: Corpus, source: Source, tokenizer: str, candidates: str) -> No
     assert corpus.is_candidate.tolist() == has_abstract
     assert all(corpus.paper_row(paper) == row for row, paper in enumerate(papers))
 
-    cut = TOKENIZERS[tokenizer]
+    tokenize = TOKENIZERS[tokenizer]
     train = {query["context_id"] for query in source.get("train", [])}
     counts: Counter[str] = Counter()
     for texts, tokens, counted in (
@@ -100,11 +100,11 @@ def check(corpus: Corpus, source: Source, tokenizer: str, candidates: str) -> No
         (corpus.abstracts, corpus.abstract_tokens, lambda _: True),
         (corpus.context_texts, corpus.context_tokens, lambda row: corpus.context_ids[row] in train),
     ):
-        assert [[corpus.words[i] for i in row] for row in tokens] == [cut(text) for text in texts]
+        assert [[corpus.words[i] for i in row] for row in tokens] == [tokenize(text) for text in texts]
         for row, text in enumerate(texts):
-            counts.update(dict.fromkeys(cut(text), 0))
+            counts.update(dict.fromkeys(tokenize(text), 0))
             if counted(row):
-                counts.update(cut(text))
+                counts.update(tokenize(text))
     assert corpus.words == sorted(counts, key=lambda word: (-counts[word], word))
     assert corpus.word_counts.tolist() == [counts[word] for word in corpus.words]
 
@@ -129,14 +129,14 @@ def check_fields(corpus: Corpus, source: Source) -> None:
 
 def test_a_field_that_no_paper_has(tiny_source: Path, tmp_path: Path) -> None:
     papers = json.loads((tiny_source / "papers.json").read_text())
-    for place, (paper, names) in enumerate(zip(papers, "aababcdefgzz", strict=True)):
-        papers[paper]["venue"] = ["b", names] if place % 2 else names
+    for row, (paper, name) in enumerate(zip(papers, "aababcdefgzz", strict=True)):
+        papers[paper]["venue"] = ["b", name] if row % 2 else name
     (tiny_source / "papers.json").write_text(json.dumps(papers))
-    with pytest.raises(InputError, match=r"its papers have no fields; data\.field=KEY"):
+    with pytest.raises(InputError, match=r"papers have no fields; set data\.field=KEY"):
         open_corpus(tiny_source, cache_dir=tmp_path / "cache").in_fields(["a"])
     corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache", field="venue")
     with pytest.raises(
-        InputError, match=r"no paper has the field 'B'; there are 'b', 'a', 'z', .* and 3 more"
+        InputError, match=r"no paper has the field 'B'; choose from 'b', 'a', 'z', .* and 3 more"
     ):
         corpus.in_fields(["a", "B"])
 
@@ -165,7 +165,7 @@ def test_text_columns_index_as_lists_do(tiny_corpus: Corpus) -> None:
         tiny_corpus.titles[len(titles)]
 
 
-def test_an_unknown_split_is_an_error_that_names_those_there_are(tiny_corpus: Corpus) -> None:
+def test_the_error_for_an_unknown_split_lists_the_splits(tiny_corpus: Corpus) -> None:
     assert tiny_corpus.split("test") is tiny_corpus.splits["test"]
     with pytest.raises(InputError, match="no split 'dev'; choose from train, val, test"):
         tiny_corpus.split("dev")
@@ -182,7 +182,7 @@ def test_many_batches_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, t
 
 
 @pytest.mark.parametrize("damage", ["missing file", "short file", "no manifest", "other version", "no JSON"])
-def test_a_store_that_is_not_whole_is_not_opened(tiny_corpus: Corpus, damage: str) -> None:
+def test_an_incomplete_store_is_not_opened(tiny_corpus: Corpus, damage: str) -> None:
     manifest = tiny_corpus.path / "store.json"
     years = tiny_corpus.path / "years.npy"
     if damage == "missing file":
@@ -203,7 +203,7 @@ ROWS = st.lists(st.lists(st.integers(-(2**31), 2**31 - 1), max_size=5), max_size
 
 
 @given(ROWS)
-def test_holds_the_rows(rows: list[list[int]]) -> None:
+def test_ragged_holds_the_rows(rows: list[list[int]]) -> None:
     ragged = Ragged.from_rows(rows)
     assert len(ragged) == len(rows)
     assert [row.tolist() for row in ragged] == rows
@@ -213,7 +213,7 @@ def test_holds_the_rows(rows: list[list[int]]) -> None:
 
 
 @given(ROWS.filter(len), st.data())
-def test_take_equals_a_loop(rows: list[list[int]], data: st.DataObject) -> None:
+def test_take_matches_a_loop(rows: list[list[int]], data: st.DataObject) -> None:
     picked = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=12))
     taken = Ragged.from_rows(rows).take(np.array(picked, np.int64))
     assert [row.tolist() for row in taken] == [rows[i] for i in picked]
@@ -221,7 +221,7 @@ def test_take_equals_a_loop(rows: list[list[int]], data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("row", [2, -3])
-def test_no_such_row(row: int) -> None:
+def test_row_out_of_range(row: int) -> None:
     ragged = Ragged.from_rows([[1], [2]])
     assert np.shares_memory(ragged[0], ragged.values)  # rows are views
     with pytest.raises(IndexError):

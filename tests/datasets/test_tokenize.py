@@ -1,4 +1,4 @@
-"""The two tokenisers, and the compiled table of words against them."""
+"""The two tokenisers, and the compiled word table compared with them."""
 
 import numpy as np
 import pyarrow as pa
@@ -25,12 +25,12 @@ from datasets.tokenize import TOKENIZERS, WordTable, default_tokenize
         (" \n\t ", ""),
     ],
 )
-def test_default_parts_words_from_signs(text: str, tokens: str) -> None:
+def test_default_splits_words_from_punctuation(text: str, tokens: str) -> None:
     assert default_tokenize(text) == tokens.split()
 
 
 @given(st.lists(st.one_of(st.text(max_size=8), st.sampled_from([TARGET_MARKER, OTHER_MARKER]))))
-def test_tokens_are_words_signs_and_markers_and_nothing_is_lost(parts: list[str]) -> None:
+def test_tokens_are_words_punctuation_and_markers_and_nothing_is_lost(parts: list[str]) -> None:
     text = "".join(parts)
     tokens = default_tokenize(text)
     for marker, word in ((TARGET_MARKER, TARGET_WORD), (OTHER_MARKER, OTHER_WORD)):
@@ -50,21 +50,21 @@ SIGNS = st.sampled_from(
 TEXTS = st.lists(SIGNS, max_size=25).map("".join) | st.text(st.characters(codec="utf-8"), max_size=30)
 
 
-def cut(table: WordTable, texts: list[str]) -> list[list[str]]:
+def tokens_of(table: WordTable, texts: list[str]) -> list[list[str]]:
     rows = table.ids(texts)
     words = table.words().to_pylist()
     return [[words[word] for word in row] for row in rows]
 
 
 @pytest.mark.parametrize("name", sorted(TOKENIZERS))
-@settings(deadline=None)  # it compiles
+@settings(deadline=None)  # the first call compiles
 @given(st.lists(TEXTS, max_size=6), st.lists(TEXTS, max_size=3))
-def test_words_are_those_of_the_tokeniser(name: str, texts: list[str], more: list[str]) -> None:
+def test_the_table_matches_the_tokeniser(name: str, texts: list[str], more: list[str]) -> None:
     tokenize = TOKENIZERS[name]
     table = WordTable(tokenize)
-    assert cut(table, texts) == [tokenize(text) for text in texts]
-    assert cut(table, more) == [tokenize(text) for text in more]
-    # Every word has one number, in the order in which they came.
+    assert tokens_of(table, texts) == [tokenize(text) for text in texts]
+    assert tokens_of(table, more) == [tokenize(text) for text in more]
+    # Words are numbered in order of first occurrence.
     first = dict.fromkeys(word for text in [*texts, *more] for word in tokenize(text))
     assert table.words().to_pylist() == list(first) and len(table) == len(first)
 
@@ -78,24 +78,26 @@ def test_words_are_those_of_the_tokeniser(name: str, texts: list[str], more: lis
         "don\u2019t \ufb01ne \U0001d465\u00b2 1.\u0662 \u00e9's a\u00adb",
     ],
 )
-def test_numbers_clitics_and_signs(text: str) -> None:
-    assert cut(WordTable(default_tokenize), [text]) == [default_tokenize(text)]
+def test_numbers_clitics_and_punctuation(text: str) -> None:
+    assert tokens_of(WordTable(default_tokenize), [text]) == [default_tokenize(text)]
 
 
 def test_the_table_grows() -> None:
     numbers = np.random.default_rng(0).integers(10**9, size=(40, 1000))
     texts = [" ".join(map(str, row)) for row in numbers.tolist()]
     table = WordTable(default_tokenize)
-    assert cut(table, texts[:3]) == [text.split() for text in texts[:3]]
-    assert cut(table, texts) == [text.split() for text in texts]  # in one go, more than there was room for
+    assert tokens_of(table, texts[:3]) == [text.split() for text in texts[:3]]
+    assert tokens_of(table, texts) == [
+        text.split() for text in texts
+    ]  # more words in one call than the table had room for
     assert len(table) == len(np.unique(numbers))
 
 
-def test_words_that_are_cut_already_keep_their_signs() -> None:
+def test_added_words_are_not_split() -> None:
     table = WordTable(default_tokenize)
     table.ids(["a b"])
     words = ["b", "1.5", "state-of", "\u00e9t\u00e9", "b"]
-    assert table.of_words(pa.array(words, pa.large_string())).tolist() == [1, 2, 3, 4, 1]
+    assert table.add_words(pa.array(words, pa.large_string())).tolist() == [1, 2, 3, 4, 1]
     assert table.words().to_pylist() == ["a", *words[:4]]
 
 

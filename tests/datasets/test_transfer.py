@@ -1,4 +1,4 @@
-"""Files over HTTP from servers that cut, lie or change their mind, and files out of archives."""
+"""Downloads over HTTP from unreliable servers, and extraction of archives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from datasets import transfer
 from datasets.errors import InputError, UnusableFile
-from datasets.transfer import CHUNK, discard_download, fetch, list_names, pick_files, unpack
+from datasets.transfer import CHUNK, discard_download, fetch, format_names, pick_files, unpack
 from tests.datasets.conftest import archive_of
 
 BODY = random.Random(0).randbytes(100_000)
@@ -33,7 +33,7 @@ def target(tmp_path: Path) -> Path:
 
 
 def part_of(target: Path, content: bytes, **version: Any) -> Path:
-    """Leave a part as an interrupted download does."""
+    """Create the partial files of an interrupted download."""
     part = target.with_name("file.bin.part")
     part.write_bytes(content)
     noted = {"address": None, "tag": '"1"', "modified": None, "total": len(BODY)} | version
@@ -42,9 +42,9 @@ def part_of(target: Path, content: bytes, **version: Any) -> Path:
 
 
 def test_a_file_comes_with_one_request_and_is_kept(server: Any, target: Path) -> None:
-    for _ in range(2):  # the second time nothing is requested
+    for _ in range(2):  # the second call makes no request
         fetch(server.put("file.bin", BODY), target)
-        assert target.read_bytes() == BODY and len(server.asked) == 1
+        assert target.read_bytes() == BODY and len(server.requests) == 1
         assert sorted(path.name for path in target.parent.iterdir()) == ["file.bin", "file.bin.json"]
     fetch(server.put("other.bin", BODY[:50]), target)
     assert target.read_bytes() == BODY[:50]
@@ -53,25 +53,25 @@ def test_a_file_comes_with_one_request_and_is_kept(server: Any, target: Path) ->
 def test_a_cut_connection_resumes_where_it_ended(server: Any, target: Path) -> None:
     fetch(server.put("file.bin", BODY, cut=3 * CHUNK), target, len(BODY))
     assert target.read_bytes() == BODY
-    assert [wanted for _, wanted in server.asked] == [None, f"bytes={3 * CHUNK}-", f"bytes={6 * CHUNK}-"]
+    assert [wanted for _, wanted in server.requests] == [None, f"bytes={3 * CHUNK}-", f"bytes={6 * CHUNK}-"]
 
 
 def test_a_later_call_resumes_the_part_of_an_earlier_one(
     server: Any, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # From the second attempt on there is nothing but errors.
+    # All attempts after the first one fail.
     monkeypatch.setattr("time.sleep", lambda _: server.put("file.bin", status=500))
-    with pytest.raises(UnusableFile, match=r"HTTP 500 .*, 5 times in a row; the part that arrived is kept"):
+    with pytest.raises(UnusableFile, match=r"HTTP 500 .*, 5 times in a row; the partial download is kept"):
         fetch(server.put("file.bin", BODY, cut=CHUNK), target)
     assert target.with_name("file.bin.part").stat().st_size == CHUNK and not target.exists()
-    server.asked.clear()
+    server.requests.clear()
     fetch(server.put("file.bin", BODY), target)
-    assert target.read_bytes() == BODY and server.asked == [("/file.bin", f"bytes={CHUNK}-")]
+    assert target.read_bytes() == BODY and server.requests == [("/file.bin", f"bytes={CHUNK}-")]
 
 
 def test_a_complete_part_needs_no_server(server: Any, target: Path) -> None:
     address = server.put("file.bin", BODY)
-    part_of(target, BODY, address=address)  # as when the process died before its last step
+    part_of(target, BODY, address=address)  # as if the process died before its last step
     server.http.shutdown()
     fetch(address, target)
     assert target.read_bytes() == BODY
@@ -83,8 +83,8 @@ def test_a_server_without_ranges_or_versions_starts_again(
 ) -> None:
     how = {"ranges": bool(headers), "headers": headers}
     fetch(server.put("file.bin", BODY, cut=2 * CHUNK, cuts=2, **how), target)
-    assert target.read_bytes() == BODY and len(server.asked) == 3
-    with pytest.raises(UnusableFile, match="5 times in a row"):  # and gives up if it never gets further
+    assert target.read_bytes() == BODY and len(server.requests) == 3
+    with pytest.raises(UnusableFile, match="5 times in a row"):  # gives up without progress
         fetch(server.put("other.bin", BODY, cut=2 * CHUNK, **how), target)
 
 
@@ -138,19 +138,17 @@ def test_a_file_is_never_a_mixture_of_two_versions(
         ({"status": 204}, r"HTTP 204"),
         ({"headers": {"Content-Type": "text/html; charset=utf-8"}}, r"a web page .*\(Quota exceeded\)"),
         ({}, r"a web page .*\(Quota exceeded\)"),
-        ({"status": 302, "headers": {"Location": "file.bin"}}, "circles"),
+        ({"status": 302, "headers": {"Location": "file.bin"}}, "redirects"),
     ],
 )
-def test_what_is_not_there_is_requested_once(
-    server: Any, target: Path, how: dict[str, Any], said: str
-) -> None:
+def test_a_missing_file_is_requested_once(server: Any, target: Path, how: dict[str, Any], said: str) -> None:
     page = "\n <!DOCTYPE html><html><head><title>Quota\n exceeded</title></head></html>"
     with pytest.raises(UnusableFile, match=said):
         fetch(server.put("file.bin", page, **how), target)
-    assert not target.exists() and (len(server.asked) == 1 or "circles" in said)
+    assert not target.exists() and (len(server.requests) == 1 or "redirects" in said)
 
 
-def test_a_page_in_place_of_the_file_leaves_the_part(server: Any, target: Path) -> None:
+def test_a_web_page_instead_of_the_file_keeps_the_partial_download(server: Any, target: Path) -> None:
     address = server.put("file.bin", "<html>", headers={"Content-Type": "text/html"}, ranges=False)
     part = part_of(target, BODY[:100], address=address)
     with pytest.raises(UnusableFile, match="web page"):
@@ -162,23 +160,25 @@ def test_temporary_errors_are_retried(server: Any, target: Path, monkeypatch: py
     address = server.put("file.bin", BODY, status=503)
     with pytest.raises(UnusableFile, match=r"HTTP 503 .*, 5 times in a row$"):
         fetch(address, target)
-    assert len(server.asked) == 5
-    monkeypatch.setattr("time.sleep", lambda _: server.put("file.bin", BODY))  # it recovers meanwhile
+    assert len(server.requests) == 5
+    monkeypatch.setattr(
+        "time.sleep", lambda _: server.put("file.bin", BODY)
+    )  # the server recovers in the meantime
     fetch(address, target)
     assert target.read_bytes() == BODY
 
 
-def test_a_length_that_is_too_long_is_one_line(server: Any, target: Path) -> None:
+def test_a_wrong_content_length_is_a_one_line_error(server: Any, target: Path) -> None:
     address = server.put("file.bin", BODY, headers={"Content-Length": "110000"}, ranges=False)
-    with pytest.raises(UnusableFile, match=r"cut, 5 times in a row"):
+    with pytest.raises(UnusableFile, match=r"connection lost, 5 times in a row"):
         fetch(address, target)
-    assert not target.exists() and len(server.asked) == 6
+    assert not target.exists() and len(server.requests) == 6
 
 
 @pytest.mark.parametrize("length", ["95000", "105000"])
-def test_another_size_than_the_published_one_is_refused(server: Any, target: Path, length: str) -> None:
+def test_a_size_other_than_the_published_one_is_rejected(server: Any, target: Path, length: str) -> None:
     address = server.put("file.bin", BODY, headers={"Content-Length": length})
-    with pytest.raises(UnusableFile, match=rf"offers {int(length):,} bytes, the published file has 100,000"):
+    with pytest.raises(UnusableFile, match=rf"has {int(length):,} bytes, but the published file has 100,000"):
         fetch(address, target, 100_000)
     assert not list(target.parent.iterdir())
 
@@ -200,15 +200,15 @@ def test_a_body_compressed_in_transit(server: Any, target: Path) -> None:
         fetch(server.put("file.bin", BODY, headers={"Content-Encoding": "gzip"}), target)
 
 
-def test_silence_ends(server: Any, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_server_times_out(server: Any, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "TIMEOUT", 0.1)
     monkeypatch.setattr(transfer, "ATTEMPTS", 2)
     with (
         socket.create_server(("127.0.0.1", 0)) as deaf,
-        pytest.raises(UnusableFile, match=r"no answer within 0\.1 s$"),
+        pytest.raises(UnusableFile, match=r"no response within 0\.1 s$"),
     ):
         fetch(f"http://127.0.0.1:{deaf.getsockname()[1]}/file.bin", target)
-    with pytest.raises(UnusableFile, match=r"no answer within 0\.1 s, 2 times in a row"):
+    with pytest.raises(UnusableFile, match=r"no response within 0\.1 s, 2 times in a row"):
         fetch(server.put("file.bin", BODY, pause=0.3), target)
 
 
@@ -216,10 +216,10 @@ def test_silence_ends(server: Any, target: Path, monkeypatch: pytest.MonkeyPatch
     ("address", "said"),
     [
         ("http://127.0.0.1:{port}/x", r"no connection \(Connection refused\)$"),
-        ("nonsense", "not a web address"),
-        ("ftp://host/file", "not a web address"),
-        ("http://", "not a web address"),
-        ("", "not a web address"),
+        ("nonsense", "not an http"),
+        ("ftp://host/file", "not an http"),
+        ("http://", "not an http"),
+        ("", "not an http"),
     ],
 )
 def test_no_connection_fails_at_once(target: Path, address: str, said: str) -> None:
@@ -229,7 +229,7 @@ def test_no_connection_fails_at_once(target: Path, address: str, said: str) -> N
         fetch(address.format(port=port), target)
 
 
-def test_a_disk_without_room_is_noticed_before(
+def test_a_full_disk_is_detected_in_advance(
     server: Any, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: USAGE(10**6, 10**6, 99_999))
@@ -241,8 +241,8 @@ def test_a_disk_without_room_is_noticed_before(
 def test_the_part_of_another_address_is_not_used(server: Any, target: Path) -> None:
     part = part_of(target, b"x" * 100, address=f"{server.url}/other.bin")
     fetch(server.put("file.bin", BODY), target)
-    assert target.read_bytes() == BODY and server.asked == [("/file.bin", None)]
-    for note in ("{", "[]", json.dumps({"address": f"{server.url}/file.bin"})):  # nor an unknown one
+    assert target.read_bytes() == BODY and server.requests == [("/file.bin", None)]
+    for note in ("{", "[]", json.dumps({"address": f"{server.url}/file.bin"})):  # nor of an unknown one
         target.replace(part)
         target.with_name("file.bin.json").write_text(note)
         fetch(f"{server.url}/file.bin", target)
@@ -279,7 +279,7 @@ def test_only_the_wanted_files_are_unpacked(tmp_path: Path, out: Path, kind: str
     assert (out / "a.json").read_bytes() == TEXT
 
 
-def test_which_of_several_is_meant() -> None:
+def test_choice_among_files_of_the_same_name() -> None:
     paths = ["old/acl/a.json", "acl/a.json", "arxiv/a.json", "acl/a.json.gz", "b.pkl.gz"]
     assert pick_files(paths, ["a.json"], "acl") == {"a.json": "acl/a.json"}
     assert pick_files(paths, ["a.json"], "OLD") == {"a.json": "old/acl/a.json"}
@@ -290,7 +290,7 @@ def test_which_of_several_is_meant() -> None:
 
 
 def test_names_are_listed_without_terminal_escapes() -> None:
-    assert list_names(["a\x1b[2J\nb", *"123456789"]) == "a?[2J?b, 1, 2, 3, 4, 5, 6, 7 and 2 more"
+    assert format_names(["a\x1b[2J\nb", *"123456789"]) == "a?[2J?b, 1, 2, 3, 4, 5, 6, 7 and 2 more"
 
 
 WAYS_OUT = ["../a.json", "x/../../a.json", "/etc/a.json", "..\\a.json", "C:\\a.json", "\\\\host\\a.json"]
@@ -298,9 +298,11 @@ WAYS_OUT = ["../a.json", "x/../../a.json", "/etc/a.json", "..\\a.json", "C:\\a.j
 
 @pytest.mark.parametrize("kind", ["zip", "tar"])
 @pytest.mark.parametrize("way", WAYS_OUT)
-def test_an_archive_with_a_path_out_of_it_is_refused(tmp_path: Path, out: Path, kind: str, way: str) -> None:
+def test_an_archive_with_a_path_outside_its_folder_is_rejected(
+    tmp_path: Path, out: Path, kind: str, way: str
+) -> None:
     archive = pack(tmp_path / "archive", {"a.json": TEXT, way: b"evil"}, kind)
-    with pytest.raises(UnusableFile, match="leads out of the folder"):
+    with pytest.raises(UnusableFile, match="is outside its folder"):
         unpack(archive, ["a.json"], out)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["archive", "out"]
 
@@ -321,7 +323,7 @@ def test_links_and_devices_are_not_followed(tmp_path: Path, out: Path, kind: str
                 link = tarfile.TarInfo(name)
                 link.type, link.linkname = type, str(secret)
                 tar.addfile(link)
-    with pytest.raises(UnusableFile, match="it contains none of the files, but nothing"):
+    with pytest.raises(UnusableFile, match="contains none of the files, only nothing"):
         unpack(archive, ["a.json"], out)
     assert not list(out.iterdir())
 
@@ -332,10 +334,10 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, out: Path, monkeypatch: pytest.M
     assert len(data) < 10_000
     with monkeypatch.context() as patch:
         patch.setattr("shutil.disk_usage", lambda _: USAGE(0, 0, 2_000_000))
-        with pytest.raises(InputError, match="3 MB are needed and 2 MB are free; free some"):
+        with pytest.raises(InputError, match="needs 3 MB, but only 2 MB are free; free some"):
             unpack(archive, ["a.json"], out)
         assert not list(out.iterdir())
-    # One that lies about its size is not written beyond it.
+    # A member with a wrong size is not written beyond it.
     archive.write_bytes(data.replace((3_000_000).to_bytes(4, "little"), (1_000).to_bytes(4, "little")))
     with pytest.raises(UnusableFile, match="damaged"):
         unpack(archive, ["a.json"], out)
@@ -345,13 +347,13 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, out: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     "data", [b"", b"PK\x03\x04 and no more", b"{}", b"<html>", bytes(20_000), b"\x1f\x8b\x08"]
 )
-def test_what_is_no_archive_is_one_line(tmp_path: Path, out: Path, data: bytes) -> None:
+def test_a_file_that_is_not_an_archive_is_a_one_line_error(tmp_path: Path, out: Path, data: bytes) -> None:
     (tmp_path / "archive").write_bytes(data)
-    with pytest.raises(UnusableFile, match=r"no zip or tar archive|contains none of the files|is damaged"):
+    with pytest.raises(UnusableFile, match=r"not a zip or tar archive|contains none of the files|is damaged"):
         unpack(tmp_path / "archive", ["a.json"], out)
 
 
-def test_an_encrypted_archive_is_one_line(tmp_path: Path, out: Path) -> None:
+def test_an_encrypted_archive_is_a_one_line_error(tmp_path: Path, out: Path) -> None:
     archive = pack(tmp_path / "archive", {"a.json": TEXT})
     data = bytearray(archive.read_bytes())
     for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
@@ -367,7 +369,7 @@ def test_an_encrypted_archive_is_one_line(tmp_path: Path, out: Path) -> None:
     places=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=4),
     kept=st.floats(0, 1) | st.just(1.0),
 )
-def test_a_damaged_archive_gives_the_file_or_one_line(
+def test_a_damaged_archive_yields_the_file_or_a_one_line_error(
     tmp_path: Path, out: Path, kind: str, places: list[tuple[float, int]], kept: float
 ) -> None:
     data = bytearray(pack(tmp_path / "archive", {"x": b"x" * 700, "a.json": TEXT}, kind).read_bytes())
@@ -378,5 +380,5 @@ def test_a_damaged_archive_gives_the_file_or_one_line(
         unpack(tmp_path / "archive", ["a.json"], out)
     except (UnusableFile, InputError) as error:
         assert str(error) and "\n" not in str(error)
-    else:  # a tar file has no checksums of content
+    else:  # tar files have no content checksums
         assert kind.startswith("tar") or (out / "a.json").read_bytes() == TEXT

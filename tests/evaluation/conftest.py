@@ -1,4 +1,4 @@
-"""A small world of papers that cite papers, and evaluate.py in this process."""
+"""A small collection of papers that cite each other, and evaluate.py run in this process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WORDS = [word for words in TOPICS.values() for word in words]
 
 
 def world(papers: int = 120, seed: int = 0) -> list[dict[str, Any]]:
-    """Papers of three fields and six years that cite earlier ones, mostly of their field."""
+    """Papers of three fields and six years that cite earlier ones, mostly from their field."""
     rng = np.random.default_rng(seed)
     made: list[dict[str, Any]] = []
     for number in range(papers):
@@ -58,20 +58,20 @@ def world(papers: int = 120, seed: int = 0) -> list[dict[str, Any]]:
 
 
 def write_lines(path: Path, papers: list[dict[str, Any]]) -> Path:
-    """As JSON lines."""
+    """Write papers as JSON lines."""
     path.write_text("\n".join(map(json.dumps, papers)) + "\n")
     return path
 
 
 @pytest.fixture
 def world_file(tmp_path: Path) -> Path:
-    """The papers of `world` as a file."""
+    """A file with the papers of `world`."""
     return write_lines(tmp_path / "papers.jsonl", world())
 
 
 @pytest.fixture
 def distractors_file(tmp_path: Path) -> Path:
-    """Papers of a later year that nothing cites."""
+    """A file of later papers that nothing cites."""
     rng = np.random.default_rng(7)
 
     def words(number: int) -> str:
@@ -85,7 +85,7 @@ def distractors_file(tmp_path: Path) -> Path:
 
 
 class Damaged(BM25):
-    """BM25 whose scores are NaN, as those of weights that diverged."""
+    """BM25 whose scores are NaN, like those of diverged weights."""
 
     def _search(self, queries: Any, k: int, allowed: Any) -> Ranking:
         found = super()._search(queries, k, allowed)
@@ -93,12 +93,12 @@ class Damaged(BM25):
 
 
 def no_retriever() -> Retriever:
-    """Where scores are given."""
+    """Retriever factory for evaluations whose scores are given."""
     raise AssertionError("no retriever is needed")
 
 
 def metrics_of(folder: Path) -> dict[str, Any]:
-    """metrics.json of an output."""
+    """Read metrics.json of an output folder."""
     found: dict[str, Any] = json.loads((folder / "metrics.json").read_text())
     return found
 
@@ -113,7 +113,7 @@ class Done(NamedTuple):
 def evaluate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Callable[..., Done]]:
-    """`python evaluate.py ARGUMENTS` in the folder of the test, but in this process."""
+    """Runs `python evaluate.py ARGUMENTS` in the test's folder, within this process."""
 
     def run(*arguments: str) -> Done:
         monkeypatch.setattr("sys.argv", ["evaluate.py", *arguments])
@@ -127,7 +127,7 @@ def evaluate(
 
     monkeypatch.chdir(tmp_path)
     root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level  # Hydra sets its own
+    handlers, level = list(root.handlers), root.level  # Hydra replaces them
     yield run
     root.handlers[:] = handlers
     root.setLevel(level)
@@ -135,7 +135,7 @@ def evaluate(
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What a plan ran, `SCRIPT FOLDER`: evaluations in this process; training writes a file of ids."""
+    """Lists `SCRIPT FOLDER` of each run of a plan, all in this process; trainings only write an id file."""
     done: list[str] = []
 
     def run(script: str, overrides: list[str], folder: Path) -> None:
@@ -162,5 +162,5 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
                 raise InputError(line) from None
             raise
 
-    monkeypatch.setattr(jobs, "_python", run)
+    monkeypatch.setattr(jobs, "_run_script", run)
     return done

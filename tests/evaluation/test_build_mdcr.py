@@ -1,4 +1,4 @@
-"""A benchmark like MDCR: its candidates are those of section 4.1, by plain versions of the rules."""
+"""A benchmark like MDCR: candidates follow section 4.1, compared with plain versions of the rules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from evaluation.benchmarks.sampled import FieldLevel
 from evaluation.build_mdcr import (
     average_jaccard,
     build_mdcr,
-    chosen_models,
+    choose_models,
     graph_candidates,
     neighbourhoods,
     overlaps,
@@ -40,7 +40,7 @@ NAMES = [f"p{number}" for number in range(9)]
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.sets(st.sampled_from(NAMES), max_size=6), min_size=9, max_size=9), st.data())
-def test_neighbours_and_overlaps_are_those_of_plain_sets(
+def test_neighbours_and_overlaps_agree_with_plain_sets(
     references: list[set[str]], data: st.DataObject
 ) -> None:
     oc = {name: found - {name} for name, found in zip(NAMES, references, strict=True)}
@@ -63,23 +63,23 @@ def test_neighbours_and_overlaps_are_those_of_plain_sets(
             assert overlaps(graph.cites[row], around).tolist() == pytest.approx(list(plain.values()))
 
             barred = data.draw(st.sets(st.sampled_from(NAMES)))
-            may = np.array([one not in oc[name] | barred for one in NAMES])
-            number = data.draw(st.integers(1, 5))
-            got = [NAMES[one] for one in graph_candidates(graph, row, may, number, np.random.default_rng(0))]
+            allowed = np.array([one not in oc[name] | barred for one in NAMES])
+            number, rng = data.draw(st.integers(1, 5)), np.random.default_rng(0)
+            got = [NAMES[one] for one in graph_candidates(graph, row, allowed, number, rng)]
             order = sorted(cited, key=lambda c: (-plain[c], NAMES.index(c)))
             wanted: list[set[str]] = []
             for c in order:
                 wanted.append((oc[c] | ic[c]) - oc[name] - barred - {name} - set().union(*wanted))
             assert len(got) == min(number, sum(map(len, wanted))) == len(set(got))
-            place = 0
-            for group in wanted:  # whole neighbourhoods first; some of the last one
-                part = set(got[place : place + len(group)])
+            start = 0
+            for group in wanted:  # whole neighbourhoods first, then a part of the last one
+                part = set(got[start : start + len(group)])
                 assert part <= group
-                place += len(part)
-            assert place == len(got)
+                start += len(part)
+            assert start == len(got)
 
 
-def test_the_average_jaccard_index_chooses_the_models_that_differ_most() -> None:
+def test_the_models_with_the_lowest_average_jaccard_index_are_chosen() -> None:
     lists: dict[str, dict[tuple[str, str], list[int]]] = {
         "a": {("F", "q"): [1, 2, 3], ("F", "r"): [1]},
         "b": {("F", "q"): [2, 3, 4], ("F", "r"): [1]},
@@ -89,14 +89,14 @@ def test_the_average_jaccard_index_chooses_the_models_that_differ_most() -> None
     ab, ac = (2 / 4 + 1) / 2, 0.0
     index = average_jaccard(lists)
     assert index["a"] == pytest.approx((ab + ac + 0.0) / 3) and index["c"] == 0.0
-    assert chosen_models(index, 2) == ["c", "d"] and chosen_models(index, 9) == ["a", "b", "c", "d"]
-    assert chosen_models({"x": 0.3, "y": 0.2, "z": 0.1, "w": 0.2}, 3) == ["y", "z", "w"]
+    assert choose_models(index, 2) == ["c", "d"] and choose_models(index, 9) == ["a", "b", "c", "d"]
+    assert choose_models({"x": 0.3, "y": 0.2, "z": 0.1, "w": 0.2}, 3) == ["y", "z", "w"]
     assert average_jaccard({"a": lists["a"]}) == {"a": 0.0}
 
 
 @pytest.fixture
 def models(world_file: Path, tmp_path: Path) -> dict[str, Path]:
-    """Field-level evaluations by three models; the lists of two of them are the same."""
+    """Field-level evaluations of three models, two of which give the same lists."""
     fields = {"whole": ["context", "title"], "again": ["context", "title"], "title": ["title"]}
     given: dict[str, Any] = {"queries": 8, "run_depth": 20, "samplings": 1, "cache_dir": tmp_path / "cache"}
     given |= {"min_queries": 1, "tune": None}
@@ -108,7 +108,7 @@ def models(world_file: Path, tmp_path: Path) -> dict[str, Path]:
 
 @pytest.fixture
 def build(world_file: Path, tmp_path: Path, models: dict[str, Path]) -> Callable[..., str]:
-    """build_mdcr of these models, whose options a test may change."""
+    """Runs build_mdcr on these models with the given options."""
 
     def build(output: str = "out", **options: Any) -> str:
         given: dict[str, Any] = {"papers": world_file, "models": models, "cache_dir": tmp_path / "cache"}
@@ -117,7 +117,7 @@ def build(world_file: Path, tmp_path: Path, models: dict[str, Path]) -> Callable
     return build
 
 
-def test_pools_are_of_the_types_that_the_paper_has(
+def test_pools_have_the_types_of_the_paper(
     build: Callable[..., str], tmp_path: Path, models: dict[str, Path]
 ) -> None:
     options = {"choose": 2, "cited": 2, "negatives": 3, "top": 12}
@@ -131,7 +131,7 @@ def test_pools_are_of_the_types_that_the_paper_has(
 
     pools = MDCRPools.read(tmp_path / "one" / "mdcr.json")
     assert list(pools.fields) == ["Art", "Law", "Physics"] and len(pools) == 24
-    # `whole` and `again` have all in common: the third model, and the first of these two.
+    # `whole` and `again` give the same lists: chosen are the third model and the first of these two.
     assert pools.types == ["whole", "title", "graph", "most_cited", "random"]
     papers = {paper["paper_id"]: paper for paper in world()}
     often = {name: sum(name in set(paper["references"]) for paper in papers.values()) for name in papers}
@@ -170,32 +170,32 @@ def test_pools_are_of_the_types_that_the_paper_has(
     assert list(types) == pools.types
 
 
-def test_what_is_short_is_counted_and_named(build: Callable[..., str], tmp_path: Path) -> None:
+def test_missing_candidates_are_counted_and_named(build: Callable[..., str], tmp_path: Path) -> None:
     report = build("a", top=12)
     assert "queries cite fewer than 5 candidates and are left out: " in report
-    assert "candidates of the type whole." in report
-    with pytest.raises(InputError, match=r"no query cites 50 candidates or more; name fewer: cited=N"):
+    assert "candidates of type whole." in report
+    with pytest.raises(InputError, match=r"no query cites 50 candidates or more; set a smaller cited=N"):
         build("b", cited=50)
     assert not (tmp_path / "b").exists()
     with pytest.raises(InputError, match=r"output: .*a already exists; remove it or name a new folder"):
         build("a", top=12)
 
 
-def test_models_that_cannot_be_used_are_named(
+def test_unusable_models_are_named(
     build: Callable[..., str], world_file: Path, tmp_path: Path, models: dict[str, Path]
 ) -> None:
-    with pytest.raises(InputError, match=r"models: graph is the name of another type"):
+    with pytest.raises(InputError, match=r"models: graph is the name of a candidate type"):
         build(models={"graph": models["title"]})
     with pytest.raises(InputError, match=r"models\.x: .*cache has no sample\.json"):
         build(models={"x": tmp_path / "cache"})
-    with pytest.raises(InputError, match=r"models: name at least one"):
+    with pytest.raises(InputError, match=r"models: give at least one"):
         build(models={})
     with pytest.raises(InputError, match="negatives=0: must be a whole number, at least 1"):
         build(negatives=0)
     sample = json.loads((models["title"] / "sample.json").read_text())
     sample["queries"]["Art"] = sample["queries"]["Art"][:3]
     (models["title"] / "sample.json").write_text(json.dumps(sample))
-    with pytest.raises(InputError, match=r"models\.title: .* has other queries than"):
+    with pytest.raises(InputError, match=r"models\.title: queries of .* differ from"):
         build()
     run = (models["again"] / "run.trec").read_text().splitlines()
     first = run[0].split()[0]
@@ -203,7 +203,7 @@ def test_models_that_cannot_be_used_are_named(
         "\n".join(line for line in run if not line.startswith(f"{first} "))
     )
     del models["title"]
-    with pytest.raises(InputError, match=rf"run\.trec: nothing is ranked for 1 queries: {first}"):
+    with pytest.raises(InputError, match=rf"run\.trec: no ranking for 1 queries: {first}"):
         build()
     (tmp_path / "more.jsonl").write_text('{"paper_id": "z"}\n')
     with pytest.raises(InputError, match=r"models\.whole: .* was made from other papers or citations"):
@@ -216,4 +216,4 @@ def test_the_command(world_file: Path, tmp_path: Path, models: dict[str, Path]) 
     command += [f"output={tmp_path}/out", f"cache_dir={tmp_path}/cache"]
     command += [f"models={{a:{models['whole']},b:{models['title']}}}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0 and "24 queries of 3 fields" in done.stdout, done.stderr
+    assert done.returncode == 0 and "24 queries in 3 fields" in done.stdout, done.stderr

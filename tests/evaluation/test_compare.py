@@ -1,4 +1,4 @@
-"""Values of single queries on disk, and two evaluations compared from them."""
+"""Per-query measures on disk, and comparisons of two evaluations."""
 
 import json
 import subprocess
@@ -48,14 +48,14 @@ def test_values_written_and_read_are_the_same(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no table of queries, whose header starts with query_id,citing_id"),
-        ("query_id,citing_id,mrr\n", "no table of queries"),
-        ("a,b\n1,2\n", "no table of queries"),
+        ("", r"not a table of per-query measures \(header query_id,citing_id,MEASURE,\.\.\.\)"),
+        ("query_id,citing_id,mrr\n", "not a table of per-query measures"),
+        ("a,b\n1,2\n", "not a table of per-query measures"),
         ("query_id,citing_id,mrr\nq,p\n", "line 2: 2 columns instead of 3"),
         ("query_id,citing_id,mrr\nq,p,1\nr,p,x\n", "line 3, column 'mrr': 'x' is not a number"),
     ],
 )
-def test_a_file_that_is_no_such_table_is_one_line(tmp_path: Path, text: str, message: str) -> None:
+def test_a_malformed_table_is_one_line(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "per_query.csv").write_text(text)
     with pytest.raises(InputError, match=message):
         PerQuery.read(tmp_path / "per_query.csv")
@@ -63,7 +63,7 @@ def test_a_file_that_is_no_such_table_is_one_line(tmp_path: Path, text: str, mes
 
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Evaluations of one small corpus: bm25, popularity, and two that are of something else."""
+    """Evaluations on one small corpus: bm25, popularity, and some that are not comparable with them."""
     folder = tmp_path_factory.mktemp("outputs")
     corpus = open_demo(200, 600, cache_dir=folder / "cache")
     Prefetch(cutoffs=[1, 10, 100])(BM25(), corpus, "test", folder / "bm25")
@@ -74,7 +74,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_difference_is_that_of_the_metrics(outputs: Path) -> None:
+def test_differences_agree_with_the_metrics(outputs: Path) -> None:
     found = compare(outputs / "bm25", outputs / "popularity", ["mrr", "recall@10"])
     for name, one in found.items():
         a, b = (json.loads((outputs / key / "metrics.json").read_text()) for key in ("bm25", "popularity"))
@@ -94,14 +94,14 @@ def test_queries_are_matched_by_their_ids(outputs: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("other", "measures", "message"),
     [
-        ("val", ["mrr"], "not comparable: split 'test' in the first, 'val' in the second"),
-        ("filtered", ["mrr"], "not comparable: filters '' in the first, 'year: 2024' in the second"),
+        ("val", ["mrr"], "not comparable: split is 'test' and 'val'"),
+        ("filtered", ["mrr"], "not comparable: filters is '' and 'year: 2024'"),
         ("sample", ["mrr"], "not comparable: they have different queries"),
         ("nowhere", ["mrr"], "nowhere/per_query.csv: No such file"),
-        ("popularity", ["recall@7"], "no measure 'recall@7'; there are mrr, recall@1, recall@10,"),
+        ("popularity", ["recall@7"], "no measure 'recall@7'; choose from mrr, recall@1, recall@10,"),
     ],
 )
-def test_what_cannot_be_compared_is_one_line(
+def test_incomparable_evaluations_are_one_line(
     outputs: Path, other: str, measures: list[str], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):

@@ -1,4 +1,4 @@
-"""CSFCube's measures are those of its own script, and bad files are named in one line."""
+"""CSFCube's measures agree with the official script; bad files raise one-line errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets.errors import InputError
-from evaluation.benchmarks.csfcube import CSFCube, CSFCubePools, query_measures, ranked_file, read_ranked
+from evaluation.benchmarks.csfcube import CSFCube, CSFCubePools, query_measures, ranked_file, read_rankings
 from evaluation.report import Provenance
 from retrieval.bm25 import BM25
 from tests.evaluation.conftest import ROOT, Done, metrics_of, no_retriever
@@ -29,9 +29,9 @@ def write(path: Path, content: Any) -> None:
 
 @pytest.fixture
 def cube(tmp_path: Path) -> Path:
-    """A collection of two queries a facet, with pools of 25, and their rankings by `mine` in the same folder.
+    """A collection with two queries per facet, pools of 25, and rankings by `mine` in the same folder.
 
-    The query q1 stands in its own pools.
+    The query q1 is in its own pools.
     """
     grades = {"q1": [0, 3, 1, 2] * 6 + [0], "q2": [2] + [0] * 24}
     pools: dict[str, dict[str, Any]] = {
@@ -55,7 +55,7 @@ def cube(tmp_path: Path) -> Path:
 
 
 def change(path: Path, **values: Any) -> None:
-    """Replace values of the object in a file; None removes them."""
+    """Replace values of a JSON object in a file; None removes a key."""
     content = json.loads(path.read_text()) | values
     write(path, {key: value for key, value in content.items() if value is not None})
 
@@ -63,7 +63,7 @@ def change(path: Path, **values: Any) -> None:
 def run(
     folder: Path, out: str = "out", make: Any = no_retriever, **given: Any
 ) -> dict[str, dict[str, float]]:
-    """The metrics of a retriever, or of the collection's rankings by `mine`, or others."""
+    """Evaluate a retriever, or rankings, by default those of `mine`; return the metrics."""
     if make is no_retriever:
         given = {"ranked_dir": folder, "experiment_name": "mine"} | given
     benchmark = CSFCube(dir=folder, cache_dir=folder / "cache", **given)
@@ -72,7 +72,7 @@ def run(
 
 
 def plain_measures(grades: list[int]) -> dict[str, float]:
-    """The measures as the collection's README describes them, rank by rank."""
+    """Compute the measures rank by rank, as the collection's README describes them."""
     hits = [grade >= 2 for grade in grades]
     at = [rank for rank, hit in enumerate(hits, 1) if hit]
     precision_at = {rank: sum(hits[:rank]) / rank for rank in range(1, len(hits) + 1)}
@@ -100,7 +100,7 @@ def plain_measures(grades: list[int]) -> dict[str, float]:
 
 
 @given(st.lists(st.integers(0, 3), min_size=20, max_size=60))
-def test_measures_are_as_described(grades: list[int]) -> None:
+def test_measures_follow_the_readme(grades: list[int]) -> None:
     assert query_measures(grades) == pytest.approx(plain_measures(grades))
     with pytest.raises(ValueError, match="19 candidates"):
         query_measures(grades[:19])
@@ -123,15 +123,15 @@ def test_means_are_over_folds_and_the_query_itself_is_not_scored(
     assert len(rows) == 7 and rows[1].startswith("q1_background,q1,")
 
 
-def test_the_order_is_that_of_the_file_and_the_query_may_stand_in_it(cube: Path) -> None:
+def test_rankings_keep_file_order_and_drop_the_query_itself(cube: Path) -> None:
     path = cube / ranked_file("mine", "method")
     before = json.loads(path.read_text())["q1"]
     change(path, q1=[["q1", 0.0], *([paper, 1.0] for paper, _ in reversed(before))])
-    rankings = read_ranked(path, CSFCubePools.read(cube).pools["method"])
+    rankings = read_rankings(path, CSFCubePools.read(cube).pools["method"])
     assert [paper for paper, _ in rankings["q1"]] == [paper for paper, _ in reversed(before)]
 
 
-def test_candidates_that_were_not_ranked_are_counted_as_the_script_skips_them(
+def test_unranked_candidates_are_counted_and_skipped_like_in_the_script(
     cube: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = cube / ranked_file("mine", "method")
@@ -154,11 +154,11 @@ POOL = [[f"p{i}", 0.5] for i in range(1, 25)]
         ({"q1": [*POOL, ["other", 1.0]]}, r"query 'q1': 1 candidates are not in its pool: other"),
         ({"q1": [*POOL, ["p1", 1.0]]}, r"query 'q1': a candidate is ranked twice"),
         ({"q1": ["p1", "p2"]}, r"query 'q1', field '\[0\]': must be a list, not a string"),
-        ({"q1": POOL[:19]}, r"1 queries have fewer than 20 candidates ranked: q1"),
+        ({"q1": POOL[:19]}, r"1 queries have fewer than 20 ranked candidates: q1"),
         ({"q7": POOL}, r"1 queries without annotations: q7"),
     ],
 )
-def test_rankings_that_cannot_be_used_are_named(cube: Path, changed: dict[str, Any], line: str) -> None:
+def test_unusable_rankings_are_named(cube: Path, changed: dict[str, Any], line: str) -> None:
     path = cube / ranked_file("mine", "method")
     change(path, **changed)
     with pytest.raises(InputError, match=line) as error:
@@ -183,14 +183,14 @@ CANDIDATES = [f"p{i}" for i in range(25)]
         (None, r"fold\d_\w+ has queries without annotations: q1_method"),
     ],
 )
-def test_annotations_that_cannot_be_used_are_named(cube: Path, q1: Any, line: str) -> None:
+def test_unusable_annotations_are_named(cube: Path, q1: Any, line: str) -> None:
     change(cube / "test-pid2anns-csfcube-method.json", q1=q1)
     with pytest.raises(InputError, match=line):
         CSFCubePools.read(cube)
 
 
-def test_rankings_that_are_not_there_are_named(cube: Path) -> None:
-    with pytest.raises(InputError, match=r"no such file; in .* there is experiment_name=mine"):
+def test_missing_rankings_are_named(cube: Path) -> None:
+    with pytest.raises(InputError, match=r"no such file; .* has experiment_name=mine"):
         run(cube, experiment_name="others")
 
 
@@ -203,11 +203,11 @@ def test_folds_without_queries_are_named(cube: Path) -> None:
 
 @pytest.fixture
 def abstracts(cube: Path) -> Path:
-    """Texts of the collection: p3 says what q1 says of its method, p7 the whole of q1."""
+    """Texts of the collection: p3 shares the method sentence of q1, p7 all of q1."""
     background, method = "We look at parsing.", "Inverted lists rank documents."
-    said = {"q1": [background, method, "Trees."], "q2": [method, background, "Trees."]}
-    said |= {f"p{i}": [f"Nothing{i}.", "Else."] for i in range(25)}
-    said |= {"p3": [method], "p7": [background, method]}
+    texts = {"q1": [background, method, "Trees."], "q2": [method, background, "Trees."]}
+    texts |= {f"p{i}": [f"Nothing{i}.", "Else."] for i in range(25)}
+    texts |= {"p3": [method], "p7": [background, method]}
     labels = {background: "objective_label", method: "method_label"}
     papers = [
         {
@@ -216,7 +216,7 @@ def abstracts(cube: Path) -> Path:
             "abstract": sentences,
             "pred_labels": [labels.get(sentence, "result_label") for sentence in sentences],
         }
-        for paper, sentences in said.items()
+        for paper, sentences in texts.items()
     ]
     path = cube / "abstracts-csfcube-preds.jsonl"
     path.write_text("\n".join(map(json.dumps, papers)))
@@ -224,7 +224,7 @@ def abstracts(cube: Path) -> Path:
 
 
 @pytest.mark.parametrize(("query", "first"), [("whole", "p7"), ("facet", "p3")])
-def test_a_retriever_ranks_by_the_whole_abstract_or_the_sentences_of_the_facet(
+def test_a_retriever_ranks_by_the_whole_abstract_or_the_facet(
     cube: Path, abstracts: Path, query: str, first: str
 ) -> None:
     found = run(cube, "bm25", BM25, query=query)
@@ -236,16 +236,16 @@ def test_a_retriever_ranks_by_the_whole_abstract_or_the_sentences_of_the_facet(
     assert run(cube, ranked_dir=ranked_dir, experiment_name=f"bm25-{query}") == found
 
 
-def test_queries_that_have_nothing_to_search_by_are_named(cube: Path, abstracts: Path) -> None:
+def test_queries_without_text_to_search_are_named(cube: Path, abstracts: Path) -> None:
     texts = abstracts.read_text()
     abstracts.write_text(texts.replace("objective_label", "method_label"))
-    with pytest.raises(InputError, match=r"background: no sentence \(pred_labels\) of q1, q2"):
+    with pytest.raises(InputError, match=r"background: no sentences with this label .* in q1, q2"):
         run(cube, make=BM25, query="facet")
     abstracts.write_text(texts)
     short = {"cands": ["p1", "p2"], "relevance_adju": [3, 0]}
     change(cube / "test-pid2anns-csfcube-method.json", q1=short)
     with pytest.raises(
-        InputError, match=r"method-ranked\.json: 1 queries have fewer than 20 candidates ranked: q1"
+        InputError, match=r"method-ranked\.json: 1 queries have fewer than 20 ranked candidates: q1"
     ):
         run(cube, make=BM25)
     abstracts.unlink()
@@ -264,8 +264,8 @@ def test_the_command_prints_the_official_table(cube: Path, evaluate: Callable[..
     assert cells[2:8] == [f"{metrics['method'][name]:.2f}" for name in named]
 
 
-@pytest.mark.skipif(not FOLDER.is_dir(), reason="the collection is not there")
-def test_equal_to_what_the_script_gives_for_its_sample_rankings(tmp_path: Path) -> None:
+@pytest.mark.skipif(not FOLDER.is_dir(), reason="the collection is missing")
+def test_sample_rankings_agree_with_the_official_script(tmp_path: Path) -> None:
     CSFCube(dir=FOLDER, ranked_dir=FOLDER / "sample_ranked_pools", experiment_name="specter").run(
         tmp_path, Provenance(), no_retriever
     )

@@ -1,4 +1,4 @@
-"""The entry point as users run it: once in a process of its own, else in this one."""
+"""The evaluate.py entry point, once in a subprocess and otherwise in this process."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ DATA = ["data=custom", "data.dir=tiny", "data.cache_dir=cache"]
         (["retriever=bm25", "split=dev"], "no split 'dev'; choose from train, val, test"),
     ],
 )
-def test_what_cannot_be_used_is_one_line_and_code_2(
+def test_unusable_input_is_one_line_and_code_2(
     tiny_source: Path, evaluate: Callable[..., Done], arguments: list[str], message: str
 ) -> None:
     done = evaluate(*DATA, "output_dir=out", *arguments)
@@ -30,7 +30,7 @@ def test_what_cannot_be_used_is_one_line_and_code_2(
     assert not (tiny_source.parent / "out" / "metrics.json").exists()
 
 
-def test_writes_into_the_given_folder_relative_to_the_current_one(tiny_source: Path) -> None:
+def test_output_dir_is_relative_to_the_current_folder(tiny_source: Path) -> None:
     command = [sys.executable, str(ROOT / "evaluate.py"), *DATA, "retriever=bm25", "output_dir=some/out"]
     done = subprocess.run(command, cwd=tiny_source.parent, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -38,12 +38,10 @@ def test_writes_into_the_given_folder_relative_to_the_current_one(tiny_source: P
     assert json.loads((out / "metrics.json").read_text())["recall@10"] == 1.0
     assert "data.dir=tiny" in (out / "report.md").read_text()
     assert "some/out/report.md" in done.stdout and "recall@10 " in done.stdout
-    assert "recall@2000" not in done.stdout  # of 11 candidates
+    assert "recall@2000" not in done.stdout  # there are 11 candidates
 
 
-def test_a_sweep_keeps_the_results_beside_a_job_that_failed(
-    tiny_source: Path, evaluate: Callable[..., Done]
-) -> None:
+def test_a_sweep_keeps_other_results_if_a_job_fails(tiny_source: Path, evaluate: Callable[..., Done]) -> None:
     (tiny_source / "train.json").unlink()  # popularity needs it
     done = evaluate("-m", *DATA, "retriever=popularity,bm25", "output_dir=out")
     assert done.code == 2

@@ -1,4 +1,4 @@
-"""Papers that ask: F1 as Citeomatic's evaluation has it, the two benchmarks, and what sweeps of them say."""
+"""Papers as queries: F1 as in Citeomatic, the two benchmarks, and summaries of their sweeps."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from retrieval.run import Run
 
 
 def citeomatic(ranked: list[str], cited: set[str], k: int) -> tuple[float, float, float]:
-    """Precision, recall and F1 of one paper's first k, by the definition in citeomatic/eval_metrics.py."""
+    """Precision, recall and F1 of one paper's top k, as defined in citeomatic/eval_metrics.py."""
     correct = sum(paper in cited for paper in ranked[:k])
     precision, recall = correct / k, correct / len(cited)
     both = precision + recall
@@ -42,7 +42,7 @@ def citeomatic(ranked: list[str], cited: set[str], k: int) -> tuple[float, float
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.sampled_from([1, 3, 20]))
-def test_f1_is_that_of_citeomatic(seed: int, found: int, k: int) -> None:
+def test_f1_agrees_with_citeomatic(seed: int, found: int, k: int) -> None:
     rng = np.random.default_rng(seed)
     rows = np.stack([rng.permutation(40)[:found] for _ in range(5)]).astype(np.int32)
     scores = np.sort(rng.random(rows.shape).astype(np.float32))[:, ::-1]
@@ -50,13 +50,13 @@ def test_f1_is_that_of_citeomatic(seed: int, found: int, k: int) -> None:
     cited = {query: {f"p{paper}" for paper in rng.permutation(40)[: rng.integers(1, 25)]} for query in ids}
     qrels = Qrels({query: dict.fromkeys(of, 1) for query, of in cited.items()})
     values = query_values(Run(ids, papers, Ranking(rows, scores)), qrels, [10], [k])
-    for place, query in enumerate(ids):
-        expected = citeomatic([papers[row] for row in rows[place]], cited[query], k)
-        got = tuple(values[f"{name}@{k}"][place] for name in ("precision", "recall", "f1"))
+    for i, query in enumerate(ids):
+        expected = citeomatic([papers[row] for row in rows[i]], cited[query], k)
+        got = tuple(values[f"{name}@{k}"][i] for name in ("precision", "recall", "f1"))
         assert got == pytest.approx(expected)
-        ranked = [papers[row] in cited[query] for row in rows[place]]
+        ranked = [papers[row] in cited[query] for row in rows[i]]
         precisions = [sum(ranked[: rank + 1]) / (rank + 1) for rank, hit in enumerate(ranked) if hit]
-        assert values["map"][place] == pytest.approx(sum(precisions) / len(cited[query]))
+        assert values["map"][i] == pytest.approx(sum(precisions) / len(cited[query]))
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(20, 30))
@@ -110,17 +110,17 @@ def test_both_stages_are_measured_by_f1(tiny_corpus: Corpus, tiny_reranker: Path
     assert published_tables("rerankers")[1] in report and metrics["benchmark"] == "global_rerank"
 
 
-def test_bm25_alone_stands_beside_the_published_query_forms(tiny_corpus: Corpus, tmp_path: Path) -> None:
+def test_bm25_is_reported_next_to_the_published_query_forms(tiny_corpus: Corpus, tmp_path: Path) -> None:
     metrics = GlobalPrefetch(cutoffs=[10], f1=[20])(BM25(query=["key_terms"]), tiny_corpus, "test", tmp_path)
     assert metrics["f1@20"] > 0 and metrics["recall@20"] == 1
     report = (tmp_path / "report.md").read_text()
     assert published_tables("query-forms")[1] in report and "| f1@20 |" in report
-    Prefetch(cutoffs=[10])(BM25(), tiny_corpus, "test", tmp_path)  # others have neither
+    Prefetch(cutoffs=[10])(BM25(), tiny_corpus, "test", tmp_path)  # other benchmarks have neither
     report = (tmp_path / "report.md").read_text()
     assert "as published" not in report and "f1@" not in report
 
 
-def test_reports_say_who_reads_the_citation_graph(tiny_corpus: Corpus, tmp_path: Path) -> None:
+def test_reports_say_which_retrievers_read_the_citation_graph(tiny_corpus: Corpus, tmp_path: Path) -> None:
     graph = Citations(BM25(), weights={"text": 1, "cited": 1, "citing": 1})
     for retriever in (graph, Fusion({"words": BM25(), "graph": graph}, weights="equal"), BM25()):
         metrics = GlobalPrefetch(cutoffs=[10], f1=[20])(retriever, tiny_corpus, "test", tmp_path)
@@ -136,7 +136,7 @@ def trained(folder: Path, query_tokens: int | None, max_tokens: int, f1: float) 
     return SweepJob(folder, {}, {"val/f1@20": f1, "val/mrr": 0.5})
 
 
-def test_a_sweep_over_tokens_ends_with_figure_1(tmp_path: Path) -> None:
+def test_a_sweep_over_tokens_reports_figure_1(tmp_path: Path) -> None:
     given = [(256, 512, 0.13), (64, 512, 0.11), (448, 512, 0.12), (64, 128, 0.1)]
     jobs = [trained(tmp_path / str(place), *point) for place, point in enumerate(given)]
     (found,) = GlobalReranking.sweep(jobs, ["model.pairs.query_tokens"], tmp_path)
@@ -154,27 +154,27 @@ def test_a_sweep_over_tokens_ends_with_figure_1(tmp_path: Path) -> None:
     )  # nothing to compare
 
 
-def test_lists_of_fields_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lists_of_fields_are_printed_verbatim(capsys: pytest.CaptureFixture[str]) -> None:
     print_table([["retriever.query", "f1@20"], ["[title,abstract]", "0.1"], ["[title]", "0.2"]], "2 jobs")
     assert {"[title,abstract]", "[title]"} <= set(capsys.readouterr().out.split())
 
 
-def test_the_division_of_tokens_may_be_another_one(
+def test_the_division_of_tokens_may_differ_from_training(
     tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
 ) -> None:
-    """Without training anew; scores of other divisions are others."""
+    """The model need not be retrained; scores of each division are cached separately."""
     jobs, runs = [], []
     for tokens in (None, 10, 20):
         folder = tmp_path / str(tokens)
         metrics = global_rerank(tiny_reranker, tmp_path, candidates=4, query_tokens=tokens)(
             BM25(), tiny_corpus, "test", folder
         )
-        assert metrics["pairs_new"] == metrics["pairs"]  # in spite of the same scores_dir
+        assert metrics["pairs_new"] == metrics["pairs"]  # despite the shared scores_dir
         jobs.append(SweepJob(folder, {}, dict(metrics)))
         runs.append((folder / "run.trec").read_text())
     assert len(set(runs)) == 3 and "query_tokens" not in jobs[0].metrics
     longest = json.loads((tiny_reranker / "reranker.json").read_text())["pairs"]["max_tokens"]
-    assert "Tokens of a pair, at most: 10 of the query, " in (tmp_path / "10" / "report.md").read_text()
+    assert "Pairs have at most 10 query tokens and " in (tmp_path / "10" / "report.md").read_text()
     *_, figure, last = GlobalReranking.sweep(jobs, ["benchmark.query_tokens"], tmp_path)
     rows = [line.split(" | ")[:2] for line in figure.parts[-1].splitlines()[2:]]
     assert rows == [[f"| {q}", str(longest - q)] for q in (10, 20)]
@@ -183,7 +183,7 @@ def test_the_division_of_tokens_may_be_another_one(
         global_rerank(tiny_reranker, tmp_path, query_tokens=3)(BM25(), tiny_corpus, "test", tmp_path)
 
 
-def test_sweeps_of_evaluations_end_with_published(tmp_path: Path) -> None:
+def test_sweeps_of_evaluations_show_published_figures(tmp_path: Path) -> None:
     alone = [SweepJob(tmp_path, {}, {"f1@20": 0.1}), SweepJob(tmp_path, {}, {"f1@20": 0.2})]
     (section,) = GlobalPrefetch.sweep(alone, ["retriever.query"], tmp_path)
     assert section.parts == published_tables("query-forms")

@@ -1,4 +1,4 @@
-"""MDCR's measures are those of its own script, and bad files are named in one line."""
+"""MDCR's measures agree with the official script; bad files raise one-line errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Files = Callable[[Any, Any], tuple[Path, Path]]
 
 
 def pool(number: int, **types: Any) -> dict[str, list[str]]:
-    """A query's pool: two candidates of each of two types, two cited ones, named after a number."""
+    """A query's pool with two candidates of each of two types and two cited ones, named after `number`."""
     names = {kind: [f"{number}{kind[0]}{i}" for i in range(2)] for kind in ("bm25", "random", "true")}
     return names | types
 
@@ -68,7 +68,7 @@ def files(tmp_path: Path) -> Files:
 
 
 def plain_measures(types: dict[str, list[str]], scores: dict[str, float]) -> dict[str, float]:
-    """Average precision, nDCG and recall at 5 by their definitions; ties in descending order of their ids."""
+    """Average precision, nDCG and recall at 5 by definition; ties in descending order of ids."""
     cited = set(types["true"])
     candidates = {paper for papers in types.values() for paper in papers}
     ranked = sorted(sorted(candidates, reverse=True), key=lambda paper: -scores[paper])
@@ -88,7 +88,7 @@ NAMES = st.lists(st.sampled_from([f"p{i}" for i in range(12)]), max_size=6, uniq
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_measures_are_their_definitions_with_ties_and_shared_candidates(data: st.DataObject) -> None:
+def test_measures_follow_their_definitions_with_ties_and_shared_candidates(data: st.DataObject) -> None:
     types = {kind: data.draw(NAMES) for kind in ("bm25", "random")} | {"true": data.draw(NAMES.filter(bool))}
     scores = {f"p{i}": data.draw(st.sampled_from([-1.0, 0.0, 0.5, 2.0])) for i in range(12)}
     query = TypedPool(frozenset(types["true"]), {kind: types[kind] for kind in ("bm25", "random")})
@@ -122,7 +122,7 @@ def test_fields_are_means_of_queries_and_the_average_is_of_rounded_fields(files:
     ]
 
 
-def test_a_type_without_candidates_is_left_out_and_counted(files: Files) -> None:
+def test_queries_without_candidates_of_a_type_are_left_out_and_counted(files: Files) -> None:
     benchmark = {"Art": {"q1": pool(1, random=[]), "q2": pool(2)}, "Law": {"q3": pool(3, random=[])}}
     file, scores_file = files(benchmark, scores_of(benchmark))
     pools = MDCRPools.read(file)
@@ -138,7 +138,7 @@ def test_a_type_without_candidates_is_left_out_and_counted(files: Files) -> None
     [
         ({"Art": {"q1": pool(1, true=[])}}, r"1 queries have no relevant candidate .*Art/q1"),
         ({"Art": {"q1": pool(1)}, "Law": {}}, r"1 fields have no queries: Law"),
-        ({}, r"it has no fields"),
+        ({}, r"mdcr\.json: no fields"),
         ({"Art": {"q1": {"bm25": ["a"]}}}, r"field 'Art', query 'q1': has no 'true'"),
         ({"Art": {"q1": pool(1), "q2": {"true": ["a"]}}}, r"query 'q2': has no 'bm25'"),
         ({"Art": {"q1": pool(1), "q2": pool(2, graph=["a"])}}, r"query 'q2': has candidates of .* 'graph'"),
@@ -149,7 +149,7 @@ def test_a_type_without_candidates_is_left_out_and_counted(files: Files) -> None
         ('{"Art": ', r"mdcr\.json: malformed JSON"),
     ],
 )
-def test_a_benchmark_that_cannot_be_used_is_named(files: Files, content: Any, line: str) -> None:
+def test_an_unusable_benchmark_file_is_named(files: Files, content: Any, line: str) -> None:
     with pytest.raises(InputError, match=line) as error:
         MDCRPools.read(files(content, {})[0])
     assert "\n" not in str(error.value)
@@ -164,7 +164,7 @@ def test_a_benchmark_that_cannot_be_used_is_named(files: Files, content: Any, li
         ({"q1_1t0": ..., "q3_3b1": ...}, r"no score for 2 pairs .*: q1_1t0 \(Art\), q3_3b1 \(Physics\)"),
     ],
 )
-def test_scores_that_cannot_be_used_are_named(files: Files, change: dict[str, Any], line: str) -> None:
+def test_unusable_scores_are_named(files: Files, change: dict[str, Any], line: str) -> None:
     scores = {key: value for key, value in (scores_of(BENCHMARK) | change).items() if value is not ...}
     file, scores_file = files(BENCHMARK, scores)
     with pytest.raises(InputError, match=line):
@@ -185,10 +185,10 @@ def test_the_files_of_the_split_are_downloaded(
     given = MDCR(scores_file=scores_file, split="val", cache_dir=tmp_path)
     given.run(tmp_path / "out", Provenance(), no_retriever)
     assert set(metrics_of(tmp_path / "out")) == {"Art", "Physics", "AVG"}
-    assert [path for path, _ in server.asked] == ["/mdcr/mdcr_val.json"]
+    assert [path for path, _ in server.requests] == ["/mdcr/mdcr_val.json"]
     MDCR(split="val", cache_dir=tmp_path).run(tmp_path / "bm25", Provenance(), BM25)
     assert set(json.loads((tmp_path / "bm25" / "scores.json").read_text())) == set(scores_of(BENCHMARK))
-    assert [path for path, _ in server.asked][1:] == ["/mdcr/mdcr_val_data.jsonl"]
+    assert [path for path, _ in server.requests][1:] == ["/mdcr/mdcr_val_data.jsonl"]
     with pytest.raises(InputError, match=r"mdcr_test\.json: the file must hold an object"):
         MDCR(scores_file=scores_file, cache_dir=tmp_path).run(tmp_path / "out", Provenance(), no_retriever)
 
@@ -198,7 +198,7 @@ TITLES = {"q": "Parsing trees", "a": "Parsers of trees", "b": "Speech and vision
 
 @pytest.fixture
 def texts(files: Files, tmp_path: Path) -> Path:
-    """A benchmark of one query, and the texts of its papers and of another."""
+    """A benchmark with one query, and the texts of its papers and of one more."""
     files({"Art": {"q": {"random": ["b", "none"], "bm25": ["c"], "true": ["a"]}}}, {})
     papers = [{"paper_id": key, "title": title, "abstract": f"{title}."} for key, title in TITLES.items()]
     lines = [*map(json.dumps, papers), '{"paper_id": "other", "title": "Parsing trees"}']
@@ -227,40 +227,38 @@ def test_a_retriever_scores_the_pairs_of_the_pools(
     assert not (tmp_path / "nan" / "metrics.json").exists()
 
 
-def test_an_encoder_reads_queries_as_it_reads_papers(texts: Path, tmp_path: Path, tiny_bert: Path) -> None:
+def test_an_encoder_encodes_queries_like_papers(texts: Path, tmp_path: Path, tiny_bert: Path) -> None:
     config = ArticleConfig("tiny", path=str(tiny_bert), max_tokens=32, query=("title", "context"))
     twin = {"paper_id": "a", "title": TITLES["q"], "abstract": f"{TITLES['q']}."}
-    texts.write_text(json.dumps(twin) + "\n" + texts.read_text())  # the first record of a paper counts
+    texts.write_text(json.dumps(twin) + "\n" + texts.read_text())  # the first record of a paper wins
     retriever = ArticleRetriever(ArticleEncoder.pretrained(config), "float32")
     benchmark = MDCR(file=texts.with_name("mdcr.json"), cache_dir=tmp_path, index_dir=tmp_path / "index")
     benchmark.run(tmp_path / "out", Provenance(), lambda: retriever)
     scores = json.loads((tmp_path / "out" / "scores.json").read_text())
     assert scores["q_a"] == pytest.approx(1, abs=5e-4) and max(scores["q_b"], scores["q_c"]) < 0.999
     assert scores["q_none"] == min(scores["q_b"], scores["q_c"]) - 1
-    benchmark.run(tmp_path / "again", Provenance(), lambda: retriever)  # from the index on the disk
+    benchmark.run(tmp_path / "again", Provenance(), lambda: retriever)  # with the index from disk
     assert json.loads((tmp_path / "again" / "scores.json").read_text()) == scores
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
-        ("", r"mdcr_data\.jsonl: 5 papers of the benchmark are not in it: a, b, c, none, q"),
+        ("", r"mdcr_data\.jsonl: 5 papers of the benchmark are missing: a, b, c, none, q"),
         ("{", r"mdcr_data\.jsonl, line 1: malformed JSON"),
         ("[]", r"line 1: must be an object, not a list"),
         ('{"paper_id": "a", "title": 3}', r"line 1, field 'title': must be a string, not a number"),
         ('{"paper_id": "a", "abstract": ["x"], "pred_labels": ["y", "z"]}', r"1 sentences and 2 labels"),
         ('{"paper_id": "q", "title": " "}', "1 queries have neither title nor abstract: q"),
-        (None, r"benchmark\.texts=FILE .* or give scores: scores_file=FILE"),
+        (None, r"set benchmark\.texts=FILE .* or scores_file=FILE"),
     ],
 )
-def test_texts_that_cannot_be_used_are_named(
-    texts: Path, tmp_path: Path, line: str | None, said: str
-) -> None:
-    others = [] if line is None or "neither" not in said else texts.read_text().splitlines()
+def test_unusable_texts_are_named(texts: Path, tmp_path: Path, line: str | None, message: str) -> None:
+    others = [] if line is None or "neither" not in message else texts.read_text().splitlines()
     texts.write_text("\n".join([line or "", *others]))
     if line is None:
         texts.unlink()
-    with pytest.raises(InputError, match=said) as error:
+    with pytest.raises(InputError, match=message) as error:
         MDCR(file=texts.with_name("mdcr.json"), cache_dir=tmp_path).run(
             tmp_path / "out", Provenance(), no_retriever
         )
@@ -292,8 +290,8 @@ def test_the_command(files: Files, tmp_path: Path, evaluate: Callable[..., Done]
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 
 
-@pytest.mark.skipif(not (GOLDEN / "mdcr_small.json").is_file(), reason="the golden files are not there")
-def test_equal_to_what_the_script_of_mdcr_printed() -> None:
+@pytest.mark.skipif(not (GOLDEN / "mdcr_small.json").is_file(), reason="the golden files are missing")
+def test_output_equals_that_of_the_official_script() -> None:
     pools = MDCRPools.read(GOLDEN / "mdcr_small.json")
     scores, unused = read_scores(GOLDEN / "mdcr_small_scores.json", pools)
     lines = official_lines(field_table(field_values(pools, scores)))

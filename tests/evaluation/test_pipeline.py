@@ -1,4 +1,4 @@
-"""Two stages end to end on the tiny corpus, against plain sorting of the reranker's scores."""
+"""Two stages end to end on the tiny corpus, compared with sorting by the reranker's scores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from evaluation.compare import compare
 from evaluation.pipeline import Pipeline, Reranking
 from evaluation.prefetch import Prefetch
 from evaluation.report import Provenance
-from evaluation.stages import depths_of
+from evaluation.stages import depth_metrics
 from rerank.reranker import Reranker
 from retrieval.bm25 import BM25
 from retrieval.filters import Filters
@@ -49,7 +49,7 @@ def pipeline(reranker: Path, folder: Path, **options: Any) -> Pipeline:
 
 
 def scored_pairs(folder: Path) -> list[int]:
-    """Keys of all pairs that were ever scored."""
+    """Keys of all pairs scored so far."""
     return [key for file in folder.rglob("*.safetensors") for key in load_file(file)["keys"].tolist()]
 
 
@@ -84,7 +84,7 @@ def test_metrics_are_those_of_the_files_and_of_the_prefetcher_alone(
         values = ir_measures.calc_aggregate(measures, qrels, run)
         for name, measure in (("mrr", RR), ("recall@1", R @ 1), ("recall@10", R @ 10)):
             assert metrics[prefix + name] == pytest.approx(values[measure], abs=1e-12)
-        # Some papers are equally popular: of those, trec_eval sees others first than were reranked.
+        # Some papers are equally popular: trec_eval breaks these ties differently from the reranked list.
         assert prefix or metrics["ceiling"] == values[R @ 2] == 0.25
     alone = Prefetch(cutoffs=CUTOFFS)(Popularity(), tiny_corpus, "test", tmp_path / "alone")
     for name in ("mrr", "recall@1", "recall@10", "recall@10/low", "seen/mrr", "unseen/recall@10"):
@@ -98,26 +98,26 @@ def test_metrics_are_those_of_the_files_and_of_the_prefetcher_alone(
     assert (tmp_path / "reranking.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_sweep_scores_each_pair_once_and_depths_are_evaluations_of_their_own(
+def test_a_sweep_scores_each_pair_once_and_depths_match_separate_evaluations(
     tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
 ) -> None:
     new, curves = [], []
     for k in (1, 3, 7, 5):
         benchmark = pipeline(tiny_reranker, tmp_path, candidates=k, depths=[1, 3, 5, 1000])
         metrics = benchmark(BM25(), tiny_corpus, "test", tmp_path / str(k))
-        assert list(depths_of(metrics)) == [depth for depth in (1, 3, 5) if depth < k] + [k]
+        assert list(depth_metrics(metrics)) == [depth for depth in (1, 3, 5) if depth < k] + [k]
         new.append(metrics["pairs_new"])
-        curves.append(depths_of(metrics))
-        assert depths_of(metrics)[k]["recall@10"] == metrics["recall@10"]
+        curves.append(depth_metrics(metrics))
+        assert depth_metrics(metrics)[k]["recall@10"] == metrics["recall@10"]
     keys = scored_pairs(tmp_path / "scores")
     assert len(keys) == len(set(keys)) == sum(map(int, new)) and new[3] == 0
-    for depth, mine in curves[2].items():  # of the largest, as by themselves
+    for depth, mine in curves[2].items():  # depths of the largest evaluation equal separate ones
         for other in curves:
             for name in ("recall@10", "mrr", "ceiling"):
                 assert depth not in other or other[depth][name] == mine[name]
 
 
-def test_more_candidates_than_the_pool_has_are_all(
+def test_candidates_beyond_the_pool_size_mean_all(
     tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
 ) -> None:
     found = []
@@ -129,7 +129,7 @@ def test_more_candidates_than_the_pool_has_are_all(
         found.append((folder / "run.trec").read_text())
     assert found[0] == found[1] == found[2]
     assert "candidates=1000000 is more than the pool has" in (tmp_path / "1000000/report.md").read_text()
-    # Of a pool of one, which only one query finds.
+    # A pool of one paper, which only one query finds.
     only = Filters(
         exclude=[paper for paper in tiny_corpus.paper_ids if paper not in ("bare", "citing-train-2")]
     )
@@ -137,7 +137,7 @@ def test_more_candidates_than_the_pool_has_are_all(
     assert metrics["reranked"] == 1 and metrics["recall@10"] == 0 and metrics["pairs"] == 1
 
 
-def test_filters_and_protocols_hold_for_both_stages(
+def test_filters_and_protocols_apply_to_both_stages(
     tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
 ) -> None:
     benchmark = pipeline(tiny_reranker, tmp_path, candidates=3, protocols=["transductive", "inductive"])
@@ -147,15 +147,15 @@ def test_filters_and_protocols_hold_for_both_stages(
         papers = [line.split()[2] for line in (tmp_path / name).read_text().splitlines()]
         assert papers and all(tiny_corpus.years[tiny_corpus.paper_row(paper)] <= 2005 for paper in papers)
     assert {"base/inductive/mrr", "gain/inductive/mrr", "inductive/ceiling"} <= metrics.keys()
-    assert list(depths_of(metrics, "inductive")) == [metrics["inductive/candidates"]]
+    assert list(depth_metrics(metrics, "inductive")) == [metrics["inductive/candidates"]]
     report = (tmp_path / "report.md").read_text()
-    assert "Filters, for everything below: year: 2005." in report and "## Results, inductive" in report
-    # The next evaluation leaves no file of another protocol there.
+    assert "Filters, for all results below: year: 2005." in report and "## Results, inductive" in report
+    # The next evaluation removes the files of other protocols.
     pipeline(tiny_reranker, tmp_path)(BM25(), tiny_corpus, "val", tmp_path)
     assert not (tmp_path / "base-run-inductive.trec").exists()
 
 
-def test_fused_weights_of_zero_and_one_are_the_stages_alone(
+def test_fusion_weights_of_zero_and_one_give_the_single_stages(
     tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
 ) -> None:
     def run(name: str, **options: Any) -> dict[str, float]:
@@ -173,7 +173,7 @@ def test_fused_weights_of_zero_and_one_are_the_stages_alone(
     for fuse in ("score", "rank"):
         assert order(run(f"{fuse}-1", fuse=fuse, weight=1)) == order(alone)
         assert order(run(f"{fuse}-0", fuse=fuse, weight=0)) == order(base)
-    assert "0.5 the reranker's" in _report(tmp_path, run, "half", fuse="rank", weight=0.5)
+    assert "0.5 for the reranker" in _report(tmp_path, run, "half", fuse="rank", weight=0.5)
 
 
 def _report(folder: Path, run: Any, name: str, **options: Any) -> str:
@@ -181,7 +181,7 @@ def _report(folder: Path, run: Any, name: str, **options: Any) -> str:
     return (folder / name / "report.md").read_text()
 
 
-def test_the_weight_is_tuned_on_validation_and_its_scores_are_kept_too(
+def test_the_weight_is_tuned_on_validation_and_its_scores_are_cached(
     tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
 ) -> None:
     benchmark = pipeline(tiny_reranker, tmp_path, candidates=4, fuse="score", measure="recall@1", depths=[2])
@@ -217,7 +217,7 @@ def test_the_report_says_what_was_done(tiny_corpus: Corpus, tiny_reranker: Path,
     report = (tmp_path / "report.md").read_text()
     for part in (
         "# Pipeline: bm25 + tiny-reranker on tiny, split test",
-        "tiny-reranker reranks the first 3 papers of each query",
+        "tiny-reranker reranks the top 3 papers of each query",
         "Base -> Reranked: MRR 1.0000 -> ",
         "Prefetch ceiling: 1.0000",
         "| measure | base | reranked | ratio |",
@@ -226,7 +226,7 @@ def test_the_report_says_what_was_done(tiny_corpus: Corpus, tiny_reranker: Path,
         "| reranked candidates | R@10 | MRR | prefetch ceiling | s/query |",
         "| 2 | 1.0000 |",
         "](reranking.png)",
-        "(all of them now;",
+        "(none cached in `",
         "python evaluate.py benchmark=pipeline",
         "candidates: 3",
     ):
@@ -241,12 +241,12 @@ def reranking(reranker: Path, folder: Path, candidates: int | str) -> Reranking:
     return Reranking(reranker=reranker, candidates=candidates, **given)
 
 
-def test_the_oracle_always_has_the_cited_paper(
+def test_the_oracle_always_includes_the_cited_paper(
     tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
 ) -> None:
     metrics = reranking(tiny_reranker, tmp_path, 2)(Popularity(), tiny_corpus, "test", tmp_path)
     base, final = (next(Run.read(tmp_path / f"{name}run.trec").batches(9)) for name in ("base-", ""))
-    # "parsing" is the most popular; of the equals after it the first comes next.
+    # "parsing" is the most popular; ties after it go to the first.
     assert {query: list(papers) for query, papers in base.items()} == {
         "c9": ["parsing", "graph", "speech"],
         "c10": ["parsing", "graph"],
@@ -257,7 +257,7 @@ def test_the_oracle_always_has_the_cited_paper(
     assert metrics["ceiling"] == metrics["recall@10"] == 1 and metrics["base/recall@2"] == 0.25
     assert metrics["pairs"] == 11 and metrics["benchmark"] == "rerank"
     report = (tmp_path / "report.md").read_text()
-    assert "candidates of an oracle: the first 2 of popularity" in report
+    assert "candidates of an oracle: the top 2 papers of popularity, " in report
     assert "DualEnh (Medić and Šnajder 2020) | 0.366 | 0.703 |" in report and "as published" in report
 
 
@@ -270,7 +270,7 @@ def test_the_whole_database_is_every_paper_but_the_citing_one(
     assert set(run["c9"]) == papers - {"citing-test-1"} and metrics["pairs"] == 4 * 10
 
 
-def test_filters_hold_for_what_is_appended(tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path) -> None:
+def test_filters_apply_to_appended_papers(tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path) -> None:
     only = Filters(exclude=["poetry", "graph"])
     metrics = reranking(tiny_reranker, tmp_path, 1)(Popularity(), tiny_corpus, "test", tmp_path, filters=only)
     assert metrics["ceiling"] == 0.75
@@ -281,10 +281,10 @@ def test_filters_hold_for_what_is_appended(tiny_corpus: Corpus, tiny_reranker: P
         assert not {"poetry", "graph"} & {line.split()[2] for line in (tmp_path / "run.trec").open()}
 
 
-# What cannot be used
+# Unusable input
 
 
-def test_what_cannot_be_used_is_one_line(
+def test_unusable_input_is_one_line(
     tiny_corpus: Corpus, tiny_source: Path, tiny_reranker: Path, tmp_path: Path
 ) -> None:
     for folder in (tmp_path / "nowhere", tiny_source):
@@ -297,11 +297,11 @@ def test_what_cannot_be_used_is_one_line(
     assert not (tmp_path / "out").exists() and not list(tmp_path.rglob("*.safetensors"))
 
 
-# As users run it
+# From the command line
 
 
 @pytest.mark.slow
-def test_a_sweep_over_candidates_has_its_tables_and_keeps_what_did_not_fail(
+def test_a_sweep_over_candidates_has_its_tables_and_keeps_successful_jobs(
     tiny_source: Path, tiny_reranker: Path, evaluate: Callable[..., Done]
 ) -> None:
     reranker, out = f"reranker={tiny_reranker},nowhere", tiny_source.parent / "out"
@@ -321,7 +321,7 @@ def test_a_sweep_over_candidates_has_its_tables_and_keeps_what_did_not_fail(
 
 
 @pytest.mark.slow
-def test_the_fixed_names_by_one_process_and_by_two(
+def test_one_process_and_two_give_the_same_results(
     tiny_source: Path, tiny_reranker: Path, evaluate: Callable[..., Done]
 ) -> None:
     folder = tiny_source.parent

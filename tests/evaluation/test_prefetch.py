@@ -29,19 +29,19 @@ def test_metrics_are_those_of_the_files_on_disk(tiny_corpus: Corpus, tmp_path: P
     assert metrics["mrr"] == pytest.approx(rescored[RR], abs=1e-12)
     for k in CUTOFFS:
         assert metrics[f"recall@{k}"] == pytest.approx(rescored[R @ k], abs=1e-12)
-    # "parsing" is first, "speech" and "vision" tie with "graph", "poetry" was never cited in training.
+    # "parsing" is first, "speech" and "vision" tie with "graph", "poetry" is never cited in training.
     assert metrics["recall@1"] == 0.25 and metrics["recall@10"] == 0.75 and metrics["unseen/recall@10"] == 0
 
 
 def test_metrics_are_flat_and_complete(tiny_corpus: Corpus, tmp_path: Path) -> None:
     metrics = Prefetch(cutoffs=CUTOFFS)(BM25(), tiny_corpus, "test", tmp_path)
     measures = ["mrr", "recall@1", "recall@2", "recall@10"]
-    # Two citing papers, of which only one stands for the queries of the unseen.
-    sure = [name + end for name in measures for end in ("", "/low", "/high")]
-    asked = ["queries", "citing_papers", "candidates", "seconds_per_query"]
-    names = [*sure, *asked, *(f"seen/{name}" for name in [*sure, "queries"])]
+    # Two citing papers; the unseen queries are all from one of them, so they have no intervals.
+    with_intervals = [name + end for name in measures for end in ("", "/low", "/high")]
+    counts = ["queries", "citing_papers", "candidates", "seconds_per_query"]
+    names = [*with_intervals, *counts, *(f"seen/{name}" for name in [*with_intervals, "queries"])]
     names += [f"unseen/{name}" for name in [*measures, "queries"]]
-    names += [f"inductive/{name}" for name in [*measures, *asked]]
+    names += [f"inductive/{name}" for name in [*measures, *counts]]
     names += ["index_seconds", "index_bytes", "papers_per_second"]
     assert list(metrics) == [*names, "retriever", "data", "split", "filters", "fingerprint", "processors"]
     assert all(isinstance(value, int | float | str) for value in metrics.values())
@@ -54,9 +54,9 @@ def test_metrics_are_flat_and_complete(tiny_corpus: Corpus, tmp_path: Path) -> N
     assert (tmp_path / "recall.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_inductive_protocol_is_reported_apart(tiny_corpus: Corpus, tmp_path: Path) -> None:
+def test_the_inductive_protocol_is_reported_separately(tiny_corpus: Corpus, tmp_path: Path) -> None:
     metrics = Prefetch(cutoffs=CUTOFFS)(Popularity(), tiny_corpus, "test", tmp_path)
-    # "poetry" alone is cited by no training context, and popularity ranks none of its like.
+    # Only "poetry" is cited by no training context, and popularity ranks no such paper.
     assert metrics["inductive/queries"] == 1 and metrics["inductive/candidates"] == 7
     assert metrics["inductive/mrr"] == 0 and metrics["mrr"] != 0
     assert (tmp_path / "qrels-inductive.trec").read_text() == "c11 0 poetry 1\n"
@@ -67,7 +67,7 @@ def test_the_inductive_protocol_is_reported_apart(tiny_corpus: Corpus, tmp_path:
     assert "Results, transductive" not in (tmp_path / "report.md").read_text()
 
 
-def test_filters_hold_for_both_protocols_and_stand_in_the_report(tiny_corpus: Corpus, tmp_path: Path) -> None:
+def test_filters_apply_to_both_protocols_and_are_reported(tiny_corpus: Corpus, tmp_path: Path) -> None:
     filters = Filters(exclude=["parsing", "vision", "retrieval"], year=2005)
     metrics = Prefetch(cutoffs=CUTOFFS)(BM25(), tiny_corpus, "test", tmp_path, filters=filters)
     left = {"graph", "speech", "poetry"}
@@ -76,11 +76,11 @@ def test_filters_hold_for_both_protocols_and_stand_in_the_report(tiny_corpus: Co
         assert {line.split()[2] for line in (tmp_path / name).read_text().splitlines()} <= found
     assert metrics["filters"] == "exclude: 3 papers, year: 2005"
     report = (tmp_path / "report.md").read_text()
-    assert "Filters, for everything below: exclude: 3 papers, year: 2005." in report
+    assert "Filters, for all results below: exclude: 3 papers, year: 2005." in report
     assert "1 candidates that pass the filters that no training context cites" in report
 
 
-def test_a_run_file_of_some_depth_gives_the_same_recall_up_to_it(tmp_path: Path) -> None:
+def test_a_truncated_run_file_gives_the_same_recall_up_to_its_depth(tmp_path: Path) -> None:
     corpus = open_demo(200, 600, cache_dir=tmp_path / "cache")
     deep = Prefetch(cutoffs=[1, 5, 100], run_depth=None)(Popularity(), corpus, "test", tmp_path / "deep")
     short = Prefetch(cutoffs=[1, 5, 100], run_depth=5)(Popularity(), corpus, "test", tmp_path / "short")
@@ -95,7 +95,7 @@ def test_a_run_file_of_some_depth_gives_the_same_recall_up_to_it(tmp_path: Path)
         list(ir_measures.read_trec_qrels(str(tmp_path / "short" / "qrels.trec"))),
         list(ir_measures.read_trec_run(str(tmp_path / "short" / "run.trec"))),
     )
-    # Popularity has many equal scores, which trec_eval orders by id.
+    # Popularity has many ties, which trec_eval orders by id.
     assert [rescored[R @ 1], rescored[R @ 5]] == pytest.approx([deep["recall@1"], deep["recall@5"]])
 
 
@@ -107,14 +107,14 @@ def test_a_sample_of_queries(tmp_path: Path) -> None:
         assert metrics["queries"] == 20
         runs.append((tmp_path / folder / "qrels.trec").read_text())
     assert runs[0] == runs[1] != runs[2]
-    assert "20 random contexts of the 60 of the split test" in (tmp_path / "a/report.md").read_text()
+    assert "20 of the 60 contexts of split test, drawn at random" in (tmp_path / "a/report.md").read_text()
     whole = Prefetch(cutoffs=CUTOFFS, queries=10**6)(BM25(), corpus, "test", tmp_path / "d")
     assert whole["queries"] == 60 and set(runs[0].split("\n")) < set(
         (tmp_path / "d" / "qrels.trec").read_text().split("\n")
     )
 
 
-def test_what_was_tuned_and_that_an_index_was_read_is_told(tiny_corpus: Corpus, tmp_path: Path) -> None:
+def test_tuned_parameters_and_a_loaded_index_are_reported(tiny_corpus: Corpus, tmp_path: Path) -> None:
     class Tuned(Popularity):
         def _index(self, corpus: Corpus) -> None:
             super()._index(corpus)
@@ -131,7 +131,7 @@ def test_what_was_tuned_and_that_an_index_was_read_is_told(tiny_corpus: Corpus, 
     for metrics in (first, again):
         assert metrics["tuned/weight"] == 0.3 and metrics["tuned/of"] == '["a", "b"]'
     report = (tmp_path / "out" / "report.md").read_text()
-    assert "to open an existing one" in report
+    assert "to load an existing one" in report
     assert 'Chosen on the validation split: weight: 0.3, of: ["a", "b"].' in report
 
 
@@ -145,14 +145,14 @@ def test_training_queries_carry_a_warning(
         assert ("These are training queries" in (tmp_path / "report.md").read_text()) is warned
 
 
-def test_the_size_of_the_batches_does_not_matter(tiny_corpus: Corpus, tmp_path: Path) -> None:
+def test_the_batch_size_does_not_matter(tiny_corpus: Corpus, tmp_path: Path) -> None:
     for batch in (1, 3, 100):
         Prefetch(cutoffs=CUTOFFS, batch=batch)(BM25(), tiny_corpus, "train", tmp_path / str(batch))
     runs = [(tmp_path / str(batch) / "run.trec").read_bytes() for batch in (1, 3, 100)]
     assert runs[0] == runs[1] == runs[2]
 
 
-def test_no_query_gets_the_paper_it_stands_in(tiny_corpus: Corpus, tmp_path: Path) -> None:
+def test_no_query_finds_its_citing_paper(tiny_corpus: Corpus, tmp_path: Path) -> None:
     Prefetch(cutoffs=[20])(BM25(), tiny_corpus, "train", tmp_path)
     run = Run.read(tmp_path / "run.trec")
     for query, found in next(run.batches(100)).items():
@@ -160,7 +160,7 @@ def test_no_query_gets_the_paper_it_stands_in(tiny_corpus: Corpus, tmp_path: Pat
         assert tiny_corpus.paper_ids[int(tiny_corpus.citing[row])] not in found and "bare" not in found
 
 
-def test_a_run_is_measured_up_to_its_depth_and_by_one_protocol(tiny_corpus: Corpus, tmp_path: Path) -> None:
+def test_a_run_is_measured_up_to_its_depth_with_one_protocol(tiny_corpus: Corpus, tmp_path: Path) -> None:
     made = Prefetch(cutoffs=[1, 2, 10], run_depth=2)(BM25(), tiny_corpus, "test", tmp_path / "bm25")
     cached = CachedRun([tmp_path / "bm25" / "run.trec"])
     again = Prefetch(cutoffs=[1, 2, 10])(cached, tiny_corpus, "test", tmp_path / "run")
@@ -169,7 +169,7 @@ def test_a_run_is_measured_up_to_its_depth_and_by_one_protocol(tiny_corpus: Corp
     )
     assert "inductive/mrr" in made and "inductive/mrr" not in again
     assert (
-        f"The run has {again['limit']} papers of a query at most."
+        f"The run has at most {again['limit']} papers per query."
         in (tmp_path / "run" / "report.md").read_text()
     )
 
@@ -216,5 +216,5 @@ def test_a_failed_write_leaves_no_metrics(
     monkeypatch.setattr("evaluation.prefetch.recall_plot", full)
     with pytest.raises(OSError, match="No space"):
         Prefetch(cutoffs=CUTOFFS)(Popularity(), tiny_corpus, "test", tmp_path)
-    # The run is already that of the second evaluation: the metrics of the first must not stand beside it.
+    # The run is already the second evaluation's: the metrics of the first must not remain next to it.
     assert not (tmp_path / "metrics.json").exists()

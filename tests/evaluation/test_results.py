@@ -1,4 +1,4 @@
-"""From a plan to its page: what runs, what is taken as it is, what fails, what the page says."""
+"""From a plan to its page: which jobs run, are reused or fail, and what the page shows."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from evaluation.benchmark import Output
 from evaluation.benchmarks.csfcube import CSFCube
 from evaluation.benchmarks.mdcr import MDCR, TYPES
 from evaluation.benchmarks.scidocs import SciDocs
-from evaluation.jobs import job_settings, run_all, why_missing, why_unmade
+from evaluation.jobs import job_settings, run_all, why_missing, why_step_missing
 from evaluation.plan import TRAIN, Job, Plan, read_plan
 from evaluation.published import figures, published_tables
-from evaluation.report import METRICS, by_group
+from evaluation.report import METRICS, group_tables
 from evaluation.results import write_page
 
 ROOT = Path(__file__).parents[2]
@@ -59,7 +59,7 @@ def plan(tiny_source: Path) -> Plan:
 
 
 def global_plan(folder: Path, papers: Path, distractors: Path) -> Plan:
-    """BM25 and averaged word vectors on a small world, and on a benchmark made of their lists."""
+    """BM25 and averaged word vectors on a small world, and on a benchmark built from their lists."""
     cache = f"data.cache_dir={folder / 'cache'}"
     sampled = [f"data.papers={papers}", cache, "benchmark.rules.min_citations=0", "benchmark.tune=null"]
     whole = [f"benchmark.distractors={distractors}", "queries=10", "benchmark.samplings=2"]
@@ -104,12 +104,12 @@ def global_plan(folder: Path, papers: Path, distractors: Path) -> Plan:
 # Plans
 
 
-def test_a_plan_is_data_times_retrievers(plan: Plan, tiny_source: Path) -> None:
+def test_a_plan_combines_data_sets_and_retrievers(plan: Plan, tiny_source: Path) -> None:
     folder = tiny_source.parent
     assert [str(job) for job in plan.jobs] == ["tiny/bm25", "tiny/popularity", "tiny/fewer"]
     fewer = plan.jobs[2]
     ids = folder / "results" / "tiny" / "train" / "ids" / "ids.txt"
-    assert [step.made for step in fewer.needs] == [ids] and not plan.jobs[0].needs
+    assert [step.output for step in fewer.needs] == [ids] and not plan.jobs[0].needs
     data = f"data=custom data.dir={folder}/tiny data.cache_dir={folder}/cache"
     assert fewer.commands == [
         f"python train.py {data} model=hatten output_dir={ids.parent}",
@@ -118,21 +118,21 @@ def test_a_plan_is_data_times_retrievers(plan: Plan, tiny_source: Path) -> None:
     ]
 
 
-def test_data_sets_have_rows_of_their_own_and_a_benchmark_is_made_of_jobs_before_it(tmp_path: Path) -> None:
+def test_data_sets_may_have_their_own_rows_and_benchmarks_are_built_from_earlier_jobs(tmp_path: Path) -> None:
     plan = global_plan(tmp_path, tmp_path / "papers", tmp_path / "distractors")
     names = ["whole/bm25", "whole/average", "fields/bm25", "fields/average", "like/bm25", "like/title"]
     assert [str(job) for job in plan.jobs] == names
     average, like = plan.jobs[1], plan.jobs[5]
     sizes = [override for override in average.overrides if override.startswith("benchmark.sizes")]
-    assert sizes == ["benchmark.sizes=[60,150]", "benchmark.sizes=[60]"]  # the last one counts
+    assert sizes == ["benchmark.sizes=[60,150]", "benchmark.sizes=[60]"]  # the last one wins
     assert job_settings(average)["benchmark"]["sizes"] == [60]
     (made,) = like.needs
-    assert made.models == plan.jobs[2:4] and f"benchmark.file={made.made}/mdcr.json" in like.overrides
+    assert made.models == plan.jobs[2:4] and f"benchmark.file={made.output}/mdcr.json" in like.overrides
     assert "retriever.query=[title]" in like.overrides
     command, outputs = like.commands[0], tmp_path / "results"
     assert command.startswith("python -m evaluation.build_mdcr papers=")
     assert f"models={{bm25:{outputs}/fields/bm25,average:{outputs}/fields/average}}" in command
-    assert f"output={made.made}" in command
+    assert f"output={made.output}" in command
 
 
 def test_trainings_may_need_others_and_be_shared_by_data_sets(tmp_path: Path) -> None:
@@ -150,10 +150,10 @@ def test_trainings_may_need_others_and_be_shared_by_data_sets(tmp_path: Path) ->
     assert "data=x" in made["x/a"][0].overrides and "data=x" not in made["x/b"][0].overrides
     first, second = made["x/c"]
     assert (first.name, second.name) == ("own", "next")
-    assert f"checkpoint={first.made}" in second.overrides
+    assert f"checkpoint={first.output}" in second.overrides
     lines = plan.jobs[2].commands
     assert [line.split()[1] for line in lines] == ["train.py", "train.py", "evaluate.py"]
-    assert f"reranker={second.made}" in lines[2]
+    assert f"reranker={second.output}" in lines[2]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_trainings_may_need_others_and_be_shared_by_data_sets(tmp_path: Path) ->
         ({"pages": 3}, "unknown field `pages`"),
         (
             {"data": {"x": {"title": "X", "overrides": [], "retrievers": {"y": []}}}},
-            "data.x.retrievers: there is no retriever 'y'; name its overrides",
+            "data.x.retrievers: unknown retriever 'y'; list its overrides",
         ),
         (
             {"data": {"x": {"title": "X", "overrides": [], "retrievers": ["bm25"]}}},
@@ -177,13 +177,11 @@ def test_trainings_may_need_others_and_be_shared_by_data_sets(tmp_path: Path) ->
         ),
         (
             {"building": {"made": {"overrides": [], "models": {"a": "tiny/bm26"}}}},
-            "building.made.models.a: there is no job 'tiny/bm26' before it",
+            "building.made.models.a: no job 'tiny/bm26' before it in the plan",
         ),
     ],
 )
-def test_a_plan_that_cannot_be_used_is_one_line(
-    tmp_path: Path, changes: dict[str, Any], message: str
-) -> None:
+def test_an_unusable_plan_is_one_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     if "building" in changes:
         changes = {**changes, "retrievers": {"bm25": ["benchmark.file={made}"], "popularity": ["x=1"]}}
     path = write_plan(tmp_path, **{"compare": [], **changes})
@@ -193,25 +191,25 @@ def test_a_plan_that_cannot_be_used_is_one_line(
 
 
 @pytest.mark.parametrize("text", [None, "data: [", "- a", ""])
-def test_a_file_that_is_no_plan_is_one_line(tmp_path: Path, text: str | None) -> None:
+def test_a_file_that_is_not_a_plan_is_one_line(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "plan.yaml").write_text(text)
     with pytest.raises(InputError, match=r"plan\.yaml"):
         read_plan(tmp_path / "plan.yaml")
 
 
-def test_jobs_are_chosen_or_left_out_by_name_data_set_or_retriever(plan: Plan, tmp_path: Path) -> None:
-    assert plan.chosen([]) == plan.chosen(["tiny"]) == plan.jobs
-    assert plan.chosen(["tiny/fewer", "tiny/bm25"]) == [plan.jobs[0], plan.jobs[2]]
-    with pytest.raises(InputError, match="no job 'bm25' in the plan; there are tiny/bm25, "):
-        plan.chosen(["bm25"])
+def test_jobs_are_selected_or_excluded_by_name_data_set_or_retriever(plan: Plan, tmp_path: Path) -> None:
+    assert plan.select([]) == plan.select(["tiny"]) == plan.jobs
+    assert plan.select(["tiny/fewer", "tiny/bm25"]) == [plan.jobs[0], plan.jobs[2]]
+    with pytest.raises(InputError, match="no job 'bm25' in the plan; choose from tiny/bm25, "):
+        plan.select(["bm25"])
     other = global_plan(tmp_path, tmp_path / "papers", tmp_path / "distractors")
-    few = other.chosen(["whole", "fields/bm25"], ["average"])
+    few = other.select(["whole", "fields/bm25"], ["average"])
     assert [str(job) for job in few] == ["whole/bm25", "fields/bm25"]
-    few = other.chosen([], ["fields", "like/title"])
+    few = other.select([], ["fields", "like/title"])
     assert [str(job) for job in few] == ["whole/bm25", "whole/average", "like/bm25"]
-    with pytest.raises(InputError, match="no job 'bm26' in the plan; there are whole/bm25, "):
-        other.chosen([], ["bm26"])
+    with pytest.raises(InputError, match="no job 'bm26' in the plan; choose from whole/bm25, "):
+        other.select([], ["bm26"])
 
 
 @pytest.mark.slow
@@ -234,30 +232,30 @@ def test_every_job_of_our_own_pages_composes(name: str, expected: set[str]) -> N
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         for step in {str(one.folder): one for job in plan.jobs for one in job.needs}.values():
             config = compose("train" if step.script == TRAIN else "build_mdcr", step.overrides)
-            assert config.get("output_dir", config.get("output")) in (str(step.folder), str(step.made))
+            assert config.get("output_dir", config.get("output")) in (str(step.folder), str(step.output))
 
 
 # Jobs
 
 
-def test_only_what_is_missing_or_out_of_date_runs(
+def test_only_missing_or_outdated_jobs_run(
     plan: Plan, ran: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_all(plan.jobs) == {}
     evaluations = ["evaluate.py bm25", "evaluate.py popularity"]
     assert ran == [*evaluations, "train.py ids", "evaluate.py fewer"]
-    said = "[3 of 3] tiny/fewer: training ids (not there), evaluating (not there), done in"
+    said = "[3 of 3] tiny/fewer: training ids (missing), evaluating (missing), done in"
     assert said in capsys.readouterr().out
     ran.clear()
     assert run_all(plan.jobs) == {} and ran == []
-    assert capsys.readouterr().out.count("there already\n") == 3
+    assert capsys.readouterr().out.count("up to date\n") == 3
     job = plan.jobs[2]
     config, later = job.folder / ".hydra" / "config.yaml", (job.folder / METRICS).stat().st_mtime + 1
     changes: dict[str, Callable[[], object]] = {
-        "ids.txt is newer": lambda: os.utime(job.needs[0].made, (later, later)),
-        "not there": (job.folder / METRICS).unlink,
-        "its settings cannot be read": config.unlink,
-        "made with other settings": lambda: config.write_text(config.read_text().replace("k1: ", "k1: 9")),
+        "ids.txt is newer": lambda: os.utime(job.needs[0].output, (later, later)),
+        "missing": (job.folder / METRICS).unlink,
+        "settings unreadable": config.unlink,
+        "settings changed": lambda: config.write_text(config.read_text().replace("k1: ", "k1: 9")),
     }
     for reason, change in changes.items():
         change()
@@ -270,27 +268,27 @@ def test_only_what_is_missing_or_out_of_date_runs(
 def test_an_interrupted_training_resumes(
     plan: Plan, ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = jobs._python
+    run_script = jobs._run_script
 
     def interrupted(script: str, overrides: list[str], folder: Path) -> None:
-        whole(script, overrides, folder)  # a first checkpoint is there
+        run_script(script, overrides, folder)  # writes a first checkpoint
         raise InputError("interrupted")
 
     with monkeypatch.context() as patch:
-        patch.setattr(jobs, "_python", interrupted)
+        patch.setattr(jobs, "_run_script", interrupted)
         assert run_all(plan.jobs[2:]) == {"tiny/fewer": "interrupted"}
     assert run_all(plan.jobs[2:]) == {} and run_all(plan.jobs[2:]) == {}
     assert ran == ["train.py ids", "train.py ids", "evaluate.py fewer"]
 
 
-def test_options_that_the_retriever_does_not_take_do_not_matter(plan: Plan) -> None:
+def test_options_that_the_retriever_does_not_use_do_not_matter(plan: Plan) -> None:
     one = plan.jobs[0]
     other = Job(one.data, one.name, one.folder, [*one.overrides, "profile=auto", "seed=0"])
     assert job_settings(one) == job_settings(other)
     assert job_settings(one) != job_settings(Job("d", "n", one.folder, [*one.overrides, "retriever.b=0.1"]))
 
 
-def test_a_failed_job_loses_neither_the_others_nor_leaves_an_old_result(
+def test_a_failed_job_keeps_the_others_and_leaves_no_old_result(
     plan: Plan, ran: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_all(plan.jobs[:2])
@@ -300,16 +298,16 @@ def test_a_failed_job_loses_neither_the_others_nor_leaves_an_old_result(
     def fail(script: str, overrides: list[str], folder: Path) -> None:
         raise InputError("no")
 
-    monkeypatch.setattr(jobs, "_python", fail)
+    monkeypatch.setattr(jobs, "_run_script", fail)
     failed = run_all([broken, unknown])
     assert failed["tiny/bm25"] == "no" and "bm26" in failed["tiny/popularity"] and len(failed) == 2
-    assert why_missing(broken) == "not there" and why_missing(plan.jobs[1]) is None
-    assert "[1 of 2] tiny/bm25: evaluating (made with other settings), failed: no" in capsys.readouterr().out
+    assert why_missing(broken) == "missing" and why_missing(plan.jobs[1]) is None
+    assert "[1 of 2] tiny/bm25: evaluating (settings changed), failed: no" in capsys.readouterr().out
 
 
-def test_what_a_script_says_last_is_why_it_failed(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"--none \(json.tool ended with 2; .*output.txt\)"):
-        jobs._python("json.tool", ["--none"], tmp_path)
+def test_the_last_line_of_a_script_is_the_reason_of_its_failure(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--none \(json.tool exited with 2; .*output.txt\)"):
+        jobs._run_script("json.tool", ["--none"], tmp_path)
 
 
 def test_the_command(
@@ -331,11 +329,11 @@ def test_the_command(
     code, out, error = command()
     assert code == 2 and error.count("\n") == 1
     assert error.startswith("error: 1 of 2 jobs failed; tiny/broken: ")
-    assert "[2 of 2] tiny/broken: evaluating (not there), failed: " in out and "k1" in out
+    assert "[2 of 2] tiny/broken: evaluating (missing), failed: " in out and "k1" in out
     page = tiny_source.parent / "docs" / "page.md"
     assert "| bm25 | 1.000 |" in page.read_text()
     code, out, _ = command("tiny/bm25")
-    assert code == 0 and "[1 of 1] tiny/bm25: there already" in out
+    assert code == 0 and "[1 of 1] tiny/bm25: up to date" in out
     page.unlink()
     ran.clear()
     assert command("--page-only")[0] == 0 and page.exists() and ran == []
@@ -344,10 +342,10 @@ def test_the_command(
 # Pages
 
 
-def test_the_page_has_all_that_is_there(plan: Plan, ran: list[str]) -> None:
+def test_the_page_shows_all_existing_results(plan: Plan, ran: list[str]) -> None:
     write_page(plan)
     page = plan.page.read_text()
-    assert "Not evaluated: bm25 (not there); popularity (not there); fewer (not there)." in page
+    assert "Not evaluated: bm25 (missing); popularity (missing); fewer (missing)." in page
     assert "###" not in page.split("### As published")[0]
     run_all(plan.jobs[:2])
     write_page(plan)
@@ -360,7 +358,7 @@ def test_the_page_has_all_that_is_there(plan: Plan, ran: list[str]) -> None:
         "What to see here.",
         "## Tiny papers",
         "4 queries of 2 citing papers (split test, transductive), 11 candidates.",
-        "|  | MRR | R@1 | R@10 | ms | MB | papers/s |",  # R@20 and more are of pools of more than 11 papers
+        "|  | MRR | R@1 | R@10 | ms | MB | papers/s |",  # R@20 and beyond need a pool of more than 11 papers
         "| bm25 | **1.000** | **1.000** | **1.000** [1.000, 1.000] |",
         "| popularity | 0.",
         "0.750 [0.500, 1.000]",
@@ -368,7 +366,7 @@ def test_the_page_has_all_that_is_there(plan: Plan, ran: list[str]) -> None:
         "Seen: the 3 queries",
         "1 queries of 1 citing papers (split test, inductive), 7 candidates. Not comparable",
         "| bm25 | popularity | R@10 | 1.0000 | 0.7500 | +0.2500 | +0.0000 to +0.5000 |",
-        "Not evaluated: fewer (not there).",
+        "Not evaluated: fewer (missing).",
         "**Other data: not comparable with the tables above**",
         "| HAtten | 0.148 | 0.281 | 0.603 | 0.700 | 0.803 | 0.870 | 0.924 |",
         plan.jobs[0].commands[0],
@@ -376,7 +374,7 @@ def test_the_page_has_all_that_is_there(plan: Plan, ran: list[str]) -> None:
         assert part in page, part
     assert plan.jobs[2].commands[1] not in page
     assert (plan.page.parent / "page-tiny.png").read_bytes().startswith(b"\x89PNG")
-    # The inductive numbers are in a table of their own.
+    # The inductive numbers are in a separate table.
     transductive, inductive = page.split("### Inductive")
     inductive = inductive.split("### Differences")[0]
     assert transductive.count("| bm25 |") == 2 and inductive.count("| bm25 |") == 1
@@ -401,7 +399,7 @@ def test_the_page_of_two_stages(tiny_source: Path, tiny_reranker: Path, ran: lis
         "### Reranked",
         "| pipeline | bm25 + tiny-reranker | 4 | 4 | 1.000 [1.000, 1.000] | 1.000 [1.000, 1.000] | 1.00 |",
         "| fused | bm25 + tiny-reranker, fused by rank | 3 | 4 |",
-        "### R@10 by the number of reranked candidates",
+        "### R@10 by number of reranked candidates",
         "|  | 2 | 3 | 4 |",
         "| fused | 1.000 | 1.000 |  |",
         "page-tiny-reranked.png",
@@ -423,11 +421,11 @@ def test_from_a_plan_of_query_papers_to_its_page(
 ) -> None:
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "cache"))
     plan = global_plan(tmp_path, world_file, distractors_file)
-    assert run_all(plan.chosen(["like"])) == {
-        str(job): "building made needs fields/bm25 (not there)" for job in plan.jobs[4:]
+    assert run_all(plan.select(["like"])) == {
+        str(job): "building made needs fields/bm25 (missing)" for job in plan.jobs[4:]
     }
     assert ran == []
-    assert run_all(plan.chosen([], ["title"])) == {}
+    assert run_all(plan.select([], ["title"])) == {}
     evaluated = [f"evaluate.py {job.name}" for job in plan.jobs]
     assert ran == [*evaluated[:4], "evaluation.build_mdcr made", evaluated[4]]
     write_page(plan)
@@ -437,7 +435,7 @@ def test_from_a_plan_of_query_papers_to_its_page(
         "| MAP | 60 | 150 |",
         "| nDCG | 60 | 150 |",
         "| R@30 | 60 | 150 |",
-        "![MAP by the size of the pool](page-whole.png)",
+        "![MAP by pool size](page-whole.png)",
         "### As published, A whole world",
         "| BM25 | 40.4 | 73.8 | 43.0 | 32.8 |",
         "| MAP | Art | Law | Physics | AVG |",
@@ -447,7 +445,7 @@ def test_from_a_plan_of_query_papers_to_its_page(
         "| model | average Jaccard index | chosen |",
         "| R@5 | Art | Law | Physics | AVG |",
         "|  | bm25 MAP | bm25 R@5 | average MAP | average R@5 | graph MAP | graph R@5 | most_cited MAP |",
-        "Not evaluated: title (not there).",
+        "Not evaluated: title (missing).",
         "## MDCR\n\nNothing of ours.\n\n### As published, MDCR",
         plan.jobs[4].commands[0],
         plan.jobs[0].commands[0],
@@ -461,10 +459,10 @@ def test_from_a_plan_of_query_papers_to_its_page(
     assert row.replace("*", "") == f"| bm25 | {' | '.join(maps)} |"
 
     ran.clear()
-    assert run_all(plan.jobs) == {} and ran == ["evaluate.py title"]  # the rest is there already
+    assert run_all(plan.jobs) == {} and ran == ["evaluate.py title"]  # the rest is up to date
     stamp = (plan.jobs[2].folder / METRICS).stat().st_mtime + 100
     os.utime(plan.jobs[2].folder / METRICS, (stamp, stamp))
-    assert why_unmade(plan.jobs[4].needs[0]) == "fields/bm25 is newer"
+    assert why_step_missing(plan.jobs[4].needs[0]) == "fields/bm25 is newer"
     assert why_missing(plan.jobs[4]) == "its benchmark made: fields/bm25 is newer"
 
 
@@ -521,13 +519,13 @@ def test_a_page_of_query_papers_in_two_stages(
         assert page.count("\n\n".join(published_tables(name))) == 1
 
 
-def test_tables_mark_the_best_of_several_and_leave_gaps(tmp_path: Path) -> None:
+def test_tables_mark_the_best_value_and_leave_gaps(tmp_path: Path) -> None:
     tables: dict[str, dict[str, dict[str, float]]] = {
         "a": {"900": {"map": 10.0, "map_sd": 0.5, "samplings": 3}, "1000": {"map": 9.0}},
         "b": {"900": {"map": 12.0, "map_sd": 0.0, "samplings": 1}},
     }
     labels = {"map": "MAP", "ndcg": "nDCG", "recall_30": "R@30"}
-    maps, ndcg, recall = by_group(tables, labels, lambda size: f"{int(size):,}")
+    maps, ndcg, recall = group_tables(tables, labels, lambda size: f"{int(size):,}")
     assert maps.splitlines()[0] == "| MAP | 900 | 1,000 |"
     assert maps.splitlines()[2:] == ["| a | 10.00 ± 0.50 | 9.00 |", "| b | **12.00** |  |"]
     assert ndcg.splitlines()[2:] == ["| a |  |  |", "| b |  |  |"] and recall.startswith("| R@30 |")
@@ -555,7 +553,7 @@ def test_tables_mark_the_best_of_several_and_leave_gaps(tmp_path: Path) -> None:
 # Published figures
 
 
-def test_published_tables_are_whole_and_say_what_they_are_of() -> None:
+def test_published_tables_are_complete_and_name_their_data() -> None:
     for name, tables in figures().items():
         for table in tables:
             rows = table.get("rows", {}).values()
@@ -563,7 +561,7 @@ def test_published_tables_are_whole_and_say_what_they_are_of() -> None:
             same = table.get("same_data", False)
             assert same or "quote" in table or "Other data: not comparable" in published_tables(name)[0]
     assert "increases F1@20 by 2 points" in published_tables("query-tokens")[0]
-    with pytest.raises(InputError, match="no figures for 'ACL'; there are ACL-200, "):
+    with pytest.raises(InputError, match="no figures named 'ACL'; choose from ACL-200, "):
         published_tables("ACL")
 
 
@@ -580,5 +578,5 @@ def test_published_figures_are_those_of_the_papers() -> None:
         rows = figures()[name][0]["rows"].values()
         assert len(rows) == count and all(value is None or 0 < value < 1 for row in rows for value in row)
     fields = next(table for table in figures()["mdcr"] if table["source"].endswith("MAP on MDCR"))
-    for who, row in fields["rows"].items():  # the paper's averages are of its fields
-        assert sum(row[:-1]) / 19 == pytest.approx(row[-1], abs=0.06), who
+    for method, row in fields["rows"].items():  # the paper's averages are means over its fields
+        assert sum(row[:-1]) / 19 == pytest.approx(row[-1], abs=0.06), method

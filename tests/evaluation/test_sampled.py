@@ -1,4 +1,4 @@
-"""Dataset-level and field-level evaluation: what they rank, tune, write, report and refuse."""
+"""Dataset-level and field-level evaluation: rankings, tuning, output files, reports and errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from datasets.citations.graph import open_graph
-from datasets.citations.queries import QuerySet, corpus_of
+from datasets.citations.queries import QuerySet, graph_corpus
 from datasets.errors import InputError
 from evaluation.benchmarks.sampled import DatasetLevel, FieldLevel, PoolRanker, tune
 from evaluation.benchmarks.sampling import SampledPool, Sampler, dataset_pools
@@ -45,7 +45,7 @@ def article(tiny_bert: Path) -> Make:
 
 
 def listed(ranking: Ranking, ids: Any) -> list[list[tuple[str, float]]]:
-    """The papers of each query with their scores."""
+    """List each query's papers with their scores."""
     return [
         [(ids[p], round(s, 4)) for p, s in zip(papers.tolist(), scores.tolist(), strict=True) if p >= 0]
         for papers, scores in zip(ranking.papers, ranking.scores, strict=True)
@@ -55,15 +55,15 @@ def listed(ranking: Ranking, ids: Any) -> list[list[tuple[str, float]]]:
 def ranked_alone(
     sampler: Sampler, pool: SampledPool, make: Make, depth: int, folder: Path
 ) -> list[list[tuple[str, float]]]:
-    """What a retriever finds in a corpus of no other papers than the pool and its queries."""
+    """Rank a pool in a corpus that has only the pool's papers and queries."""
     rows = np.union1d(pool.papers, pool.queries)
-    asked = QuerySet(np.sort(pool.queries), sampler.relevant.take(np.sort(pool.queries)))
-    corpus = corpus_of(sampler.graph, rows, {"test": asked}, "alone", folder)
+    queries = QuerySet(np.sort(pool.queries), sampler.relevant.take(np.sort(pool.queries)))
+    corpus = graph_corpus(sampler.graph, rows, {"test": queries}, "alone", folder)
     corpus.is_candidate = np.isin(rows, pool.papers)
     retriever = make()
     retriever.index(corpus)
-    place = {corpus.context_ids[row]: row for row in range(len(pool.queries))}
-    contexts = [place[sampler.graph.ids[row]] for row in pool.queries.tolist()]
+    context_rows = {corpus.context_ids[row]: row for row in range(len(pool.queries))}
+    contexts = [context_rows[sampler.graph.ids[row]] for row in pool.queries.tolist()]
     return listed(retriever.search(np.array(contexts), depth), corpus.paper_ids)
 
 
@@ -76,12 +76,12 @@ def test_a_pool_is_ranked_as_if_there_were_no_other_papers(
     ranker = PoolRanker(sampler, pools, [], "world", tmp_path / "cache", 25)
     ids = ranker.corpus.paper_ids
     first = []
-    for pool, run in zip(pools, ranker.ranked(make(), pools, tmp_path / "index"), strict=True):
+    for pool, run in zip(pools, ranker.rank(make(), pools, tmp_path / "index"), strict=True):
         own = [sampler.graph.ids[row] for row in pool.queries]
         assert run.query_ids == [f"{pool.group}/{query}" for query in own]
         found = listed(run.ranking, ids)
         alone = ranked_alone(sampler, pool, article if kind == "article" else BM25, 25, tmp_path / "cache")
-        if kind == "article":  # sums in another order: the same papers where scores are not nearly equal
+        if kind == "article":  # another order of summation may swap near-ties, so compare only scores
             scores = [[score for _, score in query] for query in alone]
             assert [[s for _, s in query] for query in found] == [
                 pytest.approx(of, abs=2e-4) for of in scores
@@ -90,11 +90,11 @@ def test_a_pool_is_ranked_as_if_there_were_no_other_papers(
             assert found == alone
         assert all(query not in dict(papers) for query, papers in zip(own, found, strict=True))
         first.append(found)
-    for index_dir in (tmp_path / "index", None):  # from the disk, and made again
-        assert [listed(run.ranking, ids) for run in ranker.ranked(make(), pools, index_dir)] == first
+    for index_dir in (tmp_path / "index", None):  # loaded from disk, and built again
+        assert [listed(run.ranking, ids) for run in ranker.rank(make(), pools, index_dir)] == first
 
 
-def test_without_a_year_no_query_finds_what_is_later(
+def test_without_a_year_no_query_finds_later_papers(
     world_file: Path, distractors_file: Path, tmp_path: Path
 ) -> None:
     graph = open_graph(world_file, distractors=distractors_file, cache_dir=tmp_path / "cache")
@@ -102,27 +102,25 @@ def test_without_a_year_no_query_finds_what_is_later(
     queries, _ = sampler.queries(20, 0)
     pools = dataset_pools(sampler, queries, [150], 1)
     ranker = PoolRanker(sampler, pools, [], "world", tmp_path / "cache", 150)
-    (run,) = ranker.ranked(BM25(), pools, None)
+    (run,) = ranker.rank(BM25(), pools, None)
     years = dict(zip(graph.ids, graph.years.tolist(), strict=True))
     for row, found in zip(queries.tolist(), listed(run.ranking, run.paper_ids), strict=True):
         names = [paper for paper, _ in found]
         assert all(paper.startswith("x") or years[paper] <= graph.years[row] for paper in names)
-        assert any(paper.startswith("x") for paper in names)  # of 2018, later than all
+        assert any(paper.startswith("x") for paper in names)  # of 2018, later than all queries
 
 
-def test_the_best_parameters_are_those_of_the_highest_validation_map(
-    sampler: Sampler, tmp_path: Path
-) -> None:
+def test_tuning_selects_the_highest_validation_map(sampler: Sampler, tmp_path: Path) -> None:
     tests, vals = (dataset_pools(sampler, rows, [100], 1) for rows in sampler.queries(4, 6))
     ranker = PoolRanker(sampler, tests, vals, "world", tmp_path / "cache", 100)
     retriever = BM25()
     tuned = tune(Tuning(k1=(0.0, 1.2, 8.0), b=(0.0, 1.0)), ranker, vals, retriever)
-    for (k1, b), value in tuned.tried.items():
-        (run,) = ranker.ranked(BM25(k1=k1, b=b), vals, None)
-        assert value == pytest.approx(100 * ranker.values(run, vals[0])["map"].mean())
-    assert tuned.tried[tuned.k1, tuned.b] == max(tuned.tried.values()) and len(tuned.tried) == 6
+    for (k1, b), value in tuned.maps.items():
+        (run,) = ranker.rank(BM25(k1=k1, b=b), vals, None)
+        assert value == pytest.approx(100 * ranker.measure(run, vals[0])["map"].mean())
+    assert tuned.maps[tuned.k1, tuned.b] == max(tuned.maps.values()) and len(tuned.maps) == 6
     assert (retriever.settings()["k1"], retriever.settings()["b"]) == (tuned.k1, tuned.b)
-    with pytest.raises(InputError, match=r"benchmark\.tune: no queries are left for validation"):
+    with pytest.raises(InputError, match=r"benchmark\.tune: no queries left for validation"):
         tune(Tuning(), ranker, [], retriever)
 
 
@@ -131,7 +129,7 @@ def settings_of(world_file: Path, tmp_path: Path, **more: Any) -> dict[str, Any]
     return given | {"tune": None} | more
 
 
-def test_what_an_evaluation_writes(world_file: Path, distractors_file: Path, tmp_path: Path) -> None:
+def test_output_files(world_file: Path, distractors_file: Path, tmp_path: Path) -> None:
     one, two, other = (tmp_path / name for name in ("one", "two", "other"))
     given = settings_of(world_file, tmp_path, distractors=distractors_file, run_depth=5, depth=50)
     given["tune"] = Tuning(k1=(1.2, 2.0), b=(0.5,), queries=3)
@@ -164,15 +162,13 @@ def test_what_an_evaluation_writes(world_file: Path, distractors_file: Path, tmp
     assert (tmp_path / "curves" / "map.png").stat().st_size > 5000
     assert compare(one, two, ["map"])["map"].difference == 0
     DatasetLevel(sizes=[80], **{**given, "queries": 5}).run(other, Provenance(), BM25)
-    with pytest.raises(InputError, match=r"not comparable: groups \{'80': 80, '150': 150\} in the first"):
+    with pytest.raises(InputError, match=r"not comparable: groups is \{'80': 80, '150': 150\} and"):
         compare(one, other, ["map"])
-    with pytest.raises(
-        InputError, match=r"other: has other queries, papers, rules or another seed than .*one"
-    ):
+    with pytest.raises(InputError, match=r"other: queries, papers, rules or seed differ from .*one"):
         pool_curves({"a": one, "b": other}, tmp_path / "curves")
 
 
-def test_fields_are_measured_by_themselves(
+def test_fields_are_measured_separately(
     world_file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -199,13 +195,13 @@ def test_fields_are_measured_by_themselves(
     assert "2 fields have fewer than 7 queries of 2005: Art (" in few
     strict = {**given, "size": 60, "rules": SamplingRules(year=2005, min_citations=0, min_cited=4)}
     drawing = FieldLevel(min_queries=1, **strict)
-    counts = [len(found) for found in drawing.queries_by_field(drawing.sampler())[0].values()]
-    assert min(counts) < max(counts)  # else nothing would be left out below
+    counts = [len(found) for found in drawing.queries_by_field(drawing.make_sampler())[0].values()]
+    assert min(counts) < max(counts)  # otherwise nothing is left out below
     FieldLevel(min_queries=max(counts), **strict).run(tmp_path / "few", Provenance(), BM25)
     assert f"fields have fewer than {max(counts)} queries and are left out" in caplog.text
 
 
-def test_queries_without_a_relevant_candidate_do_not_ask_and_are_counted(tmp_path: Path) -> None:
+def test_papers_without_a_relevant_candidate_are_not_queries_and_are_counted(tmp_path: Path) -> None:
     papers = world()
     for paper in papers[60:90]:
         paper["references"] = ["elsewhere"]
@@ -213,27 +209,25 @@ def test_queries_without_a_relevant_candidate_do_not_ask_and_are_counted(tmp_pat
     given = settings_of(write_lines(tmp_path / "papers.jsonl", papers), tmp_path, rules=rules, samplings=1)
     benchmark = DatasetLevel(sizes=[100], **given)
     benchmark.run(tmp_path / "out", Provenance(), BM25)
-    asked = json.loads((tmp_path / "out" / "sample.json").read_text())["queries"]["100"]
-    assert not {paper["paper_id"] for paper in papers[60:90]} & set(asked)
+    queries = json.loads((tmp_path / "out" / "sample.json").read_text())["queries"]["100"]
+    assert not {paper["paper_id"] for paper in papers[60:90]} & set(queries)
     report = (tmp_path / "out" / "report.md").read_text()
-    assert re.search(
-        r"(3\d|[4-9]\d) others cite fewer than 2 candidates that are not later, and cannot", report
-    )
-    assert "30 citations are of or by papers that are in no file" in report
+    assert re.search(r"(3\d|[4-9]\d) others cannot, because they cite fewer than 2 candidates\.", report)
+    assert "30 citations involve papers that are in none of the files" in report
     with pytest.raises(InputError, match=r"^retriever=bm25: NaN scores for \d queries, such as p\d+"):
         benchmark.run(tmp_path / "nan", Provenance(), Damaged)
     assert not (tmp_path / "nan" / "metrics.json").exists()
 
 
-def test_a_test_query_of_one_field_is_no_validation_query_of_another(tmp_path: Path) -> None:
+def test_test_queries_of_one_field_are_not_validation_queries_of_another(tmp_path: Path) -> None:
     papers = [{**paper, "fields": ["Art", "Law"]} for paper in world()]
     given = settings_of(write_lines(tmp_path / "papers.jsonl", papers), tmp_path, samplings=1, depth=20)
     tuning = Tuning(k1=(1.2,), b=(0.5,), queries=20)
     benchmark = FieldLevel(size=100, min_queries=1, **{**given, "tune": tuning, "queries": 5})
-    tests, vals, _ = benchmark.queries_by_field(benchmark.sampler(), 20)
+    tests, vals, _ = benchmark.queries_by_field(benchmark.make_sampler(), 20)
     assert set(tests["Art"]) != set(tests["Law"])
-    asked = {*tests["Art"].tolist(), *tests["Law"].tolist()}
-    assert all(len(rows) and not asked & set(rows.tolist()) for rows in vals.values())
+    in_test = {*tests["Art"].tolist(), *tests["Law"].tolist()}
+    assert all(len(rows) and not in_test & set(rows.tolist()) for rows in vals.values())
     benchmark.run(tmp_path / "out", Provenance(), BM25)
     assert list(metrics_of(tmp_path / "out")) == ["Art", "Law", "AVG"]
 

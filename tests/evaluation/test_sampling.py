@@ -1,4 +1,4 @@
-"""Queries and pools are drawn as Medić and Šnajder 2022 say: by plain versions of the rules, and seeded."""
+"""Sampling follows Medić and Šnajder 2022, compared with plain versions of the rules, and is seeded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def graph(world_file: Path, distractors_file: Path, tmp_path: Path) -> CitationG
 def plain_rules(
     papers: list[dict[str, Any]], rules: SamplingRules
 ) -> tuple[set[str], set[str], dict[str, set[str]]]:
-    """Candidates, papers that may ask, and what each paper is to find, by the words of the paper."""
+    """Candidates, queries, and the relevant papers of each paper, following the paper's description."""
     by_id = {paper["paper_id"]: paper for paper in papers}
     counts = dict.fromkeys(by_id, 0)
     for paper in papers:
@@ -51,8 +51,8 @@ def plain_rules(
         }
         for name, paper in by_id.items()
     }
-    asks = {name for name in passing if rules.year is None or by_id[name]["year"] == rules.year}
-    return candidates, {name for name in asks if len(relevant[name]) >= rules.min_cited}, relevant
+    of_year = {name for name in passing if rules.year is None or by_id[name]["year"] == rules.year}
+    return candidates, {name for name in of_year if len(relevant[name]) >= rules.min_cited}, relevant
 
 
 @settings(max_examples=20, deadline=None)
@@ -79,7 +79,7 @@ def test_candidates_queries_and_relevant_papers_follow_the_rules(seed: int, rule
             with pytest.raises(InputError, match=r"no paper.* passes the filters"):
                 sampler.queries(None, 0)
             return
-        assert {graph.ids[row] for row in np.flatnonzero(sampler.may_query)} == queries
+        assert {graph.ids[row] for row in np.flatnonzero(sampler.query_mask)} == queries
         test, val = sampler.queries(3, 4)
         assert len(test) == min(3, len(queries)) and len(val) == min(4, len(queries) - len(test))
         assert {graph.ids[row] for row in [*test, *val]} <= queries and not set(test) & set(val)
@@ -87,7 +87,7 @@ def test_candidates_queries_and_relevant_papers_follow_the_rules(seed: int, rule
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 1000), st.integers(1, 10), st.integers(1, 3))
-def test_pools_hold_all_that_is_cited_and_lie_within_each_other(
+def test_pools_hold_all_cited_papers_and_are_nested(
     graph: CitationGraph, seed: int, number: int, samplings: int
 ) -> None:
     def pools() -> list[SampledPool]:
@@ -96,28 +96,28 @@ def test_pools_hold_all_that_is_cited_and_lie_within_each_other(
 
     sampler = Sampler(graph, SamplingRules(year=2005, min_citations=0), seed)
     queries, _ = sampler.queries(number, 0)
-    cited = set(sampler.cited(queries).tolist())
+    cited = set(sampler.cited_by(queries).tolist())
     assert cited == {one for row in queries for one in sampler.relevant[row].tolist()}
     everything = int(np.count_nonzero(sampler.candidates))
     sizes = [len(cited), len(cited) + 7, everything, everything + 12]
     by_name = {(int(pool.group), pool.sampling): pool.papers for pool in pools()}
     assert all(np.array_equal(by_name[int(p.group), p.sampling], p.papers) for p in pools())
-    # The smallest and the one of all candidates are the same in every sampling: they are there once.
+    # The smallest pool and that of all candidates are the same in every sampling, so they occur once.
     once = [key for key in by_name if key[0] in (len(cited), everything)]
     assert once == [(len(cited), 0), (everything, 0)] or len(cited) + 7 == everything
     for (size, sampling), papers in by_name.items():
-        there = set(papers.tolist())
-        assert len(papers) == size == len(there) and cited <= there
-        assert all(sampler.candidates[row] or graph.is_distractor[row] for row in there)
+        pool = set(papers.tolist())
+        assert len(papers) == size == len(pool) and cited <= pool
+        assert all(sampler.candidates[row] or graph.is_distractor[row] for row in pool)
         if size <= everything:
             assert not graph.is_distractor[papers].any() and (graph.years[papers] <= 2005).all()
         else:
-            assert set(np.flatnonzero(sampler.candidates).tolist()) <= there
+            assert set(np.flatnonzero(sampler.candidates).tolist()) <= pool
         if (sizes[1], sampling) in by_name and size > sizes[1]:
-            assert set(by_name[sizes[1], sampling].tolist()) <= there
+            assert set(by_name[sizes[1], sampling].tolist()) <= pool
 
 
-def test_draws_depend_on_seed_and_purpose_alone(graph: CitationGraph) -> None:
+def test_draws_depend_only_on_seed_and_purpose(graph: CitationGraph) -> None:
     def drawn(seed: int, *, validation: int = 5) -> list[int]:
         return Sampler(graph, ANY, seed).queries(8, validation)[0].tolist()
 
@@ -128,7 +128,7 @@ def test_draws_depend_on_seed_and_purpose_alone(graph: CitationGraph) -> None:
     assert sampler.queries(5, 0, graph.in_field("Law"), "Law")[0].tolist() == before
 
 
-def test_papers_that_are_left_out_or_not_listed_do_not_ask(graph: CitationGraph, tmp_path: Path) -> None:
+def test_excluded_or_unlisted_papers_are_not_queries(graph: CitationGraph, tmp_path: Path) -> None:
     may = Sampler(graph, ANY, 0).queries(None, 0)[0]
     names = [graph.ids[row] for row in may]
     left = Sampler(graph, SamplingRules(min_citations=0, leave_out=[*names[:3], "of another collection"]), 0)
@@ -144,35 +144,37 @@ def test_papers_that_are_left_out_or_not_listed_do_not_ask(graph: CitationGraph,
     assert "1 of the 2 papers listed for test cannot be queries." in listed.facts()
 
 
-def test_a_pool_of_a_field_is_of_what_the_field_cites(graph: CitationGraph) -> None:
+def test_field_pools_hold_papers_that_the_field_cites(graph: CitationGraph) -> None:
     sampler = Sampler(graph, SamplingRules(year=2005, min_citations=0), 0)
     papers = [paper for paper in world() if "Law" in paper["fields"]]
     cited = {other for paper in papers for other in paper["references"]}
     candidates = {graph.ids[row] for row in np.flatnonzero(sampler.candidates)}
-    assert {graph.ids[row] for row in sampler.cited_in("Law")} == cited & candidates
+    assert {graph.ids[row] for row in sampler.cited_by_field("Law")} == cited & candidates
     test, _ = sampler.queries(4, 0, graph.in_field("Law"), "Law")
     assert all("Law" in world()[row]["fields"] and world()[row]["year"] == 2005 for row in test)
     whole = field_pools(sampler, {"Law": test}, 10_000, 3)
     assert len(whole) == 1 and {graph.ids[row] for row in whole[0].papers} == cited & candidates
-    size = len(sampler.cited(test)) + 3
+    size = len(sampler.cited_by(test)) + 3
     some = field_pools(sampler, {"Law": test}, size, 3)
     assert [pool.sampling for pool in some] == [0, 1, 2] and all(len(pool.papers) == size for pool in some)
-    assert all(set(sampler.cited(test)) <= set(pool.papers) <= set(whole[0].papers) for pool in some)
+    assert all(set(sampler.cited_by(test)) <= set(pool.papers) <= set(whole[0].papers) for pool in some)
 
 
-def test_pools_that_cannot_be_had_are_refused(graph: CitationGraph) -> None:
+def test_impossible_pools_are_refused(graph: CitationGraph) -> None:
     sampler = Sampler(graph, ANY, 0)
     queries, _ = sampler.queries(30, 0)
-    with pytest.raises(InputError, match=r"a pool of 2 papers cannot hold the \d+ that the 30 queries cite"):
+    with pytest.raises(
+        InputError, match=r"a pool of 2 papers cannot hold the \d+ papers that the 30 queries"
+    ):
         dataset_pools(sampler, queries, [2], 1)
-    with pytest.raises(InputError, match=r"a pool of 999 papers cannot be filled, there are \d+ candidates"):
+    with pytest.raises(InputError, match=r"a pool of 999 papers cannot be filled, .* only \d+ candidates"):
         dataset_pools(sampler, queries, [999], 1)
     with pytest.raises(InputError, match=r"queries of the field Law cite"):
         field_pools(sampler, {"Law": queries}, 2, 1)
 
 
 def test_a_year_without_queries_is_named(graph: CitationGraph) -> None:
-    with pytest.raises(InputError, match=r"no paper of 1950 passes the filters and cites 1 or more"):
+    with pytest.raises(InputError, match=r"no paper of 1950 passes the filters and cites at least 1 cand"):
         Sampler(graph, SamplingRules(year=1950), 0).queries(None, 0)
     with pytest.raises(InputError, match=r"benchmark\.rules\.leave_out: nowhere\.txt: No such file"):
         Sampler(graph, SamplingRules(leave_out="nowhere.txt"), 0).queries(None, 0)

@@ -1,4 +1,4 @@
-"""SciDocs' numbers are those of its own script; what it skips is counted, what it trips over is named."""
+"""SciDocs' numbers agree with the official script; what it skips is counted, and bad input is named."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Collection = tuple[Path, Vectors]
 
 
 def qrel_lines(seed: int, queries: int = 6) -> str:
-    """Pools of 2 relevant papers and 6 others."""
+    """Pools with 2 relevant papers and 6 others."""
     rng = np.random.default_rng(seed)
     lines = []
     for query in rng.permutation(PAPERS)[:queries]:
@@ -43,7 +43,7 @@ def qrel_lines(seed: int, queries: int = 6) -> str:
 
 @pytest.fixture
 def collection(tmp_path: Path) -> Collection:
-    """SciDocs' files, and vectors of few different values: many distances are equal."""
+    """SciDocs' files, and vectors with few distinct values, so that many distances tie."""
     rng = np.random.default_rng(9)
     folder = tmp_path / "scidocs"
     for seed, name in enumerate(TASKS.values()):
@@ -66,7 +66,7 @@ def write_vectors(path: Path, vectors: dict[str, Any]) -> Path:
 
 
 def official(qrel: Path, vectors: Vectors) -> dict[str, float]:
-    """What the official script reports of a task: rounded distances as a run, trec_eval over what it has."""
+    """Measure a task like the official script: rounded distances as a run, evaluated by trec_eval."""
     with qrel.open() as file:
         judged = pytrec_eval.parse_qrel(file)
     lines = []
@@ -96,14 +96,14 @@ def run(folder: Path, **settings: Any) -> dict[str, dict[str, float]]:
 
 
 @pytest.mark.parametrize("split", ["test", "val"])
-def test_embeddings_are_measured_as_by_the_official_script(
+def test_embeddings_are_measured_like_the_official_script(
     collection: Collection, split: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, vectors = collection
     found = run(folder, embeddings_file=write_vectors(folder / "v.jsonl", vectors), split=split)
     expected = {task: official(folder / name / f"{split}.qrel", vectors) for task, name in TASKS.items()}
     assert found == expected and list(found) == ["co-view", "co-read", "cite", "co-cite"]
-    assert str(found) in capsys.readouterr().out  # as it is printed there
+    assert str(found) in capsys.readouterr().out  # the script's output format
     assert len({row["map"] for row in found.values()}) > 1
     values = PerQuery.read(folder.parent / "out" / "per_query.csv")
     cite = [row for row, name in enumerate(values.query_ids) if name.startswith("cite/")]
@@ -112,15 +112,15 @@ def test_embeddings_are_measured_as_by_the_official_script(
     assert "| SPECTER | 88.3 | 94.9 |" in report.split("## As published")[1]
 
 
-def test_distances_keep_their_five_places(collection: Collection) -> None:
+def test_distances_keep_five_decimals(collection: Collection) -> None:
     folder, _ = collection
     rng = np.random.default_rng(3)
-    vectors = {paper: (1e-5 * rng.random(4)).tolist() for paper in PAPERS}  # float32 would move them
+    vectors = {paper: (1e-5 * rng.random(4)).tolist() for paper in PAPERS}  # float32 would change them
     found = run(folder, embeddings_file=write_vectors(folder / "v.jsonl", vectors))
     assert found == {task: official(folder / name / "test.qrel", vectors) for task, name in TASKS.items()}
 
 
-def test_what_has_no_embedding_is_skipped_as_by_the_script_and_counted(
+def test_papers_without_embeddings_are_skipped_like_in_the_script_and_counted(
     collection: Collection, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder, vectors = collection
@@ -134,10 +134,10 @@ def test_what_has_no_embedding_is_skipped_as_by_the_script_and_counted(
     assert found == {task: official(folder / name / "test.qrel", vectors) for task, name in TASKS.items()}
     skipped = next(line for line in caplog.messages if line.startswith("cite: ") and "queries" in line)
     assert skipped == (
-        "cite: 2 queries are not scored and left out of the means, as by the official script: "
+        "cite: 2 queries have no scores and are left out of the means, as in the official script: "
         f"{gone}, {empty}."
     )
-    assert any(f"{last}_{lost}" in line for line in caplog.messages if "candidates are not scored" in line)
+    assert any(f"{last}_{lost}" in line for line in caplog.messages if "candidates have no scores" in line)
     assert skipped in (folder.parent / "out" / "report.md").read_text()
 
 
@@ -171,7 +171,7 @@ def test_an_encoder_writes_embeddings_in_the_official_format(collection: Collect
     assert run(folder, embeddings_file=file) == found
 
 
-def test_papers_without_a_text_are_told(collection: Collection, caplog: pytest.LogCaptureFixture) -> None:
+def test_papers_without_a_text_are_reported(collection: Collection, caplog: pytest.LogCaptureFixture) -> None:
     folder, _ = collection
     papers = json.loads((folder / METADATA).read_text())
     query, pool = next(iter(read_pools(folder / "cite" / "test.qrel").items()))
@@ -186,7 +186,7 @@ def test_papers_without_a_text_are_told(collection: Collection, caplog: pytest.L
     )
     texts = folder / "texts.jsonl"
     texts.write_text(json.dumps({"paper_id": "elsewhere", "title": "a", "abstract": "b"}) + "\n")
-    with pytest.raises(InputError, match=r"texts\.jsonl: none of the \d+ queries has a text, as "):
+    with pytest.raises(InputError, match=r"texts\.jsonl: none of the \d+ queries has a text: "):
         run(folder, make=BM25, texts=texts)
 
 
@@ -221,18 +221,18 @@ READERS: dict[str, Callable[[Path], Any]] = {
         (
             "v.jsonl",
             '{"paper_id": "a", "embedding": [1, 2]}\n{"paper_id": "b", "embedding": [1]}',
-            r"line 2, paper 'b': an embedding of 1 numbers, others have 2",
+            r"line 2, paper 'b': the embedding has 1 numbers, others have 2",
         ),
     ],
 )
-def test_files_that_cannot_be_used_are_named(tmp_path: Path, file: str, text: str, line: str) -> None:
+def test_unusable_files_are_named(tmp_path: Path, file: str, text: str, line: str) -> None:
     (tmp_path / file).write_text(text)
     with pytest.raises(InputError, match=line) as error:
         READERS[file](tmp_path / file)
     assert file in str(error.value) and "\n" not in str(error.value)
 
 
-def test_embeddings_of_other_papers_are_passed_over_and_the_last_one_counts(tmp_path: Path) -> None:
+def test_embeddings_of_other_papers_are_skipped_and_the_last_one_wins(tmp_path: Path) -> None:
     lines = [("x", ["no", "vector"]), ("a", [1.0, 0.1]), ("a", [2.0, 0.5]), ("b", [])]
     text = "\n".join(json.dumps({"paper_id": paper, "embedding": vector}) for paper, vector in lines)
     (tmp_path / "v.jsonl").write_text(text)
@@ -241,21 +241,21 @@ def test_embeddings_of_other_papers_are_passed_over_and_the_last_one_counts(tmp_
     assert set(found) == {"a", "b"}
 
 
-def test_settings_that_cannot_be_used_are_named(collection: Collection, tmp_path: Path) -> None:
+def test_unusable_settings_are_named(collection: Collection, tmp_path: Path) -> None:
     folder, vectors = collection
     with pytest.raises(InputError, match=r"none\.jsonl: no such file"):
         run(folder, embeddings_file=tmp_path / "none.jsonl")
     with pytest.raises(InputError, match=r"coview\.run: no such file; ranked_dir needs coview\.run, "):
         run(folder, ranked_dir=tmp_path)
     other = write_vectors(folder / "o.jsonl", {"elsewhere": [1.0]})
-    with pytest.raises(InputError, match="co-view: none of its 6 queries is scored, as "):
+    with pytest.raises(InputError, match="co-view: none of its 6 queries has scores: "):
         run(folder, embeddings_file=other)
     (folder / "cite" / "test.qrel").unlink()
-    with pytest.raises(InputError, match=r"scidocs: no cite/test\.qrel in it; .*data\.dir=download fetches"):
+    with pytest.raises(InputError, match=r"scidocs: no cite/test\.qrel; .*data\.dir=download to download"):
         run(folder, embeddings_file=write_vectors(folder / "v.jsonl", vectors))
 
 
-def test_what_is_needed_is_downloaded(
+def test_needed_files_are_downloaded(
     collection: Collection, server: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     folder, vectors = collection
@@ -271,13 +271,13 @@ def test_what_is_needed_is_downloaded(
     assert "\n" not in str(error.value)
     for file in RELEASES["scidocs"].files:
         server.put(f"s/{file}", (folder / file).read_text())
-    server.asked.clear()
+    server.requests.clear()
     benchmark.run(out, Provenance(), no_retriever)
     expected = official(folder / "cite" / "test.qrel", vectors)
     assert json.loads((out / "metrics.json").read_text())["cite"] == expected
-    assert {path for path, _ in server.asked} == {f"/s/{name}/test.qrel" for name in TASKS.values()}
+    assert {path for path, _ in server.requests} == {f"/s/{name}/test.qrel" for name in TASKS.values()}
     SciDocs(cache_dir=cache).run(out, Provenance(), BM25)
-    assert server.asked[-1][0] == f"/s/{METADATA}"
+    assert server.requests[-1][0] == f"/s/{METADATA}"
     there = ensure_release("scidocs", cache, files=["cite/test.qrel"])
     assert sorted(path.name for path in there.iterdir() if not path.name.startswith(".")) == [
         "cite",
@@ -293,6 +293,6 @@ def test_the_command(collection: Collection, evaluate: Callable[..., Done]) -> N
     options = ["benchmark=scidocs", "data.dir=scidocs", "data.cache_dir=cache", "output_dir=out"]
     file = write_vectors(folder / "v.jsonl", vectors | {PAPERS[0]: [0.5]})
     done = evaluate(*options, f"embeddings_file={file}")
-    assert done.code == 2 and done.err.count("\n") == 1 and "an embedding of" in done.err
+    assert done.code == 2 and done.err.count("\n") == 1 and "the embedding has" in done.err
     done = evaluate(*options, "retriever=bm25")
     assert done.code == 0 and "{'co-view': {'map': " in done.out, done.err

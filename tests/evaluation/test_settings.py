@@ -1,4 +1,4 @@
-"""Options of benchmarks that cannot be used: one line that names the option."""
+"""Unusable benchmark options raise a one-line error that names the option."""
 
 from __future__ import annotations
 
@@ -50,8 +50,12 @@ PROTOCOLS = r"benchmark.protocols.*(transductive, inductive|list of words)"
         (CSFCube, {"dir": "x", "ranked_dir": "x"}, "ranked_dir needs experiment_name=NAME"),
         (CSFCube, {"dir": "x", "query": "title"}, r"benchmark\.query=title: choose whole or facet"),
         (SciDocs, {"split": "train"}, "benchmark.split=train: choose val or test"),
-        (SciDocs, {"embeddings_file": "a", "ranked_dir": "b"}, "embeddings_file and ranked_dir: give one"),
-        (DatasetLevel, {"sizes": []}, r"benchmark\.sizes: list the sizes"),
+        (
+            SciDocs,
+            {"embeddings_file": "a", "ranked_dir": "b"},
+            "embeddings_file and ranked_dir: give only one",
+        ),
+        (DatasetLevel, {"sizes": []}, r"benchmark\.sizes: list the pool sizes"),
         (DatasetLevel, {"sizes": [0]}, r"benchmark\.sizes=0: must be a whole number, at least 1"),
         (DatasetLevel, {"samplings": 0}, r"benchmark\.samplings=0: must be at least 1"),
         (DatasetLevel, {"tune": {"size": 0}}, r"benchmark\.tune\.size=0: must be at least 1"),
@@ -61,9 +65,7 @@ PROTOCOLS = r"benchmark.protocols.*(transductive, inductive|list of words)"
         (FieldLevel, {"depth": 0}, r"benchmark\.depth=0: must be at least 1"),
     ],
 )
-def test_options_that_cannot_be_used_are_named(
-    benchmark: type[Benchmark], given: dict[str, Any], message: str
-) -> None:
+def test_unusable_options_are_named(benchmark: type[Benchmark], given: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message) as error:
         benchmark(**({"reranker": "somewhere"} if benchmark is Pipeline else {}) | given)
     assert "\n" not in str(error.value)
@@ -77,12 +79,12 @@ def test_options_that_cannot_be_used_are_named(
         (Tuning, {"k1": []}, r"benchmark\.tune: k1 and b must be lists of values"),
     ],
 )
-def test_parts_that_cannot_be_used_are_named(kind: Any, given: dict[str, Any], message: str) -> None:
+def test_unusable_nested_settings_are_named(kind: Any, given: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_settings(kind, given)
 
 
-def test_several_processes_do_not_choose_their_arithmetic_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Processes, "of_torchrun", classmethod(lambda cls: cls(0, 2)))
-    with pytest.raises(InputError, match=r"scoring\.backend=fastest: each process might find another way"):
+def test_several_processes_need_a_fixed_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Processes, "from_torchrun", classmethod(lambda cls: cls(0, 2)))
+    with pytest.raises(InputError, match=r"scoring\.backend=fastest: processes might choose differently"):
         Pipeline(reranker="somewhere", scoring={"backend": "fastest"})

@@ -1,4 +1,4 @@
-"""Intervals and tests against scipy, against all cases written out, and against known distributions."""
+"""Intervals and tests compared with scipy, exhaustive enumeration and known distributions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evaluation import significance
-from evaluation.significance import Floats, intervals, paired, randomisation_test
+from evaluation.significance import Floats, intervals, paired_difference, randomisation_test
 
 
 def exact_p(sums: Floats) -> float:
-    """The share of all assignments of signs with a sum at least as far from zero."""
+    """Share of all sign assignments whose sum is at least as far from zero."""
     totals = [abs(float(np.dot(signs, sums))) for signs in itertools.product((-1, 1), repeat=len(sums))]
     return float(np.mean([total >= abs(sums.sum()) - 1e-9 for total in totals]))
 
@@ -37,13 +37,13 @@ def test_p_is_that_of_all_sign_flips(differences: list[list[float]], seed: int) 
     assert abs(found - exact) < 4.5 * math.sqrt(0.25 / 10_000) + 1e-4
 
 
-def test_p_is_never_zero_and_one_without_any_difference() -> None:
+def test_p_is_never_zero_and_is_one_without_a_difference() -> None:
     papers = np.arange(50)
     assert randomisation_test(np.ones(50), papers, draws=999) == 1 / 1000
     assert randomisation_test(np.zeros(50), papers, draws=99) == 1.0
 
 
-def test_ten_contexts_of_a_paper_are_one_observation() -> None:
+def test_ten_contexts_of_a_paper_count_as_one_observation() -> None:
     rng = np.random.default_rng(0)
     of_paper = rng.normal(0.5, 1.0, 8)
     apart = randomisation_test(np.repeat(of_paper, 10), np.arange(80))
@@ -51,23 +51,23 @@ def test_ten_contexts_of_a_paper_are_one_observation() -> None:
     assert together == randomisation_test(of_paper, np.arange(8)) > 10 * apart
 
 
-def test_interval_of_two_papers_worked_out_by_hand() -> None:
-    # Of paper 0 with one query and paper 1 with three, a resample has the mean 0, 1/4 or 1 with probability
-    # 1/4, 1/2 and 1/4.
+def test_interval_of_two_papers() -> None:
+    # Paper 0 has one query, paper 1 has three: a resample has the mean 0, 1/4 or 1 with probability 1/4, 1/2
+    # and 1/4.
     low, high = intervals(np.array([[1.0], [0.0], [0.0], [0.0]]), np.array([0, 1, 1, 1]))
     assert (low[0], high[0]) == (0.0, 1.0)
-    # With level 0.4 the quantiles 0.3 and 0.7 both fall on the middle.
+    # At level 0.4, the quantiles 0.3 and 0.7 are both the middle value.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(significance, "LEVEL", 0.4)
         low, high = intervals(np.array([[1.0], [0.0], [0.0], [0.0]]), np.array([0, 1, 1, 1]))
     assert (low[0], high[0]) == (0.25, 0.25)
 
 
-def test_intervals_are_those_of_scipy() -> None:
+def test_intervals_agree_with_scipy() -> None:
     rng = np.random.default_rng(1)
     papers = rng.integers(40, size=300)
     values = np.clip(rng.random((300, 2)) + 0.3 * rng.random(40)[papers][:, None], 0, 1)
-    values[rng.random(300) < 0.4, 1] = np.nan  # the second column is of some queries alone
+    values[rng.random(300) < 0.4, 1] = np.nan  # the second column covers only some queries
     low, high = intervals(values, papers, draws=20_000)
     for column in range(2):
         own = ~np.isnan(values[:, column])
@@ -87,7 +87,7 @@ def test_intervals_are_those_of_scipy() -> None:
         assert abs(high[column] - expected.confidence_interval.high) < 0.04 * width
 
 
-def test_pieces_columns_and_order_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_columns_and_order_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(4)
     values, papers = rng.random((60, 3)), rng.integers(9, size=60)
     whole = intervals(values, papers, draws=500)
@@ -108,13 +108,13 @@ def test_one_citing_paper_gives_no_interval() -> None:
     assert np.isnan([low[1], high[1]]).all() and low[0] == 0.0 and high[0] == 1.0
 
 
-def test_a_difference_has_the_interval_of_the_differences() -> None:
+def test_paired_differences() -> None:
     rng = np.random.default_rng(6)
     a, b, papers = rng.random(80), rng.random(80), rng.integers(10, size=80)
-    found = paired(a, b, papers, draws=2000)
+    found = paired_difference(a, b, papers, draws=2000)
     assert found.difference == pytest.approx(found.a - found.b) and found.low < found.difference < found.high
-    other = paired(b, a, papers, draws=2000)
+    other = paired_difference(b, a, papers, draws=2000)
     assert (other.low, other.high) == pytest.approx((-found.high, -found.low)) and other.p == found.p
     assert (found.queries, found.papers) == (80, 10)
-    surely = paired(a + 0.5, a, papers, draws=2000)
+    surely = paired_difference(a + 0.5, a, papers, draws=2000)
     assert surely.low == pytest.approx(0.5) and surely.p < 0.01

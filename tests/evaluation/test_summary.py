@@ -1,4 +1,4 @@
-"""The table of a sweep: what it shows, what failed, and which jobs it finds."""
+"""The table of a sweep: its columns, failed jobs, and which jobs it finds."""
 
 import csv
 import json
@@ -47,7 +47,7 @@ def test_a_failure_becomes_a_result(tmp_path: Path) -> None:
     returned = _finish(summary, tmp_path, folder, InputError("two\nlines"))
     assert returned.status == JobStatus.COMPLETED and returned.return_value is None
     assert (folder / FAILURE).read_text() == "two lines\n"
-    # The same job run again, with success.
+    # The same job again, successfully.
     _finish(summary, tmp_path, folder)
     assert not (folder / FAILURE).exists()
 
@@ -60,13 +60,13 @@ def test_a_single_run_that_fails_ends_with_one_line(
     with pytest.raises(SystemExit) as ended:
         Summary().on_job_end(_config(tmp_path, tmp_path, RunMode.RUN), returned)
     assert ended.value.code == 2 and capsys.readouterr().err == "error: no such thing\n"
-    # A bug of ours keeps its traceback: Hydra raises it.
+    # A bug keeps its traceback: Hydra raises it.
     returned.return_value = KeyError("bug")
     Summary().on_job_end(_config(tmp_path, tmp_path, RunMode.RUN), returned)
     assert returned.status == JobStatus.FAILED
 
 
-def test_the_table_has_what_the_jobs_differ_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_the_varied_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     summary = Summary(columns=["mrr", "no such metric"])
     summary.on_multirun_start(_config(tmp_path))
     first = {"mrr": 0.5, "recall@1": 0.1, "recall@10": 0.2}
@@ -129,7 +129,7 @@ GROUPED: dict[str, tuple[dict[str, dict[str, float]], str]] = {
 
 
 @pytest.mark.parametrize("benchmark", GROUPED)
-def test_sweeps_of_global_benchmarks_have_their_measures(tmp_path: Path, benchmark: str) -> None:
+def test_sweeps_of_global_benchmarks_show_their_measures(tmp_path: Path, benchmark: str) -> None:
     target = vars(SCHEMAS[benchmark])["_target_"]
     summary = Summary()
     metrics, columns = GROUPED[benchmark]
@@ -143,7 +143,7 @@ def test_sweeps_of_global_benchmarks_have_their_measures(tmp_path: Path, benchma
     assert first.count("|") == head.count("|") and "|  |" not in first
 
 
-def test_the_callback_loads_nothing_heavy() -> None:
+def test_the_callback_imports_nothing_heavy() -> None:
     code = "import sys, evaluation.summary; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

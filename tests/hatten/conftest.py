@@ -1,4 +1,4 @@
-"""Fixtures for training."""
+"""Fixtures of the training tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Options of a training on a demo of 200 papers, which is prepared once."""
+    """Options to train on a demo corpus of 200 papers, prepared once."""
     cache = tmp_path_factory.mktemp("cache")
     return {
         "data": "demo",

@@ -1,4 +1,4 @@
-"""Models of random weights, documents of given words, what a training on the demo measures."""
+"""Test helpers: random models, documents from word ids, recall on the demo corpus."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from retrieval.base import Retriever
 
 
 def unit(rows: int, seed: int) -> NDArray[np.float32]:
-    """Random vectors [rows, 6] of unit length."""
+    """Return random unit vectors [rows, 6]."""
     vectors = np.random.default_rng(seed).standard_normal((rows, 6)).astype(np.float32)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def random_model(words: Sequence[str], about: dict[str, Any] | None = None, **options: Any) -> Model:
-    """A HAtten over these words; options: of EncoderConfig."""
+    """Return a HAtten model over these words; options: fields of EncoderConfig."""
     config = EncoderConfig(**{"dim": 8, "heads": 2, "hidden": 6, "max_tokens": 16, **options})
     vocabulary, random = Vocabulary(words), np.random.default_rng(0)
     table = random.standard_normal((len(vocabulary), config.dim)).astype(np.float32)
@@ -38,7 +38,10 @@ def random_model(words: Sequence[str], about: dict[str, Any] | None = None, **op
 
 
 def documents(rows: list[list[list[int]]]) -> Documents:
-    """Word ids of title, abstract and perhaps context and words near the mark; empty ones are absent."""
+    """Build documents from word ids of title, abstract and, optionally, context and words near the marker.
+
+    Empty paragraphs are absent.
+    """
     shape = len(rows), max([3, *map(len, rows)])
     index, types = np.full(shape, -1), np.full(shape, ABSENT_TYPE)
     paragraphs: list[list[int]] = []
@@ -51,7 +54,7 @@ def documents(rows: list[list[list[int]]]) -> Documents:
 
 
 def measured_recall(retriever: Retriever, demo: dict[str, Any]) -> float:
-    """R@10 of the validation queries that a training on the demo measures."""
+    """Compute R@10 on the validation queries of a training on the demo corpus."""
     corpus = open_demo(papers=200, contexts=600, cache_dir=demo["data.cache_dir"])
     retriever.index(corpus)
     split = corpus.split("val")

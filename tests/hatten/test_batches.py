@@ -1,4 +1,4 @@
-"""Training batches: the queries of a round, papers and their levels, what worker processes hold of them."""
+"""Training batches: the queries of a round, papers and their levels, memory of worker processes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from hatten.settings import EncoderBatchSettings
 CONFIG = EncoderBatchSettings(queries=8, mined=3, random=2, contexts_per_paper=1, steps_per_round=12)
 
 
-class Noting(DocumentReader):
-    """Notes which rows were read for the latest batch."""
+class RecordingReader(DocumentReader):
+    """Records the rows that were read for the latest batch."""
 
     _parts: list[NDArray[np.int64]]
 
@@ -45,18 +45,18 @@ class Noting(DocumentReader):
 
 
 @pytest.fixture(scope="module")
-def reader(demo_corpus: Corpus) -> Noting:
-    return Noting(demo_corpus, Vocabulary(demo_corpus.words), 32)
+def reader(demo_corpus: Corpus) -> RecordingReader:
+    return RecordingReader(demo_corpus, Vocabulary(demo_corpus.words), 32)
 
 
 @pytest.fixture(scope="module")
 def pool(demo_corpus: Corpus) -> Pool:
-    """Ten papers for three of four training queries, neither cited nor citing; every third is relevant."""
+    """Ten papers for 3 of 4 training queries, neither cited nor citing; every third is relevant."""
     split, random = demo_corpus.split("train"), np.random.default_rng(0)
     papers = np.full((len(split), 10), -1, np.int32)
     for query, context in enumerate(split.contexts):
-        taken = {*split.positives[query].tolist(), int(demo_corpus.citing[context])}
-        others = [row for row in np.flatnonzero(demo_corpus.is_candidate) if row not in taken]
+        excluded = {*split.positives[query].tolist(), int(demo_corpus.citing[context])}
+        others = [row for row in np.flatnonzero(demo_corpus.is_candidate) if row not in excluded]
         papers[query] = random.choice(others, 10, replace=False)
     row = np.arange(len(split), dtype=np.int32)
     row[3::4] = -1
@@ -70,11 +70,11 @@ def batches(
 
 
 def same(one: Batch, other: Batch) -> bool:
-    """Whether all arrays are equal."""
+    """True if all arrays are equal."""
     return pickle.dumps(vars(one)) == pickle.dumps(vars(other))
 
 
-def test_levels_say_what_a_paper_is_to_a_query(reader: Noting, pool: Pool) -> None:
+def test_levels_describe_the_relation_of_paper_and_query(reader: RecordingReader, pool: Pool) -> None:
     corpus, of_round = reader.corpus, batches(reader, pool)
     split = corpus.split("train")
     query_of = {int(context): query for query, context in enumerate(split.contexts)}
@@ -97,13 +97,13 @@ def test_levels_say_what_a_paper_is_to_a_query(reader: Noting, pool: Pool) -> No
                 if level == RELEVANT:
                     assert mined[int(paper)]
             drawn = Counter(of_query.tolist())
-            # three mined and two random, of which some may fall together
+            # three mined and two random papers, some of which may be the same
             assert pool.row[query] >= 0 and 1 <= drawn[RELEVANT] + drawn[OTHER] <= 5
             seen.update(drawn)
     assert {CITED, EXCLUDED, RELEVANT, OTHER, OTHER_QUERY} == set(seen)
 
 
-def test_papers_are_those_that_somebody_brought(reader: Noting, pool: Pool) -> None:
+def test_papers_are_the_cited_and_mined_ones(reader: RecordingReader, pool: Pool) -> None:
     split = reader.corpus.split("train")
     for mined in (0, 10):
         of_round = batches(reader, pool, replace(CONFIG, mined=mined, random=0))
@@ -118,7 +118,7 @@ def test_papers_are_those_that_somebody_brought(reader: Noting, pool: Pool) -> N
     assert {CITED, OTHER} <= set(before_mining.ravel().tolist()) and RELEVANT not in before_mining
 
 
-def test_a_batch_is_the_same_whatever_was_read_before(reader: Noting, pool: Pool) -> None:
+def test_a_batch_does_not_depend_on_what_was_read_before(reader: RecordingReader, pool: Pool) -> None:
     forwards, backwards = batches(reader, pool, round=2), batches(reader, pool, round=2)
     read = [forwards[step] for step in range(12)]
     for step in reversed(range(12)):
@@ -129,7 +129,9 @@ def test_a_batch_is_the_same_whatever_was_read_before(reader: Noting, pool: Pool
 
 
 @pytest.mark.parametrize("group", [1, 4])
-def test_a_round_is_drawn_from_the_sample_that_was_mined_for(reader: Noting, pool: Pool, group: int) -> None:
+def test_a_round_uses_only_the_queries_that_were_mined(
+    reader: RecordingReader, pool: Pool, group: int
+) -> None:
     config = replace(CONFIG, contexts_per_paper=group, steps_per_round=40)
     sampled = np.flatnonzero(pool.row >= 0)
     orders = [batches(reader, pool, config, round=number).order for number in (2, 2, 3)]
@@ -137,18 +139,18 @@ def test_a_round_is_drawn_from_the_sample_that_was_mined_for(reader: Noting, poo
     assert set(orders[0][len(sampled) :].tolist()) <= set(sampled.tolist())
     assert np.array_equal(orders[0], orders[1]) and not np.array_equal(orders[0], orders[2])
     data = TrainingData(reader, replace(config, steps_per_round=2), seed=1)
-    before = data.queries_of(3)
-    data.pool = pool  # of another round: the next sample is of all queries
-    assert np.array_equal(data.queries_of(3), before)
+    before = data.round_queries(3)
+    data.pool = pool  # of another round: all queries can be sampled next
+    assert np.array_equal(data.round_queries(3), before)
     only = Pool(np.full_like(pool.row, -1), pool.papers, pool.relevant)
-    only.row[before] = np.arange(len(before))  # all queries of the round were mined for: nothing changes
+    only.row[before] = np.arange(len(before))  # all queries of the round were mined: no change
     few = replace(config, steps_per_round=2)
     whole = batches(reader, None, few, round=3)
     assert np.array_equal(batches(reader, only, few, round=3).order, whole.order)
 
 
 @pytest.mark.parametrize("group", [1, 4])
-def test_every_query_comes_once_in_a_pass(reader: Noting, group: int) -> None:
+def test_every_query_occurs_once_per_epoch(reader: RecordingReader, group: int) -> None:
     split = reader.corpus.split("train")
     config = replace(CONFIG, contexts_per_paper=group, queries=7, steps_per_round=11)
     rounds = 1 + 2 * len(split) // 77
@@ -163,18 +165,18 @@ def test_every_query_comes_once_in_a_pass(reader: Noting, group: int) -> None:
     assert set(one_pass.order[: len(split)].tolist()) == set(range(len(split)))
 
 
-def test_contexts_of_a_paper_stand_together(reader: Noting) -> None:
+def test_contexts_of_a_citing_paper_are_grouped(reader: RecordingReader) -> None:
     corpus, split = reader.corpus, reader.corpus.split("train")
     of_round = batches(reader, None, replace(CONFIG, contexts_per_paper=4, steps_per_round=0))
     citing = corpus.citing[split.contexts[of_round.order[: len(split)]]]
     changes = 1 + int((np.diff(citing) != 0).sum())
     groups = sum(-(-count // 4) for count in Counter(citing.tolist()).values())
-    # Two groups of one paper may happen to be neighbours, so there can be fewer changes than groups.
+    # Two groups of the same paper may be adjacent by chance, so there can be fewer changes than groups.
     assert groups * 0.7 < changes <= groups < len(split) / 2
     assert len(set(citing[:8].tolist())) <= 4
 
 
-def test_how_often_a_paper_comes_by_chance(reader: Noting, pool: Pool) -> None:
+def test_log_rate_is_the_sampling_rate(reader: RecordingReader, pool: Pool) -> None:
     corpus, split = reader.corpus, reader.corpus.split("train")
     of_round = batches(reader, pool, replace(CONFIG, mined=1))
     rate = np.exp(of_round[0].log_rate)
@@ -184,14 +186,14 @@ def test_how_often_a_paper_comes_by_chance(reader: Noting, pool: Pool) -> None:
         times = int((split.positives.values == paper).sum())
         expected = 8 * times / len(split.positives.values)
         expected += 2 * 8 / corpus.is_candidate.sum() if corpus.is_candidate[paper] else 0
-        # One that is in a pool of ten was perhaps drawn from it.
+        # A paper in a pool of ten may have been drawn from it.
         rates = [expected, expected + 0.1] if int(paper) in mined else [expected]
         assert any(found == pytest.approx(min(rate, 1.0), rel=1e-4) for rate in rates)
     assert (rate < 1.0).any()
 
 
-def test_a_mined_paper_has_its_share_of_the_gradient(reader: Noting, pool: Pool) -> None:
-    """Of equal cosines, a query's mined paper counts as the ten of its pool, of which it was drawn."""
+def test_a_mined_paper_gets_its_share_of_the_gradient(reader: RecordingReader, pool: Pool) -> None:
+    """At equal cosines, a mined paper counts as much as the ten papers of the pool it was drawn from."""
     bare = Pool(pool.row, pool.papers, np.zeros_like(pool.relevant))
     batch = batches(reader, bare, replace(CONFIG, mined=1, random=0))[0]
     similarity = torch.zeros(batch.levels.shape, requires_grad=True)
@@ -209,7 +211,7 @@ def test_a_mined_paper_has_its_share_of_the_gradient(reader: Noting, pool: Pool)
 
 @pytest.fixture(scope="module")
 def corpora(tmp_path_factory: pytest.TempPathFactory) -> list[Corpus]:
-    """A generated corpus, and one four times as large."""
+    """Two generated corpora, the second four times as large."""
     folder = tmp_path_factory.mktemp("sizes")
     for papers in (1500, 6000):
         generate_corpus(papers, 2 * papers, folder / str(papers), seed=0, workers=1)
@@ -222,7 +224,7 @@ def batches_of(corpus: Corpus) -> Batches:
 
 
 def read_all(pickled: bytes) -> tuple[int, int, int]:
-    """In a process of its own: bytes that it holds after all batches and at most, and words that it read."""
+    """Read all batches; return the traced memory in bytes, its peak, and the number of words read."""
     tracemalloc.start()
     of_round: Batches = pickle.loads(pickled)
     words = 0
@@ -232,7 +234,7 @@ def read_all(pickled: bytes) -> tuple[int, int, int]:
     return *tracemalloc.get_traced_memory(), words
 
 
-def test_a_corpus_is_pickled_as_its_place_and_batches_without_texts(corpora: list[Corpus]) -> None:
+def test_a_corpus_is_pickled_as_its_path_and_batches_without_texts(corpora: list[Corpus]) -> None:
     for corpus in corpora:
         assert len(pickle.dumps(corpus)) < 1000
         pickled = pickle.dumps(batches_of(corpus))
@@ -241,7 +243,7 @@ def test_a_corpus_is_pickled_as_its_place_and_batches_without_texts(corpora: lis
 
 
 @pytest.mark.slow
-def test_a_worker_holds_a_few_numbers_a_paper_and_no_texts(corpora: list[Corpus]) -> None:
+def test_a_worker_holds_a_few_numbers_per_paper_and_no_texts(corpora: list[Corpus]) -> None:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         found = pool.map(read_all, [pickle.dumps(batches_of(corpus)) for corpus in corpora])
     here = [read_all(pickle.dumps(batches_of(corpora[0])))[2]]

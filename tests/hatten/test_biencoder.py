@@ -1,4 +1,4 @@
-"""Fine-tuning a transformer of random weights, and retrieving with it."""
+"""Fine-tuning a random transformer and retrieving with it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hatten.train import train
 from retrieval.article_text import ArticleReader
 from retrieval.encoder import ArticleEncoder
 from retrieval.settings import ArticleConfig
-from tests.runs import config, history, trained_twice
+from tests.runs import history, train_config, train_twice
 from training.settings import FineTuningSettings
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -53,15 +53,15 @@ def small(tiny_source: Path, tiny_bert: Path, tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_it_learns_and_is_saved_as_a_folder_that_retrieves(
+def test_it_learns_and_the_saved_folder_retrieves(
     small: dict[str, Any], tiny_bert: Path, tiny_corpus: Corpus, tmp_path: Path
 ) -> None:
     longer = {"model.rounds": 2, "model.batch.steps_per_round": 15, "output_dir": tmp_path / "out"}
-    best = train(config(small, longer))
+    best = train(train_config(small, longer))
     assert best == tmp_path / "out" / "biencoder"
     rows = history(best.parent)
     assert rows[2]["train/loss"] < 0.7 * rows[1]["train/loss"]
-    assert {row["val/papers"] for row in rows} == {5}  # what recall is measured among
+    assert {row["val/papers"] for row in rows} == {5}  # size of the validation pool
     about = json.loads((best / "about.json").read_text())
     assert about["encoder"] == "tiny" and about["val/mrr"] == max(row["val/mrr"] for row in rows[1:])
     before, after = (load_file(folder / "model.safetensors") for folder in (tiny_bert, best))
@@ -80,7 +80,7 @@ def test_it_learns_and_is_saved_as_a_folder_that_retrieves(
     np.testing.assert_allclose((papers @ query)[found.papers[0].tolist()], found.scores[0], atol=1e-3)
 
 
-def test_less_memory_is_the_same_gradient(tiny_bert: Path, tiny_corpus: Corpus) -> None:
+def test_gradient_checkpointing_gives_the_same_gradient(tiny_bert: Path, tiny_corpus: Corpus) -> None:
     gradients = []
     for again in (False, True):
         article = ArticleEncoder.pretrained(ArticleConfig("tiny", path=str(tiny_bert), max_tokens=24))
@@ -95,17 +95,17 @@ def test_less_memory_is_the_same_gradient(tiny_bert: Path, tiny_corpus: Corpus) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"model.dropout": 0.3, "model.precision": "bfloat16"}])
-def test_a_resumed_run_is_the_uninterrupted_one(
+def test_a_resumed_run_equals_an_uninterrupted_one(
     small: dict[str, Any], more: dict[str, Any], tmp_path: Path
 ) -> None:
-    whole, resumed = trained_twice(train, 5, tmp_path, small, more)
+    whole, resumed = train_twice(train, 5, tmp_path, small, more)
     for name in ("model.safetensors", "encoder.json", "about.json"):
         assert (whole / name).read_bytes() == (resumed / name).read_bytes()
 
 
-def test_what_is_no_folder_of_it_is_one_clear_error(tiny_bert: Path, tmp_path: Path) -> None:
+def test_a_folder_of_another_kind_is_a_clear_error(tiny_bert: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="retriever=biencoder needs checkpoint=FOLDER"):
         BiEncoderRetriever(None)
     for folder in (tmp_path / "none", tiny_bert):  # a model that was not trained here
-        with pytest.raises(InputError, match="no encoder that was trained here"):
+        with pytest.raises(InputError, match="not a saved encoder"):
             BiEncoderRetriever(folder)

@@ -1,4 +1,4 @@
-"""Checkpoints: what is saved comes back, and nothing but a whole one of the right sizes is taken."""
+"""Checkpoints: round trips, rejection of damaged or inconsistent files, the published checkpoint."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def saved(tmp_path: Path) -> Path:
     [{}, {"trainable_vectors": "all", "residual": "mean"}, {"trainable_vectors": "none", "layers": 2}],
     ids=["paper", "mean path", "two layers"],
 )
-def test_a_saved_model_comes_back_the_same(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_a_saved_model_loads_unchanged(tmp_path: Path, options: dict[str, Any]) -> None:
     before = model(**options)
     save_model(before, tmp_path / "new" / "hatten.ckpt")
     after = load_model(tmp_path / "new" / "hatten.ckpt")
@@ -57,7 +57,7 @@ def test_a_saved_model_comes_back_the_same(tmp_path: Path, options: dict[str, An
     assert os.listdir(tmp_path / "new") == ["hatten.ckpt"]
 
 
-def test_a_file_from_before_the_dropout_of_the_input_keeps_the_one_it_had(saved: Path) -> None:
+def test_a_file_from_before_input_dropout_keeps_its_dropout_everywhere(saved: Path) -> None:
     content = torch.load(saved, weights_only=True)
     content["config"].update(dropout=0.2)
     del content["config"]["input_dropout"]
@@ -65,7 +65,7 @@ def test_a_file_from_before_the_dropout_of_the_input_keeps_the_one_it_had(saved:
     assert load_model(saved).encoder.config.input_dropout == 0.2
 
 
-def test_a_vocabulary_with_padding_at_its_own_place_comes_back(tmp_path: Path) -> None:
+def test_a_vocabulary_with_padding_at_another_index_loads_unchanged(tmp_path: Path) -> None:
     save_model(random_model(["<eos>", "<pad>", "deep", "targetcit"]), tmp_path / "hatten.ckpt")
     after = load_model(tmp_path / "hatten.ckpt")
     assert after.encoder.pad_id == 1 and after.encoder.marker_ids == [3]
@@ -88,7 +88,7 @@ def test_saving_over_a_model_keeps_it_when_the_device_is_full(
 
 
 @pytest.mark.parametrize(
-    ("part", "value"),  # None: it is not there
+    ("part", "value"),  # None: missing
     [
         ("format", None),
         ("format", "hatten-0"),
@@ -117,7 +117,7 @@ def test_saving_over_a_model_keeps_it_when_the_device_is_full(
         ("weights.more", torch.zeros(3)),
     ],
 )
-def test_parts_that_are_missing_or_do_not_fit_are_one_error(saved: Path, part: str, value: Any) -> None:
+def test_missing_or_inconsistent_parts_are_a_clear_error(saved: Path, part: str, value: Any) -> None:
     content = torch.load(saved, weights_only=True)
     group, _, name = part.partition(".")
     of, key = (content[group], name) if name else (content, group)
@@ -130,16 +130,16 @@ def test_parts_that_are_missing_or_do_not_fit_are_one_error(saved: Path, part: s
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
-def test_a_missing_file_and_a_file_of_another_kind_are_one_error(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_file_of_another_kind_are_clear_errors(tmp_path: Path) -> None:
     path = tmp_path / "other.ckpt"
-    with pytest.raises(InputError, match="there is no such checkpoint"):
+    with pytest.raises(InputError, match="no such checkpoint"):
         load_model(path)
     for content in (b"", b"text\n", b"PK\x03\x04", pickle.dumps({"format": "hatten-1"}), os.urandom(1000)):
         path.write_bytes(content)
         with pytest.raises(InputError, match=r"other\.ckpt: not a "):
             load_model(path)
     torch.save([1, 2], path)
-    with pytest.raises(InputError, match=r"other\.ckpt: a checkpoint is a dictionary, this is a list"):
+    with pytest.raises(InputError, match=r"other\.ckpt: must contain a dictionary, not a list"):
         load_model(path)
 
 
@@ -152,7 +152,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
-def test_a_damaged_file_is_one_error_or_still_loads(whole: Path, data: st.DataObject) -> None:
+def test_a_damaged_file_is_a_clear_error_or_still_loads(whole: Path, data: st.DataObject) -> None:
     content = bytearray(whole.read_bytes())
     if data.draw(st.booleans(), label="cut off"):
         del content[data.draw(st.integers(0, len(content) - 1)) :]
@@ -166,12 +166,12 @@ def test_a_damaged_file_is_one_error_or_still_loads(whole: Path, data: st.DataOb
     except InputError as error:
         assert str(error).startswith(str(path))
     else:
-        assert len(content) == whole.stat().st_size  # what was cut off never passes
+        assert len(content) == whole.stat().st_size  # truncated files never load
         assert vectors(loaded.encoder).shape == (2, 8)
 
 
-class Runs:
-    """A pickle that would make a file when loaded."""
+class CreatesFolder:
+    """Pickles to a call that creates a folder when loaded."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -181,9 +181,11 @@ class Runs:
 
 
 @pytest.mark.parametrize("legacy", [False, True])
-def test_a_checkpoint_cannot_run_anything(tmp_path: Path, legacy: bool) -> None:
+def test_a_checkpoint_cannot_run_code(tmp_path: Path, legacy: bool) -> None:
     path, made = tmp_path / "evil.ckpt", tmp_path / "made"
-    torch.save({"format": "hatten-1", "config": Runs(made)}, path, _use_new_zipfile_serialization=not legacy)
+    torch.save(
+        {"format": "hatten-1", "config": CreatesFolder(made)}, path, _use_new_zipfile_serialization=not legacy
+    )
     for load in (load_model, hatten.load_reference_checkpoint):
         with pytest.raises(InputError, match=r"evil\.ckpt: not a torch checkpoint of plain weights"):
             load(path)
@@ -193,7 +195,7 @@ def test_a_checkpoint_cannot_run_anything(tmp_path: Path, legacy: bool) -> None:
 
 
 def reference_content(words: int = 6, dim: int = 8, layers: int = 1) -> dict[str, Any]:
-    """A checkpoint as the authors' code writes it, of small sizes."""
+    """Return a small checkpoint in the layout of the authors' code."""
     random = torch.Generator().manual_seed(0)
     state: dict[str, torch.Tensor] = {}
 
@@ -226,7 +228,7 @@ def reference(folder: Path, content: dict[str, Any]) -> Path:
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-def test_a_published_checkpoint_is_read_at_its_sizes(tmp_path: Path, layers: int) -> None:
+def test_the_sizes_of_a_published_checkpoint_are_inferred(tmp_path: Path, layers: int) -> None:
     content = reference_content(layers=layers)
     encoder = hatten.load_reference_checkpoint(reference(tmp_path, content))
     config = encoder.config
@@ -238,10 +240,10 @@ def test_a_published_checkpoint_is_read_at_its_sizes(tmp_path: Path, layers: int
     assert torch.equal(encoder.word_vectors, given_words)
 
 
-def test_a_published_checkpoint_that_does_not_fit_is_one_error(tmp_path: Path) -> None:
+def test_an_inconsistent_published_checkpoint_is_a_clear_error(tmp_path: Path) -> None:
     words, documents = "single_paragraph_encoder.", "multiple_paragraph_encoder."
     table, heads = f"{words}pre_encoding.word_embedding", f"{words}mha_pool.ln_attention_score.weight"
-    for name, value in (  # None: it is not there
+    for name, value in (  # None: missing
         (table, None),
         (f"{documents}encoder_layer_list.0.mha.ln_k.bias", None),
         (f"{words}encoder_layer_list.0.feed_forward.ln1.weight", None),
@@ -261,11 +263,11 @@ def test_a_published_checkpoint_that_does_not_fit_is_one_error(tmp_path: Path) -
             hatten.load_reference_checkpoint(reference(tmp_path, content))
 
 
-def test_a_published_checkpoint_goes_with_its_word_list_alone(tmp_path: Path, saved: Path) -> None:
+def test_a_published_checkpoint_needs_its_own_word_list(tmp_path: Path, saved: Path) -> None:
     path, words = reference(tmp_path, reference_content()), tmp_path / "words.pkl"
     words.write_bytes(pickle.dumps(["<eos>", "deep", "<pad>", "nets", "learn", "<unk>"]))
     published = load_reference_model(path, words)
-    assert published.about["tokenizer"] == "reference"  # or the retriever would not ask for it
+    assert published.about["tokenizer"] == "reference"  # checked by the retriever
     assert published.encoder.pad_id == 2 and published.vocabulary.lookup(["nets"]).tolist() == [3]
     words.write_bytes(pickle.dumps(["<pad>", "deep"]))
     with pytest.raises(InputError, match=r"words\.pkl: 2 words for the 6 vectors of .*published\.pt"):
@@ -276,7 +278,7 @@ def test_a_published_checkpoint_goes_with_its_word_list_alone(tmp_path: Path, sa
         load_reference_model(saved, words)
 
 
-def test_the_published_checkpoint_is_downloaded_by_its_name(
+def test_the_published_checkpoint_is_downloaded_by_name(
     tmp_path: Path, server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = io.BytesIO()
@@ -290,4 +292,4 @@ def test_the_published_checkpoint_is_downloaded_by_its_name(
         monkeypatch.setitem(RELEASES, name, replace(RELEASES[name], addresses=(address,)))
     for _ in range(2):
         assert open_model("hatten-acl200", cache_dir=tmp_path / "cache").vocabulary.words == listed
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2

@@ -1,4 +1,4 @@
-"""What the encoder is given: the right words of the right paragraphs, cut where they should be."""
+"""Documents: the words of each paragraph, and where they are truncated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hatten.documents import (
 
 
 def words_of(documents: Documents, vocabulary: Vocabulary) -> list[list[list[str] | None]]:
-    """Each document's paragraphs as words, None where one is absent."""
+    """Return the paragraphs of each document as words, None for absent ones."""
     return [
         [None if row < 0 else [vocabulary.words[i] for i in documents.paragraphs[row]] for row in rows]
         for rows in documents.index
@@ -38,7 +38,7 @@ def vocabulary(tiny_corpus: Corpus) -> Vocabulary:
     return Vocabulary([*reversed(tiny_corpus.words[::2]), *({"targetcit"} - set(tiny_corpus.words[::2]))])
 
 
-def test_papers_are_title_and_abstract_and_queries_have_a_context_too(
+def test_papers_have_title_and_abstract_and_queries_also_a_context(
     tiny_corpus: Corpus, vocabulary: Vocabulary
 ) -> None:
     reader = DocumentReader(tiny_corpus, vocabulary, 512)
@@ -64,7 +64,7 @@ def test_papers_are_title_and_abstract_and_queries_have_a_context_too(
     assert found.is_query.all()
 
 
-def test_a_citing_paper_of_several_contexts_is_there_once(tiny_corpus: Corpus) -> None:
+def test_a_citing_paper_with_several_contexts_is_read_once(tiny_corpus: Corpus) -> None:
     reader = DocumentReader(tiny_corpus, Vocabulary(tiny_corpus.words), 512)
     documents = reader.queries(np.arange(6))  # three contexts of each of two papers
     assert len(documents.paragraphs) == 2 * 2 + 6
@@ -79,16 +79,14 @@ def test_a_text_without_a_known_word_is_absent(tiny_corpus: Corpus) -> None:
     assert len(reader.papers(np.empty(0, np.int64))) == 0
 
 
-TARGET = 1  # ids of the store; 0 is unknown to the model
+TARGET = 1  # word id in the store; 0 is unknown to the model
 
 
 @given(
     texts=st.lists(st.lists(st.integers(0, 5), max_size=14), min_size=1, max_size=6),
     most=st.integers(1, 9),
 )
-def test_long_texts_are_cut_and_words_near_the_marker_stand_alone_too(
-    texts: list[list[int]], most: int
-) -> None:
+def test_long_texts_are_truncated_and_words_near_the_marker_added(texts: list[list[int]], most: int) -> None:
     words = ["unknown", "targetcit", "a", "b", "c", "d"]
     column, rows = Ragged.from_rows(texts), np.arange(len(texts))
     corpus: Any = SimpleNamespace(
@@ -110,11 +108,11 @@ def test_long_texts_are_cut_and_words_near_the_marker_stand_alone_too(
         assert context is not None and len(context) == most
         place = known.index("targetcit")
         starts = [i for i in range(len(known) - most + 1) if known[i : i + most] == context]
-        # As many words before the marker as after it, or as near to that as the ends allow.
+        # Centred on the marker as far as the ends of the text allow.
         assert min(max(place - most // 2, 0), len(known) - most) in starts
 
 
-def test_padding_is_first_unless_the_words_say_where_and_no_text_can_spell_it() -> None:
+def test_padding_is_first_unless_listed_and_no_text_can_contain_it() -> None:
     own, reference = Vocabulary(["deep", "nets"]), Vocabulary(["deep", "<eos>", "<pad>", "<unk>"])
     assert (own.words, own.pad_id) == (["<pad>", "deep", "nets"], 0)
     assert reference.words == ["deep", "<eos>", "<pad>", "<unk>"]

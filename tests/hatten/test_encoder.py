@@ -1,4 +1,4 @@
-"""The encoder against the reference, against a plain padded version, and what must not change its output."""
+"""The encoder compared with the reference and with a plain padded version, and invariances of its output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WORDS = 40
 
 
 def made(seed: int = 0, **options: Any) -> HAttenEncoder:
-    """A small encoder in evaluation mode; every weight is random, so that none can be left out unnoticed."""
+    """Return a small encoder in evaluation mode; every weight is random, so that none can go unused."""
     config = EncoderConfig(**{"dim": 16, "heads": 4, "hidden": 24, "max_tokens": 30, **options})
     random = torch.Generator().manual_seed(seed)
     table = torch.randn(WORDS, config.dim, generator=random)
@@ -42,7 +42,7 @@ def made(seed: int = 0, **options: Any) -> HAttenEncoder:
 
 
 def padded(count: int, seed: int, length: int = 30) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Random documents of three slots, some of them empty: ids [B, P, L], types [B, P], absent [B, P]."""
+    """Return random documents with some absent paragraphs: ids [B, 3, L], types [B, 3], absent [B, 3]."""
     random = np.random.default_rng(seed)
     ids = random.integers(1, WORDS, (count, 3, length))
     lengths = random.integers(0, length + 1, (count, 3)) * (random.random((count, 3)) < 0.8)
@@ -56,7 +56,7 @@ def documents(count: int, seed: int) -> Documents:
 
 
 def plain(encoder: HAttenEncoder, ids: NDArray[Any], types: NDArray[Any], absent: NDArray[Any]) -> Tensor:
-    """Section 4.1 written down directly: paragraphs padded to one length, torch's own layers, no packing."""
+    """Section 4.1 implemented directly: paragraphs padded to one length, torch's layers, no packing."""
     config, count, slots, length = encoder.config, *ids.shape
     table = encoder.word_vectors.clone()
     if encoder.marker_vectors is not None:
@@ -90,7 +90,7 @@ def level(ours: Any, config: EncoderConfig, x: Tensor, absent: Tensor) -> Tensor
 
 
 def torch_layer(layer: TransformerLayer, config: EncoderConfig) -> Any:
-    """torch's post-norm ReLU layer with the weights of ours, so that gradients reach ours."""
+    """Return torch's post-norm ReLU layer as a function of our layer's weights, which receive gradients."""
     theirs = nn.TransformerEncoderLayer(
         config.dim, config.heads, config.hidden, dropout=0.0, batch_first=True
     )
@@ -103,14 +103,14 @@ def torch_layer(layer: TransformerLayer, config: EncoderConfig) -> Any:
 
 
 @pytest.mark.skipif(not GOLDEN.is_dir(), reason="the reference's output is not at ../shared/golden")
-def test_embeddings_attention_and_sizes_are_those_of_the_reference() -> None:
+def test_embeddings_attention_and_sizes_match_the_reference() -> None:
     golden = np.load(GOLDEN / "hatten_reference.npz")
     encoder = hatten.load_reference_checkpoint(GOLDEN / "hatten_reference.pt")
     ids, types, absent_ones = (golden[name] for name in ("token_ids", "paragraph_types", "paragraph_mask"))
     with torch.no_grad():
         ours = encoder(*map(torch.from_numpy, (ids, types, absent_ones)))
-        x, absent = encoder.typed(from_padded(ids, types, absent_ones, encoder.pad_id))
-        share = encoder.document_level.pool.attention(encoder.document_level.contextual(x, absent), absent)
+        x, absent = encoder.paragraph_inputs(from_padded(ids, types, absent_ones, encoder.pad_id))
+        share = encoder.document_level.pool.attention(encoder.document_level.contextualise(x, absent), absent)
     np.testing.assert_allclose(ours.numpy(), golden["embedding"], rtol=0, atol=1e-5)
     np.testing.assert_allclose(share.numpy()[:, :, None], golden["pool_attention"], rtol=0, atol=1e-5)
     sizes, config = json.loads(str(golden["hyper"])), encoder.config
@@ -131,7 +131,7 @@ def test_embeddings_attention_and_sizes_are_those_of_the_reference() -> None:
     ],
     ids=["defaults", "two layers", "one head"],
 )
-def test_is_the_encoder_of_the_paper(options: dict[str, Any]) -> None:
+def test_implements_the_encoder_of_the_paper(options: dict[str, Any]) -> None:
     encoder = made(**options)
     encoder.chunk_tokens = 100  # several chunks
     inputs = padded(12, seed=1)
@@ -173,7 +173,7 @@ def test_neighbours_order_and_chunks_do_not_matter(count: int, seed: int, chunk:
         torch.testing.assert_close(alone, together, rtol=1e-4, atol=1e-5)
 
 
-def test_padding_and_what_stands_in_absent_slots_do_not_matter() -> None:
+def test_padding_and_the_content_of_absent_paragraphs_do_not_matter() -> None:
     encoder, (ids, types, absent) = made(), padded(8, seed=3)
     assert absent.any() and not absent.all()
     with torch.no_grad():
@@ -213,7 +213,7 @@ def test_bfloat16_is_close_to_float32() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.1])
-def test_dropout_is_for_training_alone_and_the_input_has_its_own(rate: float) -> None:
+def test_dropout_applies_only_in_training_and_input_dropout_is_separate(rate: float) -> None:
     encoder, some = made(dropout=0.5, input_dropout=rate), documents(5, seed=6)
     with torch.no_grad():
         assert torch.equal(encoder.encode(some), encoder.encode(some))
@@ -228,7 +228,7 @@ def test_dropout_is_for_training_alone_and_the_input_has_its_own(rate: float) ->
 @pytest.mark.parametrize(
     ("trainable", "expected"), [("none", []), ("markers", ["marker_vectors"]), ("all", ["word_vectors"])]
 )
-def test_trains_the_word_vectors_it_is_told_to(trainable: str, expected: list[str]) -> None:
+def test_trains_the_configured_word_vectors(trainable: str, expected: list[str]) -> None:
     encoder = made(trainable_vectors=trainable)
     encoder.encode(documents(6, seed=7)).sum().backward()
     moved = [name for name, weight in encoder.named_parameters() if weight.grad is not None]
@@ -248,7 +248,7 @@ def test_markers_start_at_their_word_vectors() -> None:
     assert without.marker_vectors is None
 
 
-def test_with_the_mean_path_it_starts_as_that_path() -> None:
+def test_with_a_mean_path_the_initial_encoder_is_that_path() -> None:
     table = np.random.default_rng(0).standard_normal((WORDS, 16)).astype(np.float32)
     config = EncoderConfig(dim=16, heads=4, hidden=24, max_tokens=30, residual="mean")
     encoder = build_encoder(config, table, Vocabulary([f"w{i}" for i in range(WORDS - 1)])).eval()
@@ -263,9 +263,9 @@ def test_with_the_mean_path_it_starts_as_that_path() -> None:
         torch.testing.assert_close(encoder.encode(some)[present], whole[present] + 0.1)
 
 
-def test_a_paragraph_longer_than_it_reads_is_an_error_of_the_caller() -> None:
+def test_a_paragraph_that_is_too_long_is_an_error() -> None:
     encoder = made(max_tokens=8)
-    with pytest.raises(ValueError, match="9 tokens, the encoder reads 8"):
+    with pytest.raises(ValueError, match="9 tokens, the encoder reads at most 8"):
         encoder.encode_paragraphs(Ragged.from_rows([[1] * 8, [1] * 9]))
     assert encoder.encode_paragraphs(Ragged.from_rows([[1] * 8])).shape == (1, 16)
 
@@ -274,7 +274,7 @@ def test_a_paragraph_longer_than_it_reads_is_an_error_of_the_caller() -> None:
     lengths=st.lists(st.integers(1, 600), max_size=50).map(lambda some: np.sort(np.array(some, int))[::-1]),
     tokens=st.integers(1, 5000),
 )
-def test_chunks_cover_the_rows_and_keep_to_their_size(lengths: NDArray[np.int64], tokens: int) -> None:
+def test_chunks_cover_the_rows_and_respect_their_size(lengths: NDArray[np.int64], tokens: int) -> None:
     cut = list(chunks(lengths, tokens))
     assert np.concatenate([lengths[rows] for rows in cut] or [lengths]).tolist() == lengths.tolist()
     for rows in cut:

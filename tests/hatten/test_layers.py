@@ -1,4 +1,4 @@
-"""Attention and dropout against torch's own, the mean path against a loop over documents and words."""
+"""Attention and dropout compared with torch's, the mean path with loops over documents and words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from hatten.documents import ABSTRACT, CONTEXT, NEAR, TITLE
 from hatten.layers import CpuAttention, MeanPath, dropout, relu_in_place
-from hatten.means import REACH
+from hatten.means import DISTANCE_BUCKETS
 from tests.hatten.made import documents
 
 
@@ -28,13 +28,13 @@ def plain(qkv: Tensor, absent: Tensor | None) -> Tensor:
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("scale", [1.0, 60.0])  # at 60 the scores overflow a plain exponential
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.04)])
-def test_attention_and_its_gradient_are_torchs(
+def test_attention_and_its_gradient_match_torch(
     masked: bool, scale: float, dtype: torch.dtype, tolerance: float
 ) -> None:
     torch.manual_seed(0)
     qkv = torch.randn(3, 11, 3, 2, 5)
     qkv[:, :, :2] *= scale
-    qkv = qkv.to(dtype).float()  # both sides start from the same numbers
+    qkv = qkv.to(dtype).float()  # round once, so that both sides get the same numbers
     absent = (torch.arange(11) >= torch.tensor([11, 7, 1])[:, None]) if masked else None
     ours, theirs = qkv.clone().to(dtype).requires_grad_(), qkv.clone().double().requires_grad_()
     got, wanted = CpuAttention.apply(ours, absent), plain(theirs, absent)
@@ -71,7 +71,7 @@ def test_dropout_leaves_other_types_to_torch(dtype: torch.dtype) -> None:
     assert torch.equal(dropout(x, 0.5, training=False), x)
 
 
-def test_rectify_is_relu_in_bfloat16() -> None:
+def test_relu_in_place_is_relu_in_bfloat16() -> None:
     values = torch.tensor([-1.5, -0.0, 0.0, 1e-30, 3.0, float("inf"), float("-inf")], dtype=torch.bfloat16)
     with torch.no_grad():
         assert torch.equal(relu_in_place(values.clone()), torch.relu(values))
@@ -81,7 +81,7 @@ TARGET, WORDS = 3, 8
 
 
 def made(seed: int = 0) -> MeanPath:
-    """Every weight random."""
+    """Return a mean path with random weights."""
     path, random = MeanPath(WORDS, near=1), torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weight in path.parameters():
@@ -96,7 +96,7 @@ def word_vectors(seed: int = 1) -> Tensor:
 
 def bucket(place: int, marker: int) -> int:
     distance = place - marker
-    return min(abs(distance), REACH - 1) + (REACH if distance > 0 else 0)
+    return min(abs(distance), DISTANCE_BUCKETS - 1) + (DISTANCE_BUCKETS if distance > 0 else 0)
 
 
 def by_loops(path: MeanPath, vectors: Tensor, rows: list[list[list[int]]]) -> Tensor:
@@ -128,26 +128,28 @@ some_documents = st.lists(st.lists(texts, min_size=2, max_size=4), min_size=1, m
 
 @settings(deadline=None, max_examples=50)
 @given(rows=some_documents, seed=st.integers(0, 100))
-def test_is_the_weighted_mean_of_the_words_with_torch_and_without(
+def test_is_the_weighted_mean_of_the_words_with_and_without_torch(
     rows: list[list[list[int]]], seed: int
 ) -> None:
     path, vectors, read = made(seed), word_vectors(seed), documents(rows)
-    with_torch = path(vectors, read).detach()  # with a gradient: torch's own operations
+    with_torch = path(vectors, read).detach()  # torch is used where gradients are enabled
     with torch.no_grad():
         torch.testing.assert_close(with_torch, by_loops(path, vectors, rows), rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(path(vectors, read), with_torch, rtol=1e-4, atol=1e-5)
 
 
-def test_distance_counts_from_the_marker_with_a_sign_and_up_to_its_reach() -> None:
+def test_distances_from_the_marker_are_signed_and_bounded() -> None:
     path, vectors = made(), torch.eye(WORDS)
-    text = [1] * (REACH + 9) + [TARGET] + [2] * (REACH + 9)
+    text = [1] * (DISTANCE_BUCKETS + 9) + [TARGET] + [2] * (DISTANCE_BUCKETS + 9)
     with torch.no_grad():
         path.word_weight.zero_()
-        path.distance_weight.copy_(torch.linspace(-3, 3, 2 * REACH))
+        path.distance_weight.copy_(torch.linspace(-3, 3, 2 * DISTANCE_BUCKETS))
         found = path(vectors, documents([[[], [], text]]))
         weight = path.distance_weight.exp()
-        before = weight[1:REACH].sum() + 10 * weight[REACH - 1]  # 1, 2, ... words away; then all alike
-        after = weight[REACH + 1 :].sum() + 10 * weight[2 * REACH - 1]
+        before = (
+            weight[1:DISTANCE_BUCKETS].sum() + 10 * weight[DISTANCE_BUCKETS - 1]
+        )  # the last weight is shared
+        after = weight[DISTANCE_BUCKETS + 1 :].sum() + 10 * weight[2 * DISTANCE_BUCKETS - 1]
         expected = torch.zeros(WORDS)
         expected[[1, 2, TARGET]] = torch.stack([before, after, weight[0]])
         torch.testing.assert_close(found[0], unit(expected))
@@ -164,14 +166,14 @@ def test_a_model_without_a_marker_has_no_distances() -> None:
             assert path(vectors, documents([[[], [], [1, TARGET]]])).isfinite().all()
 
 
-def test_words_start_in_proportion_to_their_idf() -> None:
+def test_initial_word_weights_are_proportional_to_idf() -> None:
     path, idf = MeanPath(WORDS), np.geomspace(0.005, 20, WORDS, dtype=np.float32)
-    path.start_from(idf)
+    path.init_word_weights(idf)
     scaled = np.maximum(idf / 20 * 2, 1e-3)
     np.testing.assert_allclose(F.softplus(path.word_weight).detach().numpy(), scaled, rtol=1e-3)
 
 
-def test_words_are_dropped_in_training_alone() -> None:
+def test_words_are_dropped_only_in_training() -> None:
     path, vectors = made(), word_vectors()
     some = documents([[[1, 2, 4, 5], [6, 7]], [[1], [2], [4, TARGET, 5]]])
     path.dropout = 0.5

@@ -1,4 +1,4 @@
-"""The losses against the reference's values and against loops over their definitions."""
+"""The losses compared with values of the reference and with loops over their definitions."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ LEVELS = npst.arrays(
 
 
 def levels_of_batch(class_labels: Tensor, irrelevance_levels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The reference's description of a batch [B] as the rows of queries [Q], of papers [N] and levels [Q, N].
+    """Convert the reference's description of a batch [B] to query rows [Q], paper rows [N] and levels [Q, N].
 
-    Documents of one class belong to one query, which has level 0.
+    Documents of one class belong to one query, whose level is 0.
     """
     queries, papers = (irrelevance_levels == 0).nonzero()[:, 0], (irrelevance_levels > 0).nonzero()[:, 0]
     own = class_labels[queries][:, None] == class_labels[papers][None]
@@ -38,7 +38,7 @@ def levels_of_batch(class_labels: Tensor, irrelevance_levels: Tensor) -> tuple[T
 
 @pytest.mark.skipif(not GOLDEN.is_file(), reason="the reference's output is not at ../shared/golden")
 @pytest.mark.parametrize("positives", [(1, 2), (1,)])
-def test_the_triplet_loss_is_that_of_the_reference(positives: tuple[int, ...]) -> None:
+def test_the_triplet_loss_matches_the_reference(positives: tuple[int, ...]) -> None:
     golden = np.load(GOLDEN)
     queries, papers, levels = levels_of_batch(
         torch.from_numpy(golden["class_labels"]).long(), torch.from_numpy(golden["irrelevance_levels"]).long()
@@ -75,7 +75,7 @@ def test_the_triplet_loss_is_the_sum_over_triples(
     temperature=st.floats(0.05, 1),
     log_rate=st.none() | npst.arrays(np.float32, 6, elements=st.floats(-5, 0, width=32)),
 )
-def test_infonce_is_minus_the_log_of_the_share_of_the_cited(
+def test_infonce_is_the_cross_entropy_of_the_cited_papers(
     cosines: Any, levels: Any, cited: Any, temperature: float, log_rate: Any
 ) -> None:
     levels = levels.copy()
@@ -101,7 +101,7 @@ def test_excluded_papers_get_no_gradient(loss: Callable[[Tensor, Tensor], Tensor
 
 
 class LargestTensor(TorchDispatchMode):
-    """Notes the number of elements of the largest tensor that any operation gives."""
+    """Records the number of elements of the largest tensor that any operation returns."""
 
     largest = 0
 
@@ -113,7 +113,7 @@ class LargestTensor(TorchDispatchMode):
         return out
 
 
-def test_no_tensor_over_all_triples_is_made() -> None:
+def test_no_tensor_over_all_triples_is_created() -> None:
     queries, papers = 60, 200
     levels = torch.full((queries, papers), OTHER_QUERY)
     levels[torch.arange(queries), torch.arange(queries)] = CITED
@@ -121,4 +121,4 @@ def test_no_tensor_over_all_triples_is_made() -> None:
     cosines = torch.rand(queries, papers, requires_grad=True)
     with LargestTensor() as seen:
         triplet_loss(cosines, levels).backward()
-    assert queries * papers <= seen.largest <= 2 * queries * papers  # two positives a query
+    assert queries * papers <= seen.largest <= 2 * queries * papers  # two positives per query

@@ -1,4 +1,4 @@
-"""The mined pool against brute force and Python sets, and its file."""
+"""Mined pools compared with brute force and Python sets, and their files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEPTH = 15
 
 @pytest.fixture(scope="module")
 def split(demo_corpus: Corpus) -> Split:
-    """The training contexts, each second one with what the next one cites as a further positive."""
+    """The training contexts; every second one also has the positive of the next one."""
     of = demo_corpus.split("train")
     cited = of.positives.values.tolist()
     following = zip(cited, cited[1:] + cited[:1], strict=True)
@@ -40,7 +40,7 @@ def filled(ranked: list[int]) -> list[int]:
 
 
 @pytest.mark.parametrize("few", [False, True], ids=["all candidates", "twelve candidates"])
-def test_the_pool_is_the_nearest_papers_without_cited_and_citing(
+def test_the_pool_has_the_nearest_papers_except_cited_and_citing(
     demo_corpus: Corpus, split: Split, few: bool
 ) -> None:
     queries = np.arange(3, len(split), 2)
@@ -70,10 +70,10 @@ def test_papers_without_abstract_are_not_mined(tiny_corpus: Corpus) -> None:
 
 @pytest.mark.parametrize("few", [False, True], ids=["all candidates", "twelve candidates"])
 @pytest.mark.parametrize("at_a_time", [7, 1000])
-def test_the_first_pool_can_be_that_of_bm25(
+def test_bm25_can_mine_the_first_pool(
     demo_corpus: Corpus, split: Split, few: bool, at_a_time: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hatten.mining, "QUERIES_AT_A_TIME", at_a_time)
+    monkeypatch.setattr(hatten.mining, "QUERY_CHUNK", at_a_time)
     queries = np.arange(3, len(split), 9)
     allowed = demo_corpus.is_candidate & (np.arange(len(demo_corpus.paper_ids)) < 12) if few else None
     words = WordSets(demo_corpus)
@@ -90,7 +90,7 @@ def test_the_first_pool_can_be_that_of_bm25(
 
 
 def stems(corpus: Corpus, *texts: NDArray[np.integer]) -> set[str]:
-    """Lower-cased words of two or more letters, neither stop words nor markers, as stems."""
+    """Return the stems of lower-cased words of two or more letters, without stop words and markers."""
     from gensim.parsing.preprocessing import STOPWORDS
 
     stem = Stemmer.Stemmer("english").stemWord
@@ -110,7 +110,7 @@ def jaccard_by_sets(corpus: Corpus, context: int, paper: int) -> float:
 
 
 def near_by_sets(corpus: Corpus, split: Split, query: int, papers: NDArray[np.integer]) -> list[bool]:
-    """Which papers are as near to the query in words as one that it cites."""
+    """Return which papers have as much word overlap with the query as a paper it cites."""
     context = int(split.contexts[query])
     least = max(jaccard_by_sets(corpus, context, paper) for paper in split.positives[query].tolist())
     shares = [jaccard_by_sets(corpus, context, paper) for paper in papers.tolist()]
@@ -118,10 +118,10 @@ def near_by_sets(corpus: Corpus, split: Split, query: int, papers: NDArray[np.in
 
 
 @pytest.mark.parametrize("rows", [1, 50, 1 << 16])
-def test_jaccard_is_that_of_sets_of_stems(
+def test_jaccard_matches_python_sets_of_stems(
     demo_corpus: Corpus, tiny_corpus: Corpus, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hatten.mining.ROWS_AT_A_TIME", rows)
+    monkeypatch.setattr("hatten.mining.ROW_CHUNK", rows)
     for corpus, seed in ((demo_corpus, 0), (tiny_corpus, 1)):
         random = np.random.default_rng(seed)
         contexts = random.integers(0, len(corpus.context_ids), 6)
@@ -136,10 +136,10 @@ def test_jaccard_is_that_of_sets_of_stems(
 
 
 @pytest.mark.parametrize("pairs", [1, 40, 200_000])
-def test_relevant_is_as_near_in_words_as_a_cited_paper(
+def test_relevant_papers_have_the_word_overlap_of_a_cited_paper(
     demo_corpus: Corpus, split: Split, pairs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hatten.mining, "PAIRS_AT_A_TIME", pairs)
+    monkeypatch.setattr(hatten.mining, "PAIR_CHUNK", pairs)
     queries = np.arange(0, 24, 2)
     asked, papers = unit(len(queries), 5), unit(len(demo_corpus.paper_ids), 6)
     pool = mine(demo_corpus, split, queries, asked, papers, DEPTH, WordSets(demo_corpus))
@@ -148,7 +148,7 @@ def test_relevant_is_as_near_in_words_as_a_cited_paper(
     assert 0 < pool.relevant.sum() < pool.relevant.size
 
 
-def test_the_sample_is_of_the_asked_size_and_changes_with_the_round() -> None:
+def test_the_sample_has_the_given_size_and_depends_on_the_seed() -> None:
     queries = np.arange(3, 90, 2)
     rows = [sample_rows(queries, 20, np.random.default_rng(seed)) for seed in (0, 0, 1)]
     assert rows[0].tolist() == rows[1].tolist() != rows[2].tolist()
@@ -158,14 +158,14 @@ def test_the_sample_is_of_the_asked_size_and_changes_with_the_round() -> None:
     assert sample_rows(queries, len(queries), np.random.default_rng(0)).tolist() == queries.tolist()
 
 
-def test_cited_papers_are_padded_and_the_citing_paper_stands_last() -> None:
+def test_cited_papers_are_padded_and_the_citing_paper_is_last() -> None:
     cited = Ragged.from_rows([[4, 2], [], [7]])
     out = pad_positives(cited, np.array([9, 8, 6], np.int32))
     assert out.tolist() == [[4, 2, 9], [-1, -1, 8], [7, -1, 6]]
 
 
 @given(size=st.integers(1, 8), seed=st.integers(0, 50))
-def test_a_draw_has_different_papers_of_the_querys_own_pool(size: int, seed: int) -> None:
+def test_drawn_papers_are_distinct_and_from_the_pool_of_the_query(size: int, seed: int) -> None:
     papers = np.arange(3 * 6, dtype=np.int32).reshape(3, 6)
     papers[1, 4:] = -1
     pool = Pool(np.array([2, -1, 0, 1], np.int32), papers, papers % 2 == 0)
@@ -180,14 +180,14 @@ def test_a_draw_has_different_papers_of_the_querys_own_pool(size: int, seed: int
     assert np.array_equal(again, drawn)
 
 
-def test_every_paper_of_the_pool_is_drawn_now_and_then() -> None:
+def test_papers_are_drawn_uniformly_from_the_pool() -> None:
     pool = Pool(np.zeros(400, np.int32), np.arange(10, dtype=np.int32)[None], np.zeros((1, 10), np.bool_))
     drawn, _ = pool.draw(np.arange(400), 3, np.random.default_rng(0))
     counts = np.bincount(drawn.ravel(), minlength=10)
     assert counts.min() > 80 and counts.max() < 160  # 120 each on average
 
 
-def test_a_pool_comes_back_from_its_file_and_from_no_other(tmp_path: Path) -> None:
+def test_a_pool_loads_only_from_its_own_file(tmp_path: Path) -> None:
     papers = np.random.default_rng(0).integers(-1, 50, (7, 5)).astype(np.int32)
     pool = Pool(np.arange(9, dtype=np.int32) - 2, papers, papers % 3 == 0)
     path = tmp_path / "mined" / "round-001.npz"
@@ -203,12 +203,12 @@ def test_a_pool_comes_back_from_its_file_and_from_no_other(tmp_path: Path) -> No
         with pytest.raises(InputError, match=r"round-001\.npz: not the pool that this run mined"):
             Pool.load(path, digest)
     path.unlink()
-    with pytest.raises(InputError, match=r"round-001\.npz: the mined pool of this run is gone"):
+    with pytest.raises(InputError, match=r"round-001\.npz: the mined pool of this run is missing"):
         Pool.load(path, digest)
 
 
 @pytest.mark.parametrize("content", [{"row": np.zeros(2)}, {"row": np.array([{}], dtype=object)}, None])
-def test_a_file_that_is_no_pool_is_one_error(content: Any, tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_a_clear_error(content: Any, tmp_path: Path) -> None:
     path = tmp_path / "pool.npz"
     if content is None:
         path.write_bytes(b"no archive")

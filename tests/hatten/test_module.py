@@ -1,4 +1,4 @@
-"""What a training step changes, at which rate, and what is measured between rounds."""
+"""Training steps: updated weights and learning rates; validation between rounds."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def module(corpus: Corpus, ema: float = 0.9, **schedule: Any) -> EncoderModule:
         seed=0,
         total_steps=10,
     )
-    made.log = lambda *_, **__: None  # type: ignore[method-assign]  # there is no trainer
+    made.log = lambda *_, **__: None  # type: ignore[method-assign]  # no trainer
     return made
 
 
@@ -87,11 +87,11 @@ def test_the_saved_weights_are_a_moving_average(demo_corpus: Corpus) -> None:
     assert not torch.equal(averaged["word_vectors"], encoder(made).word_vectors)
 
 
-def test_in_the_first_rounds_the_mean_path_alone_learns(demo_corpus: Corpus) -> None:
+def test_in_the_first_rounds_only_the_mean_path_is_trained(demo_corpus: Corpus) -> None:
     made, of_round = module(demo_corpus, mean_only_rounds=1), batches(demo_corpus)
     optimizer = made.configure_optimizers()["optimizer"]
     before = weights(made)
-    made.on_train_epoch_start()  # of round 0, as there is no trainer
+    made.on_train_epoch_start()  # of round 0, since there is no trainer
     step(made, optimizer, of_round[0])
     changed = {name for name, weight in weights(made).items() if not torch.equal(weight, before[name])}
     assert changed == {"word_vectors", *(name for name in before if name.startswith("mean."))}
@@ -102,7 +102,7 @@ def test_in_the_first_rounds_the_mean_path_alone_learns(demo_corpus: Corpus) -> 
     )
 
 
-def test_rates_rise_fall_and_differ_for_vectors(demo_corpus: Corpus) -> None:
+def test_learning_rates_warm_up_decay_and_differ_for_vectors(demo_corpus: Corpus) -> None:
     made = module(demo_corpus, warmup=4, decay="linear", vectors=3.0)
     both = made.configure_optimizers()
     optimizer, scheduler = both["optimizer"], both["lr_scheduler"]["scheduler"]
@@ -120,13 +120,13 @@ def test_rates_rise_fall_and_differ_for_vectors(demo_corpus: Corpus) -> None:
     assert sum(len(group["params"]) for group in optimizer.param_groups) == len(names)
 
 
-def test_stale_papers_have_a_fresh_mean_and_an_old_rest(demo_corpus: Corpus) -> None:
+def test_stale_papers_get_a_fresh_mean_path_and_stale_levels(demo_corpus: Corpus) -> None:
     made, batch = module(demo_corpus), batches(demo_corpus)[0]
     with torch.no_grad():
         fresh = encoder(made).encode(batch.others)
-        levels = encoder(made).hierarchical(batch.others)
-    made.stale = np.zeros((len(demo_corpus.paper_ids), 8), np.float32)
-    made.stale[batch.other_rows] = levels.numpy()
+        levels = encoder(made).encode_levels(batch.others)
+    made.stale_vectors = np.zeros((len(demo_corpus.paper_ids), 8), np.float32)
+    made.stale_vectors[batch.other_rows] = levels.numpy()
     torch.testing.assert_close(made._others(batch), fresh)
     made._others(batch).sum().backward()
     changed = encoder(made).word_vectors.grad
@@ -140,7 +140,7 @@ rankings = st.lists(st.permutations(range(12)).map(lambda some: some[:10]), min_
 @given(rankings=rankings, data=st.data())
 def test_recalls_are_shares_of_the_cited_papers(rankings: list[list[int]], data: st.DataObject) -> None:
     cited = [data.draw(st.lists(st.integers(0, 11), min_size=1, max_size=3, unique=True)) for _ in rankings]
-    there = data.draw(st.integers(0, 10))  # places with a paper
+    there = data.draw(st.integers(0, 10))  # number of papers found
     rankings = [[*ranked[:there], *[-1] * (10 - there)] for ranked in rankings]
     found = recall_and_mrr(np.array(rankings), np.array([[*row, -1, -1, -1][:3] for row in cited]))
     assert set(found) == {"mrr", *(f"recall@{k}" for k in RECALL_AT if k <= 10)}
@@ -152,7 +152,7 @@ def test_recalls_are_shares_of_the_cited_papers(rankings: list[list[int]], data:
     assert found["mrr"] == pytest.approx(np.mean(first), abs=1e-9)
 
 
-def test_the_history_says_which_round_is_the_best_and_is_on_disk(tmp_path: Path) -> None:
+def test_the_history_finds_the_best_round_and_is_written(tmp_path: Path) -> None:
     history = History(tmp_path)
     rounds = [0.9, 0.3, 0.2, 0.3, 0.4]  # the first is before training
     best = [
@@ -160,7 +160,7 @@ def test_the_history_says_which_round_is_the_best_and_is_on_disk(tmp_path: Path)
     ]
     assert best[1:] == [True, False, False, True]
     assert json.loads((tmp_path / "metrics.json").read_text())["round"] == 4
-    assert history.add(5, {"train/loss": 0.5}, "val/mrr")  # nothing to compare by: the last counts
+    assert history.add(5, {"train/loss": 0.5}, "val/mrr")  # nothing to compare: the last is best
     lines = (tmp_path / "history.csv").read_text().splitlines()
     assert lines[0] == "round,val/mrr,train/loss" and lines[3] == "2,0.2,1.0" and len(lines) == 7
     assert sorted(path.name for path in tmp_path.iterdir()) == ["history.csv", "metrics.json", "training.png"]
@@ -180,7 +180,7 @@ def cited(corpus: Corpus, contexts: np.ndarray) -> list[set[int]]:
 
 
 @pytest.mark.parametrize("papers", [3, 40])
-def test_a_sample_of_papers_has_all_that_the_queries_cite(demo_corpus: Corpus, papers: int) -> None:
+def test_a_sample_of_papers_includes_all_cited_papers(demo_corpus: Corpus, papers: int) -> None:
     made = validation(demo_corpus, papers)
     positives = set().union(*cited(demo_corpus, made.contexts))
     chosen = set(np.flatnonzero(made.candidates).tolist())
@@ -192,7 +192,7 @@ def test_a_sample_of_papers_has_all_that_the_queries_cite(demo_corpus: Corpus, p
 
 
 @pytest.mark.parametrize("papers", [0, 40, 1000])
-def test_recall_is_that_of_a_search_through_its_papers(demo_corpus: Corpus, papers: int) -> None:
+def test_recall_matches_a_search_among_the_sampled_papers(demo_corpus: Corpus, papers: int) -> None:
     made = validation(demo_corpus, papers)
     queries, vectors = unit(QUERIES, 1), unit(len(demo_corpus.paper_ids), 2)
     cosines = queries @ vectors.T
@@ -203,7 +203,7 @@ def test_recall_is_that_of_a_search_through_its_papers(demo_corpus: Corpus, pape
     shares = [len(found & right) / len(right) for found, right in pairs]
     measured = made.measure(queries, vectors)
     assert measured["recall@10"] == pytest.approx(np.mean(shares))
-    assert measured.get("papers") == (40 if papers == 40 else None)  # said of a sample alone
+    assert measured.get("papers") == (40 if papers == 40 else None)  # only for a sample
 
 
 def test_nothing_is_measured_without_queries(demo_corpus: Corpus) -> None:
@@ -212,14 +212,14 @@ def test_nothing_is_measured_without_queries(demo_corpus: Corpus) -> None:
     assert len(Validation(EncoderValidationSettings(split="none"), demo_corpus, 0).contexts) == 0
 
 
-def test_a_short_round_mines_for_its_own_queries(demo_corpus: Corpus) -> None:
+def test_a_short_round_mines_only_its_own_queries(demo_corpus: Corpus) -> None:
     reader = DocumentReader(demo_corpus, Vocabulary(demo_corpus.words), 12)
     short = EncoderBatchSettings(queries=8, mined=1, random=0, steps_per_round=5)
     data = TrainingData(reader, short, seed=0)
-    asked = [data.queries_of(number) for number in range(2)]
-    for number, queries in enumerate(asked):
+    rounds = [data.round_queries(number) for number in range(2)]
+    for number, queries in enumerate(rounds):
         order = Batches(reader, data.split, None, short, seed=0, round=number).order
         assert queries.tolist() == sorted(order.tolist()) and len(queries) == 40
-    assert not set(asked[0].tolist()) & set(asked[1].tolist())
-    every = TrainingData(reader, replace(short, steps_per_round=50), seed=0).queries_of(3)
+    assert not set(rounds[0].tolist()) & set(rounds[1].tolist())
+    every = TrainingData(reader, replace(short, steps_per_round=50), seed=0).round_queries(3)
     assert every.tolist() == list(range(len(data.split)))

@@ -1,4 +1,4 @@
-"""Averages of word vectors: against their formula, as retrievers, and with trained magnitudes."""
+"""Averaged word vectors: their formula, as retrievers, and with trained magnitudes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hydra.utils import instantiate
 from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
-from hatten.nnselect import AverageRetriever, AveragesEncoder, NNSelectRetriever
+from hatten.nnselect import AverageEncoder, AverageRetriever, NNSelectRetriever
 from hatten.train import train
 from hatten.words import WordVectors
 from tests.hatten.made import documents, measured_recall
-from tests.runs import config, configured, history, overrides, trained_twice
+from tests.runs import compose_config, history, overrides, train_config, train_twice
 
 SMALL: dict[str, Any] = {
     "model": "nnselect",
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def vectors(corpus: Corpus, seed: int = 0) -> WordVectors:
-    """Random vectors of different lengths for the words of a corpus."""
+    """Return random vectors of different lengths for the words of a corpus."""
     random = np.random.default_rng(seed)
     table = random.standard_normal((len(corpus.words), 7)) * random.uniform(0.5, 2, (len(corpus.words), 1))
     return WordVectors(corpus.words, table, "random")
@@ -43,8 +43,8 @@ def unit(vector: np.ndarray) -> np.ndarray:
     return np.asarray(vector / max(np.linalg.norm(vector), 1e-12))
 
 
-def test_what_is_trained_are_magnitudes_and_the_weights_of_fields() -> None:
-    encoder = AveragesEncoder(np.eye(4, dtype=np.float32))
+def test_magnitudes_and_field_weights_are_trained() -> None:
+    encoder = AverageEncoder(np.eye(4, dtype=np.float32))
     trained = {name for name, weight in encoder.named_parameters() if weight.requires_grad}
     assert trained == {"mean.word_weight", "mean.paragraph_weight"}
     encoder.encode(documents([[[1, 2], [3]]]))[0, 1].backward()
@@ -67,7 +67,7 @@ def test_ranks_by_the_cosine_of_averages(demo_corpus: Corpus, weighting: str) ->
         table = table * np.log(1 + (len(texts) - n + 0.5) / (n + 0.5))[:, None]
 
     def of(shares: list[float], *fields: np.ndarray) -> np.ndarray:
-        """Of each field the sum of its words' vectors, as a unit vector; of those the weighted sum."""
+        """Return the weighted sum of the normalised sums of word vectors of each field, normalised."""
         return unit(np.array(shares) @ [unit(table[field].sum(0)) for field in fields])
 
     papers = np.array([of([0.5, 1.0], titles[i], abstracts[i]) for i in range(len(titles))])
@@ -81,7 +81,7 @@ def test_ranks_by_the_cosine_of_averages(demo_corpus: Corpus, weighting: str) ->
         np.testing.assert_allclose(cosines[found.papers[query]], found.scores[query], atol=5e-4)
 
 
-def test_an_index_goes_with_the_vectors_that_it_was_made_of(tiny_corpus: Corpus, tmp_path: Path) -> None:
+def test_an_index_is_tied_to_its_word_vectors(tiny_corpus: Corpus, tmp_path: Path) -> None:
     calls: list[int] = []
 
     def made(seed: int) -> Callable[..., WordVectors]:
@@ -98,13 +98,13 @@ def test_an_index_goes_with_the_vectors_that_it_was_made_of(tiny_corpus: Corpus,
     ours, theirs = (retriever.search(np.arange(12), 5) for retriever in (first, second))
     assert (ours.papers == theirs.papers).all() and (ours.scores == theirs.scores).all()
     for other in (AverageRetriever(made(1)), AverageRetriever(made(0), "mean")):
-        with pytest.raises(InputError, match="an index of another weights"):
+        with pytest.raises(InputError, match="the index was built with weights="):
             other.open(tiny_corpus, tmp_path / "index")
 
 
 def test_the_configured_word_vectors_are_made_for_the_corpus(demo: dict[str, Any]) -> None:
     options = {name: value for name, value in demo.items() if not name.startswith("model.")}
-    composed = configured("evaluate", ["retriever=average", *overrides(options)])
+    composed = compose_config("evaluate", ["retriever=average", *overrides(options)])
     retriever = instantiate(composed.retriever)
     retriever.index(instantiate(composed.data))
     assert retriever.encoder.dim == 16
@@ -115,11 +115,11 @@ def test_the_configured_word_vectors_are_made_for_the_corpus(demo: dict[str, Any
 
 @pytest.fixture(scope="module")
 def best(demo: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a run saved."""
-    return train(config(demo, SMALL, {"output_dir": tmp_path_factory.mktemp("nnselect")}))
+    """The file saved by a run."""
+    return train(train_config(demo, SMALL, {"output_dir": tmp_path_factory.mktemp("nnselect")}))
 
 
-def test_it_learns_and_is_saved_with_the_recall_that_it_has(best: Path, demo: dict[str, Any]) -> None:
+def test_it_learns_and_is_saved_with_its_recall(best: Path, demo: dict[str, Any]) -> None:
     assert best.name == "nnselect.ckpt"
     measured = [row["val/recall@10"] for row in history(best.parent)]
     assert len(measured) == 4 and max(measured[1:]) > measured[0]
@@ -128,7 +128,7 @@ def test_it_learns_and_is_saved_with_the_recall_that_it_has(best: Path, demo: di
     assert measured_recall(NNSelectRetriever(best), demo) == pytest.approx(about["val/recall@10"])
 
 
-def test_directions_stay_as_they_were(best: Path) -> None:
+def test_directions_do_not_change(best: Path) -> None:
     weights = torch.load(best.parent / "last.ckpt", weights_only=True)["state_dict"]
     directions = weights["encoder.directions"]
     assert torch.equal(directions, weights["average.module.directions"])
@@ -138,28 +138,28 @@ def test_directions_stay_as_they_were(best: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_resumed_run_is_the_uninterrupted_one(demo: dict[str, Any], tmp_path: Path) -> None:
+def test_a_resumed_run_equals_an_uninterrupted_one(demo: dict[str, Any], tmp_path: Path) -> None:
     more = {"model.batch.steps_per_round": 3, "model.word_dropout": 0.2}
     more |= {"model.mining.papers": 60, "model.validation.papers": 80}
-    files = trained_twice(train, 7, tmp_path, demo, SMALL, more)
+    files = train_twice(train, 7, tmp_path, demo, SMALL, more)
     whole, resumed = (torch.load(path, weights_only=True) for path in files)
     assert whole["about"] == resumed["about"] and whole["about"]["val/papers"] == 80
     assert all(torch.equal(weight, resumed["weights"][name]) for name, weight in whole["weights"].items())
 
 
 @pytest.mark.slow
-def test_the_recipe_of_the_paper_trains_it_too(demo: dict[str, Any], tmp_path: Path) -> None:
-    given = config(demo, SMALL, {"experiment": "paper", "output_dir": tmp_path})
+def test_it_trains_with_the_recipe_of_the_paper(demo: dict[str, Any], tmp_path: Path) -> None:
+    given = train_config(demo, SMALL, {"experiment": "paper", "output_dir": tmp_path})
     assert given.model.loss.name == "triplet" and train(given).is_file()
 
 
-def test_a_corpus_of_another_tokeniser_is_refused(best: Path, tiny_source: Path, tmp_path: Path) -> None:
+def test_a_corpus_with_another_tokeniser_is_rejected(best: Path, tiny_source: Path, tmp_path: Path) -> None:
     other = open_corpus(tiny_source, tokenizer="reference", cache_dir=tmp_path)
     with pytest.raises(InputError, match=r"nnselect\.ckpt: needs data\.tokenizer=default; tiny has"):
         NNSelectRetriever(best).index(other)
 
 
-def test_what_is_no_checkpoint_of_it_is_one_clear_error(best: Path, tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_a_clear_error(best: Path, tmp_path: Path) -> None:
     assert NNSelectRetriever(best.parent).vocabulary.words == NNSelectRetriever(best).vocabulary.words
     content, file = torch.load(best, weights_only=True), tmp_path / "other.ckpt"
     weights, bare = content["weights"], {**content}
@@ -167,10 +167,10 @@ def test_what_is_no_checkpoint_of_it_is_one_clear_error(best: Path, tmp_path: Pa
     shorter = {**weights, "mean.word_weight": weights["mean.word_weight"][1:]}
     for wrong, said in (
         ({**content, "format": "hatten-1"}, "not a checkpoint of train.py model=nnselect"),
-        ({**content, "words": content["words"][:-1]}, "missing or does not fit"),
-        ({**content, "weights": shorter}, "missing or does not fit"),
-        ({**content, "weights": []}, "missing or does not fit"),
-        (bare, "missing or does not fit"),
+        ({**content, "words": content["words"][:-1]}, "missing or inconsistent"),
+        ({**content, "weights": shorter}, "missing or inconsistent"),
+        ({**content, "weights": []}, "missing or inconsistent"),
+        (bare, "missing or inconsistent"),
     ):
         torch.save(wrong, file)
         with pytest.raises(InputError, match=rf"other\.ckpt: .*{said}") as raised:
@@ -179,9 +179,9 @@ def test_what_is_no_checkpoint_of_it_is_one_clear_error(best: Path, tmp_path: Pa
     (tmp_path / "words" / "static").mkdir(parents=True)
     for path, said in (
         (None, "retriever=nnselect needs checkpoint=FILE"),
-        (tmp_path / "none.ckpt", "there is no such checkpoint"),
-        (tmp_path, r"there is no nnselect\.ckpt in it, but other\.ckpt$"),
-        (tmp_path / "words", r"words: there is no nnselect\.ckpt in it, but static$"),
+        (tmp_path / "none.ckpt", "no such checkpoint"),
+        (tmp_path, r"has no nnselect\.ckpt, only other\.ckpt$"),
+        (tmp_path / "words", r"words: has no nnselect\.ckpt, only static$"),
     ):
         with pytest.raises(InputError, match=said):
             NNSelectRetriever(path)

@@ -1,4 +1,4 @@
-"""The restricted unpickler: what the reference release needs goes through, all else is refused unrun."""
+"""The restricted unpickler: reads what the reference release needs, rejects all else without running it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_an_array_survives(
     order: Literal["C", "F"] = "F" if layout == "F" else "C"
     given_array = array[::-1] if layout == "strided" else np.asarray(array, order=order)
     data = pickle.dumps(given_array, protocol)
-    if numpy_1 and protocol < 4:  # in later ones names have lengths
+    if numpy_1 and protocol < 4:  # later protocols store the lengths of names
         data = data.replace(b"numpy._core.", b"numpy.core.")
     loaded = load_array(written(folder, data))
     np.testing.assert_array_equal(loaded, given_array)
@@ -104,7 +104,7 @@ def hostile() -> dict[str, object]:
 
 
 @pytest.mark.parametrize("name", hostile())
-def test_anything_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_anything_else_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.chdir(tmp_path)
     for protocol in PROTOCOLS:
         path = written(tmp_path, pickle.dumps(hostile()[name], protocol))
@@ -123,7 +123,7 @@ def test_kinds_are_not_mixed_up_and_a_missing_file_is_named(tmp_path: Path) -> N
         load_word_list(tmp_path / "nowhere.pkl")
 
 
-# Pickles written by hand: (g)lobal, (M)ark, (T)uple, (R)educe, (B)uild and so on.
+# Hand-written pickles: (g)lobal, (M)ark, (T)uple, (R)educe, (B)uild and so on.
 RECONSTRUCT = b"cnumpy.core.multiarray\n_reconstruct\n"
 NEW_ARRAY = RECONSTRUCT + b"(cnumpy\nndarray\n(I0\ntVb\ntR"
 FLOAT = b"cnumpy\ndtype\n(Vf4\nI0\nI1\ntR(I3\nV<\nNNNI-1\nI-1\nI0\ntb"
@@ -162,7 +162,7 @@ CRAFTED = {
 
 
 @pytest.mark.parametrize("name", CRAFTED)
-def test_broken_and_crafted_pickles_are_one_clear_error(tmp_path: Path, name: str) -> None:
+def test_broken_and_crafted_pickles_are_clear_errors(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match=r"data\.pkl"):
         load_array(written(tmp_path, CRAFTED[name]))
 
@@ -179,12 +179,12 @@ NOT_THERE = struct.pack("<Q", 1 << 62) + b"word."
         pytest.param(b"]r\xff\xff\xff\x7f.", "refused", id="a place in the memo far away"),
         pytest.param(b"]p2147483647\n.", "refused", id="such a place in text"),
         pytest.param(COPIES + b".", "refused", id="many copies of a text"),
-        pytest.param(b"\x80\x04\x8d" + NOT_THERE, "no readable", id="a long text that is not there"),
-        pytest.param(b"\x80\x05\x96" + NOT_THERE, "no readable", id="many bytes that are not there"),
+        pytest.param(b"\x80\x04\x8d" + NOT_THERE, "not a readable", id="a long text that is not there"),
+        pytest.param(b"\x80\x05\x96" + NOT_THERE, "not a readable", id="many bytes that are not there"),
     ],
 )
 def test_a_small_file_does_not_fill_the_memory(tmp_path: Path, data: bytes, reason: str) -> None:
-    """A pickle can ask for gigabytes in a few bytes; run in a process that may take half of one more."""
+    """A pickle of a few bytes can request gigabytes; load it in a process limited to 512 MB more memory."""
     code = f"""
 import resource
 from datasets.errors import InputError

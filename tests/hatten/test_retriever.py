@@ -1,4 +1,4 @@
-"""HAtten as a retriever against the cosines of its own vectors."""
+"""The HAtten retriever compared with cosines of its vectors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def model(corpus: Corpus, **options: Any) -> Model:
 
 
 def vectors(encoder: HAttenEncoder, reader: DocumentReader, rows: np.ndarray, papers: bool) -> np.ndarray:
-    """One at a time."""
+    """Encode rows one at a time."""
     read = reader.papers if papers else reader.queries
     with torch.no_grad():
         found = [F.normalize(encoder.encode(read(np.array([row]))), dim=1).numpy()[0] for row in rows]
@@ -52,14 +52,14 @@ def test_ranks_by_the_cosine_of_its_vectors(tiny_corpus: Corpus, tmp_path: Path,
     cosines[np.arange(5), tiny_corpus.citing[contexts]] = -np.inf
     for k in (3, 50):
         found = retriever.search(contexts, k)
-        expected = np.argsort(-cosines, axis=1, kind="stable")[:, : min(k, 10)]  # 11 less the citing
+        expected = np.argsort(-cosines, axis=1, kind="stable")[:, : min(k, 10)]  # 11 minus the citing
         assert found.papers[:, :10].tolist() == expected.tolist()
         best = np.take_along_axis(cosines, expected, 1)
         np.testing.assert_allclose(found.scores[:, :10], best, atol=1e-5)
         assert (found.papers[:, 10:] == -1).all()
 
 
-def test_another_corpus_takes_the_place_of_the_first(
+def test_indexing_another_corpus_replaces_the_first(
     tiny_corpus: Corpus, demo_corpus: Corpus, tmp_path: Path
 ) -> None:
     save_model(model(tiny_corpus), tmp_path / "hatten.ckpt")
@@ -83,19 +83,19 @@ def test_reads_a_published_checkpoint_with_its_words(tiny_source: Path, tmp_path
     assert (found.papers >= 0).all() and len(np.unique(found.papers)) > 5
 
 
-def test_what_cannot_be_read_is_one_clear_error(tiny_corpus: Corpus, tmp_path: Path) -> None:
+def test_unreadable_files_are_clear_errors(tiny_corpus: Corpus, tmp_path: Path) -> None:
     save_model(model(tiny_corpus), tmp_path / "hatten.ckpt")
     for given, message in (
         ((None,), "retriever=hatten needs checkpoint=FILE"),
-        ((tmp_path / "none.ckpt",), "there is no such checkpoint"),
-        ((tmp_path / "published.pt", tmp_path / "words.pkl"), "there is no such checkpoint"),
-        ((tmp_path / "hatten.ckpt", None, "half"), "half: choose one of auto, float32, bfloat16"),
+        ((tmp_path / "none.ckpt",), "no such checkpoint"),
+        ((tmp_path / "published.pt", tmp_path / "words.pkl"), "no such checkpoint"),
+        ((tmp_path / "hatten.ckpt", None, "half"), "half: choose auto, float32 or bfloat16"),
     ):
         with pytest.raises(InputError, match=message):
             HAttenRetriever(*given)
 
 
-def test_a_model_that_knows_few_of_the_words_says_so(
+def test_a_model_that_knows_few_words_logs_a_warning(
     tiny_corpus: Corpus, demo_corpus: Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     save_model(model(tiny_corpus), tmp_path / "hatten.ckpt")
@@ -107,7 +107,7 @@ def test_a_model_that_knows_few_of_the_words_says_so(
     assert "% of the running words of demo; was it trained on other data" in line
 
 
-def test_a_model_is_refused_on_other_tokens_than_its_own(
+def test_a_corpus_with_another_tokeniser_is_rejected(
     tiny_source: Path, tiny_corpus: Corpus, tmp_path: Path
 ) -> None:
     trained = model(tiny_corpus)
@@ -119,10 +119,8 @@ def test_a_model_is_refused_on_other_tokens_than_its_own(
     retriever.index(open_corpus(tiny_source, tokenizer="reference", cache_dir=tmp_path))
 
 
-def test_an_encoding_over_ray_that_was_cut_off_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is kept of it; tests/datasets/test_ray.py has encoding over Ray itself."""
+def test_an_interrupted_encoding_over_ray_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests the stored parts; tests/datasets/test_ray.py tests encoding over Ray itself."""
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "parts"))
     generate_corpus(2 * BATCH + 100, 1000, tmp_path / "source", seed=0, workers=1)
     corpus = open_corpus(tmp_path / "source", cache_dir=tmp_path / "cache")

@@ -1,4 +1,4 @@
-"""The static model: its fast encoding against the slow one, its folder, its training and its retriever."""
+"""The static model: encoding with and without torch, files, compression, training and retriever."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ from hatten.train import train
 from hatten.words_retriever import StaticRetriever
 from retrieval.nets import weights_hash
 from tests.hatten.made import documents, measured_recall, random_model
-from tests.runs import history, trained_twice
+from tests.runs import history, train_twice
 from training.hub import WEIGHTS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def random_static(words: list[str]) -> StaticModel:
-    """Random vectors and weights for these words."""
+    """Return a static model with random vectors and weights for these words."""
     model = random_model(words, {"tokenizer": "default"}, residual="mean", trainable_vectors="all")
     assert model.encoder.mean is not None
     return StaticModel(
-        model.encoder.mean.frozen(model.encoder.word_vectors), model.vocabulary, 16, model.about
+        model.encoder.mean.to_numpy(model.encoder.word_vectors), model.vocabulary, 16, model.about
     )
 
 
-def test_without_torch_it_gives_the_same_vectors_and_has_the_same_fingerprint() -> None:
+def test_vectors_and_fingerprint_are_the_same_without_torch() -> None:
     vectors = np.random.default_rng(0).standard_normal((5, 6)).astype(np.float32)
     encoder = StaticEncoder(vectors, Vocabulary([TARGET_WORD, *"abc"])).eval()
     read = documents([[[2, 3], [4]], [[2], [], [3, 1, 4]]])
     with torch.inference_mode():
-        np.testing.assert_array_equal(encoder.frozen().encode(read), encoder.encode(read).numpy())
-    assert encoder.frozen().fingerprint == weights_hash(encoder)
+        np.testing.assert_array_equal(encoder.to_numpy().encode(read), encoder.encode(read).numpy())
+    assert encoder.to_numpy().fingerprint == weights_hash(encoder)
 
 
 @pytest.mark.parametrize(("kind", "error"), [("float32", 0.0), ("float16", 2e-3), ("int8", 0.03)])
-def test_what_is_saved_is_what_is_loaded_but_for_the_rounding(
+def test_a_saved_model_loads_unchanged_up_to_rounding(
     tiny_corpus: Corpus, tmp_path: Path, kind: str, error: float
 ) -> None:
     model = replace(random_static(tiny_corpus.words), unknown_weight=0.5)
@@ -63,14 +63,14 @@ def test_what_is_saved_is_what_is_loaded_but_for_the_rounding(
     ours, theirs = (each.encoder.encode(reader.papers(np.arange(12))) for each in (model, found))
     assert np.abs(ours - theirs).max() <= error
     assert (found.encoder.fingerprint == model.encoder.fingerprint) == (kind == "float32")
-    # A rounded model is saved and loaded again without further loss.
+    # Saving a rounded model again loses nothing more.
     save_static(found, tmp_path / "again", kind)
     assert load_static(tmp_path / "again").encoder.fingerprint == found.encoder.fingerprint
 
 
-def test_a_cut_model_reads_the_first_words_and_the_marks_alone() -> None:
+def test_a_model_can_keep_only_its_frequent_words_and_the_markers() -> None:
     model = random_static([*"abcdefg", TARGET_WORD, OTHER_WORD])
-    cut = model.cut(4)  # <pad> is the first
+    cut = model.keep_frequent(4)  # <pad> is the first
     assert cut.vocabulary.words == ["<pad>", *"abc", TARGET_WORD, OTHER_WORD]
     whole = documents([[[1, 2], [3]], [[1], [2], [3, 8, 1, 9]]])
     own = documents([[[1, 2], [3]], [[1], [2], [3, 4, 1, 5]]])
@@ -89,14 +89,12 @@ def test_a_cut_model_reads_the_first_words_and_the_marks_alone() -> None:
         (
             CONFIG,
             '{"format": "static-1", "max_tokens": 9, "unknown_weight": 0, "vectors": "float32", "near": [4]}',
-            r"near: \[4\] beside weights of 0 paragraphs",
+            r"near: \[4\] does not match weights for 0 paragraphs",
         ),
         (CONFIG, None, "neither a static model"),
     ],
 )
-def test_a_damaged_folder_is_one_clear_error(
-    tmp_path: Path, file: str, content: str | None, said: str
-) -> None:
+def test_a_damaged_folder_is_a_clear_error(tmp_path: Path, file: str, content: str | None, said: str) -> None:
     model, folder = random_static(["a", "b"]), tmp_path / "model"
     save_static(model, folder)
     (folder / file).unlink()
@@ -110,7 +108,7 @@ def test_a_damaged_folder_is_one_clear_error(
         load_static(tmp_path / "other")
 
 
-def test_a_hatten_file_gives_its_mean_path(tiny_corpus: Corpus, tmp_path: Path) -> None:
+def test_the_mean_path_of_a_hatten_file_can_be_loaded(tiny_corpus: Corpus, tmp_path: Path) -> None:
     model = random_model(tiny_corpus.words, residual="mean")
     save_model(model, tmp_path / "hatten.ckpt")
     found = StaticRetriever(tmp_path)  # the output folder of its training
@@ -125,7 +123,7 @@ def test_a_hatten_file_gives_its_mean_path(tiny_corpus: Corpus, tmp_path: Path) 
         load_static(tmp_path / "plain.ckpt")
 
 
-def test_levels_that_add_nothing_are_not_computed(
+def test_levels_with_zero_output_are_not_computed(
     tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = random_model(tiny_corpus.words, residual="mean")
@@ -149,7 +147,7 @@ def test_levels_that_add_nothing_are_not_computed(
         assert torch.equal(retriever.encoder.encode(reader.papers(np.arange(12))), expected)
 
 
-def test_a_model_of_another_tokeniser_is_refused(tiny_corpus: Corpus, tmp_path: Path) -> None:
+def test_a_corpus_with_another_tokeniser_is_rejected(tiny_corpus: Corpus, tmp_path: Path) -> None:
     model = random_static(tiny_corpus.words)
     save_static(replace(model, about={"tokenizer": "reference"}), tmp_path / "model")
     with pytest.raises(InputError, match=r"needs data\.tokenizer=reference"):
@@ -162,7 +160,7 @@ def test_a_model_is_compressed_into_a_new_folder(tmp_path: Path) -> None:
     save_static(random_static([*"abcdefg"]), tmp_path / "static")
     folder = compress(tmp_path, tmp_path / "small", 4, "int8")  # the output folder of its training
     found = load_static(folder)
-    assert (found.kind, found.vocabulary.words) == ("int8", ["<pad>", *"abc"])
+    assert (found.dtype, found.vocabulary.words) == ("int8", ["<pad>", *"abc"])
     assert found.about["compressed"] == "4 of 8 words, vectors in int8"
     with pytest.raises(InputError, match="already exists"):
         compress(tmp_path, folder, 4, "int8")
@@ -172,10 +170,10 @@ def test_a_model_is_compressed_into_a_new_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
 
 
-def test_unknown_words_bring_texts_that_share_them_together(tiny_corpus: Corpus, tmp_path: Path) -> None:
+def test_texts_that_share_unknown_words_are_closer(tiny_corpus: Corpus, tmp_path: Path) -> None:
     known = [word for word in tiny_corpus.words if word not in ("parsing", "trees", "graph")]
     model = replace(random_static(known), unknown_weight=1.5)
-    encoder, vocabulary = model.opened()
+    encoder, vocabulary = model.with_unknown_words()
     ids = vocabulary.lookup(["parsing", *known[:5], "trees", "graph", "parsing", "?!", ""])
     assert ids[1:6].tolist() == model.vocabulary.lookup(known[:5]).tolist()
     assert len({*ids[[0, 6, 7]]}) == 3 and ids[0] == ids[8] and ids[[0, 6, 7]].min() >= len(vocabulary)
@@ -205,12 +203,12 @@ SMALL: dict[str, Any] = {
 
 
 def test_training_learns_and_resumes(demo: dict[str, Any], tmp_path: Path) -> None:
-    saved, _ = trained_twice(train, 23, tmp_path, demo, SMALL)
+    saved, _ = train_twice(train, 23, tmp_path, demo, SMALL)
     model = load_static(saved.parent)
     assert (model.unknown_weight, model.near) == (1.5, (4, 12))  # by default
     assert saved.name == "static" and model.about["model"]["recipe"] == "hatten.recipe.Static"
     recall = [row["val/recall@10"] for row in history(saved.parent)]
     assert max(recall[1:]) > recall[0]
-    # A retriever reads queries as the training did.
+    # The retriever reads queries like the training did.
     assert measured_recall(StaticRetriever(saved, unknown_weight=0), demo) == pytest.approx(max(recall[1:]))
     assert json.loads((saved / CONFIG).read_text())["vectors"] == "float32"

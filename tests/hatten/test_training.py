@@ -1,4 +1,4 @@
-"""Training as users run it: what it writes and learns, how it resumes after a kill, what it refuses."""
+"""Training as users run it: output files, learning, resuming after a kill, rejected options."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from hatten.checkpoint import load_model
 from hatten.retriever import HAttenRetriever
 from hatten.train import train
 from tests.hatten.made import measured_recall
-from tests.runs import assert_same_run, config, crashed, history, overrides, same, trained_twice
-from training.settings import DATED, run_folder
+from tests.runs import assert_same_run, history, overrides, same, train_config, train_twice, train_until_crash
+from training.settings import DATE_FORMAT, run_folder
 
 ROOT = Path(__file__).parents[2]
 TRAIN = [sys.executable, str(ROOT / "train.py"), "model=hatten"]
@@ -82,7 +82,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 def when(condition: Callable[[], bool], process: subprocess.Popen[str], signal_number: int) -> None:
-    """Send the signal as soon as the condition holds; an assertion fails if the process ends before."""
+    """Send the signal as soon as the condition holds; fails if the process ends before."""
     while not condition():
         assert process.poll() is None, process.communicate()
         time.sleep(0.005)
@@ -97,7 +97,7 @@ def assert_same_model(*files: Path) -> None:
 @pytest.fixture(scope="module")
 def whole(demo: Options, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The output of an uninterrupted run."""
-    return train(config(demo, SMALL, {"output_dir": tmp_path_factory.mktemp("whole") / "out"})).parent
+    return train(train_config(demo, SMALL, {"output_dir": tmp_path_factory.mktemp("whole") / "out"})).parent
 
 
 def steps_done(out: Path) -> int:
@@ -112,7 +112,7 @@ def test_a_run_learns_and_writes_its_files(whole: Path) -> None:
     assert (whole / "training.png").read_bytes().startswith(b"\x89PNG")
     with (whole / "csv" / "version_0" / "metrics.csv").open() as file:
         assert len([row for row in csv.DictReader(file) if row["train/loss"]]) >= ROUNDS * STEPS
-    # One pool for the last round, and the one before it, which the state before the last one names.
+    # The pool of the last round, and the previous one, which an earlier checkpoint refers to.
     assert 1 <= len(list((whole / "mined").iterdir())) <= 2
     rows = history(whole)
     assert [row["round"] for row in rows] == list(range(ROUNDS + 1))
@@ -122,9 +122,7 @@ def test_a_run_learns_and_writes_its_files(whole: Path) -> None:
         assert all(float(row["train/steps_per_second"]) > 0 for row in list(csv.DictReader(file))[1:])
 
 
-def test_the_saved_model_is_that_of_the_best_round_and_has_the_recall_that_was_measured(
-    whole: Path, demo: Options
-) -> None:
+def test_the_saved_model_is_the_best_round_and_has_the_measured_recall(whole: Path, demo: Options) -> None:
     about, rows = load_model(whole / "hatten.ckpt").about, history(whole)[1:]
     best = max(rows, key=lambda row: row["val/recall@10"])
     assert (about["round"], about["val/recall@10"]) == (best["round"], best["val/recall@10"])
@@ -188,16 +186,14 @@ def test_a_killed_and_an_interrupted_run_resume_to_the_same_weights(
         ),
     ],
 )
-def test_every_variant_resumes_as_if_nothing_had_happened(
-    options: Options, demo: Options, tmp_path: Path
-) -> None:
+def test_every_variant_resumes_to_the_same_weights(options: Options, demo: Options, tmp_path: Path) -> None:
     in_the_third_round = 2 * SHORT["model.batch.steps_per_round"] + 1
-    assert_same_model(*trained_twice(train, in_the_third_round, tmp_path, demo, SHORT, options))
+    assert_same_model(*train_twice(train, in_the_third_round, tmp_path, demo, SHORT, options))
 
 
 @pytest.mark.parametrize(("experiment", "documents"), [("paper", 448), ("paper_small", 102)])
-def test_the_papers_set_up_is_one(experiment: str, documents: int) -> None:
-    model = config({"experiment": experiment, "data": "custom", "data.dir": "x"}).model
+def test_the_setup_of_the_paper(experiment: str, documents: int) -> None:
+    model = train_config({"experiment": experiment, "data": "custom", "data.dir": "x"}).model
     batch, encoder = model.batch, model.encoder
     assert batch.queries * (1 + 1 + batch.mined + batch.random) == documents
     assert model.rounds * batch.steps_per_round == 35_000
@@ -206,11 +202,12 @@ def test_the_papers_set_up_is_one(experiment: str, documents: int) -> None:
 
 @pytest.mark.parametrize("first", ["bm25", "none"])
 def test_the_first_round_needs_no_trained_encoder(first: str, demo: Options, tmp_path: Path) -> None:
-    crashed(train, 1, config(demo, SHORT, {"model.mining.first": first, "output_dir": tmp_path}))
+    options = {"model.mining.first": first, "output_dir": tmp_path}
+    train_until_crash(train, 1, train_config(demo, SHORT, options))
     file = tmp_path / "unfinished" / "mined" / "round-000.npz"  # no round is saved yet
     assert file.exists() == (first == "bm25")
     if first == "bm25":
-        with np.load(file) as pool:  # papers that share words with the query, at the top above all
+        with np.load(file) as pool:  # top papers share more words with the query
             assert pool["relevant"][:, :3].mean() > pool["relevant"][:, -3:].mean()
 
 
@@ -218,30 +215,30 @@ def test_the_first_round_needs_no_trained_encoder(first: str, demo: Options, tmp
     "recipe",
     [{}, {"experiment": "paper_small"}, pytest.param({"logger": "wandb"}, marks=pytest.mark.slow)],
 )
-def test_the_recipes_that_come_with_it_train(
+def test_the_included_recipes_train(
     recipe: Options, demo: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Smaller, but with every other option as it is."""
+    """Smaller models and runs; all other options unchanged."""
     monkeypatch.setenv("WANDB_SILENT", "true")
     paper = "experiment" in recipe
     sizes: Options = {"model.encoder.dim": 16, "model.encoder.heads": 2, "model.encoder.hidden": 16}
     sizes |= {"model.batch.steps_per_round": 3, "model.rounds": 2, "output_dir": tmp_path}
-    best = train(config(recipe, demo, sizes, {"model.schedule.mean_only_rounds": 0 if paper else 1}))
+    best = train(train_config(recipe, demo, sizes, {"model.schedule.mean_only_rounds": 0 if paper else 1}))
     assert load_model(best).encoder.config.residual == ("none" if paper else "mean")
     assert len(history(tmp_path)) >= 2
     if "logger" in recipe:
         import wandb
 
-        assert wandb.run is None  # or the next job of a sweep would write into this one's
+        assert wandb.run is None  # otherwise the next job of a sweep would log to this run
         assert list((tmp_path / "wandb").glob("offline-run-*/*.wandb"))
 
 
-def test_a_run_is_resumed_with_its_own_settings_data_and_state_alone(demo: Options, tmp_path: Path) -> None:
+def test_a_run_resumes_only_with_its_own_settings_data_and_state(demo: Options, tmp_path: Path) -> None:
     def refused(message: str, options: Options) -> None:
         with pytest.raises(InputError, match=message):
-            train(config(demo, SHORTEST, {"output_dir": tmp_path, "resume": True}, options))
+            train(train_config(demo, SHORTEST, {"output_dir": tmp_path, "resume": True}, options))
 
-    crashed(train, 3, config(demo, SHORTEST, {"output_dir": tmp_path}))
+    train_until_crash(train, 3, train_config(demo, SHORTEST, {"output_dir": tmp_path}))
     for part, other in (
         ("model", {"model.optimizer.lr": 1e-3}),
         ("seed", {"seed": 1}),
@@ -259,11 +256,11 @@ def test_a_run_is_resumed_with_its_own_settings_data_and_state_alone(demo: Optio
     refused("not the pool that this run mined", {})
 
 
-def test_a_new_run_in_a_used_folder_touches_nothing_until_its_first_round_is_saved(
+def test_a_new_run_in_a_used_folder_changes_nothing_before_its_first_saved_round(
     demo: Options, tmp_path: Path
 ) -> None:
     def run(seed: int) -> DictConfig:
-        return config(demo, SHORTEST, {"seed": seed, "output_dir": tmp_path})
+        return train_config(demo, SHORTEST, {"seed": seed, "output_dir": tmp_path})
 
     def files(folder: Path) -> dict[str, bytes]:
         paths = [path for name in names for path in (folder / name, *(folder / name).glob("*"))]
@@ -275,9 +272,9 @@ def test_a_new_run_in_a_used_folder_touches_nothing_until_its_first_round_is_sav
     first = files(tmp_path)
     assert len(first) >= len(names)
     for _ in range(2):
-        crashed(train, 1, run(1))
+        train_until_crash(train, 1, run(1))
         assert files(tmp_path) == first and not (tmp_path / "earlier").exists()
-    crashed(train, 3, run(1))  # in its second round
+    train_until_crash(train, 3, run(1))  # in its second round
     second = files(tmp_path)
     assert second["config.yaml"] != first["config.yaml"] and second["last.ckpt"] != first["last.ckpt"]
     (earlier,) = (tmp_path / "earlier").iterdir()
@@ -287,16 +284,16 @@ def test_a_new_run_in_a_used_folder_touches_nothing_until_its_first_round_is_sav
     assert len(kept) == 2 and first in kept and second in kept  # nothing is ever deleted
 
 
-def test_a_run_in_a_folder_named_by_its_time_is_the_latest_once_a_round_is_saved(
+def test_a_run_in_a_dated_folder_becomes_the_latest_once_a_round_is_saved(
     demo: Options, tmp_path: Path
 ) -> None:
     def run(folder: str) -> DictConfig:
-        return config(demo, SHORTEST, {"model.rounds": 1, "output_dir": folder})
+        return train_config(demo, SHORTEST, {"model.rounds": 1, "output_dir": folder})
 
     base, times = str(tmp_path), ("2026-01-01_00-00-00", "2026-01-01_00-00-01", "2026-01-01_00-00-02")
     assert run_folder(base, True, times[0]) == f"{base}/{times[0]}"  # nothing to resume
     train(run(f"{base}/{times[0]}"))
-    crashed(train, 1, run(f"{base}/{times[1]}"))
+    train_until_crash(train, 1, run(f"{base}/{times[1]}"))
     assert run_folder(base, True, times[2]) == f"{base}/{times[0]}"
     assert run_folder(base, False, times[2]) == f"{base}/{times[2]}"
     train(run(f"{base}/{times[2]}/0"))  # a job of a sweep
@@ -304,9 +301,7 @@ def test_a_run_in_a_folder_named_by_its_time_is_the_latest_once_a_round_is_saved
 
 
 @pytest.mark.slow
-def test_by_default_each_run_has_a_new_folder_and_resume_goes_on_in_the_latest(
-    demo: Options, tmp_path: Path
-) -> None:
+def test_each_run_gets_a_new_folder_and_resume_continues_the_latest(demo: Options, tmp_path: Path) -> None:
     def trained(*options: str) -> Path:
         command = [*TRAIN, *overrides(demo, SHORTEST, {"model.rounds": 1}), *options]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
@@ -315,13 +310,14 @@ def test_by_default_each_run_has_a_new_folder_and_resume_goes_on_in_the_latest(
 
     base = tmp_path / "outputs" / "train" / "hatten-demo"
     one = trained()
-    assert time.strptime(one.name, DATED) and (one / "hatten.ckpt").is_file() and (one / ".hydra").is_dir()
+    assert time.strptime(one.name, DATE_FORMAT)
+    assert (one / "hatten.ckpt").is_file() and (one / ".hydra").is_dir()
     assert trained("resume=true") == one
     two = trained()
     assert {path.name for path in base.iterdir()} == {one.name, two.name, "latest"} and one != two
 
 
-NO_MEAN_PATH = "needs model.encoder.residual=mean, of model=hatten"
+NO_MEAN_PATH = "needs model=hatten with model.encoder.residual=mean"
 
 
 @pytest.mark.parametrize(
@@ -333,8 +329,8 @@ NO_MEAN_PATH = "needs model.encoder.residual=mean, of model=hatten"
         ({"model.encoder.width": 3}, "model.encoder.width: there is no such option; choose from dim, heads"),
         ({"model.encoder.residual": "max"}, "residual=max: choose none or mean"),
         ({"model.precision": "half"}, "model.precision=half: choose auto, float32 or bfloat16"),
-        ({"seed": -1}, "seed=-1: must be a whole number, not below 0"),
-        ({"seed": "a"}, "seed=a: must be a whole number, not below 0"),
+        ({"seed": -1}, "seed=-1: must be a non-negative integer"),
+        ({"seed": "a"}, "seed=a: must be a non-negative integer"),
         ({"model.rounds": 0}, "model.rounds=0: must be at least 1"),
         ({"model.rounds": 1.5}, "model.rounds=1.5: must be a whole number"),
         ({"model.ema": 1}, "model.ema=1"),
@@ -367,30 +363,30 @@ NO_MEAN_PATH = "needs model.encoder.residual=mean, of model=hatten"
         ({"model": "biencoder", "model.dropout": 1.0}, "model.dropout=1.0: must be at least 0 and below 1"),
         ({"model": "biencoder", "model.batch.stale": True}, f"stale=True: {NO_MEAN_PATH}"),
         ({"model": "biencoder", "encoder.pooling": "aspire"}, "encoder.pooling=aspire gives many vectors"),
-        ({"model": "biencoder", "encoder.path": "nowhere"}, "nowhere: there is no such folder of a model"),
+        ({"model": "biencoder", "encoder.path": "nowhere"}, "nowhere: no such model folder"),
         ({"trainer": "gpu"}, "^trainer.accelerator=gpu: no GPU found; use trainer=cpu$"),
     ],
 )
-def test_options_that_do_not_work_are_named(
+def test_errors_name_invalid_options(
     options: Options, message: str, demo: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     with pytest.raises((InputError, HydraException)) as raised:
-        train(config(demo, options, {"output_dir": tmp_path / "out"}))
+        train(train_config(demo, options, {"output_dir": tmp_path / "out"}))
     line = error_line(raised.value)
     assert line is not None and re.search(message, line)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_batch_of_too_many_queries_is_refused_before_word_vectors_are_trained(
+def test_too_many_queries_per_batch_are_rejected_before_word_vectors_are_trained(
     monkeypatch: pytest.MonkeyPatch, demo: Options, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("hatten.recipe.HAtten.build", lambda *_: pytest.fail("word vectors are trained"))
     with pytest.raises(InputError, match=r"queries=100000: more than the [\d,]+ training contexts of demo"):
-        train(config(demo, {"output_dir": tmp_path / "out", "model.batch.queries": 100_000}))
+        train(train_config(demo, {"output_dir": tmp_path / "out", "model.batch.queries": 100_000}))
 
 
-def test_data_that_cannot_be_used_are_one_line_and_code_2(tmp_path: Path) -> None:
+def test_unusable_data_give_one_line_and_exit_code_2(tmp_path: Path) -> None:
     code, err = finish(start(tmp_path, "data=custom", "data.dir=nowhere"))
     assert code == 2
     assert err.startswith("error: ") and err.count("\n") == 1 and "nowhere" in err

@@ -1,4 +1,4 @@
-"""Vectors trained on the corpus: what they are trained on, and that they are kept."""
+"""Vectors trained on the corpus: training texts, epochs, determinism and caching."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from hatten import word2vec as module
-from hatten.word2vec import TrainingTexts, passes, word2vec
+from hatten.word2vec import TrainingTexts, default_epochs, word2vec
 
 
 def arguments(folder: Path, **changes: Any) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def arguments(folder: Path, **changes: Any) -> dict[str, Any]:
     return {**known, "cache_dir": str(folder), **changes}
 
 
-def test_training_reads_titles_abstracts_and_training_contexts_alone(tiny_corpus: Corpus) -> None:
+def test_training_reads_only_titles_abstracts_and_training_contexts(tiny_corpus: Corpus) -> None:
     texts = TrainingTexts(tiny_corpus)
     passages = list(texts)
     running = Counter(word for passage in passages for word in passage)
@@ -37,11 +37,11 @@ def test_training_reads_titles_abstracts_and_training_contexts_alone(tiny_corpus
 
 
 @pytest.mark.parametrize(("words", "epochs"), [(1, 20), (6_000_000, 10), (10**9, 4)])
-def test_small_corpora_are_passed_over_more_often(words: int, epochs: int) -> None:
-    assert passes(SimpleNamespace(word_counts=np.array([words - 1, 1]))) == epochs  # type: ignore[arg-type]
+def test_small_corpora_get_more_epochs(words: int, epochs: int) -> None:
+    assert default_epochs(SimpleNamespace(word_counts=np.array([words - 1, 1]))) == epochs  # type: ignore[arg-type]
 
 
-def test_one_thread_gives_the_same_vectors_each_time(tiny_corpus: Corpus, tmp_path: Path) -> None:
+def test_one_thread_is_deterministic(tiny_corpus: Corpus, tmp_path: Path) -> None:
     one, two, other = (
         word2vec(tiny_corpus, **arguments(tmp_path / name, seed=seed))
         for name, seed in (("one", 0), ("two", 0), ("two", 1))
@@ -51,7 +51,7 @@ def test_one_thread_gives_the_same_vectors_each_time(tiny_corpus: Corpus, tmp_pa
     assert not np.array_equal(one.matrix, other.matrix)
 
 
-def test_trained_once_for_each_corpus_and_settings(
+def test_vectors_are_trained_once_per_corpus_and_settings(
     tiny_corpus: Corpus, demo_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = word2vec(tiny_corpus, **arguments(tmp_path))
@@ -66,7 +66,7 @@ def test_trained_once_for_each_corpus_and_settings(
             word2vec(tiny_corpus, **arguments(tmp_path, **change))
 
 
-def test_rare_words_are_left_out_and_both_markers_never(
+def test_rare_words_are_excluded_but_markers_always_included(
     tiny_corpus: Corpus, tiny_source: Path, tmp_path: Path
 ) -> None:
     found = word2vec(tiny_corpus, **arguments(tmp_path))
@@ -78,14 +78,14 @@ def test_rare_words_are_left_out_and_both_markers_never(
     assert {"targetcit", "othercit"} <= set(word2vec(without_contexts, **arguments(tmp_path)).words)
 
 
-def test_the_log_tells_now_and_then_how_far_it_is_and_the_end(
+def test_progress_and_completion_are_logged(
     tiny_corpus: Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SAY_EVERY", 0.0)
+    monkeypatch.setattr(module, "LOG_EVERY", 0.0)
     caplog.set_level(logging.INFO)
     word2vec(tiny_corpus, **arguments(tmp_path, epochs=3))
-    told = [message for message in caplog.messages if message.startswith("word vectors:")]
-    assert "training word2vec of tiny" in told[0] and "3 x " in told[0]
-    assert "epoch 1 of 3" in told[1] and "epoch 2 of 3" in told[2] and "s left" in told[2]
-    assert "trained in" in told[3]
-    assert "% of the running words" in told[-1]
+    lines = [message for message in caplog.messages if message.startswith("word vectors:")]
+    assert "training word2vec of tiny" in lines[0] and "3 x " in lines[0]
+    assert "epoch 1 of 3" in lines[1] and "epoch 2 of 3" in lines[2] and "s left" in lines[2]
+    assert "trained in" in lines[3]
+    assert "% of the running words" in lines[-1]

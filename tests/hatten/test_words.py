@@ -1,4 +1,4 @@
-"""Word vectors: what they must be, their cache, every format of published ones, what is said without them."""
+"""Word vectors: validation, cache, file formats, downloads and error messages."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ def some(words: list[str], dim: int = 3, seed: int = 0) -> WordVectors:
     [
         ([], np.zeros((0, 3)), "no word vectors"),
         (["deep"], np.zeros((1, 0)), "no word vectors"),
-        (["deep"], np.zeros((2, 3)), "1 words do not go"),
-        (["deep"], np.zeros(3), "do not go"),
+        (["deep"], np.zeros((2, 3)), "1 words do not match"),
+        (["deep"], np.zeros(3), "do not match"),
         (["deep", "deep"], np.zeros((2, 3)), "'deep' has two vectors"),
         (["deep", "nets"], np.array([[1, 2, 3], [1, np.nan, 3]]), "'nets' has a number"),
         (["deep", "nets"], np.array([[1, 2, 3], [1, 1e300, 3]]), "'nets' has a number"),
-        (["deep"], np.zeros((1, 4)), r"4 dimensions, the configuration says 3.*embeddings\.dim=4"),
+        (["deep"], np.zeros((1, 4)), r"4 dimensions, but embeddings\.dim=3; .*embeddings\.dim=4"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:overflow")
-def test_what_cannot_be_used_is_one_clear_error(words: list[str], matrix: Any, message: str) -> None:
+def test_invalid_vectors_are_clear_errors(words: list[str], matrix: Any, message: str) -> None:
     with pytest.raises(InputError, match=f"source: .*{message}"):
         WordVectors(words, matrix, "source", dim=3)
 
 
-def test_added_words_keep_the_others_and_are_the_same_each_time() -> None:
+def test_adding_words_is_deterministic_and_keeps_the_others() -> None:
     before = some(["deep", "nets", "learn"], dim=50)
     after = before.with_words(["nets", "targetcit", "othercit", "targetcit"])
     assert after.words == ["deep", "nets", "learn", "targetcit", "othercit"]
@@ -66,7 +66,7 @@ def test_added_words_keep_the_others_and_are_the_same_each_time() -> None:
     assert before.with_words(["nets"]) is before
 
 
-def test_a_models_matrix_goes_with_its_vocabulary() -> None:
+def test_the_matrix_is_in_the_order_of_the_vocabulary() -> None:
     for words in (["deep", "nets"], ["deep", "<pad>", "nets"]):
         vectors = some(words)
         vocabulary, matrix = vectors.vocabulary()
@@ -75,9 +75,7 @@ def test_a_models_matrix_goes_with_its_vocabulary() -> None:
         assert matrix[vocabulary.pad_id].any() == ("<pad>" in words)
 
 
-def test_the_log_says_which_vectors_and_what_they_cover(
-    tiny_corpus: Corpus, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_vectors_and_their_coverage_are_logged(tiny_corpus: Corpus, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     everything = some(list(tiny_corpus.words))
     assert log_coverage(everything, tiny_corpus) is everything
@@ -91,7 +89,7 @@ def test_the_log_says_which_vectors_and_what_they_cover(
     assert caplog.records[-1].levelno == logging.WARNING
 
 
-def test_the_cache_makes_each_setting_once(tmp_path: Path) -> None:
+def test_vectors_are_built_once_per_setting(tmp_path: Path) -> None:
     made: list[int] = []
 
     def make() -> WordVectors:
@@ -106,7 +104,7 @@ def test_the_cache_makes_each_setting_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "text", "flipped", "pickled"])
-def test_a_damaged_cache_file_is_made_again(
+def test_a_damaged_cache_file_is_rebuilt(
     tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     whole = cached_vectors(tmp_path, "kind", {}, lambda: some(["deep", "nets"], dim=50))
@@ -125,7 +123,7 @@ def test_a_damaged_cache_file_is_made_again(
     assert kept is not None and kept.words == whole.words
 
 
-def test_what_waits_for_the_maker_does_not_make_the_same_vectors_again(tmp_path: Path) -> None:
+def test_concurrent_callers_build_the_vectors_once(tmp_path: Path) -> None:
     made, ready = list[int](), Barrier(4)
 
     def make() -> WordVectors:
@@ -136,7 +134,7 @@ def test_what_waits_for_the_maker_does_not_make_the_same_vectors_again(tmp_path:
         ready.wait()
         return cached_vectors(tmp_path, "kind", {}, make)
 
-    with ThreadPoolExecutor(4) as threads:  # each with a lock file of its own, as processes have
+    with ThreadPoolExecutor(4) as threads:  # each opens the lock file itself, like a process
         assert {vectors.words[0] for vectors in threads.map(ask, range(4))} == {"deep"}
     assert made == [1]
 
@@ -146,7 +144,7 @@ MATRIX = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)
 
 
 def write(path: Path, header: bool = False, binary: bool = False) -> Path:
-    """Write WORDS and MATRIX by gensim, or by hand where it has no such format."""
+    """Write WORDS and MATRIX with gensim, or manually in formats that it lacks."""
     if binary or header:
         vectors = KeyedVectors(4)
         vectors.add_vectors(WORDS, MATRIX)
@@ -187,7 +185,7 @@ def test_every_format_gives_the_same_vectors(
 
 
 @pytest.mark.parametrize("header", [False, True])
-def test_of_repeated_words_the_first_vector_counts(
+def test_the_first_vector_of_a_repeated_word_is_used(
     tmp_path: Path, header: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = write(tmp_path / "vectors.txt", header)
@@ -198,7 +196,7 @@ def test_of_repeated_words_the_first_vector_counts(
     found = read_vectors(path)
     assert found.words == WORDS
     np.testing.assert_allclose(found.matrix, MATRIX, rtol=1e-6)
-    assert "2 repeated words: their first vectors are used" in caplog.text
+    assert "2 repeated words; using the first vector of each" in caplog.text
 
 
 def test_a_changed_file_is_read_again(tmp_path: Path, tiny_corpus: Corpus) -> None:
@@ -230,7 +228,7 @@ BAD: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_files_are_one_clear_error(tmp_path: Path, tiny_corpus: Corpus, name: str) -> None:
+def test_bad_files_are_clear_errors(tmp_path: Path, tiny_corpus: Corpus, name: str) -> None:
     data, message = BAD[name]
     (tmp_path / name).write_bytes(data)
     with pytest.raises(InputError, match=message) as error:
@@ -246,10 +244,10 @@ def test_bad_files_are_one_clear_error(tmp_path: Path, tiny_corpus: Corpus, name
         ("glove.6B.200d.txt", 4, r"glove\.6B\.200d\.txt: no such file.*or glove\.6B, which is downloaded"),
         ("glove.6B", 4, r"embeddings\.dim=4: glove\.6B has 50, 100, 200, 300"),
         (".", 4, "a folder"),
-        ("glove.txt", 200, r"glove\.txt: .*4 dimensions.* 200; .*embeddings\.dim=4"),
+        ("glove.txt", 200, r"glove\.txt: .*4 dimensions.*dim=200; .*embeddings\.dim=4"),
     ],
 )
-def test_what_is_no_file_of_such_vectors_is_said(
+def test_a_wrong_source_is_a_clear_error(
     tmp_path: Path, tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch, source: str, dim: int, said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -259,7 +257,7 @@ def test_what_is_no_file_of_such_vectors_is_said(
 
 
 def release(monkeypatch: pytest.MonkeyPatch, name: str, address: str) -> None:
-    """Give a release another address, and no size or checksum."""
+    """Replace the address of a release and drop its size and checksum."""
     other = replace(RELEASES[name], addresses=(address,), size=None, sha256=None)
     monkeypatch.setitem(RELEASES, name, other)
 
@@ -281,12 +279,12 @@ def test_glove_is_downloaded_on_first_use(
     for _ in range(2):
         found = glove(tiny_corpus, "glove.6B", 50, str(tmp_path), markers=False)
         assert found.words == WORDS and found.name == "glove.6B.50d.txt" and found.dim == 50
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
     with pytest.raises(InputError, match=r"put glove\.6B\.100d\.txt, or glove\.6B\.zip, into .*vectors"):
         glove(tiny_corpus, "glove.6B", 100, str(tmp_path))
 
 
-def test_glove_that_was_put_into_the_folder_is_found(
+def test_a_glove_file_in_the_cache_folder_is_found(
     tmp_path: Path, tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release(monkeypatch, "glove", "nowhere")
@@ -301,7 +299,7 @@ def reference_corpus(tiny_source: Path, tmp_path: Path) -> Corpus:
     return open_corpus(tiny_source, tokenizer="reference", cache_dir=tmp_path / "cache")
 
 
-def test_the_reference_release_keeps_its_order_and_is_for_its_own_tokens(
+def test_the_reference_release_keeps_its_order_and_needs_its_tokeniser(
     tmp_path: Path, reference_corpus: Corpus, tiny_corpus: Corpus
 ) -> None:
     words, matrix = [*WORDS, "<eos>", "<pad>", "<unk>"], np.random.default_rng(0).standard_normal((8, 4))
@@ -334,7 +332,7 @@ def test_the_reference_release_is_downloaded_on_first_use(
     server.put("model.zip", zipped(**files))
     assert reference(reference_corpus, None, None, 4, str(tmp_path)).words == WORDS
     (tmp_path / "words.pkl").write_bytes(pickle.dumps(WORDS[:3]))
-    with pytest.raises(InputError, match="3 words do not go with"):
+    with pytest.raises(InputError, match="3 words do not match"):
         reference(reference_corpus, None, str(tmp_path / "words.pkl"), 4, str(tmp_path))
     with pytest.raises(InputError, match=r"nowhere\.pkl: no such file"):
         reference(reference_corpus, str(tmp_path / "nowhere.pkl"), None, 4, str(tmp_path))

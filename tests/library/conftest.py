@@ -1,4 +1,4 @@
-"""A small library that notes what it is asked, and a real server over it."""
+"""A small library with a recommender that records its queries, and a real server over it."""
 
 from __future__ import annotations
 
@@ -42,38 +42,38 @@ PAPERS = [
 
 
 def papers_of(library: Library) -> list[LibraryPaper]:
-    """All, by row."""
+    """All papers, by row."""
     return [library.paper(row) for row in range(len(library))]
 
 
-class Watched(Recommender):
-    """Remembers what it is asked, crashes at the word `crash` and holds still at the word `wait`.
+class RecommenderSpy(Recommender):
+    """Records the texts of queries, crashes at the word `crash` and blocks at the word `wait`.
 
-    In place of a cross-encoder it turns the list round.
+    In place of a cross-encoder, it reverses the list.
     """
 
     reranks = True
 
     @classmethod
-    def over(cls, folder: Path) -> Watched:
-        """Of a new library."""
-        made = cls(Library.create(folder / "papers", PAPERS, model="bm25", indexer=indexer("bm25")))
-        made.texts, made.go_on = [], threading.Event()
-        return made
+    def create(cls, folder: Path) -> RecommenderSpy:
+        """Create a library and its recommender."""
+        recommender = cls(Library.create(folder / "papers", PAPERS, model="bm25", indexer=indexer("bm25")))
+        recommender.texts, recommender.resume = [], threading.Event()
+        return recommender
 
     texts: list[str]
-    go_on: threading.Event
+    resume: threading.Event
 
     def recommend_batch(
-        self, asked: Sequence[Request], k: int = 10, *, rerank: bool | None = None, **more: Any
+        self, requests: Sequence[Request], k: int = 10, *, rerank: bool | None = None, **more: Any
     ) -> list[list[Recommendation]]:
-        for one in asked:
-            self.texts.append(one.query.context)
-            if "crash" in one.query.context:
+        for request in requests:
+            self.texts.append(request.query.context)
+            if "crash" in request.query.context:
                 raise RuntimeError("a bug, with a secret")
-            if "wait" in one.query.context:
-                assert self.go_on.wait(20)
-        found = super().recommend_batch(asked, k, **more)
+            if "wait" in request.query.context:
+                assert self.resume.wait(20)
+        found = super().recommend_batch(requests, k, **more)
         return [papers[::-1] for papers in found] if rerank else found
 
 
@@ -82,7 +82,7 @@ TOKEN = "a token of the tests"
 
 @contextmanager
 def serving(recommender: Any, **options: Any) -> Iterator[str]:
-    """The URL of a real server over a recommender, for as long as the context lasts."""
+    """Run a real server over a recommender; yields its URL."""
     settings = ServeSettings(library="my/papers", port=0, token=TOKEN, **options)
     listening = listen(settings.host, settings.port)
     server = make_uvicorn(recommender, settings)
@@ -97,11 +97,11 @@ def serving(recommender: Any, **options: Any) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
-    return Watched.over(tmp_path_factory.mktemp("library"))
+def recommender(tmp_path_factory: pytest.TempPathFactory) -> RecommenderSpy:
+    return RecommenderSpy.create(tmp_path_factory.mktemp("library"))
 
 
 @pytest.fixture(scope="module")
-def url(watched: Watched) -> Iterator[str]:
-    with serving(watched, mcp=False) as url:
+def url(recommender: RecommenderSpy) -> Iterator[str]:
+    with serving(recommender, mcp=False) as url:
         yield url

@@ -1,4 +1,4 @@
-"""Options as key=value: read by the fields of settings, explained, refused in one line; the commands."""
+"""Options `key=value`: parsing, help and errors; the command line of recommend.py."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class Ask(Settings):
         (["text=k=3 [CITE]\nnext"], {"text": "k=3 [CITE]\nnext"}),
     ],
 )
-def test_arguments_become_settings(arguments: list[str], expected: dict[str, object]) -> None:
+def test_arguments_are_parsed_into_settings(arguments: list[str], expected: dict[str, object]) -> None:
     assert read_arguments(Ask, ["library=mine", *arguments]) == Ask(library="mine", **expected)  # type: ignore[arg-type]
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_a_text_is_taken_as_it_is(text: str) -> None:
+def test_a_text_is_kept_verbatim(text: str) -> None:
     assert read_arguments(Ask, ["library=mine", f"text={text}"]).text == text
 
 
@@ -77,39 +77,39 @@ def test_a_text_is_taken_as_it_is(text: str) -> None:
         (["library=x", "year=new"], "year=new: must be a whole number or null"),
         (["library=x", "explain=perhaps"], "explain=perhaps: must be true or false"),
         (["library=x", "format=xml"], "format=xml: choose table or json"),
-        (["library=x", "library=y"], "library: is given twice"),
-        (["library=x", "one", "two"], "text: is given twice"),
+        (["library=x", "library=y"], "library: given twice"),
+        (["library=x", "one", "two"], "text: given twice"),
         (["--library"], "--library: give a value, as library=..."),
         (["library=x", "weight=nan"], "weight=nan: must not be below 0"),
     ],
 )
-def test_what_is_wrong_is_one_line(arguments: list[str], line: str) -> None:
+def test_errors_are_one_line(arguments: list[str], line: str) -> None:
     with pytest.raises(InputError) as error:
         read_arguments(Ask, arguments)
     assert str(error.value).startswith(line)
 
 
 @pytest.mark.parametrize("name", recommend.COMMANDS)
-def test_every_command_and_option_is_explained(name: str) -> None:
+def test_every_command_and_option_has_help(name: str) -> None:
     kind, place = recommend.COMMANDS[name]
     assert kind.__doc__ and not kind.__doc__.startswith(f"{kind.__name__}(")
     assert field_notes(kind).keys() >= {part.name for part in fields(kind)}
     assert (ROOT / f"{place.partition(':')[0].replace('.', '/')}.py").is_file()
 
 
-def test_help_has_a_line_on_each_option() -> None:
+def test_help_describes_each_option() -> None:
     text = options_help(Ask)
-    assert "\n  text=                           the passage; may stand without `text=`" in text
+    assert "\n  text=                           the passage; `text=` may be omitted" in text
     assert "library=...  " in text and "table | json" in text
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "out", "err"),
     [
-        ([], 2, "", "error: no command is given; choose one of build, add"),
-        (["biuld"], 2, "", "error: biuld: there is no such command; did you mean build?"),
+        ([], 2, "", "error: no command given; choose one of build, add"),
+        (["biuld"], 2, "", "error: biuld: unknown command; did you mean build?"),
         (["info"], 2, "", "error: library is required, as in library=my-library: folder of the library"),
-        (["info", "my-library"], 2, "", "error: 'my-library': options are given as key=value"),
+        (["info", "my-library"], 2, "", "error: 'my-library': write options as key=value"),
         (["--help"], 0, "python recommend.py COMMAND key=value", ""),
         (["build", "--help"], 0, "python recommend.py build: ", ""),
     ],
@@ -124,12 +124,12 @@ def test_the_command_line(
         ended: object = 0
     except SystemExit as end:
         ended = end.code
-    said = capsys.readouterr()
-    assert ended == code and said.out.startswith(out) and said.err.startswith(err)
-    assert said.err.count("\n") == (code != 0)
+    printed = capsys.readouterr()
+    assert ended == code and printed.out.startswith(out) and printed.err.startswith(err)
+    assert printed.err.count("\n") == (code != 0)
 
 
-def test_options_are_read_before_slow_imports() -> None:
+def test_options_are_parsed_before_slow_imports() -> None:
     code = (
         "import sys, recommend\nsys.argv = ['recommend.py', 'build', 'library=x']\n"
         "try: recommend.main()\n"

@@ -1,4 +1,4 @@
-"""The model in the box: small, the mean of its rankers, and it answers over the library of the repository."""
+"""The built-in model: its size, averaged rankers, and results for the example library."""
 
 from __future__ import annotations
 
@@ -14,37 +14,39 @@ from library.library import Library
 from library.models import BOX
 from library.recommender import Recommender, indexer
 from library.sources import read_source
-from rerank.ranker import RankingModel, Trees, Weights
+from rerank.ranker import LinearModel, RankingModel, TreeModel
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "library.bib"
 
 
-def test_weights_are_means_and_a_missing_column_counts_nothing() -> None:
-    first = RankingModel({"bare": Weights({"a": 1.0, "b": 2.0}), "abroad": Weights({"a": 3.0})}, {"seed": 1})
-    second = RankingModel({"bare": Weights({"a": 3.0})}, {"seed": 2})
+def test_weights_are_means_and_missing_columns_count_as_zero() -> None:
+    first = RankingModel(
+        {"bare": LinearModel({"a": 1.0, "b": 2.0}), "abroad": LinearModel({"a": 3.0})}, {"seed": 1}
+    )
+    second = RankingModel({"bare": LinearModel({"a": 3.0})}, {"seed": 2})
     found = average_rankers([first, second])
-    assert found.models == {"bare": Weights({"a": 2.0, "b": 1.0}), "abroad": Weights({"a": 3.0})}
+    assert found.models == {"bare": LinearModel({"a": 2.0, "b": 1.0}), "abroad": LinearModel({"a": 3.0})}
     assert found.about == {"mean of": [{"seed": 1}, {"seed": 2}]}
     with pytest.raises(InputError, match="linear"):
-        average_rankers([RankingModel({"bare": object.__new__(Trees)})])
+        average_rankers([RankingModel({"bare": object.__new__(TreeModel)})])
 
 
-def test_the_box_is_small() -> None:
+def test_the_built_in_model_is_small() -> None:
     assert sum(file.stat().st_size for file in BOX.rglob("*")) <= LARGEST
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library of the repository with the model in the box."""
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example library with the built-in model."""
     bad: list[InputError] = []
-    folder = tmp_path_factory.mktemp("box") / "own"
+    folder = tmp_path_factory.mktemp("box") / "example"
     Library.create(folder, read_source(EXAMPLES, bad.append), indexer=indexer(""))
     return folder
 
 
-def test_it_answers_over_the_library_of_the_repository(own: Path) -> None:
-    found = Recommender.open(own).recommend("We index vectors with Faiss [CITE] for fast search.", k=3)
+def test_it_finds_papers_of_the_example_library(example: Path) -> None:
+    found = Recommender.open(example).recommend("We index vectors with Faiss [CITE] for fast search.", k=3)
     assert "johnson2021faiss" in [paper.key for paper in found]
 
 
@@ -53,11 +55,11 @@ HEAVY = {
 }  # fmt: skip
 
 
-def test_it_answers_without_what_takes_long_to_import(own: Path) -> None:
-    asked = ["ask", f"library={own}", "Adam [CITE] is the usual optimiser for deep networks.", "format=cite"]
+def test_it_needs_no_heavy_imports(example: Path) -> None:
+    arguments = ["ask", f"library={example}", "Adam [CITE] is the usual optimiser for deep networks."]
     code = f"""
 import sys, library.server, recommend
-sys.argv[1:] = {asked}
+sys.argv[1:] = {[*arguments, "format=cite"]}
 recommend.main()
 print(*sorted({HEAVY} & set(sys.modules)), file=sys.stderr)"""
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

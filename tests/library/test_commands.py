@@ -1,4 +1,4 @@
-"""build, add, remove, update and info, as a user gives them."""
+"""The commands build, add, remove, update and info on the command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def entry(key: str, title: str, **fields: object) -> str:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """`python recommend.py COMMAND library=mine ...`: (code, output, errors)."""
+    """Runs `python recommend.py COMMAND library=mine ...`: (exit code, stdout, stderr)."""
     monkeypatch.chdir(tmp_path)
 
     def run_(command: str, *arguments: str) -> tuple[int, str, str]:
@@ -42,7 +42,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 
 @pytest.fixture
 def bib(run: Run, tmp_path: Path) -> Path:
-    """A library of three papers, and its file."""
+    """The source file of a library of three papers."""
     file = tmp_path / "a.bib"
     file.write_text(
         entry("one", "Parsing trees", year=2001, abstract="Trees are parsed.", groups="Thesis")
@@ -50,7 +50,7 @@ def bib(run: Run, tmp_path: Path) -> Path:
         + entry("three", "Graphs", year=2003)
     )
     code, out, _ = run("build", "source=a.bib", "model=bm25")
-    assert code == 0 and out.startswith("mine: 3 papers, duplicates joined: 0, in ")
+    assert code == 0 and out.startswith("mine: 3 papers, 0 duplicates merged, in ")
     return file
 
 
@@ -63,7 +63,7 @@ def test_info(bib: Path, run: Run) -> None:
     lines = dict(line.split(maxsplit=1) for line in out.splitlines()[1:])
     assert code == 0 and lines["papers"] == "3, 1 with an abstract"
     assert (lines["years"], lines["model"], lines["sources"]) == ("2001 to 2003", "bm25", str(bib))
-    assert lines["collections"] == "Thesis" and lines["generation"].startswith("1, of 20")
+    assert lines["collections"] == "Thesis" and lines["generation"].startswith("1, written 20")
 
 
 def test_add(bib: Path, run: Run) -> None:
@@ -72,11 +72,11 @@ def test_add(bib: Path, run: Run) -> None:
         entry("zwei", "Speech recognition", doi="10.1000/two", abstract="Sound.") + entry("four", "Poems")
     )
     _, out, _ = run("add", "source=more.bib")
-    assert out == "mine: 1 added, 1 fuller; 4 papers\n"
+    assert out == "mine: 1 added, 1 completed; 4 papers\n"
     library = Library.open("mine")
-    fuller = library.paper(library.row("zwei") or 0)
-    known = (fuller.id, fuller.key, fuller.title, fuller.abstract)
-    assert known == ("doi:10.1000/two", "two", "Speech", "Sound.")
+    completed = library.paper(library.row("zwei") or 0)
+    fields = (completed.id, completed.key, completed.title, completed.abstract)
+    assert fields == ("doi:10.1000/two", "two", "Speech", "Sound.")
     assert [file.path for file in library.manifest.sources] == [str(bib), str(more)]
     assert run("add", "source=more.bib")[1] == "mine: nothing new; 4 papers\n"
     assert Library.open("mine").manifest.generation == 2
@@ -86,7 +86,7 @@ def test_add(bib: Path, run: Run) -> None:
 def test_remove_and_update(bib: Path, run: Run) -> None:
     assert run("remove", "id=[one,doi:10.1000/two]")[1] == "mine: 2 removed; 1 paper\n"
     assert papers() == {"key:three": "Graphs"}
-    assert run("update")[1] == "mine: its files are unchanged; 1 paper\n"
+    assert run("update")[1] == "mine: source files are unchanged; 1 paper\n"
     bib.write_text(
         entry("one", "Parsing trees", year=2001) + entry("three", "Graphs again") + entry("four", "Poems")
     )
@@ -97,13 +97,13 @@ def test_remove_and_update(bib: Path, run: Run) -> None:
     bib.write_text(entry("four", "Poems"))
     assert run("update")[1] == "mine: no paper has changed; 1 paper\n"
     bib.write_text(entry("four", "Poems") + entry("one", "Parsing trees", year=2001))
-    assert run("add", "source=a.bib")[1] == "mine: 1 added, 0 fuller; 2 papers\n"  # asked for by name
+    assert run("add", "source=a.bib")[1] == "mine: 1 added, 0 completed; 2 papers\n"  # despite its removal
     assert Library.open("mine").manifest.removed == ["doi:10.1000/two"]
     code, _, err = run("remove", "id=[one,four]")
     assert (code, err) == (2, "error: mine: no paper would be left; delete the folder instead\n")
 
 
-def test_a_file_leaves_with_the_papers_that_no_other_has(bib: Path, run: Run) -> None:
+def test_removing_a_file_removes_papers_without_another_source(bib: Path, run: Run) -> None:
     more = bib.with_name("more.bib")
     more.write_text(entry("two", "Speech", doi="10.1000/two") + entry("four", "Poems"))
     run("add", "source=more.bib")
@@ -112,19 +112,19 @@ def test_a_file_leaves_with_the_papers_that_no_other_has(bib: Path, run: Run) ->
     assert code == 2 and f"remove its papers with python recommend.py remove source={bib}" in err
     assert run("remove", "source=a.bib")[1] == "mine: 0 added, 2 removed, 1 replaced; 2 papers\n"
     assert papers() == {"doi:10.1000/two": "Speech", "key:four": "Poems"}
-    assert run("update")[1] == "mine: its files are unchanged; 2 papers\n"
+    assert run("update")[1] == "mine: source files are unchanged; 2 papers\n"
     for arguments, line in (
         (["source=b.bib"], f"source=b.bib: is not a source of mine; choose from {more}"),
         (["source=more.bib"], "mine: no paper would be left; delete the folder instead"),
-        (["id=four", "source=more.bib"], "remove: give id=[...], papers, or source=[...]"),
-        ([], "remove: give id=[...], papers, or source=[...]"),
+        (["id=four", "source=more.bib"], "remove: give either id=[...] (papers) or source=[...]"),
+        ([], "remove: give either id=[...] (papers) or source=[...]"),
     ):
         code, _, err = run("remove", *arguments)
         assert code == 2 and line in err
     assert len(papers()) == 2
 
 
-def test_an_updated_library_is_one_built_anew(bib: Path, run: Run) -> None:
+def test_an_updated_library_equals_a_new_one(bib: Path, run: Run) -> None:
     more = bib.with_name("more.bib")
     more.write_text(entry("two", "Speech", doi="10.1000/two", abstract="Sound.") + entry("four", "Poems"))
     run("add", "source=more.bib")
@@ -135,14 +135,14 @@ def test_an_updated_library_is_one_built_anew(bib: Path, run: Run) -> None:
     assert sorted(papers_of(Library.open("mine"))) == updated
 
 
-def test_broken_entries_are_skipped_counted_and_named(
+def test_broken_entries_are_skipped_and_reported(
     run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     entries = ("@article{open, title={x\n}\n", entry("good", "Good"), "@misc{bare, year=1}")
     (tmp_path / "a.bib").write_text("".join(entries))
     code, out, _ = run("build", "source=a.bib", "model=bm25")
     assert code == 0 and "1 paper," in out
-    assert f"{tmp_path}/a.bib: 2 records were skipped\n" in caplog.text
+    assert f"{tmp_path}/a.bib: skipped 2 records\n" in caplog.text
     assert "a.bib, line 1 (open): cannot be parsed" in caplog.text
     assert "(bare): has neither title nor" in caplog.text
 
@@ -155,12 +155,10 @@ def test_broken_entries_are_skipped_counted_and_named(
         ("@misc{a, year=1}", "source=a.bib", "a.bib: has no usable paper: "),
         ("x", "source=b.bib", "source=b.bib: no such file"),
         ("x", "source=a.bib contexts=nowhere", "contexts=nowhere: no such folder; expected"),
-        ("x", "source=a.bib model=nowhere", "model=nowhere: there is no model"),
+        ("x", "source=a.bib model=nowhere", "model=nowhere: has no retrieval model"),
     ],
 )
-def test_nothing_is_made_of_bad_input(
-    run: Run, tmp_path: Path, content: str, arguments: str, line: str
-) -> None:
+def test_bad_input_creates_nothing(run: Run, tmp_path: Path, content: str, arguments: str, line: str) -> None:
     (tmp_path / "a.bib").write_text(content)
     code, out, err = run("build", *arguments.split())
     assert (code, out) == (2, "") and line in err and err.count("\n") == 1
@@ -168,7 +166,7 @@ def test_nothing_is_made_of_bad_input(
 
 
 def contexts_of(library: Library) -> dict[str, list[str]]:
-    """Titles of the papers that each context cites."""
+    """Titles of the cited papers by context id."""
     train, corpus = library.corpus.split("train"), library.corpus
     return {
         corpus.context_ids[row]: [corpus.titles[paper] for paper in papers]
@@ -176,8 +174,8 @@ def contexts_of(library: Library) -> dict[str, list[str]]:
     }
 
 
-def test_contexts_come_with_the_papers_that_they_cite(run: Run, tiny_source: Path) -> None:
-    """By whichever id: of the papers in the file, and in a .bib by their titles."""
+def test_contexts_that_cite_the_papers_are_added(run: Run, tiny_source: Path) -> None:
+    """Papers are matched by id in papers.json, and by title in a .bib file."""
     code, _, _ = run("build", f"source={tiny_source}", f"contexts={tiny_source}", "model=bm25")
     corpus = Library.open("mine").corpus
     train = {id: CONTEXTS[id] for id in CONTEXTS if CONTEXTS[id][0] == "train"}
@@ -191,7 +189,12 @@ def test_contexts_come_with_the_papers_that_they_cite(run: Run, tiny_source: Pat
     library = Library.open("mine")
     cited = {id: [titles["vision" if id == "c5" else "parsing"]] for id in ("c1", "c2", "c5", "c6")}
     assert contexts_of(library) == cited
-    assert library.corpus.citing.tolist() == [-2, -2, -3, -3]  # c1 and c2 are of one paper, c5 and c6 too
+    assert library.corpus.citing.tolist() == [
+        -2,
+        -2,
+        -3,
+        -3,
+    ]  # c1, c2 and c5, c6: one citing paper each
     tiny_source.with_name("b.bib").write_text(entries["graph"])
     run("add", "source=b.bib")
     assert contexts_of(Library.open("mine")) == cited

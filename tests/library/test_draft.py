@@ -1,4 +1,4 @@
-"""Drafts: where citations are missing, in which contexts, what is suggested, and copies that cite it."""
+"""Drafts: missing citations and their contexts, suggestions, and filled copies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from datasets.errors import InputError
-from datasets.fulltext.contexts import citations, cut_window
+from datasets.fulltext.contexts import cut_window, find_citations
 from datasets.fulltext.latex import read_latex
 from library.draft import draft, report, suggest
 from library.draft_reader import WINDOW, Draft, read_draft
@@ -131,15 +131,15 @@ def test_places_of_a_latex_draft(folder: Path) -> None:
     assert list(found.cited) == ["vaswani2017", "ghost", "improving", "nivre2003"]
     assert [key for key, entry in found.cited.items() if entry is None] == ["ghost", "nivre2003"]
     assert found.notes == [
-        r"\input{sec/related} is not followed: it is a part of itself",
-        rf"\input{{../outside}} is not followed: it lies outside of {folder}",
+        r"\input{sec/related} is not followed: it includes itself",
+        rf"\input{{../outside}} is not followed: it is outside {folder}",
     ]
     for place in found.places:
         text = found.files[place.file]
         assert text[place.start : place.end] == place.command
 
 
-def test_sentences_and_what_they_cite(folder: Path) -> None:
+def test_sentences_and_the_keys_they_cite(folder: Path) -> None:
     bert, gpt, adam, caption, footnote, *_ = read_draft(folder / "paper.tex").places
     also = "and so is the generative variant of [improving, ?]."
     assert bert.sentence == f"Language models such as BERT [CITE] are fine-tuned, {also}"
@@ -151,8 +151,8 @@ def test_sentences_and_what_they_cite(folder: Path) -> None:
     assert "treebank is old" in footnote.context
 
 
-def test_a_context_is_that_of_a_citation_at_its_place(folder: Path) -> None:
-    """The oracle: the contexts that the builder of data sets cuts where another key stands in the place."""
+def test_a_context_equals_that_of_a_citation_with_a_key(folder: Path) -> None:
+    """The oracle: the context that the data set builder cuts if there is a real key."""
     text = PAPER.replace(r"BERT~\cite{?}", r"BERT~\cite{improving}").replace("improving, TODO", "other")
     text = text.replace("Section~2]{}", "Section~2]{more}")
     (folder / "cited.tex").write_text(text)
@@ -160,7 +160,7 @@ def test_a_context_is_that_of_a_citation_at_its_place(folder: Path) -> None:
     assert full_text is not None
     (expected,) = [
         cut_window(found.left, found.right, WINDOW, "whole")
-        for found in citations(full_text(), WINDOW + 9, Counter())
+        for found in find_citations(full_text(), WINDOW + 9, Counter())
         if found.ref == "improving"
     ]
     assert "BERT [TARGETCIT] are fine-tuned" in expected and "[OTHERCIT]" in expected
@@ -191,8 +191,8 @@ def test_commands_without_a_key(command: str, tmp_path: Path) -> None:
         r"\newcommand{\todocite}{\cite{TODO}}",
     ],
 )  # fmt: skip
-def test_what_lacks_no_citation(text: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"nothing to cite is missing; write \\cite\{\?\}"):
+def test_texts_without_missing_citations(text: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no missing citations; write \\cite\{\?\}"):
         read_draft_of(tmp_path, f"Trees {text}\nare parsed.")
 
 
@@ -202,17 +202,17 @@ def test_macros_of_the_draft(tmp_path: Path) -> None:
     assert place.command == r"\mycite{TODO}" and place.context == "ParseNet is good (see [TARGETCIT])."
 
 
-def test_places_that_no_text_holds_are_told(tmp_path: Path) -> None:
+def test_places_without_text_are_reported(tmp_path: Path) -> None:
     text = "\\section{On \\cite{?}}\nTrees \\cite{?} are parsed.\n\\section{More}\n\\cite{a} (\\cite{TODO})"
     found = read_draft_of(tmp_path, text)
-    why = "has no running text around it and is left alone"
+    why = "has no running text around it and was skipped"
     assert found.notes == [rf"paper.tex:1: \cite{{?}} {why}", rf"paper.tex:4: \cite{{TODO}} {why}"]
     assert [place.line for place in found.places] == [2]
-    with pytest.raises(InputError, match="its missing citations have no running text around them"):
+    with pytest.raises(InputError, match="missing citations have no running text around them"):
         read_draft_of(tmp_path, "\\cite{?}")
 
 
-def test_inputs_elsewhere_are_read_when_asked_for(folder: Path) -> None:
+def test_inputs_of_another_folder_are_read_on_request(folder: Path) -> None:
     names = {place.file.name for place in read_draft(folder / "paper.tex", folder.parent).places}
     assert names == {"paper.tex", "related.tex", "outside.tex"}
     for root in (folder / "sec", folder / "none"):
@@ -232,7 +232,7 @@ def test_places_of_a_markdown_draft(folder: Path) -> None:
     assert list(found.cited) == ["vaswani2017", "improving"] and found.cited["improving"] is not None
 
 
-def test_markdown_without_a_front(tmp_path: Path) -> None:
+def test_markdown_without_front_matter(tmp_path: Path) -> None:
     found = read_draft_of(tmp_path, "Trees\n=====\n\n**Old** _trees_ [@TODO] and a@b.org\n", "a.md")
     assert found.title == "Trees" and found.places[0].context == "Old trees [TARGETCIT] and a@b.org"
 
@@ -242,9 +242,9 @@ def test_markdown_without_a_front(tmp_path: Path) -> None:
     [
         ("a.tex", b"%PDF-1.5 \x00", "is a PDF"),
         ("a.tex", b"\x7fELF\0\0", "is not text"),
-        ("a.tex", "é".encode("latin-1"), r"is not in UTF-8 \(line 1\)"),
-        ("a.tex", b"", "nothing to cite is missing"),
-        ("a.md", b"---\ntitle: [a\n---\n[@?] trees", "are not YAML"),
+        ("a.tex", "é".encode("latin-1"), r"is not UTF-8 \(line 1\)"),
+        ("a.tex", b"", "no missing citations"),
+        ("a.md", b"---\ntitle: [a\n---\n[@?] trees", "is not YAML"),
         ("a.tex", None, "no such file"),
     ],
 )
@@ -258,7 +258,7 @@ def test_bad_drafts(name: str, content: bytes | None, reason: str, tmp_path: Pat
 
 @given(st.text(st.sampled_from("\\{}[]%$?@ \nabcite`*#-~<>!:,.")), st.sampled_from(["tex", "md"]))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_text_is_a_draft_or_one_line(tmp_path: Path, text: str, kind: str) -> None:
+def test_any_text_is_a_draft_or_a_one_line_error(tmp_path: Path, text: str, kind: str) -> None:
     mark = {"tex": r"\cite{?}", "md": "[@?]"}[kind]
     (tmp_path / f"a.{kind}").write_text(f"{text} Trees {mark}.")
     try:
@@ -287,7 +287,7 @@ def test_suggestions(folder: Path, recommender: Recommender) -> None:
     assert "gpt" not in found[r"\cite{?}"], "cited in the same sentence"
     assert "nivre" not in found[r"\autocite{nivre2003,?}"]
     keys = {paper.id: paper.key for papers in suggestions.found for paper in papers}
-    assert keys["gpt"] == "improving", "the key that the draft has for it"
+    assert keys["gpt"] == "improving", "the draft's key"
 
 
 def test_the_report_is_readable_at_80_columns(folder: Path, recommender: Recommender) -> None:
@@ -317,7 +317,7 @@ def test_a_filled_folder(folder: Path, recommender: Recommender) -> None:
     assert second == "?", "a paper is not cited twice in a sentence, and the library has no other"
     entries = {entry.key for entry in parse_string((target / "refs.bib").read_text()).entries}
     assert {"vaswani2017", "improving", "devlin2019bert", "mcdonald2005", "nivre2003"} <= entries
-    with pytest.raises(InputError, match="already exists; name another place"):
+    with pytest.raises(InputError, match="already exists; choose another name"):
         run(recommender, tex=str(folder / "paper.tex"), fill=str(target))
     run(recommender, tex=str(folder / "paper.tex"), fill=str(folder.parent / "all"), root=str(folder.parent))
     copies = {str(path.relative_to(folder.parent / "all")) for path in (folder.parent / "all").rglob("*.*")}
@@ -334,17 +334,17 @@ def test_a_filled_file_and_a_report_as_json(
     assert [place["line"] for place in places] == [8, 8, 18]
     paper = places[0]["recommendations"][0]
     assert list(paper) == ["rank", "score", "id", "key", "title", "year", "why"] and paper["id"] == "bert"
-    assert err.startswith(f"{target}: 3 of 3 places filled; check each of them\n")
+    assert err.startswith(f"{target}: filled 3 of 3 missing citations; check each of them\n")
     text = target.read_text()
     assert "BERT [@devlin2019bert] are" in text and "Adam [@kingma2015]." in text
     assert "bibliography: copy.bib\n" in text and "`[CITE]` is a mark" in text
     assert (folder / "copy.bib").read_text().startswith(BIB + "\n@misc{devlin2019bert,\n")
-    with pytest.raises(InputError, match=r"missing in related\.tex, too; name a folder"):
+    with pytest.raises(InputError, match=r"missing in related\.tex; give a folder"):
         run(recommender, tex=str(folder / "paper.tex"), fill=str(folder / "copy.tex"))
     assert not (folder / "copy.tex").exists()
 
 
-def test_keys_that_another_paper_has_and_ends_of_lines(folder: Path, recommender: Recommender) -> None:
+def test_keys_of_other_papers_and_line_ends(folder: Path, recommender: Recommender) -> None:
     (folder / "refs.bib").write_text("@misc{devlin2019bert, title={Quite another paper}}\n")
     text = "As in BERT \\cite{?}.\r\n\\section{B}Steps of Adam \\cite{?,?}.\r\n\\bibliography{a, refs}\r\n"
     (folder / "a.tex").write_bytes(text.encode())

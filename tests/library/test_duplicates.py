@@ -1,4 +1,4 @@
-"""Records of one paper become one, as a plain loop over all pairs finds them."""
+"""Merging records of the same paper, compared with a plain loop over all pairs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def paper(id: str = "x", title: str = TITLE, **known: object) -> LibraryPaper:
     return LibraryPaper(id, title=title, **known)  # type: ignore[arg-type]
 
 
-def joined(*papers: LibraryPaper) -> list[int]:
+def leaders_of(*papers: LibraryPaper) -> list[int]:
     found = Identities()
     for one in papers:
         found.add(one)
@@ -44,36 +44,36 @@ def joined(*papers: LibraryPaper) -> list[int]:
         ([paper("a", doi="10.1/x"), paper("b"), paper("c", doi="10.1/y")], [0, 0, 2]),
     ],
 )
-def test_by_id_doi_arxiv_id_and_title_unless_something_speaks_against_it(
+def test_records_match_by_id_doi_arxiv_id_and_compatible_title(
     papers: list[LibraryPaper], leaders: list[int]
 ) -> None:
-    assert joined(*papers) == leaders
+    assert leaders_of(*papers) == leaders
 
 
 def slow_leaders(papers: list[LibraryPaper]) -> list[int]:
-    """Each record against all earlier papers, one key after the other."""
+    """The oracle: compare each record with all earlier papers, one kind of key after the other."""
     leaders: list[int] = []
     known: dict[int, Identity] = {}
-    everywhere: list[list[Identity]] = []
+    members: list[list[Identity]] = []
     for row, one in enumerate(papers):
         own = identity(one)
         found = None
         for column in range(3):
             for leader in known:
-                records = everywhere[leader]
+                records = members[leader]
                 if found is None and own[column] and any(record[column] == own[column] for record in records):
                     found = leader
         for leader, so_far in known.items():
-            same = any(record.title == own.title for record in everywhere[leader])
+            same = any(record.title == own.title for record in members[leader])
             if found is None and own.title and same and own.agrees(so_far):
                 found = leader
-        everywhere.append([])
+        members.append([])
         if found is None:
             known[row] = own
             found = row
         else:
             known[found] = Identity(*(a or b for a, b in zip(known[found], own, strict=True)))
-        everywhere[found].append(own)
+        members[found].append(own)
         leaders.append(found)
     return leaders
 
@@ -91,11 +91,11 @@ records = st.builds(
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(records, max_size=12))
-def test_as_a_plain_loop_finds_them(papers: list[LibraryPaper]) -> None:
-    assert joined(*papers) == slow_leaders(papers)
+def test_leaders_equal_those_of_a_plain_loop(papers: list[LibraryPaper]) -> None:
+    assert leaders_of(*papers) == slow_leaders(papers)
 
 
-def test_the_fuller_fields_count() -> None:
+def test_merged_records_keep_the_fuller_fields() -> None:
     one = LibraryPaper("a", "k1", "T", "", ("Ann Lee",), 0, "", "10.1/x", collections=("A",), tags=("t",))
     two = LibraryPaper(
         "b", "k2", "Title", "Abstract", ("A. Lee", "B. Diaz"), 2001, "ICML", collections=("B", "A")
@@ -107,23 +107,23 @@ def test_the_fuller_fields_count() -> None:
     assert merge_records([merge_records([one, two]), two]) == merge_records([one, two])
 
 
-def test_papers_are_gathered_in_their_order_with_ids_of_their_own(tmp_path: Path) -> None:
-    with Deduplicator(tmp_path) as gathering:
+def test_papers_keep_their_order_and_get_unique_ids(tmp_path: Path) -> None:
+    with Deduplicator(tmp_path) as records:
         for one in (paper("a", "First"), paper("b"), paper("a", "Third"), paper("c"), paper("a", "Fourth")):
-            gathering.add(one)
-        gathering.finish()
-        found = list(gathering.papers())
-        assert [one.id for one in found] == ["a", "b", "a-2", "a-3"] and found == list(gathering.papers())
-        assert (gathering.count, gathering.duplicates, found[1].aliases) == (4, 1, ("c",))
+            records.add(one)
+        records.finish()
+        found = list(records.papers())
+        assert [one.id for one in found] == ["a", "b", "a-2", "a-3"] and found == list(records.papers())
+        assert (records.count, records.duplicates, found[1].aliases) == (4, 1, ("c",))
     assert not list(tmp_path.iterdir())
 
 
-def test_papers_come_to_those_of_a_library(tmp_path: Path) -> None:
+def test_papers_are_merged_into_a_library(tmp_path: Path) -> None:
     library = Library.create(tmp_path / "mine", [paper("a"), paper("b", "Second"), paper("a-2", "Third")])
-    with Deduplicator(tmp_path, library) as gathering:
+    with Deduplicator(tmp_path, library) as records:
         for one in (paper("c", abstract="Fuller."), paper("b", "Second"), paper("a", "Another")):
-            gathering.add(one)
-        gathering.finish()
-        found = list(gathering.papers())
-    assert gathering.replaced.tolist() == [0] and gathering.count == 2
+            records.add(one)
+        records.finish()
+        found = list(records.papers())
+    assert records.replaced.tolist() == [0] and records.count == 2
     assert found == [paper("a", abstract="Fuller.", aliases=("c",)), paper("a-3", "Another")]

@@ -1,4 +1,4 @@
-"""Why a paper is recommended, on texts whose answer can be read off, and against plain counting."""
+"""Explanations, on texts with obvious answers and compared with plain counting."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from datasets.corpus import Corpus
 from datasets.records import OTHER_MARKER, TARGET_MARKER
 from library.explanation import (
-    NOTHING,
+    NO_EVIDENCE,
     EvidenceFinder,
     Explanation,
     _words,
@@ -29,7 +29,7 @@ ABSTRACT = (
 )
 
 
-def test_the_sentence_that_answers_best_and_its_words() -> None:
+def test_the_best_sentence_and_its_matches() -> None:
     weights = stem_weights(
         f"adaptive learning rates {TARGET_MARKER} for gradient descent", "", lambda word: 1.0
     )
@@ -38,7 +38,7 @@ def test_the_sentence_that_answers_best_and_its_words() -> None:
     assert [sentence[a:b] for a, b in matched] == ["adapts", "learning", "rate", "gradients"]
 
 
-def test_words_near_the_mark_tell_more() -> None:
+def test_words_near_the_mark_weigh_more() -> None:
     far = "parsing " + "of many other long sentences in several old treebanks " * 3
     weights = stem_weights(f"{far} and speech {TARGET_MARKER}", "Pictures", lambda word: 1.0)
     assert weights["speech"] == 1.0 > weights["pars"] > 0
@@ -47,7 +47,7 @@ def test_words_near_the_mark_tell_more() -> None:
     assert weights["tree"] < weights["new"] and weights["sound"] == 0.5, "other sentences count half"
 
 
-def test_rare_words_win_over_common_ones_and_stop_words_numbers_and_marks_tell_nothing() -> None:
+def test_rare_words_weigh_more_and_stop_words_numbers_and_marks_nothing() -> None:
     rarity = {"moments": 9.0, "new": 0.5, "present": 0.5}
     context = f"new methods present moments {TARGET_MARKER}"
     sentence, _ = best_sentence(ABSTRACT, stem_weights(context, "", lambda word: rarity.get(word, 0.1)))
@@ -110,7 +110,7 @@ def test_citing_sentences(context: str, sentence: str) -> None:
 
 
 @given(st.text(), st.integers(0, 400), st.integers(1, 60))
-def test_a_citing_sentence_always_has_its_mark_and_is_cut_to_size(text: str, at: int, longest: int) -> None:
+def test_citing_sentences_are_cut_around_their_mark(text: str, at: int, longest: int) -> None:
     text = text.replace(TARGET_MARKER, "")
     sentence = citing_sentence(f"{text[:at]} {TARGET_MARKER} {text[at:]}")
     assert "[CITE]" in sentence
@@ -119,23 +119,25 @@ def test_a_citing_sentence_always_has_its_mark_and_is_cut_to_size(text: str, at:
 
 
 def test_evidence_over_a_corpus(tiny_corpus: Corpus) -> None:
-    witness, row = EvidenceFinder(tiny_corpus), tiny_corpus.paper_row
+    finder, row = EvidenceFinder(tiny_corpus), tiny_corpus.paper_row
     context = f"We start from a parser {TARGET_MARKER} of dependency trees in many languages"
     papers = [row("parsing"), row("speech"), row("bare")]
-    parsing, speech, bare = witness.evidence(context, papers)
+    parsing, speech, bare = finder.evidence(context, papers)
     assert parsing.sentence == "A transition based parser for dependency trees."
     assert parsing.cited_as == "We start from the parser of [CITE] for all languages."
-    assert speech.sentence == "" and speech.cited_as == "" and speech.why == NOTHING
-    assert bare == Explanation(in_title=("trees",)) and bare.why == "its title has “trees”"
-    own, *_ = witness.evidence(context, papers, own=row("citing-train-1"))
-    assert own.cited_as == "A dependency parser [CITE] reads the captions.", "not what the draft itself says"
-    assert witness.evidence(context, []) == []
-    [ranked] = witness.evidence(f"inverted lists rank documents {TARGET_MARKER}", [row("retrieval")])
+    assert speech.sentence == "" and speech.cited_as == "" and speech.why == NO_EVIDENCE
+    assert bare == Explanation(in_title=("trees",)) and bare.why == "its title contains “trees”"
+    citing, *_ = finder.evidence(context, papers, citing=row("citing-train-1"))
+    assert citing.cited_as == "A dependency parser [CITE] reads the captions.", (
+        "not what the draft itself says"
+    )
+    assert finder.evidence(context, []) == []
+    [ranked] = finder.evidence(f"inverted lists rank documents {TARGET_MARKER}", [row("retrieval")])
     assert ranked.sentence and not ranked.cited_as, "contexts of other splits are not quoted"
 
 
-def test_likeness_counts_each_word_once(demo_corpus: Corpus) -> None:
-    witness = EvidenceFinder(demo_corpus)
+def test_similarity_counts_each_word_once(demo_corpus: Corpus) -> None:
+    finder = EvidenceFinder(demo_corpus)
     context = demo_corpus.context_texts[3]
     others = np.arange(40, dtype=np.int32)
     lengths = demo_corpus.context_tokens.take(others).lengths
@@ -143,9 +145,9 @@ def test_likeness_counts_each_word_once(demo_corpus: Corpus) -> None:
     expected = []
     for other, length in zip(others.tolist(), lengths.tolist(), strict=True):
         words = {demo_corpus.words[i] for i in demo_corpus.context_tokens[other].tolist()}
-        total = sum(witness.rarity(word) for word in asked & words)
+        total = sum(finder.rarity(word) for word in asked & words)
         expected.append(total / (1 + 1.2 * (0.25 + 0.75 * length / lengths.mean())))
-    assert np.allclose(witness._likeness(context, others), expected)
+    assert np.allclose(finder._similarity(context, others), expected)
 
 
 def test_why_is_one_readable_line() -> None:

@@ -1,4 +1,4 @@
-"""Recommendations as tables, JSON, BibTeX and citations, as people and other programs read them."""
+"""Output formats: tables, JSON, BibTeX and citations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from datasets.fulltext.latex_source import plain_text
-from library.explanation import NOTHING, Explanation, Recommendation
+from library.explanation import NO_EVIDENCE, Explanation, Recommendation
 from library.formats import as_json, bibtex, citation, escape_latex, short_authors, table
 from library.library import LibraryPaper
 
@@ -39,11 +39,11 @@ def test_a_table_is_readable_at_80_columns_and_without_colour() -> None:
     assert "1 0.831 Adam: A Method" in first and "Adam is named here" in first
     assert "Kingma and Ba · 2015 · kingma2015adam · ICLR" in first
     assert "[red]Un [31mfair[/red] title" in text and "\x1b" not in text and "\u202e" not in text
-    assert "p2" in text, "the id where there is no key"
+    assert "p2" in text, "the id if there is no key"
     assert "bm25 12.2, unseen 0" in printed(explain=True) and "bm25" not in text
 
 
-def test_colour_marks_what_matched_and_nothing_else() -> None:
+def test_only_matches_are_coloured() -> None:
     text = printed(200, force_terminal=True, color_system="standard")
     assert "33mstochastic\x1b" in text and "33mmoments" not in text
     assert "33m[CITE]" in text
@@ -57,7 +57,7 @@ def test_json_has_exactly_the_fixed_fields() -> None:
         "key": "",
         "title": BARE.title,
         "year": None,
-        "why": NOTHING,
+        "why": NO_EVIDENCE,
     }
     found = json.loads(as_json([ADAM, BARE]))
     assert found[1] == fixed and list(found[0]) == list(fixed)
@@ -78,7 +78,7 @@ def test_short_authors(authors: list[str], short: str) -> None:
     assert short_authors(authors) == short
 
 
-def test_an_entry_of_the_source_is_kept_under_the_papers_key() -> None:
+def test_source_entries_are_kept_under_the_papers_key() -> None:
     raw = "@InProceedings{old_key,\n  title = {{BERT}: Pre-training},\n  note = {kept}\n}"
     text = bibtex([LibraryPaper("p1", "devlin2019", "BERT", bibtex=raw)])
     assert text == raw.replace("old_key", "devlin2019") + "\n"
@@ -109,16 +109,16 @@ def test_kinds_of_entries(venue: str, kind: str) -> None:
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp", "Co"))), st.text())
-def test_any_title_is_one_field_of_one_entry(title: str, venue: str) -> None:
+def test_any_title_gives_one_valid_entry(title: str, venue: str) -> None:
     parsed = parse_string(bibtex([LibraryPaper("p", "key", title, venue=venue, year=2000)]))
     assert not parsed.failed_blocks and [entry.key for entry in parsed.entries] == ["key"]
     assert str(parsed.entries[0].fields_dict["year"].value) == "2000"
 
 
 @given(st.text(st.sampled_from("ab1 {}\\%&#_.,:()[]/+=")))
-def test_escaped_texts_print_as_they_were_and_have_balanced_braces(text: str) -> None:
+def test_escaped_texts_keep_their_content_and_have_balanced_braces(text: str) -> None:
     latex = escape_latex(text)
     assert latex.count("{") == latex.count("}")
     for macro, sign in ((r"\textbraceleft{}", r"\{"), (r"\textbraceright{}", r"\}")):
-        latex = latex.replace(macro, sign)  # which our converter does not know
+        latex = latex.replace(macro, sign)  # plain_text does not know these macros
     assert plain_text(latex) == " ".join(text.split())

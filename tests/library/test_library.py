@@ -1,4 +1,4 @@
-"""The folder of a library: made, changed, killed while it changes, damaged, of another version."""
+"""The folder of a library: creating, changing, killing writers, damage, other versions."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def path(tmp_path: Path) -> Path:
 
 
 def change(path: Path, drop: int = 4, indexer: Any = None) -> Library:
-    """Without paper `drop`, with NEW."""
-    with Library.changing(path) as library:
-        return library.changed(np.delete(np.arange(len(library)), drop), [NEW], indexer)
+    """Write a generation without paper `drop` and with NEW."""
+    with Library.edit(path) as library:
+        return library.write_generation(np.delete(np.arange(len(library)), drop), [NEW], indexer)
 
 
-def test_a_library_gives_back_its_papers(path: Path) -> None:
+def test_papers_survive_a_round_trip(path: Path) -> None:
     library = Library.open(path)
     assert papers_of(library) == SHELF
     assert (library.manifest.generation, library.manifest.model, len(library)) == (1, "bm25", 9)
@@ -64,24 +64,24 @@ def test_a_library_gives_back_its_papers(path: Path) -> None:
 
 def test_a_change_is_a_new_generation(path: Path) -> None:
     old = Library.open(path)
-    told: list[Any] = []
+    calls: list[Any] = []
 
     def index(before: Library | None, new: Corpus, kept: Rows, folder: Path) -> None:
-        told.append((before and before.folder, new.path.parent, kept.tolist(), folder))
+        calls.append((before and before.folder, new.path.parent, kept.tolist(), folder))
         (folder / "index").write_text("index")
 
     new = change(path, indexer=index)
     assert papers_of(new) == SHELF[:4] + SHELF[5:] + [NEW]
-    assert told == [(old.folder, new.folder, [0, 1, 2, 3, 5, 6, 7, 8], new.folder)]
+    assert calls == [(old.folder, new.folder, [0, 1, 2, 3, 5, 6, 7, 8], new.folder)]
     assert (new.folder / "index").read_text() == "index"
     assert new.manifest.created == old.manifest.created and new.manifest.generation == 2
     assert new.identities[:8].tolist() == old.identities[[0, 1, 2, 3, 5, 6, 7, 8]].tolist()
     assert [folder.name for folder in (path / "generations").iterdir()] == ["2"]
-    assert old.paper(4) == SHELF[4]  # who has it open goes on with it
+    assert old.paper(4) == SHELF[4]  # open libraries keep the old generation
 
 
 @pytest.mark.parametrize("error", [InputError("the index"), KeyboardInterrupt()])
-def test_what_fails_changes_nothing(path: Path, error: BaseException) -> None:
+def test_a_failed_change_changes_nothing(path: Path, error: BaseException) -> None:
     def fail(*_: Any) -> None:
         raise error
 
@@ -101,11 +101,11 @@ def in_child(work: Callable[[], object]) -> int | None:
     return process.exitcode
 
 
-def test_a_kill_at_any_moment_leaves_the_old_library_or_the_new_one(path: Path, tmp_path: Path) -> None:
+def test_a_kill_at_any_time_leaves_the_old_or_the_new_library(path: Path, tmp_path: Path) -> None:
     moments, fatal = 0, -1
 
     def at_each_moment(event: str, arguments: tuple[Any, ...]) -> None:
-        # What touches the disk begins with one of these.
+        # Every access to the disk raises one of these audit events.
         nonlocal moments
         touches = event in ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "shutil.rmtree")
         if touches and isinstance(arguments[0], str | os.PathLike) and str(path) in str(arguments[0]):
@@ -132,16 +132,16 @@ def test_a_kill_at_any_moment_leaves_the_old_library_or_the_new_one(path: Path, 
         new = library.manifest.generation == 2
         assert papers_of(library) == (SHELF[:4] + SHELF[5:] + [NEW] if new else SHELF)
         generations.append(library.manifest.generation)
-        with Library.changing(path) as library:  # what was left is no hindrance
-            assert len(library.changed(np.arange(3), ())) == 3
+        with Library.edit(path) as library:  # leftovers do not prevent another change
+            assert len(library.write_generation(np.arange(3), ())) == 3
     assert generations == sorted(generations) and set(generations) == {1, 2}
 
 
-def test_of_two_writers_one_waits_or_says_so(path: Path) -> None:
-    with Library.changing(path):
+def test_a_second_writer_waits_or_fails(path: Path) -> None:
+    with Library.edit(path):
         with (
             pytest.raises(InputError, match="another process changes the library; run again later"),
-            Library.changing(path, wait=False),
+            Library.edit(path, wait=False),
         ):
             pass
         with pytest.raises(InputError, match="another process changes the library"):
@@ -151,9 +151,9 @@ def test_of_two_writers_one_waits_or_says_so(path: Path) -> None:
         assert len(Library.open(path)) == 9  # reading needs no lock
 
     def add(number: int) -> None:
-        with Library.changing(path) as library:
+        with Library.edit(path) as library:
             paper = NEW._replace(id=f"key:{number}")
-            library.changed(np.arange(len(library)), [paper])
+            library.write_generation(np.arange(len(library)), [paper])
 
     processes = [get_context("fork").Process(target=add, args=(number,)) for number in range(3)]
     for process in processes:
@@ -165,11 +165,11 @@ def test_of_two_writers_one_waits_or_says_so(path: Path) -> None:
     assert library.manifest.generation == 4
 
 
-def test_a_library_is_not_made_over_something_else(path: Path, tmp_path: Path) -> None:
+def test_other_files_are_not_overwritten(path: Path, tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "main.tex").touch()
     for place, line in (
-        (path, "there is a library already; add and update change it"),
+        (path, "a library already exists; use add or update to change it"),
         (tmp_path / "thesis", r"thesis: is not a library and not empty \(main.tex\)"),
         (tmp_path / "thesis" / "main.tex", "is a file; name a folder"),
     ):
@@ -194,19 +194,23 @@ WITHOUT = "a library without a version"
         (
             "library.json",
             {"version": 2},
-            "a library of version 2, and this program reads version 1",
+            "a library of version 2, but this program reads version 1",
         ),
         ("library.json", {"version": None}, WITHOUT),
         ("library.json", b"[]", WITHOUT),
-        ("library.json", {"generation": 7}, "damaged library; python recommend.py build"),
+        ("library.json", {"generation": 7}, "damaged library; rebuild it with python recommend.py build"),
         ("library.json", {"sources": [{"name": "x"}]}, "damaged library"),
         ("library.json", b"{", "damaged library"),
-        ("library.json", None, "is no library (it has no library.json); python recommend.py build library="),
+        (
+            "library.json",
+            None,
+            "is not a library (it has no library.json); create one with python recommend.py",
+        ),
         ("generations/1/metadata.arrow", b"ARROW1", "damaged library"),
         ("generations/1/corpus/years.npy", None, "damaged library"),
     ],
 )
-def test_a_folder_that_is_no_library_of_this_version(path: Path, name: str, content: Any, line: str) -> None:
+def test_damaged_libraries_and_other_versions(path: Path, name: str, content: Any, line: str) -> None:
     if isinstance(content, dict):
         content = json.dumps(json.loads((path / name).read_text()) | content).encode()
     (path / name).unlink() if content is None else (path / name).write_bytes(content)
@@ -214,6 +218,6 @@ def test_a_folder_that_is_no_library_of_this_version(path: Path, name: str, cont
         Library.open(path)
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"mine: no such folder; python recommend.py build library="):
+def test_a_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"mine: no such folder; create one with python recommend.py build"):
         Library.open(tmp_path / "mine")

@@ -1,4 +1,4 @@
-"""The page in a real browser: what it asks, shows and copies, by keyboard, on a phone and in the dark."""
+"""The page in a real browser: requests, results, copying, keyboard, small screens and dark mode."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from tests.library.conftest import Watched, serving
+from tests.library.conftest import RecommenderSpy, serving
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
@@ -20,14 +20,14 @@ TEXT = "We train with Adam [CITE], an optimiser that adapts to gradients and to 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM)  # as root it goes without its sandbox
+        browser = playwright.chromium.launch(executable_path=CHROMIUM)  # no sandbox, for root
         yield browser
         browser.close()
 
 
 @pytest.fixture
 def open_page(chromium: Any, url: str) -> Iterator[Any]:
-    """Opens the page, with settings of the browser; in the end nothing may have failed or gone elsewhere."""
+    """Opens the page with browser settings; afterwards fails on errors and on requests to other sites."""
     wrong: list[str] = []
     contexts = []
 
@@ -50,16 +50,16 @@ def open_page(chromium: Any, url: str) -> Iterator[Any]:
     assert [one for one in wrong if "status of 422" not in one] == []
 
 
-def answered(page: Any) -> None:
-    """Wait until the reranked papers are there."""
+def wait_for_answer(page: Any) -> None:
+    """Wait for the reranked papers."""
     expect(page.locator("#status")).to_have_text(re.compile("reranked$"))
 
 
-def questions_of(page: Any) -> list[dict[str, Any]]:
-    """What the page asks from now on."""
-    asked: list[dict[str, Any]] = []
-    page.on("request", lambda sent: asked.extend([sent.post_data_json] * (sent.method == "POST")))
-    return asked
+def record_questions(page: Any) -> list[dict[str, Any]]:
+    """Record the questions that the page sends from now on."""
+    questions: list[dict[str, Any]] = []
+    page.on("request", lambda sent: questions.extend([sent.post_data_json] * (sent.method == "POST")))
+    return questions
 
 
 def copied(page: Any, what: str = "") -> str:
@@ -67,24 +67,24 @@ def copied(page: Any, what: str = "") -> str:
     return str(page.evaluate("navigator.clipboard.readText()"))
 
 
-def test_papers_come_as_one_pauses_the_prefetched_first(open_page: Any, watched: Watched) -> None:
+def test_papers_appear_at_a_pause_and_are_reranked(open_page: Any, recommender: RecommenderSpy) -> None:
     page = open_page()
-    asked = questions_of(page)
+    questions = record_questions(page)
     expect(page.locator("#about")).to_have_text("4 papers in papers")
     page.locator("#text").press_sequentially(TEXT, delay=5)
-    answered(page)
+    wait_for_answer(page)
     assert page.locator("#papers h2").first.inner_text() != "Adam: A Method for Stochastic Optimization"
-    assert [one["rerank"] for one in asked[-2:]] == [False, True]
-    assert len(asked) < 20, "it asks at pauses, not at every key"
-    assert asked[-1]["text"] == TEXT and asked[-1]["details"] is True
+    assert [one["rerank"] for one in questions[-2:]] == [False, True]
+    assert len(questions) < 20, "it sends at pauses, not at every key"
+    assert questions[-1]["text"] == TEXT and questions[-1]["details"] is True
 
 
-def test_the_caret_is_the_mark_where_none_is_written(open_page: Any) -> None:
+def test_the_caret_is_the_default_mark(open_page: Any) -> None:
     page = open_page()
-    asked = questions_of(page)
+    questions = record_questions(page)
     page.fill("#text", "Adam is an optimiser.")
-    answered(page)
-    assert asked[-1]["text"] == "Adam is an optimiser. [CITE] "
+    wait_for_answer(page)
+    assert questions[-1]["text"] == "Adam is an optimiser. [CITE] "
     page.press("#text", "Home")
     for _ in range(4):
         page.press("#text", "ArrowRight")
@@ -95,7 +95,7 @@ def test_the_caret_is_the_mark_where_none_is_written(open_page: Any) -> None:
 def test_markup_is_shown_as_text_and_evidence_is_marked(open_page: Any) -> None:
     page = open_page()
     page.fill("#text", "Adam and bold titles [CITE] of markup")
-    answered(page)
+    wait_for_answer(page)
     titles = page.locator("#papers h2").all_inner_texts()
     assert any(title.startswith("<img src=x onerror=") for title in titles)
     assert page.locator("#papers img, #papers b, #papers script, #papers u, #papers i").count() == 0
@@ -105,10 +105,11 @@ def test_markup_is_shown_as_text_and_evidence_is_marked(open_page: Any) -> None:
     assert links and all(link.startswith("https://") for link in links)  # none with javascript:
 
 
-def test_by_keyboard_alone(open_page: Any) -> None:
+def test_keyboard_only(open_page: Any) -> None:
     page = open_page()
-    page.keyboard.insert_text(TEXT)  # the passage has the focus
-    answered(page)
+    expect(page.locator("#text")).to_be_focused()
+    page.keyboard.insert_text(TEXT)
+    wait_for_answer(page)
     focused = "document.activeElement.querySelector('h2')?.textContent ?? document.activeElement.id"
     titles = page.locator("#papers h2").all_inner_texts()
     page.keyboard.press("Control+ArrowDown")
@@ -129,10 +130,10 @@ def test_by_keyboard_alone(open_page: Any) -> None:
     assert page.evaluate(focused) == "text"
 
 
-def test_filters_leave_papers_out(open_page: Any) -> None:
+def test_filters_exclude_papers(open_page: Any) -> None:
     page = open_page()
     page.fill("#text", "attention, optimisers and titles of Adam [CITE]")
-    answered(page)
+    wait_for_answer(page)
     page.click("summary:text('Filters')")
     page.fill("#collection", "networks")
     expect(page.locator("#papers h2")).to_have_text(["Attention Is All You Need"])
@@ -145,12 +146,12 @@ def test_filters_leave_papers_out(open_page: Any) -> None:
     expect(page.locator("#papers li")).to_have_count(0)
 
 
-def test_a_phone_in_the_dark(open_page: Any) -> None:
+def test_a_phone_in_dark_mode(open_page: Any) -> None:
     page = open_page(
         viewport={"width": 360, "height": 640}, color_scheme="dark", has_touch=True, is_mobile=True
     )
     page.fill("#text", TEXT)
-    answered(page)
+    wait_for_answer(page)
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     colours = "(name) => getComputedStyle(document.body)[name].match(/\\d+/g).map(Number)"
     ground, ink = (sum(page.evaluate(colours, name)[:3]) for name in ("backgroundColor", "color"))
@@ -159,10 +160,10 @@ def test_a_phone_in_the_dark(open_page: Any) -> None:
     assert copied(page) == page.locator("#papers .key").first.inner_text()
 
 
-def test_controls_have_names_and_changes_are_said(open_page: Any) -> None:
+def test_controls_have_names_and_changes_are_announced(open_page: Any) -> None:
     page = open_page()
     page.fill("#text", TEXT)
-    answered(page)
+    wait_for_answer(page)
     unnamed = page.evaluate(
         "[...document.querySelectorAll('input, textarea, button, a, li')].filter(one =>"
         " !(one.labels?.length || one.ariaLabel || one.textContent.trim())).map(one => one.outerHTML)"
@@ -172,8 +173,8 @@ def test_controls_have_names_and_changes_are_said(open_page: Any) -> None:
     assert page.get_by_label("Passage").first.is_visible()
 
 
-def test_a_server_that_is_gone_is_said(chromium: Any, watched: Watched) -> None:
-    with serving(watched, mcp=False) as url:
+def test_a_stopped_server_is_reported(chromium: Any, recommender: RecommenderSpy) -> None:
+    with serving(recommender, mcp=False) as url:
         page = chromium.new_page()
         page.goto(url)
     page.fill("#text", TEXT)

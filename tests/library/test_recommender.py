@@ -1,4 +1,4 @@
-"""Questions to a library: marks, filters, changes, and the same answers as a search of its corpus."""
+"""Queries to a library: marks, filters, changes, and the same results as a search of its corpus."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hatten.static import StaticModel, load_static, save_static
 from library.library import Library, LibraryPaper
 from library.models import open_model
 from library.recommender import MODEL, RANKING, Recommender, Request, indexer, mark_context
-from rerank.ranker import HOME, RankingModel, Weights
+from rerank.ranker import HOME, LinearModel, RankingModel
 from rerank.settings import ScoringSettings
 from retrieval.bm25 import BM25
 from retrieval.queries import Queries, Query
@@ -50,16 +50,16 @@ def static(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("model") / "static"
     vocabulary = Vocabulary(["targetcit", *WORDS])
     vectors = np.random.default_rng(0).normal(size=(len(vocabulary), 16)).astype(np.float32)
-    save_static(StaticModel(StaticEncoder(vectors, vocabulary).frozen(), vocabulary, 64, {}), folder)
+    save_static(StaticModel(StaticEncoder(vectors, vocabulary).to_numpy(), vocabulary, 64, {}), folder)
     return str(folder)
 
 
 @pytest.fixture(scope="module")
 def ranked(static: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A ranker over the static model, as train.py model=ranker leaves it."""
+    """A ranker over the static model, as saved by train.py model=ranker."""
     folder = tmp_path_factory.mktemp("ranked")
     shutil.copytree(static, folder / "static")
-    weights = Weights({"dense.score": 1.0, "bm25.score": 0.5, "name_near": 1.0})
+    weights = LinearModel({"dense.score": 1.0, "bm25.score": 0.5, "name_near": 1.0})
     RankingModel({HOME: weights}).save_pretrained(folder / "ranker")
     return str(folder)
 
@@ -82,8 +82,8 @@ def test_models_come_from_the_hub(static: str, ranked: str, hub: Hub, tmp_path: 
         found[name] = [paper.score for paper in Recommender.open(tmp_path / name).recommend(QUESTION)]
     assert found["own"] == found["apart"] == found["hub"] != found["hatten"] and found["hatten"]
     for place, line in (
-        ("someone/ranker", "it is a ranker alone: give it as ranker="),
-        ("someone/none", "no model of this name can be downloaded"),
+        ("someone/ranker", "it only has a ranker; give it as ranker="),
+        ("someone/none", "no model with this id can be downloaded"),
     ):
         with pytest.raises(InputError, match=line):
             Library.create(tmp_path / "none", SHELF, indexer=indexer(place))
@@ -102,16 +102,16 @@ def ids(found: Any) -> list[str]:
         ("we use \\cite{kingma}", "we use \\cite{kingma} TARGETCIT"),
     ],
 )
-def test_the_first_mark_is_asked(text: str, expected: str) -> None:
+def test_the_first_mark_becomes_the_target(text: str, expected: str) -> None:
     assert mark_context(text) == expected
 
 
-def test_answers_are_those_of_a_search(library: Path) -> None:
+def test_results_equal_those_of_a_search(library: Path) -> None:
     mine = Recommender.open(library)
     found = mine.recommend(QUESTION, "Trees for everyone", k=5)
     corpus = mine.library.corpus
-    query = Queries.asked(corpus, [Query(mark_context(QUESTION), "Trees for everyone")])
-    ranking = mine._now.retriever.search(query, 5)
+    query = Queries.from_list(corpus, [Query(mark_context(QUESTION), "Trees for everyone")])
+    ranking = mine._current.retriever.search(query, 5)
     assert ids(found) == [corpus.paper_ids[row] for row in ranking.papers[0] if row >= 0]
     assert [paper.score for paper in found] == ranking.scores[0][: len(found)].tolist()
     assert [paper.rank for paper in found] == list(range(1, len(found) + 1))
@@ -131,7 +131,7 @@ def test_answers_are_those_of_a_search(library: Path) -> None:
         ({"collection": "even", "years": "2002-"}, lambda p: "even" in p.collections and p.year >= 2002),
     ],
 )
-def test_filters_leave_what_passes_them(library: Path, filters: dict[str, Any], passes: Any) -> None:
+def test_filters_restrict_the_papers(library: Path, filters: dict[str, Any], passes: Any) -> None:
     mine = Recommender.open(library)
     text = f"{QUESTION} Graphs, speech, images and rhyme of documents."
     everything = mine.recommend(text, k=50)
@@ -139,34 +139,34 @@ def test_filters_leave_what_passes_them(library: Path, filters: dict[str, Any], 
     expected = [paper.id for paper in everything if passes(shelf[paper.id])]
     found = ids(mine.recommend(text, k=50, **filters))
     assert expected and sorted(found) == sorted(expected)
-    if mine._now.retriever.name != "ranker":  # which compares a paper with the others that may answer
+    if mine._current.retriever.name != "ranker":  # its features depend on the other candidates
         assert found == expected
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"text": "[CITE] .,"}, "text: there are no words"),
+        ({"text": "[CITE] .,"}, "text: has no words"),
         ({"text": "a" * 100_001}, "at most 100,000"),
         ({"only": ["nobody"]}, "only=nobody: no paper"),
         ({"years": "2020-2010"}, "the first year comes after the last"),
-        ({"years": "soon"}, "give them as 2015-2020"),
+        ({"years": "soon"}, "must look like 2015-2020"),
         ({"collection": "none"}, "collection=none: no paper"),
         ({"rerank": True}, "there is no cross-encoder"),
     ],
 )
-def test_bad_questions_are_answered_in_a_line(library: Path, options: dict[str, Any], message: str) -> None:
+def test_bad_queries_raise_one_line(library: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Recommender.open(library).recommend(**{"text": QUESTION, **options})
 
 
-def test_a_lost_index_is_one_line_with_the_command_that_makes_it(library: Path) -> None:
+def test_a_missing_index_raises_the_command_that_rebuilds_it(library: Path) -> None:
     shutil.rmtree(Library.open(library).folder / RANKING)
-    with pytest.raises(InputError, match=rf"there is no index.*build library={library} overwrite=true makes"):
+    with pytest.raises(InputError, match=rf"no index.*rebuild .*build library={library} overwrite=true"):
         Recommender.open(library)
 
 
-def test_a_changed_library_answers_as_one_made_of_its_papers(library: Path, tmp_path: Path) -> None:
+def test_a_changed_library_answers_like_a_new_one(library: Path, tmp_path: Path) -> None:
     mine, model = Recommender.open(library), Library.open(library).manifest.model
     more = [
         LibraryPaper("id:new", "new", "Parsers of trees", "Dependency parsers build trees of words."),
@@ -187,7 +187,7 @@ def test_a_changed_library_answers_as_one_made_of_its_papers(library: Path, tmp_
     assert [paper.key for paper in mine.search("parsers of words", 1)] == ["new"]
 
 
-def test_a_cross_encoder_reads_the_first_again(library: Path, tiny_reranker: Path) -> None:
+def test_a_cross_encoder_reranks_the_top_papers(library: Path, tiny_reranker: Path) -> None:
     scoring = ScoringSettings("torch", "float32")
     plain, mine = Recommender.open(library), Recommender.open(library, tiny_reranker, scoring)
     assert mine.reranks and not plain.reranks
@@ -197,7 +197,7 @@ def test_a_cross_encoder_reads_the_first_again(library: Path, tiny_reranker: Pat
     assert mine.recommend(QUESTION, k=6) == reread
 
 
-def test_batches_and_threads_get_what_each_question_gets_alone(library: Path) -> None:
+def test_batches_and_threads_get_the_results_of_single_queries(library: Path) -> None:
     mine = Recommender.open(library)
     texts = [f"{word} [CITE] parsers of graphs" for word in ("old", "unheard", "parsing", "zyzzyva")] * 5
     alone = [mine.recommend(text) for text in texts]
@@ -206,7 +206,7 @@ def test_batches_and_threads_get_what_each_question_gets_alone(library: Path) ->
         assert list(pool.map(mine.recommend, texts)) == alone
 
 
-def test_ask_prints_what_was_asked_for(
+def test_ask_prints_the_requested_format(
     library: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def said(*arguments: str) -> str:
@@ -226,14 +226,12 @@ def test_ask_prints_what_was_asked_for(
         said(QUESTION, "format=xml")
 
 
-def test_a_library_is_measured_as_its_retriever_is(
-    library: Path, tiny_corpus: Corpus, tmp_path: Path
-) -> None:
+def test_a_library_scores_like_its_retriever(library: Path, tiny_corpus: Corpus, tmp_path: Path) -> None:
     asked = Recommend(cutoffs=[1, 3, 10], library=str(library))
     data = Data(lambda: tiny_corpus, "test")
     found = asked.run(tmp_path / "asked", Provenance(), lambda: BM25(), data)
     everything = open_corpus(tmp_path / "tiny", cache_dir=tmp_path / "all", candidates="all")
-    retriever = open_model(Library.open(library).folder / MODEL, everything)
+    retriever = open_model(Library.open(library).folder / MODEL)
     expected = Prefetch(cutoffs=[1, 3, 10])(retriever, everything, "test", tmp_path / "prefetch")
     for measure in ("mrr", "recall@1", "recall@3", "seen/recall@3"):
         assert found[measure] == pytest.approx(expected[measure])

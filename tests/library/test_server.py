@@ -1,4 +1,4 @@
-"""The server over HTTP: what it answers, what it refuses, and that nothing that is sent breaks it."""
+"""The server over HTTP: responses, refused requests, and robustness against malformed ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from datasets.errors import InputError
 from library.server import listen
-from tests.library.conftest import PAPERS, TOKEN, Watched, serving
+from tests.library.conftest import PAPERS, TOKEN, RecommenderSpy, serving
 
 FIELDS = {"rank", "score", "id", "key", "title", "year", "why"}
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -43,16 +43,16 @@ def connected(url: str) -> socket.socket:
 
 
 def raw(url: str, sent: bytes) -> bytes:
-    """All that the server says to these bytes until it closes the connection."""
+    """The server's response to these bytes, until it closes the connection."""
     with connected(url) as connection:
         connection.sendall(sent)
-        told = b""
+        response = b""
         while part := connection.recv(65536):
-            told += part
-    return told
+            response += part
+    return response
 
 
-def test_a_question_is_answered_in_the_fixed_form(url: str) -> None:
+def test_answers_have_the_documented_fields(url: str) -> None:
     answer = ask(url, k=2, title="Training", exclude=["vaswani"]).json()
     assert set(answer) == {"recommendations"}
     first, second = answer["recommendations"]
@@ -62,7 +62,7 @@ def test_a_question_is_answered_in_the_fixed_form(url: str) -> None:
     assert ask(url, "optimisers", only=["bare"]).json()["recommendations"][0]["year"] is None
 
 
-def test_details_are_given_on_request_alone(url: str) -> None:
+def test_details_are_given_only_on_request(url: str) -> None:
     [shown] = ask(url, k=1, details=True).json()["recommendations"]
     assert set(shown) == {*FIELDS, "details"}
     details = shown["details"]
@@ -72,7 +72,7 @@ def test_details_are_given_on_request_alone(url: str) -> None:
         assert all(0 <= start < stop <= len(evidence["text"]) for start, stop in evidence["spans"])
 
 
-def test_a_batch_is_answered_as_its_questions_are(url: str, watched: Watched) -> None:
+def test_a_batch_gets_the_answers_of_its_questions(url: str, recommender: RecommenderSpy) -> None:
     texts = ["Adam [CITE] is an optimiser", "attention [CITE]", "titles of markup"]
     batch = post(url, "recommend/batch", {"queries": [{"text": text, "k": 2} for text in texts]})
     assert batch.json()["answers"] == [ask(url, text, k=2).json() for text in texts]
@@ -91,7 +91,7 @@ def test_filters_reach_the_recommender(url: str, given: dict[str, str], found: s
     assert [paper["id"] for paper in answer["recommendations"]] == [found]
 
 
-def test_health_and_library_and_no_tools_where_they_are_left_out(url: str) -> None:
+def test_health_library_and_disabled_mcp(url: str) -> None:
     assert post(url, "mcp", {}).status_code == 404
     assert requests.get(f"{url}/health", timeout=20).json() == {"status": "ok", "papers": len(PAPERS)}
     about = requests.get(f"{url}/library", timeout=20).json()
@@ -114,7 +114,7 @@ def test_health_and_library_and_no_tools_where_they_are_left_out(url: str) -> No
         ({"text": "a", "library": "/etc/passwd"}, "library: "),
     ],
 )
-def test_what_cannot_be_answered_gets_one_line(url: str, sent: dict[str, Any], said: str) -> None:
+def test_invalid_questions_get_one_line(url: str, sent: dict[str, Any], said: str) -> None:
     answer = post(url, "recommend", sent)
     assert answer.status_code == 422
     assert said in answer.json()["detail"] and "\n" not in answer.json()["detail"]
@@ -142,19 +142,19 @@ def test_malformed_bodies_are_refused(url: str, body: bytes) -> None:
         assert isinstance(answer.json()["detail"], str)
 
 
-def test_changes_need_the_token(url: str, watched: Watched) -> None:
+def test_changes_need_the_token(url: str, recommender: RecommenderSpy) -> None:
     new = {"papers": [{"id": "doi:10.1000/new", "key": "new2026", "title": "Something new"}]}
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic " + TOKEN}):
         assert post(url, "papers", new, headers).status_code == 401
         assert delete(url, "kingma", headers).status_code == 401
-    assert len(watched.library) == len(PAPERS)
+    assert len(recommender.library) == len(PAPERS)
     assert post(url, "papers", new).json() == {"papers": len(PAPERS) + 1, "changed": 1}
     assert delete(url, "doi:10.1000%2Fnew").json()["papers"] == len(PAPERS)
     again = delete(url, "doi:10.1000%2Fnew")
     assert again.status_code == 404 and "no such paper" in again.json()["detail"]
 
 
-def test_bibtex_is_added_as_a_file_of_it_is(url: str, watched: Watched) -> None:
+def test_bibtex_is_added_like_a_file(url: str, recommender: RecommenderSpy) -> None:
     entry = r"""@article{diaz2021, title = {Ranking {BERT}s}, year = 2021, doi = {10.1000/DIAZ},
         author = {D{\'i}az, Ann}}"""
     added = post(url, "papers", {"bibtex": entry})
@@ -175,20 +175,20 @@ def test_bibtex_is_added_as_a_file_of_it_is(url: str, watched: Watched) -> None:
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[::1"])
 def test_other_host_names_are_refused(url: str, host: str) -> None:
-    told = raw(url, f"GET /health HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
-    assert told.startswith((b"HTTP/1.1 421", b"HTTP/1.1 400"))
-    assert b"papers" not in told.split(b"\r\n\r\n", 1)[1].replace(b"papers.lab", b"")
+    response = raw(url, f"GET /health HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    assert response.startswith((b"HTTP/1.1 421", b"HTTP/1.1 400"))
+    assert b"papers" not in response.split(b"\r\n\r\n", 1)[1].replace(b"papers.lab", b"")
 
 
-def test_pages_of_other_sites_get_nothing(url: str) -> None:
+def test_pages_of_other_sites_are_refused(url: str) -> None:
     for origin, status in (("https://evil.example", 403), ("null", 403), ("http://[", 403), (url, 200)):
         answer = post(url, "recommend", {"text": "Adam"}, {"Origin": origin})
         assert answer.status_code == status
         assert not [name for name in answer.headers if name.lower().startswith("access-control")]
 
 
-def test_long_bodies_and_given_host_names(watched: Watched) -> None:
-    with serving(watched, mcp=False, max_body=1000, names=("papers.lab",)) as url:
+def test_long_bodies_and_given_host_names(recommender: RecommenderSpy) -> None:
+    with serving(recommender, mcp=False, max_body=1000, names=("papers.lab",)) as url:
         parts = (b"x" * 300 for _ in range(5))  # requests sends an iterator in chunks
         chunked = requests.post(f"{url}/recommend", data=parts, timeout=20)
         assert [ask(url, "x" * 1100).status_code, chunked.status_code] == [413, 413]
@@ -197,8 +197,8 @@ def test_long_bodies_and_given_host_names(watched: Watched) -> None:
             assert requests.get(f"{url}/health", headers={"Host": host}, timeout=20).status_code == 200
 
 
-def test_slow_requests_are_given_up(watched: Watched) -> None:
-    with serving(watched, mcp=False, patience=0.3) as url:
+def test_slow_requests_time_out(recommender: RecommenderSpy) -> None:
+    with serving(recommender, mcp=False, patience=0.3) as url:
         head = b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         for body in (b"Content-Length: 50\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"):
             assert raw(url, head + body).startswith(b"HTTP/1.1 408")
@@ -208,7 +208,7 @@ def test_slow_requests_are_given_up(watched: Watched) -> None:
         with connected(url) as slow:
             slow.sendall(whole)
             assert slow.recv(4096).startswith(b"HTTP/1.1 200")
-            with suppress(OSError):  # a second request, a byte at a time
+            with suppress(OSError):  # a second request, one byte at a time
                 for byte in whole:
                     slow.sendall(bytes([byte]))
                     time.sleep(0.02)
@@ -216,44 +216,44 @@ def test_slow_requests_are_given_up(watched: Watched) -> None:
         assert ask(url).status_code == 200
 
 
-def test_a_full_queue_says_when_to_come_again(watched: Watched) -> None:
-    watched.go_on.clear()
-    with serving(watched, mcp=False, threads=1, queue=1) as url, ThreadPoolExecutor(3) as pool:
-        asked = [pool.submit(ask, url, "wait") for _ in range(3)]  # one at work, one in the queue
+def test_a_full_queue_returns_retry_after(recommender: RecommenderSpy) -> None:
+    recommender.resume.clear()
+    with serving(recommender, mcp=False, threads=1, queue=1) as url, ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(ask, url, "wait") for _ in range(3)]  # one running, one queued, one refused
         done, _ = wait(asked, return_when=FIRST_COMPLETED)
         [refused] = [one.result() for one in done]
         assert refused.status_code == 503 and refused.headers["Retry-After"] == "1"
         assert requests.get(f"{url}/health", timeout=20).status_code == 200
-        watched.go_on.set()
+        recommender.resume.set()
         assert sorted(one.result().status_code for one in asked) == [200, 200, 503]
 
 
-def test_questions_of_clients_who_have_gone_are_not_asked(watched: Watched) -> None:
-    watched.go_on.clear()
-    watched.texts.clear()
-    with serving(watched, mcp=False, threads=1) as url, ThreadPoolExecutor(1) as pool:
+def test_questions_of_disconnected_clients_are_not_run(recommender: RecommenderSpy) -> None:
+    recommender.resume.clear()
+    recommender.texts.clear()
+    with serving(recommender, mcp=False, threads=1) as url, ThreadPoolExecutor(1) as pool:
         first = pool.submit(ask, url, "wait")
-        while not watched.texts:
+        while not recommender.texts:
             time.sleep(0.01)
         with pytest.raises(requests.exceptions.ReadTimeout):
             requests.post(f"{url}/recommend", json={"text": "in vain"}, timeout=0.2)
-        watched.go_on.set()
+        recommender.resume.set()
         assert first.result().status_code == 200 and ask(url, "after").status_code == 200
-    assert watched.texts == ["wait", "after"]
+    assert recommender.texts == ["wait", "after"]
 
 
-def test_of_many_users_at_once_a_crash_is_told_to_one(url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_crash_affects_only_its_own_request(url: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR), ThreadPoolExecutor(20) as pool:
         answers = list(pool.map(lambda n: ask(url, f"Adam {'crash' if n % 10 == 9 else n}"), range(100)))
     assert [answer.status_code for answer in answers] == [*[200] * 9, 500] * 10
-    assert answers[9].json() == {"detail": "the server failed at this request; its log says why"}
+    assert answers[9].json() == {"detail": "internal error; see the server's log"}
     assert sum("with a secret" in str(record.exc_info) for record in caplog.records) == 10
 
 
-def test_paths_lead_to_no_file(url: str) -> None:
+def test_paths_reach_no_files(url: str) -> None:
     for path in ("../pyproject.toml", "%2e%2e/pyproject.toml", "page.html", "/etc/passwd", "recommend/../.."):
-        told = raw(url, f"GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
-        assert told.startswith((b"HTTP/1.1 404", b"HTTP/1.1 405")), (path, told)
+        response = raw(url, f"GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        assert response.startswith((b"HTTP/1.1 404", b"HTTP/1.1 405")), (path, response)
 
 
 def test_the_page_loads_nothing_from_elsewhere(url: str) -> None:
@@ -263,9 +263,9 @@ def test_the_page_loads_nothing_from_elsewhere(url: str) -> None:
     assert "http://" not in page.text and "https://" not in page.text
 
 
-def test_a_port_that_is_taken_is_one_line() -> None:
+def test_a_port_in_use_is_one_line() -> None:
     with listen("127.0.0.1", 0) as taken:
-        assert taken.proto == socket.IPPROTO_TCP, "asyncio sets TCP_NODELAY for no other: 40 ms an answer"
+        assert taken.proto == socket.IPPROTO_TCP, "else asyncio does not set TCP_NODELAY: 40 ms per response"
         with pytest.raises(InputError, match="choose another port"):
             listen("127.0.0.1", taken.getsockname()[1])
 
@@ -275,7 +275,7 @@ def schema(url: str) -> Any:
     return schemathesis.openapi.from_url(f"{url}/openapi.json")
 
 
-def test_requests_drawn_from_the_schema_are_answered_as_it_says(schema: Any) -> None:
+def test_responses_conform_to_the_schema(schema: Any) -> None:
     operations = [result.ok() for result in schema.get_all_operations()]
     assert len(operations) == 6
     for operation in operations:
@@ -283,7 +283,7 @@ def test_requests_drawn_from_the_schema_are_answered_as_it_says(schema: Any) -> 
         @given(case=operation.as_strategy())
         @settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
         def check(case: Any) -> None:
-            # A text without words is one by the schema, and is refused all the same.
+            # The schema allows texts without words, but they are refused.
             case.call_and_validate(headers=BEARER, timeout=20, excluded_checks=[positive_data_acceptance])
 
         check()
@@ -291,7 +291,7 @@ def test_requests_drawn_from_the_schema_are_answered_as_it_says(schema: Any) -> 
 
 @given(body=st.binary(max_size=300))
 @settings(max_examples=50, deadline=None, derandomize=True)
-def test_any_bytes_get_an_answer(url: str, body: bytes) -> None:
+def test_any_bytes_get_a_response(url: str, body: bytes) -> None:
     for sent in (body, json.dumps({"text": body.decode("latin-1")}).encode()):
         answer = post(url, "recommend", headers={"Content-Type": "application/json"}, data=sent)
         assert answer.status_code < 500

@@ -1,4 +1,4 @@
-"""Files of papers: formats, what becomes of their fields, and records that cannot be used."""
+"""Readers for files of papers: formats, fields and invalid records."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ OURS = LibraryPaper("P1", title="Ours", abstract="Text.", authors=("A B",), year
             ),
             LibraryPaper("title:64432b0f02cf3c5a", title="No end tag", year=2017),
         ], [
-            ", line 14: is in no record; a record begins with TY  -",
+            ", line 14: is outside of a record; records begin with TY  -",
             ", line 16: has neither title nor abstract",
         ]),
         ("a.json", CSL, [
@@ -172,9 +172,9 @@ OURS = LibraryPaper("P1", title="Ours", abstract="Text.", authors=("A B",), year
         ("papers.json.gz", OWN, [OURS], []),
         ("lines.jsonl", [{"id": id, **paper} for id, paper in OWN.items()], [OURS], []),
         ("lines.jsonl.gz", [{"id": id, **paper} for id, paper in OWN.items()], [OURS], []),
-        ("snapshot.jsonl", ARXIV, [BALAZS], [", line 2, field 'id': 'no' is no arXiv id"]),
+        ("snapshot.jsonl", ARXIV, [BALAZS], [", line 2, field 'id': 'no' is not an arXiv id"]),
         ("arxiv-metadata-oai-snapshot.json", "\n".join(map(json.dumps, ARXIV)), [BALAZS], [
-            ", line 2, field 'id': 'no' is no arXiv id"
+            ", line 2, field 'id': 'no' is not an arXiv id"
         ]),
         ("part_000.gz", json.dumps(OPENALEX), [
             LibraryPaper(
@@ -191,8 +191,8 @@ OURS = LibraryPaper("P1", title="Ours", abstract="Text.", authors=("A B",), year
     ],
 )  # fmt: skip
 def test_other_formats(tmp_path: Path, name: str, content: Any, papers: Any, bad: list[str]) -> None:
-    found, told = read(write(tmp_path / name, content))
-    assert found == papers and told == bad
+    found, reported = read(write(tmp_path / name, content))
+    assert found == papers and reported == bad
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_other_formats(tmp_path: Path, name: str, content: Any, papers: Any, bad
         ("a.gz", "\x1f\x8b123", "damaged gzip file"),
     ],
 )
-def test_a_file_that_cannot_be_used(tmp_path: Path, name: str, content: str, line: str) -> None:
+def test_unusable_files(tmp_path: Path, name: str, content: str, line: str) -> None:
     (tmp_path / name).write_bytes(content.encode("latin-1"))
     with pytest.raises(InputError, match=line):
         read(tmp_path / name)
@@ -219,10 +219,10 @@ def test_a_file_that_cannot_be_used(tmp_path: Path, name: str, content: str, lin
         ({"title": "a", "authors": [3]}, "field 'authors': must be a list of strings, not of a number"),
         ({"title": "a", "year": "soon"}, "field 'year': must be a whole number, not 'soon'"),
         ({"title": " ", "abstract": None}, "has neither title nor abstract"),
-        ({"title": "a", "id": "two words"}, "'two words' is no id"),
+        ({"title": "a", "id": "two words"}, "'two words' is not a valid id"),
     ],
 )
-def test_a_record_that_cannot_be_used_is_named(tmp_path: Path, record: dict[str, Any], line: str) -> None:
+def test_unusable_records_are_reported(tmp_path: Path, record: dict[str, Any], line: str) -> None:
     papers, (bad,) = read(write(tmp_path / "a.jsonl", [record, {"id": "good", "title": "b"}]))
     assert [paper.id for paper in papers] == ["good"] and bad.startswith(", line 1") and line in bad
 
@@ -242,7 +242,7 @@ def test_sources_are_files_and_folders(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), name=st.sampled_from(["a.bib", "a.ris", "a.json", "a.jsonl", "a"]))
-def test_a_damaged_file_is_papers_or_one_line(tmp_path: Path, data: st.DataObject, name: str) -> None:
+def test_damaged_files_give_papers_or_one_line_errors(tmp_path: Path, data: st.DataObject, name: str) -> None:
     whole = {"a.bib": BIB, "a.ris": RIS, "a.json": json.dumps(CSL), "a": json.dumps(OWN)}
     text = whole.get(name, "\n".join(map(json.dumps, [*ARXIV, OPENALEX, *S2]))).encode()
     start, length = data.draw(st.integers(0, len(text))), data.draw(st.integers(0, 40))
@@ -257,7 +257,7 @@ def test_a_damaged_file_is_papers_or_one_line(tmp_path: Path, data: st.DataObjec
         assert paper.title or paper.abstract
 
 
-def test_the_library_of_the_examples() -> None:
+def test_the_example_library() -> None:
     papers, bad = read(Path(__file__).parents[2] / "examples" / "library.bib")
     assert not bad and len({paper.id for paper in papers}) == len({paper.key for paper in papers}) == 59
     for paper in papers:

@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from rerank.cross_encoder import CrossEncoder
 from rerank.settings import PairSettings
 from retrieval.settings import ArticleConfig
-from tests.runs import Composed, configured
+from tests.runs import Composed, compose_config
 
 TINY: dict[str, Any] = {
     "model": "scibert_reranker",
@@ -35,12 +35,12 @@ TINY: dict[str, Any] = {
     "model.optimizer.lr": 0.003,
     "trainer.log_every_n_steps": 1,
 }
-"""A training on the tiny corpus: 5 training queries for which BM25 finds papers, 2 of validation."""
+"""A training run on the tiny corpus: 5 training queries with BM25 candidates, 2 validation queries."""
 
 
 @pytest.fixture
 def tiny_options(tiny_source: Path, tiny_bert: Path, tmp_path: Path) -> Callable[..., list[str]]:
-    """Overrides of a training on the tiny corpus, with changes."""
+    """Return a function that makes the overrides of a run on the tiny corpus, with changes."""
     folders = {"data.dir": tiny_source, "data.cache_dir": tmp_path / "cache", "encoder.path": tiny_bert}
 
     def given(**more: Any) -> list[str]:
@@ -51,17 +51,17 @@ def tiny_options(tiny_source: Path, tiny_bert: Path, tmp_path: Path) -> Callable
 
 @pytest.fixture
 def tiny_training(tiny_options: Callable[..., list[str]]) -> Composed:
-    """The configuration of a training on the tiny corpus, with changes."""
+    """Return a function that composes the configuration of a run on the tiny corpus, with changes."""
 
     def composed(**more: Any) -> DictConfig:
-        return configured("train", tiny_options(**more))
+        return compose_config("train", tiny_options(**more))
 
     return composed
 
 
 @pytest.fixture(scope="session")
 def make_encoder(tiny_bert: Path) -> Callable[..., CrossEncoder]:
-    """A new cross-encoder on `tiny_bert`; pairs: settings of pairs."""
+    """Return a function that makes cross-encoders from `tiny_bert`; pairs: options of PairSettings."""
 
     def make(head: str = "sigmoid", seed: int = 0, **pairs: Any) -> CrossEncoder:
         config = PairSettings(**{"max_tokens": 64, **pairs})

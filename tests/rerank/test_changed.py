@@ -1,4 +1,4 @@
-"""An index of a corpus that has changed a little: kept papers weigh what they did, a copy as its original."""
+"""Indexes of slightly changed corpora: kept papers keep their scores, and a copy scores like its original."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from datasets.corpus import Corpus
 from datasets.prepare import prepare_store
 from datasets.records import PaperRecord, Source
-from rerank.ranker import HOME, Ranker, RankingModel, Weights
+from rerank.ranker import HOME, LinearModel, Ranker, RankingModel
 from retrieval.base import Retriever, small_change
 from retrieval.bm25 import BM25
 from retrieval.queries import Queries, Query
@@ -21,7 +21,7 @@ ORIGINAL = 7
 
 @pytest.fixture(scope="module")
 def kept(demo_corpus: Corpus) -> np.ndarray:
-    """All papers but one that neither cites nor is cited."""
+    """All papers except one that neither cites nor is cited."""
     used = {*demo_corpus.citing.tolist(), ORIGINAL}
     for split in demo_corpus.splits.values():
         used |= set(split.positives.values.tolist())
@@ -30,30 +30,32 @@ def kept(demo_corpus: Corpus) -> np.ndarray:
     )
 
 
-def continued(old: Corpus, kept: np.ndarray, folder: Path, title: str = "") -> Corpus:
-    """The kept papers, and a copy of one of them, by default with its title."""
+def change_corpus(old: Corpus, kept: np.ndarray, folder: Path, title: str = "") -> Corpus:
+    """Make a corpus of the kept papers and a copy of one of them, by default with the same title."""
     copy = PaperRecord("copy", title or old.titles[ORIGINAL], old.abstracts[ORIGINAL])
     source = Source("changed", {}, papers=lambda: [copy], contexts=tuple, splits={})
     settings = {name: old.settings[name] for name in ("tokenizer", "candidates")}
-    prepare_store(source, folder, settings, keep=lambda builder: builder.keep(old, kept))
+    prepare_store(source, folder, settings, initialise=lambda builder: builder.copy_from(old, kept))
     return Corpus(folder)
 
 
 @pytest.fixture(scope="module")
 def changed(demo_corpus: Corpus, kept: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    return continued(demo_corpus, kept, tmp_path_factory.mktemp("changed") / "store")
+    return change_corpus(demo_corpus, kept, tmp_path_factory.mktemp("changed") / "store")
 
 
-def reindexed(new: Retriever, old: Retriever, corpus: Corpus, kept: np.ndarray, folder: Path) -> None:
+def reindex(new: Retriever, old: Retriever, corpus: Corpus, kept: np.ndarray, folder: Path) -> None:
     old.save(folder)
     new.reindex(old.corpus, corpus, kept, folder)
 
 
 @pytest.mark.parametrize("options", [{}, {"contexts": 5, "backend": "numba"}, {"method": "bm25l", "k1": 0.9}])
-def test_bm25(demo_corpus: Corpus, changed: Corpus, kept: np.ndarray, tmp_path: Path, options: dict) -> None:
+def test_a_reindexed_bm25_keeps_its_scores(
+    demo_corpus: Corpus, changed: Corpus, kept: np.ndarray, tmp_path: Path, options: dict
+) -> None:
     old, new = BM25(**options), BM25(**options)
     old.index(demo_corpus)
-    reindexed(new, old, changed, kept, tmp_path / "index")
+    reindex(new, old, changed, kept, tmp_path / "index")
     asked = contexts(demo_corpus)
     before = old.score(asked, np.tile(kept.astype(np.int32), (len(asked), 1)))
     papers = np.tile(np.arange(len(kept) + 1, dtype=np.int32), (len(asked), 1))
@@ -61,7 +63,7 @@ def test_bm25(demo_corpus: Corpus, changed: Corpus, kept: np.ndarray, tmp_path: 
     np.testing.assert_allclose(after[:, :-1], before, rtol=1e-5)
     if "contexts" not in options:
         other = after[:, np.searchsorted(kept, ORIGINAL)]
-        own = changed.citing[asked] == np.searchsorted(kept, ORIGINAL)  # which is never recommended
+        own = changed.citing[asked] == np.searchsorted(kept, ORIGINAL)  # never recommended
         np.testing.assert_allclose(after[~own, -1], other[~own], rtol=1e-5)
     new.save(tmp_path / "again")
     loaded = BM25(**options)
@@ -70,27 +72,30 @@ def test_bm25(demo_corpus: Corpus, changed: Corpus, kept: np.ndarray, tmp_path: 
     assert loaded._engine.changed == 2  # type: ignore[union-attr]
 
 
-def test_a_new_word_is_a_term(demo_corpus: Corpus, kept: np.ndarray, tmp_path: Path) -> None:
-    corpus = continued(demo_corpus, kept, tmp_path / "store", "Zyzzyva beetles")
-    model = RankingModel({HOME: Weights({"context_title": 1.0})})
+def test_new_words_become_terms(demo_corpus: Corpus, kept: np.ndarray, tmp_path: Path) -> None:
+    corpus = change_corpus(demo_corpus, kept, tmp_path / "store", "Zyzzyva beetles")
+    model = RankingModel({HOME: LinearModel({"context_title": 1.0})})
     old, new = (Ranker(model, {"bm25": BM25()}) for _ in range(2))
     old.index(demo_corpus)
-    reindexed(new, old, corpus, kept, tmp_path / "index")
-    found = new.search(Queries.asked(corpus, [Query("The zyzzyva TARGETCIT eats.")]), 1)
+    reindex(new, old, corpus, kept, tmp_path / "index")
+    found = new.search(Queries.from_list(corpus, [Query("The zyzzyva TARGETCIT eats.")]), 1)
     assert corpus.paper_ids[found.papers[0, 0]] == "copy"
 
 
-def test_the_ranker(demo_corpus: Corpus, changed: Corpus, kept: np.ndarray, tmp_path: Path) -> None:
+def test_a_reindexed_ranker_keeps_its_features(
+    demo_corpus: Corpus, changed: Corpus, kept: np.ndarray, tmp_path: Path
+) -> None:
     old, new = ranker(demo_corpus), ranker(demo_corpus)
-    reindexed(new, old, changed, kept, tmp_path / "index")
+    reindex(new, old, changed, kept, tmp_path / "index")
     assert new.evidence.drift.tolist() == [2]
     asked, place = contexts(demo_corpus), int(np.searchsorted(kept, ORIGINAL))
-    before = old.columns(Queries.of(demo_corpus, asked), np.tile(kept.astype(np.int32), (len(asked), 1)))
+    rows = np.tile(kept.astype(np.int32), (len(asked), 1))
+    before = old.columns(Queries.from_contexts(demo_corpus, asked), rows)
     papers = np.tile(np.arange(len(kept) + 1, dtype=np.int32), (len(asked), 1))
-    after = new.columns(Queries.of(changed, asked), papers)
+    after = new.columns(Queries.from_contexts(changed, asked), papers)
     assert list(before) == list(after)
     for name in before:
-        # The tests' own dense part learns from all papers, and ranks count them.
+        # The random dense retriever depends on all papers, and ranks depend on their number.
         if not name.startswith(("dense", "vectors", "papers")) and not name.endswith(".rank"):
             np.testing.assert_allclose(after[name][:, :-1], before[name], rtol=1e-4, atol=1e-5, err_msg=name)
     for name in ("context_title", "context_abstract", "pairs_title", "citing_title_title", "length"):
@@ -103,12 +108,14 @@ def test_the_ranker(demo_corpus: Corpus, changed: Corpus, kept: np.ndarray, tmp_
     assert new.evidence.drift.tolist() == [2]
 
 
-def test_much_change_takes_everything_anew(demo_corpus: Corpus, kept: np.ndarray, tmp_path: Path) -> None:
+def test_large_changes_rebuild_the_index(demo_corpus: Corpus, kept: np.ndarray, tmp_path: Path) -> None:
     few = kept[:60]
-    corpus = continued(demo_corpus, few, tmp_path / "store")
+    corpus = change_corpus(demo_corpus, few, tmp_path / "store")
     assert small_change(demo_corpus, corpus, few) is None
-    assert small_change(demo_corpus, continued(demo_corpus, kept, tmp_path / "more"), kept, before=2) is None
+    assert (
+        small_change(demo_corpus, change_corpus(demo_corpus, kept, tmp_path / "more"), kept, before=2) is None
+    )
     old, new, scratch = ranker(demo_corpus), ranker(demo_corpus), ranker(corpus)
-    reindexed(new, old, corpus, few, tmp_path / "index")
+    reindex(new, old, corpus, few, tmp_path / "index")
     queries = contexts(corpus)
     np.testing.assert_array_equal(new.search(queries, 10).papers, scratch.search(queries, 10).papers)

@@ -1,4 +1,4 @@
-"""Cross-encoders: what they compute, how they begin, what is saved, and folders that are no model."""
+"""Cross-encoders: scores, initialisation, saving, and invalid folders."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def given(make_encoder: Make, tiny_corpus: Corpus) -> Given:
 
 
 @pytest.mark.parametrize("head", ["sigmoid", "linear"])
-def test_scores_are_those_of_the_head_on_the_first_token(make_encoder: Make, given: Given, head: str) -> None:
+def test_scores_are_the_head_of_the_first_token(make_encoder: Make, given: Given, head: str) -> None:
     made = make_encoder(head)
     torch.nn.init.normal_(made.score.weight)
-    ids, types, there = given
+    ids, types, mask = given
     with torch.no_grad():
-        hidden = made.model(input_ids=ids, token_type_ids=types, attention_mask=there).last_hidden_state[:, 0]
-        logits = made(ids, types, there)
+        hidden = made.model(input_ids=ids, token_type_ids=types, attention_mask=mask).last_hidden_state[:, 0]
+        logits = made(ids, types, mask)
         if head == "sigmoid":
             hidden = hidden.clamp(min=0)
         expected = (hidden * made.score.weight[0]).sum(1) + made.score.bias
@@ -50,7 +50,7 @@ def test_scores_are_those_of_the_head_on_the_first_token(make_encoder: Make, giv
     torch.testing.assert_close(scores, 1 / (1 + (-expected).exp()) if head == "sigmoid" else expected)
 
 
-def test_bfloat16_is_near_whether_weights_are_converted_or_not(make_encoder: Make, given: Given) -> None:
+def test_bfloat16_is_close_with_and_without_converted_weights(make_encoder: Make, given: Given) -> None:
     made = make_encoder("linear")
     torch.nn.init.normal_(made.score.weight)
     with torch.no_grad():
@@ -64,22 +64,20 @@ def test_bfloat16_is_near_whether_weights_are_converted_or_not(make_encoder: Mak
         assert np.corrcoef(found, exact)[0, 1] > 0.995
 
 
-def test_another_transformer_than_bert_is_read_by_its_own_forward(
-    tiny_bert: Path, tmp_path: Path, given: Given
-) -> None:
+def test_other_transformers_use_their_own_forward(tiny_bert: Path, tmp_path: Path, given: Given) -> None:
     tokenizer = AutoTokenizer.from_pretrained(tiny_bert)
     config = DistilBertConfig(vocab_size=len(tokenizer), dim=16, n_heads=2, n_layers=1, hidden_dim=16)
     DistilBertModel(config).save_pretrained(tmp_path / "distil")
     tokenizer.save_pretrained(tmp_path / "distil")
     made = CrossEncoder.pretrained(ArticleConfig("distil", path=str(tmp_path / "distil")), PairSettings())
     made.eval()
-    ids, _, there = given
+    ids, _, mask = given
     with torch.no_grad():
-        hidden = made.model(input_ids=ids, attention_mask=there).last_hidden_state[:, 0]
+        hidden = made.model(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0]
         assert torch.equal(made.first_hidden(*given), hidden)
 
 
-def test_it_begins_with_what_the_model_knows(make_encoder: Make, tiny_bert: Path) -> None:
+def test_added_tokens_are_initialised_from_similar_ones(make_encoder: Make, tiny_bert: Path) -> None:
     made = make_encoder()
     row: Callable[[str], Any] = made.tokenizer.convert_tokens_to_ids
     vectors = subword_vectors(made.model)
@@ -91,7 +89,7 @@ def test_it_begins_with_what_the_model_knows(make_encoder: Make, tiny_bert: Path
     assert torch.equal(vectors[row(EOS)], before[row("[SEP]")])
 
 
-def test_a_reranker_is_trained_on_as_it_is(make_encoder: Make, tmp_path: Path) -> None:
+def test_training_continues_from_a_saved_reranker(make_encoder: Make, tmp_path: Path) -> None:
     before = make_encoder("linear", 3)
     before.save_pretrained(tmp_path / "before")
     start = ArticleConfig("local", path=str(tmp_path / "before"))
@@ -104,7 +102,7 @@ def test_a_reranker_is_trained_on_as_it_is(make_encoder: Make, tmp_path: Path) -
         CrossEncoder.pretrained(start, PairSettings(max_tokens=40), "sigmoid")
 
 
-def test_the_head_is_drawn_from_the_seed_alone(make_encoder: Make) -> None:
+def test_the_head_depends_only_on_the_seed(make_encoder: Make) -> None:
     one = make_encoder(seed=5).score.weight
     torch.randn(7)
     assert torch.equal(one, make_encoder(seed=5).score.weight)
@@ -112,7 +110,7 @@ def test_the_head_is_drawn_from_the_seed_alone(make_encoder: Make) -> None:
 
 
 @pytest.mark.parametrize("head", ["sigmoid", "linear"])
-def test_what_is_saved_is_loaded(make_encoder: Make, given: Given, tmp_path: Path, head: str) -> None:
+def test_saving_and_loading_round_trips(make_encoder: Make, given: Given, tmp_path: Path, head: str) -> None:
     made = make_encoder(head, context=3.0, others="drop")
     made.about = {"seed": 1}
     made.save_pretrained(tmp_path / "model")
@@ -124,22 +122,20 @@ def test_what_is_saved_is_loaded(make_encoder: Make, given: Given, tmp_path: Pat
     assert again.about == {"seed": 1}
 
 
-def test_the_folder_is_one_of_hugging_face(make_encoder: Make, given: Given, tmp_path: Path) -> None:
+def test_the_folder_loads_with_transformers(make_encoder: Make, given: Given, tmp_path: Path) -> None:
     made = make_encoder()
     made.save_pretrained(tmp_path / "model")
     assert not list((tmp_path / "model").glob("*.bin"))
     model = AutoModel.from_pretrained(tmp_path / "model").eval()
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
     assert tokenizer.convert_tokens_to_ids([CIT, SEP, EOS]) == [len(tokenizer) - 3 + i for i in range(3)]
-    ids, types, there = given
+    ids, types, mask = given
     with torch.no_grad():
-        found = model(input_ids=ids, token_type_ids=types, attention_mask=there).last_hidden_state[:, 0]
+        found = model(input_ids=ids, token_type_ids=types, attention_mask=mask).last_hidden_state[:, 0]
         torch.testing.assert_close(made.first_hidden(*given), found, atol=1e-5, rtol=1e-5)
 
 
-def test_what_is_there_is_replaced_if_it_is_a_model_and_kept_if_not(
-    make_encoder: Make, tmp_path: Path
-) -> None:
+def test_saving_replaces_models_but_no_other_folders(make_encoder: Make, tmp_path: Path) -> None:
     made = make_encoder()
     for seed in (1, 2):
         made.about = {"seed": seed}
@@ -172,11 +168,11 @@ def settings(**changes: Any) -> Callable[[Path], object]:
         ("tokenizer.json", Path.unlink, "the model has no tokeniser; expected tokenizer.json or"),
         ("model.safetensors", Path.unlink, "the model has no weights; expected model.safetensors or"),
         ("config.json", Path.unlink, "the model has no configuration; expected config.json"),
-        ("reranker.json", Path.unlink, r"no reranker that was saved here \(no reranker.json in it\)"),
-        ("head.safetensors", Path.unlink, "head.safetensors: this file of the model is missing"),
-        ("head.safetensors", nan, r"score\.weight are not all finite numbers; the training failed"),
-        ("model.safetensors", nan, "are not all finite numbers; the training failed"),
-        ("model.safetensors", cut, "the model cannot be read"),
+        ("reranker.json", Path.unlink, r"not a saved reranker \(no reranker.json\)"),
+        ("head.safetensors", Path.unlink, "head.safetensors: this model file is missing"),
+        ("head.safetensors", nan, r"score\.weight are not all finite; the training diverged"),
+        ("model.safetensors", nan, "are not all finite; the training diverged"),
+        ("model.safetensors", cut, "cannot load the model"),
         ("head.safetensors", cut, "head.safetensors: damaged"),
         ("reranker.json", cut, "reranker.json: damaged"),
         ("reranker.json", settings(pairs={"max_tokens": 129}), "max_tokens=129: the model reads at most 128"),
@@ -185,7 +181,7 @@ def settings(**changes: Any) -> Callable[[Path], object]:
         ("reranker.json", settings(head="sharp"), "head=sharp: choose one of sigmoid, linear"),
     ],
 )
-def test_a_folder_that_is_no_whole_model_is_one_line(
+def test_damaged_folders_raise_one_line(
     tiny_reranker: Path, tmp_path: Path, file: str, spoil: Callable[[Path], object], message: str
 ) -> None:
     shutil.copytree(tiny_reranker, tmp_path / "model")
@@ -215,7 +211,7 @@ def bert(layers: int = 3, attention: str = "sdpa", dropout: float = 0.0, **more:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = BertModel(config, add_pooling_layer=False)
-        with torch.no_grad():  # biases begin as zeros, and would hide that one is left out
+        with torch.no_grad():  # biases are initialised to zero, which would hide a missing one
             for weight in model.parameters():
                 if weight.ndim == 1:
                     weight.add_(0.3 * torch.randn_like(weight))
@@ -223,33 +219,33 @@ def bert(layers: int = 3, attention: str = "sdpa", dropout: float = 0.0, **more:
 
 
 def texts(lengths: list[int]) -> tuple[Tensor, Tensor, Tensor]:
-    """Padded ids of random texts, of two types each, and where they are."""
+    """Make random padded texts: ids, token types (two per text) and mask."""
     random = torch.Generator().manual_seed(1)
     width = max(lengths)
     ids = torch.randint(1, SIZES["vocab_size"], (len(lengths), width), generator=random)
-    there = torch.arange(width) < torch.tensor(lengths)[:, None]
-    types = (torch.arange(width) >= torch.tensor(lengths)[:, None] // 2) & there
-    return ids * there, types.long(), there
+    mask = torch.arange(width) < torch.tensor(lengths)[:, None]
+    types = (torch.arange(width) >= torch.tensor(lengths)[:, None] // 2) & mask
+    return ids * mask, types.long(), mask
 
 
-def theirs(model: Any, ids: Tensor, types: Tensor, there: Tensor) -> Tensor:
-    hidden: Tensor = model(input_ids=ids, token_type_ids=types, attention_mask=there.long()).last_hidden_state
+def theirs(model: Any, ids: Tensor, types: Tensor, mask: Tensor) -> Tensor:
+    hidden: Tensor = model(input_ids=ids, token_type_ids=types, attention_mask=mask.long()).last_hidden_state
     return hidden[:, 0]
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("lengths", [[7], [9, 9, 9], [12, 1, 30, 2]])
-def test_it_is_what_transformers_computes(layers: int, lengths: list[int]) -> None:
+def test_first_hidden_matches_transformers(layers: int, lengths: list[int]) -> None:
     model, given = bert(layers), texts(lengths)
     with torch.no_grad():
         torch.testing.assert_close(first_hidden(model, *given), theirs(model, *given), atol=1e-5, rtol=1e-5)
-        if len(set(lengths)) == 1:  # nothing is padded
+        if len(set(lengths)) == 1:  # no padding
             found = first_hidden(model, *given[:2], None)
             torch.testing.assert_close(found, theirs(model, *given), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])  # eager: how short pairs are trained
-def test_gradients_are_those_of_transformers_and_no_weight_lacks_one(attention: str) -> None:
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])  # eager is used to train on short pairs
+def test_gradients_match_transformers_for_every_weight(attention: str) -> None:
     model, given = bert(attention=attention).train(), texts([12, 5, 30])
     direction = torch.randn(3, SIZES["hidden_size"], generator=torch.Generator().manual_seed(2))
     gradients = []
@@ -259,13 +255,13 @@ def test_gradients_are_those_of_transformers_and_no_weight_lacks_one(attention: 
         gradients.append({name: weight.grad.clone() for name, weight in model.named_parameters()})
     ours, others = gradients
     for name, gradient in ours.items():
-        # The softmax does not see a bias of the keys: what they both have there is noise.
+        # The softmax is invariant to the bias of the keys, so its gradient is noise.
         torch.testing.assert_close(gradient, others[name], atol=2e-4, rtol=1e-4, msg=name)
         assert gradient.any() or name.endswith("key.bias"), name
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_dropout_is_drawn_in_training_alone(attention: str) -> None:
+def test_dropout_is_active_only_in_training(attention: str) -> None:
     model, given = bert(attention=attention, dropout=0.5), texts([12, 5])
     with torch.no_grad():
         assert torch.equal(first_hidden(model, *given), first_hidden(model, *given))
@@ -274,7 +270,7 @@ def test_dropout_is_drawn_in_training_alone(attention: str) -> None:
 
 
 def test_dropout_of_attention_keeps_the_mean() -> None:
-    """In a layer made linear, the mean of many draws is what is computed without dropout."""
+    """In a linear layer, the mean over many dropout masks is the output without dropout."""
     model, given = bert(1), texts([12])
     layer = model.encoder.layer[0]
     layer.attention.output.LayerNorm = layer.output.LayerNorm = torch.nn.Identity()
@@ -288,7 +284,7 @@ def test_dropout_of_attention_keeps_the_mean() -> None:
     assert ((draws.mean(0) - exact).abs() < 5 * draws.std(0) / 400**0.5).all()
 
 
-def test_what_is_no_bert_encoder_is_told() -> None:
+def test_only_bert_encoders_are_supported() -> None:
     assert is_bert(bert())
     small: dict[str, Any] = {**SIZES, "num_hidden_layers": 1}
     assert not is_bert(BertModel(BertConfig(**small, is_decoder=True)))
@@ -308,5 +304,5 @@ def test_kept_layers_are_spaced_evenly() -> None:
         keep_layers(model, count)
         assert [layers.index(layer) for layer in model.encoder.layer] == kept
         assert model.config.num_hidden_layers == len(kept)
-    with pytest.raises(InputError, match=r"model\.layers=7: the transformer has 6"):
+    with pytest.raises(InputError, match=r"model\.layers=7: the transformer has only 6"):
         keep_layers(model, 7)

@@ -1,4 +1,4 @@
-"""What is prefetched for training, which lists are made of it, and which lists a step has."""
+"""Training data of rerankers: prefetching, lists and steps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rerank.data import (
     TopPapers,
     TrainingLists,
     draw_negatives,
-    negative_places,
+    negative_positions,
 )
 from rerank.pairs import PairReader
 from rerank.settings import NegativesSettings, StepSettings
@@ -41,7 +41,7 @@ RANKED = np.array([40, 7, 3, 12, 9, 30, 1, 2, -1, -1], np.int32)
 
 
 class Watched(BM25):
-    """BM25 that remembers what it was asked for."""
+    """BM25 that records its queries."""
 
     def __init__(self, **options: float) -> None:
         super().__init__(**options)  # type: ignore[arg-type]
@@ -52,31 +52,33 @@ class Watched(BM25):
         return super()._search(queries, k, allowed)  # type: ignore[arg-type]
 
 
-def test_each_query_is_searched_once_and_again_only_where_it_is_missing(
+def test_queries_are_searched_once_and_only_missing_shards_again(
     demo_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rerank.data, "PART", 5)
+    monkeypatch.setattr(rerank.data, "SHARD", 5)
     contexts = demo_corpus.split("train").contexts[:23]
     retriever = Watched()
     found = Prefetcher(retriever, demo_corpus, tmp_path)(contexts, 9, "queries")
     expected = retriever.search(contexts, 9).papers
-    np.testing.assert_array_equal(found.all(), expected)
+    np.testing.assert_array_equal(found.to_array(), expected)
     assert len(found) == 23
     np.testing.assert_array_equal(np.stack([found[row] for row in range(23)]), expected)
 
-    for name in ("10.npy", "20.npy"):  # as after a kill: three of five parts are there
+    for name in ("10.npy", "20.npy"):  # as after a kill: three of five shards exist
         (tmp_path / Prefetcher(retriever, demo_corpus, tmp_path).key(contexts, 9) / name).unlink()
     again = Watched()
     found = Prefetcher(again, demo_corpus, tmp_path)(contexts, 9, "queries")
     assert again.asked == [*contexts[10:15], *contexts[20:]]
-    np.testing.assert_array_equal(found.all(), expected)
+    np.testing.assert_array_equal(found.to_array(), expected)
 
     third = Watched()
-    monkeypatch.setattr(third, "index", None)  # is not even called
-    np.testing.assert_array_equal(Prefetcher(third, demo_corpus, tmp_path)(contexts, 9, "").all(), expected)
+    monkeypatch.setattr(third, "index", None)  # must not be called
+    np.testing.assert_array_equal(
+        Prefetcher(third, demo_corpus, tmp_path)(contexts, 9, "").to_array(), expected
+    )
 
 
-def test_what_was_prefetched_is_named_by_settings_contexts_depth_and_corpus(
+def test_the_cache_key_depends_on_settings_contexts_depth_and_corpus(
     demo_corpus: Corpus, tiny_corpus: Corpus, tmp_path: Path
 ) -> None:
     contexts = demo_corpus.split("train").contexts[:23]
@@ -86,34 +88,34 @@ def test_what_was_prefetched_is_named_by_settings_contexts_depth_and_corpus(
 
     others = [key(k1=1.5), key(query=["title"]), key(depth=8), key(of=contexts[1:]), key(corpus=tiny_corpus)]
     assert len({key(), *others}) == 6 and key() == key()
-    with pytest.raises(InputError, match="has 11 candidates: 12 of them cannot be prefetched"):
+    with pytest.raises(InputError, match="has 11 candidates, cannot prefetch 12 per query"):
         Prefetcher(BM25(), tiny_corpus, tmp_path)(tiny_corpus.split("train").contexts, 12, "queries")
 
 
-def test_of_a_run_only_its_queries_are_known(demo_corpus: Corpus, tmp_path: Path) -> None:
+def test_a_run_covers_only_its_queries(demo_corpus: Corpus, tmp_path: Path) -> None:
     split, bm25 = demo_corpus.split("train"), BM25()
     bm25.index(demo_corpus)
     asked = split.contexts[3:40:4]
     ids = [demo_corpus.context_ids[row] for row in asked]
     Run(ids, demo_corpus.paper_ids, bm25.search(asked, 20)).write(tmp_path / "run.trec")
     prefetcher = Prefetcher(CachedRun(tmp_path / "run.trec"), demo_corpus, tmp_path / "candidates")
-    np.testing.assert_array_equal(prefetcher.knows(split.contexts), np.isin(split.contexts, asked))
-    np.testing.assert_array_equal(prefetcher(asked, 10, "queries").all(), bm25.search(asked, 10).papers)
-    assert Prefetcher(bm25, demo_corpus, tmp_path).knows(split.contexts).all()
+    np.testing.assert_array_equal(prefetcher.covers(split.contexts), np.isin(split.contexts, asked))
+    np.testing.assert_array_equal(prefetcher(asked, 10, "queries").to_array(), bm25.search(asked, 10).papers)
+    assert Prefetcher(bm25, demo_corpus, tmp_path).covers(split.contexts).all()
 
 
 @given(st.lists(st.integers(0, 40), max_size=9), st.integers(1, 12), st.integers(0, 9), st.integers(0, 5))
-def test_negatives_are_different_papers_of_the_ranks_and_none_that_is_barred(
+def test_negatives_are_distinct_and_never_excluded_papers(
     barred: list[int], count: int, skip: int, query: int
 ) -> None:
     config, excluded = NegativesSettings(count, len(RANKED), skip), np.array(barred, np.int64)
     drawn = draw_negatives(config, RANKED, excluded, 3, 1, query).tolist()
     may = set(RANKED[skip:].tolist()) - set(barred) - {-1}
     assert len(set(drawn)) == len(drawn) == min(count, len(may))
-    assert set(drawn) <= may and len(negative_places(config, RANKED, excluded)) == len(may)
+    assert set(drawn) <= may and len(negative_positions(config, RANKED, excluded)) == len(may)
 
 
-def test_a_draw_is_uniform_and_depends_on_seed_epoch_and_query_alone() -> None:
+def test_sampling_is_uniform_and_depends_only_on_seed_epoch_and_query() -> None:
     config, barred = NegativesSettings(3, 10), np.array([7, 99])
     drawn = np.stack([draw_negatives(config, RANKED, barred, 0, 0, query) for query in range(4000)])
     papers, counts = np.unique(drawn, return_counts=True)
@@ -125,9 +127,7 @@ def test_a_draw_is_uniform_and_depends_on_seed_epoch_and_query_alone() -> None:
 
 
 @given(st.integers(1, 30), st.integers(1, 40), st.integers(1, 4), st.integers(0, 3))
-def test_an_epoch_has_different_queries_and_none_repeats_before_all_were_there(
-    size: int, per_epoch: int, epochs: int, seed: int
-) -> None:
+def test_no_query_repeats_before_all_were_drawn(size: int, per_epoch: int, epochs: int, seed: int) -> None:
     rows = np.arange(100, 100 + size)
     queries = QueryOrder.sample(rows, per_epoch, epochs, seed)
     length = min(per_epoch, size)
@@ -155,11 +155,11 @@ def ranked_for(row: int) -> NDArray[np.int32]:
 
 @pytest.fixture
 def lists(demo_corpus: Corpus, reader: PairReader, tmp_path: Path) -> Make:
-    """Lists over a split, every query with other prefetched papers (all of 8 a query by default)."""
+    """Return a function that makes lists over a split, by default with 8 random papers per query."""
 
     def make(
         batch: StepSettings | None = None,
-        listing: ListStrategy | None = None,
+        strategy: ListStrategy | None = None,
         split: Split | None = None,
         found: NDArray[np.int32] | None = None,
         per_epoch: int = 21,
@@ -170,8 +170,8 @@ def lists(demo_corpus: Corpus, reader: PairReader, tmp_path: Path) -> Make:
             found = np.stack([ranked_for(row) for row in np.unique(queries.rows)])
         np.save(tmp_path / "found.npy", found)
         prefetched = Prefetched([tmp_path / "found.npy"])
-        listing = listing or CitedAndNegatives(NegativesSettings(3, 8))
-        return TrainingLists(reader, split, queries, prefetched, batch, listing, seed=0)
+        strategy = strategy or CitedAndNegatives(NegativesSettings(3, 8))
+        return TrainingLists(reader, split, queries, prefetched, batch, strategy, seed=0)
 
     return make
 
@@ -181,23 +181,23 @@ def subwords(pairs: tuple[torch.Tensor, ...]) -> list[tuple[int, ...]]:
 
 
 def content(lists: ListBatch) -> list[list[tuple[int, ...]]]:
-    """The subwords of each query's pairs, the cited paper's first."""
+    """Return the subwords of each query's pairs, in the order of its list."""
     rows = [ids for chunk in lists.chunks for ids in subwords(chunk)]
-    pairs = dict(zip(lists.place.tolist(), rows, strict=True))
+    pairs = dict(zip(lists.positions.tolist(), rows, strict=True))
     assert len(pairs) == len(rows)
-    there, width = lists.there, lists.there.shape[1]
+    there, width = lists.mask, lists.mask.shape[1]
     return [
         [pairs[query * width + place] for place in range(width) if there[query, place]]
         for query in range(len(there))
     ]
 
 
-def test_lists_hold_the_cited_paper_and_what_is_drawn(
+def test_lists_hold_the_cited_paper_and_sampled_negatives(
     lists: Make, reader: PairReader, demo_corpus: Corpus
 ) -> None:
     made, split, negatives = lists(), demo_corpus.split("train"), NegativesSettings(3, 8)
     assert len(made) == 42 // 4
-    found = content(made[5])  # its queries are of the end of one epoch and the start of the next
+    found = content(made[5])  # spans the end of one epoch and the start of the next
     rows, epochs = made.queries.rows[20:24], made.queries.epochs[20:24]
     assert epochs.tolist() == [0, 1, 1, 1]
     for row, epoch, pairs in zip(rows.tolist(), epochs.tolist(), found, strict=True):
@@ -208,25 +208,25 @@ def test_lists_hold_the_cited_paper_and_what_is_drawn(
         assert pairs == subwords(reader.pairs(np.repeat(context, len(papers)), papers).padded())
 
 
-def test_a_teacher_is_asked_for_each_pair_once_and_shown_beside_it(lists: Make, demo_corpus: Corpus) -> None:
-    made, asked = lists(), list[int]()
+def test_a_teacher_scores_each_pair_once(lists: Make, demo_corpus: Corpus) -> None:
+    made, scored = lists(), list[int]()
 
     def logits(contexts: NDArray[np.int64], papers: NDArray[np.int64]) -> NDArray[np.float32]:
-        asked.extend((contexts * 1000 + papers).tolist())
+        scored.extend((contexts * 1000 + papers).tolist())
         return (contexts * 1000 + papers).astype(np.float32)
 
     assert made[5].teacher is None
-    made.teach(logits)
-    assert len(set(asked)) == len(asked) > 42
+    made.add_teacher(logits)
+    assert len(set(scored)) == len(scored) > 42
     batch, rows, epochs = made[5], made.queries.rows[20:24], made.queries.epochs[20:24]
     assert batch.teacher is not None
     for row, epoch, shown in zip(rows.tolist(), epochs.tolist(), batch.teacher, strict=True):
-        papers, _ = made.listing.listed(made.query(row), 0, epoch)
-        told = made.split.contexts[row] * 1000 + papers
-        assert shown[: len(told)].tolist() == told.tolist() and shown[len(told) :].isnan().all()
+        papers, _ = made.strategy.build(made.query(row), 0, epoch)
+        expected = made.split.contexts[row] * 1000 + papers
+        assert shown[: len(expected)].tolist() == expected.tolist() and shown[len(expected) :].isnan().all()
 
 
-def test_an_item_is_the_same_whatever_was_read_before_in_small_chunks(lists: Make) -> None:
+def test_items_do_not_depend_on_earlier_reads_and_chunks_are_small(lists: Make) -> None:
     one, other = lists(), lists()
     for item in (3, 0, 9):
         one[item]
@@ -247,23 +247,23 @@ def test_processes_share_the_queries_of_a_step(lists: Make) -> None:
     assert [shares[query % 2][query // 2] for query in range(4)] == whole
 
 
-def test_no_cited_and_no_citing_paper_is_a_negative(lists: Make, demo_corpus: Corpus) -> None:
+def test_neither_cited_nor_citing_papers_are_negatives(lists: Make, demo_corpus: Corpus) -> None:
     given = demo_corpus.split("train")
     cited = Ragged.from_rows([[one[0], (one[0] + 1) % 120] for one in given.positives])
     split = Split("train", given.contexts, cited)
     found = np.arange(60, dtype=np.int32)[None].repeat(len(split), 0)
     made = lists(None, CitedAndNegatives(NegativesSettings(60, 60)), split, found, len(split))
     for item in range(0, len(made), 9):
-        rows, sizes = made.queries.rows[item * 4 : item * 4 + 4], made[item].there.sum(1)
+        rows, sizes = made.queries.rows[item * 4 : item * 4 + 4], made[item].mask.sum(1)
         for row, size in zip(rows.tolist(), sizes.tolist(), strict=True):
             barred = {*cited[row].tolist(), int(demo_corpus.citing[split.contexts[row]])}
             assert size == 1 + 60 - len(barred & set(range(60)))
 
 
-def test_the_first_papers_are_listed_as_they_were_found(
+def test_top_lists_are_the_prefetched_papers_with_labels(
     lists: Make, reader: PairReader, demo_corpus: Corpus
 ) -> None:
-    """Nogueira et al. 2020, section 4.2: none is left out, none is added, each has its own label."""
+    """Nogueira et al. 2020, section 4.2: no paper is dropped or added, and each has its own label."""
     given = demo_corpus.split("train")
     found = np.stack([np.random.default_rng(row).permutation(120)[:6] for row in range(len(given))])
     cited = [[papers[0], papers[3]] if row % 3 == 0 else [119] for row, papers in enumerate(found)]
@@ -278,7 +278,7 @@ def test_the_first_papers_are_listed_as_they_were_found(
         shown = content(part)
         for place, row in enumerate(rows[item * 4 : item * 4 + 4].tolist()):
             there = found[row] >= 0
-            np.testing.assert_array_equal(part.there[place], there)
+            np.testing.assert_array_equal(part.mask[place], there)
             np.testing.assert_array_equal(part.relevant[place], np.isin(found[row], cited[row]) & there)
             pairs = reader.pairs(np.repeat(split.contexts[row], there.sum()), found[row][there])
             assert shown[place] == subwords(pairs.padded())
@@ -286,7 +286,7 @@ def test_the_first_papers_are_listed_as_they_were_found(
     assert made.cited_share() == pytest.approx(sum(a for a, _ in papers) / sum(b for _, b in papers))
 
 
-def test_queries_with_nothing_to_draw_are_left_out_with_a_warning(
+def test_queries_without_candidates_are_skipped_with_a_warning(
     lists: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     found = np.arange(200, 208, dtype=np.int32)[None].repeat(21, 0) % 120
@@ -294,8 +294,8 @@ def test_queries_with_nothing_to_draw_are_left_out_with_a_warning(
     found[1, 2:] = -1
     made = lists(found=np.concatenate([found, found]))
     assert len(np.unique(made.queries.rows)) == len(made.queries.rows) == 28
-    assert "of 42 training queries, 2 have fewer than" in caplog.text and "and 14 have none" in caplog.text
-    with pytest.raises(InputError, match="none of 42 training queries has a paper to draw"):
+    assert "2 have fewer candidates than model.negatives.count=3; 14 have none" in caplog.text
+    with pytest.raises(InputError, match="none of 42 training queries has candidates for its list"):
         lists(found=np.full((42, 8), -1, np.int32))
 
 

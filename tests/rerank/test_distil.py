@@ -1,4 +1,4 @@
-"""Distillation: what the student is shown, what it learns, how it goes on after a crash, what it refuses."""
+"""Distillation: teacher scores, learning, resuming after a crash, and invalid options."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from hatten.settings import EncoderBatchSettings, EncoderConfig
 from hatten.words import WordVectors, inverse_document_frequency
 from rerank.cross_encoder import CrossEncoder
 from rerank.data import Prefetcher
-from rerank.distil import DistilBatch, DistilData, ScoredLists, scored_lists, train
+from rerank.distil import DistilBatch, DistilData, ScoredLists, score_lists, train
 from rerank.reranker import Reranker
 from rerank.scores import to_logits
 from rerank.settings import NegativesSettings, PairSettings, ScoringSettings, TeacherSettings
 from retrieval.encoder import ArticleEncoder
 from retrieval.settings import ArticleConfig
-from tests.runs import Composed, assert_same_run, configured, crashed, history
+from tests.runs import Composed, assert_same_run, compose_config, history, train_until_crash
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 SMALL: dict[str, Any] = {
@@ -81,14 +81,14 @@ def teacher(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def start(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A HAtten that was never trained, with a mean path."""
+    """An untrained HAtten with a mean path."""
     vectors = np.random.default_rng(0).standard_normal((len(corpus.words), 16))
     vocabulary, table = WordVectors(list(corpus.words), vectors, "random").vocabulary()
     config = EncoderConfig(16, 2, 32, max_tokens=64, dropout=0.1, trainable_vectors="all", residual="mean")
     torch.manual_seed(0)
     encoder = build_encoder(config, table, vocabulary)
     assert encoder.mean is not None
-    encoder.mean.start_from(inverse_document_frequency(corpus, vocabulary))
+    encoder.mean.init_word_weights(inverse_document_frequency(corpus, vocabulary))
     path = tmp_path_factory.mktemp("start") / "hatten.ckpt"
     save_model(Model(encoder, vocabulary, {}), path)
     return path
@@ -98,22 +98,24 @@ def start(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def composed(cache: Path, teacher: Path, start: Path, tmp_path: Path) -> Composed:
     places = {"data.cache_dir": cache, "teacher": teacher, "checkpoint": start, "scores_dir": tmp_path / "s"}
 
-    def compose_(**more: Any) -> DictConfig:
-        return configured("train", [f"{key}={value}" for key, value in {**SMALL, **places, **more}.items()])
+    def compose(**more: Any) -> DictConfig:
+        return compose_config(
+            "train", [f"{key}={value}" for key, value in {**SMALL, **places, **more}.items()]
+        )
 
-    return compose_
+    return compose
 
 
-def lists_of(corpus: Corpus, start: Path, teacher: Path, folder: Path) -> ScoredLists:
+def make_lists(corpus: Corpus, start: Path, teacher: Path, folder: Path) -> ScoredLists:
     prefetcher = Prefetcher(HAttenRetriever(start, arithmetic="float32"), corpus, folder / "found")
     config, drawn = TeacherSettings(queries=60), NegativesSettings(5, 10)
-    return scored_lists(teacher, SCORING, prefetcher, corpus, config, drawn, 0, folder / "scores")
+    return score_lists(teacher, SCORING, prefetcher, corpus, config, drawn, 0, folder / "scores")
 
 
-def test_the_student_is_shown_what_the_teacher_says_of_the_very_pair(
+def test_batches_hold_the_teachers_logit_of_each_pair(
     corpus: Corpus, start: Path, teacher: Path, tmp_path: Path
 ) -> None:
-    lists = lists_of(corpus, start, teacher, tmp_path)
+    lists = make_lists(corpus, start, teacher, tmp_path)
     reranker, train_split = Reranker.open(teacher, SCORING), corpus.split("train")
     assert len(lists.split) == 60 and set(lists.split.contexts) <= set(train_split.contexts)
     retriever = HAttenRetriever(start, arithmetic="float32")
@@ -141,16 +143,16 @@ def test_the_student_is_shown_what_the_teacher_says_of_the_very_pair(
 
 
 @pytest.mark.slow
-def test_it_learns_the_order_of_the_teacher(
+def test_the_student_learns_the_teachers_order(
     composed: Composed, corpus: Corpus, start: Path, teacher: Path, tmp_path: Path
 ) -> None:
-    lists = lists_of(corpus, start, teacher, tmp_path)
+    lists = make_lists(corpus, start, teacher, tmp_path)
     changes: dict[str, Any] = {"model.batch.steps_per_round": 40, "model.batch.stale": False}
     changes |= {"model.distil.weight": 1, "model.word_dropout": 0.0, "model.optimizer.lr": 0.01}
     best = train(composed(**changes, output_dir=tmp_path / "out"))
     assert best == tmp_path / "out" / "hatten.ckpt"
     rows = history(best.parent)
-    assert rows[0]["round"] == 0 and rows[0]["val/recall@10"] > 0  # of the start, for comparison
+    assert rows[0]["round"] == 0 and rows[0]["val/recall@10"] > 0  # the checkpoint before distillation
     assert rows[-1]["train/loss"] < 0.7 * rows[1]["train/loss"]
 
     def agreement(checkpoint: Path) -> float:
@@ -181,7 +183,7 @@ def test_it_learns_the_order_of_the_teacher(
         pytest.param({"model.distil.name": "margin_mse", "model.batch.stale": False}, marks=pytest.mark.slow),
     ],
 )
-def test_a_resumed_run_is_the_uninterrupted_one_and_scores_nothing_again(
+def test_a_resumed_run_equals_an_uninterrupted_one_and_scores_nothing_again(
     composed: Composed,
     changes: dict[str, Any],
     tmp_path: Path,
@@ -190,7 +192,7 @@ def test_a_resumed_run_is_the_uninterrupted_one_and_scores_nothing_again(
 ) -> None:
     changes = {**changes, "resume": True}
     broken = composed(**changes, output_dir=tmp_path / "broken")
-    crashed(train, 8, broken)
+    train_until_crash(train, 8, broken)
     with caplog.at_level(logging.INFO):
         resumed = train(broken)
     assert "scored 0 new pairs" in caplog.text
@@ -200,16 +202,16 @@ def test_a_resumed_run_is_the_uninterrupted_one_and_scores_nothing_again(
     keys = [load_file(file)["keys"] for file in (tmp_path / "s").rglob("*.safetensors")]
     assert len(np.unique(np.concatenate(keys))) == sum(map(len, keys)) > 60 * 5
 
-    def of_another_teacher(*given: Any) -> ScoredLists:
-        lists = scored_lists(*given)
+    def other_teacher(*given: Any) -> ScoredLists:
+        lists = score_lists(*given)
         return replace(lists, logits=-lists.logits)
 
-    monkeypatch.setattr(rerank.distil, "scored_lists", of_another_teacher)
+    monkeypatch.setattr(rerank.distil, "score_lists", other_teacher)
     with pytest.raises(InputError, match=r"other settings of `lists`"):
         train(broken)
 
 
-def test_an_article_encoder_is_a_student_too(composed: Composed, tiny_bert: Path, tmp_path: Path) -> None:
+def test_an_article_encoder_can_be_a_student(composed: Composed, tiny_bert: Path, tmp_path: Path) -> None:
     ArticleEncoder.pretrained(ArticleConfig("tiny", path=str(tiny_bert), max_tokens=32)).save(
         tmp_path / "first"
     )
@@ -235,14 +237,14 @@ def test_an_article_encoder_is_a_student_too(composed: Composed, tiny_bert: Path
             {"teacher": "null"},
             r"model=distil needs teacher=FOLDER: the output of train\.py model=scibert_reranker",
         ),
-        ({"teacher": "nowhere"}, "nowhere: there is no such folder of a reranker"),
+        ({"teacher": "nowhere"}, "nowhere: no such reranker folder"),
         ({"retriever": "bm25"}, "retriever=bm25: has no weights to distil into; choose hatten or biencoder"),
         ({"checkpoint": "null"}, r"retriever=hatten needs checkpoint=FILE"),
-        ({"model.batch.mined": 7}, r"model\.batch\.mined=7: the teacher has scored 1 to 6 papers a query"),
-        ({"model.negatives.depth": 1000}, "has 120 candidates: 1,000 of them cannot be prefetched"),
+        ({"model.batch.mined": 7}, r"model\.batch\.mined=7: must be 1 to 6, the papers that the teacher"),
+        ({"model.negatives.depth": 1000}, "has 120 candidates, cannot prefetch 1,000 per query"),
     ],
 )
-def test_what_does_not_work_is_named(
+def test_invalid_options_are_named(
     composed: Composed, given: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=message):

@@ -1,4 +1,4 @@
-"""The fastest way of scoring is measured once, and what is nearly as fast but more exact goes first."""
+"""The fastest back end is timed once; a more exact one of nearly the same speed is preferred."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from rerank import fastest as module
 from rerank.cross_encoder import CrossEncoder
-from rerank.fastest import fastest
+from rerank.fastest import choose_fastest
 from rerank.reranker import Reranker
 from rerank.settings import ScoringSettings
 
@@ -36,11 +36,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A machine that has all ways, as fast as RATES; the ways that were measured."""
-    measured: list[str] = []
+def timed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Simulate a machine with all back ends, as fast as RATES; returns those that were timed."""
+    timed: list[str] = []
 
-    def opened(model: CrossEncoder, scoring: ScoringSettings, identity: str) -> Any:
+    def fake_backend(model: CrossEncoder, scoring: ScoringSettings, identity: str) -> Any:
         name = f"{scoring.backend} {scoring.precision}"
 
         def prepare(*given: object) -> None:
@@ -49,49 +49,49 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return SimpleNamespace(name=name, prepare=prepare)
 
-    def rate(backend: Any, pairs: object) -> float:
-        measured.append(backend.name)
+    def speed(backend: Any, pairs: object) -> float:
+        timed.append(backend.name)
         return RATES[backend.name]
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(module, "precision", lambda name: torch.bfloat16)
     monkeypatch.setattr(module, "_version", lambda name: "1")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
-    monkeypatch.setattr(module, "open_backend", opened)
-    monkeypatch.setattr(module, "_rate", rate)
-    return measured
+    monkeypatch.setattr(module, "open_backend", fake_backend)
+    monkeypatch.setattr(module, "_pairs_per_second", speed)
+    return timed
 
 
 def chosen(model: CrossEncoder, scoring: ScoringSettings = FASTEST, identity: str = "a") -> str:
-    found = fastest(model, scoring, identity)
+    found = choose_fastest(model, scoring, identity)
     return f"{found.backend} {found.precision}"
 
 
-def test_the_most_exact_of_the_fastest_is_taken_and_measured_once(
-    asked: list[str], tiny_reranker: Path, cache: Path, caplog: pytest.LogCaptureFixture
+def test_the_most_exact_of_the_fastest_is_chosen_and_timed_once(
+    timed: list[str], tiny_reranker: Path, cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = CrossEncoder.from_pretrained(tiny_reranker)
     assert chosen(model) == "openvino bfloat16"  # 46 of 50 pairs/s
-    assert asked == list(RATES)
-    assert "openvino bfloat16; pairs of 64 tokens a second on 2 threads: torch float32 10.0" in caplog.text
-    assert chosen(model) == "openvino bfloat16" and len(asked) == 5
+    assert timed == list(RATES)
+    assert "openvino bfloat16; pairs of 64 tokens per second on 2 threads: torch float32 10.0" in caplog.text
+    assert chosen(model) == "openvino bfloat16" and len(timed) == 5
     assert chosen(model, ScoringSettings("fastest", "float32", threads=2)) == "openvino float32"
-    assert asked[5:] == ["torch float32", "openvino float32"]
+    assert timed[5:] == ["torch float32", "openvino float32"]
     for other in ({"identity": "b"}, {"scoring": ScoringSettings("fastest", threads=1)}):
-        before = len(asked)
+        before = len(timed)
         chosen(model, **other)
-        assert len(asked) == before + 5
+        assert len(timed) == before + 5
     for plain in (ScoringSettings(), ScoringSettings("torch", "float32"), ScoringSettings("openvino")):
-        assert fastest(model, plain, "a") == plain
-    assert chosen(model, ScoringSettings("fastest", "int8")) == "auto int8"  # there is one way
+        assert choose_fastest(model, plain, "a") == plain
+    assert chosen(model, ScoringSettings("fastest", "int8")) == "auto int8"  # no choice on a GPU or for int8
     for file in cache.iterdir():
         file.write_text('{"torch float32": "fast"}')
     with pytest.raises(InputError, match=r"\.json: damaged; remove it"):
         chosen(model)
 
 
-def test_a_way_that_cannot_take_the_model_is_left_out(
-    asked: list[str], tiny_reranker: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_back_end_that_does_not_support_the_model_is_skipped(
+    timed: list[str], tiny_reranker: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delitem(RATES, "openvino int8")
     monkeypatch.delitem(RATES, "openvino bfloat16")
@@ -99,20 +99,20 @@ def test_a_way_that_cannot_take_the_model_is_left_out(
     assert "openvino int8 skipped: cannot take this model" in caplog.text
 
 
-def test_what_is_not_installed_is_not_measured(
-    asked: list[str], tiny_reranker: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_only_installed_back_ends_are_timed(
+    timed: list[str], tiny_reranker: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = CrossEncoder.from_pretrained(tiny_reranker)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert chosen(model) == "torch bfloat16" and asked == ["torch float32", "torch bfloat16"]
+    assert chosen(model) == "torch bfloat16" and timed == ["torch float32", "torch bfloat16"]
     monkeypatch.setattr(module, "precision", lambda name: torch.float32)
     caplog.set_level("INFO")
-    assert chosen(model) == "torch float32" and len(asked) == 2
-    assert 'EXTRAS="dev int8" adds faster ways' in caplog.text
+    assert chosen(model) == "torch float32" and len(timed) == 2
+    assert 'EXTRAS="dev int8" adds faster back ends' in caplog.text
 
 
 @pytest.mark.slow
-def test_measured_in_earnest_the_scores_are_those_of_float32(
+def test_real_timings_choose_a_back_end_with_the_scores_of_float32(
     tiny_reranker: Path, tiny_corpus: Corpus, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
     monkeypatch.setattr(module, "SECONDS", 0.01)

@@ -1,4 +1,4 @@
-"""Features against plain Python over texts; names of papers; what an empty source gives."""
+"""Features compared with plain Python; names of papers; missing sources."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from hatten.nnselect import AverageRetriever
 from rerank.evidence import (
-    BEST,
+    TOP,
     Evidence,
     WeightedTexts,
     abstract_names,
@@ -30,7 +30,7 @@ from rerank.evidence import (
     keep_fields,
     title_names,
 )
-from rerank.features import FEATURES, Candidates, check_groups, log_ranks, lowest_for_none, standardise
+from rerank.features import FEATURES, Candidates, check_groups, fill_missing_scores, log_ranks, standardise
 from retrieval.bm25 import BM25
 from retrieval.queries import Queries, Query, cited_elsewhere
 from tests.retrieval.test_every import question
@@ -39,7 +39,7 @@ TERMS, TEXTS, PAPERS = 12, 9, 5
 
 
 def average(corpus: Corpus) -> AverageRetriever:
-    """A dense retriever of random word vectors."""
+    """Make a dense retriever of random word vectors."""
     from hatten.words import WordVectors
 
     rng = np.random.default_rng(0)
@@ -47,18 +47,21 @@ def average(corpus: Corpus) -> AverageRetriever:
     return AverageRetriever(lambda corpus: WordVectors(list(corpus.words), vectors, "random"))
 
 
-def of(corpus: Corpus, split: str = "test", dense: bool = True) -> tuple[Evidence, dict[str, Any], Queries]:
+def open_evidence(
+    corpus: Corpus, split: str = "test", dense: bool = True
+) -> tuple[Evidence, dict[str, Any], Queries]:
     parts: dict[str, Any] = {"bm25": BM25()}
     if dense:
         parts["dense"] = average(corpus)
     for part in parts.values():
         part.index(corpus)
-    return Evidence.of(corpus, parts.get("dense")), parts, Queries.of(corpus, corpus.split(split).contexts)
+    queries = Queries.from_contexts(corpus, corpus.split(split).contexts)
+    return Evidence.build(corpus, parts.get("dense")), parts, queries
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1))
-def test_the_kernels_agree_with_matrix_products(seed: int) -> None:
+def test_kernels_match_matrix_products(seed: int) -> None:
     rng = np.random.default_rng(seed)
     queries, texts = (random_matrix(n, TERMS, 0.4, "csr", np.float32, rng) for n in (3, TEXTS))
     rows = rng.integers(-1, TEXTS, (3, 4)).astype(np.int32)
@@ -79,19 +82,19 @@ def test_the_kernels_agree_with_matrix_products(seed: int) -> None:
     for values, every in ((best, whole), (nearest, vectors @ table.T)):
         for q, k in np.ndindex(papers.shape):
             texts_of = cited[int(papers[q, k])] if papers[q, k] >= 0 else np.empty(0, np.int32)
-            there = sorted((every[q, row] for row in texts_of if source[row] != own[q]), reverse=True)[:BEST]
-            padded = there + [-np.inf] * (BEST - len(there))
+            there = sorted((every[q, row] for row in texts_of if source[row] != own[q]), reverse=True)[:TOP]
+            padded = there + [-np.inf] * (TOP - len(there))
             np.testing.assert_allclose(values[q, k], padded, rtol=1e-4, atol=1e-5)
             shown = rows[q, k][: len(there)]
             assert set(rows[q, k][len(there) :]) <= {-1} and set(shown) <= set(texts_of.tolist())
             np.testing.assert_allclose(whole[q, shown], best[q, k, : len(there)], rtol=1e-4, atol=1e-5)
 
 
-def test_weights_of_terms_are_those_of_bm25() -> None:
+def test_term_weights_are_those_of_bm25() -> None:
     counts = random_matrix(6, TERMS, 0.5, "csr", np.float32, np.random.default_rng(1))
     rarity = np.linspace(0.1, 2, TERMS).astype(np.float32)
     dense, lengths = counts.toarray(), counts.toarray().sum(1)
-    made = WeightedTexts.of(counts.copy(), rarity, b=0.75)
+    made = WeightedTexts.from_counts(counts.copy(), rarity, b=0.75)
     for row in range(6):
         for i in range(made.offsets[row], made.offsets[row + 1]):
             times = dense[row, made.terms[i]]
@@ -121,29 +124,29 @@ def test_initials_and_names_of_abstracts() -> None:
     assert abstract_names("We parse trees.") == []
 
 
-def test_a_name_counts_by_its_distance_from_the_mark(tiny_corpus: Corpus) -> None:
-    evidence = Evidence.of(tiny_corpus, None)
+def test_names_are_weighted_by_distance_from_the_mark(tiny_corpus: Corpus) -> None:
+    evidence = Evidence.build(tiny_corpus, None)
     row = tiny_corpus.paper_row("parsing")
-    names = evidence.title_names.of(
+    names = evidence.title_names.from_texts(
         tiny_corpus, lambda text: ["dependency parsing"][: text == "parse"], ["parse"]
     )
     far, near = (
-        Candidates(evidence, {}, Queries.asked(tiny_corpus, [Query(text)]), np.array([[0]], np.int32))
+        Candidates(evidence, {}, Queries.from_list(tiny_corpus, [Query(text)]), np.array([[0]], np.int32))
         for text in ("dependency parsing of trees by hand TARGETCIT", "by hand dependency parsing TARGETCIT")
     )
     assert row == 0 and len(names.hashes) == 1
     weight = names.weights[0]
-    assert near.named(names, 3.0)[0, 0] == pytest.approx(weight * 3 / 4)
-    assert far.named(names, 3.0)[0, 0] == pytest.approx(weight * 3 / (3 + 5))
-    none = Queries.asked(tiny_corpus, [Query("parsing dependency TARGETCIT")])
-    assert Candidates(evidence, {}, none, np.array([[0]], np.int32)).named(names, 3.0)[0, 0] == 0
+    assert near.name_scores(names, 3.0)[0, 0] == pytest.approx(weight * 3 / 4)
+    assert far.name_scores(names, 3.0)[0, 0] == pytest.approx(weight * 3 / (3 + 5))
+    none = Queries.from_list(tiny_corpus, [Query("parsing dependency TARGETCIT")])
+    assert Candidates(evidence, {}, none, np.array([[0]], np.int32)).name_scores(names, 3.0)[0, 0] == 0
 
 
-def test_bm25_features_against_a_plain_sum(demo_corpus: Corpus) -> None:
-    evidence, parts, queries = of(demo_corpus, dense=False)
+def test_bm25_features_match_a_plain_sum(demo_corpus: Corpus) -> None:
+    evidence, parts, queries = open_evidence(demo_corpus, dense=False)
     papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:20], (len(queries), 1)).astype(np.int32)
     found = Candidates(evidence, parts, queries, papers).columns(["texts"])["near_title"]
-    stems = [[int(t) for t in evidence.terms.of_word[w]] for w in range(len(demo_corpus.words))]
+    stems = [[int(t) for t in evidence.terms.word_terms[w]] for w in range(len(demo_corpus.words))]
     titles = evidence.title
     for q in range(0, len(queries), 7):
         words = queries.words("context")[q].tolist()
@@ -160,8 +163,8 @@ def test_bm25_features_against_a_plain_sum(demo_corpus: Corpus) -> None:
             )
 
 
-def test_what_the_citing_paper_itself_cites_is_not_known_to_its_queries(demo_corpus: Corpus) -> None:
-    evidence, parts, queries = of(demo_corpus, "train")
+def test_the_citing_papers_own_citations_are_excluded(demo_corpus: Corpus) -> None:
+    evidence, parts, queries = open_evidence(demo_corpus, "train")
     split = demo_corpus.split("train")
     papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:30], (len(queries), 1)).astype(np.int32)
     found = Candidates(evidence, parts, queries, papers)
@@ -175,8 +178,8 @@ def test_what_the_citing_paper_itself_cites_is_not_known_to_its_queries(demo_cor
                 assert np.isnan(found.best(name)[q, k, 0]) == (not others)
 
 
-def test_columns_of_many_queries_are_those_of_each(demo_corpus: Corpus) -> None:
-    evidence, parts, queries = of(demo_corpus)
+def test_columns_of_a_batch_match_those_of_single_queries(demo_corpus: Corpus) -> None:
+    evidence, parts, queries = open_evidence(demo_corpus)
     rng = np.random.default_rng(0)
     candidates = np.flatnonzero(demo_corpus.is_candidate)
     papers = np.stack([rng.permutation(candidates)[:15] for _ in range(len(queries))]).astype(np.int32)
@@ -194,20 +197,20 @@ def test_columns_of_many_queries_are_those_of_each(demo_corpus: Corpus) -> None:
             np.testing.assert_allclose(one[name][0, :-1], values[q, :-1], rtol=1e-4, atol=1e-4, err_msg=name)
 
 
-def test_asked_queries_have_the_features_of_the_contexts_that_they_are(demo_corpus: Corpus) -> None:
-    evidence, parts, queries = of(demo_corpus)
+def test_queries_by_text_have_the_features_of_their_contexts(demo_corpus: Corpus) -> None:
+    evidence, parts, queries = open_evidence(demo_corpus)
     papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:10], (len(queries), 1)).astype(np.int32)
     asked = [question(demo_corpus, row) for row in queries.contexts.tolist()]
     wanted = Candidates(evidence, parts, queries, papers).columns()
-    found = Candidates(evidence, parts, Queries.asked(demo_corpus, asked), papers).columns()
+    found = Candidates(evidence, parts, Queries.from_list(demo_corpus, asked), papers).columns()
     for name, values in wanted.items():
         np.testing.assert_allclose(found[name], values, rtol=1e-4, atol=1e-4, err_msg=name)
 
 
-def test_a_source_that_is_missing_leaves_its_columns_empty(tiny_corpus: Corpus) -> None:
+def test_missing_sources_leave_columns_empty(tiny_corpus: Corpus) -> None:
     del tiny_corpus.splits["train"]
     tiny_corpus.years = np.zeros_like(tiny_corpus.years)
-    evidence, parts, queries = of(tiny_corpus, dense=False)
+    evidence, parts, queries = open_evidence(tiny_corpus, dense=False)
     papers = np.tile(np.arange(6, dtype=np.int32), (len(queries), 1))
     found = Candidates(evidence, parts, queries, papers).columns()
     groups = {"contexts", "vectors", "popularity", "age", "draft"}
@@ -224,7 +227,7 @@ def test_authors_are_compared_if_the_corpus_keeps_them(tiny_source: Path, tmp_pa
     papers["parsing"]["authors"], papers["citing-train-1"]["authors"] = [], ["Cy", "Ada"]
     file.write_text(json.dumps(papers))
     corpus = open_corpus(tiny_source, cache_dir=tmp_path, field="authors")
-    evidence, parts, queries = of(corpus, "train", dense=False)
+    evidence, parts, queries = open_evidence(corpus, "train", dense=False)
     rows = np.tile(np.arange(-1, len(papers), dtype=np.int32), (len(queries), 1))
     found = Candidates(evidence, parts, queries, rows).columns()["shared_names"]
     for (q, k), value in np.ndenumerate(found):
@@ -235,7 +238,7 @@ def test_authors_are_compared_if_the_corpus_keeps_them(tiny_source: Path, tmp_pa
         assert value == pytest.approx(wanted, nan_ok=True)
     assert len(np.unique(found[np.isfinite(found)])) == 3 and np.isnan(found).any()
 
-    person = Candidates(evidence, parts, Queries.asked(corpus, [Query("trees TARGETCIT")]), rows[:1])
+    person = Candidates(evidence, parts, Queries.from_list(corpus, [Query("trees TARGETCIT")]), rows[:1])
     assert np.isnan(person.columns(["authors"])["shared_names"]).all()
     corpus.settings["field"] = "venue"
     venues = Candidates(evidence, parts, queries, rows)
@@ -243,22 +246,22 @@ def test_authors_are_compared_if_the_corpus_keeps_them(tiny_source: Path, tmp_pa
     assert np.isnan(venues.columns(["authors"])["shared_names"]).all()
 
 
-def test_columns_are_standardised_over_their_list() -> None:
+def test_columns_are_standardised_per_list() -> None:
     papers = np.array([[3, 5, 7, -1], [1, 2, -1, -1]], np.int32)
     column = np.array([[1.0, 2.0, math.nan, 99.0], [4.0, 4.0, 0.0, 0.0]])
     found = standardise({"a": column}, papers)[..., 0]
     np.testing.assert_allclose(found, [[-1, 1, 0, 0], [0, 0, 0, 0]])
 
 
-def test_ranks_and_what_is_not_found() -> None:
+def test_ranks_and_papers_that_are_not_found() -> None:
     scores = np.array([[2.0, -np.inf, 5.0, 2.0]], np.float32)
     np.testing.assert_allclose(np.expm1(log_ranks(scores)), [[1, 3, 0, 2]], atol=1e-5)
     papers = np.array([[1, 2, 3, 4]], np.int32)
-    np.testing.assert_array_equal(lowest_for_none(scores, papers), [[2, 2, 5, 2]])
+    np.testing.assert_array_equal(fill_missing_scores(scores, papers), [[2, 2, 5, 2]])
 
 
-def test_only_some_fields_are_read(tiny_corpus: Corpus) -> None:
-    queries = Queries.of(tiny_corpus, tiny_corpus.split("test").contexts)
+def test_keep_fields_empties_other_fields(tiny_corpus: Corpus) -> None:
+    queries = Queries.from_contexts(tiny_corpus, tiny_corpus.split("test").contexts)
     alone = keep_fields(queries, "title")
     assert alone.texts("title") == queries.texts("title") and not any(alone.texts("context"))
     assert not alone.words("abstract").lengths.any() and len(alone) == len(queries)
@@ -271,8 +274,8 @@ def test_groups_are_checked() -> None:
             check_groups(wrong)
 
 
-def test_evidence_is_saved_whole(demo_corpus: Corpus, tmp_path: Any) -> None:
-    evidence, parts, queries = of(demo_corpus)
+def test_saved_evidence_gives_the_same_columns(demo_corpus: Corpus, tmp_path: Any) -> None:
+    evidence, parts, queries = open_evidence(demo_corpus)
     evidence.save(tmp_path)
     papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:10], (len(queries), 1)).astype(np.int32)
     wanted = Candidates(evidence, parts, queries, papers).columns()
@@ -281,11 +284,11 @@ def test_evidence_is_saved_whole(demo_corpus: Corpus, tmp_path: Any) -> None:
         np.testing.assert_array_equal(found[name], values, err_msg=name)
 
 
-def test_what_a_draft_cites_elsewhere(demo_corpus: Corpus) -> None:
-    evidence, parts, _ = of(demo_corpus)
+def test_draft_features_match_plain_python(demo_corpus: Corpus) -> None:
+    evidence, parts, _ = open_evidence(demo_corpus)
     split = demo_corpus.split("train")
     known = cited_elsewhere(demo_corpus, split, split.contexts)
-    queries = Queries.of(demo_corpus, split.contexts, known)
+    queries = Queries.from_contexts(demo_corpus, split.contexts, known)
     papers = np.tile(np.flatnonzero(demo_corpus.is_candidate)[:25], (len(queries), 1)).astype(np.int32)
     found = Candidates(evidence, parts, queries, papers).columns(["draft"])
     vectors = parts["dense"].encode_papers(np.arange(len(demo_corpus.paper_ids)))

@@ -1,4 +1,4 @@
-"""Losses against plain Python."""
+"""Losses compared with plain Python."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ LISTS = st.lists(
 
 
 def tensors(lists: list[list[tuple[float, bool]]]) -> tuple[Tensor, Tensor, Tensor]:
-    """Logits, which are there, and that the first of each list is the cited paper."""
+    """Make logits, mask and relevance; the first paper of each list is cited."""
     logits = torch.tensor([[value for value, _ in row] for row in lists], dtype=torch.float64)
-    there = torch.tensor([[here for _, here in row] for row in lists])
-    there[:, 0] = True
-    return logits, there, torch.arange(4).expand(there.shape) == 0
+    mask = torch.tensor([[here for _, here in row] for row in lists])
+    mask[:, 0] = True
+    return logits, mask, torch.arange(4).expand(mask.shape) == 0
 
 
 @settings(deadline=None)
 @given(LISTS, st.lists(st.booleans(), min_size=16, max_size=16))
-def test_losses_are_what_loops_compute(lists: list[list[tuple[float, bool]]], cited: list[bool]) -> None:
-    logits, there, _ = tensors(lists)
-    relevant = torch.tensor(cited).view(4, 4)[: len(lists)] & there  # of pointwise lists, any number is cited
+def test_losses_match_plain_loops(lists: list[list[tuple[float, bool]]], cited: list[bool]) -> None:
+    logits, mask, _ = tensors(lists)
+    relevant = torch.tensor(cited).view(4, 4)[: len(lists)] & mask  # pointwise lists may have any number
     hinge, pointwise, listwise = [], [], []
-    for row, here, labels in zip(logits.tolist(), there.tolist(), relevant.tolist(), strict=True):
+    for row, here, labels in zip(logits.tolist(), mask.tolist(), relevant.tolist(), strict=True):
         scores = [1 / (1 + math.exp(-value)) for value in row]
         negatives = [place for place in range(1, len(row)) if here[place]]
         hinges = [max(0.0, scores[place] - scores[0] + 0.3) for place in negatives]
@@ -51,28 +51,28 @@ def test_losses_are_what_loops_compute(lists: list[list[tuple[float, bool]]], ci
         total = sum(math.exp(row[place] / 2) for place in [0, *negatives])
         listwise.append(-math.log(math.exp(row[0] / 2) / total))
     for found, expected in (
-        (hinge_loss(torch.sigmoid(logits), there, 0.3), hinge),
-        (pointwise_loss(logits, there, relevant), pointwise),
-        (listwise_loss(logits, there, 2.0), listwise),
+        (hinge_loss(torch.sigmoid(logits), mask, 0.3), hinge),
+        (pointwise_loss(logits, mask, relevant), pointwise),
+        (listwise_loss(logits, mask, 2.0), listwise),
     ):
         assert found.item() == pytest.approx(sum(expected) / len(expected), abs=1e-9)
 
 
 @settings(deadline=None)
 @given(LISTS, st.sampled_from(["hinge", "pointwise", "listwise"]))
-def test_absent_pairs_have_no_part(lists: list[list[tuple[float, bool]]], name: str) -> None:
-    logits, there, first = tensors(lists)
-    other = torch.where(there, logits, logits.flip(1) + 3.0).requires_grad_()
-    loss = list_loss(ListLossSettings(name), other, there, first)
-    given = list_loss(ListLossSettings(name), logits, there, first)
+def test_padding_does_not_affect_losses(lists: list[list[tuple[float, bool]]], name: str) -> None:
+    logits, mask, first = tensors(lists)
+    other = torch.where(mask, logits, logits.flip(1) + 3.0).requires_grad_()
+    loss = list_loss(ListLossSettings(name), other, mask, first)
+    given = list_loss(ListLossSettings(name), logits, mask, first)
     assert loss.item() == pytest.approx(given.item(), abs=1e-12)
     loss.backward()
     assert other.grad is not None and torch.isfinite(other.grad).all()
-    assert (other.grad[~there] == 0).all()
+    assert (other.grad[~mask] == 0).all()
 
 
 def teacher_case(queries: int, papers: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """A student's scores, a teacher's with gaps, and which papers are cited."""
+    """Make scores of a student, scores of a teacher with gaps, and random citations."""
     rng = np.random.default_rng(seed)
     student, teacher = (torch.from_numpy(rng.normal(size=(queries, papers))) for _ in range(2))
     teacher[torch.from_numpy(rng.random((queries, papers)) < 0.4)] = torch.nan
@@ -81,7 +81,9 @@ def teacher_case(queries: int, papers: int, seed: int) -> tuple[Tensor, Tensor, 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 4), st.integers(1, 6), st.integers(0, 10_000), st.sampled_from([0.05, 1.0, 3.0]))
-def test_distillation_is_what_loops_compute(queries: int, papers: int, seed: int, temperature: float) -> None:
+def test_distillation_losses_match_plain_loops(
+    queries: int, papers: int, seed: int, temperature: float
+) -> None:
     student, teacher, cited = teacher_case(queries, papers, seed)
     errors, divergences = [], []
     for s, t, c in zip(student.tolist(), teacher.tolist(), cited.tolist(), strict=True):
@@ -106,7 +108,7 @@ def test_distillation_is_what_loops_compute(queries: int, papers: int, seed: int
 @pytest.mark.parametrize("name", ["kl", "margin_mse"])
 def test_a_student_that_agrees_has_nothing_to_learn(name: str) -> None:
     _, teacher, cited = teacher_case(5, 7, 1)
-    same = torch.nan_to_num(teacher, nan=3.0) * 0.1 + 4.0  # of other papers it may say anything
+    same = torch.nan_to_num(teacher, nan=3.0) * 0.1 + 4.0  # papers without teacher scores are ignored
     config = DistilLossSettings(name, temperature=0.1)
     assert float(distil_loss(config, same, teacher, cited)) == pytest.approx(0, abs=1e-12)
     assert float(distil_loss(config, -same, teacher, cited)) > 0.1

@@ -1,4 +1,4 @@
-"""One step's gradient however it is divided, and what validation measures, against loops."""
+"""Gradients do not depend on chunking, and validation measures match plain loops."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def prepared(make_encoder: Make) -> Make:
 
 @pytest.fixture
 def gradients(demo_corpus: Corpus, tmp_path: Path) -> Callable[..., Gradients]:
-    """Of one step of 4 queries with 3 negatives each, divided and chunked as a batch says."""
+    """Return a function that computes the gradients of one step: 4 queries with 3 negatives each."""
     split, rng = demo_corpus.split("train"), np.random.default_rng(0)
     found = rng.permuted(np.tile(np.arange(120, dtype=np.int32), (len(split), 1)), axis=1)
     np.save(tmp_path / "found.npy", found[:, :6])
@@ -77,13 +77,15 @@ def test_chunks_and_accumulation_do_not_change_the_gradient(
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_less_memory_is_the_same_gradient(prepared: Make, gradients: Callable[..., Gradients]) -> None:
+def test_gradient_checkpointing_keeps_the_gradient(
+    prepared: Make, gradients: Callable[..., Gradients]
+) -> None:
     saving = prepared(gradient_checkpointing=True)
     assert saving.model.is_gradient_checkpointing
     assert_same(gradients(prepared(), StepSettings(4)), gradients(saving, StepSettings(4)))
 
 
-def test_dropout_is_that_of_the_settings(prepared: Make) -> None:
+def test_dropout_is_set_from_the_settings(prepared: Make) -> None:
     made = prepared(dropout=0.3)
     drops = [part for part in made.modules() if isinstance(part, torch.nn.Dropout)]
     assert made.training and len(drops) > 3 and {part.p for part in drops} == {0.3}
@@ -96,7 +98,7 @@ def encoder(make_encoder: Make) -> CrossEncoder:
 
 @pytest.fixture(scope="module")
 def validation(demo_corpus: Corpus) -> RerankingValidation:
-    """Of 12 queries, one with two cited papers; 20 candidates each, fewer for one; some are missed."""
+    """12 queries, one with two cited papers; 20 candidates each, fewer for one; some targets are missed."""
     given, rng = demo_corpus.split("val"), np.random.default_rng(0)
     cited = [list(one) for one in given.positives]
     cited[2] = [5, 9]
@@ -110,7 +112,7 @@ def validation(demo_corpus: Corpus) -> RerankingValidation:
     return RerankingValidation(demo_corpus, split, rows, papers)
 
 
-def test_validation_is_what_loops_measure(
+def test_validation_measures_match_plain_loops(
     validation: RerankingValidation, encoder: CrossEncoder, demo_corpus: Corpus
 ) -> None:
     reader = PairReader(demo_corpus, encoder.tokenizer, encoder.config)
@@ -141,7 +143,7 @@ def test_validation_is_what_loops_measure(
     assert found["ceiling"] == pytest.approx(np.mean(within_reach)) and 0.4 < found["ceiling"] < 1
 
 
-def test_several_processes_score_each_pair_once_and_measure_the_same(
+def test_processes_score_each_pair_once_and_agree_on_the_measures(
     validation: RerankingValidation, encoder: CrossEncoder, demo_corpus: Corpus
 ) -> None:
     reader = PairReader(demo_corpus, encoder.tokenizer, encoder.config)
@@ -162,10 +164,10 @@ def test_several_processes_score_each_pair_once_and_measure_the_same(
         validation.measure(encoder, reader, 300, 0, 3)
 
 
-def test_a_reranker_that_diverged_is_one_clear_line(
+def test_divergence_raises_one_line(
     validation: RerankingValidation, encoder: CrossEncoder, demo_corpus: Corpus
 ) -> None:
     reader = PairReader(demo_corpus, encoder.tokenizer, encoder.config)
     infinite = torch.tensor([torch.inf, 1.0])[:, None, None]
-    with pytest.raises(InputError, match=r"no longer numbers: lower model\.optimizer\.lr"):
+    with pytest.raises(InputError, match=r"scores are not finite; lower model\.optimizer\.lr"):
         validation.measure(encoder, reader, 300, summed=lambda own: own * infinite)

@@ -1,4 +1,4 @@
-"""Pairs against the tokeniser called on whole texts, and what truncation may not do."""
+"""Token pairs compared with the tokeniser on whole texts, and properties of truncation."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from datasets.prepare import open_corpus
 from datasets.records import OTHER_MARKER, TARGET_MARKER
 from rerank.citing_contexts import CitingContexts
 from rerank.cross_encoder import add_tokens
-from rerank.pairs import CIT, EOS, SEP, PairReader, Subwords, TokenTable, divide_room
-from rerank.settings import LEAST_TOKENS, PairSettings
+from rerank.pairs import CIT, EOS, SEP, PairReader, Subwords, TokenTable, divide_budget
+from rerank.settings import MIN_TOKENS, PairSettings
 from retrieval.queries import Queries
 from tests.retrieval.test_every import question
 
@@ -69,7 +69,7 @@ def ragged(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 
 def texts_of(corpus: Corpus, context: int, paper: int, query: str = "context") -> tuple[str, str]:
-    """Query and candidate as the reference, or Nogueira et al. 2020 (section 3), write them."""
+    """Format query and candidate as in the reference or in Nogueira et al. 2020 (section 3)."""
     citing = int(corpus.citing[context])
     asked = f"{corpus.titles[citing]} {corpus.abstracts[citing]}"
     if query == "context":
@@ -83,21 +83,21 @@ def grid(corpus: Corpus, contexts: int = 80) -> tuple[np.ndarray, np.ndarray]:
 
 
 @given(LENGTHS, st.floats(0, 1), st.tuples(st.integers(0, 2), st.integers(0, 2)))
-def test_a_room_is_divided_by_shares_and_none_of_it_wasted(
+def test_a_budget_is_divided_by_shares_without_waste(
     rows: list[tuple[int, int, int]], share: float, least: tuple[int, int]
 ) -> None:
     first, second, room = np.array(rows).T
-    kept, others = divide_room(first, second, room, share, least)
+    kept, others = divide_budget(first, second, room, share, least)
     assert (kept >= 0).all() and (others >= 0).all() and (kept <= first).all() and (others <= second).all()
     assert (kept + others == np.minimum(first + second, room)).all()
     assert (kept >= np.minimum(np.minimum(first, least[0]), room)).all()
     assert (others >= np.minimum(np.minimum(second, least[1]), np.maximum(room - least[0], 0))).all()
-    # The text that is cut has its share, to a token, but for what the other must have at the least.
+    # The truncated text has its share, to a token, except for the minimum of the other one.
     assert ((kept == first) | (kept >= np.minimum(np.floor(share * room), room - least[1]))).all()
     assert ((others == second) | (others >= np.floor((1 - share) * room) - least[0])).all()
 
 
-def test_rows_are_read_once_when_they_are_first_met(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_tokenised_once_on_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rerank.pairs, "BLOCK", 7)
     asked: list[int] = []
 
@@ -115,7 +115,7 @@ def test_rows_are_read_once_when_they_are_first_met(monkeypatch: pytest.MonkeyPa
     assert sorted(asked) == [0, 3, 5, *range(101, 300)]
 
 
-def test_special_tokens_in_a_text_are_text_and_the_tokenisers_own_truncation_is_off(tiny_bert: Path) -> None:
+def test_special_tokens_in_texts_and_the_tokenisers_truncation_are_ignored(tiny_bert: Path) -> None:
     tokenizer: Any = AutoTokenizer.from_pretrained(tiny_bert)
     add_tokens(tokenizer)
     tokenizer.backend_tokenizer.enable_truncation(4)
@@ -130,8 +130,8 @@ def test_special_tokens_in_a_text_are_text_and_the_tokenisers_own_truncation_is_
 
 
 @pytest.fixture
-def framed() -> Callable[[str, str], Any]:
-    """A tokeniser with another frame of pairs."""
+def make_tokenizer() -> Callable[[str, str], Any]:
+    """Return a function that makes tokenisers with other templates."""
 
     def make(single: str, pair: str) -> Any:
         words = ["<s>", "</s>", "<unk>", "<pad>", "a", CIT, SEP, EOS]
@@ -145,48 +145,48 @@ def framed() -> Callable[[str, str], Any]:
     return make
 
 
-def test_the_frame_of_a_pair_is_the_models(
-    tokenizer: Any, framed: Callable[[str, str], Any], tiny_bert: Path
+def test_the_template_of_a_pair_is_the_tokenisers(
+    tokenizer: Any, make_tokenizer: Callable[[str, str], Any], tiny_bert: Path
 ) -> None:
     bert, ids = Subwords(tokenizer), tokenizer.convert_tokens_to_ids
     assert (bert.before, bert.between, bert.after) == ([ids("[CLS]")], [ids("[SEP]")], [ids("[SEP]")])
-    assert (bert.second_type, bert.pad, bert.special) == (1, ids("[PAD]"), 4)
+    assert (bert.second_type, bert.pad, bert.num_special) == (1, ids("[PAD]"), 4)
     assert (bert.cit, bert.sep) == (ids(CIT), ids(SEP))
-    roberta = Subwords(framed("<s> $A </s>", "<s> $A </s> </s> $B </s>"))
+    roberta = Subwords(make_tokenizer("<s> $A </s>", "<s> $A </s> </s> $B </s>"))
     assert (roberta.before, roberta.between, roberta.after) == ([0], [1, 1], [1])
     assert (roberta.second_type, roberta.pad) == (0, 3)
-    with pytest.raises(InputError, match="puts no token before a pair of texts: no model for reranking"):
-        Subwords(framed("$A </s>", "$A </s> $B </s>"))
-    with pytest.raises(InputError, match="the tokeniser lacks the token <cit> that rerankers read"):
+    with pytest.raises(InputError, match="puts no token before a pair of texts, so its model cannot rerank"):
+        Subwords(make_tokenizer("$A </s>", "$A </s> $B </s>"))
+    with pytest.raises(InputError, match="the tokeniser lacks the token <cit>, which rerankers need"):
         bare: Any = AutoTokenizer.from_pretrained(tiny_bert)
         Subwords(bare)
 
 
 @pytest.mark.parametrize("query", ["context", "paper"])
-def test_whole_pairs_are_what_the_tokeniser_makes_of_the_two_texts(
-    ragged: Corpus, tokenizer: Any, query: str
-) -> None:
+def test_untruncated_pairs_match_the_tokeniser(ragged: Corpus, tokenizer: Any, query: str) -> None:
     contexts, papers = grid(ragged)
     pairs = PairReader(ragged, tokenizer, replace(ALL_WORDS, query=query)).pairs(contexts, papers)
-    ids, types, there = pairs.padded()
+    ids, types, mask = pairs.padded()
     rows = zip(contexts.tolist(), papers.tolist(), strict=True)
     queries, candidates = zip(*(texts_of(ragged, *row, query) for row in rows), strict=True)
     expected = tokenizer(
         list(queries), list(candidates), padding="longest", return_tensors="pt", return_token_type_ids=True
     )
     width = expected["input_ids"].shape[1]
-    assert 0 <= ids.shape[1] - width < 8 and not there[:, width:].any()
-    for found, name in ((ids, "input_ids"), (types, "token_type_ids"), (there, "attention_mask")):
+    assert 0 <= ids.shape[1] - width < 8 and not mask[:, width:].any()
+    for found, name in ((ids, "input_ids"), (types, "token_type_ids"), (mask, "attention_mask")):
         assert np.array_equal(found[:, :width], expected[name]), name
     assert pairs.lengths.tolist() == expected["attention_mask"].sum(1).tolist()
 
 
-@pytest.mark.parametrize("max_tokens", [LEAST_TOKENS, 17, 37, 96])
-def test_long_pairs_are_cut_as_by_the_tokeniser(ragged: Corpus, tokenizer: Any, max_tokens: int) -> None:
-    """With the reference's shares, wherever the mark survives its truncation too."""
+@pytest.mark.parametrize("max_tokens", [MIN_TOKENS, 17, 37, 96])
+def test_long_pairs_are_truncated_like_the_tokenisers(
+    ragged: Corpus, tokenizer: Any, max_tokens: int
+) -> None:
+    """With the reference's shares, for pairs whose mark survives its truncation."""
     config = replace(PairSettings.reference(), max_tokens=max_tokens, citing_words=None)
     contexts, papers = grid(ragged)
-    ids, types, there = PairReader(ragged, tokenizer, config).pairs(contexts, papers).padded()
+    ids, types, mask = PairReader(ragged, tokenizer, config).pairs(contexts, papers).padded()
     rows = zip(contexts.tolist(), papers.tolist(), strict=True)
     queries, candidates = zip(*(texts_of(ragged, *row) for row in rows), strict=True)
     cut = tokenizer(
@@ -199,16 +199,16 @@ def test_long_pairs_are_cut_as_by_the_tokeniser(ragged: Corpus, tokenizer: Any, 
     compared = 0
     for row, (expected, kinds) in enumerate(zip(cut["input_ids"], cut["token_type_ids"], strict=True)):
         if tokenizer.convert_tokens_to_ids(CIT) not in expected:
-            continue  # ours keeps it
+            continue  # ours always keeps it
         compared += 1
-        kept = there[row].bool()
+        kept = mask[row].bool()
         assert ids[row][kept].tolist() == expected and types[row][kept].tolist() == kinds
-    assert compared > (5 if max_tokens == LEAST_TOKENS else 20)
+    assert compared > (5 if max_tokens == MIN_TOKENS else 20)
 
 
 CONFIGS = st.builds(
     PairSettings,
-    max_tokens=st.integers(LEAST_TOKENS, 120),
+    max_tokens=st.integers(MIN_TOKENS, 120),
     citing=st.sampled_from([0.0, 0.2, 1.0, 3.0]),
     context=st.sampled_from([0.01, 1.0, 2.0]),
     candidate=st.sampled_from([0.01, 1.0, 4.0]),
@@ -223,30 +223,30 @@ CONFIGS = st.builds(
 
 @settings(deadline=None, max_examples=25)
 @given(config=CONFIGS)
-def test_no_truncation_takes_the_mark_or_a_whole_side_or_leaves_room_unused(
+def test_truncation_keeps_the_mark_and_both_sides_and_uses_the_budget(
     ragged: Corpus, tokenizer: Any, config: PairSettings
 ) -> None:
     contexts, papers = grid(ragged)
     pairs = PairReader(ragged, tokenizer, config).pairs(contexts, papers)
     whole = PairReader(ragged, tokenizer, replace(config, max_tokens=1000)).pairs(contexts, papers)
     unused = np.minimum(whole.lengths, config.max_tokens) - pairs.lengths
-    assert ((unused >= 0) & (unused <= config.contexts)).all()  # one token is none for SEP and the mark
-    ids, types, there = (part.numpy() for part in pairs.padded())
+    assert ((unused >= 0) & (unused <= config.contexts)).all()  # a single token does not fit SEP and the mark
+    ids, types, mask = (part.numpy() for part in pairs.padded())
     cit, sep, end = (tokenizer.convert_tokens_to_ids(token) for token in (CIT, SEP, "[SEP]"))
-    assert (pairs.lengths == there.sum(1)).all()
+    assert (pairs.lengths == mask.sum(1)).all()
     quoted = sum((part.lengths > 0).astype(int) for part in pairs.cited)
     of_cited = quoted + sum(part.lengths for part in pairs.cited)
     assert ((ids == cit).sum(1) == 1 + quoted).all() and ((ids == sep).sum(1) == 1 + quoted).all()
     assert ((ids == end).sum(1) == 2).all()
     assert (pairs.candidate.lengths >= 1).all()
-    # The order is citing text, its end, the mark in the context, the candidate, which alone has type 1.
+    # Order: citing text, separator, context with the mark, candidate; only the candidate has type 1.
     mark, border = (ids == cit).argmax(1), (ids == sep).argmax(1)
     assert (border < mark).all() and (mark < (ids == end).argmax(1)).all()
     assert (types.sum(1) == pairs.candidate.lengths + of_cited + 1).all()
-    assert (np.diff(types * there, axis=1) > 0).sum() == len(ids)
+    assert (np.diff(types * mask, axis=1) > 0).sum() == len(ids)
 
 
-def test_shares_say_who_is_cut(ragged: Corpus, tokenizer: Any) -> None:
+def test_shares_decide_which_part_is_truncated(ragged: Corpus, tokenizer: Any) -> None:
     contexts, papers = grid(ragged)
     whole = PairReader(ragged, tokenizer, ALL_WORDS).pairs(contexts, papers)
     long = (whole.citing.lengths > 14) & (whole.context.lengths > 14) & (whole.candidate.lengths > 14)
@@ -259,15 +259,15 @@ def test_shares_say_who_is_cut(ragged: Corpus, tokenizer: Any) -> None:
         assert (np.sum(parts, axis=0) == 28).all()
         return np.unique(np.stack(parts, 1), axis=0).tolist()
 
-    # One token of the query's share is SEP; what does not come out even goes to the longer one.
+    # One token of the query's share is SEP; odd tokens go to the longer text.
     for shares, expected in (((1, 1, 2), [7, 7, 14]), ((0.5, 2, 1.5), [3, 14, 11])):
         citing, context, candidate = shares
         found = lengths(citing=citing, context=context, candidate=candidate)
         assert all(abs(np.array(x) - expected).max() <= 1 for x in found)
-    assert all(context == 1 for _, context, _ in lengths(citing=1, context=0, candidate=1))  # the mark alone
+    assert all(context == 1 for _, context, _ in lengths(citing=1, context=0, candidate=1))  # only the mark
 
 
-def test_a_context_is_cut_around_its_mark(ragged: Corpus, tokenizer: Any) -> None:
+def test_contexts_are_truncated_around_the_mark(ragged: Corpus, tokenizer: Any) -> None:
     config = PairSettings(max_tokens=36, citing=0.0, citing_words=None)
     contexts = np.arange(80)
     pairs = PairReader(ragged, tokenizer, config).pairs(contexts, np.zeros(80, np.int64))
@@ -286,9 +286,9 @@ def test_a_context_is_cut_around_its_mark(ragged: Corpus, tokenizer: Any) -> Non
     assert cut > 20
 
 
-def test_words_and_marks_that_are_not_to_be_read(ragged: Corpus, tokenizer: Any) -> None:
+def test_words_and_marks_can_be_dropped(ragged: Corpus, tokenizer: Any) -> None:
     config = PairSettings(citing_words=3, citing_abstract=False, others="drop")
-    context, paper = 21, 7  # a context with the mark of another citation, a paper with an abstract
+    context, paper = 21, 7  # a context with another citation, a paper with an abstract
     pairs = PairReader(ragged, tokenizer, config).pairs(np.array([context]), np.array([paper]))
     citing = " ".join(ragged.titles[int(ragged.citing[context])].split()[:3])
     assert OTHER_MARKER in ragged.context_texts[context]
@@ -297,7 +297,7 @@ def test_words_and_marks_that_are_not_to_be_read(ragged: Corpus, tokenizer: Any)
     assert pairs.padded()[0][0].tolist() == expected
 
 
-def test_rows_of_pairs_alone_are_what_they_are_among_others(ragged: Corpus, tokenizer: Any) -> None:
+def test_rows_of_pairs_do_not_depend_on_other_rows(ragged: Corpus, tokenizer: Any) -> None:
     pairs = PairReader(ragged, tokenizer, PairSettings(max_tokens=45)).pairs(*grid(ragged))
     whole = pairs.padded()
     for rows in (np.array([3]), np.array([399, 0, 17]), slice(5, 9)):
@@ -305,7 +305,7 @@ def test_rows_of_pairs_alone_are_what_they_are_among_others(ragged: Corpus, toke
             width = found.shape[1]
             assert np.array_equal(found, among[rows][:, :width])
             assert width == whole[0].shape[1] or not whole[2][rows][:, width:].any()
-    # Few widths: of one pair its length, of several a multiple of 8.
+    # Single pairs are not padded; several are padded to a multiple of 8.
     alone = {pairs.padded(np.array([row]))[0].shape[1] for row in range(len(pairs))}
     both = {pairs.padded(np.array([row, row + 1]))[0].shape[1] for row in range(len(pairs) - 1)}
     assert alone == set(pairs.lengths.tolist())
@@ -314,7 +314,7 @@ def test_rows_of_pairs_alone_are_what_they_are_among_others(ragged: Corpus, toke
 
 @settings(deadline=None, max_examples=25)
 @given(st.integers(8, 60), st.integers(8, 60), st.sampled_from(["context", "paper"]))
-def test_each_side_has_a_budget_and_lends_nothing(
+def test_fixed_query_tokens_give_each_side_its_own_budget(
     ragged: Corpus, tokenizer: Any, query_tokens: int, candidate_tokens: int, query: str
 ) -> None:
     contexts, papers = grid(ragged)
@@ -322,27 +322,24 @@ def test_each_side_has_a_budget_and_lends_nothing(
     whole = PairReader(ragged, tokenizer, replace(config, max_tokens=1000)).pairs(contexts, papers)
     config = replace(config, max_tokens=query_tokens + candidate_tokens, query_tokens=query_tokens)
     pairs = PairReader(ragged, tokenizer, config).pairs(contexts, papers)
-    ids, types, there = (part.numpy() for part in pairs.padded())
-    asked = whole.citing.lengths + whole.context.lengths + len(whole.border) + 2  # [CLS] and [SEP]
-    sides = ((types == 0) & (there == 1)).sum(1), (types == 1).sum(1)
+    ids, types, mask = (part.numpy() for part in pairs.padded())
+    asked = whole.citing.lengths + whole.context.lengths + len(whole.separator) + 2  # [CLS] and [SEP]
+    sides = ((types == 0) & (mask == 1)).sum(1), (types == 1).sum(1)
     assert (sides[0] == np.minimum(asked, query_tokens)).all()
     assert (sides[1] == np.minimum(whole.candidate.lengths + 1, candidate_tokens)).all()
     long = whole.padded()[0].numpy()
-    for row in range(0, 400, 7):  # beginnings of both sides, as far as the mark is in them
+    for row in range(0, 400, 7):  # both sides keep their beginnings
         assert query == "context" or (ids[row, : sides[0][row] - 1] == long[row, : sides[0][row] - 1]).all()
         start, first, kept = asked[row], sides[0][row], sides[1][row] - 1
         assert (ids[row, first : first + kept] == long[row, start : start + kept]).all()
 
 
-def test_a_candidate_is_read_with_the_context_that_cites_it_most_like_the_query(
-    ragged: Corpus, tokenizer: Any
-) -> None:
-    """Against all contexts that cite it, one by one; p20 to p39 are cited, by one paper each time but for
-    the last, which is cited by its own four contexts."""
+def test_citing_contexts_are_the_most_similar_to_the_query(ragged: Corpus, tokenizer: Any) -> None:
+    """Compared with a loop over all contexts that cite a candidate."""
     chooser = CitingContexts(ragged)
     contexts, papers = grid(ragged)
-    queries = Queries.of(ragged, np.arange(80))
-    found = chooser.most_like(queries, contexts, papers, 2)
+    queries = Queries.from_contexts(ragged, np.arange(80))
+    found = chooser.most_similar(queries, contexts, papers, 2)
     near = chooser.evidence.near_counts(queries.words("context")).toarray()
     weights = np.zeros_like(near)
     for row in range(80):
@@ -363,11 +360,12 @@ def test_a_candidate_is_read_with_the_context_that_cites_it_most_like_the_query(
     assert some > 50
 
 
-def test_what_is_read_behind_a_candidate(ragged: Corpus, tokenizer: Any) -> None:
+def test_citing_contexts_follow_the_candidate(ragged: Corpus, tokenizer: Any) -> None:
     plain = PairSettings(max_tokens=500, citing_words=None, others="drop")
     reader = PairReader(ragged, tokenizer, replace(plain, contexts=1))
     contexts, papers = grid(ragged)
-    chosen = CitingContexts(ragged).most_like(Queries.of(ragged, np.arange(80)), contexts, papers, 1)[:, 0]
+    queries = Queries.from_contexts(ragged, np.arange(80))
+    chosen = CitingContexts(ragged).most_similar(queries, contexts, papers, 1)[:, 0]
     pairs, alone = (
         reader.pairs(contexts, papers),
         PairReader(ragged, tokenizer, plain).pairs(contexts, papers),
@@ -379,10 +377,10 @@ def test_what_is_read_behind_a_candidate(ragged: Corpus, tokenizer: Any) -> None
         assert pairs.padded(slice(row, row + 1))[0][0].tolist() == [*without[:-1], *behind, without[-1]]
     none = np.flatnonzero(chosen < 0)
     assert len(none) and (pairs.lengths[none] == alone.lengths[none]).all()
-    # A question reads what the same context of the corpus does.
+    # A query by text gets the same contexts as the corresponding context of the corpus.
     row = int(np.flatnonzero(chosen >= 0)[0])
-    asked = Queries.asked(ragged, [question(ragged, int(contexts[row]))])
-    found = reader.asking(asked).pairs(np.array([0]), papers[row : row + 1])
+    asked = Queries.from_list(ragged, [question(ragged, int(contexts[row]))])
+    found = reader.for_queries(asked).pairs(np.array([0]), papers[row : row + 1])
     assert found.padded()[0].tolist() == pairs.padded(slice(row, row + 1))[0].tolist()
     bare = copy.copy(ragged)
     bare.splits = {}

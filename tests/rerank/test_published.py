@@ -1,4 +1,4 @@
-"""The published rerankers, against the reference's net by transformers alone, in float64."""
+"""Published rerankers compared with the reference's network in plain transformers, in float64."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 
 @pytest.fixture
 def transformer(tiny_bert: Path, tmp_path: Path) -> Path:
-    """Configuration and tokeniser alone, as of the transformer that was fine-tuned."""
+    """The configuration and tokeniser of the transformer that was fine-tuned, without weights."""
     folder = tmp_path / "transformer"
     shutil.copytree(tiny_bert, folder, ignore=shutil.ignore_patterns("*.safetensors"))
     return folder
@@ -31,7 +31,7 @@ def transformer(tiny_bert: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def scorer(tiny_bert: Path) -> dict[str, torch.Tensor]:
-    """Weights under the reference's names, with what old versions of transformers store beside them."""
+    """Weights under the reference's names, with the extra entries of old versions of transformers."""
     from transformers import AutoTokenizer, BertModel
 
     random = torch.Generator().manual_seed(3)
@@ -56,7 +56,7 @@ def checkpoint(scorer: dict[str, torch.Tensor], tmp_path: Path) -> Path:
 
 
 def reference_score(scorer: dict[str, torch.Tensor], transformer: Path, read: Any) -> Floats:
-    """sigmoid(linear(relu(CLS))) of what transformers computes of padded texts [B, L] -> [B], in float64."""
+    """Compute sigmoid(linear(relu(CLS))) of padded texts with transformers, [B, L] -> [B] float64."""
     from transformers import BertConfig, BertModel
 
     model: Any = BertModel(BertConfig.from_pretrained(transformer, vocab_size=179)).double().eval()
@@ -76,8 +76,8 @@ def reference_texts(corpus: Corpus, context: int, paper: int, length: int) -> tu
     return " ".join(words) + "<sep>" + passage, f"{corpus.titles[paper]} {corpus.abstracts[paper]}"
 
 
-@pytest.mark.parametrize("length", [128, 32])  # all pairs are shorter, most are longer
-def test_scores_are_the_reference_s(
+@pytest.mark.parametrize("length", [128, 32])  # all pairs fit; most are truncated
+def test_scores_match_the_reference(
     length: int, scorer: dict[str, torch.Tensor], transformer: Path, tmp_path: Path, tiny_corpus: Corpus
 ) -> None:
     from transformers import AutoTokenizer, BertConfig
@@ -103,7 +103,7 @@ def test_scores_are_the_reference_s(
         return_token_type_ids=True,
         return_tensors="pt",
     )
-    # Where the reference loses the mark our pair is another one.
+    # If the reference truncates the mark, our pair differs.
     kept = (read["input_ids"] == tokenizer.convert_tokens_to_ids("<cit>")).any(1).numpy()
     full = (read["attention_mask"].sum(1) == length).numpy()
     assert (kept & full).sum() > 40 if length == 32 else kept.all() and not full.any()
@@ -114,7 +114,7 @@ def test_scores_are_the_reference_s(
     np.testing.assert_allclose(found[kept], exact[kept], atol=2e-5)
 
 
-def test_a_net_of_several_gpus_is_the_same(
+def test_checkpoints_of_several_gpus_are_the_same(
     checkpoint: Path, scorer: dict[str, torch.Tensor], transformer: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "parallel.pt"
@@ -123,7 +123,9 @@ def test_a_net_of_several_gpus_is_the_same(
     assert all(torch.equal(value, two[name]) for name, value in one.items())
 
 
-def test_it_is_saved_and_loaded_as_any_other(checkpoint: Path, transformer: Path, tmp_path: Path) -> None:
+def test_published_rerankers_are_saved_and_loaded(
+    checkpoint: Path, transformer: Path, tmp_path: Path
+) -> None:
     model = load_reference(checkpoint, transformer)
     model.save_pretrained(tmp_path / "saved")
     again = CrossEncoder.from_pretrained(tmp_path / "saved")
@@ -131,10 +133,10 @@ def test_it_is_saved_and_loaded_as_any_other(checkpoint: Path, transformer: Path
     assert all(torch.equal(value, again.state_dict()[name]) for name, value in model.state_dict().items())
 
 
-def test_it_is_found_by_its_name(
+def test_the_published_reranker_is_opened_by_name(
     checkpoint: Path, transformer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both files where they belong in the cache: that of the release, and SciBERT's."""
+    """With the release's file and SciBERT in the cache."""
     folder = tmp_path / "cache" / "checkpoints" / "scibert-acl200"
     folder.mkdir(parents=True)
     shutil.copy(checkpoint, folder / "model_batch_91170.pt")
@@ -161,12 +163,12 @@ class Evil:
         ({"scorer": {"a": 1}}, "no weights under 'scorer'"),
         (
             {"scorer": {}},
-            "has vectors of none subwords, the tokeniser of .* has 179; .*scoring.encoder=FOLDER",
+            "has no subword vectors, but the tokeniser in .* has 179 subwords; .*scoring.encoder=FOLDER",
         ),
-        ({"scorer": Evil()}, "damaged, or holds other things than tensors and plain values"),
+        ({"scorer": Evil()}, "damaged, or contains something other than tensors"),
     ],
 )
-def test_other_files_are_named(
+def test_invalid_files_are_named(
     content: Any, message: str, transformer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     torch.save(content, tmp_path / "other.pt")
@@ -179,10 +181,10 @@ def test_weights_that_do_not_fit_are_named(
     scorer: dict[str, torch.Tensor], checkpoint: Path, transformer: Path, tmp_path: Path
 ) -> None:
     for name, change, message in (
-        ("ln_score.bias", None, "not weights of the transformer in .* Missing key"),
-        ("bert_model.encoder.layer.1.output.dense.bias", None, "not weights of the transformer"),
+        ("ln_score.bias", None, "weights do not fit the transformer in .* Missing key"),
+        ("bert_model.encoder.layer.1.output.dense.bias", None, "weights do not fit the transformer"),
         ("bert_model.encoder.layer.2.output.dense.bias", torch.ones(16), "Unexpected key"),
-        ("ln_score.weight", torch.full((1, 16), float("nan")), r"score\.weight are not all finite numbers"),
+        ("ln_score.weight", torch.full((1, 16), float("nan")), r"score\.weight are not all finite"),
     ):
         changed = {key: value for key, value in scorer.items() if key != name}
         torch.save({"scorer": changed | ({} if change is None else {name: change})}, tmp_path / "other.pt")

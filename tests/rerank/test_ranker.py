@@ -1,4 +1,4 @@
-"""The ranker: what it orders and keeps, saved and loaded, trained, evaluated, refused."""
+"""The ranker: ranking, saving and loading, training, evaluation, and invalid options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from datasets.corpus import Corpus, Split
 from datasets.errors import InputError
 from rerank import ranker_training
 from rerank.evidence import Evidence
-from rerank.ranker import HOME, MODEL, Ranker, RankingModel, Trees, Weights
+from rerank.ranker import HOME, MODEL, LinearModel, Ranker, RankingModel, TreeModel
 from rerank.ranker_training import (
     Lists,
     cross_fit,
@@ -34,7 +34,7 @@ from retrieval.filters import Filters
 from retrieval.popularity import Popularity
 from retrieval.queries import Queries, Query
 from tests.rerank.test_features import average
-from tests.runs import configured
+from tests.runs import compose_config
 from training.hub import ABOUT, CARD
 
 WHOLE = '{"format": "ranker-1", "models": %s}'
@@ -43,7 +43,7 @@ MIXED = {"bm25.score": 1.0, "near_title": 0.5, "near_best": 0.7, "popularity": 0
 
 def ranker(corpus: Corpus, weights: dict[str, float] = MIXED, depth: int = 15, **options: Any) -> Ranker:
     parts = {"bm25": BM25(), "bm25_contexts": BM25(contexts=100), "dense": average(corpus)}
-    made = Ranker(RankingModel({HOME: Weights(weights)}), parts, depth, **options)
+    made = Ranker(RankingModel({HOME: LinearModel(weights)}), parts, depth, **options)
     made.index(corpus)
     return made
 
@@ -58,28 +58,28 @@ def same(one: Ranking, other: Ranking) -> None:
 
 
 @pytest.mark.parametrize("kind", [BM25, Popularity])
-def test_a_model_of_one_score_orders_as_its_retriever(
+def test_a_model_of_one_score_ranks_like_its_retriever(
     demo_corpus: Corpus, kind: Callable[[], Retriever]
 ) -> None:
-    made = Ranker(RankingModel({HOME: Weights({"it.score": 1.0})}), {"it": kind()}, depth=10)
+    made = Ranker(RankingModel({HOME: LinearModel({"it.score": 1.0})}), {"it": kind()}, depth=10)
     alone, rows = kind(), contexts(demo_corpus)
     for one in (made, alone):
         one.index(demo_corpus)
     np.testing.assert_array_equal(made.search(rows, 10).papers, alone.search(rows, 10).papers)
 
 
-def test_a_batch_is_ranked_as_each_of_its_queries(demo_corpus: Corpus) -> None:
+def test_a_batch_is_ranked_like_its_single_queries(demo_corpus: Corpus) -> None:
     made, rows = ranker(demo_corpus), contexts(demo_corpus)
     same(made.search(rows, 12), Ranking.concat([made.search(rows[[i]], 12) for i in range(len(rows))]))
 
 
-def test_the_first_papers_do_not_change_with_k_and_none_that_a_part_finds_is_lost(
+def test_top_papers_do_not_depend_on_k_and_no_found_paper_is_lost(
     demo_corpus: Corpus,
 ) -> None:
     made, rows = ranker(demo_corpus, depth=8), contexts(demo_corpus)
     few, many = made.search(rows, 5), made.search(rows, 120)
     np.testing.assert_array_equal(few.papers, many.papers[:, :5])
-    queries = Queries.of(demo_corpus, rows)
+    queries = Queries.from_contexts(demo_corpus, rows)
     for part in made.parts.values():
         for q, papers in enumerate(part.search(queries, 20).papers):
             assert set(papers[papers >= 0].tolist()) <= set(many.papers[q].tolist())
@@ -89,15 +89,15 @@ def test_the_first_papers_do_not_change_with_k_and_none_that_a_part_finds_is_los
     assert (np.diff(many.scores, axis=1)[many.papers[:, 1:] >= 0] <= 0).all()
 
 
-def test_candidates_are_the_union_of_what_the_parts_find_first(demo_corpus: Corpus) -> None:
-    made, queries = ranker(demo_corpus, depth=4), Queries.of(demo_corpus, contexts(demo_corpus))
-    found = made.prefetched(queries, 9)
-    for q, papers in enumerate(made.candidates(found)):
+def test_candidates_are_the_union_of_the_retrievers_top_papers(demo_corpus: Corpus) -> None:
+    made, queries = ranker(demo_corpus, depth=4), Queries.from_contexts(demo_corpus, contexts(demo_corpus))
+    found = made.prefetch(queries, 9)
+    for q, papers in enumerate(made.merge_candidates(found)):
         wanted = {int(p) for part in found for p in part.papers[q, :4] if p >= 0}
         assert set(papers[papers >= 0].tolist()) == wanted and (papers >= 0).sum() == len(wanted)
 
 
-def test_scores_of_given_papers_are_those_of_the_search(demo_corpus: Corpus) -> None:
+def test_score_agrees_with_search(demo_corpus: Corpus) -> None:
     made, rows = ranker(demo_corpus), contexts(demo_corpus)
     found = made.search(rows, 10)
     np.testing.assert_allclose(made.score(rows, found.papers), found.scores, rtol=1e-5, atol=1e-5)
@@ -105,45 +105,45 @@ def test_scores_of_given_papers_are_those_of_the_search(demo_corpus: Corpus) -> 
     assert np.isneginf(made.score(rows, own)).all()
 
 
-def test_filters_hold(demo_corpus: Corpus) -> None:
+def test_filters_are_respected(demo_corpus: Corpus) -> None:
     made, rows = ranker(demo_corpus), contexts(demo_corpus)
     found = made.search(rows, 40, Filters(unseen=True))
     there = found.papers[found.papers >= 0]
     assert len(there) and not demo_corpus.seen[there].any()
 
 
-def test_a_corpus_without_training_contexts_is_ranked_by_the_other_parts(tiny_corpus: Corpus) -> None:
+def test_retrievers_without_their_training_contexts_are_skipped(tiny_corpus: Corpus) -> None:
     del tiny_corpus.splits["train"]
     made = ranker(tiny_corpus)
     assert list(made.parts) == ["bm25", "dense"]
     found = made.search(contexts(tiny_corpus), 5)
     assert (found.papers[:, 0] >= 0).all()
-    with pytest.raises(InputError, match="has no training contexts for any of them"):
+    with pytest.raises(InputError, match="all need training contexts, which corpus tiny lacks"):
         Ranker(None, {"bm25": BM25(contexts=9)}).index(tiny_corpus)
 
 
-def test_parts_that_read_papers_alone_are_shared_by_corpora_of_the_same_papers(demo_corpus: Corpus) -> None:
+def test_indexes_of_papers_are_shared_by_corpora_of_the_same_papers(demo_corpus: Corpus) -> None:
     home, without, rows = ranker(demo_corpus), copy.copy(demo_corpus), contexts(demo_corpus)
     without.splits = {name: split for name, split in demo_corpus.splits.items() if name != "train"}
     alone = ranker(without)
-    shared = Ranker(alone.model, alone.given, alone.depth)
-    shared.like = home
+    shared = Ranker(alone.model, alone.all_parts, alone.depth)
+    shared.shared = home
     shared.index(without)
     assert [name for name in shared.parts if shared.parts[name] is home.parts[name]] == ["bm25", "dense"]
     same(shared.search(rows, 12), alone.search(rows, 12))
 
 
-def test_evidence_for_other_contexts_is_that_of_their_corpus(demo_corpus: Corpus) -> None:
+def test_evidence_with_other_contexts_equals_a_new_one(demo_corpus: Corpus) -> None:
     without = copy.copy(demo_corpus)
     without.splits = {name: split for name, split in demo_corpus.splits.items() if name != "train"}
-    wanted = Evidence.of(without, None)._arrays()
-    for name, array in Evidence.of(demo_corpus, None).with_contexts_of(without, None)._arrays().items():
+    wanted = Evidence.build(without, None)._arrays()
+    for name, array in Evidence.build(demo_corpus, None).with_contexts_of(without, None)._arrays().items():
         np.testing.assert_array_equal(array, wanted[name], err_msg=name)
 
 
 def test_a_question_is_answered_and_explained(demo_corpus: Corpus) -> None:
     made = ranker(demo_corpus)
-    asked = Queries.asked(demo_corpus, [Query("words that no paper has: zyx TARGETCIT", title="Zyx")])
+    asked = Queries.from_list(demo_corpus, [Query("words that no paper has: zyx TARGETCIT", title="Zyx")])
     found = made.search(asked, 5)
     columns = made.explain(asked, found.papers)
     assert {"bm25.score", "name_near", "popularity"} < set(columns)
@@ -153,31 +153,31 @@ def test_a_question_is_answered_and_explained(demo_corpus: Corpus) -> None:
 def test_an_index_is_saved_and_loaded(demo_corpus: Corpus, tmp_path: Path) -> None:
     made, rows = ranker(demo_corpus), contexts(demo_corpus)
     made.save(tmp_path / "index")
-    loaded = Ranker(made.model, made.given, made.depth)
+    loaded = Ranker(made.model, made.all_parts, made.depth)
     loaded.load(tmp_path / "index", demo_corpus)
     same(loaded.search(rows, 20), made.search(rows, 20))
-    with pytest.raises(InputError, match="an index of another depth"):
-        Ranker(made.model, made.given, 3).load(tmp_path / "index", demo_corpus)
+    with pytest.raises(InputError, match="the index was built with depth="):
+        Ranker(made.model, made.all_parts, 3).load(tmp_path / "index", demo_corpus)
 
 
 # Models and their training.
 
 
 def test_a_model_is_saved_without_pickles(tmp_path: Path) -> None:
-    model = RankingModel({HOME: Weights(MIXED)}, {"seed": 3})
+    model = RankingModel({HOME: LinearModel(MIXED)}, {"seed": 3})
     folder = model.save_pretrained(tmp_path / "out" / "ranker")
     assert sorted(path.name for path in folder.iterdir()) == sorted([MODEL, ABOUT, CARD])
     for place in ("out", "out/ranker"):
         found = RankingModel.load(tmp_path / place)
-        assert found.models == {HOME: Weights(MIXED)} and found.about == {"seed": 3}
+        assert found.models == {HOME: LinearModel(MIXED)} and found.about == {"seed": 3}
 
 
 @pytest.mark.parametrize(
     "content, line",
     [
-        (None, "no ranker that was saved here"),
+        (None, "not a saved ranker"),
         ("{", "damaged"),
-        ("[]", "must hold a dict, not a list"),
+        ("[]", "must contain a dict, not a list"),
         ('{"format": "ranker-9"}', "a ranker of format 'ranker-9'"),
         (WHOLE % '{"home": {"kind": "linear", "weights": {"a": "b"}}}', "not a ranker"),
         (WHOLE % '{"home": {"kind": "linear", "weights": {"a": NaN}}}', "not a ranker"),
@@ -192,8 +192,8 @@ def test_a_damaged_model_is_refused_in_one_line(tmp_path: Path, content: str | N
         RankingModel.load(tmp_path)
 
 
-def test_what_a_ranker_needs_is_said(demo_corpus: Corpus) -> None:
-    with pytest.raises(InputError, match=r"retriever.parts: there is none"):
+def test_missing_options_are_named(demo_corpus: Corpus) -> None:
+    with pytest.raises(InputError, match=r"retriever.parts: must name at least one"):
         Ranker(None, {})
     with pytest.raises(InputError, match=r"retriever.depth=0: must be a whole number"):
         Ranker(None, {"bm25": BM25()}, 0)
@@ -209,14 +209,14 @@ def lists(demo_corpus: Corpus) -> Lists:
 
 
 def each(lists: Lists) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Values, papers and whether they are cited, list by list."""
+    """Yield values, papers and citation labels, list by list."""
     for start, end in zip(lists.offsets[:-1], lists.offsets[1:], strict=True):
         yield lists.values[start:end].astype(np.float64), lists.papers[start:end], lists.cited[start:end]
 
 
-def test_a_linear_model_is_at_the_least_loss(lists: Lists) -> None:
+def test_a_linear_model_minimises_the_loss(lists: Lists) -> None:
     model = fit_ranker(RankerSettings(l2=0.01, iterations=300), lists, 0)
-    assert isinstance(model, Weights)
+    assert isinstance(model, LinearModel)
 
     def loss(weights: np.ndarray) -> float:
         entropies = [
@@ -226,15 +226,15 @@ def test_a_linear_model_is_at_the_least_loss(lists: Lists) -> None:
         ]
         return float(np.mean(entropies) + 0.01 * weights @ weights)
 
-    weights = np.array([model.of[name] for name in lists.columns])
+    weights = np.array([model.weights[name] for name in lists.columns])
     rng, least = np.random.default_rng(0), loss(weights)
     assert least < loss(np.zeros_like(weights))
     for _ in range(5):
         assert least <= loss(weights + rng.normal(size=len(weights)) * 0.02)
 
 
-def test_measures_of_lists_are_those_of_a_plain_ranking(lists: Lists, demo_corpus: Corpus) -> None:
-    model, split = Weights(MIXED), demo_corpus.split("train")
+def test_measures_of_lists_match_a_plain_ranking(lists: Lists, demo_corpus: Corpus) -> None:
+    model, split = LinearModel(MIXED), demo_corpus.split("train")
     recalls, reciprocals = [], []
     for (values, papers, _), wanted in zip(each(lists), split.positives, strict=True):
         scores = model.scores(lists.columns, values.astype(np.float32))
@@ -247,14 +247,12 @@ def test_measures_of_lists_are_those_of_a_plain_ranking(lists: Lists, demo_corpu
     assert found["mrr"] == pytest.approx(sum(reciprocals))
 
 
-def test_each_citing_paper_is_ranked_by_a_model_that_has_not_seen_it(
-    lists: Lists, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cross_fitting_holds_out_citing_papers(lists: Lists, monkeypatch: pytest.MonkeyPatch) -> None:
     seen, asked = list[set[int]](), list[int]()
 
-    def fit(given: Any, part: Lists, seed: int) -> Weights:
+    def fit(given: Any, part: Lists, seed: int) -> LinearModel:
         seen.append(set(part.citing.tolist()))
-        return Weights(MIXED)
+        return LinearModel(MIXED)
 
     def measure(model: Any, part: Lists) -> dict[str, float]:
         assert not seen[-1] & set(part.citing.tolist())
@@ -284,7 +282,7 @@ def test_groups_are_dropped_by_query_and_seed(lists: Lists) -> None:
 def test_trees_are_saved_as_text(lists: Lists, tmp_path: Path) -> None:
     pytest.importorskip("lightgbm")
     model = fit_ranker(RankerSettings(kind="lightgbm", trees=5), lists, 0)
-    assert isinstance(model, Trees)
+    assert isinstance(model, TreeModel)
     RankingModel({HOME: model}).save_pretrained(tmp_path / "ranker")
     loaded, values = RankingModel.load(tmp_path).models[HOME], lists.values[None].astype(np.float32)
     scores = model.scores(lists.columns, values)
@@ -298,9 +296,9 @@ def test_too_little_to_learn_from_is_refused(tiny_corpus: Corpus) -> None:
     with pytest.raises(InputError, match="fewer than 20 queries have a cited paper"):
         fit_ranker(RankerSettings(), lists, 0)
     tiny_corpus.splits["none"] = Split("none", np.empty(0, np.int64), Ragged.from_rows([]))
-    with pytest.raises(InputError, match=r"model.ranker.split=none: corpus tiny has no contexts there"):
+    with pytest.raises(InputError, match=r"split=none: corpus tiny has no contexts in this split"):
         training_split(tiny_corpus, "none", None, 0)
-    with pytest.raises(InputError, match=r"model.ranker.folds=3: the contexts are of 1 citing papers"):
+    with pytest.raises(InputError, match=r"model.ranker.folds=3: the contexts have only 1 citing papers"):
         cross_fit(RankerSettings(), lists, 0)
 
 
@@ -312,19 +310,21 @@ def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus, tiny_bert: Path
         "data.contexts=300",
         f"data.cache_dir={demo_corpus.path.parent.parent}",
         "~retriever@retriever.parts.dense",
-        "+retriever@retriever.parts.encoder=article",  # of the options that only some parts have
+        "+retriever@retriever.parts.encoder=article",  # has options of its own
         *("encoder=local", f"encoder.path={tiny_bert}", "encoder.max_tokens=64"),
         f"embeddings_dir={tmp_path / 'vectors'}",
         "retriever.depth=20",
     ]
     out = tmp_path / "out"
-    config = configured("train", ["model=ranker", *options, f"output_dir={out}", "model.ranker.split=train"])
+    config = compose_config(
+        "train", ["model=ranker", *options, f"output_dir={out}", "model.ranker.split=train"]
+    )
     assert train(config) == out / "ranker"
     about = json.loads((out / "ranker" / ABOUT).read_text())
     assert about["parts"]["encoder"] == "article" and (tmp_path / "vectors").is_dir()
     assert about["data"] == demo_corpus.name and about["cross_fitted"]["home/recall@10"] > 0
     assert about["cross_fitted"]["home-draft/recall@10"] >= about["cross_fitted"]["bare/recall@10"]
-    given = configured("evaluate", ["retriever=ranker", f"ranker={out}", *options])
+    given = compose_config("evaluate", ["retriever=ranker", f"ranker={out}", *options])
     made = instantiate(given.retriever)
     made.index(demo_corpus)
     found = made.search(contexts(demo_corpus), 10).papers
@@ -341,7 +341,7 @@ def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus, tiny_bert: Path
 
 
 def test_the_model_is_chosen_by_what_the_corpus_has() -> None:
-    home, bare, abroad = (Weights({name: 1.0}) for name in ("a", "b", "c"))
+    home, bare, abroad = (LinearModel({name: 1.0}) for name in ("a", "b", "c"))
     model = RankingModel({"home": home, "bare": bare, "abroad": abroad, "home-draft": home})
     assert model.name_for(contexts=True, share=0.5) == "home"
     assert model.name_for(contexts=False, share=0.99) == "bare"
@@ -352,15 +352,19 @@ def test_the_model_is_chosen_by_what_the_corpus_has() -> None:
 
 def test_queries_of_a_draft_are_ranked_by_its_model(demo_corpus: Corpus) -> None:
     made = ranker(demo_corpus)
-    made.model = RankingModel({HOME: Weights({"bm25.score": 1.0}), "home-draft": Weights({"known": 1.0})})
+    made.model = RankingModel(
+        {HOME: LinearModel({"bm25.score": 1.0}), "home-draft": LinearModel({"known": 1.0})}
+    )
     rows = contexts(demo_corpus)[:6]
     wanted = np.flatnonzero(demo_corpus.is_candidate)[:3]
     known = Ragged.from_rows([wanted, [], wanted, [], [], wanted])
-    found = made.search(Queries.of(demo_corpus, rows, known), 5).papers
+    found = made.search(Queries.from_contexts(demo_corpus, rows, known), 5).papers
     plain = made.search(rows, 5).papers
     for q in range(6):
         if len(known[q]):
-            candidates = made.candidates(made.prefetched(Queries.of(demo_corpus, rows[[q]]), made.depth))[0]
+            candidates = made.merge_candidates(
+                made.prefetch(Queries.from_contexts(demo_corpus, rows[[q]]), made.depth)
+            )[0]
             there = set(wanted.tolist()) & set(candidates.tolist()) - {int(demo_corpus.citing[rows[q]])}
             assert set(found[q, : len(there)].tolist()) == there
         else:

@@ -1,4 +1,4 @@
-"""Scores do not depend on the pairs beside them, hardly on the back end; fingerprints name what counts."""
+"""Scores do not depend on the batch and hardly on the back end; fingerprints cover what they depend on."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ def exact(tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: Pairs) -> np.ndar
 
 
 @given(st.lists(st.integers(1, 512), max_size=200), st.integers(1, 5000))
-def test_each_pair_is_once_in_batches_of_at_most_so_many_tokens(lengths: list[int], tokens: int) -> None:
+def test_batches_hold_each_pair_once_within_the_token_limit(lengths: list[int], tokens: int) -> None:
     given, found = np.array(lengths, np.int64), list(batches(np.array(lengths, np.int64), tokens))
     assert sorted(row for rows in found for row in rows.tolist()) == list(range(len(lengths)))
     longest = [int(given[rows].max()) for rows in found]
     assert longest == sorted(longest, reverse=True)
     padded = [-(-most // 8) * 8 for most in longest]
     assert all(most * len(rows) <= tokens or len(rows) == 1 for most, rows in zip(padded, found, strict=True))
-    # One more pair would have been too many, but for the last batch.
+    # No batch but the last has room for one more pair.
     assert all(most * (len(rows) + 1) > tokens for most, rows in zip(padded[:-1], found[:-1], strict=True))
 
 
-def test_scores_are_the_net_s_on_one_pair_at_a_time(
+def test_scores_match_the_network_on_single_pairs(
     exact: np.ndarray, tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: Pairs
 ) -> None:
     model = CrossEncoder.from_pretrained(tiny_reranker)
@@ -73,11 +73,11 @@ def test_scores_are_the_net_s_on_one_pair_at_a_time(
     np.testing.assert_allclose(exact, expected, atol=1e-5)
 
 
-def test_questions_are_scored_as_contexts_are(
+def test_queries_by_text_are_scored_like_contexts(
     exact: np.ndarray, tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: Pairs
 ) -> None:
     questions = [question(tiny_corpus, row) for row in range(12)]
-    asked = Queries.asked(tiny_corpus, questions)[::-1]
+    asked = Queries.from_list(tiny_corpus, questions)[::-1]
     papers = np.tile(np.arange(-1, 12, dtype=np.int32), (12, 1))
     found = Reranker.open(tiny_reranker, EXACT).score_candidates(asked, papers)
     assert (found[:, 0] == -np.inf).all()
@@ -109,7 +109,7 @@ def test_no_pairs_and_another_corpus(tiny_reranker: Path, tiny_corpus: Corpus, d
 
 
 @pytest.mark.parametrize("backend", ["torch", pytest.param("openvino", marks=needs_openvino)])
-def test_bfloat16_is_near(
+def test_bfloat16_is_close(
     exact: np.ndarray, tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: Pairs, backend: str
 ) -> None:
     scoring = ScoringSettings(backend, "bfloat16")
@@ -120,7 +120,7 @@ def test_bfloat16_is_near(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["aot_eager", "inductor"])
-def test_compiled_is_the_same(
+def test_compilation_keeps_the_scores(
     exact: np.ndarray,
     tiny_reranker: Path,
     tiny_corpus: Corpus,
@@ -128,7 +128,7 @@ def test_compiled_is_the_same(
     compiler: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """aot_eager: without half a minute of C++, the graph is the same."""
+    """aot_eager compiles the same graph without half a minute of C++."""
     compile_, asked = torch.compile, []
 
     def watched(model: Any, **given: Any) -> Any:
@@ -152,11 +152,11 @@ def test_threads_are_set(tiny_reranker: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @needs_openvino
-def test_openvino_computes_the_same_and_a_batch_that_fails_ends_the_scoring(
+def test_openvino_matches_torch_and_a_failing_batch_ends_the_scoring(
     exact: np.ndarray, tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: Pairs
 ) -> None:
     reranker = Reranker.open(tiny_reranker, ScoringSettings("openvino", "float32", threads=2))
-    for tokens in (4096, 90):  # all in few batches; many batches in parallel
+    for tokens in (4096, 90):  # few batches; many in parallel
         reranker.scoring = replace(reranker.scoring, tokens=tokens)
         np.testing.assert_allclose(reranker.score(tiny_corpus, *all_pairs), exact, atol=2e-5)
     again = Reranker.open(tiny_reranker, reranker.scoring)  # from the cache
@@ -167,30 +167,30 @@ def test_openvino_computes_the_same_and_a_batch_that_fails_ends_the_scoring(
         yield np.arange(3)
         raise OSError("the disk is gone")
 
-    with pytest.raises(OSError, match="the disk is gone"):  # what was started is waited for
+    with pytest.raises(OSError, match="the disk is gone"):  # after waiting for running batches
         list(reranker.backend.scores(pairs, parts()))
 
 
 @pytest.mark.slow
 @needs_openvino
-def test_int8_is_near_and_calibrated_once(
+def test_int8_is_close_and_calibrated_once(
     exact: np.ndarray, tiny_reranker: Path, tiny_corpus: Corpus, all_pairs: Pairs, cache: Path
 ) -> None:
     int8 = ScoringSettings(precision="int8")
     found = Reranker.open(tiny_reranker, int8).score(tiny_corpus, *all_pairs)
     assert not np.allclose(found, exact, atol=1e-4)
-    assert np.corrcoef(exact, found)[0, 1] > 0.9  # of a random net, where errors are not averaged
+    assert np.corrcoef(exact, found)[0, 1] > 0.9  # a random network does not average errors out
     (model,) = cache.glob(f"openvino/*/{MODEL}")
     assert 'element_type="i8"' in model.read_text()
     written = model.stat().st_mtime_ns
     contexts, papers = all_pairs
     again = Reranker.open(tiny_reranker, int8).score(tiny_corpus, contexts[100:], papers[100:])
-    # The ranges of activations are fixed: a score does not depend on the batch.
+    # Activation ranges are fixed, so scores do not depend on the batch.
     np.testing.assert_allclose(again, found[100:], atol=0.02 * float(exact.std()))
     assert model.stat().st_mtime_ns == written
 
 
-def test_what_is_not_installed_is_named(tiny_reranker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_are_named(tiny_reranker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "openvino" else found(name))
     with pytest.raises(InputError, match=r'needs the extra int8: make install EXTRAS="dev int8" .openvino'):
@@ -213,9 +213,7 @@ def sharpen(model: CrossEncoder) -> None:
     model.head = "sigmoid"
 
 
-def test_the_fingerprint_is_of_all_that_scores_depend_on_and_of_nothing_else(
-    tiny_reranker: Path, tmp_path: Path
-) -> None:
+def test_the_fingerprint_covers_exactly_what_scores_depend_on(tiny_reranker: Path, tmp_path: Path) -> None:
     def saved(name: str, change: Callable[[CrossEncoder], None]) -> Path:
         model = CrossEncoder.from_pretrained(tiny_reranker)
         change(model)
@@ -234,15 +232,15 @@ def test_the_fingerprint_is_of_all_that_scores_depend_on_and_of_nothing_else(
     assert not copy.model.training and not any(one.requires_grad for one in copy.model.parameters())
 
 
-def test_a_path_that_is_nothing_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no such folder of a reranker"):
+def test_invalid_paths_raise_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such reranker folder"):
         Reranker.open(tmp_path / "nowhere")
     (tmp_path / "notes.txt").write_text("not weights")
     with pytest.raises(InputError, match="not a torch checkpoint of plain weights"):
         Reranker.open(tmp_path / "notes.txt")
 
 
-def test_the_output_folder_of_a_training_has_its_reranker(tiny_reranker: Path, tmp_path: Path) -> None:
+def test_the_output_folder_of_a_training_opens_its_reranker(tiny_reranker: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny_reranker, tmp_path / "reranker")
     found = Reranker.open(tmp_path, EXACT)
     assert found.fingerprint == Reranker.open(tiny_reranker, EXACT).fingerprint and found.name == "reranker"

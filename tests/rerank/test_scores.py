@@ -1,4 +1,4 @@
-"""Pairs are scored once, by whomever, and the same scores come of it."""
+"""Pair scores: cached, resumed and shared between jobs; reordering of rankings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from retrieval.run import Run
 
 
 class Product:
-    """Scores that say which pair they are of; counts what it is asked for."""
+    """Scorer whose scores identify their pairs; records the pairs it scored."""
 
     name = "product"
 
@@ -50,20 +50,20 @@ def grid(contexts: list[int], papers: list[int]) -> tuple[NDArray[np.int64], NDA
     return np.repeat(contexts, len(papers)), np.tile(papers, len(contexts))
 
 
-def test_speed_is_that_of_the_scoring_whenever_it_was(
+def test_cached_scores_keep_their_speed(
     tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = iter(range(0, 1000, 5))  # each chunk takes 5 s
     monkeypatch.setattr("rerank.scores.time.perf_counter", lambda: float(next(now)))
     scores = PairScores(tmp_path, Product(), tiny_corpus, chunk=10)
-    assert scores.of(*grid([1, 2], list(range(10)))).pairs_per_second == 2
-    assert scores.of(*grid([1], [4])).pairs_per_second == 2
-    assert scores.of(*grid([], [])).pairs_per_second == 0
+    assert scores.get(*grid([1, 2], list(range(10)))).pairs_per_second == 2
+    assert scores.get(*grid([1], [4])).pairs_per_second == 2
+    assert scores.get(*grid([], [])).pairs_per_second == 0
 
 
-def test_a_resumed_scoring_goes_on_and_asks_for_the_same_chunks(tiny_corpus: Corpus, tmp_path: Path) -> None:
+def test_a_resumed_scoring_continues_with_the_same_chunks(tiny_corpus: Corpus, tmp_path: Path) -> None:
     class Chunks(Product):
-        """Scores depend on the pairs beside them, as the last bits of real ones do."""
+        """Scores that depend on the chunk, like the last bits of real ones."""
 
         def __init__(self, until: int) -> None:
             super().__init__()
@@ -76,42 +76,42 @@ def test_a_resumed_scoring_goes_on_and_asks_for_the_same_chunks(tiny_corpus: Cor
             return super().score(corpus, contexts, papers, advance) + np.float32(papers.sum())
 
     pairs = grid([4, 0, 2], list(range(11)))
-    whole = PairScores(tmp_path / "whole", Chunks(99), tiny_corpus, chunk=5).of(*pairs)
-    for until in (2, 0, 3):  # what was done in an interrupted run is kept, of the last one too
+    whole = PairScores(tmp_path / "whole", Chunks(99), tiny_corpus, chunk=5).get(*pairs)
+    for until in (2, 0, 3):  # each interrupted run keeps its scores
         with pytest.raises(KeyboardInterrupt):
-            PairScores(tmp_path / "cut", Chunks(until), tiny_corpus, chunk=5, write_every=0).of(*pairs)
+            PairScores(tmp_path / "cut", Chunks(until), tiny_corpus, chunk=5, write_every=0).get(*pairs)
     rest = Chunks(99)
-    found = PairScores(tmp_path / "cut", rest, tiny_corpus, chunk=5).of(*pairs)
+    found = PairScores(tmp_path / "cut", rest, tiny_corpus, chunk=5).get(*pairs)
     assert np.array_equal(found.scores, whole.scores) and found.new == len(rest.asked) == 33 - 25
 
 
-def test_a_kill_loses_no_more_than_what_is_not_yet_written(tiny_corpus: Corpus, tmp_path: Path) -> None:
+def test_a_kill_loses_only_unwritten_scores(tiny_corpus: Corpus, tmp_path: Path) -> None:
     scores = PairScores(tmp_path, Product(), tiny_corpus, chunk=3, write_every=0)
-    scores.of(*grid([1], list(range(9))))
+    scores.get(*grid([1], list(range(9))))
     files = sorted(scores.folder.iterdir())
     assert len(files) == 3 and all(file.suffix == ".safetensors" for file in files)
-    files[1].rename(scores.folder / f".{files[1].name}.123")  # as a write that was killed leaves it
+    files[1].rename(scores.folder / f".{files[1].name}.123")  # as left by a killed write
     scorer = Product()
-    found = PairScores(tmp_path, scorer, tiny_corpus).of(*grid([1], list(range(9))))
+    found = PairScores(tmp_path, scorer, tiny_corpus).get(*grid([1], list(range(9))))
     assert found.scores.tolist() == list(range(100, 109)) and scorer.asked == [(1, 3), (1, 4), (1, 5)]
 
 
-def test_what_others_wrote_meanwhile_is_used(tiny_corpus: Corpus, tmp_path: Path) -> None:
+def test_scores_written_by_other_jobs_are_used(tiny_corpus: Corpus, tmp_path: Path) -> None:
     class Beside(Product):
-        """While it scores, another job scores the same pairs, and others."""
+        """Another job scores the same pairs, and others, at the same time."""
 
         def score(self, *given, **named):  # type: ignore[no-untyped-def]
-            PairScores(tmp_path, Product(), tiny_corpus).of(*grid([1, 2], [3, 4]))
+            PairScores(tmp_path, Product(), tiny_corpus).get(*grid([1, 2], [3, 4]))
             return super().score(*given, **named)
 
-    found = PairScores(tmp_path, Beside(), tiny_corpus).of(*grid([1], [3, 4]))
+    found = PairScores(tmp_path, Beside(), tiny_corpus).get(*grid([1], [3, 4]))
     assert found.scores.tolist() == [103, 104]
     scorer = Product()
-    assert PairScores(tmp_path, scorer, tiny_corpus).of(*grid([2, 1], [4])).scores.tolist() == [204, 104]
+    assert PairScores(tmp_path, scorer, tiny_corpus).get(*grid([2, 1], [4])).scores.tolist() == [204, 104]
     assert scorer.asked == []
 
 
-def test_another_model_or_corpus_has_scores_of_its_own(
+def test_each_model_and_corpus_has_its_own_scores(
     tiny_corpus: Corpus, demo_corpus: Corpus, tmp_path: Path
 ) -> None:
     folders = {
@@ -122,9 +122,7 @@ def test_another_model_or_corpus_has_scores_of_its_own(
     assert len(folders) == 4
 
 
-def test_a_score_that_is_no_number_and_a_damaged_shard_are_one_line(
-    tiny_corpus: Corpus, tmp_path: Path
-) -> None:
+def test_nan_scores_and_damaged_shards_raise_one_line(tiny_corpus: Corpus, tmp_path: Path) -> None:
     class Broken(Product):
         def score(self, *given, **named):  # type: ignore[no-untyped-def]
             scores = super().score(*given, **named)
@@ -136,14 +134,14 @@ def test_a_score_that_is_no_number_and_a_damaged_shard_are_one_line(
         f"product: .* query '{tiny_corpus.context_ids[0]}' and paper '{tiny_corpus.paper_ids[2]}' is nan"
     )
     with pytest.raises(InputError, match=message):
-        PairScores(tmp_path, Broken(), tiny_corpus).of(contexts, papers)
+        PairScores(tmp_path, Broken(), tiny_corpus).get(contexts, papers)
     scores = PairScores(tmp_path, Product(), tiny_corpus)
     assert not scores.folder.exists()
-    scores.of(contexts, papers)
+    scores.get(contexts, papers)
     (shard,) = scores.folder.iterdir()
     shard.write_bytes(shard.read_bytes()[:-5])
     with pytest.raises(InputError, match=f"{shard.name}: damaged"):
-        scores.of(contexts, papers)
+        scores.get(contexts, papers)
 
 
 @settings(max_examples=25, deadline=None)
@@ -153,14 +151,14 @@ def test_a_score_that_is_no_number_and_a_damaged_shard_are_one_line(
     ),
     chunk=st.integers(1, 7),
 )
-def test_whatever_is_asked_in_whatever_order(
+def test_scores_do_not_depend_on_the_order_of_requests(
     asked: list[list[tuple[int, int]]], chunk: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     corpus = type("Small", (), {"fingerprint": "f", "paper_ids": range(12), "name": "small"})()
     folder, scorer = tmp_path_factory.mktemp("scores"), Product()
     for pairs in asked:
         contexts, papers = np.array(pairs, np.int64).reshape(-1, 2).T
-        found = PairScores(folder, scorer, corpus, chunk=chunk, write_every=0).of(contexts, papers)
+        found = PairScores(folder, scorer, corpus, chunk=chunk, write_every=0).get(contexts, papers)
         assert found.scores.tolist() == (contexts * 100 + papers).tolist()
     assert len(scorer.asked) == len(set(scorer.asked)) == len({pair for pairs in asked for pair in pairs})
 
@@ -176,11 +174,11 @@ def ranking_of(rows: list[list[int]], width: int) -> Ranking:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.integers(0, 8), min_size=1, max_size=5),  # papers found of each query
+    st.lists(st.integers(0, 8), min_size=1, max_size=5),  # number of papers per query
     st.integers(1, 10),
     arrays.arrays(np.float32, (5, 8), elements=st.sampled_from(VALUES)),
 )
-def test_the_first_k_by_score_the_rest_as_they_were(
+def test_reorder_sorts_the_first_k_and_keeps_the_rest(
     counts: list[int], k: int, values: NDArray[np.float32]
 ) -> None:
     rng = np.random.default_rng(len(counts) + k)
@@ -196,7 +194,7 @@ def test_the_first_k_by_score_the_rest_as_they_were(
 
 
 def test_trec_eval_sees_the_same_order(tmp_path: Path) -> None:
-    """Scores that are equal would be ordered by it in its own way."""
+    """It would order ties in its own way."""
     ranking = ranking_of([[3, 1, 2, 0]], 4)
     run = Run(["q"], ["a", "b", "c", "d"], reorder(ranking, np.full((1, 3), 0.25)), "x")
     run.write(tmp_path / "run.trec")
@@ -205,9 +203,7 @@ def test_trec_eval_sees_the_same_order(tmp_path: Path) -> None:
     assert len({line.score for line in read}) == 4
 
 
-def test_a_cross_encoder_reranks_what_bm25_found(
-    tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path
-) -> None:
+def test_a_cross_encoder_reranks_bm25(tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path) -> None:
     reranker = Reranker.open(tiny_reranker, ScoringSettings(precision="float32"))
     retriever = BM25()
     retriever.index(tiny_corpus)

@@ -1,4 +1,4 @@
-"""Settings of rerankers: what is refused, and what a saved reranker has."""
+"""Settings of rerankers: invalid values, and values saved with a reranker."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from rerank.settings import (
         (ListLossSettings, {"temperature": 0.0}, r"model\.loss\.temperature=0\.0: must be above 0"),
         (NegativesSettings, {"count": 0}, r"model\.negatives\.count=0: must be at least 1"),
         (NegativesSettings, {"depth": 0}, r"model\.negatives\.depth=0: must be at least 1"),
-        (NegativesSettings, {"depth": 50, "skip": 50}, r"skip=50: nothing is left of depth=50"),
+        (NegativesSettings, {"depth": 50, "skip": 50}, r"skip=50: must be below model.negatives.depth=50"),
         (
             RerankingValidationSettings,
             {"monitor": "recall@7"},
@@ -56,7 +56,7 @@ from rerank.settings import (
         (RerankerSettings, {"ema": 1}, r"model\.ema=1\.0: must be at least 0 and below 1"),
         (RerankerSettings, {"precision": "half"}, "precision=half: choose auto, float32 or bfloat16"),
         (RerankerSettings, {"lists": "best"}, r"model\.lists=best: choose cited or top"),
-        (RerankerSettings, {"lists": "top"}, r"model\.lists=top: model\.loss\.name=hinge takes"),
+        (RerankerSettings, {"lists": "top"}, r"model\.lists=top: model\.loss\.name=hinge needs"),
         (RerankerSettings, {"pairs": {"max_tokens": 3}}, r"model\.pairs\.max_tokens=3: must be at least 16"),
         (
             ScoringSettings,
@@ -81,14 +81,16 @@ from rerank.settings import (
         (DistilSettings, {"word_dropout": 1.0}, r"model\.word_dropout=1\.0: must be at least 0 and below 1"),
     ],
 )
-def test_what_cannot_be_is_one_line_that_names_it(kind: type, given: dict[str, Any], message: str) -> None:
+def test_invalid_settings_raise_one_line_that_names_them(
+    kind: type, given: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InputError, match=message) as raised:
         read_settings(kind, given)
     assert "\n" not in str(raised.value)
 
 
-def test_options_that_came_and_went_change_no_name_of_what_was_there() -> None:
-    """Saved rerankers, and the scores of pairs on disk, go by these values."""
+def test_new_and_removed_options_keep_saved_values() -> None:
+    """Saved rerankers and cached pair scores depend on these values."""
     before = {
         "max_tokens": 512,
         "citing": 1.0,
@@ -100,8 +102,8 @@ def test_options_that_came_and_went_change_no_name_of_what_was_there() -> None:
         "cut": "both",
         "others": "keep",
     }
-    assert list(PairSettings().plain().items()) == list(before.items())
-    assert PairSettings.read(before) == PairSettings()
+    assert list(PairSettings().to_dict().items()) == list(before.items())
+    assert PairSettings.from_dict(before) == PairSettings()
     later = PairSettings(query="paper", query_tokens=256)
-    assert later.plain() == {**before, "query": "paper", "query_tokens": 256}
-    assert PairSettings.read(later.plain()) == later
+    assert later.to_dict() == {**before, "query": "paper", "query_tokens": 256}
+    assert PairSettings.from_dict(later.to_dict()) == later

@@ -1,4 +1,4 @@
-"""Training a reranker: what it writes and learns, resuming bit for bit, what it refuses, two processes."""
+"""Training a reranker: outputs, learning, exact resuming, invalid options, two processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rerank.pairs import PairReader
 from rerank.settings import PairSettings
 from retrieval.bm25 import BM25
 from retrieval.settings import ArticleConfig
-from tests.runs import CONF, Composed, assert_same_run, configured, crashed, history
+from tests.runs import CONF, Composed, assert_same_run, compose_config, history, train_until_crash
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -36,7 +36,7 @@ TOP = {
     "model.pairs.query": "paper",
     "model.pairs.query_tokens": 20,
 }
-"""As Nogueira et al. 2020 train."""
+"""The training of Nogueira et al. 2020."""
 
 
 def same_files(one: Path, other: Path) -> bool:
@@ -45,8 +45,10 @@ def same_files(one: Path, other: Path) -> bool:
     return all((one / name).read_bytes() == (other / name).read_bytes() for name in names)
 
 
-def scored(best: Path, corpus: Corpus, depth: int, cited_too: bool) -> list[tuple[list[float], list[bool]]]:
-    """Logits of what BM25 finds for each training query, and which papers are cited."""
+def score_lists(
+    best: Path, corpus: Corpus, depth: int, cited_too: bool
+) -> list[tuple[list[float], list[bool]]]:
+    """Return the logits of BM25's candidates per training query, and which of them are cited."""
     encoder, split, bm25 = CrossEncoder.from_pretrained(best), corpus.split("train"), BM25()
     reader = PairReader(corpus, encoder.tokenizer, encoder.config)
     bm25.index(corpus)
@@ -64,7 +66,7 @@ def scored(best: Path, corpus: Corpus, depth: int, cited_too: bool) -> list[tupl
     return found
 
 
-def test_it_learns_and_is_saved_as_a_folder_that_scores(
+def test_training_learns_and_saves_the_best_model(
     tiny_training: Composed, tiny_corpus: Corpus, tmp_path: Path
 ) -> None:
     changes = {"model.epochs": 20, "model.validation.every": 10, "output_dir": tmp_path / "out"}
@@ -78,7 +80,7 @@ def test_it_learns_and_is_saved_as_a_folder_that_scores(
     assert about["val/mrr"] == max(row["val/mrr"] for row in rows)
 
 
-def test_without_validation_the_last_weights_are_saved_and_know_what_was_trained(
+def test_without_validation_the_last_weights_are_saved(
     tiny_training: Composed, tiny_corpus: Corpus, tmp_path: Path
 ) -> None:
     changes = {"model.validation.queries": 0, "model.validation.every": 50, "model.epochs": 20}
@@ -86,7 +88,7 @@ def test_without_validation_the_last_weights_are_saved_and_know_what_was_trained
     assert "val/mrr" not in history(best.parent)[0]
     above = [
         logits[cited.index(True)] > logit
-        for logits, cited in scored(best, tiny_corpus, 6, True)
+        for logits, cited in score_lists(best, tiny_corpus, 6, True)
         for logit, of in zip(logits, cited, strict=True)
         if not of
     ]
@@ -106,22 +108,22 @@ def test_without_validation_the_last_weights_are_saved_and_know_what_was_trained
     ],
     ids=["dropout, average, decay", "accumulated, bfloat16, the first papers as they were found"],
 )
-def test_a_resumed_run_is_the_uninterrupted_one(
+def test_a_resumed_run_equals_an_uninterrupted_one(
     tiny_training: Composed, changes: dict[str, Any], tmp_path: Path
 ) -> None:
     changes = {**changes, "resume": True}
     whole = rerank.train.train(tiny_training(**changes, output_dir=tmp_path / "whole"))
     broken = tiny_training(**changes, output_dir=tmp_path / "broken")
-    crashed(rerank.train.train, 5, broken)
+    train_until_crash(rerank.train.train, 5, broken)
     assert torch.load(tmp_path / "broken" / "last.ckpt", weights_only=True)["global_step"] == 4
     resumed = rerank.train.train(broken)
     assert same_files(whole, resumed)
     state = assert_same_run(whole.parent, resumed.parent)
-    # A query of six has found nothing but what it cites: no negative, but a list.
+    # One of six queries has only cited candidates: a list, but no negatives.
     assert state["global_step"] == (9 if "model.lists" in changes else 7)
 
 
-def test_it_stops_when_validation_gets_no_better_and_a_resumed_run_stays_stopped(
+def test_early_stopping_holds_in_a_resumed_run(
     tiny_training: Composed, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     changes = {"model.validation.every": 1, "model.validation.patience": 2, "model.optimizer.lr": 0.0}
@@ -134,7 +136,7 @@ def test_it_stops_when_validation_gets_no_better_and_a_resumed_run_stays_stopped
     assert len(history(tmp_path / "out")) == 3
 
 
-def test_the_first_papers_are_learnt_by_their_labels(
+def test_top_lists_are_learnt_from_their_labels(
     tiny_training: Composed, tiny_corpus: Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     changes = {**TOP, "model.pairs.query": "context", "model.epochs": 25, "model.validation.every": 100}
@@ -143,24 +145,26 @@ def test_the_first_papers_are_learnt_by_their_labels(
     best = rerank.train.train(tiny_training(**changes, output_dir=tmp_path / "out"))
     assert CrossEncoder.from_pretrained(best).config.query_tokens == 20
     pairs = [
-        pair for logits, of in scored(best, tiny_corpus, 5, False) for pair in zip(logits, of, strict=True)
+        pair
+        for logits, of in score_lists(best, tiny_corpus, 5, False)
+        for pair in zip(logits, of, strict=True)
     ]
     cited, others = ([logit for logit, of in pairs if of is wanted] for wanted in (True, False))
     share = len(cited) / len(pairs)
-    assert f"of the papers in the lists of training queries, {share:.1%} are cited" in caplog.text
+    assert f"{share:.1%} of the papers in the training lists are cited" in caplog.text
     assert min(cited) > 0 > np.mean(others) and np.mean(np.array(others) < 0) > 0.8
 
 
 def test_the_papers_recipe_is_three_passes_over_all_contexts_without_dropout_and_clipping(
     tiny_options: Callable[..., list[str]], tmp_path: Path
 ) -> None:
-    config = configured("train", ["model=scibert_reranker", "experiment=paper"])
-    ours = configured("train", ["model=scibert_reranker", "data=arxiv"])
+    config = compose_config("train", ["model=scibert_reranker", "experiment=paper"])
+    ours = compose_config("train", ["model=scibert_reranker", "data=arxiv"])
     sizes: dict[str, Any] = {"negatives.depth": 6, "validation.every": 4, "validation.candidates": 8}
     sizes |= {"validation.monitor": "mrr", "pairs.max_tokens": 48}
     given = [option for option in tiny_options() if not option.startswith("model.")]
     given += ["model=scibert_reranker", "experiment=paper", f"output_dir={tmp_path}"]
-    run = configured("train", [*given, *(f"model.{name}={value}" for name, value in sizes.items())])
+    run = compose_config("train", [*given, *(f"model.{name}={value}" for name, value in sizes.items())])
     model = config.model
     pairs = {name: model.pairs[name] for name in ("citing", "context", "candidate", "citing_words", "cut")}
     assert PairSettings(max_tokens=model.pairs.max_tokens, **pairs) == PairSettings.reference()
@@ -170,31 +174,31 @@ def test_the_papers_recipe_is_three_passes_over_all_contexts_without_dropout_and
     assert (ours.model.epochs, ours.model.queries_per_epoch, ours.model.dropout) == (1, 10_000, 0.1)
     rerank.train.train(run)
     rows = history(tmp_path)
-    assert rows[-1]["step"] == 3 * 5  # all training contexts for which a paper is found
+    assert rows[-1]["step"] == 3 * 5  # all training contexts with candidates
 
 
-def test_it_says_how_long_it_will_take_before_it_starts(
+def test_the_duration_is_logged_before_training(
     tiny_training: Composed, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level("INFO")
-    clock = iter(range(0, 1000, 60))  # what is timed takes a minute: the larger part of one of 7 steps
+    clock = iter(range(0, 1000, 60))  # each timing takes a minute, for most of one of 7 steps
     monkeypatch.setattr("rerank.train.time.perf_counter", lambda: float(next(clock)))
     rerank.train.train(tiny_training(output_dir=tmp_path / "out"))
-    said = re.search(r"will take about (\d+) min on this machine, .* model\.queries_per_epoch", caplog.text)
-    assert said is not None and said.start() < caplog.text.index("training on tiny")
-    assert 7 <= int(said[1]) <= 21
+    match = re.search(r"will take about (\d+) min on this machine, .* model\.queries_per_epoch", caplog.text)
+    assert match is not None and match.start() < caplog.text.index("training on tiny")
+    assert 7 <= int(match[1]) <= 21
 
 
 def test_lists_without_a_cited_paper_are_refused(tiny_training: Composed, tmp_path: Path) -> None:
-    # One query, drawn with this seed, that does not cite what is cited most.
+    # This seed samples one query, which does not cite the most cited paper.
     changes = {**TOP, "model.negatives.depth": 1, "retriever": "popularity", "seed": 3, "model.epochs": 1}
     changes |= {"model.queries_per_epoch": 1, "model.batch.queries": 1}
-    with pytest.raises(InputError, match="none of the first 1 papers of any training query is cited"):
+    with pytest.raises(InputError, match="no training query has a cited paper among its top 1 papers"):
         rerank.train.train(tiny_training(**changes, output_dir=tmp_path / "out"))
 
 
-def trained(given: list[str], out: Path) -> subprocess.CompletedProcess[str]:
-    """Run train.py as users do; it starts the second process itself."""
+def run_training(given: list[str], out: Path) -> subprocess.CompletedProcess[str]:
+    """Run train.py as users do; it starts the second process."""
     command = [sys.executable, str(CONF.parent / "train.py"), *given, f"output_dir={out}"]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
@@ -205,17 +209,17 @@ TWO = {"trainer.devices": 2, "trainer.strategy": "ddp"}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lists", ["cited", "top"])
-def test_two_processes_do_what_one_does(
+def test_two_processes_match_one(
     tiny_options: Callable[..., list[str]], tiny_training: Composed, lists: str, tmp_path: Path
 ) -> None:
-    """Two queries a step, one a process, by gloo on a CPU; each pair is validated once (rerank.train)."""
+    """Two queries per step, one per process, with gloo on a CPU; each pair is validated once."""
     more: dict[str, Any] = {"model.validation.every": 50, "model.ema": 0.5}
     if lists == "top":
         more |= {"model.lists": "top", "model.loss.name": "pointwise", "model.pairs.query": "paper"}
-    # Adam would make whole steps of gradients that are nothing but rounding.
+    # Adam would take full steps on gradients that are only rounding errors.
     more |= {"model.optimizer._target_": "torch.optim.SGD", "model.optimizer.lr": 0.1}
     rerank.train.train(tiny_training(**more, output_dir=tmp_path / "one"))
-    done = trained(tiny_options(**more, **TWO), tmp_path / "two")
+    done = run_training(tiny_options(**more, **TWO), tmp_path / "two")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("training on tiny") == 1, done.stdout
     one, two = (history(tmp_path / name) for name in ("one", "two"))
@@ -230,9 +234,9 @@ def test_two_processes_do_what_one_does(
 
 
 def test_the_paper_has_no_biencoder(tmp_path: Path) -> None:
-    done = trained(["model=biencoder", "experiment=paper"], tmp_path / "out")
+    done = run_training(["model=biencoder", "experiment=paper"], tmp_path / "out")
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1] == "error: experiment=paper: there is no model=biencoder in the paper"
+    assert done.stderr.splitlines()[-1] == "error: experiment=paper: the paper has no model=biencoder"
 
 
 def test_queries_that_cannot_be_divided_are_refused(tiny_training: Composed, tmp_path: Path) -> None:
@@ -245,7 +249,7 @@ def test_queries_that_cannot_be_divided_are_refused(tiny_training: Composed, tmp
 def test_a_student_of_fewer_layers_follows_its_teacher(
     tiny_training: Composed, tiny_reranker: Path, tiny_corpus: Corpus, tmp_path: Path
 ) -> None:
-    """By the teacher's scores alone: a student without them would learn which papers are cited."""
+    """Only the teacher's scores are learnt; without them, a student would learn the citations."""
     teacher = CrossEncoder.from_pretrained(tiny_reranker)
     changes = {
         "encoder": "local",
@@ -262,10 +266,10 @@ def test_a_student_of_fewer_layers_follows_its_teacher(
         "model.validation.queries": 0,
     }
 
-    def apart(best: Path) -> float:
-        """Mean KL of the teacher's distributions over lists from those of a student."""
-        of_teacher = scored(tiny_reranker, tiny_corpus, 6, cited_too=True)
-        of_student = scored(best, tiny_corpus, 6, cited_too=True)
+    def divergence(best: Path) -> float:
+        """Mean KL divergence between the teacher's and a student's distributions over lists."""
+        of_teacher = score_lists(tiny_reranker, tiny_corpus, 6, cited_too=True)
+        of_student = score_lists(best, tiny_corpus, 6, cited_too=True)
         return float(
             np.mean(
                 [
@@ -283,4 +287,4 @@ def test_a_student_of_fewer_layers_follows_its_teacher(
     student = CrossEncoder.from_pretrained(best)
     assert is_bert(student.model)
     assert len(student.model.encoder.layer) == student.model.config.num_hidden_layers == 1
-    assert apart(best) < 0.7 * apart(tmp_path / "start")
+    assert divergence(best) < 0.7 * divergence(tmp_path / "start")

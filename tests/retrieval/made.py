@@ -1,4 +1,4 @@
-"""What tests of retrievers share."""
+"""Helpers for tests of retrievers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ DEPTH = 20
 Made = TypeVar("Made", bound=Retriever)
 
 
-def same(found: Ranking, expected: Ranking) -> None:
-    """The same papers with the same scores, to the last bit."""
+def assert_same(found: Ranking, expected: Ranking) -> None:
+    """Assert identical papers and scores, bit for bit."""
     np.testing.assert_array_equal(found.papers, expected.papers)
     np.testing.assert_array_equal(found.scores, expected.scores)
 
@@ -27,10 +27,10 @@ def indexed(retriever: Made, corpus: Corpus) -> Made:
     return retriever
 
 
-def written(
+def write_runs(
     retriever: Retriever, corpus: Corpus, folder: Path, splits: Sequence[str] = ("val", "test")
 ) -> list[Path]:
-    """Runs of an indexed retriever, one of each split, the queries of each in another order than in it."""
+    """Write runs of an indexed retriever, one per split, with queries in reverse order."""
     files = []
     for split in splits:
         contexts = corpus.split(split).contexts[::-1]

@@ -1,4 +1,4 @@
-"""What article encoders read, against the tokeniser called on whole texts."""
+"""Inputs of article encoders against the tokeniser applied to full texts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Readers = Callable[..., ArticleReader]
 
 @pytest.fixture
 def reader(tiny_corpus: Corpus, tokenizer: Any) -> Readers:
-    """Readers of the tiny corpus, by what differs from CONFIG."""
+    """Create readers of the tiny corpus with settings that differ from CONFIG."""
     return lambda **settings: ArticleReader(tiny_corpus, tokenizer, replace(CONFIG, **settings))
 
 
@@ -41,7 +41,7 @@ def plain(tokenizer: Any, texts: Texts) -> list[str]:
 
 @pytest.mark.parametrize("max_tokens", [64, 9])
 @pytest.mark.parametrize("layout", ["sentence", "sep"])
-def test_papers_are_what_the_tokeniser_makes_of_their_whole_text(
+def test_papers_match_the_tokenised_full_text(
     tiny_corpus: Corpus, tokenizer: Any, reader: Readers, layout: str, max_tokens: int
 ) -> None:
     between = " [SEP] " if layout == "sep" else ". "
@@ -75,7 +75,7 @@ def test_queries_hold_their_fields_in_order(
     assert plain(tokenizer, texts)[1] == expected  # "Graph networks OTHERCIT TARGETCIT ..."
 
 
-def test_a_long_context_keeps_what_is_around_its_mark(
+def test_long_contexts_are_truncated_around_the_mark(
     tiny_corpus: Corpus, tokenizer: Any, reader: Readers
 ) -> None:
     texts = reader(query=["title", "context"], max_tokens=9, markers="mask").queries(np.arange(12))
@@ -89,9 +89,9 @@ def test_a_long_context_keeps_what_is_around_its_mark(
 
 
 @given(length=st.integers(0, 40), mark=st.integers(0, 40), room=st.integers(1, 45))
-def test_cutting_keeps_the_neighbours_of_the_mark(length: int, mark: int, room: int) -> None:
+def test_truncation_keeps_the_neighbours_of_the_mark(length: int, mark: int, room: int) -> None:
     mark = min(mark, length)
-    cut = Field(list(range(length)), list(range(length)), mark).cut(room).tokens
+    cut = Field(list(range(length)), list(range(length)), mark).truncate(room).tokens
     assert len(cut) == min(length, room) and cut == cut[:1] + [a + 1 for a in cut[:-1]]
     if room >= 2:
         assert {i for i in (mark - 1, mark) if 0 <= i < length} <= set(cut)
@@ -109,7 +109,7 @@ def test_cutting_keeps_the_neighbours_of_the_mark(length: int, mark: int, room: 
         (8, "of for . trees for everyone"),
     ],
 )
-def test_the_abstract_then_the_ends_of_the_context_go_when_room_is_short(
+def test_the_abstract_is_truncated_before_the_context(
     tokenizer: Any, reader: Readers, max_tokens: int, expected: str
 ) -> None:
     config = {"query": ["abstract", "context", "title"], "max_tokens": max_tokens}
@@ -144,7 +144,7 @@ def test_sentences_begin_after_full_stops_but_not_after_abbreviations() -> None:
     ]
 
 
-def test_sentences_of_abstracts_are_numbered_and_titles_are_none(demo_corpus: Corpus, tokenizer: Any) -> None:
+def test_sentences_of_abstracts_are_numbered_without_titles(demo_corpus: Corpus, tokenizer: Any) -> None:
     config = replace(CONFIG, pooling="aspire", layout="sep", max_tokens=100_000)
     reader, rows = ArticleReader(demo_corpus, tokenizer, config), np.arange(8)
     texts = reader.papers(rows)

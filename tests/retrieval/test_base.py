@@ -34,7 +34,7 @@ def _places(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
 
 
 @given(_places())
-def test_ordered_agrees_with_a_plain_sort(places: tuple[np.ndarray, np.ndarray, np.ndarray, int]) -> None:
+def test_top_k_agrees_with_a_plain_sort(places: tuple[np.ndarray, np.ndarray, np.ndarray, int]) -> None:
     papers, scores, drop, k = places
     kept = [(-s, p) for p, s, d in zip(papers[0], scores[0], drop[0], strict=True) if p >= 0 and not d]
     expected = sorted(kept)[:k]
@@ -44,7 +44,7 @@ def test_ordered_agrees_with_a_plain_sort(places: tuple[np.ndarray, np.ndarray, 
     assert ranking.scores[0].tolist() == [-s for s, _ in expected] + [-np.inf] * (k - len(expected))
 
 
-def test_a_score_that_is_not_a_number_is_an_error_only_where_it_counts() -> None:
+def test_nan_scores_raise_unless_dropped() -> None:
     papers, scores = np.array([[0, 1]]), np.array([[np.nan, 1.0]], np.float32)
     with pytest.raises(ValueError, match="not a number"):
         top_k(papers, scores, 2)
@@ -57,7 +57,7 @@ def test_shapes_must_agree() -> None:
 
 
 class Everything(Retriever):
-    """Ranks all papers, candidates or not, the last row best; two of each three have the same score."""
+    """Ranks all papers, candidates or not, by descending row, with ties of three."""
 
     name = "everything"
     arrays = ("papers",)
@@ -74,7 +74,7 @@ class Everything(Retriever):
         return Ranking(np.broadcast_to(self._papers, shape), scores)
 
 
-def test_citing_paper_and_papers_that_are_no_candidates_never_appear(tiny_corpus: Corpus) -> None:
+def test_citing_papers_and_non_candidates_never_appear(tiny_corpus: Corpus) -> None:
     retriever = Everything()
     retriever.index(tiny_corpus)
     contexts = np.arange(len(tiny_corpus.context_ids))
@@ -86,7 +86,7 @@ def test_citing_paper_and_papers_that_are_no_candidates_never_appear(tiny_corpus
         assert len(found) == len(expected) and set(found.tolist()) == expected
         assert found.tolist() == sorted(found.tolist(), key=lambda p: (-(p // 3), p))
         assert (ranking.papers[row][len(found) :] == -1).all()
-    assert (retriever.search(contexts, 10).papers >= 0).all()  # 11 candidates less the citing paper
+    assert (retriever.search(contexts, 10).papers >= 0).all()  # 11 candidates without the citing paper
 
 
 def test_search_before_index_says_so() -> None:
@@ -94,9 +94,7 @@ def test_search_before_index_says_so() -> None:
         Everything().search(np.array([0]), 1)
 
 
-def test_indexing_again_takes_the_place_of_the_first(
-    tiny_corpus: Corpus, tiny_source: Path, tmp_path: Path
-) -> None:
+def test_indexing_again_replaces_the_index(tiny_corpus: Corpus, tiny_source: Path, tmp_path: Path) -> None:
     retriever = Everything()
     retriever.index(tiny_corpus)
     everyone = open_corpus(tiny_source, cache_dir=tmp_path / "cache", candidates="all")
@@ -113,7 +111,7 @@ def saved(tiny_corpus: Corpus, tmp_path: Path) -> Path:
     return tmp_path / "index"
 
 
-def test_open_saves_the_first_time_and_reads_the_same_the_second(
+def test_open_saves_an_index_and_then_loads_it(
     tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, read = Popularity(), Popularity()
@@ -129,21 +127,21 @@ def test_an_index_of_another_corpus_or_of_other_settings_is_refused(
     tiny_corpus: Corpus, tiny_source: Path, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = open_corpus(tiny_source, cache_dir=tmp_path / "cache", candidates="all")
-    with pytest.raises(InputError, match=r"index: an index of another corpus: \w+ there, \w+ here"):
+    with pytest.raises(InputError, match=r"index: the index was built with corpus=\w+, not \w+;"):
         Popularity().load(saved, other)
     monkeypatch.setattr(Popularity, "settings", lambda _: {"k1": 0.9})
-    with pytest.raises(InputError, match=r"an index of another k1: None there, 0\.9 here"):
+    with pytest.raises(InputError, match=r"the index was built with k1=None, not 0\.9;"):
         Popularity().load(saved, tiny_corpus)
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda folder: (folder / MANIFEST).unlink(), "there is no index"),
+        (lambda folder: (folder / MANIFEST).unlink(), "not an index"),
         (lambda folder: (folder / MANIFEST).write_text("{"), "damaged"),
         (lambda folder: (folder / MANIFEST).write_text("[]"), "damaged"),
         (lambda folder: (folder / "papers.npy").unlink(), "papers.npy: missing"),
-        (lambda folder: (folder / "papers.npy").write_bytes(b"short"), "cut short or changed"),
+        (lambda folder: (folder / "papers.npy").write_bytes(b"short"), "truncated or changed"),
         (
             lambda folder: (folder / MANIFEST).write_text(
                 '{"format": 99, "about": {}, "tuned": {}, "files": {}}'
@@ -152,7 +150,7 @@ def test_an_index_of_another_corpus_or_of_other_settings_is_refused(
         ),
     ],
 )
-def test_damage_is_one_clear_line(tiny_corpus: Corpus, saved: Path, damage: object, message: str) -> None:
+def test_damage_raises_one_clear_line(tiny_corpus: Corpus, saved: Path, damage: object, message: str) -> None:
     damage(saved)  # type: ignore[operator]
     with pytest.raises(InputError, match=message):
         Popularity().load(saved, tiny_corpus)
@@ -169,7 +167,7 @@ def test_a_failed_write_leaves_the_earlier_index(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
-def test_a_folder_that_is_no_index_is_never_replaced(tmp_path: Path) -> None:
+def test_other_folders_are_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("years of work")
     with (
@@ -190,7 +188,7 @@ def test_ranks_by_citations_in_training_contexts(tiny_corpus: Corpus) -> None:
         assert scores[:4] == [3, 1, 1, 1]
 
 
-def test_a_corpus_without_training_contexts_is_one_line(tiny_source: Path, tmp_path: Path) -> None:
+def test_a_corpus_without_training_contexts_raises_one_line(tiny_source: Path, tmp_path: Path) -> None:
     (tiny_source / "train.json").unlink()
     (tiny_source / "val.json").unlink()
     corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")

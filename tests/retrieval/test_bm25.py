@@ -38,9 +38,9 @@ from retrieval.bm25 import (
 
 CONTEXTS = np.arange(12)
 PEERS = {"lucene": "lucene", "okapi": "atire", "robertson": "robertson", "atire": "atire", "bm25l": "bm25l"}
-"""What bm25s calls the part of each variant that counts a term in a text."""
-RARITIES = {**PEERS, "okapi": "lucene"}
-"""What it calls the rarity of a term."""
+"""bm25s's name of the term frequency component of each variant."""
+IDFS = {**PEERS, "okapi": "lucene"}
+"""bm25s's name of its IDF."""
 
 
 def indexed(corpus: Corpus, **options: Any) -> BM25:
@@ -50,7 +50,7 @@ def indexed(corpus: Corpus, **options: Any) -> BM25:
 
 
 def rewritten(source: Path, cache: Path, **texts: str) -> Corpus:
-    """The corpus with other texts of some contexts."""
+    """The corpus with the texts of some contexts replaced."""
     contexts = json.loads((source / "contexts.json").read_text())
     for name, text in texts.items():
         contexts[name]["masked_text"] = text
@@ -69,7 +69,7 @@ def in_parts(counts: np.ndarray) -> list[csc_matrix]:
 
 
 def peer(counts: np.ndarray, method: str, k1: float, b: float) -> bm25s.BM25:
-    index = bm25s.BM25(k1=k1, b=b, method=PEERS[method], idf_method=RARITIES[method])
+    index = bm25s.BM25(k1=k1, b=b, method=PEERS[method], idf_method=IDFS[method])
     texts = [np.repeat(np.arange(len(row)), row).tolist() for row in counts]
     vocabulary = {f"w{i}": i for i in np.flatnonzero(counts.any(axis=0)).tolist()}
     index.index((texts, vocabulary), create_empty_token=False, show_progress=False)
@@ -90,34 +90,34 @@ def test_scores_are_those_of_bm25s(
     query = data.draw(arrays(np.int64, counts.shape[1], elements=st.integers(0, 4)).filter(np.any))
     index = peer(counts, method, k1, b)
     expected = index.get_scores_from_ids(np.repeat(np.arange(len(query)), query))
-    if method == "bm25l":  # it gives every text what one without the term gets
+    if method == "bm25l":  # bm25s adds the score of a text without the term to every text
         expected = expected - (index.nonoccurrence_array * query).sum()
     terms = np.flatnonzero(query).astype(np.int32)
     weights = query[terms].astype(np.float32)
     for compiled in (False, True):
-        postings = Postings.of(in_parts(counts), Formula(method, k1, b), compiled)
+        postings = Postings.from_counts(in_parts(counts), Formula(method, k1, b), compiled)
         scores = postings.scores(terms, weights)
         np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=2e-6)
-        places = data.draw(arrays(np.int64, 3, elements=st.integers(0, len(counts) - 1)))
-        for added in (bm25.ADDED, 0):  # 0: always looked up
+        papers = data.draw(arrays(np.int64, 3, elements=st.integers(0, len(counts) - 1)))
+        for adds in (bm25.ADDS_PER_LOOKUP, 0):  # 0: always look up
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(bm25, "ADDED", added)
-                np.testing.assert_array_equal(postings.scores(terms, weights, places), scores[places])
+                patch.setattr(bm25, "ADDS_PER_LOOKUP", adds)
+                np.testing.assert_array_equal(postings.scores(terms, weights, papers), scores[papers])
         assert scores.dtype == np.float32 and (scores[counts[:, terms].sum(axis=1) == 0] == 0).all()
     if method in RANK_BM25_METHODS and k1 > 0:
-        scores = RankBM25.of(in_parts(counts), Formula(method, k1, b)).scores(terms, weights)
+        scores = RankBM25.from_counts(in_parts(counts), Formula(method, k1, b)).scores(terms, weights)
         np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=2e-6)
 
 
 def test_loaded_postings_are_mapped(tmp_path: Path) -> None:
     counts = np.random.default_rng(0).integers(0, 3, (20, 9)).astype(np.float32)
-    saved = Postings.of([csc_matrix(counts)], Formula("lucene", 1.2, 0.75), compiled=False)
+    saved = Postings.from_counts([csc_matrix(counts)], Formula("lucene", 1.2, 0.75), compiled=False)
     saved.save(tmp_path)
     loaded = Postings.load(tmp_path, 20, compiled=False)
     terms, weights = np.array([1, 4, 8], np.int32), np.array([1, 2, 1], np.float32)
     np.testing.assert_array_equal(saved.scores(terms, weights), loaded.scores(terms, weights))
     assert loaded.nbytes == saved.nbytes
-    for part in (loaded._matrix.data, loaded._matrix.indices):  # none of the large arrays is a copy
+    for part in (loaded._matrix.data, loaded._matrix.indices):  # no copies of the large arrays
         while part is not None and not isinstance(part, np.memmap):
             part = part.base
         assert isinstance(part, np.memmap)
@@ -159,7 +159,7 @@ def test_scores_are_those_of_the_formula(
         choices = ["retriever=bm25", "retriever.stopwords=null", *options]
         retriever = instantiate(compose("evaluate", choices).retriever)
     retriever.index(tiny_corpus)
-    # Of three contexts evenly: the last, or the second and third.
+    # Evenly spaced of three contexts: the last, or the second and third.
     parsing = {"retriever.contexts=1": ["c6"], "retriever.contexts=2": ["c2", "c6"]}.get(options[0], [])
     others = {"graph": ["c3"], "speech": ["c4"], "vision": ["c5"]} if parsing else {}
     context_of = dict(zip(tiny_corpus.context_ids, tiny_corpus.context_texts, strict=True))
@@ -195,7 +195,7 @@ def test_the_back_ends_rank_alike(tiny_corpus: Corpus, method: str) -> None:
         np.testing.assert_allclose(first.scores, other.scores, rtol=1e-5)
 
 
-def test_the_markers_are_no_words_of_a_query(tiny_source: Path, tmp_path: Path) -> None:
+def test_markers_are_not_query_words(tiny_source: Path, tmp_path: Path) -> None:
     papers = json.loads((tiny_source / "papers.json").read_text())
     papers["graph"]["abstract"] = "TARGETCIT OTHERCIT targetcit othercit"
     (tiny_source / "papers.json").write_text(json.dumps(papers))
@@ -212,7 +212,7 @@ def test_a_query_without_a_known_word_finds_nothing(tiny_source: Path, tmp_path:
     assert ranking.papers[2, 0] == corpus.paper_row("graph")
 
 
-def test_fields_and_terms_count_as_often_as_they_stand_there(tiny_source: Path, tmp_path: Path) -> None:
+def test_repeated_fields_and_terms_count_repeatedly(tiny_source: Path, tmp_path: Path) -> None:
     corpus = rewritten(
         tiny_source,
         tmp_path / "cache",
@@ -248,12 +248,12 @@ def test_fields_and_terms_count_as_often_as_they_stand_there(tiny_source: Path, 
         ({"backend": "rank_bm25", "k1": 0}, "divides by 0"),
     ],
 )
-def test_settings_that_make_no_sense_are_one_line(settings: dict[str, Any], message: str) -> None:
+def test_invalid_settings_raise_one_line(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         BM25(**settings)
 
 
-def test_parameters_are_set_for_what_is_indexed_next(tiny_corpus: Corpus) -> None:
+def test_set_parameters_applies_to_the_next_index(tiny_corpus: Corpus) -> None:
     retriever = indexed(tiny_corpus)
     retriever.set_parameters(k1=0.4, b=0.1)
     retriever.index(tiny_corpus)
@@ -263,7 +263,7 @@ def test_parameters_are_set_for_what_is_indexed_next(tiny_corpus: Corpus) -> Non
         retriever.set_parameters(b=2)
 
 
-def test_a_corpus_without_words_is_one_line(tiny_source: Path, tmp_path: Path) -> None:
+def test_a_corpus_without_words_raises_one_line(tiny_source: Path, tmp_path: Path) -> None:
     papers = json.loads((tiny_source / "papers.json").read_text())
     for paper in papers.values():
         paper.update(title="?", abstract="! of the")
@@ -277,9 +277,9 @@ def test_an_index_of_other_settings_is_refused(tiny_corpus: Corpus, tmp_path: Pa
     indexed(tiny_corpus).save(folder)
     others = {"k1": 1.0, "b": 0.5, "method": "okapi", "stemmer": None, "stopwords": None, "contexts": 1}
     for key, value in others.items():
-        with pytest.raises(InputError, match="an index of another "):
+        with pytest.raises(InputError, match="the index was built with "):
             BM25(**{key: value}).load(folder, tiny_corpus)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="an index of another library: bm25s there, rank_bm25 here"):
+    with pytest.raises(InputError, match="the index was built with library=bm25s, not rank_bm25"):
         BM25(backend="rank_bm25").load(folder, tiny_corpus)
 
 
@@ -312,7 +312,7 @@ def test_contexts_need_a_training_split(tiny_source: Path, tmp_path: Path) -> No
 @given(
     st.lists(st.lists(st.integers(0, 11), min_size=1, max_size=3), min_size=1, max_size=30), st.integers(1, 6)
 )
-def test_contexts_of_a_paper_are_taken_evenly(cited: list[list[int]], most: int) -> None:
+def test_contexts_of_a_paper_are_evenly_spaced(cited: list[list[int]], most: int) -> None:
     split = Split("train", np.arange(len(cited)) + 100, Ragged.from_rows(cited))
     taken = citing_contexts(split, 12, most)
     assert len(taken) == 12
@@ -326,7 +326,7 @@ def test_contexts_of_a_paper_are_taken_evenly(cited: list[list[int]], most: int)
             assert gaps.max() - gaps.min() <= 1
 
 
-# Few values, so that ties are common, and sizes on both sides of where a sample is looked at first.
+# Few values, so that ties are common, and sizes below and above the minimum for sampling.
 SCORES = st.integers(1, 900).flatmap(
     lambda n: arrays(np.float32, n, elements=st.sampled_from([0.0, 0.5, 1.0, 2.0]), fill=st.just(1))
 )
@@ -334,12 +334,12 @@ SCORES = st.integers(1, 900).flatmap(
 
 @settings(deadline=None, max_examples=50)
 @given(SCORES, st.integers(1, 60))
-def test_the_largest_are_those_of_a_plain_sort(scores: np.ndarray, k: int) -> None:
+def test_top_scores_are_those_of_a_plain_sort(scores: np.ndarray, k: int) -> None:
     expected = [place for place in np.argsort(-scores, kind="stable").tolist() if scores[place] > 0][:k]
     assert sorted(top_scores(scores, k).tolist()) == sorted(expected)
 
 
-def test_the_largest_of_many_scores() -> None:
+def test_top_scores_of_many() -> None:
     rng = np.random.default_rng(0)
     for scores in (rng.gamma(0.5, size=20_000), np.arange(20_000.0) % 16 == 1, np.arange(20_000.0) % 16 == 0):
         expected = np.argsort(-scores.astype(np.float32), kind="stable")[:700]

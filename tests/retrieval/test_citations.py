@@ -1,4 +1,4 @@
-"""The citation graph as a signal: as it is defined, and nothing from the query's date on counts."""
+"""Citation graph signals against their definition, without leaks from later papers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from retrieval.bm25 import BM25
 from retrieval.citations import LATER, SIGNALS, Citations, Dates
 from retrieval.filters import Filters
 from retrieval.queries import Queries, Query
-from tests.retrieval.made import same
+from tests.retrieval.made import assert_same
 
 WEIGHTS = {"text": 0.5, "cited": 0.3, "citing": 0.2}
 WORDS = [f"{a}{b}on" for a in ("gra", "quar", "bos", "phot", "mes", "lept") for b in ("v", "k", "t", "l")]
@@ -30,7 +30,7 @@ Paper = dict[str, Any]
 
 
 def literature(seed: int, papers: int = 40) -> list[Paper]:
-    """Papers of 1993 and 1994, by month, that cite any others; some have no date, or just a year."""
+    """Papers of 1993 and 1994 with random references; most have a month, some only a year or no date."""
     rng = np.random.default_rng(seed)
     months = np.sort(rng.integers(0, 24, papers)).tolist()
     made: list[Paper] = []
@@ -47,7 +47,7 @@ def literature(seed: int, papers: int = 40) -> list[Paper]:
 
 
 def cite(paper: Paper, papers: list[Paper], rng: np.random.Generator) -> None:
-    """Give a paper other references, one at least that is not of a later year."""
+    """Replace the references of a paper, at least one of which is not of a later year."""
     others = [other for other in papers if other is not paper]
     before = [other for other in others if paper["year"] == 0 or other["year"] <= paper["year"]]
     chosen = [*rng.choice(len(others), 4, replace=False).tolist()]
@@ -57,7 +57,7 @@ def cite(paper: Paper, papers: list[Paper], rng: np.random.Generator) -> None:
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[Paper]], Corpus]:
-    """Papers as a corpus, each a query."""
+    """Prepare a corpus in which each paper is a query."""
     folder = tmp_path_factory.mktemp("citations")
 
     def make(papers: list[Paper]) -> Corpus:
@@ -85,7 +85,7 @@ def all_queries(corpus: Corpus) -> np.ndarray:
 
 
 def months(paper: str, year: int) -> tuple[float, float]:
-    """The first and the last month of a paper of `literature`, plainly."""
+    """The first and last possible month of a paper of `literature`."""
     if year == 0:
         return -np.inf, np.inf
     if paper.startswith("hep-th/"):
@@ -130,7 +130,7 @@ def test_scores_are_their_definition(opened: Callable[[list[Paper]], Corpus], se
         assert q not in kept and len(set(kept.tolist())) == len(kept)
         got = found.scores[context][ranked >= 0]
         assert got == pytest.approx([expected[p] for p in kept.tolist()], rel=1e-4, abs=1e-3)
-        # What the graph finds is always there, and of the others nothing better than what is.
+        # Papers found in the graph are never missing.
         left = set(range(n)) - {q, *kept.tolist()}
         graph = {p for s in near if scale[s] > 0 for p in cites[s]}
         assert not left & graph or all(dates[p][0] > dates[q][1] for p in left & graph)
@@ -138,9 +138,7 @@ def test_scores_are_their_definition(opened: Callable[[list[Paper]], Corpus], se
 
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_own_references_and_those_of_papers_not_earlier_change_nothing(
-    opened: Callable[[list[Paper]], Corpus], seed: int
-) -> None:
+def test_own_and_later_references_change_nothing(opened: Callable[[list[Paper]], Corpus], seed: int) -> None:
     rng = np.random.default_rng(seed)
     papers = literature(seed)
     query = int(rng.integers(len(papers) // 2, len(papers)))
@@ -153,14 +151,14 @@ def test_own_references_and_those_of_papers_not_earlier_change_nothing(
 
     asked = ranking()
     cite(papers[query], papers, rng)
-    same(ranking(), asked)
+    assert_same(ranking(), asked)
     for paper in papers:
         if not months(paper["paper_id"], paper["year"])[1] < own[0]:
             cite(paper, papers, rng)
-    same(ranking(), asked)
+    assert_same(ranking(), asked)
 
 
-def test_references_of_earlier_papers_change_something(opened: Callable[[list[Paper]], Corpus]) -> None:
+def test_references_of_earlier_papers_change_rankings(opened: Callable[[list[Paper]], Corpus]) -> None:
     papers, rng = literature(3), np.random.default_rng(3)
     before = indexed(opened(papers)).search(np.array([35]), 20)
     for paper in papers[:20]:
@@ -169,35 +167,35 @@ def test_references_of_earlier_papers_change_something(opened: Callable[[list[Pa
     assert before.papers.tolist() != after.papers.tolist()
 
 
-def test_an_own_paper_that_asks_years_later_does_not_show_its_references(corpus: Corpus) -> None:
+def test_the_own_paper_does_not_leak_its_references(corpus: Corpus) -> None:
     retriever, papers = indexed(corpus), len(corpus.paper_ids)
     row = int(corpus.citing[20])
     question = Query(corpus.context_texts[20], corpus.titles[row], year=1999, own=corpus.paper_ids[row])
-    asked = Queries.asked(corpus, [question])
+    asked = Queries.from_list(corpus, [question])
     found = retriever.search(asked, papers)
     assert row not in found.papers[0]
     retriever._cites = retriever._cites.tolil()
     retriever._cites[row] = 0
     retriever._cites = retriever._cites.tocsr()
     retriever._cited_by = retriever._cites.T.tocsr()
-    same(retriever.search(asked, papers), found)
+    assert_same(retriever.search(asked, papers), found)
 
 
-def test_a_question_without_a_year_is_asked_after_all_that_is_dated(corpus: Corpus) -> None:
+def test_a_query_without_a_year_is_the_latest(corpus: Corpus) -> None:
     retriever = indexed(corpus)
     texts = [(corpus.context_texts[20], corpus.titles[20])]
-    now, later = (Queries.asked(corpus, [Query(*texts[0], year=year)]) for year in (0, 1999))
-    same(retriever.search(now, 30), retriever.search(later, 30))
+    now, later = (Queries.from_list(corpus, [Query(*texts[0], year=year)]) for year in (0, 1999))
+    assert_same(retriever.search(now, 30), retriever.search(later, 30))
     assert retriever.search(now, 30).scores.min() > -LATER / 2
-    early = Queries.asked(corpus, [Query(*texts[0], year=1993)])
+    early = Queries.from_list(corpus, [Query(*texts[0], year=1993)])
     assert retriever.search(early, 30).papers.tolist() != retriever.search(later, 30).papers.tolist()
 
 
-def test_later_papers_come_last_and_filters_only_leave_out(corpus: Corpus) -> None:
+def test_later_papers_come_last_also_with_filters(corpus: Corpus) -> None:
     retriever, n = indexed(corpus), len(corpus.paper_ids)
     contexts = all_queries(corpus)
     found = retriever.search(contexts, n)
-    dates = Dates.of_papers(corpus)
+    dates = Dates.from_papers(corpus)
     later = dates.first[found.papers] > dates.last[corpus.citing][:, None]
     later[found.papers < 0] = True
     assert later.any() and (np.diff(later.astype(int), axis=1) >= 0).all()
@@ -215,11 +213,11 @@ def test_later_papers_come_last_and_filters_only_leave_out(corpus: Corpus) -> No
     assert not (corpus.years[early.papers] > corpus.years[corpus.citing][:, None])[known].any()
 
 
-def test_the_text_alone_ranks_as_it_does_but_for_later_papers(corpus: Corpus) -> None:
+def test_without_the_graph_only_later_papers_move(corpus: Corpus) -> None:
     only = indexed(corpus, weights={"text": 1, "cited": 0, "citing": 0}, depth=40)
     text = BM25()
     text.index(corpus)
-    dates, contexts = Dates.of_papers(corpus), all_queries(corpus)
+    dates, contexts = Dates.from_papers(corpus), all_queries(corpus)
     found, plain = only.search(contexts, 39), text.search(contexts, 39)
     for query, (mine, theirs) in enumerate(zip(found.papers, plain.papers, strict=True)):
         late = dates.first[theirs] > dates.last[corpus.citing[query]]
@@ -236,15 +234,15 @@ def test_tuned_weights_are_shares_and_an_index_of_other_settings_is_refused(
     weights = retriever.tuned["weights"]
     assert set(weights) == set(SIGNALS) and sum(weights.values()) == pytest.approx(1)
     retriever.save(tmp_path / "index")
-    with pytest.raises(InputError, match="another similar"):
+    with pytest.raises(InputError, match="built with similar=5, not 6"):
         Citations(BM25(), similar=6, depth=10).load(tmp_path / "index", corpus)
 
 
-def test_months_are_those_of_arxiv_identifiers() -> None:
+def test_months_come_from_arxiv_identifiers() -> None:
     ids = ["hep-th/9305123", "arXiv:1706.03762", "2301.00001v2", "9305123", "math.AG/9912001v2", "W1706", "x"]
     years = np.array([1993, 2017, 2022, 1993, 1999, 2017, 0], np.int32)
     papers: Any = SimpleNamespace(paper_ids=ids, years=years)
-    dates = Dates.of_papers(papers)
+    dates = Dates.from_papers(papers)
     known = [(1993, 5), (2017, 6), None, None, (1999, 12), None, None]
     for row, month in enumerate(known):
         if month:
@@ -259,11 +257,11 @@ def test_months_are_those_of_arxiv_identifiers() -> None:
     [
         ({"similar": 0}, r"retriever\.similar=0: must be a whole number"),
         ({"depth": "many"}, r"retriever\.depth=many"),
-        ({"weights": {"text": 1}}, r"retriever\.weights: .*a weight for each of text, cited, citing"),
+        ({"weights": {"text": 1}}, r"retriever\.weights: .*one weight for each of text, cited, citing"),
         ({"measure": "map"}, r"retriever\.measure=map: choose recall@K"),
     ],
 )
-def test_bad_options_are_one_line(options: dict[str, Any], message: str) -> None:
+def test_bad_options_raise_one_line(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Citations(BM25(), **options)
 
@@ -278,11 +276,11 @@ def test_without_validation_weights_must_be_given(
         Citations(BM25()).index(corpus)
 
 
-def test_questions_that_nothing_matches_find_nothing(corpus: Corpus) -> None:
-    asked = Queries.asked(corpus, [Query("zzz", year=1900), Query("zzz"), Query("zzz", year=1993)])
+def test_queries_without_matches_find_nothing(corpus: Corpus) -> None:
+    asked = Queries.from_list(corpus, [Query("zzz", year=1900), Query("zzz"), Query("zzz", year=1993)])
     retriever = indexed(corpus)
     assert (retriever.search(asked, 5).papers == -1).all()
-    words = Queries.asked(corpus, [Query(corpus.titles[0], year=1900)])
+    words = Queries.from_list(corpus, [Query(corpus.titles[0], year=1900)])
     found = retriever.search(words, 5)
-    assert (found.papers >= 0).all()  # all later, but for those without a year
+    assert (found.papers >= 0).all()  # all later, except those without a year
     np.testing.assert_array_equal(found.scores < -LATER / 2, corpus.years[found.papers] > 0)

@@ -1,4 +1,4 @@
-"""Dense retrievers: what they save, read again and refuse."""
+"""Dense retrievers: saved indexes and cached queries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INDEXES = {
 
 
 class Bags(DenseRetriever):
-    """Sums of random vectors of words."""
+    """Encodes texts as sums of random word vectors."""
 
     name = "bags"
 
@@ -48,7 +48,7 @@ class Bags(DenseRetriever):
         return self._sums(self.of.abstract_tokens, rows)
 
     def encode_queries(self, queries: Queries | NDArray[np.int64]) -> NDArray[np.float32]:
-        return self._sums(self.of.context_tokens, Queries.of(self.of, queries).contexts)
+        return self._sums(self.of.context_tokens, Queries.from_contexts(self.of, queries).contexts)
 
     def _sums(self, tokens: Any, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         sums = np.array([self.table[tokens[row][tokens[row] >= 0]].sum(0) for row in rows])
@@ -62,7 +62,7 @@ def saved(corpus: Corpus, folder: Path, **settings: Any) -> Bags:
     return retriever
 
 
-def test_the_ids_of_the_papers_stand_beside_their_vectors(tiny_corpus: Corpus, tmp_path: Path) -> None:
+def test_paper_ids_are_saved_next_to_their_vectors(tiny_corpus: Corpus, tmp_path: Path) -> None:
     saved(tiny_corpus, tmp_path / "index")
     ids = (tmp_path / "index" / "ids.txt").read_text("utf-8").splitlines()
     assert ids == [id for id, may in zip(tiny_corpus.paper_ids, tiny_corpus.is_candidate, strict=True) if may]
@@ -80,20 +80,20 @@ def test_an_index_of_something_else_is_refused(
             retriever.open(corpus, folder)
         assert retriever.encoded == 0
 
-    refused(Bags(1, INDEXES["ivf"]), tiny_corpus, "an index of another seed: 0 there, 1 here")
-    refused(Bags(), tiny_corpus, "an index of another index: {'kind': 'ivf'.* there, {'kind': 'exact'} here")
+    refused(Bags(1, INDEXES["ivf"]), tiny_corpus, "the index was built with seed=0, not 1")
+    refused(Bags(), tiny_corpus, "the index was built with index={'kind': 'ivf'.*, not {'kind': 'exact'}")
     other = IndexConfig("ivf", lists=4)
-    refused(Bags(index=other), tiny_corpus, "an index of another index: ")
+    refused(Bags(index=other), tiny_corpus, "the index was built with index=")
     everyone = open_corpus(tiny_source, cache_dir=tmp_path / "cache", candidates="all")
-    refused(Bags(index=INDEXES["ivf"]), everyone, "an index of another corpus: ")
+    refused(Bags(index=INDEXES["ivf"]), everyone, "the index was built with corpus=")
     monkeypatch.setattr(dense, "NORMALISATION", "none")
-    refused(Bags(index=INDEXES["ivf"]), tiny_corpus, "another normalisation: unit there, none here")
+    refused(Bags(index=INDEXES["ivf"]), tiny_corpus, "built with normalisation=unit, not none")
     monkeypatch.undo()
-    Bags(index=IndexConfig("ivf", lists=3, probes=2)).load(folder, tiny_corpus)  # searching may differ
+    Bags(index=IndexConfig("ivf", lists=3, probes=2)).load(folder, tiny_corpus)  # search settings may differ
 
 
 def shorter(file: Path) -> None:
-    """One vector less, and the manifest knows it."""
+    """Remove a vector, consistently with the manifest."""
     np.save(file, np.load(file)[:-1])
     manifest = file.with_name("index.json")
     manifest.write_text(manifest.read_text().replace("392", "368"))
@@ -115,26 +115,26 @@ def test_a_damaged_index_is_refused(
         Bags().load(tmp_path / "index", tiny_corpus)
 
 
-def test_too_few_papers_are_found_out_before_they_are_encoded(tiny_corpus: Corpus) -> None:
+def test_too_few_papers_raise_before_encoding(tiny_corpus: Corpus) -> None:
     retriever = Bags(index=IndexConfig("pq"))
-    with pytest.raises(InputError, match="index=pq: must learn from 256 papers, and there are 11"):
+    with pytest.raises(InputError, match="index=pq: needs 256 papers to train on, has 11"):
         retriever.index(tiny_corpus)
     assert retriever.encoded == 0
 
 
-def test_queries_that_are_remembered_are_encoded_once(tiny_corpus: Corpus) -> None:
+def test_cached_queries_are_encoded_once(tiny_corpus: Corpus) -> None:
     plain, remembering = Bags(), Bags()
     asked: list[int] = []
     for retriever in (plain, remembering):
         retriever.index(tiny_corpus)
     made = remembering.encode_queries
     remembering.encode_queries = lambda some: (asked.extend(some.contexts.tolist()), made(some))[1]  # type: ignore
-    remembering.remember_queries()
+    remembering.cache_queries()
     for contexts in ([3, 1, 3], [1, 5], [5, 3, 1]):
         expected, found = (one.search(np.array(contexts), 4) for one in (plain, remembering))
         assert found.papers.tolist() == expected.papers.tolist()
         np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-6)
     assert asked == [3, 1, 5]
-    remembering.index(tiny_corpus)  # another corpus has other queries
+    remembering.index(tiny_corpus)  # clears the cache
     remembering.search(np.array([3]), 4)
     assert asked == [3, 1, 5, 3]

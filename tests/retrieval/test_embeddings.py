@@ -1,4 +1,4 @@
-"""Embeddings on the disk: what is written, gone on with, read again and refused."""
+"""Embeddings on disk: writing, resuming, reading, and refusing damaged or unrelated folders."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def config(tiny_bert: Path) -> ArticleConfig:
 
 
 class Encoder:
-    """Vectors drawn by the texts; with `sentences`, one for each full stop. Counts what it is asked for."""
+    """Random vectors seeded by the texts; with `sentences`, one per full stop. Records the calls."""
 
     def __init__(self, corpus: Corpus, sentences: bool = False) -> None:
         self.corpus, self.sentences = corpus, sentences
@@ -74,9 +74,7 @@ def of(found: Embeddings) -> list[list[list[float]]]:
 
 
 @pytest.mark.parametrize("sentences", [False, True])
-def test_what_is_read_is_what_was_encoded_in_half_precision(
-    tiny_corpus: Corpus, tmp_path: Path, sentences: bool
-) -> None:
+def test_vectors_are_stored_in_half_precision(tiny_corpus: Corpus, tmp_path: Path, sentences: bool) -> None:
     encoder = Encoder(tiny_corpus, sentences)
     place = (tmp_path / "e", 5)
     found = load_or_encode(encoder.work(), *place)
@@ -96,19 +94,19 @@ def test_what_is_read_is_what_was_encoded_in_half_precision(
         assert np.load(tmp_path / "e" / f"0000{number}.npy").dtype == np.float16
 
 
-def test_a_run_that_was_cut_off_goes_on_to_the_same_bytes(tiny_corpus: Corpus, tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes_to_the_same_bytes(tiny_corpus: Corpus, tmp_path: Path) -> None:
     load_or_encode(Encoder(tiny_corpus).work(), tmp_path / "whole", 3)
     encoder = Encoder(tiny_corpus)
     for encoder.stop in (1, 3):
         with pytest.raises(KeyboardInterrupt):
             load_or_encode(encoder.work(), tmp_path / "e", 3)
     encoder.stop = -1
-    found = load_or_encode(encoder.work(), tmp_path / "e", 100)  # the folder's own shards
+    found = load_or_encode(encoder.work(), tmp_path / "e", 100)  # keeps the folder's shard size
     assert encoder.asked == [3, 3, 3, 3] and found.encoded == 3
     assert files(tmp_path / "e") == files(tmp_path / "whole")
 
 
-def test_without_a_folder_it_goes_on_too_and_leaves_nothing_behind(
+def test_without_a_folder_it_resumes_too_and_leaves_nothing_behind(
     tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path))
@@ -128,11 +126,11 @@ def test_shards_may_come_from_elsewhere_in_any_order(tiny_corpus: Corpus, tmp_pa
     encoder = Encoder(tiny_corpus)
     load_or_encode(encoder.work(), tmp_path / "whole", 5)
 
-    def spread(parts: Any) -> Any:
-        for number in reversed(list(parts)):
-            yield number, encoder(np.arange(12)[parts[number]], lambda share: None)[0]
+    def encode_shards(shards: Any) -> Any:
+        for number in reversed(list(shards)):
+            yield number, encoder(np.arange(12)[shards[number]], lambda share: None)[0]
 
-    load_or_encode(encoder.work(spread=spread), tmp_path / "e", 5)
+    load_or_encode(encoder.work(encode_shards=encode_shards), tmp_path / "e", 5)
     assert files(tmp_path / "e") == files(tmp_path / "whole")
 
 
@@ -162,7 +160,7 @@ def test_vectors_serve_every_corpus_of_the_same_texts(
     other["other-graph"]["abstract"] = "Another text."
     (moved / "papers.json").write_text(json.dumps(other))
     again = Encoder(open_corpus(moved, cache_dir=tmp_path / "cache"), sentences)
-    with pytest.raises(InputError, match=r"no vector of paper 'other-graph' .* 1 of 12 papers have none"):
+    with pytest.raises(InputError, match=r"1 of 12 papers have no vector .* such as 'other-graph'"):
         load_or_encode(again.work(), tmp_path / "e")
 
 
@@ -183,25 +181,25 @@ def other_format(path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "damage", "message"),
     [
-        ("00001.npy", cut, r"00001\.npy: cut short or damaged .*; remove this file, and it will be rebuilt"),
-        ("00001.npy", lambda path: path.write_bytes(b""), r"00001\.npy: cut short or damaged"),
+        ("00001.npy", cut, r"00001\.npy: truncated or damaged .*; remove this file and rerun to rebuild it"),
+        ("00001.npy", lambda path: path.write_bytes(b""), r"00001\.npy: truncated or damaged"),
         ("00001.npy", not_finite, r"00001\.npy: vector 2 is not finite; remove this file"),
         (
             "00001.npy",
             lambda path: np.save(path, np.zeros((5, 7), "f2")),
-            r"00001\.npy: float16 \(5, 7\) is not a shard of these",
+            r"00001\.npy: has float16 \(5, 7\) instead of float16 \(5, 6\); remove this file",
         ),
         (
             "00001.npy",
             lambda path: np.save(path, np.zeros((5, 6), "f4")),
-            r"00001\.npy: float32 \(5, 6\) is not a shard of these",
+            r"00001\.npy: has float32 \(5, 6\) instead of float16 \(5, 6\); remove this file",
         ),
-        ("00001.npy", lambda path: np.save(path, np.array([{}])), r"00001\.npy: cut short or damaged"),
+        ("00001.npy", lambda path: np.save(path, np.array([{}])), r"00001\.npy: truncated or damaged"),
         ("embeddings.json", cut, r"embeddings\.json: damaged"),
         ("embeddings.json", other_format, r"embeddings of format 2; this version reads 1"),
     ],
 )
-def test_what_is_damaged_is_one_clear_line_and_made_again(
+def test_damage_raises_one_clear_line_and_is_repaired(
     tiny_corpus: Corpus, tmp_path: Path, file: str, damage: Callable[[Path], None], message: str
 ) -> None:
     place, encoder = (tmp_path / "e", 5), Encoder(tiny_corpus)
@@ -217,20 +215,20 @@ def test_what_is_damaged_is_one_clear_line_and_made_again(
         assert files(tmp_path / "e") == good
 
 
-def test_what_does_not_fit_is_one_clear_line(tiny_corpus: Corpus, tmp_path: Path) -> None:
+def test_unrelated_embeddings_raise_one_clear_line(tiny_corpus: Corpus, tmp_path: Path) -> None:
     encoder = Encoder(tiny_corpus)
     place = (tmp_path / "e", 5)
     load_or_encode(encoder.work(), *place)
-    with pytest.raises(InputError, match=r"embeddings of another model: weights is abc there and new here"):
+    with pytest.raises(InputError, match=r"the embeddings were made with weights=abc, not new"):
         load_or_encode(replace(encoder.work(), model=MODEL | {"weights": "new"}), *place)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("Dear reader")
     with pytest.raises(InputError, match="contains something other than embeddings; name another folder"):
         load_or_encode(encoder.work(), tmp_path / "full")
     (tmp_path / "e" / "00000.npy").unlink()
-    with pytest.raises(InputError, match="1 of 3 shards are missing; run again what makes"):
+    with pytest.raises(InputError, match="1 of 3 shards are missing; complete these embeddings first"):
         load_or_encode(encoder.work(np.array([3, 4])), *place)
-    with pytest.raises(InputError, match=r"shard=0: give the papers of a shard, 1 or more"):
+    with pytest.raises(InputError, match=r"shard=0: must be a number of papers, at least 1"):
         load_or_encode(encoder.work(), tmp_path / "new", 0)
 
 
@@ -250,7 +248,7 @@ def test_vectors_that_are_not_finite_are_not_kept(tiny_corpus: Corpus, tmp_path:
 
 
 @pytest.mark.parametrize("pooling", ["cls", "aspire"])
-def test_a_retriever_finds_the_same_by_a_folder_of_vectors(
+def test_a_retriever_finds_the_same_with_stored_vectors(
     tiny_corpus: Corpus, config: ArticleConfig, tmp_path: Path, pooling: str
 ) -> None:
     given = replace(config, pooling=pooling)
@@ -258,10 +256,10 @@ def test_a_retriever_finds_the_same_by_a_folder_of_vectors(
     papers = int(tiny_corpus.is_candidate.sum())
     assert made.encoded == papers and f"{papers} encoded" in made.summary(tmp_path / "e")
     again = embed(lambda: tiny_corpus, given, tmp_path / "e", "float32")
-    assert again.encoded == 0 and "all were there" in again.summary(tmp_path / "e")
+    assert again.encoded == 0 and "nothing to encode" in again.summary(tmp_path / "e")
     shards = {name: content for name, content in files(tmp_path / "e").items() if name.startswith("0")}
     plain = article_retriever(given, "float32")
-    # How queries are read is nothing to the vectors of papers.
+    # The vectors of papers do not depend on the settings of queries.
     kept = article_retriever(replace(given, query=("context",)), "float32", embeddings_dir=tmp_path / "e")
     kept.index(tiny_corpus)
     kept = article_retriever(given, "float32", embeddings_dir=tmp_path / "e")
@@ -282,7 +280,7 @@ def test_a_retriever_finds_the_same_by_a_folder_of_vectors(
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_to_the_same_bytes(tiny_source: Path, tiny_bert: Path, tmp_path: Path) -> None:
+def test_a_killed_run_resumes_to_the_same_bytes(tiny_source: Path, tiny_bert: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "retrieval.embed", "data=custom", f"data.dir={tiny_source}", "shard=1"]
     command += ["encoder=local", f"encoder.path={tiny_bert}", "encoder.max_tokens=64", "arithmetic=float32"]
     command += [f"output={tmp_path / 'e'}"]

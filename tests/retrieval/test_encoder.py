@@ -1,4 +1,4 @@
-"""Where pretrained encoders come from, their adapters, and what they compute, against transformers."""
+"""Finding pretrained encoders, their adapters, and their vectors against transformers."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ def test_looks_in_the_path_then_the_cache_then_the_packages(
         ),
         (ArticleConfig("minilm", hub="some/minilm"), r"run `make minilm`, or put config\.json"),
         (ArticleConfig("local"), r"encoder=local needs encoder\.path=FOLDER"),
-        (ArticleConfig("local", path="/nowhere"), "/nowhere: there is no such folder of a model"),
+        (ArticleConfig("local", path="/nowhere"), "/nowhere: no such model folder"),
     ],
 )
-def test_a_model_that_is_nowhere_is_one_clear_line(
+def test_a_missing_model_raises_one_clear_line(
     config: ArticleConfig, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path))
@@ -100,14 +100,14 @@ def test_a_model_is_downloaded_once(
     if pickled:
         (folder / "model.safetensors").unlink()
     (folder / "README.md").write_text("Not wanted.")
-    hub.keep("some/model", {path.name: path.read_bytes() for path in folder.iterdir()})
+    hub.add_files("some/model", {path.name: path.read_bytes() for path in folder.iterdir()})
     config = ArticleConfig("some", hub="some/model", max_tokens=32)
     model = load_pretrained(config)[0]
     assert weights_hash(model) == weights_hash(load_pretrained(at(folder))[0])
     assert ("pytorch_model.bin" in hub.fetched()) == pickled and "README.md" not in hub.fetched()
-    hub.asked.clear()
+    hub.requests.clear()
     assert weights_hash(load_pretrained(config)[0]) == weights_hash(model)
-    assert not hub.asked
+    assert not hub.requests
 
 
 class Payload:
@@ -153,16 +153,16 @@ def without_mask(folder: Path) -> None:
         (without("config.json"), {}, "has no configuration; expected config.json"),
         (without("model.safetensors"), {}, "has no weights; expected model.safetensors or"),
         (without("tokenizer.json"), {}, "has no tokeniser; expected tokenizer.json or"),
-        (halved, {}, "the model cannot be read"),
-        (pickled, {}, "the model cannot be read"),
-        (lambda folder: (folder / "config.json").write_text("{"), {}, "the model cannot be read"),
+        (halved, {}, "cannot load the model"),
+        (pickled, {}, "cannot load the model"),
+        (lambda folder: (folder / "config.json").write_text("{"), {}, "cannot load the model"),
         (with_few_weights, {}, r"lack encoder\.layer\.0\.output\.dense\.bias and 1 more"),
-        (with_another_word, {}, r"a tokeniser of \d+ subwords for a model of \d+"),
-        (lambda _: None, {"max_tokens": 129}, r"max_tokens=129: the model .* reads at most 128"),
+        (with_another_word, {}, r"the tokeniser has \d+ subwords, the model only \d+"),
+        (lambda _: None, {"max_tokens": 129}, r"max_tokens=129: the limit of the model .* is 128"),
         (without_mask, {"markers": "mask"}, r"markers=mask: the tokeniser of .* has no mask token"),
     ],
 )
-def test_a_model_that_cannot_be_used_is_one_clear_line(
+def test_an_unusable_model_raises_one_clear_line(
     folder: Path, damage: Callable[[Path], object], settings: dict[str, Any], message: str
 ) -> None:
     damage(folder)
@@ -207,7 +207,7 @@ def test_roberta_reads_fewer_tokens_than_it_has_positions() -> None:
         ("query", ["year"], "'year' is not one of context, title, abstract"),
     ],
 )
-def test_unknown_settings_are_one_clear_line(key: str, value: Any, message: str) -> None:
+def test_unknown_settings_raise_one_clear_line(key: str, value: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         ArticleConfig(**{"name": "tiny", key: value})
 
@@ -239,17 +239,17 @@ def base() -> BertModel:
     return BertModel.from_pretrained(GOLDEN, add_pooling_layer=False).eval()
 
 
-def test_gives_what_the_library_of_adapters_gives(adapter: Path) -> None:
+def test_matches_the_adapters_library(adapter: Path) -> None:
     model = base()
     plain = hidden(model)
     add_adapter(model, adapter)
     expected = torch.from_numpy(np.load(GOLDEN / "expected.npy"))
-    there = IDS != 0  # what stands at padding is nobody's concern
+    there = IDS != 0  # padding is ignored
     torch.testing.assert_close(hidden(model)[there], expected[there], rtol=1e-5, atol=1e-5)
     assert (plain - expected)[there].abs().max() > 1
 
 
-def test_names_with_and_without_the_model_s_prefix_and_safetensors_are_the_same(adapter: Path) -> None:
+def test_prefixes_and_file_formats_make_no_difference(adapter: Path) -> None:
     model, other = base(), base()
     add_adapter(model, adapter)
     weights = torch.load(adapter / "pytorch_adapter.bin", weights_only=True)
@@ -260,9 +260,7 @@ def test_names_with_and_without_the_model_s_prefix_and_safetensors_are_the_same(
     assert weights_hash(other) == weights_hash(model) != weights_hash(base())
 
 
-def test_an_encoder_with_an_adapter_is_saved_and_read_with_it(
-    tiny_bert: Path, adapter: Path, tmp_path: Path
-) -> None:
+def test_adapters_are_saved_with_their_encoder(tiny_bert: Path, adapter: Path, tmp_path: Path) -> None:
     config = ArticleConfig("tiny", path=str(tiny_bert), adapter=str(adapter), max_tokens=32)
     encoder = ArticleEncoder.pretrained(config)
     assert is_adapted(encoder)
@@ -307,25 +305,22 @@ def written(file: str, content: bytes) -> Callable[[Path], object]:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (configured(mh_adapter=True), "mh_adapter is true; only adapters of the configuration pfeiffer"),
-        (configured(non_linearity="gelu"), 'non_linearity is "gelu"; .* where it is "relu"'),
+        (configured(mh_adapter=True), "mh_adapter is true, must be false; only the adapter configuration"),
+        (configured(non_linearity="gelu"), 'non_linearity is "gelu", must be "relu"'),
         (configured(original_ln_before=False), "original_ln_before is false"),
         (configured(scaling=4.0), "scaling is 4.0"),
         (configured(leave_out=[0]), r"leave_out is \[0\]"),
-        (configured(hidden_size=768), "an adapter for a model of hidden size 768, and this one has 16"),
-        (renamed("layer.1.", "layer.5."), "layer.1.output.adapter_down.weight has shape none, and the model"),
-        (
-            renamed(".output.", ".attention.output."),
-            "is not a weight of an adapter after the feed-forward net",
-        ),
-        (written("pytorch_adapter.bin", b""), r"pytorch_adapter\.bin: the weights cannot be read"),
-        (written("pytorch_adapter.bin", pickle.dumps(Payload(), 2)), "the weights cannot be read"),
-        (written("adapter_config.json", b"{"), "not the settings of an adapter"),
-        (written("adapter_config.json", b'{"config": 3}'), "not the settings of an adapter"),
+        (configured(hidden_size=768), "needs a model of hidden size 768, this one has 16"),
+        (renamed("layer.1.", "layer.5."), "layer.1.output.adapter_down.weight has shape none, the model"),
+        (renamed(".output.", ".attention.output."), "not a weight of an adapter after a layer's feed"),
+        (written("pytorch_adapter.bin", b""), r"pytorch_adapter\.bin: cannot read the weights"),
+        (written("pytorch_adapter.bin", pickle.dumps(Payload(), 2)), "cannot read the weights"),
+        (written("adapter_config.json", b"{"), "not an adapter configuration"),
+        (written("adapter_config.json", b'{"config": 3}'), "not an adapter configuration"),
         (without("adapter_config.json"), r"no configuration; expected adapter_config\.json there"),
     ],
 )
-def test_an_adapter_that_cannot_be_used_is_one_clear_line(
+def test_an_unusable_adapter_raises_one_clear_line(
     adapter: Path, damage: Callable[[Path], object], message: str
 ) -> None:
     damage(adapter)
@@ -336,11 +331,11 @@ def test_an_adapter_that_cannot_be_used_is_one_clear_line(
 
 def test_a_model_of_another_kind_is_refused(adapter: Path) -> None:
     model = DistilBertModel(DistilBertConfig(vocab_size=9, dim=16, hidden_dim=8, n_layers=1, n_heads=1))
-    with pytest.raises(InputError, match="for models like BERT, not DistilBertModel"):
+    with pytest.raises(InputError, match="adapters need a BERT-like model, not DistilBertModel"):
         add_adapter(model, adapter)
 
 
-def test_an_adapter_is_looked_for_in_the_cache_and_then_on_the_hub(
+def test_adapters_are_searched_in_the_cache_then_on_the_hub(
     tiny_bert: Path, adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path / "cache"))
@@ -374,7 +369,7 @@ def alone(encoder: ArticleEncoder, text: NDArray[np.int32]) -> torch.Tensor:
 @pytest.mark.parametrize("chunk_tokens", [1, 40, 4096])
 @pytest.mark.parametrize("layers", ["last", "all"])
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_batches_give_what_each_text_gives_alone(
+def test_batches_match_single_texts(
     tiny_corpus: Corpus, config: ArticleConfig, pooling: str, layers: str, chunk_tokens: int
 ) -> None:
     encoder = ArticleEncoder.pretrained(replace(config, pooling=pooling, layers=layers))
@@ -421,7 +416,7 @@ def test_lower_precision_is_near_float32(tiny_corpus: Corpus, config: ArticleCon
         exact = encoder.encode(texts)
         encoder.precision = torch.bfloat16
         mixed = encoder.encode(texts)
-        lower = encoder.frozen("bfloat16").encode(texts)
+        lower = encoder.freeze("bfloat16").encode(texts)
     for other in (mixed, lower):
         assert other.dtype == torch.float32 and (other != exact).any()
         assert F.cosine_similarity(other, exact).min() > 0.99
@@ -432,7 +427,7 @@ def test_a_saved_encoder_is_the_same(tiny_corpus: Corpus, config: ArticleConfig,
     encoder = ArticleEncoder.pretrained(config)
     with torch.no_grad():
         next(encoder.model.parameters()).mul_(1.5)
-    for _ in range(2):  # one that is there is replaced
+    for _ in range(2):  # an existing encoder is replaced
         encoder.save(tmp_path / "encoder")
     loaded = ArticleEncoder.load(tmp_path / "encoder")
     assert replace(loaded.config, path=None) == replace(config, path=None)
@@ -444,7 +439,7 @@ def test_a_saved_encoder_is_the_same(tiny_corpus: Corpus, config: ArticleConfig,
     assert (vectors[0] == vectors[1]).all() and vectors[0].any(axis=1).all()
 
 
-def test_a_saved_encoder_is_not_read_in_another_way(config: ArticleConfig, tmp_path: Path) -> None:
+def test_a_saved_encoder_refuses_other_settings(config: ArticleConfig, tmp_path: Path) -> None:
     ArticleEncoder.pretrained(replace(config, pooling="cls")).save(tmp_path / "encoder")
     local = ArticleConfig("local", path=str(tmp_path / "encoder"), max_tokens=24, pooling="mean")
     with pytest.raises(InputError, match=r"encoder\.pooling=mean: the encoder in .* was trained with cls"):
@@ -461,7 +456,7 @@ def test_only_encoders_are_replaced_and_read(config: ArticleConfig, tmp_path: Pa
     (tmp_path / "other" / "thesis.tex").write_text("")
     with pytest.raises(InputError, match="something other than an encoder"):
         ArticleEncoder.pretrained(config).save(tmp_path / "other")
-    with pytest.raises(InputError, match=r"no encoder that was trained here \(no encoder.json"):
+    with pytest.raises(InputError, match=r"not a saved encoder \(no encoder.json"):
         ArticleEncoder.load(tmp_path / "other")
     (tmp_path / "other" / "encoder.json").write_text(json.dumps({"name": "x", "pooling": "most"}))
     with pytest.raises(InputError, match=r"damaged .*choose mean, cls or aspire"):
@@ -490,24 +485,24 @@ def test_ranks_by_the_similarity_of_its_vectors(
     found = retriever.search(contexts, 7)
     np.testing.assert_allclose(found.scores, -np.sort(-scores, axis=1)[:, :7], atol=near)
     np.testing.assert_allclose(np.take_along_axis(scores, found.papers, 1), found.scores, atol=near)
-    with pytest.raises(InputError, match=r"an index of another query: \['title', 'context'\] there"):
+    with pytest.raises(InputError, match=r"the index was built with query=\['title', 'context'\], not"):
         other = ArticleRetriever(replace(given, query=("context",)), "float32")
         other.load(tmp_path / "index", tiny_corpus)
 
 
-def test_vectors_of_distances_are_no_others(
+def test_l2_vectors_are_not_reused_for_cosine(
     tiny_corpus: Corpus, config: ArticleConfig, tmp_path: Path
 ) -> None:
     given = replace(config, similarity="l2")
     ArticleRetriever(given, "float32", embeddings_dir=tmp_path / "e").index(tiny_corpus)
-    with pytest.raises(InputError, match="embeddings of another model: similarity is l2 there"):
+    with pytest.raises(InputError, match="the embeddings were made with similarity=l2"):
         ArticleRetriever(config, "float32", embeddings_dir=tmp_path / "e").index(tiny_corpus)
     for other in ({"index": IndexConfig("half")}, {"profile": ProfileConfig(0.5)}):
         with pytest.raises(InputError, match="set index=exact profile=none"):
             ArticleRetriever(given, **other)
 
 
-def test_minilm_puts_like_sentences_together(tiny_corpus: Corpus) -> None:
+def test_minilm_retrieves_similar_sentences(tiny_corpus: Corpus) -> None:
     config = ArticleConfig("minilm", max_tokens=64)
     if find_folder(config) is None:
         pytest.skip("all-MiniLM-L6-v2 is not on this machine: make minilm")

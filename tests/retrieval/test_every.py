@@ -1,4 +1,4 @@
-"""What holds of every retriever: questions and contexts, given papers, saved indexes, parts of a batch."""
+"""Properties of every retriever: queries and contexts, given papers, saved indexes, batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from retrieval.queries import Queries, Query
 from retrieval.run import CachedRun
 from retrieval.settings import ArticleConfig, IndexConfig
 from tests.hatten.made import random_model
-from tests.retrieval.made import indexed, same, written
+from tests.retrieval.made import assert_same, indexed, write_runs
 
 ALL = np.arange(12)
 FIELDS = ["title", "abstract", "context", "key_terms"]
@@ -45,7 +45,7 @@ def article(index: IndexConfig | None = None, **settings: Any) -> Maker:
 
 
 def run(corpus: Corpus, folder: Path, _: Path) -> Retriever:
-    return CachedRun(written(indexed(BM25(), corpus), corpus, folder, ["train", "val", "test"]))
+    return CachedRun(write_runs(indexed(BM25(), corpus), corpus, folder, ["train", "val", "test"]))
 
 
 MAKERS: dict[str, Maker] = {
@@ -73,17 +73,17 @@ def make(request: Any, tiny_corpus: Corpus, tiny_bert: Path, tmp_path: Path) -> 
 
 
 def question(corpus: Corpus, row: int) -> Query:
-    """A context of the corpus, as a person would ask it."""
+    """A context of the corpus as a user's query."""
     paper = int(corpus.citing[row])
     texts = (corpus.context_texts[row], corpus.titles[paper], corpus.abstracts[paper])
     return Query(*texts, year=int(corpus.years[paper]), own=corpus.paper_ids[paper])
 
 
-def test_a_question_gets_what_the_context_gets(tiny_corpus: Corpus, make: Callable[[], Retriever]) -> None:
+def test_a_query_gets_the_papers_of_its_context(tiny_corpus: Corpus, make: Callable[[], Retriever]) -> None:
     retriever = indexed(make(), tiny_corpus)
     if retriever.partial:
-        pytest.skip("a run has no answers to questions")
-    asked = Queries.asked(tiny_corpus, [question(tiny_corpus, row) for row in ALL.tolist()])
+        pytest.skip("runs cannot answer new queries")
+    asked = Queries.from_list(tiny_corpus, [question(tiny_corpus, row) for row in ALL.tolist()])
     assert not asked.new_words
     for filters in (None, Filters(exclude=["speech", "graph"]), Filters(year="citing")):
         found, expected = (retriever.search(queries, 7, filters) for queries in (asked, ALL))
@@ -103,7 +103,7 @@ def test_scores_of_given_papers_are_those_of_the_search(
         for paper, score in zip(papers[query].tolist(), scores[query].tolist(), strict=True):
             if paper in expected and paper >= 0:
                 assert score == pytest.approx(expected[paper], rel=1e-4, abs=1e-4)
-            elif not isinstance(retriever, Citations):  # which can score what it does not find
+            elif not isinstance(retriever, Citations):  # scores papers that it does not find
                 assert score == -np.inf
 
 
@@ -116,7 +116,7 @@ def test_a_loaded_index_ranks_the_same(
     loaded.load(tmp_path / "index", tiny_corpus)
     assert loaded.tuned == made.tuned and loaded.index_bytes == made.index_bytes
     for filters, k in ((None, 12), (Filters(year="citing"), 4), (Filters(exclude=["graph"]), 1)):
-        same(loaded.search(ALL, k, filters), made.search(ALL, k, filters))
+        assert_same(loaded.search(ALL, k, filters), made.search(ALL, k, filters))
     loaded.save(tmp_path / "again")
     one, other = (
         {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -125,16 +125,14 @@ def test_a_loaded_index_ranks_the_same(
     assert one == other
 
 
-def test_fewer_papers_and_some_queries_again_and_again_get_the_same(
-    tiny_corpus: Corpus, make: Callable[[], Retriever]
-) -> None:
+def test_results_do_not_depend_on_k_or_caching(tiny_corpus: Corpus, make: Callable[[], Retriever]) -> None:
     retriever = indexed(make(), tiny_corpus)
     found = retriever.search(ALL, 11)
     for k in (1, 3):
         fewer = retriever.search(ALL, k)
         np.testing.assert_array_equal(fewer.papers, found.papers[:, :k])
         np.testing.assert_allclose(fewer.scores, found.scores[:, :k], atol=1e-3)
-    retriever.remember_queries()
+    retriever.cache_queries()
     for rows in ([4, 0, 4, 7], [7, 1], *([row] for row in range(12))):
         again = retriever.search(np.array(rows), 11)
         np.testing.assert_array_equal(again.papers, found.papers[rows])

@@ -1,4 +1,4 @@
-"""Filtered searches against the whole ranking, from which what does not pass is struck out one by one."""
+"""Filtered searches against full rankings from which papers are removed one by one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WORDS = ["parse", "tree", "graph", "edge", "sound", "image", "verse", "query", "
 
 
 class Drawn(DenseRetriever):
-    """A random vector for each paper and context."""
+    """Encodes papers and contexts as random vectors."""
 
     name = "drawn"
 
@@ -46,7 +46,7 @@ class Drawn(DenseRetriever):
         return self.papers[rows]
 
     def encode_queries(self, queries: Queries | NDArray[np.int64]) -> NDArray[np.float32]:
-        return self.contexts[Queries.of(self.corpus, queries).contexts]
+        return self.contexts[Queries.from_contexts(self.corpus, queries).contexts]
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def retriever(request: pytest.FixtureRequest, corpus: Corpus) -> Retriever:
 
 
 def passes(filters: Filters, source: dict[str, Any], paper_id: str, citing_id: str) -> bool:
-    """Whether a query of the citing paper may get the paper, read off the source files."""
+    """Whether a query of the citing paper may get the paper, according to the source files."""
     paper = source["papers"][paper_id]
     areas = [paper["area"]] if isinstance(paper["area"], str) else paper["area"] or []
     wanted = [filters.field] if isinstance(filters.field, str) else filters.field
@@ -119,13 +119,13 @@ FILTERS = st.builds(
 
 @settings(max_examples=25, deadline=None)
 @given(filters=FILTERS, k=st.integers(1, 70))
-def test_any_of_them_together(
+def test_combined_filters(
     retriever: Retriever, corpus: Corpus, source: dict[str, Any], filters: Filters, k: int
 ) -> None:
     fixed = replace(filters, year=None) if filters.year == "citing" else filters
     contexts = np.arange(CONTEXTS)[::-1]
     if not any(passes(fixed, source, paper, "-") for paper in source["papers"]):
-        with pytest.raises(InputError, match="none of the candidates"):
+        with pytest.raises(InputError, match="leaves none of the candidates"):
             retriever.search(contexts, k, filters)
         return
     whole, found = retriever.search(contexts, PAPERS), retriever.search(contexts, k, filters)
@@ -145,8 +145,9 @@ def test_a_citing_paper_of_an_unknown_year_gets_papers_of_any_year(
     corpus: Corpus, source: dict[str, Any]
 ) -> None:
     years = {paper: source["papers"][paper]["year"] for paper in (f"p{i}" for i in CITING)}
-    assert 0 in years.values() and 2001 in years.values()  # else the test above would show little
-    for contexts, allowed in Filters(year="citing").groups(Queries.of(corpus, np.arange(CONTEXTS))):
+    assert 0 in years.values() and 2001 in years.values()  # otherwise the test above is too weak
+    queries = Queries.from_contexts(corpus, np.arange(CONTEXTS))
+    for contexts, allowed in Filters(year="citing").groups(queries):
         (year,) = set(corpus.years[corpus.citing[contexts]].tolist())
         assert set(corpus.years[allowed].tolist()) == {0, 2001, 2002, 2003, 2004} - (
             set(range(year + 1, 2005)) if year else set()
@@ -157,16 +158,14 @@ def test_a_citing_paper_of_an_unknown_year_gets_papers_of_any_year(
     ("filters", "message"),
     [
         (Filters(exclude=["p1", "px", "py"]), r"filters.exclude: .* no paper 'px' \(and 1 more\)"),
-        (Filters(exclude=[f"p{i}" for i in range(PAPERS)]), "filters.exclude: none of the candidates"),
+        (Filters(exclude=[f"p{i}" for i in range(PAPERS)]), "filters.exclude: leaves none of the candidates"),
         (Filters(exclude=[1]), "no paper '1'"),  # type: ignore[list-item]
-        (Filters(year=-3), "filters.year=-3: none of the candidates"),
-        (Filters(field="history"), "no paper has the field 'history'; there are 'math', 'art', 'law'"),
-        (Filters(field=[]), "filters.field=.*: none of the candidates"),
+        (Filters(year=-3), "filters.year=-3: leaves none of the candidates"),
+        (Filters(field="history"), "no paper has the field 'history'; choose from 'math', 'art', 'law'"),
+        (Filters(field=[]), "filters.field=.*: leaves none of the candidates"),
     ],
 )
-def test_a_filter_that_cannot_be_used_or_leaves_nothing_is_one_line(
-    corpus: Corpus, filters: Filters, message: str
-) -> None:
+def test_unusable_filters_raise_one_line(corpus: Corpus, filters: Filters, message: str) -> None:
     retriever = Popularity()
     retriever.index(corpus)
     with pytest.raises(InputError, match=message):
@@ -174,27 +173,27 @@ def test_a_filter_that_cannot_be_used_or_leaves_nothing_is_one_line(
 
 
 @pytest.mark.parametrize("year", ["soon", 2001.0, True])
-def test_a_year_that_is_none(year: Any) -> None:
+def test_invalid_years(year: Any) -> None:
     with pytest.raises(InputError, match=r"filters.year: .* is neither a year nor 'citing'"):
         Filters(year=year)
 
 
-def test_ids_to_exclude_may_stand_in_a_file(corpus: Corpus, tmp_path: Path) -> None:
+def test_excluded_ids_may_be_in_a_file(corpus: Corpus, tmp_path: Path) -> None:
     (tmp_path / "ids.txt").write_text("p1\r\n\n  p50 \np7")
     listed, read = Filters(exclude=["p1", "p50", "p7"]), Filters(exclude=str(tmp_path / "ids.txt"))
     assert read == listed and str(read) == "exclude: 3 papers"
     np.testing.assert_array_equal(read.allowed(corpus), listed.allowed(corpus))
 
 
-def test_a_file_of_ids_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+def test_unreadable_id_files_raise_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"filters.exclude: p1: No such file .* list ids: \[id,id\]"):
         Filters(exclude="p1")
     (tmp_path / "ids.txt").write_bytes(b"\xff\xfe")
-    with pytest.raises(InputError, match="not a text in UTF-8"):
+    with pytest.raises(InputError, match="not UTF-8 text"):
         Filters(exclude=str(tmp_path / "ids.txt"))
 
 
-def test_says_what_it_asks_for() -> None:
+def test_str_lists_the_filters() -> None:
     assert not Filters() and str(Filters()) == ""
     asked = Filters(exclude=["a"], year="citing", field=["x", "y"], unseen=True)
     assert asked and str(asked) == "exclude: 1 papers, year: citing, field: x or y, unseen: true"

@@ -1,4 +1,4 @@
-"""Fusion against plain dictionaries, its tuning against rankings fused one by one, and the retriever."""
+"""Fusion against plain dictionaries, tuning against individually fused rankings, and the retriever."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from retrieval.fusion import (
 )
 from retrieval.popularity import Popularity
 from retrieval.settings import recall_cutoff
-from tests.retrieval.made import indexed, same
+from tests.retrieval.made import assert_same, indexed
 
 PAPERS = 9
 SEEDS = st.integers(0, 2**32 - 1)
@@ -43,7 +43,7 @@ ALL = np.arange(12)
 
 
 def drawn(seed: int, parts: int | None = None) -> tuple[list[Ranking], np.ndarray]:
-    """Rankings of one to four parts for the same queries, with ties, and weights for each query, some 0."""
+    """Random rankings of one to four parts with ties, and weights per query, some 0."""
     rng = np.random.default_rng(seed)
     queries, parts = int(rng.integers(1, 5)), parts or int(rng.integers(1, 5))
     shape = (queries, PAPERS)
@@ -62,7 +62,7 @@ def as_dictionary(ranking: Ranking, query: int) -> dict[int, float]:
 
 
 def z_scores(found: Mapping[int, float]) -> dict[int, float]:
-    """z-scores less that of the last paper, by the textbook's formula."""
+    """z-scores minus that of the last paper, by the textbook formula."""
     scores = list(found.values())
     if len(set(scores)) <= 1:
         return dict.fromkeys(found, 1.0)
@@ -72,7 +72,7 @@ def z_scores(found: Mapping[int, float]) -> dict[int, float]:
 
 
 def check(fused: Ranking, query: int, parts: list[dict[int, float]], weights: list[float], k: int) -> None:
-    """A row holds the k papers of the highest weighted sums of the parts' gains."""
+    """Check that a row contains the k papers with the highest weighted sums of gains."""
     expected: dict[int, float] = {}
     for part, weight in zip(parts, weights, strict=True):
         for paper, gain in part.items() if weight > 0 else ():
@@ -85,7 +85,7 @@ def check(fused: Ranking, query: int, parts: list[dict[int, float]], weights: li
         assert score == pytest.approx(expected[paper], abs=1e-5)
     assert list(row.values()) == pytest.approx(sorted(expected.values(), reverse=True)[:k], abs=1e-5)
     pairs = [(-score, paper) for paper, score in row.items()]
-    assert pairs == sorted(pairs)  # equal scores by paper
+    assert pairs == sorted(pairs)  # ties by paper
 
 
 def convex(rankings: list[Ranking], weights: NDArray[Any], k: int) -> Ranking:
@@ -115,7 +115,7 @@ def test_the_order_of_the_parts_does_not_matter_and_all_weight_on_one_gives_its_
     rankings, weights = drawn(seed, parts=3)
     places = np.random.default_rng(seed).permutation(3)
     turned = convex([rankings[i] for i in places], weights[:, places], 12)
-    same(convex(rankings, weights, 12), turned)
+    assert_same(convex(rankings, weights, 12), turned)
     for part, ranking in enumerate(rankings):
         alone = np.eye(3)[[part]]
         widened = np.pad(ranking.papers, ((0, 0), (0, PAPERS - ranking.k)), constant_values=-1)
@@ -123,7 +123,7 @@ def test_the_order_of_the_parts_does_not_matter_and_all_weight_on_one_gives_its_
         np.testing.assert_array_equal(reciprocal_rank(rankings, alone, PAPERS).papers, widened)
 
 
-def test_scores_without_a_difference() -> None:
+def test_normalised_ties() -> None:
     papers = np.array([[4, 7, -1], [3, -1, -1], [-1, -1, -1]], np.int32)
     scores = np.where(papers >= 0, 0.3, -np.inf).astype(np.float32)
     np.testing.assert_array_equal(
@@ -156,7 +156,7 @@ def test_recalls_are_those_of_the_fused_rankings(seed: int, parts: int) -> None:
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 4, 5])
-def test_the_grid_holds_every_mixture_once(parts: int) -> None:
+def test_the_grid_contains_every_mixture_once(parts: int) -> None:
     grid = simplex(parts)
     assert np.allclose(grid.sum(axis=1), 1) and (grid >= 0).all() and grid.shape[1] == parts
     assert len(np.unique(grid, axis=0)) == len(grid) <= 250
@@ -166,7 +166,7 @@ def test_the_grid_holds_every_mixture_once(parts: int) -> None:
     np.testing.assert_allclose(grid * steps, (grid * steps).round(), atol=1e-9)
 
 
-def test_the_best_weights_and_of_equals_the_most_even() -> None:
+def test_best_weights_and_their_ties() -> None:
     grid = simplex(2)
     values = np.zeros((len(grid), 3))
     values[[2, 9, 12]] = [0.5, 0.5, 1]
@@ -179,7 +179,7 @@ def test_the_best_weights_and_of_equals_the_most_even() -> None:
     np.testing.assert_array_equal(best_weights(values, grid), grid[10])
 
 
-def test_a_sample_is_drawn_by_its_seed(tiny_corpus: Corpus) -> None:
+def test_samples_depend_on_the_seed(tiny_corpus: Corpus) -> None:
     contexts, wanted = sample_queries(tiny_corpus, "train", 100, 0)
     np.testing.assert_array_equal(contexts, tiny_corpus.split("train").contexts)
     samples = [sample_queries(tiny_corpus, "train", 3, seed) for seed in (0, 0, 1)]
@@ -211,14 +211,14 @@ def order(scores: NDArray[np.floating]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("method", ["none", "score", "rank"])
-def test_at_its_ends_a_weight_is_the_reranker_or_the_prefetcher_alone(method: str) -> None:
+def test_extreme_weights_rank_by_one_stage_alone(method: str) -> None:
     scores = fuse_scores(CANDIDATES, SCORES, method, 1.0)
     assert (scores == SCORES).all() and order(scores) == [[3, 1, 9, 5], [8, 2], []]
     if method != "none":
         assert order(fuse_scores(CANDIDATES, SCORES, method, 0.0)) == [[5, 3, 9, 1], [2, 8], []]
 
 
-def test_in_between_scores_are_sums_of_z_scores_or_of_reciprocal_ranks() -> None:
+def test_other_weights_sum_z_scores_or_reciprocal_ranks() -> None:
     found = fuse_scores(CANDIDATES, SCORES, "score", 0.3)
     first = (FOUND[0] - FOUND[0].min()) / FOUND[0].std()
     second = (SCORES[0] - SCORES[0].min()) / SCORES[0].std()
@@ -248,10 +248,10 @@ def test_the_tuned_weight_is_the_best_of_all(method: str) -> None:
     assert recall(weight) == max(values.values()) > max(values[0], values[1]) and weight in values
 
 
-def test_a_reranker_that_is_always_right_gets_all_the_weight_it_needs() -> None:
+def test_a_perfect_reranker_gets_enough_weight() -> None:
     wanted = Ragged.from_rows([[1], [8], [7]])
     assert tune_weight(CANDIDATES, SCORES, wanted, "score", [1]) > 0.5
-    assert tune_weight(CANDIDATES, -SCORES, wanted, "score", [4]) == 0.5  # all are equal: the most even
+    assert tune_weight(CANDIDATES, -SCORES, wanted, "score", [4]) == 0.5  # ties go to the most even
 
 
 # The retriever: BM25 and popularity on the tiny corpus.
@@ -269,13 +269,13 @@ def joined(corpus: Corpus, **options: Any) -> Fusion:
     "filters", [None, Filters(exclude=["parsing"]), Filters(unseen=True), Filters(year="citing")]
 )
 @pytest.mark.parametrize("method", ["convex", "rrf"])
-def test_it_fuses_what_its_parts_find(tiny_corpus: Corpus, method: str, filters: Filters | None) -> None:
+def test_fuses_the_rankings_of_its_parts(tiny_corpus: Corpus, method: str, filters: Filters | None) -> None:
     fusion = joined(tiny_corpus, method=method, weights={"words": 3, "fame": 1})
     rankings = [part.search(ALL, 2000, filters) for part in fusion.parts.values()]
     weights = np.array([[0.75, 0.25]])
     found = fusion.search(ALL, 11, filters)
     expected = convex(rankings, weights, 11) if method == "convex" else reciprocal_rank(rankings, weights, 11)
-    same(found, expected)
+    assert_same(found, expected)
     assert not (found.papers == tiny_corpus.citing[ALL][:, None]).any()
     assert (found.papers[:, 0] >= 0).any()
 
@@ -284,7 +284,7 @@ def test_the_first_papers_do_not_depend_on_k_and_depth_bounds_them(tiny_corpus: 
     fusion = joined(tiny_corpus, depth=2, weights="equal")
     many = fusion.search(ALL, 11)
     for k in (1, 2, 3):
-        same(fusion.search(ALL, k), Ranking(many.papers[:, :k], many.scores[:, :k]))
+        assert_same(fusion.search(ALL, k), Ranking(many.papers[:, :k], many.scores[:, :k]))
     assert 2 <= (many.papers >= 0).sum(axis=1).max() <= 4
 
 
@@ -314,25 +314,25 @@ def test_an_index_of_other_settings_is_refused(tiny_corpus: Corpus, tmp_path: Pa
     joined(tiny_corpus).save(tmp_path / "index")
     others: dict[str, Any] = {"depth": 7, "method": "rrf", "weights": "equal", "seed": 1}
     for key, value in (others | {"parts": {"words": BM25(k1=0.5), "fame": Popularity()}}).items():
-        with pytest.raises(InputError, match="an index of another"):
+        with pytest.raises(InputError, match="the index was built with"):
             Fusion(**{"parts": parts(), key: value}).load(tmp_path / "index", tiny_corpus)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"parts": {}}, "retriever.parts: there is none"),
+        ({"parts": {}}, "retriever.parts: name at least one retriever"),
         ({"method": "sum"}, "retriever.method=sum: choose convex or rrf"),
         ({"depth": 0}, "retriever.depth=0: must be a whole number, at least 1"),
         ({"measure": ["recall@10", "mrr"]}, "retriever.measure=mrr: choose recall@K"),
         ({"measure": []}, "retriever.measure"),
-        ({"weights": "best"}, "neither tuned nor equal nor a weight for each of words, fame"),
-        ({"weights": {"words": 1}}, "a weight for each of words, fame"),
-        ({"weights": {"words": 1, "fame": -1}}, "retriever.weights.fame: -1 is not a number"),
-        ({"weights": {"words": 0, "fame": 0}}, "one of them must be above 0"),
+        ({"weights": "best"}, "neither tuned nor equal nor one weight for each of words, fame"),
+        ({"weights": {"words": 1}}, "one weight for each of words, fame"),
+        ({"weights": {"words": 1, "fame": -1}}, "retriever.weights.fame: -1 is not a non-negative number"),
+        ({"weights": {"words": 0, "fame": 0}}, "at least one weight must be positive"),
     ],
 )
-def test_bad_options_are_one_line(options: dict[str, Any], message: str) -> None:
+def test_bad_options_raise_one_line(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Fusion(**{"parts": parts(), **options})
 

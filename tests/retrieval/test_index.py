@@ -1,4 +1,4 @@
-"""Indexes against brute force over the vectors that they hold, and exact search against the full product."""
+"""Indexes against brute force over their stored vectors, and exact search against the full product."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from retrieval.settings import IndexConfig
     chunk=st.integers(1, 8),
     block=st.integers(1, 200),
 )
-def test_equals_the_full_product(
+def test_exact_search_matches_the_full_product(
     seed: int, queries: int, papers: int, dimensions: int, k: int, excluded: int, chunk: int, block: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    # Whole numbers: the products are index_module, so equal scores really are equal.
+    # Integers, so that products are exact and ties are real.
     q = rng.integers(-3, 4, (queries, dimensions)).astype(np.float32)
     p = rng.integers(-3, 4, (papers, dimensions)).astype(np.float32)
     exclude = rng.integers(-1, papers, (queries, excluded)).astype(np.int32)
@@ -62,13 +62,13 @@ def test_equals_the_full_product(
         found = ranking.papers[row][ranking.papers[row] >= 0].tolist()
         assert len(set(found)) == len(found) == len(expected)
         assert set(found) <= set(allowed)
-        # Scores are the best there are, belong to their papers, and ties stand in the order of the rows.
+        # Scores are the best ones and belong to their papers, and ties are in row order.
         assert ranking.scores[row][: len(found)].tolist() == [-s for s in expected] == scores[found].tolist()
         assert found == [i for _, i in sorted((-scores[i], i) for i in found)]
         assert (ranking.papers[row][len(found) :] == -1).all()
 
 
-def test_shapes_that_do_not_agree_are_refused() -> None:
+def test_inconsistent_shapes_are_refused() -> None:
     with pytest.raises(ValueError, match="4 dimensions, papers 5"):
         search_exact(np.ones((1, 4), np.float32), np.ones((1, 5), np.float32), 1)
     with pytest.raises(ValueError, match="for 2 queries"):
@@ -116,7 +116,7 @@ def built(kind: str) -> PaperIndex:
 
 @cache
 def held(kind: str) -> NDArray[np.float32]:
-    """What the index makes of the papers: float32, rounded or decoded."""
+    """The vectors as stored by the index: float32, rounded or decoded."""
     if kind in ("exact", "hnsw"):
         return papers()
     return np.asarray(built(kind)._index.reconstruct_n(0, N))  # type: ignore[attr-defined]
@@ -165,17 +165,19 @@ def test_approximate_search_finds_most_and_more_settings_find_more(kind: str) ->
     recall = []
     for config in (few, more):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(index_module, "VISITS", 0)  # so few vectors would all be compared
+            patch.setattr(index_module, "GRAPH_COST", 0)  # else so few vectors are searched exhaustively
             found = build_index(config, papers()).search(asked, 5).papers
         recall.append(np.mean([len(set(a) & set(b)) / 5 for a, b in zip(best, found, strict=True)]))
     assert 0.4 < recall[0] < recall[1] and recall[1] > 0.9
 
 
 @pytest.mark.parametrize("kind", ["ivf", "ivfpq", "hnsw"])
-def test_a_query_that_gets_too_few_is_compared_with_all(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Two groups at right angles: neither lists nor links lead from a query in one to papers of the other.
+def test_queries_with_few_results_are_searched_exhaustively(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Two orthogonal groups: neither lists nor links lead from one to the other.
     monkeypatch.setattr(index_module, "SLACK", 0)
-    monkeypatch.setattr(index_module, "VISITS", 0)
+    monkeypatch.setattr(index_module, "GRAPH_COST", 0)
     rng = np.random.default_rng(0)
     vectors = np.zeros((N, DIM), np.float32)
     vectors[:300, :6], vectors[300:, 6:] = unit(rng.random((300, 6))), unit(rng.random((300, 6)))
@@ -190,8 +192,8 @@ def test_a_query_that_gets_too_few_is_compared_with_all(kind: str, monkeypatch: 
 
 
 @kinds
-def test_one_query_gets_what_it_gets_among_many(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "MULTIPLIED", 1)  # else many are compared with all
+def test_single_queries_match_batches(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "MATMUL_SPEEDUP", 1)  # else large batches are searched exhaustively
     asked = queries(50)
     together = built(kind).search(asked, 7)
     monkeypatch.setattr(index_module, "CHUNK", 1)
@@ -201,7 +203,7 @@ def test_one_query_gets_what_it_gets_among_many(kind: str, monkeypatch: pytest.M
 
 
 @compressed
-def test_the_seed_alone_decides_what_is_learned(kind: str) -> None:
+def test_training_depends_on_the_seed_alone(kind: str) -> None:
     def made(seed: int, sample: int | None) -> bytes:
         config = IndexConfig(**{**vars(CONFIGS[kind]), "seed": seed, "sample": sample})
         index: Any = build_index(config, papers())
@@ -225,12 +227,12 @@ def test_a_saved_index_gives_the_same_rankings(kind: str, tmp_path: Path) -> Non
             np.testing.assert_array_equal(made.papers, read.papers)
             np.testing.assert_array_equal(made.scores, read.scores)
     size = sum(path.stat().st_size for path in tmp_path.iterdir())
-    assert size - 200 <= index.nbytes <= size  # the head of a NumPy file is no vector
+    assert size - 200 <= index.nbytes <= size  # without the header of a NumPy file
     assert loaded.nbytes == pytest.approx(index.nbytes, abs=200)
 
 
 @kinds
-def test_a_damaged_file_is_one_clear_error(kind: str, tmp_path: Path) -> None:
+def test_a_damaged_file_raises_one_clear_error(kind: str, tmp_path: Path) -> None:
     built(kind).save(tmp_path)
     (file,) = tmp_path.iterdir()
     whole = file.read_bytes()
@@ -240,7 +242,7 @@ def test_a_damaged_file_is_one_clear_error(kind: str, tmp_path: Path) -> None:
             load_index(CONFIGS[kind], tmp_path)
 
 
-def test_a_full_disk_is_told_as_such(tmp_path: Path) -> None:
+def test_a_full_disk_raises_an_os_error(tmp_path: Path) -> None:
     (tmp_path / "vectors.faiss").symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space left"):
         built("half").save(tmp_path)
@@ -248,7 +250,7 @@ def test_a_full_disk_is_told_as_such(tmp_path: Path) -> None:
 
 def test_an_index_of_another_kind_in_the_file_is_refused(tmp_path: Path) -> None:
     built("pq").save(tmp_path)
-    with pytest.raises(InputError, match="not an index of the kind hnsw"):
+    with pytest.raises(InputError, match="not an index of kind hnsw"):
         load_index(CONFIGS["hnsw"], tmp_path)
 
 
@@ -271,20 +273,20 @@ def test_no_papers_and_no_queries_give_nothing(kind: str) -> None:
     assert built(kind).search(queries(2), 3, np.zeros(N, np.bool_)).papers.tolist() == [[-1] * 3] * 2
 
 
-def test_too_few_papers_to_learn_from_are_one_clear_error() -> None:
+def test_too_few_training_papers_raise_one_clear_error() -> None:
     for config, few, message in (
-        (IndexConfig("ivf"), 0, "index=ivf: must learn from 1 papers, and there are 0"),
-        (IndexConfig("ivf", lists=50), 49, "index=ivf: must learn from 50 papers, and there are 49"),
-        (IndexConfig("ivf", lists=50, sample=40), 100, "must learn from 50 papers, and there are 40"),
-        (IndexConfig("pq"), 255, "index=pq: must learn from 256 papers, and there are 255"),
-        (IndexConfig("ivfpq"), 255, "index=ivfpq: must learn from 256 papers, and there are 255"),
+        (IndexConfig("ivf"), 0, "index=ivf: needs 1 papers to train on, has 0"),
+        (IndexConfig("ivf", lists=50), 49, "index=ivf: needs 50 papers to train on, has 49"),
+        (IndexConfig("ivf", lists=50, sample=40), 100, "needs 50 papers to train on, has 40"),
+        (IndexConfig("pq"), 255, "index=pq: needs 256 papers to train on, has 255"),
+        (IndexConfig("ivfpq"), 255, "index=ivfpq: needs 256 papers to train on, has 255"),
     ):
         with pytest.raises(InputError, match=message):
             build_index(config, papers()[:few])
 
 
 @pytest.mark.parametrize(("dim", "parts"), [(200, 100), (7, 1), (10, 5)])
-def test_a_byte_stands_for_two_dimensions_where_they_divide(dim: int, parts: int) -> None:
+def test_subvectors_have_two_dimensions_by_default(dim: int, parts: int) -> None:
     vectors = unit(np.random.default_rng(0).standard_normal((256, dim)))
     index: Any = build_index(IndexConfig("pq"), vectors)
     assert parts == index._index.pq.M
@@ -304,12 +306,12 @@ def test_a_byte_stands_for_two_dimensions_where_they_divide(dim: int, parts: int
         ({"kind": "ivf", "device": "gpu"}, "index.device=gpu: index=ivf has no such setting"),
     ],
 )
-def test_settings_that_cannot_be_are_one_clear_error(settings: dict[str, Any], message: str) -> None:
+def test_invalid_settings_raise_one_clear_error(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         IndexConfig(**settings)
 
 
-def test_an_index_depends_on_what_shapes_it_alone() -> None:
+def test_an_index_depends_on_its_build_settings_alone() -> None:
     assert IndexConfig("ivf", probes=3).asdict() == IndexConfig("ivf", probes=9).asdict()
     assert IndexConfig("ivf", lists=3).asdict() != IndexConfig("ivf", lists=9).asdict()
     assert IndexConfig("exact").asdict() == {"kind": "exact"}
@@ -344,7 +346,7 @@ def test_torch_saves_what_the_cpu_loads(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.papers, host.search(queries(9), 4).papers)
 
 
-def test_faiss_on_a_gpu_leaves_to_the_cpu_what_it_cannot_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faiss_on_gpus_falls_back_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
     class OnGPUs(faiss.IndexFlatIP):
@@ -368,13 +370,11 @@ def test_faiss_on_a_gpu_leaves_to_the_cpu_what_it_cannot_do(monkeypatch: pytest.
         expected = built("exact").search(queries(3), k, may)
         np.testing.assert_array_equal(index.search(queries(3), k, may).papers, expected.papers)
     assert asked == [5]
-    with pytest.raises(InputError, match=r"index\.device=gpu: there is no GPU"):
+    with pytest.raises(InputError, match=r"index\.device=gpu: no usable GPU"):
         build_index(IndexConfig("half", device="gpu"), papers())
 
 
-def test_a_gpu_is_used_where_there_is_one_and_missed_where_there_is_none(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_missing_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
     index = build_index(IndexConfig("exact"), papers())
@@ -382,7 +382,5 @@ def test_a_gpu_is_used_where_there_is_one_and_missed_where_there_is_none(
     index.save(tmp_path)
     gpu = IndexConfig("exact", device="gpu")
     for make in (lambda: build_index(gpu, papers()), lambda: load_index(gpu, tmp_path)):
-        with pytest.raises(
-            InputError, match=r"index\.device=gpu: there is no GPU .* choose index\.device=cpu"
-        ):
+        with pytest.raises(InputError, match=r"index\.device=gpu: no usable GPU.* choose index\.device=cpu"):
             make()

@@ -1,4 +1,4 @@
-"""Context profiles against sums written out by hand; what may enter them and what may not."""
+"""Context profiles against explicit sums, without leaks from validation or test data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def paper_vectors(corpus: Corpus) -> NDArray[np.float32]:
 
 
 class Encoder:
-    """Vectors of contexts by their text, and which contexts were asked for."""
+    """Random vectors of contexts, seeded by their text. Records the contexts."""
 
     def __init__(self, corpus: Corpus) -> None:
         self.corpus, self.asked = corpus, list[str]()
@@ -107,16 +107,16 @@ def test_unseen_papers_keep_their_vectors_and_all_stay_of_unit_length(tiny_corpu
     assert (found[seen] != vectors[seen]).any(axis=1).all()
 
 
-def test_a_corpus_without_training_contexts_is_one_line(tiny_source: Path, tmp_path: Path) -> None:
+def test_a_corpus_without_training_contexts_raises_one_line(tiny_source: Path, tmp_path: Path) -> None:
     (tiny_source / "train.json").unlink()
     corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache")
-    with pytest.raises(InputError, match=r"no split 'train', .*set profile\.weight=0"):
+    with pytest.raises(InputError, match=r"split 'train', which corpus tiny lacks; set profile\.weight=0"):
         enriched(corpus, weight=0.5)
 
 
 @pytest.mark.parametrize(
     "settings", [{"weight": "much"}, {"weight": 1.5}, {"weight": True}, {"queries": 0}, {"measure": "mrr"}]
 )
-def test_settings_that_make_no_sense_are_one_line(settings: dict[str, object]) -> None:
+def test_invalid_settings_raise_one_line(settings: dict[str, object]) -> None:
     with pytest.raises(InputError, match=r"profile\.(weight|queries|measure)="):
         ProfileConfig(**settings)  # type: ignore[arg-type]

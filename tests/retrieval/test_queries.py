@@ -1,4 +1,4 @@
-"""Queries as values: words that a corpus lacks, marks, and what is taken of them."""
+"""Queries: unknown words, markers and selection."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from retrieval.run import CachedRun
 from tests.hatten.made import random_model
 
 
-def test_words_that_the_corpus_lacks_count_where_their_stem_is_known(tiny_corpus: Corpus) -> None:
+def test_unknown_words_count_if_their_stem_is_known(tiny_corpus: Corpus) -> None:
     bm25 = BM25(query=["context"])
     bm25.index(tiny_corpus)
     plain, inflected, unknown = (
         Query(f"{word} TARGETCIT") for word in ("parser", "parsers parsers", "zyzzyva")
     )
-    asked = Queries.asked(tiny_corpus, [plain, inflected, unknown])
+    asked = Queries.from_list(tiny_corpus, [plain, inflected, unknown])
     assert list(asked.new_words) == ["parsers", "zyzzyva"]
     found = bm25.search(asked, 5)
     assert found.papers[0].tolist() == found.papers[1].tolist()
@@ -40,13 +40,13 @@ def test_words_that_only_the_model_knows_are_read(tiny_corpus: Corpus, tmp_path:
     )
     retriever = HAttenRetriever(tmp_path / "m.ckpt", arithmetic="float32")
     retriever.index(tiny_corpus)
-    asked = Queries.asked(tiny_corpus, [Query("zyzzyva"), Query("quagga"), Query("")])
+    asked = Queries.from_list(tiny_corpus, [Query("zyzzyva"), Query("quagga"), Query("")])
     assert (retriever.search(asked, 3).papers[0] >= 0).all()
     assert (retriever.search(asked, 3).papers[1:] == -1).all()
 
 
-def test_what_is_taken_of_queries_is_theirs(tiny_corpus: Corpus) -> None:
-    asked = Queries.asked(
+def test_selected_queries_keep_their_fields(tiny_corpus: Corpus) -> None:
+    asked = Queries.from_list(
         tiny_corpus, [Query("one TARGETCIT", known=("speech",)), Query("two TARGETCIT", "graphs", year=2001)]
     )
     second, first = asked[np.array([1, 0])], asked[:1]
@@ -54,20 +54,20 @@ def test_what_is_taken_of_queries_is_theirs(tiny_corpus: Corpus) -> None:
     assert second.texts("title") == ["graphs", ""] and second.years.tolist() == [2001, 0]
     assert second.known[1].tolist() == [tiny_corpus.paper_row("speech")] and len(first) == 1
     assert second.names() == ["'two TARGETCIT'", "'one TARGETCIT'"]
-    assert Queries.of(tiny_corpus, np.array([8])).names() == [tiny_corpus.context_ids[8]]
+    assert Queries.from_contexts(tiny_corpus, np.array([8])).names() == [tiny_corpus.context_ids[8]]
 
 
-def test_the_mark_is_found_where_no_text_of_the_corpus_has_it(tiny_source: Path, tmp_path: Path) -> None:
+def test_the_marker_is_found_if_the_corpus_lacks_it(tiny_source: Path, tmp_path: Path) -> None:
     library = Library.create(tmp_path / "l", [LibraryPaper("a", title="Parsers of trees", abstract="Trees.")])
-    asked = Queries.asked(library.corpus, [Query("Parsers TARGETCIT of zyzzyva trees")])
+    asked = Queries.from_list(library.corpus, [Query("Parsers TARGETCIT of zyzzyva trees")])
     assert asked.words("context")[0].tolist()[1] == target_marker_id(library.corpus)
-    evidence = Evidence.of(library.corpus, None)
+    evidence = Evidence.build(library.corpus, None)
     assert evidence.distances(asked.words("context")).tolist() == [-1, 0, 1, 2, 3]
 
 
-def test_a_run_answers_no_questions(tiny_corpus: Corpus, tmp_path: Path) -> None:
+def test_runs_cannot_answer_new_queries(tiny_corpus: Corpus, tmp_path: Path) -> None:
     (tmp_path / "run.trec").write_text("c9 Q0 speech 1 2.5 made\n")
     run = CachedRun(tmp_path / "run.trec")
     run.index(tiny_corpus)
     with pytest.raises(InputError, match="choose another retriever"):
-        run.search(Queries.asked(tiny_corpus, [Query("sound TARGETCIT")]), 3)
+        run.search(Queries.from_list(tiny_corpus, [Query("sound TARGETCIT")]), 3)

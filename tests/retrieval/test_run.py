@@ -1,4 +1,4 @@
-"""Runs as files, and cached runs against the retriever that wrote them."""
+"""Run files, and cached runs against the retriever that wrote them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from retrieval.filters import Filters
 from retrieval.fusion import Fusion
 from retrieval.popularity import Popularity
 from retrieval.run import CachedRun, Run
-from tests.retrieval.made import indexed, same, written
+from tests.retrieval.made import assert_same, indexed, write_runs
 
 IDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
 
@@ -34,7 +34,7 @@ def _runs(draw: st.DrawFn) -> Run:
     scores = draw(
         st.lists(st.lists(FLOATS, min_size=k, max_size=k), min_size=len(queries), max_size=len(queries))
     )
-    # The first paper of each stays, so that every query has a line.
+    # Keep the first paper, so that every query has a line.
     drop = np.array([[False] + [draw(st.booleans()) for _ in range(k - 1)] for _ in queries])
     return Run(queries, papers, top_k(np.array(rows), np.array(scores, np.float32), k, drop), draw(IDS))
 
@@ -55,7 +55,7 @@ def test_a_run_written_and_read_is_the_same_to_the_last_bit(run: Run, tmp_path: 
     assert all(len(line.split()) == 6 and line.split()[1] == "Q0" for line in lines)
 
 
-def test_lines_are_those_of_trec(tmp_path: Path) -> None:
+def test_lines_are_in_trec_format(tmp_path: Path) -> None:
     ranking = Ranking(
         np.array([[2, 0], [1, -1]], np.int32), np.array([[0.1, -2.5e-8], [3, -np.inf]], np.float32)
     )
@@ -94,13 +94,13 @@ def test_runs_of_other_tools_are_read(tmp_path: Path) -> None:
         ("q Q0 a 1 1.0 x\nq Q0 a 2 0.5 x\n", "query 'q' has the paper 'a' twice"),
     ],
 )
-def test_a_file_that_is_no_run_is_one_line(tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_files_raise_one_line(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "run.trec").write_text(text)
     with pytest.raises(InputError, match=message):
         Run.read(tmp_path / "run.trec")
 
 
-def test_an_empty_id_cannot_bewritten(tmp_path: Path) -> None:
+def test_an_empty_id_cannot_be_written(tmp_path: Path) -> None:
     run = Run([""], ["a"], Ranking(np.zeros((1, 1), np.int32), np.zeros((1, 1), np.float32)))
     with pytest.raises(InputError, match="an id is empty"):
         run.write(tmp_path / "run.trec")
@@ -113,51 +113,51 @@ def _queries(corpus: Corpus) -> np.ndarray:
 
 @pytest.mark.parametrize("k", [1, 3, 50])
 @pytest.mark.parametrize("filters", [None, Filters(exclude=["parsing"]), Filters(year="citing")])
-def test_it_finds_what_the_retriever_found(
+def test_returns_the_rankings_of_the_retriever(
     tiny_corpus: Corpus, tmp_path: Path, k: int, filters: Filters | None
 ) -> None:
     bm25 = indexed(BM25(), tiny_corpus)
-    run = indexed(CachedRun(written(bm25, tiny_corpus, tmp_path)), tiny_corpus)
-    same(run.search(_queries(tiny_corpus), k, filters), bm25.search(_queries(tiny_corpus), k, filters))
+    run = indexed(CachedRun(write_runs(bm25, tiny_corpus, tmp_path)), tiny_corpus)
+    assert_same(run.search(_queries(tiny_corpus), k, filters), bm25.search(_queries(tiny_corpus), k, filters))
 
 
 def test_runs_of_different_depth_and_one_file_by_name(tiny_corpus: Corpus, tmp_path: Path) -> None:
     fame = indexed(Popularity(), tiny_corpus)
-    (val,) = written(indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path, ["val"])
-    (test,) = written(fame, tiny_corpus, tmp_path, ["test"])
+    (val,) = write_runs(indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path, ["val"])
+    (test,) = write_runs(fame, tiny_corpus, tmp_path, ["test"])
     both, alone = indexed(CachedRun([val, test]), tiny_corpus), indexed(CachedRun(str(test)), tiny_corpus)
     contexts = tiny_corpus.split("test").contexts
-    same(both.search(contexts, 6), fame.search(contexts, 6))
-    same(alone.search(contexts, 6), fame.search(contexts, 6))
+    assert_same(both.search(contexts, 6), fame.search(contexts, 6))
+    assert_same(alone.search(contexts, 6), fame.search(contexts, 6))
 
 
 def test_an_index_of_other_files_is_refused(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    files = written(indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path)
+    files = write_runs(indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path)
     indexed(CachedRun(files), tiny_corpus).save(tmp_path / "index")
     files[0].write_text(files[0].read_text() + "\n")
-    with pytest.raises(InputError, match="an index of another files"):
+    with pytest.raises(InputError, match="the index was built with files="):
         CachedRun(files).load(tmp_path / "index", tiny_corpus)
 
 
 def test_runs_fuse_as_their_retrievers_do(tiny_corpus: Corpus, tmp_path: Path) -> None:
     parts: dict[str, Retriever] = {"words": BM25(), "fame": Popularity()}
     fusion = indexed(Fusion(parts, measure="recall@1"), tiny_corpus)
-    runs = {name: CachedRun(written(part, tiny_corpus, tmp_path)) for name, part in parts.items()}
+    runs = {name: CachedRun(write_runs(part, tiny_corpus, tmp_path)) for name, part in parts.items()}
     fused_runs = indexed(Fusion(runs, measure="recall@1"), tiny_corpus)
     assert fused_runs.tuned == fusion.tuned
-    same(fused_runs.search(_queries(tiny_corpus), 8), fusion.search(_queries(tiny_corpus), 8))
+    assert_same(fused_runs.search(_queries(tiny_corpus), 8), fusion.search(_queries(tiny_corpus), 8))
 
 
-def test_a_split_that_no_file_is_of(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    files = written(indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path, ["test"])
+def test_a_split_without_a_file(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    files = write_runs(indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path, ["test"])
     run = indexed(CachedRun(files), tiny_corpus)
-    with pytest.raises(InputError, match=r"bm25-test\.trec: has no query of split 'val' of tiny"):
+    with pytest.raises(InputError, match=r"bm25-test\.trec: no query of split 'val' of tiny"):
         run.search(tiny_corpus.split("val").contexts, 3)
-    with pytest.raises(InputError, match="has no query of split 'val'"):
+    with pytest.raises(InputError, match="no query of split 'val'"):
         Fusion({"words": run}).index(tiny_corpus)
 
 
-def test_a_query_that_no_file_has_gets_no_papers(
+def test_a_query_in_no_file_gets_no_papers(
     tiny_corpus: Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bm25 = indexed(BM25(), tiny_corpus)
@@ -172,7 +172,7 @@ def test_a_query_that_no_file_has_gets_no_papers(
     assert "1 of 4 queries are not in tiny" in caplog.text
     again = run.search(contexts, 5)
     assert (again.papers[0] == -1).all() and np.isneginf(again.scores[0]).all()
-    same(Ranking(again.papers[1:], again.scores[1:]), Ranking(found.papers[1:], found.scores[1:]))
+    assert_same(Ranking(again.papers[1:], again.scores[1:]), Ranking(found.papers[1:], found.scores[1:]))
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_query_that_no_file_has_gets_no_papers(
         (["c9 Q0 speech 1 r"], "line 1: 5 fields instead of 6"),
     ],
 )
-def test_a_run_of_something_else_is_one_line(
+def test_unrelated_runs_raise_one_line(
     tiny_corpus: Corpus, tmp_path: Path, lines: list[str], message: str
 ) -> None:
     (tmp_path / "run.trec").write_text("\n".join(lines) + "\n")
@@ -196,29 +196,29 @@ def test_a_run_of_something_else_is_one_line(
 
 
 def test_a_query_in_two_files(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    (file,) = written(indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path, ["test"])
-    with pytest.raises(InputError, match=r"query 'c\d+' is in an earlier file of retriever.files too"):
+    (file,) = write_runs(indexed(BM25(), tiny_corpus), tiny_corpus, tmp_path, ["test"])
+    with pytest.raises(InputError, match=r"query 'c\d+' is also in an earlier file of retriever.files"):
         CachedRun([file, file]).index(tiny_corpus)
 
 
-def test_no_files_are_one_line(tmp_path: Path) -> None:
+def test_missing_files_raise_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"needs retriever\.files"):
         CachedRun([])
-    with pytest.raises(InputError, match=r"there is no file .*none\.trec"):
+    with pytest.raises(InputError, match=r"no such file: .*none\.trec"):
         CachedRun(tmp_path / "none.trec")
     with pytest.raises(InputError, match="No such file"):
         Run.read(tmp_path / "none.trec")
 
 
-def test_a_run_says_how_deep_it_is(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    val, test = written(
+def test_max_results_of_a_run(tiny_corpus: Corpus, tmp_path: Path) -> None:
+    val, test = write_runs(
         indexed(BM25(query=["context", "title", "abstract"]), tiny_corpus), tiny_corpus, tmp_path
     )
     whole = Run.read(test)
     ranking = Ranking(whole.ranking.papers[:, :2], whole.ranking.scores[:, :2])
     Run(whole.query_ids, whole.paper_ids, ranking).write(test)
     run = indexed(CachedRun([val, test]), tiny_corpus)
-    assert run.limit(tiny_corpus.split("test").contexts) == 2
-    assert (run.limit(tiny_corpus.split("val").contexts) or 99) > 2
+    assert run.max_results(tiny_corpus.split("test").contexts) == 2
+    assert (run.max_results(tiny_corpus.split("val").contexts) or 99) > 2
     everyone = indexed(Popularity(), tiny_corpus)
-    assert everyone.limit(tiny_corpus.split("test").contexts) is None
+    assert everyone.max_results(tiny_corpus.split("test").contexts) is None

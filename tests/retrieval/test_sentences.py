@@ -35,7 +35,7 @@ def retriever(demo_corpus: Corpus, config: ArticleConfig) -> SentenceRetriever:
 
 @pytest.fixture(scope="session")
 def scores(demo_corpus: Corpus, config: ArticleConfig) -> np.ndarray:
-    """Of all papers for the first 12 contexts, [12, P]."""
+    """Scores of all papers for the first 12 contexts, [12, P]."""
     encoder = ArticleEncoder.pretrained(config)
     reader = ArticleReader(demo_corpus, encoder.tokenizer, config)
     with torch.no_grad():
@@ -66,7 +66,7 @@ def test_finds_the_papers_of_the_nearest_sentences(
     expected = best(scores, demo_corpus, demo_corpus.is_candidate, k)
     there = np.isfinite(expected)
     np.testing.assert_allclose(found.scores[:, : expected.shape[1]][there], expected[there], atol=1e-3)
-    for row in range(12):  # each paper has the score of its own best pair, and stands once
+    for row in range(12):  # papers are distinct and have the score of their best pair
         papers = found.papers[row][found.papers[row] >= 0]
         assert len(set(papers.tolist())) == len(papers) == there[row].sum()
         np.testing.assert_allclose(found.scores[row, : len(papers)], scores[row, papers], atol=1e-3)
@@ -74,7 +74,7 @@ def test_finds_the_papers_of_the_nearest_sentences(
 
 @settings(max_examples=10)
 @given(share=st.floats(0.01, 0.5), k=st.integers(1, 40), seed=st.integers(0, 99))
-def test_only_what_is_allowed_is_found(
+def test_finds_only_allowed_papers(
     demo_corpus: Corpus, retriever: SentenceRetriever, scores: np.ndarray, share: float, k: int, seed: int
 ) -> None:
     drawn = np.random.default_rng(seed).random(len(demo_corpus.paper_ids)) < share

@@ -1,4 +1,4 @@
-"""Texts and terms of queries against bm25s's own tokeniser; key terms against a count by hand."""
+"""Texts and terms of queries against bm25s's tokeniser; key terms against plain counts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONTEXT = "Early transition systems   built trees greedily  ."
         (["context", "title", "title"], f"{CONTEXT} Trees for everyone Trees for everyone"),
     ],
 )
-def test_fields_stand_in_their_order_and_as_often_as_named(
+def test_fields_are_joined_in_order_with_repetitions(
     tiny_corpus: Corpus, fields: list[str], text: str
 ) -> None:
     assert next(query_texts(tiny_corpus, np.array([0, 1]), fields)) == text
@@ -41,7 +41,7 @@ ALL = np.arange(12)
 
 @pytest.mark.parametrize("stemmer", ["english", None])
 @pytest.mark.parametrize("tokens", ["default", "reference"])
-def test_stored_words_give_the_terms_that_bm25s_finds_in_the_texts(
+def test_stored_words_give_the_terms_of_bm25s(
     tiny_source: Path, tmp_path: Path, tokens: str, stemmer: str | None
 ) -> None:
     contexts = json.loads((tiny_source / "contexts.json").read_text())
@@ -50,10 +50,11 @@ def test_stored_words_give_the_terms_that_bm25s_finds_in_the_texts(
     )
     (tiny_source / "contexts.json").write_text(json.dumps(contexts))
     corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache", tokenizer=tokens)
-    terms = Terms.of(corpus.words, stemmer, "en")
-    assert Terms.of(corpus.words, stemmer, "en") is terms is not Terms.of(corpus.words, stemmer, None)
+    terms = Terms.from_words(corpus.words, stemmer, "en")
+    assert Terms.from_words(corpus.words, stemmer, "en") is terms
+    assert Terms.from_words(corpus.words, stemmer, None) is not terms
     fields = ("context", "title", "abstract", "context")
-    counts = terms.query_counts(Queries.of(corpus, ALL), fields)
+    counts = terms.query_counts(Queries.from_contexts(corpus, ALL), fields)
     texts = list(query_texts(corpus, ALL, fields))
     stem = Stemmer.Stemmer(stemmer) if stemmer else None
     expected = bm25s.tokenize(texts, stopwords="en", stemmer=stem, return_ids=False, show_progress=False)
@@ -63,7 +64,7 @@ def test_stored_words_give_the_terms_that_bm25s_finds_in_the_texts(
 
 
 def test_texts_may_have_no_row_or_several(tiny_corpus: Corpus) -> None:
-    terms = Terms.of(tiny_corpus.words, "english", "en")
+    terms = Terms.from_words(tiny_corpus.words, "english", "en")
     words = tiny_corpus.title_tokens
     one_each = terms.counts(np.arange(12), words, 12).toarray()
     summed = terms.counts(np.array([0, 0, 0, 2, 2]), words.take(np.arange(5)), 4).toarray()
@@ -78,7 +79,7 @@ WORDS = ["parser", "tree", "graph", "sound", "rhyme", "document", "edge", "query
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Corpus:
-    """30 papers of words that are more and less frequent, all of them citing; one has no abstract."""
+    """30 citing papers of frequent and rare words; one has no abstract."""
     rng = np.random.default_rng(1)
     rarity = 1 / np.arange(1, len(WORDS) + 1)
 
@@ -102,8 +103,8 @@ def words_of(texts: list[str]) -> list[list[str]]:
     return bm25s.tokenize(texts, stopwords="en", stemmer=stem, return_ids=False, show_progress=False)
 
 
-def by_hand(corpus: Corpus, indexed: list[int]) -> list[set[str]]:
-    """What Whoosh's key_terms_from_text does, written with counters: 3 of each title, 5 of each abstract."""
+def plain_key_terms(corpus: Corpus, indexed: list[int]) -> list[set[str]]:
+    """Whoosh's key_terms_from_text with plain counters: 3 from each title, 5 from each abstract."""
     found: list[set[str]] = [set() for _ in corpus.paper_ids]
     for texts, most in ((list(corpus.titles), 3), (list(corpus.abstracts), 5)):
         words = words_of(texts)
@@ -119,30 +120,30 @@ def by_hand(corpus: Corpus, indexed: list[int]) -> list[set[str]]:
     return found
 
 
-def test_they_are_those_of_a_count_by_hand(corpus: Corpus) -> None:
-    terms = Terms.of(corpus.words, "english", "en")
+def test_key_terms_match_plain_counts(corpus: Corpus) -> None:
+    terms = Terms.from_words(corpus.words, "english", "en")
     for indexed in (list(range(30)), [row for row in range(30) if row != 3]):
         keyed = KeyTerms(terms, corpus, np.array(indexed, np.int32))
-        counts = keyed.counts(Queries.of(corpus, np.arange(30)))
-        expected = by_hand(corpus, indexed)
+        counts = keyed.counts(Queries.from_contexts(corpus, np.arange(30)))
+        expected = plain_key_terms(corpus, indexed)
         equal = 0
         for row in range(30):
             found = {terms.names[term] for term in counts[row].indices.tolist()}
-            assert found <= expected[row], row  # which has all of the equals of the last
+            assert found <= expected[row], row  # which includes all ties for the last place
             equal += found == expected[row]
             assert (counts[row].data == 1).all() and 0 < len(found) <= 8
         assert equal > 15
         assert ("unheard" in expected[3]) == (3 in indexed)
 
 
-def test_a_rare_word_and_one_that_stands_there_often_weigh_more() -> None:
+def test_rare_and_frequent_words_weigh_more() -> None:
     shares = np.array([0.01, 0.1, 0.1, 2.0])
     weights = bo1(np.array([1.0, 1.0, 3.0, 1.0]), shares)
     assert weights[0] > weights[1] and weights[2] > weights[1]
     assert weights[3] == pytest.approx(math.log2(1.5) + math.log2(3))
 
 
-def test_bm25_asks_with_them(corpus: Corpus) -> None:
+def test_bm25_with_key_terms(corpus: Corpus) -> None:
     asked = np.array([7])
     scores = []
     for query in (["key_terms"], ["title"], ["key_terms", "title"]):

@@ -1,4 +1,4 @@
-"""Vectors in several arrays of 16 bits as one table."""
+"""Several float16 arrays as one table of vectors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def table(sizes: list[int], dim: int, seed: int = 0) -> list[NDArray[np.float16]
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.integers(0, 7), min_size=1, max_size=5), st.data())
-def test_rows_are_those_of_the_arrays_one_after_the_other(sizes: list[int], data: st.DataObject) -> None:
+def test_rows_are_those_of_the_concatenated_arrays(sizes: list[int], data: st.DataObject) -> None:
     arrays = table(sizes, 3)
     whole = np.concatenate(arrays).astype(np.float32)
     halves = VectorTable(arrays)
@@ -55,7 +55,7 @@ def test_the_first_vector_that_is_not_finite_is_named(row: int, place: int, valu
     assert first_not_finite(largest) is None and first_not_finite(-largest) is None
 
 
-def test_what_is_too_large_for_16_bits_becomes_infinite() -> None:
+def test_values_out_of_range_become_infinite() -> None:
     assert as_dtype(np.array([[65504.0, 7e4, 0.1]], np.float32), "float16").tolist() == [
         [65504.0, np.inf, float(np.float16(0.1))]
     ]
@@ -80,7 +80,7 @@ def test_a_mapped_index_finds_what_exact_search_finds(tmp_path: Path, allowed: f
     assert np.load(tmp_path / "halves.npy").tobytes() == b"".join(array.tobytes() for array in arrays)
 
 
-def test_a_last_number_is_kept_as_it_is(tmp_path: Path) -> None:
+def test_the_last_component_is_not_rounded(tmp_path: Path) -> None:
     arrays, last = table([30, 20], 4), np.random.default_rng(3).standard_normal(50).astype(np.float32)
     index = FlatIndex(VectorTable(arrays), last)
     queries = np.random.default_rng(4).standard_normal((6, 5)).astype(np.float32)
@@ -95,7 +95,7 @@ def test_a_last_number_is_kept_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "config", [IndexConfig("half", device="cpu"), IndexConfig("ivf", lists=4), IndexConfig("pq", sample=300)]
 )
-def test_other_indexes_are_built_of_mapped_vectors_as_of_others(config: IndexConfig) -> None:
+def test_indexes_of_tables_match_those_of_arrays(config: IndexConfig) -> None:
     arrays = table([200, 220], 8)
     queries = np.random.default_rng(1).standard_normal((5, 8)).astype(np.float32)
     whole = np.concatenate(arrays).astype(np.float32)
