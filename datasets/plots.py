@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +38,15 @@ def panels(title: str, widths: Sequence[float] = (1,), rows: int = 1) -> tuple[F
     return figure, axes
 
 
-def highlight_colours(curves: Curves) -> dict[str, str]:
-    """Choose the curves to highlight and their colours: if too many, those highest in the middle."""
+def highlight_colours(curves: Curves, named: Collection[str] = ()) -> dict[str, str]:
+    """Choose the curves to highlight and their colours: those `named`, else those highest in the middle."""
 
     def height(label: str) -> float:
         xs = sorted(curves[label])
         return curves[label][xs[(len(xs) - 1) // 2]]
 
-    chosen = sorted(curves, key=height, reverse=True)[: len(COLOURS)]
+    wanted = [label for label in curves if label in named] or sorted(curves, key=height, reverse=True)
+    chosen = wanted[: len(COLOURS)]
     return dict(zip([label for label in curves if label in chosen], COLOURS, strict=False))
 
 

@@ -38,6 +38,8 @@ class Output(NamedTuple):
     folder: Path
     metrics: dict[str, Any]
     settings: dict[str, Any]
+    highlight: bool = False
+    """coloured in plots of many outputs"""
 
 
 class Benchmark(ABC):

@@ -51,7 +51,8 @@ class Buildable(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class PlanFile(msgspec.Struct, forbid_unknown_fields=True):
-    """page: file to write; outputs: folder of all outputs; compare: pairs of retrievers to test."""
+    """page: file to write; outputs: folder of all outputs; compare: pairs of retrievers to test; highlight:
+    retrievers to colour in the plot of recall (default: the best)."""
 
     page: str
     outputs: str
@@ -62,6 +63,7 @@ class PlanFile(msgspec.Struct, forbid_unknown_fields=True):
     training: dict[str, Any] = {}
     building: dict[str, Any] = {}
     compare: list[tuple[str, str]] = []
+    highlight: list[str] = []
 
 
 @dataclass(frozen=True)
@@ -171,10 +173,10 @@ def read_plan(path: Path) -> Plan:
             overrides = [*overrides, f"split={one.split}", f"output_dir={folder}"]
             jobs[f"{of}/{name}"] = Job(of, name, folder, overrides, needs)
     known = {job.name for job in jobs.values()}
-    for pair in file.compare:
-        if not set(pair) <= known:
+    for key, names in [*(("compare", pair) for pair in file.compare), ("highlight", file.highlight)]:
+        if unknown := sorted({*names} - known):
             raise InputError(
-                f"{path}, compare: {list(pair)} is not a pair of retrievers: {', '.join(sorted(known))}"
+                f"{path}, {key}: there is no retriever {unknown[0]!r}; choose from {', '.join(sorted(known))}"
             )
     return Plan(path, file, data, list(jobs.values()))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -11,15 +11,23 @@ from matplotlib.ticker import NullLocator, PercentFormatter
 from datasets.plots import GREY, Curves, draw, highlight_colours, label_ends, panels, save
 
 
-def recall_plot(path: Path, curves: Curves, title: str) -> None:
+def recall_plot(path: Path, curves: Curves, title: str, highlight: Collection[str] = ()) -> None:
     """Draw recall against the number of papers retrieved; curves: {label: {k: recall@k}}."""
-    curve_plot(path, curves, title, "k, papers retrieved", "recall@k", shares=True)
+    curve_plot(path, curves, title, "k, papers retrieved", "recall@k", shares=True, highlight=highlight)
 
 
-def curve_plot(path: Path, curves: Curves, title: str, x: str, y: str, shares: bool = False) -> None:
+def curve_plot(
+    path: Path,
+    curves: Curves,
+    title: str,
+    x: str,
+    y: str,
+    shares: bool = False,
+    highlight: Collection[str] = (),
+) -> None:
     """Draw values over counts on a logarithmic x axis; shares: the y axis runs from 0 to 1, in percent."""
     figure, (axes,) = panels(title)
-    colours = highlight_colours(curves)
+    colours = highlight_colours(curves, highlight)
     draw(axes, curves, colours)
     set_count_axis(axes, sorted({count for curve in curves.values() for count in curve}))
     if shares:

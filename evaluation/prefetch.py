@@ -98,7 +98,8 @@ class Prefetch(CorpusBenchmark):
         results = {name: output.metrics for name, output in outputs.items()}
         first = next(iter(results.values()))
         curves = {name: recall_curve(metrics) for name, metrics in results.items()}
-        recall_plot(plot, curves, f"{title}: {first['candidates']:,} candidates")
+        highlight = [name for name, output in outputs.items() if output.highlight]
+        recall_plot(plot, curves, f"{title}: {first['candidates']:,} candidates", highlight)
         processors = sorted({str(metrics["processors"]) for metrics in results.values()})
         parts = [
             f"{pool_line(first, TRANSDUCTIVE)} {' or '.join(processors)} processors.",

@@ -46,7 +46,7 @@ def write_page(plan: Plan) -> None:
         benchmarks: Benchmarks = {}
         for name, job in finished.items():
             settings = job_settings(job)["benchmark"]
-            output = Output(job.folder, job_metrics(job), settings)
+            output = Output(job.folder, job_metrics(job), settings, name in plan.file.highlight)
             benchmarks.setdefault(get_class(settings["_target_"]), {})[name] = output
         kinds |= dict.fromkeys(benchmarks)
         sections += _section(plan, data, benchmarks, finished, missing)

@@ -159,7 +159,8 @@ def test_trainings_may_need_others_and_be_shared_by_data_sets(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"compare": [["bm25", "bm26"]]}, r"compare: \['bm25', 'bm26'\] is not a pair of retrievers: bm25, "),
+        ({"compare": [["bm25", "bm26"]]}, "compare: there is no retriever 'bm26'; choose from bm25, "),
+        ({"highlight": ["bm26"]}, "highlight: there is no retriever 'bm26'; choose from bm25, "),
         ({"compare": ["bm25"]}, r"field 'compare\[0\]': must be a list, not a string"),
         ({"retrievers": {"x": "retriever=bm25"}}, r"field 'retrievers.*': must be a list, not a string"),
         ({"retrievers": ["x"]}, r"field 'retrievers': must be an object, not a list"),
