@@ -230,7 +230,7 @@ def _write_contexts(
         for citing, full_text in full_texts:
             split = splitting(ids[citing], catalogue.years[citing])
             if split is None:
-                counts["full texts"]["not in the years or shares of a split"] += 1
+                counts["full texts"]["outside the splits' years or shares"] += 1
                 continue
             for cited, number, text in select_contexts(
                 full_text, citing, catalogue, rules, counts, report.unresolved
@@ -260,16 +260,16 @@ def _full_texts(
         counts["read"] += 1
         row = catalogue.rows.get(document.metadata.id)
         if row is None:
-            counts["of papers that are left out"] += 1
+            counts["of excluded papers"] += 1
         elif seen[row]:
-            counts["of papers that have one already"] += 1
+            counts["of papers that already have one"] += 1
         else:
             try:
                 full_text = document.full_text()
             except InputError as error:
                 skipped.skip(error)
                 skipped.read -= 1
-                counts["that cannot be used"] += 1
+                counts["unusable"] += 1
                 continue
             seen[row] = True
             if any(paragraph.text.strip() for paragraph in full_text.paragraphs):

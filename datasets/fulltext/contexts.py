@@ -91,7 +91,7 @@ def select_contexts(
                 unresolved[reference] += 1
             continue
         if cited == citing:
-            outcomes["the paper cites itself"] += 1
+            outcomes["self-citation"] += 1
             continue
         text = cut_window(citation.left, citation.right, rules.window, rules.words)
         bare = text.replace(TARGET_MARKER, "").replace(OTHER_MARKER, "").strip()
@@ -109,7 +109,7 @@ def select_contexts(
     for cited, contexts in pairs.items():
         kept = list(range(len(contexts)))
         if rules.per_pair is not None and len(contexts) > rules.per_pair:
-            outcomes["more than per_pair of one pair"] += len(contexts) - rules.per_pair
+            outcomes["more than per_pair for one pair"] += len(contexts) - rules.per_pair
             # Seeded by the pair, so that the sample does not depend on other papers.
             draw = random.Random(f"{rules.seed} {catalogue.ids[citing]} {catalogue.ids[cited]}")
             kept = sorted(draw.sample(kept, rules.per_pair))
@@ -232,7 +232,7 @@ def cut_window(left: str, right: str, window: int, words: str) -> str:
 def find_leak(text: str, surnames: Sequence[str]) -> str | None:
     """Return how a context leaks the cited paper, whose authors have these surnames; None if it does not."""
     if adjacent_years(text):
-        return "a year is beside the mask"
+        return "a year next to the mask"
     if names_any(fold(text), surnames):
         return "an author of the cited paper is named"
     return None

@@ -106,8 +106,8 @@ def test_dropped_citations_are_counted(tmp_path: Path) -> None:
         "papers": {"read": 9, "without a title": 1, "without an abstract": 1, "written": 7},
         "full texts": {
             "read": 8,
-            "of papers that have one already": 1,
-            "of papers that are left out": 1,
+            "of papers that already have one": 1,
+            "of excluded papers": 1,
             "without running text": 2,
         },
         "spans": {},
@@ -117,16 +117,16 @@ def test_dropped_citations_are_counted(tmp_path: Path) -> None:
             "the cited paper was not found": 2,
             "the same text as another context of the paper": 1,
             "too short": 1,
-            "the paper cites itself": 1,
+            "self-citation": 1,
             "an author of the cited paper is named": 1,
-            "more than per_pair of one pair": 7,
-            "a year is beside the mask": 1,
+            "more than per_pair for one pair": 7,
+            "a year next to the mask": 1,
         },
         "splits": {"train": 4},
     }
     published: dict[str, Any] = {"shortest": 0, "per_pair": None, "leaks": "keep"}  # as Gu et al. 2022
     kept = build_corpus(str(tmp_path / "a.jsonl"), tmp_path / "all", TRAIN, **published).counts
-    dropped = {"the cited paper was not found": 2, "the paper cites itself": 1}
+    dropped = {"the cited paper was not found": 2, "self-citation": 1}
     dropped["the same text as another context of the paper"] = 1
     assert kept["contexts"] == {"citations": 18, **dropped} and kept["splits"]["train"] == 18 - 4
     found = texts(tmp_path / "out")
@@ -206,7 +206,7 @@ def test_splits_by_year(tmp_path: Path) -> None:
     splitting = YearSplitting(train=[None, 2014], val=[2016, 2016], test=[2017, 2018])
     report = build_corpus(write(tmp_path / "a.jsonl", records), tmp_path / "out", splitting)
     assert report.counts["splits"] == {"train": 5, "val": 1, "test": 2}
-    assert report.counts["full texts"]["not in the years or shares of a split"] == 3
+    assert report.counts["full texts"]["outside the splits' years or shares"] == 3
     assert content(tmp_path / "out", "test.json") == [
         {"context_id": f"p{year}__cited__0", "positive_ids": ["cited"]} for year in (2017, 2018)
     ]
