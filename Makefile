@@ -12,7 +12,7 @@ DEMO := outputs/demo
 .PHONY: help .venv install minilm demo box results test test-all lint format typecheck bench clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z.]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .venv: $(INSTALLED) ## create the virtual environment with the dependencies of pyproject.toml
 
@@ -51,7 +51,7 @@ BOX := outputs/box
 NEURIPS ?= ../shared/data/neurips2025-lcr
 ACL ?= ../shared/data/acl-scisumm-lcr
 TRAIN := $(BIN)/python train.py
-box: $(INSTALLED) ## rebuild the model in the box: make box NEURIPS=DIR ACL=DIR (an hour)
+box: $(INSTALLED) ## rebuild the built-in model: make box NEURIPS=DIR ACL=DIR (an hour)
 	$(TRAIN) model=static data=several 'data.dirs=[$(NEURIPS),$(ACL)]' output_dir=$(BOX)/both
 	$(TRAIN) model=static data=custom data.dir=$(NEURIPS) output_dir=$(BOX)/static-neurips
 	$(TRAIN) model=static data=custom data.dir=$(ACL) output_dir=$(BOX)/static-acl
