@@ -218,7 +218,6 @@ def test_jobs_are_selected_or_excluded_by_name_data_set_or_retriever(plan: Plan,
     ("name", "expected"),
     [
         ("retrieval", {"Prefetch"}),
-        ("ranking", {"Prefetch"}),
         ("reranking", {"Pipeline", "Reranking", "Prefetch"}),
         ("global", {"DatasetLevel", "FieldLevel", "MDCR", "CSFCube"}),
         ("global_reranking", {"GlobalPrefetch", "GlobalReranking"}),
