@@ -293,7 +293,7 @@ class Retriever(ABC):
     @property
     def index_bytes(self) -> int:
         """Size of the searched data in bytes, without texts and models."""
-        return 0
+        return sum(getattr(self, f"_{name}").nbytes for name in self.arrays)
 
     def query_settings(self) -> dict[str, Any]:
         """Settings of the search that the index does not depend on, as plain values."""

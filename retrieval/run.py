@@ -248,10 +248,6 @@ class CachedRun(Retriever):
     def settings(self) -> dict[str, Any]:
         return {"files": [digest_file(file) for file in self.files]}
 
-    @property
-    def index_bytes(self) -> int:
-        return self._papers.nbytes + self._scores.nbytes + self._place.nbytes
-
     def covers(self, contexts: Rows) -> Mask:
         return self._place[contexts] >= 0
 
