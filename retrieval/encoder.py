@@ -315,7 +315,8 @@ def _load_model(folder: Path) -> tuple[PreTrainedModel, Any]:
         raise InputError(f"{folder}: cannot load the model ({error_text(error)})") from None
     missing = sorted(key for key in keys["missing_keys"] if not key.startswith("pooler."))
     if missing:
-        raise InputError(f"{folder}: the weights lack {missing[0]} and {len(missing) - 1} more tensors")
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise InputError(f"{folder}: the weights lack the tensor {missing[0]}{more}")
     # BERT's pooler was trained for next-sentence prediction, and some models have none.
     if getattr(model, "pooler", None) is not None:
         model.pooler = None

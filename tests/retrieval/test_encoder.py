@@ -156,7 +156,7 @@ def without_mask(folder: Path) -> None:
         (halved, {}, "cannot load the model"),
         (pickled, {}, "cannot load the model"),
         (lambda folder: (folder / "config.json").write_text("{"), {}, "cannot load the model"),
-        (with_few_weights, {}, r"lack encoder\.layer\.0\.output\.dense\.bias and 1 more"),
+        (with_few_weights, {}, r"lack the tensor encoder\.layer\.0\.output\.dense\.bias and 1 more"),
         (with_another_word, {}, r"the tokeniser has \d+ subwords, the model only \d+"),
         (lambda _: None, {"max_tokens": 129}, r"max_tokens=129: the limit of the model .* is 128"),
         (without_mask, {"markers": "mask"}, r"markers=mask: the tokeniser of .* has no mask token"),
