@@ -25,7 +25,8 @@ TRAIN, BUILD = "train.py", "evaluation.build_mdcr"
 
 
 class DataSet(msgspec.Struct, forbid_unknown_fields=True):
-    """published: figures to show as well (evaluation/published); retrievers: instead of the plan's."""
+    """published: figures to show as well (evaluation/published); retrievers: instead of the plan's; without:
+    retrievers of the plan to leave out."""
 
     title: str
     overrides: list[str]
@@ -33,6 +34,7 @@ class DataSet(msgspec.Struct, forbid_unknown_fields=True):
     published: str | None = None
     notes: str = ""
     retrievers: dict[str, list[str]] | None = None
+    without: list[str] = []
 
 
 class Trainable(msgspec.Struct, forbid_unknown_fields=True):
@@ -161,6 +163,8 @@ def read_plan(path: Path) -> Plan:
             steps[name] = Step(name, TRAIN, folder, folder / given.checkpoint, overrides, needs)
         rows = {key: [] for key in file.retrievers} if one.retrievers is None else one.retrievers
         for name, own in rows.items():
+            if name in one.without:
+                continue
             if not own and name not in file.retrievers:
                 where = f"{path}, data.{of}.retrievers"
                 raise InputError(f"{where}: unknown retriever {name!r}; list its overrides")
@@ -173,7 +177,9 @@ def read_plan(path: Path) -> Plan:
             overrides = [*overrides, f"split={one.split}", f"output_dir={folder}"]
             jobs[f"{of}/{name}"] = Job(of, name, folder, overrides, needs)
     known = {job.name for job in jobs.values()}
-    for key, names in [*(("compare", pair) for pair in file.compare), ("highlight", file.highlight)]:
+    named = [("highlight", file.highlight), *(("compare", pair) for pair in file.compare)]
+    named += [(f"data.{of}.without", one.without) for of, one in data.items()]
+    for key, names in named:
         if unknown := sorted({*names} - known):
             raise InputError(
                 f"{path}, {key}: there is no retriever {unknown[0]!r}; choose from {', '.join(sorted(known))}"

@@ -118,6 +118,14 @@ def test_a_plan_combines_data_sets_and_retrievers(plan: Plan, tiny_source: Path)
     ]
 
 
+def test_a_data_set_may_leave_out_retrievers_of_the_plan(tmp_path: Path) -> None:
+    data: dict[str, Any] = {name: {"title": name, "overrides": []} for name in ("all", "some")}
+    data["some"] |= {"without": ["bm25"]}
+    rows = {"bm25": ["retriever=bm25"], "popularity": ["retriever=popularity"]}
+    plan = read_plan(write_plan(tmp_path, data=data, retrievers=rows, training={}, compare=[]))
+    assert [str(job) for job in plan.jobs] == ["all/bm25", "all/popularity", "some/popularity"]
+
+
 def test_data_sets_may_have_their_own_rows_and_benchmarks_are_built_from_earlier_jobs(tmp_path: Path) -> None:
     plan = global_plan(tmp_path, tmp_path / "papers", tmp_path / "distractors")
     names = ["whole/bm25", "whole/average", "fields/bm25", "fields/average", "like/bm25", "like/title"]
@@ -161,6 +169,10 @@ def test_trainings_may_need_others_and_be_shared_by_data_sets(tmp_path: Path) ->
     [
         ({"compare": [["bm25", "bm26"]]}, "compare: there is no retriever 'bm26'; choose from bm25, "),
         ({"highlight": ["bm26"]}, "highlight: there is no retriever 'bm26'; choose from bm25, "),
+        (
+            {"data": {"x": {"title": "X", "overrides": [], "without": ["bm26"]}}},
+            "data.x.without: there is no retriever 'bm26'; choose from bm25, ",
+        ),
         ({"compare": ["bm25"]}, r"field 'compare\[0\]': must be a list, not a string"),
         ({"retrievers": {"x": "retriever=bm25"}}, r"field 'retrievers.*': must be a list, not a string"),
         ({"retrievers": ["x"]}, r"field 'retrievers': must be an object, not a list"),
