@@ -7,7 +7,6 @@ help template includes them as `${options:}`.
 from __future__ import annotations
 
 import re
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from datasets.settings import field_notes
+from datasets.settings import align_note, field_notes
 
 CONF = Path(__file__).parents[1] / "conf"
 WIDTH, COLUMN = 118, 44
@@ -57,7 +56,7 @@ def _group_lines() -> list[str]:
         group = key.partition("@")[0]
         if group.partition("/")[0] not in ("hydra", *DERIVED):
             names = ", ".join(loader.get_group_options(group))
-            lines += _append_note(f"  {key}={'null' if name is None else name}", names, "")
+            lines += align_note(f"  {key}={'null' if name is None else name}", names, COLUMN, WIDTH)
     return lines
 
 
@@ -72,20 +71,12 @@ def _option_lines(
         if not note and (other := re.fullmatch(r"\$\{(?:oc\.select:)?([\w.]+)(?:,null)?\}", str(value))):
             note = notes.get(other[1]) or f"as {other[1]}"
         if isinstance(value, dict) and value:
-            lines += _append_note(f"{indent}{key}:", note)
+            lines += align_note(f"{indent}{key}:", note, COLUMN, WIDTH, "# ")
             lines += _option_lines(value, notes, f"{path}{key}.", indent + "  ")
         else:
             plain = yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("...\n").strip()
-            lines += _append_note(f"{indent}{key}: {plain}", note)
+            lines += align_note(f"{indent}{key}: {plain}", note, COLUMN, WIDTH, "# ")
     return lines
-
-
-def _append_note(text: str, note: str, sign: str = "# ") -> list[str]:
-    if not note:
-        return [text]
-    rest = textwrap.wrap(note, WIDTH - COLUMN - len(sign), break_long_words=False, break_on_hyphens=False)
-    first = text if len(text) >= COLUMN else text.ljust(COLUMN) + sign + rest.pop(0)
-    return [first, *(" " * COLUMN + sign + line for line in rest)]
 
 
 def option_notes() -> dict[str, str]:

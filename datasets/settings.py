@@ -144,3 +144,12 @@ def field_notes(kind: type) -> dict[str, str]:
                 notes[part.name] = own.get(part.name) or (inner.__doc__ or "").partition("\n")[0].rstrip(".")
                 notes |= {f"{part.name}.{key}": note for key, note in field_notes(inner).items()}
     return {key: note for key, note in notes.items() if note}
+
+
+def align_note(text: str, note: str, column: int, width: int, sign: str = "") -> list[str]:
+    """Return lines of help: a text, then its note from `column` on, each line after `sign`, up to `width`."""
+    if not note:
+        return [text]
+    rest = textwrap.wrap(note, width - column - len(sign), break_long_words=False, break_on_hyphens=False)
+    first = text if len(text) >= column else text.ljust(column) + sign + rest.pop(0)
+    return [first, *(" " * column + sign + line for line in rest)]

@@ -82,7 +82,9 @@ def make_protocols(names: Sequence[str], corpus: Corpus, queries: Split, filters
             missing = f"split {TRAIN!r}" if not groups else "candidates" if len(unseen) else "queries"
             log.info(
                 "corpus %s, split %s: no %s for the inductive protocol, skipped",
-                *(corpus.name, queries.name, missing),
+                corpus.name,
+                queries.name,
+                missing,
             )
     if DRAFT in names:
         known = cited_elsewhere(corpus, corpus.split(queries.name), queries.contexts)

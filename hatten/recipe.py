@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -119,8 +119,11 @@ class Static(Recipe):
 
         def save(trained: Encoder, about: dict[str, Any], path: Path) -> None:
             assert isinstance(trained, StaticEncoder)
-            model = StaticModel(trained.to_numpy(), vocabulary, max_tokens, about)
-            save_static(replace(model, unknown_weight=self.model.unknown_weight, near=near), path)
+            weight = self.model.unknown_weight
+            frozen = trained.to_numpy()
+            save_static(
+                StaticModel(frozen, vocabulary, max_tokens, about, unknown_weight=weight, near=near), path
+            )
 
         reader = DocumentReader(corpus, vocabulary, max_tokens, near)
         return Parts(encoder, reader, save, {"vectors": name})

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import re
-import textwrap
 from collections.abc import Sequence
 from dataclasses import MISSING, Field, fields
 from difflib import get_close_matches
@@ -18,7 +17,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 
 from datasets.errors import InputError
-from datasets.settings import Settings, describe_type, field_notes
+from datasets.settings import Settings, align_note, describe_type, field_notes
 
 S = TypeVar("S", bound=Settings)
 
@@ -93,10 +92,7 @@ def options_help(kind: type[Settings]) -> str:
         value = "..." if default is MISSING else _format_value(default)
         if part.name == getattr(kind, "positional", ""):
             note += f"; `{part.name}=` may be omitted"
-        start = f"  {part.name}={value}"
-        rest = textwrap.wrap(note, WIDTH - COLUMN, break_long_words=False, break_on_hyphens=False)
-        first = start if len(start) >= COLUMN or not rest else start.ljust(COLUMN) + rest.pop(0)
-        lines += [first, *(" " * COLUMN + line for line in rest)]
+        lines += align_note(f"  {part.name}={value}", note, COLUMN, WIDTH)
     return "\n".join(lines)
 
 
