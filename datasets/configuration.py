@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar, get_type_hints
 
@@ -65,6 +65,8 @@ def describe(error: OmegaConfBaseException, where: str = "") -> str:
         is_root = not (typed or where or error.parent_node._get_parent())  # the command's whole configuration
         known = sorted({*known, *config_groups()} - {"hydra"}) if is_root else known
         line = f"{key}: there is no such option"
+        if deeper := [path for path, _ in _options(error.parent_node) if path.endswith(f".{key}")]:
+            return f"{line}; did you mean {min(deeper, key=len)}?"
         if close := get_close_matches(str(error.key), known, 1):
             return f"{line}; did you mean {key.rpartition('.')[0]}.{close[0]}?".replace(" .", " ")
         line += f"; choose from {', '.join(known)}" if known else ""
@@ -90,13 +92,19 @@ def refuse_missing(config: DictConfig) -> None:
     Options that others read by `oc.select` may be missing.
     """
     select = OmegaConf.to_yaml(config)
+    for path, value in _options(config):
+        if value == "???" and f"oc.select:{path}," not in select:
+            raise InputError(describe_missing(path))
+
+
+def _options(config: DictConfig) -> Iterator[tuple[str, Any]]:
+    """Yield the dotted keys of groups and options with their values, in order."""
     parts: list[tuple[str, Any]] = [("", OmegaConf.to_container(config, resolve=False))]
     while parts:
         path, value = parts.pop()
+        yield path, value
         if isinstance(value, dict):
             parts += [(f"{path}.{key}".strip("."), value[key]) for key in reversed(value)]
-        elif value == "???" and f"oc.select:{path}," not in select:
-            raise InputError(describe_missing(path))
 
 
 EXTRAS = {"joblib": "joblib", "submitit_local": "submitit", "submitit_slurm": "submitit"}

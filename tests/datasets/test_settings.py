@@ -90,6 +90,7 @@ def registered() -> Iterator[None]:
         ("model.part.deepth=3", "model.part.deepth: there is no such option; did you mean model.part.depth?"),
         ("model.round=3", "model.round: there is no such option; did you mean model.rounds?"),
         ("+model.round=3", "model.round: there is no such option; did you mean model.rounds?"),
+        ("rounds=4", "rounds: there is no such option; did you mean model.rounds?"),
         ("model.extra.lr=3", "model.extra.lr: there is no such option; +model.extra.lr=... adds it"),
     ],
 )
