@@ -18,7 +18,7 @@ logging.getLogger("matplotlib").setLevel(logging.WARNING)  # it logs its fonts
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Okabe and Ito's palette for colour-blind readers; its size is the maximum number of coloured curves."""
 GREY = "0.8"
-MAX_LABELS = 16
+MAX_LABELS = 12
 """With more curves, only the coloured ones have a label."""
 
 Curves = Mapping[str, Mapping[Any, float]]

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from datasets.corpus import Corpus
 from datasets.records import TRAIN
-from rerank.evidence import B_SHORT, Evidence, WeightedTexts, best_products, idf
+from rerank.evidence import Evidence
+from rerank.texts import B_SHORT, WeightedTexts, best_products, idf
 from retrieval.queries import Queries
 
 
@@ -33,7 +34,7 @@ class CitingContexts:
         """Return contexts that cite a paper, most similar first: rows [N, count] of the corpus; -1 for none.
 
         rows [N] of queries, papers [N]. Contexts of the query's own citing paper are excluded. count: at most
-        TOP (rerank.evidence).
+        TOP (rerank.texts).
         """
         if not len(self.contexts):
             return np.full((len(rows), count), -1, np.int64)

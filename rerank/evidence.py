@@ -1,25 +1,23 @@
-"""Corpus data behind the ranker's features: terms of texts, contexts that cite papers, names of papers."""
+"""Corpus data behind the ranker's features: texts and names of papers, and the contexts that cite them."""
 
 from __future__ import annotations
 
 import copy
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, replace
 from functools import cached_property, wraps
-from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
-from datasets.columns import Ragged, concat_ranges, offsets_of, save_arrays
+from datasets.columns import Ragged, offsets_of, save_arrays
 from datasets.corpus import Corpus, Split
 from datasets.records import TRAIN
-from datasets.tokenize import TOKENIZERS, WordTable
+from rerank.names import Names, abstract_names, initials, title_names
+from rerank.texts import B_SHORT, NEAR, B, WeightedTexts, idf, nearness
 from retrieval.arrays import Floats, Rows, load_arrays
 from retrieval.base import small_change
 from retrieval.bm25 import citing_contexts
@@ -29,327 +27,12 @@ from retrieval.terms import PAPERS_PER_BATCH, Terms
 
 TERM_OPTIONS = ("english", "en")
 """Stemmer and stop words of terms."""
-K1, B, B_SHORT = 1.2, 0.75, 0.3
-"""BM25 parameters; B_SHORT is for titles and contexts, which differ little in length."""
-NEAR, BESIDE = 6.0, 1.5
-"""Distances in words at which a word of a context has half the weight of one next to the mark."""
+BESIDE = 1.5
+"""As `rerank.texts.NEAR`, for words just before the mark."""
 NEARNESS = {"near": (0, NEAR), "left": (-1, NEAR), "right": (1, NEAR), "beside": (-1, BESIDE)}
 """Parts of contexts, weighted by nearness to the mark: side of the mark, and distance of half weight."""
 MAX_CITING = 100
 """Maximum training contexts to read per cited paper, evenly sampled."""
-TOP = 3
-"""Number of best citing contexts or papers that means are taken over."""
-
-
-# Texts as rows of terms.
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Rows of parallel columns: row i is offsets[i]:offsets[i + 1] of each."""
-
-    offsets: NDArray[np.int64]
-
-    def select_and_append(self, kept: Rows, more: Self) -> Self:
-        """Select the rows `kept`, and append further ones."""
-        if len(kept) and kept[-1] - kept[0] == len(kept) - 1:
-            index: slice | NDArray[np.int64] = slice(self.offsets[kept[0]], self.offsets[kept[-1] + 1])
-            offsets = self.offsets[kept[0] : kept[-1] + 2] - self.offsets[kept[0]]
-        else:
-            index, offsets = concat_ranges(self.offsets[kept], self.offsets[kept + 1])
-        names = [field.name for field in fields(self) if field.name not in ("offsets", "average")]
-        columns = {name: np.append(getattr(self, name)[index], getattr(more, name)) for name in names}
-        return replace(self, offsets=np.append(offsets, more.offsets[1:] + offsets[-1]), **columns)
-
-
-@dataclass(frozen=True)
-class WeightedTexts(_Rows):
-    """Texts as rows of terms, weighted by their share of a BM25 score (Robertson and Zaragoza 2009)."""
-
-    terms: NDArray[np.int32]
-    weights: Floats
-    average: Floats
-    """[1]: average length of a text"""
-
-    @classmethod
-    def from_counts(
-        cls, counts: csr_matrix, rarity: Floats, b: float = B, average: float = 0.0
-    ) -> WeightedTexts:
-        """Weight terms by their counts, or sums of nearness, in texts [n, T] and their rarity (idf) [T].
-
-        average: average length of a text; 0 means that of these texts.
-        """
-        counts.sum_duplicates()
-        lengths = np.asarray(counts.sum(axis=1)).ravel()
-        average = average or max(float(lengths.sum()) / max(int(np.count_nonzero(lengths)), 1), 1e-9)
-        norm = (K1 * (1 - b + b * lengths / average)).astype(np.float32)
-        weights = np.repeat(norm, np.diff(counts.indptr))  # in place from here: there may be 10^8
-        weights += counts.data
-        np.divide(counts.data, weights, out=weights)
-        weights *= rarity[counts.indices]
-        offsets, mean = counts.indptr.astype(np.int64), np.array([average], np.float32)
-        return cls(offsets, counts.indices, weights, mean)
-
-
-def idf(frequency: NDArray[np.integer], texts: int) -> Floats:
-    """Inverse document frequency [T] of terms in `frequency` [T] of the texts; never negative."""
-    return np.log(1 + np.maximum(texts - frequency + 0.5, 0.5) / (frequency + 0.5)).astype(np.float32)
-
-
-def nearness(distance: NDArray[np.integer], side: int = 0, reach: float = NEAR) -> Floats:
-    """Return 1 / (1 + |d| / reach) for words at distance d after the mark (d > 0) or before it (d < 0).
-
-    side: -1 gives 0 to words that are not before the mark, 1 to words that are not after it.
-    """
-    weights = (reach / (reach + np.abs(distance))).astype(np.float32)
-    return np.where(np.sign(distance) == side, weights, np.float32(0)) if side else weights
-
-
-@njit(nogil=True, cache=True)
-def dot_products(
-    queries: Any,
-    terms: Any,
-    weights: Any,
-    offsets: Any,
-    text_terms: Any,
-    text_weights: Any,
-    scratch: Any,
-    rows: Any,
-) -> Any:
-    """Dot products [Q, K] of queries (rows of terms) and the texts `rows` [Q, K]; 0 for negative rows.
-
-    scratch: zeros [T], and zeros again afterwards.
-    """
-    out = np.zeros(rows.shape, np.float32)
-    for q in range(rows.shape[0]):
-        for i in range(queries[q], queries[q + 1]):
-            scratch[terms[i]] += weights[i]
-        for k in range(rows.shape[1]):
-            row = rows[q, k]
-            if row >= 0:
-                total = np.float32(0)
-                for i in range(offsets[row], offsets[row + 1]):
-                    total += scratch[text_terms[i]] * text_weights[i]
-                out[q, k] = total
-        for i in range(queries[q], queries[q + 1]):
-            scratch[terms[i]] = 0
-    return out
-
-
-@njit(nogil=True, cache=True)
-def _insert(best: Any, rows: Any, value: Any, row: Any) -> None:
-    """Insert a value into the descending best [TOP], and its row into `rows`."""
-    i = best.shape[0] - 1
-    if not value > best[i]:
-        return
-    while i > 0 and value > best[i - 1]:
-        best[i], rows[i] = best[i - 1], rows[i - 1]
-        i -= 1
-    best[i], rows[i] = value, row
-
-
-@njit(nogil=True, cache=True)
-def best_products(
-    queries: Any,
-    terms: Any,
-    weights: Any,
-    offsets: Any,
-    text_terms: Any,
-    text_weights: Any,
-    scratch: Any,
-    papers: Any,
-    ends: Any,
-    rows: Any,
-    source: Any,
-    excluded: Any,
-) -> Any:
-    """Highest dot products [Q, K, TOP] of each query with the texts of papers [Q, K], -inf for none; and the
-    rows of these texts, -1 for none.
-
-    ends, rows: the texts of each paper; source: their citing papers, of which `excluded` [Q] is skipped.
-    """
-    out = np.full((papers.shape[0], papers.shape[1], TOP), np.float32(-np.inf), np.float32)
-    found = np.full(out.shape, -1, np.int32)
-    for q in range(papers.shape[0]):
-        for i in range(queries[q], queries[q + 1]):
-            scratch[terms[i]] += weights[i]
-        for k in range(papers.shape[1]):
-            paper = papers[q, k]
-            if paper < 0:
-                continue
-            for j in range(ends[paper], ends[paper + 1]):
-                row = rows[j]
-                if excluded[q] >= 0 and source[row] == excluded[q]:
-                    continue
-                total = np.float32(0)
-                for i in range(offsets[row], offsets[row + 1]):
-                    total += scratch[text_terms[i]] * text_weights[i]
-                _insert(out[q, k], found[q, k], total, row)
-        for i in range(queries[q], queries[q + 1]):
-            scratch[terms[i]] = 0
-    return out, found
-
-
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc"})
-def best_cosines(
-    vectors: Any, table: Any, papers: Any, ends: Any, rows: Any, source: Any, excluded: Any
-) -> Any:
-    """Like `best_products`, for unit vectors [Q, D] and [n, D] instead of texts."""
-    out = np.full((papers.shape[0], papers.shape[1], TOP), np.float32(-np.inf), np.float32)
-    found = np.empty(TOP, np.int32)
-    for q in range(papers.shape[0]):
-        vector = vectors[q]
-        for k in range(papers.shape[1]):
-            paper = papers[q, k]
-            if paper < 0:
-                continue
-            for j in range(ends[paper], ends[paper + 1]):
-                row = rows[j]
-                if excluded[q] >= 0 and source[row] == excluded[q]:
-                    continue
-                total = np.float32(0)
-                for d in range(vector.shape[0]):
-                    total += vector[d] * table[row, d]
-                _insert(out[q, k], found, total, row)
-    return out
-
-
-# Names of papers.
-
-_INNER = re.compile(r"(?<![\w\-])[^\W\d_][\w+\-]*?(?:(?<=[^\W_])[A-Z]|\d)[\w+\-]*")
-"""A word with an inner capital or a digit."""
-_BRACKETED = re.compile(r"\(([^\W\d_][\w+\-]{1,14})\)")
-_WORD = re.compile(r"[^\W_]+")
-_FUNCTION_WORDS = frozenset(
-    "a an and as at by for from in into of on or the to toward towards using via with without".split()  # noqa: SIM905
-)
-MAX_NAME_WORDS = 4
-"""Maximum words of a name: longer ones are matched as titles are, by their terms."""
-_MIX = np.uint64(0x9E3779B97F4A7C15)
-
-
-def title_names(title: str) -> list[str]:
-    """Find names in a title: up to three words before a colon, and words with inner capitals or digits.
-
-    >>> title_names("LoRA: Low-Rank Adaptation of GPT-3")
-    ['LoRA', 'GPT-3']
-    """
-    head, colon, _ = title.partition(":")
-    names = [head.strip()] if colon and 0 < len(head.split()) <= 3 else []
-    return list(dict.fromkeys(names if title.isupper() else [*names, *_INNER.findall(title)]))
-
-
-def initials(title: str) -> list[str]:
-    """Form acronyms from the parts of a title (three to six letters) and from their first three words.
-
-    >>> initials("Denoising Diffusion Probabilistic Models: a Survey")
-    ['ddpm', 'ddp']
-    """
-    acronyms = []
-    for part in title.lower().split(":"):
-        letters = "".join(word[0] for word in _WORD.findall(part) if word not in _FUNCTION_WORDS)
-        acronyms += [letters] if 3 <= len(letters) <= 6 else []
-        acronyms += [letters[:3]] if len(letters) > 3 else []
-    return list(dict.fromkeys(acronyms))
-
-
-def abstract_names(abstract: str) -> list[str]:
-    """Find names that an abstract introduces: in brackets, or words with inner capitals or digits.
-
-    >>> abstract_names("We propose AdaGrad, a method (AGM) for nets.")
-    ['AGM', 'AdaGrad']
-    """
-    return list(dict.fromkeys([*_BRACKETED.findall(abstract), *_INNER.findall(abstract)]))
-
-
-def ngram_hashes(words: NDArray[np.integer], starts: NDArray[np.integer], length: int) -> NDArray[np.uint64]:
-    """Hash the n-grams of `length` words that start at the given positions."""
-    total = np.full(len(starts), np.uint64(length), np.uint64)
-    for i in range(length):
-        total = (total ^ words[starts + i].astype(np.uint64)) * _MIX
-        total ^= total >> np.uint64(29)
-    return total
-
-
-@dataclass(frozen=True)
-class Names(_Rows):
-    """Names of papers [P]: hashes of their words, and how distinctive each is (0 to 1)."""
-
-    hashes: NDArray[np.uint64]
-    weights: Floats
-
-    @classmethod
-    def from_texts(
-        cls,
-        corpus: Corpus,
-        find: Callable[[str], list[str]],
-        texts: Iterable[str],
-        others: NDArray[np.uint64] | None = None,
-    ) -> Names:
-        """Find names in the texts of papers.
-
-        find: returns the names in a text. others: names of further papers, for the counts. The weight of a
-        name in n of N papers is log(N / n) / log N, but at most the rarity of its rarest word in all texts.
-        """
-        table, rest = WordTable(TOKENIZERS[corpus.settings["tokenizer"]]), map(find, texts)
-        numbers, parts = list[int](), [Ragged.from_rows([])]
-        while found := list(islice(rest, PAPERS_PER_BATCH)):
-            numbers += [len(names) for names in found]
-            parts.append(table.ids([name for names in found for name in names]))
-        read = Ragged.concat(parts)
-        ids = np.array([corpus.word_ids.get(word, -1) for word in table.words().to_pylist()], np.int64)
-        words, lengths = ids[read.values] if len(read.values) else np.empty(0, np.int64), read.lengths
-        counts = np.asarray(corpus.word_counts, np.float64)
-        rarity = 1 - np.log(np.maximum(counts, 1)) / np.log(max(counts.sum(), 2))
-        hashes, rarest = np.zeros(len(read), np.uint64), np.zeros(len(read))
-        for length in range(1, MAX_NAME_WORDS + 1):
-            rows = np.flatnonzero(lengths == length)
-            grid = words[read.offsets[rows, None] + np.arange(length)]
-            rows, grid = rows[(grid >= 0).all(axis=1)], grid[(grid >= 0).all(axis=1)]
-            hashes[rows] = ngram_hashes(words, read.offsets[rows], length)
-            rarest[rows] = rarity[grid].max(axis=1)
-        known = rarest > 0
-        paper = np.repeat(np.arange(len(numbers)), numbers)[known]
-        hashes, rarest = hashes[known], rarest[known]
-        different, place, times = np.unique(hashes, return_inverse=True, return_counts=True)
-        papers = len(corpus.paper_ids)
-        if others is not None and len(different):
-            at = np.searchsorted(different, others).clip(max=len(different) - 1)
-            times = times + np.bincount(at[different[at] == others], minlength=len(different))
-        own = np.log(papers / np.minimum(times, papers)) / np.log(max(papers, 2))
-        weights = np.minimum(own[place], rarest).astype(np.float32)
-        return cls(offsets_of(np.bincount(paper, minlength=len(numbers))), hashes, weights)
-
-
-@njit(nogil=True, cache=True)
-def nearest_names(
-    queries: Any,
-    hashes: Any,
-    distances: Any,
-    offsets: Any,
-    names: Any,
-    weights: Any,
-    papers: Any,
-    reach: float,
-) -> Any:
-    """Highest weight * reach / (reach + distance) of the names of papers [Q, K] in a query; 0 without any.
-
-    queries, hashes, distances: n-grams of each query, sorted by hash, then distance.
-    """
-    out = np.zeros(papers.shape, np.float32)
-    for q in range(papers.shape[0]):
-        start, end = queries[q], queries[q + 1]
-        for k in range(papers.shape[1]):
-            if papers[q, k] < 0 or start == end:
-                continue
-            for i in range(offsets[papers[q, k]], offsets[papers[q, k] + 1]):
-                low = start + np.searchsorted(hashes[start:end], names[i])
-                if low < end and hashes[low] == names[i]:
-                    out[q, k] = max(out[q, k], weights[i] * reach / (reach + distances[low]))
-    return out
-
-
-# All evidence of a corpus.
 
 
 def keep_fields(queries: Queries, *names: str) -> Queries:

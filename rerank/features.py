@@ -18,20 +18,9 @@ from scipy.sparse import csr_matrix
 
 from datasets.columns import Ragged, offsets_of
 from datasets.errors import InputError
-from rerank.evidence import (
-    MAX_NAME_WORDS,
-    NEARNESS,
-    Evidence,
-    Names,
-    WeightedTexts,
-    best_cosines,
-    best_products,
-    dot_products,
-    keep_fields,
-    nearest_names,
-    nearness,
-    ngram_hashes,
-)
+from rerank.evidence import NEARNESS, Evidence, keep_fields
+from rerank.names import MAX_NAME_WORDS, Names, nearest_names, ngram_hashes
+from rerank.texts import WeightedTexts, best_cosines, best_products, dot_products, nearness
 from retrieval.arrays import Floats, Mask
 from retrieval.base import Retriever
 from retrieval.dense import DenseRetriever

@@ -18,19 +18,10 @@ from datasets.corpus import Corpus
 from datasets.errors import InputError
 from datasets.prepare import open_corpus
 from hatten.nnselect import AverageRetriever
-from rerank.evidence import (
-    TOP,
-    Evidence,
-    WeightedTexts,
-    abstract_names,
-    best_cosines,
-    best_products,
-    dot_products,
-    initials,
-    keep_fields,
-    title_names,
-)
+from rerank.evidence import Evidence, keep_fields
 from rerank.features import FEATURES, Candidates, check_groups, fill_missing_scores, log_ranks, standardise
+from rerank.names import abstract_names, initials, title_names
+from rerank.texts import TOP, WeightedTexts, best_cosines, best_products, dot_products
 from retrieval.bm25 import BM25
 from retrieval.queries import Queries, Query, cited_elsewhere
 from tests.retrieval.test_every import question

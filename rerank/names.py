@@ -1,0 +1,152 @@
+"""Names of papers: acronyms, titles up to a colon, words with inner capitals or digits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from datasets.columns import Ragged, offsets_of
+from datasets.corpus import Corpus
+from datasets.tokenize import TOKENIZERS, WordTable
+from rerank.texts import ParallelRows
+from retrieval.arrays import Floats
+from retrieval.terms import PAPERS_PER_BATCH
+
+_INNER = re.compile(r"(?<![\w\-])[^\W\d_][\w+\-]*?(?:(?<=[^\W_])[A-Z]|\d)[\w+\-]*")
+"""A word with an inner capital or a digit."""
+_BRACKETED = re.compile(r"\(([^\W\d_][\w+\-]{1,14})\)")
+_WORD = re.compile(r"[^\W_]+")
+_FUNCTION_WORDS = frozenset(
+    "a an and as at by for from in into of on or the to toward towards using via with without".split()  # noqa: SIM905
+)
+MAX_NAME_WORDS = 4
+"""Maximum words of a name: longer ones are matched as titles are, by their terms."""
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+def title_names(title: str) -> list[str]:
+    """Find names in a title: up to three words before a colon, and words with inner capitals or digits.
+
+    >>> title_names("LoRA: Low-Rank Adaptation of GPT-3")
+    ['LoRA', 'GPT-3']
+    """
+    head, colon, _ = title.partition(":")
+    names = [head.strip()] if colon and 0 < len(head.split()) <= 3 else []
+    return list(dict.fromkeys(names if title.isupper() else [*names, *_INNER.findall(title)]))
+
+
+def initials(title: str) -> list[str]:
+    """Form acronyms from the parts of a title (three to six letters) and from their first three words.
+
+    >>> initials("Denoising Diffusion Probabilistic Models: a Survey")
+    ['ddpm', 'ddp']
+    """
+    acronyms = []
+    for part in title.lower().split(":"):
+        letters = "".join(word[0] for word in _WORD.findall(part) if word not in _FUNCTION_WORDS)
+        acronyms += [letters] if 3 <= len(letters) <= 6 else []
+        acronyms += [letters[:3]] if len(letters) > 3 else []
+    return list(dict.fromkeys(acronyms))
+
+
+def abstract_names(abstract: str) -> list[str]:
+    """Find names that an abstract introduces: in brackets, or words with inner capitals or digits.
+
+    >>> abstract_names("We propose AdaGrad, a method (AGM) for nets.")
+    ['AGM', 'AdaGrad']
+    """
+    return list(dict.fromkeys([*_BRACKETED.findall(abstract), *_INNER.findall(abstract)]))
+
+
+def ngram_hashes(words: NDArray[np.integer], starts: NDArray[np.integer], length: int) -> NDArray[np.uint64]:
+    """Hash the n-grams of `length` words that start at the given positions."""
+    total = np.full(len(starts), np.uint64(length), np.uint64)
+    for i in range(length):
+        total = (total ^ words[starts + i].astype(np.uint64)) * _MIX
+        total ^= total >> np.uint64(29)
+    return total
+
+
+@dataclass(frozen=True)
+class Names(ParallelRows):
+    """Names of papers [P]: hashes of their words, and how distinctive each is (0 to 1)."""
+
+    hashes: NDArray[np.uint64]
+    weights: Floats
+
+    @classmethod
+    def from_texts(
+        cls,
+        corpus: Corpus,
+        find: Callable[[str], list[str]],
+        texts: Iterable[str],
+        others: NDArray[np.uint64] | None = None,
+    ) -> Names:
+        """Find names in the texts of papers.
+
+        find: returns the names in a text. others: names of further papers, for the counts. The weight of a
+        name in n of N papers is log(N / n) / log N, but at most the rarity of its rarest word in all texts.
+        """
+        table, rest = WordTable(TOKENIZERS[corpus.settings["tokenizer"]]), map(find, texts)
+        numbers, parts = list[int](), [Ragged.from_rows([])]
+        while found := list(islice(rest, PAPERS_PER_BATCH)):
+            numbers += [len(names) for names in found]
+            parts.append(table.ids([name for names in found for name in names]))
+        read = Ragged.concat(parts)
+        ids = np.array([corpus.word_ids.get(word, -1) for word in table.words().to_pylist()], np.int64)
+        words, lengths = ids[read.values] if len(read.values) else np.empty(0, np.int64), read.lengths
+        counts = np.asarray(corpus.word_counts, np.float64)
+        rarity = 1 - np.log(np.maximum(counts, 1)) / np.log(max(counts.sum(), 2))
+        hashes, rarest = np.zeros(len(read), np.uint64), np.zeros(len(read))
+        for length in range(1, MAX_NAME_WORDS + 1):
+            rows = np.flatnonzero(lengths == length)
+            grid = words[read.offsets[rows, None] + np.arange(length)]
+            rows, grid = rows[(grid >= 0).all(axis=1)], grid[(grid >= 0).all(axis=1)]
+            hashes[rows] = ngram_hashes(words, read.offsets[rows], length)
+            rarest[rows] = rarity[grid].max(axis=1)
+        known = rarest > 0
+        paper = np.repeat(np.arange(len(numbers)), numbers)[known]
+        hashes, rarest = hashes[known], rarest[known]
+        different, place, times = np.unique(hashes, return_inverse=True, return_counts=True)
+        papers = len(corpus.paper_ids)
+        if others is not None and len(different):
+            at = np.searchsorted(different, others).clip(max=len(different) - 1)
+            times = times + np.bincount(at[different[at] == others], minlength=len(different))
+        own = np.log(papers / np.minimum(times, papers)) / np.log(max(papers, 2))
+        weights = np.minimum(own[place], rarest).astype(np.float32)
+        return cls(offsets_of(np.bincount(paper, minlength=len(numbers))), hashes, weights)
+
+
+@njit(nogil=True, cache=True)
+def nearest_names(
+    queries: Any,
+    hashes: Any,
+    distances: Any,
+    offsets: Any,
+    names: Any,
+    weights: Any,
+    papers: Any,
+    reach: float,
+) -> Any:
+    """Highest weight * reach / (reach + distance) of the names of papers [Q, K] in a query; 0 without any.
+
+    queries, hashes, distances: n-grams of each query, sorted by hash, then distance.
+    """
+    out = np.zeros(papers.shape, np.float32)
+    for q in range(papers.shape[0]):
+        start, end = queries[q], queries[q + 1]
+        for k in range(papers.shape[1]):
+            if papers[q, k] < 0 or start == end:
+                continue
+            for i in range(offsets[papers[q, k]], offsets[papers[q, k] + 1]):
+                low = start + np.searchsorted(hashes[start:end], names[i])
+                if low < end and hashes[low] == names[i]:
+                    out[q, k] = max(out[q, k], weights[i] * reach / (reach + distances[low]))
+    return out

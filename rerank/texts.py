@@ -1,0 +1,195 @@
+"""Texts as rows of weighted terms, and kernels that compare queries with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from datasets.columns import concat_ranges
+from retrieval.arrays import Floats, Rows
+
+K1, B, B_SHORT = 1.2, 0.75, 0.3
+"""BM25 parameters; B_SHORT is for titles and contexts, which differ little in length."""
+NEAR = 6.0
+"""Distance in words at which a word of a context has half the weight of one next to the mark."""
+TOP = 3
+"""Number of best citing contexts or papers that means are taken over."""
+
+
+@dataclass(frozen=True)
+class ParallelRows:
+    """Rows of parallel columns: row i is offsets[i]:offsets[i + 1] of each."""
+
+    offsets: NDArray[np.int64]
+
+    def select_and_append(self, kept: Rows, more: Self) -> Self:
+        """Select the rows `kept`, and append further ones."""
+        if len(kept) and kept[-1] - kept[0] == len(kept) - 1:
+            index: slice | NDArray[np.int64] = slice(self.offsets[kept[0]], self.offsets[kept[-1] + 1])
+            offsets = self.offsets[kept[0] : kept[-1] + 2] - self.offsets[kept[0]]
+        else:
+            index, offsets = concat_ranges(self.offsets[kept], self.offsets[kept + 1])
+        names = [field.name for field in fields(self) if field.name not in ("offsets", "average")]
+        columns = {name: np.append(getattr(self, name)[index], getattr(more, name)) for name in names}
+        return replace(self, offsets=np.append(offsets, more.offsets[1:] + offsets[-1]), **columns)
+
+
+@dataclass(frozen=True)
+class WeightedTexts(ParallelRows):
+    """Texts as rows of terms, weighted by their share of a BM25 score (Robertson and Zaragoza 2009)."""
+
+    terms: NDArray[np.int32]
+    weights: Floats
+    average: Floats
+    """[1]: average length of a text"""
+
+    @classmethod
+    def from_counts(
+        cls, counts: csr_matrix, rarity: Floats, b: float = B, average: float = 0.0
+    ) -> WeightedTexts:
+        """Weight terms by their counts, or sums of nearness, in texts [n, T] and their rarity (idf) [T].
+
+        average: average length of a text; 0 means that of these texts.
+        """
+        counts.sum_duplicates()
+        lengths = np.asarray(counts.sum(axis=1)).ravel()
+        average = average or max(float(lengths.sum()) / max(int(np.count_nonzero(lengths)), 1), 1e-9)
+        norm = (K1 * (1 - b + b * lengths / average)).astype(np.float32)
+        weights = np.repeat(norm, np.diff(counts.indptr))  # in place from here: there may be 10^8
+        weights += counts.data
+        np.divide(counts.data, weights, out=weights)
+        weights *= rarity[counts.indices]
+        offsets, mean = counts.indptr.astype(np.int64), np.array([average], np.float32)
+        return cls(offsets, counts.indices, weights, mean)
+
+
+def idf(frequency: NDArray[np.integer], texts: int) -> Floats:
+    """Inverse document frequency [T] of terms in `frequency` [T] of the texts; never negative."""
+    return np.log(1 + np.maximum(texts - frequency + 0.5, 0.5) / (frequency + 0.5)).astype(np.float32)
+
+
+def nearness(distance: NDArray[np.integer], side: int = 0, reach: float = NEAR) -> Floats:
+    """Return 1 / (1 + |d| / reach) for words at distance d after the mark (d > 0) or before it (d < 0).
+
+    side: -1 gives 0 to words that are not before the mark, 1 to words that are not after it.
+    """
+    weights = (reach / (reach + np.abs(distance))).astype(np.float32)
+    return np.where(np.sign(distance) == side, weights, np.float32(0)) if side else weights
+
+
+@njit(nogil=True, cache=True)
+def _dot_product(row: Any, offsets: Any, terms: Any, weights: Any, query: Any) -> Any:
+    """Dot product of a text and the weights of a query's terms [T]."""
+    total = np.float32(0)
+    for i in range(offsets[row], offsets[row + 1]):
+        total += query[terms[i]] * weights[i]
+    return total
+
+
+@njit(nogil=True, cache=True)
+def dot_products(
+    queries: Any,
+    terms: Any,
+    weights: Any,
+    offsets: Any,
+    text_terms: Any,
+    text_weights: Any,
+    scratch: Any,
+    rows: Any,
+) -> Any:
+    """Dot products [Q, K] of queries (rows of terms) and the texts `rows` [Q, K]; 0 for negative rows.
+
+    scratch: zeros [T], and zeros again afterwards.
+    """
+    out = np.zeros(rows.shape, np.float32)
+    for q in range(rows.shape[0]):
+        for i in range(queries[q], queries[q + 1]):
+            scratch[terms[i]] += weights[i]
+        for k in range(rows.shape[1]):
+            row = rows[q, k]
+            if row >= 0:
+                out[q, k] = _dot_product(row, offsets, text_terms, text_weights, scratch)
+        for i in range(queries[q], queries[q + 1]):
+            scratch[terms[i]] = 0
+    return out
+
+
+@njit(nogil=True, cache=True)
+def _insert(best: Any, rows: Any, value: Any, row: Any) -> None:
+    """Insert a value into the descending best [TOP], and its row into `rows`."""
+    i = best.shape[0] - 1
+    if not value > best[i]:
+        return
+    while i > 0 and value > best[i - 1]:
+        best[i], rows[i] = best[i - 1], rows[i - 1]
+        i -= 1
+    best[i], rows[i] = value, row
+
+
+@njit(nogil=True, cache=True)
+def best_products(
+    queries: Any,
+    terms: Any,
+    weights: Any,
+    offsets: Any,
+    text_terms: Any,
+    text_weights: Any,
+    scratch: Any,
+    papers: Any,
+    ends: Any,
+    rows: Any,
+    source: Any,
+    excluded: Any,
+) -> Any:
+    """Highest dot products [Q, K, TOP] of each query with the texts of papers [Q, K], -inf for none; and the
+    rows of these texts, -1 for none.
+
+    ends, rows: the texts of each paper; source: their citing papers, of which `excluded` [Q] is skipped.
+    """
+    out = np.full((papers.shape[0], papers.shape[1], TOP), np.float32(-np.inf), np.float32)
+    found = np.full(out.shape, -1, np.int32)
+    for q in range(papers.shape[0]):
+        for i in range(queries[q], queries[q + 1]):
+            scratch[terms[i]] += weights[i]
+        for k in range(papers.shape[1]):
+            paper = papers[q, k]
+            if paper < 0:
+                continue
+            for j in range(ends[paper], ends[paper + 1]):
+                row = rows[j]
+                if excluded[q] >= 0 and source[row] == excluded[q]:
+                    continue
+                product = _dot_product(row, offsets, text_terms, text_weights, scratch)
+                _insert(out[q, k], found[q, k], product, row)
+        for i in range(queries[q], queries[q + 1]):
+            scratch[terms[i]] = 0
+    return out, found
+
+
+@njit(nogil=True, cache=True, fastmath={"contract", "reassoc"})
+def best_cosines(
+    vectors: Any, table: Any, papers: Any, ends: Any, rows: Any, source: Any, excluded: Any
+) -> Any:
+    """Like `best_products`, for unit vectors [Q, D] and [n, D] instead of texts."""
+    out = np.full((papers.shape[0], papers.shape[1], TOP), np.float32(-np.inf), np.float32)
+    found = np.empty(TOP, np.int32)
+    for q in range(papers.shape[0]):
+        vector = vectors[q]
+        for k in range(papers.shape[1]):
+            paper = papers[q, k]
+            if paper < 0:
+                continue
+            for j in range(ends[paper], ends[paper + 1]):
+                row = rows[j]
+                if excluded[q] >= 0 and source[row] == excluded[q]:
+                    continue
+                total = np.float32(0)
+                for d in range(vector.shape[0]):
+                    total += vector[d] * table[row, d]
+                _insert(out[q, k], found, total, row)
+    return out
