@@ -63,10 +63,12 @@ def describe(error: OmegaConfBaseException, where: str = "") -> str:
         known = [str(name) for name in error.parent_node if not str(name).startswith("_")]
         typed = dataclasses.is_dataclass(OmegaConf.get_type(error.parent_node))
         is_root = not (typed or where or error.parent_node._get_parent())  # the command's whole configuration
-        known = sorted({*known, *config_groups()} - {"hydra"}) if is_root else known
         line = f"{key}: there is no such option"
-        if deeper := [path for path, _ in _options(error.parent_node) if path.endswith(f".{key}")]:
-            return f"{line}; did you mean {min(deeper, key=len)}?"
+        if is_root:
+            known = sorted({*known, *config_groups()} - {"hydra"})
+            nested = [path for path, _ in _options(error.parent_node) if path.endswith(f".{key}")]
+            if own := [path for path in nested if not path.startswith("hydra.")]:
+                return f"{line}; did you mean {min(own, key=len)}?"
         if close := get_close_matches(str(error.key), known, 1):
             return f"{line}; did you mean {key.rpartition('.')[0]}.{close[0]}?".replace(" .", " ")
         line += f"; choose from {', '.join(known)}" if known else ""

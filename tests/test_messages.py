@@ -53,6 +53,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     ("command", "line"),
     [
         ("train.py model.round=3", "model.round: there is no such option; did you mean model.rounds?"),
+        ("train.py lr=3", "lr: there is no such option; did you mean model.optimizer.lr?"),
+        ("train.py verbose=true", "verbose: there is no such option; choose from "),  # not hydra.verbose
         ("train.py experimnt=paper", "experimnt: there is no such option; did you mean experiment?"),
         ("train.py model=haten", "model=haten: there is no such choice; did you mean model=hatten?"),
         ("train.py trainer=tpus", "trainer=tpus: choose cpu or gpu"),
