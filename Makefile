@@ -7,6 +7,8 @@ ARGS ?=
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 DEMO := outputs/demo
+comma := ,
+space := $(subst ,, )
 
 .DEFAULT_GOAL := help
 .PHONY: help .venv install minilm demo box results test test-all lint format typecheck bench clean
@@ -16,18 +18,18 @@ help: ## list the targets
 
 .venv: $(INSTALLED) ## create the virtual environment with the dependencies of pyproject.toml
 
-# Installs the dependencies, never the project itself, which runs from this folder.
-# torch is installed first, so that pip picks a CPU build where available.
-$(INSTALLED): pyproject.toml tools/requirements.py
+# torch is installed first, so that pip picks a CPU build where available. faiss-cpu and faiss-gpu install the same
+# module, so the first one leaves when the second comes.
+$(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Requires Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
 	@echo "installing into .venv: this takes a minute or more"
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	@$(BIN)/python -m pip install --quiet --upgrade pip
-	@$(BIN)/python tools/requirements.py $(EXTRAS) > .venv/requirements.txt
-	@grep '^torch==' .venv/requirements.txt > .venv/torch.txt
-	@$(BIN)/python -m pip install --quiet -r .venv/torch.txt
-	@$(BIN)/python -m pip install --quiet -r .venv/requirements.txt
+	@$(BIN)/python -m pip install --quiet $$(grep -o 'torch==[0-9.]*' pyproject.toml)
+	@$(BIN)/python -m pip install --quiet --editable ".[$(subst $(space),$(comma),$(strip $(EXTRAS)))]"
+	@case " $(EXTRAS) " in *" gpu "*) $(BIN)/python -m pip uninstall --quiet --yes faiss-cpu faiss-gpu \
+		&& $(BIN)/python -m pip install --quiet "$$(grep -o 'faiss-gpu[^"]*' pyproject.toml)";; esac
 	@touch $@
 
 install: ## reinstall with other extras: make install EXTRAS="dev gpu joblib submitit"
@@ -56,15 +58,15 @@ box: $(INSTALLED) ## rebuild the built-in model: make box NEURIPS=DIR ACL=DIR (a
 	$(TRAIN) model=static data=custom data.dir=$(NEURIPS) output_dir=$(BOX)/static-neurips
 	$(TRAIN) model=static data=custom data.dir=$(ACL) output_dir=$(BOX)/static-acl
 	rm -rf $(BOX)/small
-	$(BIN)/python -m hatten.compress checkpoint=$(BOX)/both output=$(BOX)/small words=40000 vectors=int8
+	$(BIN)/citerec model compress checkpoint=$(BOX)/both output=$(BOX)/small words=40000 vectors=int8
 	$(TRAIN) model=ranker data=custom data.dir=$(NEURIPS) checkpoint=$(BOX)/small \
 		model.ranker.foreign=$(BOX)/static-acl model.ranker.queries=3000 output_dir=$(BOX)/neurips
 	$(TRAIN) model=ranker data=custom data.dir=$(ACL) data.candidates=all checkpoint=$(BOX)/small \
 		model.ranker.foreign=$(BOX)/static-neurips model.ranker.queries=3000 output_dir=$(BOX)/acl
-	$(BIN)/python -m library.box static=$(BOX)/small 'rankers=[$(BOX)/neurips,$(BOX)/neurips,$(BOX)/acl]'
+	$(BIN)/python -m citerec.library.box static=$(BOX)/small 'rankers=[$(BOX)/neurips,$(BOX)/neurips,$(BOX)/acl]'
 
 results: $(INSTALLED) ## run the evaluations of docs/retrieval.yaml and write docs/retrieval.md (hours; after `make minilm`)
-	$(BIN)/python -m evaluation.results docs/retrieval.yaml $(ARGS)
+	$(BIN)/citerec results docs/retrieval.yaml $(ARGS)
 
 test: $(INSTALLED) ## run all but the slow tests: make test ARGS="-k vectors"
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses auto --dist worksteal -m "not slow" $(ARGS)
@@ -81,11 +83,12 @@ format: $(INSTALLED) ## format the code and apply safe fixes
 	$(BIN)/ruff format .
 
 typecheck: $(INSTALLED) ## check the type hints
+	@mkdir -p .mypy_cache/src && ln -sfn ../.. .mypy_cache/src/citerec
 	$(BIN)/mypy
 
 bench: $(INSTALLED) ## run the benchmarks (minutes each, on an idle machine)
 	@set -e; for script in benchmarks/[a-z]*.py; do \
-		name=$${script%.py}; echo "== $$name"; $(BIN)/python -m $$(echo $$name | tr / .) $(ARGS); \
+		name=$${script%.py}; echo "== $$name"; $(BIN)/python -m citerec.$$(echo $$name | tr / .) $(ARGS); \
 	done
 
 clean: ## remove the environment and the tools' caches (outputs/ and .cache/ stay)

@@ -1,4 +1,4 @@
-"""Run a benchmark: `python evaluate.py benchmark=prefetch retriever=bm25 data=... split=test output_dir=DIR`.
+"""Run a benchmark: `citerec evaluate benchmark=prefetch retriever=bm25 data=... split=test output_dir=DIR`.
 
 `torchrun --nproc-per-node N evaluate.py benchmark=pipeline ...` scores pairs in N processes.
 """
@@ -18,26 +18,27 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-import evaluation.settings  # noqa: F401  (schemas of the configuration)
-from datasets.configuration import refuse_missing
-from datasets.errors import one_line_errors
-from evaluation.benchmark import Benchmark, Data
-from evaluation.report import Provenance
-from retrieval.base import Retriever
+import citerec.evaluation.settings  # noqa: F401  (schemas of the configuration)
+from citerec.datasets.configuration import refuse_missing
+from citerec.datasets.errors import one_line_errors
+from citerec.datasets.help import CONF
+from citerec.evaluation.benchmark import Benchmark, Data
+from citerec.evaluation.report import Provenance
+from citerec.retrieval.base import Retriever
 
 HELPER = os.environ.get("RANK", "0") != "0"
 """True for worker processes of torchrun, which only score pairs for the main process."""
 
 
 @one_line_errors
-@hydra.main(version_base="1.3", config_path="conf", config_name="evaluate")
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="evaluate")
 def main(config: DictConfig) -> None:
     """Instantiate the configured benchmark, run it and report its metrics."""
     refuse_missing(config)
     job = HydraConfig.get()
     folder = Path(job.runtime.output_dir)
     provenance = Provenance(
-        command=shlex.join(["python", "evaluate.py", *job.overrides.task]),
+        command=shlex.join(["citerec", "evaluate", *job.overrides.task]),
         settings=OmegaConf.to_yaml(config, resolve=True),
     )
 

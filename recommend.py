@@ -1,4 +1,4 @@
-"""Build and query your own library of papers to cite: python recommend.py COMMAND key=value ...
+"""Build and query your own library of papers to cite: citerec COMMAND key=value ...
 
 In Python: `from recommend import Recommender`.
 """
@@ -11,20 +11,20 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
-from datasets.errors import InputError, one_line_errors
-from library import settings
-from library.arguments import options_help, read_arguments
+from citerec.datasets.errors import InputError, one_line_errors
+from citerec.library import settings
+from citerec.library.arguments import options_help, read_arguments
 
 COMMANDS: dict[str, tuple[type[settings.LibrarySettings], str]] = {
-    "build": (settings.BuildSettings, "library.commands:build"),
-    "add": (settings.AddSettings, "library.commands:add"),
-    "remove": (settings.RemoveSettings, "library.commands:remove"),
-    "update": (settings.UpdateSettings, "library.commands:update"),
-    "ask": (settings.AskSettings, "library.commands:ask"),
-    "info": (settings.InfoSettings, "library.commands:info"),
-    "draft": (settings.DraftSettings, "library.draft:draft"),
-    "serve": (settings.ServeSettings, "library.server:serve"),
-    "mcp": (settings.McpSettings, "library.mcp:run_stdio"),
+    "build": (settings.BuildSettings, "citerec.library.commands:build"),
+    "add": (settings.AddSettings, "citerec.library.commands:add"),
+    "remove": (settings.RemoveSettings, "citerec.library.commands:remove"),
+    "update": (settings.UpdateSettings, "citerec.library.commands:update"),
+    "ask": (settings.AskSettings, "citerec.library.commands:ask"),
+    "info": (settings.InfoSettings, "citerec.library.commands:info"),
+    "draft": (settings.DraftSettings, "citerec.library.draft:draft"),
+    "serve": (settings.ServeSettings, "citerec.library.server:serve"),
+    "mcp": (settings.McpSettings, "citerec.library.mcp:run_stdio"),
 }
 """Settings class and function of each command."""
 QUIET = ("ask", "draft")
@@ -35,7 +35,7 @@ HELP = ("--help", "-h", "help")
 def __getattr__(name: str) -> Any:
     """Import Recommender on first use."""
     if name == "Recommender":
-        return import_module("library.recommender").Recommender
+        return import_module("citerec.library.recommender").Recommender
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -53,7 +53,7 @@ def main() -> None:
         raise InputError(f"{problem}; {choice}")
     kind, target = COMMANDS[name]
     if any(argument in HELP[:2] for argument in arguments):
-        print(f"python recommend.py {name}: {kind.__doc__}\n\nOptions:\n{options_help(kind)}")
+        print(f"citerec {name}: {kind.__doc__}\n\nOptions:\n{options_help(kind)}")
         return
     options = read_arguments(kind, arguments)
     level = logging.WARNING if name in QUIET else logging.INFO
@@ -64,7 +64,7 @@ def main() -> None:
 
 def command_help() -> str:
     """Return the help of all commands and their options."""
-    lines = ["python recommend.py COMMAND key=value ...    (COMMAND --help: options of one command)"]
+    lines = ["citerec COMMAND key=value ...    (COMMAND --help: options of one command)"]
     for name, (kind, _) in COMMANDS.items():
         lines += ["", f"{name}: {(kind.__doc__ or '').strip()}", options_help(kind)]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Train a model: `python train.py model=hatten`. Options are in conf/train.yaml and its config groups."""
+"""Train a model: `citerec train model=hatten`. Options are in conf/train.yaml and its config groups."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import get_method
 from omegaconf import DictConfig
 
-import rerank.settings  # noqa: F401  (schemas of the configuration)
-from datasets.configuration import refuse_missing
-from datasets.errors import InputError, one_line_errors
+import citerec.rerank.settings  # noqa: F401  (schemas of the configuration)
+from citerec.datasets.configuration import refuse_missing
+from citerec.datasets.errors import InputError, one_line_errors
+from citerec.datasets.help import CONF
 
 PAPER = ("paper", "paper_small")
-RECIPES = Path(__file__).parent / "conf" / "recipe"
 
 
 @one_line_errors
-@hydra.main(version_base="1.3", config_path="conf", config_name="train")
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
 def main(config: DictConfig) -> None:
     refuse_missing(config)
     run = HydraConfig.get()
     chosen = run.runtime.choices
     experiment, model = chosen["experiment"], chosen["model"]
-    if experiment in PAPER and not (RECIPES / f"{chosen['recipe@_global_']}.yaml").is_file():
+    if experiment in PAPER and not (CONF / "recipe" / f"{chosen['recipe@_global_']}.yaml").is_file():
         raise InputError(f"experiment={experiment}: the paper has no model={model}")
     # Resolve the folder: the configured value may contain the time, and all jobs of a multirun share it.
     folder = Path(run.runtime.output_dir)

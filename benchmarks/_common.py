@@ -21,11 +21,11 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
-from datasets.corpus import Corpus
-from datasets.demo import open_demo, write_demo
-from datasets.files import cache_folder
-from datasets.prepare import open_corpus
-from hatten.documents import Vocabulary
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.demo import open_demo, write_demo
+from citerec.datasets.files import cache_folder
+from citerec.datasets.prepare import open_corpus
+from citerec.hatten.documents import Vocabulary
 
 REAL = Path("../shared/data/neurips2025-lcr")
 Tasks = dict[str, Callable[[], object]]

@@ -1,6 +1,6 @@
 """Memory and time of all stages from source files to search, for a corpus of (a share of) the size of arXiv.
 
-    python -m benchmarks.arxiv_size --share 1 --folder DIR
+    python -m citerec.benchmarks.arxiv_size --share 1 --folder DIR
 
 generates 1.66 million papers and 3.2 million contexts in DIR, unless they exist, and runs each stage in a
 separate process to report its peak resident memory. Stages that would take hours are timed on a sample and
@@ -22,22 +22,22 @@ import orjson
 import torch
 from numpy.typing import NDArray
 
-from benchmarks._common import memory_gb, random_vectors, run_in_processes, setup
-from datasets.corpus import Corpus
-from datasets.generate import generate_corpus
-from datasets.prepare import open_corpus
-from datasets.records import SPLITS, TRAIN
-from datasets.source_files import find_files
-from hatten.batches import TrainingData
-from hatten.documents import DocumentReader
-from hatten.encoder import build_encoder
-from hatten.mining import WordSets, mine
-from hatten.settings import EncoderBatchSettings, EncoderConfig, MiningSettings
-from retrieval.bm25 import BM25
-from retrieval.index import build_index
-from retrieval.nets import as_numpy, precision
-from retrieval.settings import IndexConfig
-from retrieval.vectors import encode, encode_queries
+from citerec.benchmarks._common import memory_gb, random_vectors, run_in_processes, setup
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.generate import generate_corpus
+from citerec.datasets.prepare import open_corpus
+from citerec.datasets.records import SPLITS, TRAIN
+from citerec.datasets.source_files import find_files
+from citerec.hatten.batches import TrainingData
+from citerec.hatten.documents import DocumentReader
+from citerec.hatten.encoder import build_encoder
+from citerec.hatten.mining import WordSets, mine
+from citerec.hatten.settings import EncoderBatchSettings, EncoderConfig, MiningSettings
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.index import build_index
+from citerec.retrieval.nets import as_numpy, precision
+from citerec.retrieval.settings import IndexConfig
+from citerec.retrieval.vectors import encode, encode_queries
 
 PAPERS, CONTEXTS = 1_661_201, 3_205_210
 """Size of arXiv in Gu et al. 2022, table 1."""

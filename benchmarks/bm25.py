@@ -10,9 +10,9 @@ import bm25s
 import numpy as np
 import Stemmer
 
-from benchmarks._common import Tasks, load_corpus, make_parser, median_seconds, setup, time_call
-from retrieval.bm25 import BM25
-from retrieval.terms import query_texts
+from citerec.benchmarks._common import Tasks, load_corpus, make_parser, median_seconds, setup, time_call
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.terms import query_texts
 
 FIELDS = (("context", "title"), ("context", "title", "abstract"))
 DEPTHS = (100, 2000)

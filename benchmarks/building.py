@@ -14,12 +14,12 @@ from typing import Any
 
 import orjson
 
-from benchmarks._common import make_parser, setup, source_folder, time_call
-from datasets.build import build_corpus
-from datasets.fulltext.documents import Metadata
-from datasets.records import OTHER_MARKER, SPLITS, TARGET_MARKER
-from datasets.source_files import find_files, read_contexts, read_papers, reject_bad
-from datasets.splitting import RandomSplitting
+from citerec.benchmarks._common import make_parser, setup, source_folder, time_call
+from citerec.datasets.build import build_corpus
+from citerec.datasets.fulltext.documents import Metadata
+from citerec.datasets.records import OTHER_MARKER, SPLITS, TARGET_MARKER
+from citerec.datasets.source_files import find_files, read_contexts, read_papers, reject_bad
+from citerec.datasets.splitting import RandomSplitting
 
 
 def full_text(number: int, texts: list[str], papers: list[Metadata], draw: random.Random) -> dict[str, Any]:

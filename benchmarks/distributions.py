@@ -1,6 +1,6 @@
 """Length and frequency distributions of texts and citations, which datasets/generate.py is fitted to.
 
-    python -m benchmarks.distributions --data ../shared/data/neurips2025-lcr --papers FILE ...
+    python -m citerec.benchmarks.distributions --data ../shared/data/neurips2025-lcr --papers FILE ...
 
 Lengths count whitespace-separated words; frequencies count runs of letters and digits.
 """
@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks._common import REAL
-from datasets.citations.graph import read_paper_lines
-from datasets.records import SPLITS, TARGET_MARKER, TRAIN
-from datasets.source_files import find_files, read_contexts, read_papers, read_queries, reject_bad
+from citerec.benchmarks._common import REAL
+from citerec.datasets.citations.graph import read_paper_lines
+from citerec.datasets.records import SPLITS, TARGET_MARKER, TRAIN
+from citerec.datasets.source_files import find_files, read_contexts, read_papers, read_queries, reject_bad
 
 RANKS = (1, 10, 100, 1000, 10_000, 100_000)
 

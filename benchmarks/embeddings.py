@@ -18,13 +18,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks._common import make_parser, memory_gb, setup, time_call
-from datasets.citations.graph import read_paper_lines
-from retrieval.embeddings import SHARD, EmbeddingFolder, Layout
-from retrieval.encoder import load_pretrained
-from retrieval.index import PaperIndex, build_index, faiss
-from retrieval.settings import ArticleConfig, IndexConfig
-from retrieval.vectors import BLOCK, VectorTable, as_dtype, chunks, padded_length
+from citerec.benchmarks._common import make_parser, memory_gb, setup, time_call
+from citerec.datasets.citations.graph import read_paper_lines
+from citerec.retrieval.embeddings import SHARD, EmbeddingFolder, Layout
+from citerec.retrieval.encoder import load_pretrained
+from citerec.retrieval.index import PaperIndex, build_index, faiss
+from citerec.retrieval.settings import ArticleConfig, IndexConfig
+from citerec.retrieval.vectors import BLOCK, VectorTable, as_dtype, chunks, padded_length
 
 
 def write_shards(args: argparse.Namespace, root: Path) -> EmbeddingFolder:

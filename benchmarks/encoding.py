@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks._common import (
+from citerec.benchmarks._common import (
     Peer,
     Tasks,
     load_corpus,
@@ -31,17 +31,17 @@ from benchmarks._common import (
     setup,
     time_call,
 )
-from datasets.corpus import Corpus
-from hatten.checkpoint import load_model
-from hatten.documents import DocumentReader
-from hatten.encoder import HAttenEncoder, build_encoder
-from hatten.settings import EncoderConfig
-from retrieval.article_text import ArticleReader
-from retrieval.encoder import ArticleEncoder, find_folder
-from retrieval.nets import as_numpy
-from retrieval.settings import ArticleConfig
-from retrieval.terms import query_texts
-from retrieval.vectors import encode, encode_queries
+from citerec.datasets.corpus import Corpus
+from citerec.hatten.checkpoint import load_model
+from citerec.hatten.documents import DocumentReader
+from citerec.hatten.encoder import HAttenEncoder, build_encoder
+from citerec.hatten.settings import EncoderConfig
+from citerec.retrieval.article_text import ArticleReader
+from citerec.retrieval.encoder import ArticleEncoder, find_folder
+from citerec.retrieval.nets import as_numpy
+from citerec.retrieval.settings import ArticleConfig
+from citerec.retrieval.terms import query_texts
+from citerec.retrieval.vectors import encode, encode_queries
 
 PEER = """
 from sentence_transformers import SentenceTransformer

@@ -17,11 +17,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks._common import Tasks, load_corpus, make_parser, median_seconds, setup, time_call, word_sums
-from hatten.retriever import HAttenRetriever
-from retrieval.base import folder_bytes
-from retrieval.index import FEW_QUERIES, PaperIndex, build_index, faiss, load_index, search_exact
-from retrieval.settings import IndexConfig
+from citerec.benchmarks._common import (
+    Tasks,
+    load_corpus,
+    make_parser,
+    median_seconds,
+    setup,
+    time_call,
+    word_sums,
+)
+from citerec.hatten.retriever import HAttenRetriever
+from citerec.retrieval.base import folder_bytes
+from citerec.retrieval.index import FEW_QUERIES, PaperIndex, build_index, faiss, load_index, search_exact
+from citerec.retrieval.settings import IndexConfig
 
 INDEXES = "half ivf ivf:probes=20 ivf:probes=256 hnsw hnsw:ef_search=512 pq pq:subvectors=50 ivfpq"
 NEIGHBOURS, SPREAD = 64, 0.6

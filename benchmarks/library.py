@@ -1,6 +1,6 @@
 """Libraries: papers built per second, memory, and the time of a query and of adding 100 papers.
 
-    python -m benchmarks.library --papers 1661201 --folder DIR
+    python -m citerec.benchmarks.library --papers 1661201 --folder DIR
 
 generates that many papers in DIR, unless they exist; without --papers, uses those of the data. Each stage
 runs in a separate process. The ceiling for building is parsing the same file.
@@ -19,15 +19,22 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks._common import make_parser, memory_gb, run_in_processes, setup, source_folder, time_call
-from datasets.generate import generate_corpus
-from datasets.records import ContextRecord
-from datasets.source_files import find_files, read_contexts
-from library.commands import add, build
-from library.library import Library
-from library.recommender import Recommender, mark_context
-from library.settings import AddSettings, BuildSettings
-from library.sources import read_source
+from citerec.benchmarks._common import (
+    make_parser,
+    memory_gb,
+    run_in_processes,
+    setup,
+    source_folder,
+    time_call,
+)
+from citerec.datasets.generate import generate_corpus
+from citerec.datasets.records import ContextRecord
+from citerec.datasets.source_files import find_files, read_contexts
+from citerec.library.commands import add, build
+from citerec.library.library import Library
+from citerec.library.recommender import Recommender, mark_context
+from citerec.library.settings import AddSettings, BuildSettings
+from citerec.library.sources import read_source
 
 ADDED = 100
 """Number of new papers to add."""

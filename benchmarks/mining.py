@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks._common import Tasks, load_corpus, make_parser, median_seconds, setup, word_sums
-from datasets.corpus import Corpus
-from datasets.records import TRAIN
-from hatten.mining import WordSets
-from retrieval.base import Ranking, top_k
-from retrieval.fusion import fuse, normalise_scores
-from retrieval.index import search_exact
+from citerec.benchmarks._common import Tasks, load_corpus, make_parser, median_seconds, setup, word_sums
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.records import TRAIN
+from citerec.hatten.mining import WordSets
+from citerec.retrieval.base import Ranking, top_k
+from citerec.retrieval.fusion import fuse, normalise_scores
+from citerec.retrieval.index import search_exact
 
 
 def search(args: argparse.Namespace, corpus: Corpus, contexts: NDArray[np.int64]) -> NDArray[np.int32]:

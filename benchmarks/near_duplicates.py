@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks._common import Tasks, make_parser, median_seconds, memory_gb, setup, time_call
-from datasets.citations.graph import read_paper_lines
-from datasets.near_duplicates import TitleIndex
+from citerec.benchmarks._common import Tasks, make_parser, median_seconds, memory_gb, setup, time_call
+from citerec.datasets.citations.graph import read_paper_lines
+from citerec.datasets.near_duplicates import TitleIndex
 
 TITLES = Path("../shared/data/arxiv_distractors/papers.jsonl.gz")
 THRESHOLD = 0.7

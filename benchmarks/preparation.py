@@ -8,10 +8,10 @@ from pathlib import Path
 
 import orjson
 
-from benchmarks._common import make_parser, setup, source_folder, time_call
-from datasets.prepare import open_corpus
-from datasets.records import SPLITS
-from datasets.source_files import find_files
+from citerec.benchmarks._common import make_parser, setup, source_folder, time_call
+from citerec.datasets.prepare import open_corpus
+from citerec.datasets.records import SPLITS
+from citerec.datasets.source_files import find_files
 
 
 def read_text(path: Path) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import rank_bm25
 
-from benchmarks._common import (
+from citerec.benchmarks._common import (
     Tasks,
     load_corpus,
     make_parser,
@@ -19,12 +19,12 @@ from benchmarks._common import (
     setup,
     time_call,
 )
-from hatten.nnselect import AverageRetriever
-from hatten.words import WordVectors
-from rerank.ranker import HOME, LinearModel, Ranker, RankingModel
-from retrieval.bm25 import BM25
-from retrieval.queries import Queries
-from retrieval.terms import query_texts
+from citerec.hatten.nnselect import AverageRetriever
+from citerec.hatten.words import WordVectors
+from citerec.rerank.ranker import HOME, LinearModel, Ranker, RankingModel
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.queries import Queries
+from citerec.retrieval.terms import query_texts
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Pairs scored per second by cross-encoders; the first is compared with sentence-transformers' CrossEncoder.
 
 Each round scores the candidates of one query, as in a cascade; all encoders score the same rounds. To measure
-what a student or a precision costs in quality, compare evaluations with `python -m evaluation.compare`. To
+what a student or a precision costs in quality, compare evaluations with `citerec compare`. To
 emulate a CPU without AVX-512: ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2.
 """
 
@@ -18,13 +18,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks._common import Peer, load_corpus, make_parser, setup, time_call
-from datasets.corpus import Corpus
-from rerank.cross_encoder import CrossEncoder
-from rerank.pairs import PairReader
-from rerank.reranker import Reranker
-from rerank.settings import PairSettings, ScoringSettings
-from retrieval.settings import ArticleConfig
+from citerec.benchmarks._common import Peer, load_corpus, make_parser, setup, time_call
+from citerec.datasets.corpus import Corpus
+from citerec.rerank.cross_encoder import CrossEncoder
+from citerec.rerank.pairs import PairReader
+from citerec.rerank.reranker import Reranker
+from citerec.rerank.settings import PairSettings, ScoringSettings
+from citerec.retrieval.settings import ArticleConfig
 
 PEER = """
 from sentence_transformers import CrossEncoder

@@ -1,6 +1,6 @@
 """The library server under load: p50, p95 and p99 latency over HTTP, for one user and for concurrent users.
 
-A real server process (python recommend.py serve) gets contexts of the test split as queries. The baseline is
+A real server process (citerec serve) gets contexts of the test split as queries. The baseline is
 the latency of GET /health, which does not use the library. Without --library, a library is built from the
 data, and 100 papers are added at the end.
 """
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import requests
 
-from benchmarks._common import load_corpus, make_parser, setup, source_folder
+from citerec.benchmarks._common import load_corpus, make_parser, setup, source_folder
 
 TOKEN = "of the benchmark"
 

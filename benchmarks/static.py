@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks._common import (
+from citerec.benchmarks._common import (
     Tasks,
     load_corpus,
     make_parser,
@@ -24,13 +24,13 @@ from benchmarks._common import (
     setup,
     time_call,
 )
-from benchmarks.training import PlainEncoder, pad
-from hatten.documents import DocumentReader
-from hatten.recipe import StaticEncoder
-from hatten.settings import EncoderConfig
-from hatten.static import StaticModel, load_static
-from retrieval.queries import Queries, Query
-from retrieval.vectors import encode, encode_queries
+from citerec.benchmarks.training import PlainEncoder, pad
+from citerec.hatten.documents import DocumentReader
+from citerec.hatten.recipe import StaticEncoder
+from citerec.hatten.settings import EncoderConfig
+from citerec.hatten.static import StaticModel, load_static
+from citerec.retrieval.queries import Queries, Query
+from citerec.retrieval.vectors import encode, encode_queries
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks._common import (
+from citerec.benchmarks._common import (
     Tasks,
     load_corpus,
     make_parser,
@@ -26,15 +26,15 @@ from benchmarks._common import (
     setup,
     time_call,
 )
-from datasets.corpus import Corpus
-from datasets.records import TRAIN
-from hatten.batches import Batch, Batches
-from hatten.documents import DocumentReader, Documents
-from hatten.encoder import HAttenEncoder, build_encoder
-from hatten.layers import sinusoids
-from hatten.losses import triplet_loss
-from hatten.mining import Pool
-from hatten.settings import EncoderBatchSettings, EncoderConfig
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.records import TRAIN
+from citerec.hatten.batches import Batch, Batches
+from citerec.hatten.documents import DocumentReader, Documents
+from citerec.hatten.encoder import HAttenEncoder, build_encoder
+from citerec.hatten.layers import sinusoids
+from citerec.hatten.losses import triplet_loss
+from citerec.hatten.mining import Pool
+from citerec.hatten.settings import EncoderBatchSettings, EncoderConfig
 
 QUERIES, PAPERS_EACH = 17, 5
 

@@ -3,7 +3,4 @@
 records         papers, contexts and queries               source_files  their JSON files
 prepare         writes records to a store, once            corpus        the memory-mapped store
 tokenize        splits texts into words                    demo          a generated corpus
-
-The package has the name of Hugging Face's `datasets`, so the two cannot be imported together. Keep this file
-free of heavy imports.
 """

@@ -1,6 +1,6 @@
 """The BEIR layout, a common format of test collections (Thakur et al. 2021).
 
-    python -m datasets.export data=custom data.dir=DIR output=BEIR_DIR
+    citerec data export data=custom data.dir=DIR output=BEIR_DIR
 
 corpus.jsonl      {"_id": paper_id, "title": str, "text": abstract, "metadata": {"year": int, FIELD: [str]}}
 queries.jsonl     {"_id": context_id, "text": context, "metadata": {"citing_id": paper_id}}
@@ -21,11 +21,11 @@ from typing import Any, cast
 
 import msgspec
 
-from datasets.errors import InputError
-from datasets.files import existing_file, open_bytes
-from datasets.json_lines import Year, read_objects
-from datasets.progress import OnBytes, read_progress
-from datasets.records import (
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import existing_file, open_bytes
+from citerec.datasets.json_lines import Year, read_objects
+from citerec.datasets.progress import OnBytes, read_progress
+from citerec.datasets.records import (
     TARGET_MARKER,
     BadRecord,
     ContextRecord,
@@ -34,7 +34,7 @@ from datasets.records import (
     Source,
     check_split_names,
 )
-from datasets.source_files import Fields, Record, convert_record, parse_names
+from citerec.datasets.source_files import Fields, Record, convert_record, parse_names
 
 PAPERS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 HEADER = ("query-id", "corpus-id", "score")

@@ -1,4 +1,4 @@
-"""Build a corpus from full texts: python -m datasets.build source=FILES output=DIR (docs/build.md).
+"""Build a corpus from full texts: citerec data build source=FILES output=DIR (docs/build.md).
 
 The files are read twice, first for papers, then for contexts (Gu et al. 2022, section 3).
 """
@@ -18,18 +18,18 @@ from typing import Any
 import orjson
 from hydra.utils import instantiate
 
-from datasets.command import command
-from datasets.configuration import read_settings
-from datasets.errors import InputError
-from datasets.files import atomic_folder, new_folder
-from datasets.fulltext.catalogue import Catalogue
-from datasets.fulltext.contexts import ContextRules, select_contexts
-from datasets.fulltext.documents import Document, FullText, Reference
-from datasets.fulltext.readers import SourceFile, find_files, read_documents
-from datasets.json_lines import OnBadRecord, gzip_writer, json_writer
-from datasets.progress import read_progress
-from datasets.records import SPLITS, Tolerance
-from datasets.splitting import Splitting
+from citerec.datasets.command import command
+from citerec.datasets.configuration import read_settings
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import atomic_folder, new_folder
+from citerec.datasets.fulltext.catalogue import Catalogue
+from citerec.datasets.fulltext.contexts import ContextRules, select_contexts
+from citerec.datasets.fulltext.documents import Document, FullText, Reference
+from citerec.datasets.fulltext.readers import SourceFile, find_files, read_documents
+from citerec.datasets.json_lines import OnBadRecord, gzip_writer, json_writer
+from citerec.datasets.progress import read_progress
+from citerec.datasets.records import SPLITS, Tolerance
+from citerec.datasets.splitting import Splitting
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from datasets.tokenize import WordTable
+    from citerec.datasets.tokenize import WordTable
 
 Ints = NDArray[np.integer]
 

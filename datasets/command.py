@@ -1,4 +1,4 @@
-"""The `main` of commands run as modules, such as python -m datasets.build (conf/build.yaml)."""
+"""The `main` of commands run as modules, such as citerec data build (conf/build.yaml)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import hydra
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 
-from datasets.configuration import refuse_missing
-from datasets.errors import exit_on_input_error, one_line_errors
-from datasets.help import CONF
+from citerec.datasets.configuration import refuse_missing
+from citerec.datasets.errors import exit_on_input_error, one_line_errors
+from citerec.datasets.help import CONF
 
 
 def command(name: str, call: Callable[[DictConfig], Any] = instantiate) -> Callable[[], None]:

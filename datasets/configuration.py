@@ -11,9 +11,9 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from datasets.errors import InputError, missing_extra
-from datasets.help import config_groups, option_notes
-from datasets.settings import SCHEMAS, Settings, check, describe_type
+from citerec.datasets.errors import InputError, missing_extra
+from citerec.datasets.help import config_groups, option_notes
+from citerec.datasets.settings import SCHEMAS, Settings, check, describe_type
 
 T = TypeVar("T")
 

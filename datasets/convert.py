@@ -1,4 +1,4 @@
-"""Convert paper dumps for global recommendation: python -m datasets.convert source=FILES output=DIR."""
+"""Convert paper dumps for global recommendation: citerec data convert source=FILES output=DIR."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 import orjson
 
-from datasets.citations.graph import CitationEdge, PaperLine, read_record
-from datasets.command import command
-from datasets.errors import InputError
-from datasets.files import atomic_folder, new_folder
-from datasets.fulltext.catalogue import PaperTable
-from datasets.fulltext.documents import Metadata
-from datasets.fulltext.readers import find_files
-from datasets.json_lines import Object, gzip_writer, read_objects
-from datasets.progress import read_progress
+from citerec.datasets.citations.graph import CitationEdge, PaperLine, read_record
+from citerec.datasets.command import command
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import atomic_folder, new_folder
+from citerec.datasets.fulltext.catalogue import PaperTable
+from citerec.datasets.fulltext.documents import Metadata
+from citerec.datasets.fulltext.readers import find_files
+from citerec.datasets.json_lines import Object, gzip_writer, read_objects
+from citerec.datasets.progress import read_progress
 
 PAPERS, CITATIONS = "papers.jsonl.gz", "citations.tsv.gz"
 

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from datasets.columns import Ragged, load_array, load_ragged, table_batches
-from datasets.errors import InputError
+from citerec.datasets.columns import Ragged, load_array, load_ragged, table_batches
+from citerec.datasets.errors import InputError
 
 STORE_VERSION = 2
 """Part of a store's fingerprint: raise it when its files or a tokeniser change."""

@@ -1,4 +1,4 @@
-"""Statistics of a paper collection: python -m datasets.count data.papers=FILES (docs/data.md).
+"""Statistics of a paper collection: citerec data count data.papers=FILES (docs/data.md).
 
 The counts are those in Table 1 of Nogueira et al. 2020.
 """
@@ -12,11 +12,11 @@ import numpy as np
 import orjson
 from hydra.utils import instantiate
 
-from datasets.citations.queries import GraphQueries, read_rows
-from datasets.command import command
-from datasets.files import atomic_write, write_text
-from datasets.json_lines import gzip_writer
-from datasets.records import TRAIN
+from citerec.datasets.citations.queries import GraphQueries, read_rows
+from citerec.datasets.command import command
+from citerec.datasets.files import atomic_write, write_text
+from citerec.datasets.json_lines import gzip_writer
+from citerec.datasets.records import TRAIN
 
 COUNTS, TABLE, QUERIES, HELD_OUT = "counts.json", "counts.md", "queries.json", "held_out.jsonl.gz"
 

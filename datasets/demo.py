@@ -38,11 +38,11 @@ from typing import Any
 
 import yaml
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.files import atomic_folder, file_lock
-from datasets.prepare import open_corpus
-from datasets.records import TARGET_MARKER
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import atomic_folder, file_lock
+from citerec.datasets.prepare import open_corpus
+from citerec.datasets.records import TARGET_MARKER
 
 log = logging.getLogger(__name__)
 

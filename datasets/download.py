@@ -1,6 +1,6 @@
 """Download published data sets, word vectors and checkpoints on first use.
 
-`python -m datasets.download NAME ...` downloads them in advance. Each release (datasets/releases.py) is
+`citerec data download NAME ...` downloads them in advance. Each release (datasets/releases.py) is
 downloaded once; processes that share a cache wait for each other.
 """
 
@@ -19,15 +19,15 @@ from zipfile import ZipFile
 
 from requests.exceptions import RequestException
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError, UnusableFile, one_line_errors
-from datasets.files import cache_folder, digest_file, disk_errors, file_lock
-from datasets.json_lines import read_objects
-from datasets.prepare import open_corpus
-from datasets.records import SPLITS, check_split_names
-from datasets.releases import RELEASES, Release
-from datasets.source_files import read_records
-from datasets.transfer import (
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError, UnusableFile, one_line_errors
+from citerec.datasets.files import cache_folder, digest_file, disk_errors, file_lock
+from citerec.datasets.json_lines import read_objects
+from citerec.datasets.prepare import open_corpus
+from citerec.datasets.records import SPLITS, check_split_names
+from citerec.datasets.releases import RELEASES, Release
+from citerec.datasets.source_files import read_records
+from citerec.datasets.transfer import (
     DAMAGED,
     discard_download,
     drive_listing,
@@ -266,7 +266,7 @@ def main() -> None:
         for name, release in RELEASES.items()
     ]
     parser = argparse.ArgumentParser(
-        prog="python -m datasets.download",
+        prog="citerec data download",
         description="Download published data sets, word vectors and checkpoints into the cache.",
         epilog="names, download sizes and folders:\n" + "\n".join(table),
         formatter_class=argparse.RawDescriptionHelpFormatter,

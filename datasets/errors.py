@@ -33,8 +33,8 @@ def one_line_errors(main: Callable[[], object]) -> Callable[[], None]:
         if "OMP_WAIT_POLICY" not in os.environ:
             os.environ.setdefault("GOMP_SPINCOUNT", "1000")
         if "hydra" in sys.modules:  # an entry point with a Hydra configuration
-            from datasets.configuration import store_schemas
-            from datasets.help import register_help
+            from citerec.datasets.configuration import store_schemas
+            from citerec.datasets.help import register_help
 
             register_help()
             store_schemas()
@@ -108,7 +108,7 @@ def configuration_line(error: BaseException) -> str:
         ValidationError,
     )
 
-    from datasets.configuration import describe, describe_missing, unknown_choice
+    from citerec.datasets.configuration import describe, describe_missing, unknown_choice
 
     cause: BaseException | None = error
     while cause is not None:

@@ -1,4 +1,4 @@
-"""Export a corpus in the BEIR layout: `python -m datasets.export data=... output=DIR`."""
+"""Export a corpus in the BEIR layout: `citerec data export data=... output=DIR`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import orjson
 
-from datasets.beir import HEADER, PAPERS, QRELS, QUERIES, beir_split, default_citing_id
-from datasets.command import command
-from datasets.corpus import Corpus
-from datasets.files import atomic_folder, new_folder
-from datasets.progress import count_progress
+from citerec.datasets.beir import HEADER, PAPERS, QRELS, QUERIES, beir_split, default_citing_id
+from citerec.datasets.command import command
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.files import atomic_folder, new_folder
+from citerec.datasets.progress import count_progress
 
 
 def export(data: Callable[[], Corpus], output: str | Path) -> str:

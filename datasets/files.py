@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
-from datasets.errors import InputError, error_text
-from datasets.progress import copy_progress
+from citerec.datasets.errors import InputError, error_text
+from citerec.datasets.progress import copy_progress
 
 log = logging.getLogger(__name__)
 

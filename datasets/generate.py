@@ -1,4 +1,4 @@
-"""Generate a corpus of any size with realistic statistics: python -m datasets.generate (docs/scale.md).
+"""Generate a corpus of any size with realistic statistics: citerec data generate (docs/scale.md).
 
 The vocabulary is unbounded; word frequencies and text lengths follow those of real abstracts. A corpus is
 generated in blocks of papers or contexts. Each block depends only on the plan and its own number, so the
@@ -22,11 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from datasets.command import command
-from datasets.errors import InputError
-from datasets.files import atomic_folder, disk_errors, new_folder
-from datasets.progress import count_progress
-from datasets.records import OTHER_MARKER, SPLITS, TARGET_MARKER
+from citerec.datasets.command import command
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import atomic_folder, disk_errors, new_folder
+from citerec.datasets.progress import count_progress
+from citerec.datasets.records import OTHER_MARKER, SPLITS, TARGET_MARKER
 
 SHIFT, HEAD = 0.7, 0.95
 CORE, TAIL = 2500, 1.9

@@ -17,7 +17,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from datasets.settings import align_note, field_notes
+from citerec.datasets.settings import align_note, field_notes
 
 CONF = Path(__file__).parents[1] / "conf"
 WIDTH, COLUMN = 118, 44

@@ -13,10 +13,10 @@ from typing import IO, Any, TypeVar, cast
 import msgspec
 import orjson
 
-from datasets.errors import InputError
-from datasets.files import BYTE_ORDER_MARK, open_bytes
-from datasets.progress import OnBytes
-from datasets.records import ID_RULE, Kind, is_valid_id, json_type, parse_year, raise_bad
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import BYTE_ORDER_MARK, open_bytes
+from citerec.datasets.progress import OnBytes
+from citerec.datasets.records import ID_RULE, Kind, is_valid_id, json_type, parse_year, raise_bad
 
 LONGEST = 1 << 25
 """Bytes of the longest line accepted."""

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from numba import njit
 from numpy.typing import NDArray
 
-from datasets.columns import Ragged, offsets_of
-from datasets.records import MARKER_WORDS
+from citerec.datasets.columns import Ragged, offsets_of
+from citerec.datasets.records import MARKER_WORDS
 
 SHINGLE_WORDS = 3
 """Words per shingle; a shorter text is a single shingle."""

@@ -6,17 +6,13 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from datasets.columns import Ragged, Tokenize
-from datasets.errors import InputError, error_text, missing_extra
-from datasets.tokenize import TOKENIZERS, WordTable
-
-ROOT = Path(__file__).parents[1]
-"""The checkout, which must have the same path on all machines."""
+from citerec.datasets.columns import Ragged, Tokenize
+from citerec.datasets.errors import InputError, error_text, missing_extra
+from citerec.datasets.tokenize import TOKENIZERS, WordTable
 
 
 @contextmanager
@@ -39,8 +35,7 @@ def ray_session(processes: int | None = None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    # Like this process, workers must import our `datasets` before any other package of that name.
-    options: dict[str, Any] = {"runtime_env": {"env_vars": {"PYTHONPATH": str(ROOT)}}}
+    options: dict[str, Any] = {}
     address = os.environ.get("RAY_ADDRESS", "")
     if not address:
         # Ray's default niceness of 15 starves workers on a machine that runs anything else.

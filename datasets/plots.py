@@ -11,7 +11,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from datasets.files import atomic_write
+from citerec.datasets.files import atomic_write
 
 logging.getLogger("matplotlib").setLevel(logging.WARNING)  # it logs its fonts
 

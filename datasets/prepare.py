@@ -26,9 +26,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from datasets.beir import beir_source, is_beir
-from datasets.beir import find_files as find_beir_files
-from datasets.columns import (
+from citerec.datasets.beir import beir_source, is_beir
+from citerec.datasets.beir import find_files as find_beir_files
+from citerec.datasets.columns import (
     NameWriter,
     Ragged,
     TextWriter,
@@ -39,9 +39,9 @@ from datasets.columns import (
     save_ragged,
     write_words,
 )
-from datasets.corpus import MANIFEST, STORE_VERSION, Corpus, read_manifest
-from datasets.errors import InputError
-from datasets.files import (
+from citerec.datasets.corpus import MANIFEST, STORE_VERSION, Corpus, read_manifest
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import (
     content_hash,
     disk_errors,
     fetch_file,
@@ -51,7 +51,7 @@ from datasets.files import (
     is_url,
     remove_abandoned,
 )
-from datasets.records import (
+from citerec.datasets.records import (
     SPLITS,
     TRAIN,
     BadRecord,
@@ -73,9 +73,9 @@ from datasets.records import (
     refuse_too_many,
     split_group,
 )
-from datasets.settings import setting
-from datasets.source_files import file_source, find_files
-from datasets.tokenize import TOKENIZERS, WordTable
+from citerec.datasets.settings import setting
+from citerec.datasets.source_files import file_source, find_files
+from citerec.datasets.tokenize import TOKENIZERS, WordTable
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class StoreBuilder:
         self._words = WordTable(TOKENIZERS[tokenizer])
         tokenize = local_tokenizer(self._words)
         if backend == "ray":
-            from datasets.over_ray import ray_tokenizer
+            from citerec.datasets.over_ray import ray_tokenizer
 
             tokenize = ray_tokenizer(self._words, tokenizer)
         self._fields = NameWriter(folder, "fields")
@@ -357,7 +357,9 @@ class StoreSettings(Tolerance):
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> StoreSettings:
         """Return the settings for the given values; InputError for invalid ones."""
-        from datasets.configuration import read_settings  # imports Hydra, which a library does without
+        from citerec.datasets.configuration import (
+            read_settings,  # imports Hydra, which a library does without
+        )
 
         return read_settings(cls, given)
 
@@ -506,7 +508,7 @@ def prepare_store(
         share = max_bad_share if skip else None
         tasks: AbstractContextManager[None] = nullcontext()
         if backend == "ray":
-            from datasets.over_ray import ray_session
+            from citerec.datasets.over_ray import ray_session
 
             tasks = ray_session()
         with tasks, StoreBuilder(building, settings["tokenizer"], share, backend) as builder:

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn
 
-from datasets.errors import InputError
-from datasets.settings import Settings, setting
+from citerec.datasets.errors import InputError
+from citerec.datasets.settings import Settings, setting
 
 TARGET_MARKER = "TARGETCIT"
 """Replaces the citation of the paper to recommend in a context."""

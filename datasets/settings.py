@@ -28,7 +28,7 @@ from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
-from datasets.errors import InputError
+from citerec.datasets.errors import InputError
 
 
 def setting(

@@ -23,11 +23,11 @@ from typing import IO, Any, TypeVar
 import ijson
 import msgspec
 
-from datasets.errors import InputError
-from datasets.files import existing_file, open_bytes, strip_byte_order_mark
-from datasets.json_lines import Year, decode_hook, validation_fault
-from datasets.progress import OnBytes, read_progress
-from datasets.records import (
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import existing_file, open_bytes, strip_byte_order_mark
+from citerec.datasets.json_lines import Year, decode_hook, validation_fault
+from citerec.datasets.progress import OnBytes, read_progress
+from citerec.datasets.records import (
     BadRecord,
     ContextRecord,
     OnBad,

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from datasets.columns import Ragged, offsets_of
-from datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.datasets.columns import Ragged, offsets_of
+from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 
 Tokenizer = Callable[[str], list[str]]
 

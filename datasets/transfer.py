@@ -23,8 +23,8 @@ from typing import IO, Any, NamedTuple, cast
 import requests
 from requests.exceptions import ContentDecodingError, ProxyError, RequestException, SSLError, TooManyRedirects
 
-from datasets.errors import InputError, UnusableFile
-from datasets.progress import copy_progress
+from citerec.datasets.errors import InputError, UnusableFile
+from citerec.datasets.progress import copy_progress
 
 log = logging.getLogger(__name__)
 

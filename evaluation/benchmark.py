@@ -12,12 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from datasets.configuration import read_settings
-from datasets.corpus import Corpus
-from datasets.settings import Settings
-from evaluation.report import REPORT, Column, Metrics, Provenance, Section, SweepJob, comparison, print_line
-from retrieval.base import Retriever
-from retrieval.filters import Filters
+from citerec.datasets.configuration import read_settings
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.settings import Settings
+from citerec.evaluation.report import (
+    REPORT,
+    Column,
+    Metrics,
+    Provenance,
+    Section,
+    SweepJob,
+    comparison,
+    print_line,
+)
+from citerec.retrieval.base import Retriever
+from citerec.retrieval.filters import Filters
 
 RetrieverFactory = Callable[[], Retriever]
 

@@ -1,4 +1,4 @@
-"""Build a benchmark like MDCR: python -m evaluation.build_mdcr papers=FILE models={NAME:DIR,...} output=DIR.
+"""Build a benchmark like MDCR: citerec data mdcr papers=FILE models={NAME:DIR,...} output=DIR.
 
 Works on any citation graph with fields (Medić and Šnajder 2022, section 4.1). The pool of a query has papers
 that it cites, and others of six types: top papers of three models, graph neighbours, most cited, random.
@@ -17,21 +17,21 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from datasets.citations.graph import CitationGraph, open_graph
-from datasets.citations.queries import read_rows
-from datasets.columns import Ragged, offsets_of
-from datasets.command import command
-from datasets.errors import InputError
-from datasets.files import atomic_folder, new_folder
-from datasets.progress import count_progress
-from datasets.settings import check_count
-from evaluation.benchmarks.mdcr import TRUE
-from evaluation.benchmarks.pools import first_few, read_json
-from evaluation.benchmarks.sampled import SAMPLE
-from evaluation.benchmarks.sampling import Rows, Sampler
-from evaluation.report import REPORT, RUN, markdown_table
-from evaluation.settings import SamplingRules
-from retrieval.run import Run
+from citerec.datasets.citations.graph import CitationGraph, open_graph
+from citerec.datasets.citations.queries import read_rows
+from citerec.datasets.columns import Ragged, offsets_of
+from citerec.datasets.command import command
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import atomic_folder, new_folder
+from citerec.datasets.progress import count_progress
+from citerec.datasets.settings import check_count
+from citerec.evaluation.benchmarks.mdcr import TRUE
+from citerec.evaluation.benchmarks.pools import first_few, read_json
+from citerec.evaluation.benchmarks.sampled import SAMPLE
+from citerec.evaluation.benchmarks.sampling import Rows, Sampler
+from citerec.evaluation.report import REPORT, RUN, markdown_table
+from citerec.evaluation.settings import SamplingRules
+from citerec.retrieval.run import Run
 
 FILE, TEXTS = "mdcr.json", "mdcr_data.jsonl"
 GRAPH, MOST_CITED, RANDOM = "graph", "most_cited", "random"

@@ -1,4 +1,4 @@
-"""Compare two evaluations of the same queries: `python -m evaluation.compare OUTPUT_A OUTPUT_B`.
+"""Compare two evaluations of the same queries: `citerec compare OUTPUT_A OUTPUT_B`.
 
 For each measure, prints both means, their difference with a 95 % confidence interval, and the p-value of a
 two-sided randomisation test, both clustered by citing paper (evaluation.significance).
@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from datasets.errors import InputError, one_line_errors
-from datasets.files import write_text
-from evaluation.measures import PerQuery
-from evaluation.protocol import metric_key, protocol_file
-from evaluation.report import METRICS, PER_QUERY, markdown_table
-from evaluation.settings import PROTOCOLS, TRANSDUCTIVE
-from evaluation.significance import Difference, paired_difference
+from citerec.datasets.errors import InputError, one_line_errors
+from citerec.datasets.files import write_text
+from citerec.evaluation.measures import PerQuery
+from citerec.evaluation.protocol import metric_key, protocol_file
+from citerec.evaluation.report import METRICS, PER_QUERY, markdown_table
+from citerec.evaluation.settings import PROTOCOLS, TRANSDUCTIVE
+from citerec.evaluation.significance import Difference, paired_difference
 
 MEASURES = ("mrr", "recall@10", "recall@100")
 

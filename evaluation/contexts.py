@@ -15,13 +15,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.corpus import Corpus, Split
-from datasets.errors import InputError
-from datasets.progress import count_progress
-from datasets.records import TRAIN
-from evaluation.benchmark import Benchmark, Data, RetrieverFactory
-from evaluation.measures import PerQuery, f1, means, query_values
-from evaluation.protocol import (
+from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.errors import InputError
+from citerec.datasets.progress import count_progress
+from citerec.datasets.records import TRAIN
+from citerec.evaluation.benchmark import Benchmark, Data, RetrieverFactory
+from citerec.evaluation.measures import PerQuery, f1, means, query_values
+from citerec.evaluation.protocol import (
     GROUPS,
     Protocol,
     Qrels,
@@ -30,13 +30,22 @@ from evaluation.protocol import (
     protocol_file,
     take_queries,
 )
-from evaluation.report import METRICS, PER_QUERY, QRELS, RUN, Column, Metrics, Provenance, write_results
-from evaluation.settings import DRAFT, INDUCTIVE, PROTOCOLS, TRANSDUCTIVE, ContextSettings
-from evaluation.significance import DRAWS, LEVEL, intervals
-from retrieval.base import Ranking, Retriever, has_index
-from retrieval.filters import Filters
-from retrieval.queries import Queries
-from retrieval.run import Run
+from citerec.evaluation.report import (
+    METRICS,
+    PER_QUERY,
+    QRELS,
+    RUN,
+    Column,
+    Metrics,
+    Provenance,
+    write_results,
+)
+from citerec.evaluation.settings import DRAFT, INDUCTIVE, PROTOCOLS, TRANSDUCTIVE, ContextSettings
+from citerec.evaluation.significance import DRAWS, LEVEL, intervals
+from citerec.retrieval.base import Ranking, Retriever, has_index
+from citerec.retrieval.filters import Filters
+from citerec.retrieval.queries import Queries
+from citerec.retrieval.run import Run
 
 log = logging.getLogger(__name__)
 

@@ -17,15 +17,15 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-import evaluation.settings  # noqa: F401  (schemas of the configuration)
-from datasets.configuration import store_schemas
-from datasets.errors import InputError
-from datasets.files import write_text
-from evaluation.build_mdcr import FILE
-from evaluation.plan import BUILD, TRAIN, Job, Step
-from evaluation.report import METRICS
+import citerec.evaluation.settings  # noqa: F401  (schemas of the configuration)
+from citerec.datasets.configuration import store_schemas
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import write_text
+from citerec.datasets.help import CONF
+from citerec.evaluation.build_mdcr import FILE
+from citerec.evaluation.plan import BUILD, TRAIN, Job, Step
+from citerec.evaluation.report import METRICS
 
-ROOT = Path(__file__).resolve().parents[1]
 OUTPUT = "output.txt"
 """Log of a job, in its folder."""
 
@@ -97,7 +97,7 @@ def job_settings(job: Job) -> dict[str, Any]:
 def _settings(overrides: tuple[str, ...]) -> dict[str, Any]:
     store_schemas()
     try:
-        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        with initialize_config_dir(str(CONF), version_base="1.3"):
             return _select_settings(compose("evaluate", list(overrides)))
     except (HydraException, OmegaConfBaseException) as error:
         raise InputError(f"configuration: {' '.join(str(error).split())}") from None
@@ -143,14 +143,14 @@ def run_all(jobs: list[Job]) -> dict[str, str]:
 
 def _evaluate(job: Job) -> None:
     (job.folder / METRICS).unlink(missing_ok=True)  # a failure must not leave an outdated result
-    _run_script("evaluate.py", job.overrides, job.folder)
+    _run_script("evaluate", job.overrides, job.folder)
     if not (job.folder / METRICS).is_file():
-        raise InputError(f"{job.folder}: evaluate.py ended without {METRICS}")
+        raise InputError(f"{job.folder}: citerec evaluate ended without {METRICS}")
 
 
 def _train(step: Step) -> None:
     mark = step.folder / UNFINISHED
-    write_text(mark, "train.py has not finished here; continue it with resume=true\n")
+    write_text(mark, "the training has not finished here; continue it with resume=true\n")
     _run_script(TRAIN, [*step.overrides, "resume=true"], step.folder)
     if not step.output.exists():
         raise InputError(f"training {step.name} did not write {step.output}")
@@ -168,17 +168,16 @@ def _build(step: Step) -> None:
 
 
 def _run_script(script: str, overrides: list[str], folder: Path) -> None:
-    """Run a script or module; InputError with its last line of output if it fails."""
+    """Run a command of citerec; InputError with its last line of output if it fails."""
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / OUTPUT
     with output.open("wb") as file:
-        called = [str(ROOT / script)] if script.endswith(".py") else ["-m", script]
-        command = [sys.executable, *called, *overrides]
+        command = [sys.executable, "-m", "citerec", *script.split(), *overrides]
         code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT).returncode
     if code:
         lines = output.read_text("utf-8", errors="replace").split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "no output")
-        raise InputError(f"{last.removeprefix('error: ')} ({script} exited with {code}; {output})")
+        raise InputError(f"{last.removeprefix('error: ')} (citerec {script} exited with {code}; {output})")
 
 
 def _print(text: str) -> None:

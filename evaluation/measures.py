@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from ir_measures import AP, RR, Measure, P, R
 
-from datasets.errors import InputError
-from datasets.files import atomic_write
-from evaluation.protocol import Qrels
-from retrieval.run import Run
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import atomic_write
+from citerec.evaluation.protocol import Qrels
+from citerec.retrieval.run import Run
 
 Values = dict[str, npt.NDArray[np.float64]]
 """{measure: values of all queries [Q]}"""

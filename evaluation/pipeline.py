@@ -10,15 +10,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.corpus import Corpus, Split
-from datasets.errors import InputError
-from evaluation.benchmark import Output
-from evaluation.contexts import CorpusBenchmark, Outcome, Task, evaluated_protocols, open_index
-from evaluation.plots import curve_plot, reranking_plot
-from evaluation.prefetch import Prefetch
-from evaluation.protocol import Protocol, metric_key
-from evaluation.published import published_tables
-from evaluation.report import (
+from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.errors import InputError
+from citerec.evaluation.benchmark import Output
+from citerec.evaluation.contexts import CorpusBenchmark, Outcome, Task, evaluated_protocols, open_index
+from citerec.evaluation.plots import curve_plot, reranking_plot
+from citerec.evaluation.prefetch import Prefetch
+from citerec.evaluation.protocol import Protocol, metric_key
+from citerec.evaluation.published import published_tables
+from citerec.evaluation.report import (
     Column,
     Metrics,
     Section,
@@ -29,8 +29,8 @@ from evaluation.report import (
     print_line,
     print_table,
 )
-from evaluation.settings import PipelineSettings
-from evaluation.stages import (
+from citerec.evaluation.settings import PipelineSettings
+from citerec.evaluation.stages import (
     BASE,
     DEPTH,
     DEPTH_MEASURES,
@@ -44,11 +44,11 @@ from evaluation.stages import (
     reranker_weight,
     stage_rows,
 )
-from rerank.reranker import Reranker
-from rerank.scores import PairScores, Processes, candidate_scores, first_k
-from retrieval.base import Ranking, Retriever, empty_rankings
-from retrieval.filters import Filters
-from retrieval.queries import Queries
+from citerec.rerank.reranker import Reranker
+from citerec.rerank.scores import PairScores, Processes, candidate_scores, first_k
+from citerec.retrieval.base import Ranking, Retriever, empty_rankings
+from citerec.retrieval.filters import Filters
+from citerec.retrieval.queries import Queries
 
 PLOT = "reranking.png"
 BASE_FILES = "base-"

@@ -17,10 +17,10 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from datasets.errors import InputError
-from datasets.json_lines import validate
+from citerec.datasets.errors import InputError
+from citerec.datasets.json_lines import validate
 
-TRAIN, BUILD = "train.py", "evaluation.build_mdcr"
+TRAIN, BUILD = "train", "data mdcr"
 """The script that trains checkpoints, and the module that builds benchmarks."""
 
 
@@ -85,8 +85,7 @@ class Step:
 
     @property
     def command(self) -> str:
-        python = ["python", *([] if self.script.endswith(".py") else ["-m"]), self.script]
-        return shlex.join([*python, *self.overrides])
+        return shlex.join(["citerec", *self.script.split(), *self.overrides])
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ class Job:
     @property
     def commands(self) -> list[str]:
         """The command lines that reproduce the result."""
-        evaluation = shlex.join(["python", "evaluate.py", *self.overrides])
+        evaluation = shlex.join(["citerec", "evaluate", *self.overrides])
         return [*(step.command for step in self.needs), evaluation]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator, PercentFormatter
 
-from datasets.plots import GREY, Curves, draw, highlight_colours, label_ends, panels, save
+from citerec.datasets.plots import GREY, Curves, draw, highlight_colours, label_ends, panels, save
 
 
 def recall_plot(path: Path, curves: Curves, title: str, highlight: Collection[str] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Plot MAP against pool size: `python -m evaluation.pool_curves LABEL=DIR ... --output DIR`.
+"""Plot MAP against pool size: `python -m citerec.evaluation.pool_curves LABEL=DIR ... --output DIR`.
 
 Plots the curves of benchmark=dataset_level outputs (map.png), and prints and writes their tables (curves.md).
 """
@@ -9,10 +9,10 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from datasets.errors import InputError, one_line_errors
-from datasets.files import write_text
-from evaluation.benchmark import Output
-from evaluation.benchmarks.sampled import PLOT, DatasetLevel
+from citerec.datasets.errors import InputError, one_line_errors
+from citerec.datasets.files import write_text
+from citerec.evaluation.benchmark import Output
+from citerec.evaluation.benchmarks.sampled import PLOT, DatasetLevel
 
 PAGE = "curves.md"
 
@@ -33,7 +33,7 @@ def pool_curves(folders: Mapping[str, str | Path], output: Path) -> str:
 
 @one_line_errors
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m evaluation.pool_curves", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m citerec.evaluation.pool_curves", description=__doc__)
     parser.add_argument(
         "folders", nargs="+", metavar="[LABEL=]DIR", help="outputs of benchmark=dataset_level"
     )

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from evaluation.benchmark import Output
-from evaluation.contexts import (
+from citerec.evaluation.benchmark import Output
+from citerec.evaluation.contexts import (
     CorpusBenchmark,
     Outcome,
     Task,
@@ -18,11 +18,11 @@ from evaluation.contexts import (
     open_index,
     pool_text,
 )
-from evaluation.plots import recall_curve, recall_plot
-from evaluation.protocol import GROUPS, metric_key
-from evaluation.report import Column, Metrics, comparison, markdown_table, print_table
-from evaluation.settings import DRAFT, INDUCTIVE, TRANSDUCTIVE, ContextSettings, PrefetchSettings
-from evaluation.significance import DRAWS
+from citerec.evaluation.plots import recall_curve, recall_plot
+from citerec.evaluation.protocol import GROUPS, metric_key
+from citerec.evaluation.report import Column, Metrics, comparison, markdown_table, print_table
+from citerec.evaluation.settings import DRAFT, INDUCTIVE, TRANSDUCTIVE, ContextSettings, PrefetchSettings
+from citerec.evaluation.significance import DRAWS
 
 PLOT = "recall.png"
 COSTS = (

@@ -12,15 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from datasets.columns import Ragged
-from datasets.corpus import Corpus, Split
-from datasets.errors import InputError
-from datasets.files import atomic_write
-from datasets.records import TRAIN
-from evaluation.settings import DRAFT, INDUCTIVE, TRANSDUCTIVE
-from retrieval.filters import Filters
-from retrieval.queries import Queries, cited_elsewhere
-from retrieval.run import NAMES, escape_ids, read_fields, unescape_id
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import atomic_write
+from citerec.datasets.records import TRAIN
+from citerec.evaluation.settings import DRAFT, INDUCTIVE, TRANSDUCTIVE
+from citerec.retrieval.filters import Filters
+from citerec.retrieval.queries import Queries, cited_elsewhere
+from citerec.retrieval.run import NAMES, escape_ids, read_fields, unescape_id
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Publish a trained model with a model card: `python -m evaluation.publish MODEL --repo OWNER/NAME`.
+"""Publish a trained model with a model card: `citerec model publish MODEL --repo OWNER/NAME`.
 
 MODEL is a file or folder saved by train.py, or its output folder. --output writes the model to a folder;
 --repo uploads it (huggingface_hub: HF_TOKEN, HF_ENDPOINT). --results adds the numbers and commands of
@@ -12,9 +12,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from datasets.errors import InputError, one_line_errors
-from evaluation.report import METRICS, REPORT, Column, Metrics, comparison, flatten_groups
-from training.hub import Pretrained
+from citerec.datasets.errors import InputError, one_line_errors
+from citerec.evaluation.report import METRICS, REPORT, Column, Metrics, comparison, flatten_groups
+from citerec.training.hub import Pretrained
 
 COLUMNS = (
     Column("candidates", "candidates"),
@@ -32,12 +32,12 @@ def open_trained(path: str | Path) -> Pretrained:
 
     Raises InputError if there is no model that can be published.
     """
-    from hatten.checkpoint import Model, load_model
-    from hatten.static import FILE, FOLDER, StaticModel
-    from rerank.cross_encoder import SAVED, CrossEncoder
-    from rerank.ranker import SAVED as RANKER
-    from rerank.ranker import RankingModel
-    from training.checkpoint import find_saved
+    from citerec.hatten.checkpoint import Model, load_model
+    from citerec.hatten.static import FILE, FOLDER, StaticModel
+    from citerec.rerank.cross_encoder import SAVED, CrossEncoder
+    from citerec.rerank.ranker import SAVED as RANKER
+    from citerec.rerank.ranker import RankingModel
+    from citerec.training.checkpoint import find_saved
 
     path = Path(path)
     kinds: tuple[tuple[str, type[Pretrained]], ...]
@@ -74,7 +74,7 @@ def results_section(folders: Sequence[str | Path]) -> str:
 @one_line_errors
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m evaluation.publish",
+        prog="citerec model publish",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -17,8 +17,8 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from datasets.errors import InputError
-from evaluation.report import markdown_table
+from citerec.datasets.errors import InputError
+from citerec.evaluation.report import markdown_table
 
 FOLDER = Path(__file__).parent / "published"
 OTHER_DATA = "**Other data: not comparable with the tables above**, unless the data set has the same name."

@@ -1,4 +1,4 @@
-"""Run a plan of evaluations and write its results page: `python -m evaluation.results docs/retrieval.yaml`.
+"""Run a plan of evaluations and write its results page: `citerec results docs/retrieval.yaml`.
 
 Runs each evaluation that has no result for the current settings, after the trainings and builds it needs,
 then writes the page from all results. A failed job does not stop the others.
@@ -12,20 +12,20 @@ from pathlib import Path
 
 from hydra.utils import get_class
 
-from datasets.errors import InputError, fail, one_line_errors
-from datasets.files import write_text
-from evaluation.benchmark import Benchmark, Output
-from evaluation.compare import HEADER, compare, difference_rows
-from evaluation.jobs import job_metrics, job_settings, run_all, why_missing
-from evaluation.plan import Job, Plan, read_plan
-from evaluation.published import published_tables
-from evaluation.report import markdown_table
+from citerec.datasets.errors import InputError, fail, one_line_errors
+from citerec.datasets.files import write_text
+from citerec.evaluation.benchmark import Benchmark, Output
+from citerec.evaluation.compare import HEADER, compare, difference_rows
+from citerec.evaluation.jobs import job_metrics, job_settings, run_all, why_missing
+from citerec.evaluation.plan import Job, Plan, read_plan
+from citerec.evaluation.published import published_tables
+from citerec.evaluation.report import markdown_table
 
 ABOUT = """\
 Generated from `{plan}` by one command; do not edit:
 
 ```sh
-python -m evaluation.results {plan}
+citerec results {plan}
 ```
 """
 DIFFERENCES = (

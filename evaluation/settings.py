@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from datasets.configuration import read_settings
-from datasets.errors import InputError
-from datasets.settings import Settings, check_count, register, setting
-from rerank.settings import ScoringSettings
-from retrieval.settings import recall_measures
+from citerec.datasets.configuration import read_settings
+from citerec.datasets.errors import InputError
+from citerec.datasets.settings import Settings, check_count, register, setting
+from citerec.rerank.settings import ScoringSettings
+from citerec.retrieval.settings import recall_measures
 
 PROTOCOLS = TRANSDUCTIVE, INDUCTIVE, DRAFT = "transductive", "inductive", "draft"
 
@@ -306,4 +306,4 @@ for name, kind, target in (
     ("dataset_level", DatasetLevelSettings, "benchmarks.sampled.DatasetLevel"),
     ("field_level", FieldLevelSettings, "benchmarks.sampled.FieldLevel"),
 ):
-    register(name, kind, target=f"evaluation.{target}")
+    register(name, kind, target=f"citerec.evaluation.{target}")

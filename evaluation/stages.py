@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.corpus import Corpus, Split
-from datasets.errors import InputError
-from evaluation.contexts import (
+from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.errors import InputError
+from citerec.evaluation.contexts import (
     Outcome,
     evaluated_protocols,
     format_cell,
@@ -21,13 +21,13 @@ from evaluation.contexts import (
     measure_names,
     pool_text,
 )
-from evaluation.protocol import GROUPS, metric_key
-from evaluation.report import Metrics, align_columns, markdown_table
-from evaluation.settings import TRANSDUCTIVE, PipelineSettings
-from evaluation.significance import paired_difference
-from rerank.scores import ScoredPairs, first_k, reorder
-from retrieval.base import Ranking
-from retrieval.fusion import VALIDATION, fuse_scores, sample_queries, tune_weight
+from citerec.evaluation.protocol import GROUPS, metric_key
+from citerec.evaluation.report import Metrics, align_columns, markdown_table
+from citerec.evaluation.settings import TRANSDUCTIVE, PipelineSettings
+from citerec.evaluation.significance import paired_difference
+from citerec.rerank.scores import ScoredPairs, first_k, reorder
+from citerec.retrieval.base import Ranking
+from citerec.retrieval.fusion import VALIDATION, fuse_scores, sample_queries, tune_weight
 
 BASE, GAIN, DEPTH = "base/", "gain/", "depth/"
 """Key prefixes in metrics.json: of the prefetcher, of the reranker's gain, and of fewer candidates."""

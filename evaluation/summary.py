@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from hydra.experimental.callback import Callback
 
-from datasets.errors import error_line, fail
-from datasets.files import write_text
-from evaluation.report import (
+from citerec.datasets.errors import error_line, fail
+from citerec.datasets.files import write_text
+from citerec.evaluation.report import (
     METRICS,
     REPORT,
     SweepJob,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hydra.core.utils import JobReturn
     from omegaconf import DictConfig
 
-    from evaluation.benchmark import Benchmark
+    from citerec.evaluation.benchmark import Benchmark
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +138,7 @@ def benchmark_of(job: SweepJob) -> type[Benchmark] | None:
     path = job.folder / ".hydra" / "config.yaml"
     target = OmegaConf.select(OmegaConf.load(path), "benchmark._target_") if path.is_file() else None
     if "val/f1@20" in job.metrics:
-        target = "evaluation.benchmarks.global_reranking.GlobalReranking"
+        target = "citerec.evaluation.benchmarks.global_reranking.GlobalReranking"
     return get_class(target) if target else None
 
 
@@ -191,7 +191,7 @@ def _csv(jobs: list[SweepJob], keys: list[str]) -> str:
 
 
 def _plot(path: Path, jobs: list[SweepJob], varied: Sequence[str]) -> Path | None:
-    from evaluation.plots import recall_curve, recall_plot
+    from citerec.evaluation.plots import recall_curve, recall_plot
 
     curves = {job.label(varied, short=True): of for job in jobs if (of := recall_curve(job.metrics))}
     if len(curves) < 2:

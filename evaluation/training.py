@@ -1,4 +1,4 @@
-"""Compare training runs: `python -m evaluation.training outputs/curves RUN_FOLDER ...`.
+"""Compare training runs: `python -m citerec.evaluation.training outputs/curves RUN_FOLDER ...`.
 
 Reads each folder's history.csv and prints a Markdown table of the best rounds by validation recall@10, and
 writes it to NAME.md and the curves of recall over training time to NAME.png.
@@ -11,10 +11,10 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from datasets.errors import InputError, one_line_errors
-from datasets.files import write_text
-from datasets.plots import draw, highlight_colours, label_ends, panels, save
-from evaluation.report import markdown_table
+from citerec.datasets.errors import InputError, one_line_errors
+from citerec.datasets.files import write_text
+from citerec.datasets.plots import draw, highlight_colours, label_ends, panels, save
+from citerec.evaluation.report import markdown_table
 
 MEASURES = ("mrr", "recall@10", "recall@100", "recall@2000")
 MONITOR = "val/recall@10"

@@ -12,13 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
-from datasets.corpus import Split
-from datasets.errors import InputError
-from datasets.records import TRAIN
-from hatten.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT
-from hatten.mining import Pool
-from hatten.settings import EncoderBatchSettings
-from retrieval.vectors import Reader
+from citerec.datasets.corpus import Split
+from citerec.datasets.errors import InputError
+from citerec.datasets.records import TRAIN
+from citerec.hatten.losses import CITED, EXCLUDED, OTHER, OTHER_QUERY, RELEVANT
+from citerec.hatten.mining import Pool
+from citerec.hatten.settings import EncoderBatchSettings
+from citerec.retrieval.vectors import Reader
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A transformer fine-tuned on citation contexts: `python train.py model=biencoder encoder=minilm|...`.
+"""A transformer fine-tuned on citation contexts: `citerec train model=biencoder encoder=minilm|...`.
 
 One article encoder (retrieval.article) encodes both papers and queries. Batches, mining and losses are
 shared with HAtten.
@@ -14,18 +14,18 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 from torch import Tensor
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from hatten.encoder import Encoder
-from hatten.recipe import Parts, Recipe
-from hatten.settings import BiEncoderSettings
-from retrieval.article import ArticleRetriever
-from retrieval.article_text import ArticleReader, Texts
-from retrieval.encoder import ArticleEncoder
-from retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
-from training.checkpoint import find_saved
-from training.module import prepare_transformer
-from training.settings import FineTuningSettings
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.hatten.encoder import Encoder
+from citerec.hatten.recipe import Parts, Recipe
+from citerec.hatten.settings import BiEncoderSettings
+from citerec.retrieval.article import ArticleRetriever
+from citerec.retrieval.article_text import ArticleReader, Texts
+from citerec.retrieval.encoder import ArticleEncoder
+from citerec.retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
+from citerec.training.checkpoint import find_saved
+from citerec.training.module import prepare_transformer
+from citerec.training.settings import FineTuningSettings
 
 
 class BiEncoder(Encoder):

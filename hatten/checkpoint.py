@@ -10,17 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from datasets.download import ensure_release
-from datasets.errors import InputError
-from datasets.releases import RELEASES
-from hatten.documents import Vocabulary
-from hatten.encoder import Encoder, HAttenEncoder, build_encoder
-from hatten.pickles import load_word_list
-from hatten.settings import EncoderConfig
-from hatten.static import FILE
-from retrieval.nets import weights_to_numpy, weights_to_torch
-from training.checkpoint import find_saved, read_torch, save_torch
-from training.hub import (
+from citerec.datasets.download import ensure_release
+from citerec.datasets.errors import InputError
+from citerec.datasets.releases import RELEASES
+from citerec.hatten.documents import Vocabulary
+from citerec.hatten.encoder import Encoder, HAttenEncoder, build_encoder
+from citerec.hatten.pickles import load_word_list
+from citerec.hatten.settings import EncoderConfig
+from citerec.hatten.static import FILE
+from citerec.retrieval.nets import weights_to_numpy, weights_to_torch
+from citerec.training.checkpoint import find_saved, read_torch, save_torch
+from citerec.training.hub import (
     WEIGHTS,
     Pretrained,
     check_consistent,
@@ -150,7 +150,7 @@ the citing paper, and every paper that may be cited, and recommends the nearest 
 (Gu, Gao and Hahnloser, [ECIR 2022](https://arxiv.org/abs/2112.01206)).
 
 ```sh
-python evaluate.py benchmark=prefetch retriever=hatten checkpoint={place} data=custom data.dir=DIR
+citerec evaluate benchmark=prefetch retriever=hatten checkpoint={place} data=custom data.dir=DIR
 ```"""
     tags = ("hatten", "sentence-similarity")
 

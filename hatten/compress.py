@@ -1,4 +1,4 @@
-"""Compress static models: `python -m hatten.compress checkpoint=OUT output=DIR words=40000 vectors=int8`."""
+"""Compress static models: `citerec model compress checkpoint=OUT output=DIR words=40000 vectors=int8`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-from datasets.command import command
-from datasets.errors import InputError
-from datasets.files import new_folder
-from datasets.settings import check_count
+from citerec.datasets.command import command
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import new_folder
+from citerec.datasets.settings import check_count
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ def compress(checkpoint: str | Path, output: str | Path, words: int | None, vect
     words: number of words to keep; None keeps all. The others become unknown words, which get random vectors.
     vectors: float32, float16 or int8. Raises InputError for invalid options.
     """
-    from hatten.static import DTYPES, load_static, save_static
+    from citerec.hatten.static import DTYPES, load_static, save_static
 
     if vectors not in DTYPES:
         raise InputError(f"vectors={vectors}: choose {', '.join(DTYPES)}")

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.columns import Ragged, concat_ranges, offsets_of
-from datasets.errors import InputError
-from datasets.records import TARGET_WORD
-from retrieval.queries import Queries
+from citerec.datasets.columns import Ragged, concat_ranges, offsets_of
+from citerec.datasets.errors import InputError
+from citerec.datasets.records import TARGET_WORD
+from citerec.retrieval.queries import Queries
 
 if TYPE_CHECKING:
-    from datasets.corpus import Corpus
+    from citerec.datasets.corpus import Corpus
 
 TITLE, ABSTRACT, BODY, CONTEXT = 0, 1, 2, 3
 """Paragraph types, numbered as in the reference implementation."""

@@ -10,13 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from datasets.columns import Ragged
-from datasets.errors import InputError
-from datasets.records import MARKER_WORDS, TARGET_WORD
-from hatten.documents import Documents, Vocabulary, from_padded
-from hatten.layers import MeanPath, MultiHeadPooling, TransformerLayer, dropout, sinusoids
-from hatten.settings import EncoderConfig
-from retrieval.vectors import chunks, padded_length
+from citerec.datasets.columns import Ragged
+from citerec.datasets.errors import InputError
+from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
+from citerec.hatten.documents import Documents, Vocabulary, from_padded
+from citerec.hatten.layers import MeanPath, MultiHeadPooling, TransformerLayer, dropout, sinusoids
+from citerec.hatten.settings import EncoderConfig
+from citerec.retrieval.vectors import chunks, padded_length
 
 
 class Encoder(nn.Module):

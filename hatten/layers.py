@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hatten.documents import NEAR, Documents
-from hatten.means import (
+from citerec.hatten.documents import NEAR, Documents
+from citerec.hatten.means import (
     DISTANCE_BUCKETS,
     INITIAL_NEAR_WEIGHT,
     INITIAL_WEIGHTS,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from hatten.settings import EncoderLossSettings
+from citerec.hatten.settings import EncoderLossSettings
 
 CITED, RELEVANT, OTHER, OTHER_QUERY = 1, 2, 3, 4
 """Irrelevance levels of a paper for a query (0 is the query itself): cited; prefetched, not cited, but with

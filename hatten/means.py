@@ -13,9 +13,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from datasets.columns import concat_ranges
-from hatten.documents import ABSTRACT, CONTEXT, NEAR, TITLE, Documents, first_markers
-from retrieval.arrays import Floats, array_hash
+from citerec.datasets.columns import concat_ranges
+from citerec.hatten.documents import ABSTRACT, CONTEXT, NEAR, TITLE, Documents, first_markers
+from citerec.retrieval.arrays import Floats, array_hash
 
 DISTANCE_BUCKETS = 64
 """Number of distances from the marker, in words, with a weight each; larger distances share the last."""

@@ -13,16 +13,16 @@ import Stemmer
 from numpy.typing import NDArray
 from scipy import sparse
 
-from datasets.columns import Ragged, offsets_of
-from datasets.corpus import Corpus, Split
-from datasets.errors import InputError
-from datasets.files import atomic_write, digest_file
-from datasets.progress import count_progress
-from datasets.records import MARKER_WORDS
-from retrieval.base import top_k
-from retrieval.bm25 import BM25
-from retrieval.index import search_exact
-from retrieval.queries import Queries
+from citerec.datasets.columns import Ragged, offsets_of
+from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import atomic_write, digest_file
+from citerec.datasets.progress import count_progress
+from citerec.datasets.records import MARKER_WORDS
+from citerec.retrieval.base import top_k
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.index import search_exact
+from citerec.retrieval.queries import Queries
 
 WORD = re.compile(r"[^\W\d_]{2,}")
 PAIR_CHUNK = 200_000

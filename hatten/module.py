@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hatten.batches import Batch
-from hatten.encoder import Encoder, HAttenEncoder
-from hatten.losses import encoder_loss
-from hatten.settings import EncoderRateSettings, EncoderTraining
-from training.module import AveragedModule, Optimizer
+from citerec.hatten.batches import Batch
+from citerec.hatten.encoder import Encoder, HAttenEncoder
+from citerec.hatten.losses import encoder_loss
+from citerec.hatten.settings import EncoderRateSettings, EncoderTraining
+from citerec.training.module import AveragedModule, Optimizer
 
 
 class EncoderModule(AveragedModule[Encoder]):

@@ -14,18 +14,23 @@ from numpy.typing import NDArray
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from hatten.documents import DocumentReader, Documents, Vocabulary
-from hatten.encoder import Encoder
-from hatten.layers import MeanPath
-from hatten.recipe import Parts, Recipe
-from hatten.retriever import NetRetriever
-from hatten.settings import NNSelectSettings
-from hatten.words import WordVectors, inverse_document_frequency, load_initial_vectors, words_and_vectors
-from retrieval.settings import IndexConfig, ProfileConfig
-from training.checkpoint import find_saved, read_torch, save_torch
-from training.hub import check_consistent
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
+from citerec.hatten.encoder import Encoder
+from citerec.hatten.layers import MeanPath
+from citerec.hatten.recipe import Parts, Recipe
+from citerec.hatten.retriever import NetRetriever
+from citerec.hatten.settings import NNSelectSettings
+from citerec.hatten.words import (
+    WordVectors,
+    inverse_document_frequency,
+    load_initial_vectors,
+    words_and_vectors,
+)
+from citerec.retrieval.settings import IndexConfig, ProfileConfig
+from citerec.training.checkpoint import find_saved, read_torch, save_torch
+from citerec.training.hub import check_consistent
 
 
 class AverageEncoder(Encoder):
@@ -135,7 +140,7 @@ class NNSelectRetriever(NetRetriever):
         super().__init__(index, profile)
         if checkpoint is None:
             raise InputError(
-                "retriever=nnselect needs checkpoint=FILE, the nnselect.ckpt saved by train.py model=nnselect"
+                "retriever=nnselect needs checkpoint=FILE, the nnselect.ckpt saved by citerec train model=nnselect"
             )
         checkpoint = find_saved(checkpoint, FILE)
         content = read_torch(checkpoint)

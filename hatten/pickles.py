@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.errors import InputError
+from citerec.datasets.errors import InputError
 
 ALLOWED = {"numpy.ndarray", "numpy.dtype", "_codecs.encode"} | {
     f"numpy.{core}.{name}"

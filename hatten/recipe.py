@@ -1,6 +1,6 @@
 """Recipes: the parts of a training run that depend on the kind of encoder; hatten.train does the rest.
 
-Defines HAtten (`python train.py model=hatten`) and the static model (`model=static`). The others are in
+Defines HAtten (`citerec train model=hatten`) and the static model (`model=static`). The others are in
 hatten.nnselect and hatten.biencoder, and in rerank.distil, which continues from a trained encoder.
 """
 
@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from datasets.corpus import Corpus
-from datasets.records import TARGET_WORD
-from hatten.checkpoint import make_saver
-from hatten.documents import DocumentReader, Documents, Vocabulary
-from hatten.encoder import Encoder, build_encoder
-from hatten.layers import MeanPath
-from hatten.means import MeanEncoder
-from hatten.settings import HAttenSettings, MinedTraining, StaticSettings
-from hatten.static import FILE, FOLDER, StaticModel, save_static
-from hatten.words import inverse_document_frequency, load_initial_vectors
-from retrieval.nets import precision
-from retrieval.vectors import Reader
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.records import TARGET_WORD
+from citerec.hatten.checkpoint import make_saver
+from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
+from citerec.hatten.encoder import Encoder, build_encoder
+from citerec.hatten.layers import MeanPath
+from citerec.hatten.means import MeanEncoder
+from citerec.hatten.settings import HAttenSettings, MinedTraining, StaticSettings
+from citerec.hatten.static import FILE, FOLDER, StaticModel, save_static
+from citerec.hatten.words import inverse_document_frequency, load_initial_vectors
+from citerec.retrieval.nets import precision
+from citerec.retrieval.vectors import Reader
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from datasets.errors import InputError
-from hatten.checkpoint import PUBLISHED, open_model, save_model
-from hatten.documents import Documents
-from hatten.encoder import Encoder
-from hatten.static import FILE
-from hatten.words_retriever import WordsRetriever
-from retrieval.arrays import Floats
-from retrieval.nets import as_numpy, precision, weights_hash
-from retrieval.settings import IndexConfig, ProfileConfig
+from citerec.datasets.errors import InputError
+from citerec.hatten.checkpoint import PUBLISHED, open_model, save_model
+from citerec.hatten.documents import Documents
+from citerec.hatten.encoder import Encoder
+from citerec.hatten.static import FILE
+from citerec.hatten.words_retriever import WordsRetriever
+from citerec.retrieval.arrays import Floats
+from citerec.retrieval.nets import as_numpy, precision, weights_hash
+from citerec.retrieval.settings import IndexConfig, ProfileConfig
 
 
 class NetRetriever(WordsRetriever):
@@ -54,7 +54,7 @@ class HAttenRetriever(NetRetriever):
         super().__init__(index, profile)
         if checkpoint is None:
             raise InputError(
-                "retriever=hatten needs checkpoint=FILE, the hatten.ckpt saved by train.py model=hatten, "
+                "retriever=hatten needs checkpoint=FILE, the hatten.ckpt saved by citerec train model=hatten, "
                 f"or checkpoint={PUBLISHED}, which is downloaded"
             )
         self.model = open_model(checkpoint, vocabulary, cache_dir)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import retrieval.settings  # noqa: F401  (schemas of encoder, index and profile)
-from datasets.errors import InputError
-from datasets.settings import Settings, check_count, register, setting
-from training.settings import FineTuningSettings, RateSettings, check_monitor
+import citerec.retrieval.settings  # noqa: F401  (schemas of encoder, index and profile)
+from citerec.datasets.errors import InputError
+from citerec.datasets.settings import Settings, check_count, register, setting
+from citerec.training.settings import FineTuningSettings, RateSettings, check_monitor
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class EncoderTraining(Settings):
     """Settings shared by all encoders; subclasses define the pool of the `mined` papers."""
 
     where: ClassVar[str] = "model"
-    train: str = "hatten.train.train"
+    train: str = "citerec.hatten.train.train"
     """training function"""
     rounds: int = setting(5, least=1)
     """number of rounds of mining, training and validation"""
@@ -181,7 +181,7 @@ class WordsSettings(Settings):
 class HAttenSettings(WordsSettings, MinedTraining):
     """model=hatten"""
 
-    recipe: str = "hatten.recipe.HAtten"
+    recipe: str = "citerec.hatten.recipe.HAtten"
     precision: str = setting("auto", choices=("auto", "float32", "bfloat16"))
     """precision of the encoder's computation; weights are float32"""
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
@@ -191,7 +191,7 @@ class HAttenSettings(WordsSettings, MinedTraining):
 class StaticSettings(WordsSettings, MinedTraining):
     """model=static"""
 
-    recipe: str = "hatten.recipe.Static"
+    recipe: str = "citerec.hatten.recipe.Static"
     max_tokens: int = setting(512, least=1)
     """maximum words of a paragraph"""
     near: tuple[int, ...] = (4, 12)
@@ -209,7 +209,7 @@ class StaticSettings(WordsSettings, MinedTraining):
 class NNSelectSettings(WordsSettings, MinedTraining):
     """model=nnselect"""
 
-    recipe: str = "hatten.nnselect.NNSelect"
+    recipe: str = "citerec.hatten.nnselect.NNSelect"
     weighting: str = setting("idf", choices=("mean", "idf"))
     """initial magnitudes: mean (vector lengths) | idf (vector lengths times inverse document frequency)"""
     max_tokens: int = setting(512, least=1)
@@ -220,7 +220,7 @@ class NNSelectSettings(WordsSettings, MinedTraining):
 class BiEncoderSettings(FineTuningSettings, MinedTraining):
     """model=biencoder"""
 
-    recipe: str = "hatten.biencoder.FineTuning"
+    recipe: str = "citerec.hatten.biencoder.FineTuning"
 
 
 register("hatten", HAttenSettings)

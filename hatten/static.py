@@ -1,4 +1,4 @@
-"""A static embedding model: `python train.py model=static`, `retriever=static checkpoint=OUT`.
+"""A static embedding model: `citerec train model=static`, `retriever=static checkpoint=OUT`.
 
 HAtten's mean path (hatten.means) without its two levels: trained word vectors, with a weight per word, per
 distance from the citation marker and per paragraph type. It encodes tens of thousands of papers per second
@@ -26,12 +26,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.errors import InputError
-from datasets.records import MARKER_WORDS, TARGET_WORD
-from hatten.documents import Vocabulary
-from hatten.means import MeanEncoder
-from training.checkpoint import find_saved
-from training.hub import (
+from citerec.datasets.errors import InputError
+from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
+from citerec.hatten.documents import Vocabulary
+from citerec.hatten.means import MeanEncoder
+from citerec.training.checkpoint import find_saved
+from citerec.training.hub import (
     WEIGHTS,
     Pretrained,
     check_consistent,
@@ -75,7 +75,7 @@ The nearest papers by cosine similarity are recommended. It encodes tens of thou
 a CPU.
 
 ```sh
-python evaluate.py benchmark=prefetch retriever=static checkpoint={place} data=custom data.dir=DIR
+citerec evaluate benchmark=prefetch retriever=static checkpoint={place} data=custom data.dir=DIR
 ```"""
     tags = ("static-embeddings", "sentence-similarity")
 
@@ -187,7 +187,7 @@ def load_static(path: str | Path) -> StaticModel:
 
 def load_mean_path(checkpoint: str | Path) -> StaticModel:
     """Load the mean path of a HAtten checkpoint as a static model; InputError if it has none."""
-    from hatten.checkpoint import load_model  # torch
+    from citerec.hatten.checkpoint import load_model  # torch
 
     model = load_model(find_saved(checkpoint, FILE))
     if model.encoder.mean is None:

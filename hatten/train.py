@@ -1,4 +1,4 @@
-"""Train an encoder: `python train.py model=hatten|static|nnselect|biencoder`.
+"""Train an encoder: `citerec train model=hatten|static|nnselect|biencoder`.
 
 `train_encoder` runs the training; `EncoderRounds` validates, mines and saves between rounds.
 """
@@ -17,23 +17,28 @@ from numpy.typing import NDArray
 from omegaconf import DictConfig
 from torch import Tensor
 
-from datasets.configuration import read_settings
-from datasets.corpus import Corpus, Split
-from datasets.errors import InputError
-from datasets.records import TRAIN
-from hatten.batches import TrainingData, steps_per_round
-from hatten.documents import Documents
-from hatten.encoder import Encoder, HAttenEncoder
-from hatten.mining import Pool, WordSets, mine, mine_by_bm25, pad_positives, sample_rows
-from hatten.module import EncoderModule
-from hatten.recipe import Recipe
-from hatten.settings import EncoderBatchSettings, EncoderTraining, EncoderValidationSettings, MiningSettings
-from retrieval.index import search_exact
-from retrieval.nets import as_numpy, eval_mode
-from retrieval.vectors import Reader, encode, encode_queries
-from training.loop import Training, TrainingRun, plain_config, run
-from training.module import optimizer_factory
-from training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
+from citerec.datasets.configuration import read_settings
+from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.errors import InputError
+from citerec.datasets.records import TRAIN
+from citerec.hatten.batches import TrainingData, steps_per_round
+from citerec.hatten.documents import Documents
+from citerec.hatten.encoder import Encoder, HAttenEncoder
+from citerec.hatten.mining import Pool, WordSets, mine, mine_by_bm25, pad_positives, sample_rows
+from citerec.hatten.module import EncoderModule
+from citerec.hatten.recipe import Recipe
+from citerec.hatten.settings import (
+    EncoderBatchSettings,
+    EncoderTraining,
+    EncoderValidationSettings,
+    MiningSettings,
+)
+from citerec.retrieval.index import search_exact
+from citerec.retrieval.nets import as_numpy, eval_mode
+from citerec.retrieval.vectors import Reader, encode, encode_queries
+from citerec.training.loop import Training, TrainingRun, plain_config, run
+from citerec.training.module import optimizer_factory
+from citerec.training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
 
 MINED = "mined"
 """Folder of the mined pools in the run folder."""

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from datasets.errors import InputError
-from datasets.progress import count_progress
-from datasets.records import MARKER_WORDS, TRAIN
-from hatten.words import WordVectors, cached_vectors, log_coverage, quiet_gensim
+from citerec.datasets.errors import InputError
+from citerec.datasets.progress import count_progress
+from citerec.datasets.records import MARKER_WORDS, TRAIN
+from citerec.hatten.words import WordVectors, cached_vectors, log_coverage, quiet_gensim
 
 if TYPE_CHECKING:
-    from datasets.columns import Ragged
-    from datasets.corpus import Corpus
+    from citerec.datasets.columns import Ragged
+    from citerec.datasets.corpus import Corpus
 
 log = logging.getLogger(__name__)
 

@@ -19,15 +19,15 @@ from hydra.utils import instantiate
 from numpy.typing import NDArray
 from omegaconf import DictConfig
 
-from datasets.corpus import Corpus
-from datasets.download import ensure_release, find_file
-from datasets.errors import InputError, error_text
-from datasets.files import atomic_write, file_lock
-from datasets.records import MARKER_WORDS, quoted
-from datasets.releases import RELEASES
-from hatten.documents import PAD_WORD, Vocabulary, check_tokenizer, find_repeated
-from hatten.pickles import load_array, load_word_list
-from hatten.settings import WordsSettings
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.download import ensure_release, find_file
+from citerec.datasets.errors import InputError, error_text
+from citerec.datasets.files import atomic_write, file_lock
+from citerec.datasets.records import MARKER_WORDS, quoted
+from citerec.datasets.releases import RELEASES
+from citerec.hatten.documents import PAD_WORD, Vocabulary, check_tokenizer, find_repeated
+from citerec.hatten.pickles import load_array, load_word_list
+from citerec.hatten.settings import WordsSettings
 
 log = logging.getLogger(__name__)
 

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from hatten.documents import DocumentReader, Documents, Vocabulary, check_tokenizer
-from hatten.static import CONFIG, FOLDER, load_static, save_static
-from retrieval.arrays import Floats
-from retrieval.dense import DenseRetriever
-from retrieval.queries import Queries
-from retrieval.settings import IndexConfig, ProfileConfig
-from retrieval.vectors import encode, encode_queries
-from training.checkpoint import find_saved
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.hatten.documents import DocumentReader, Documents, Vocabulary, check_tokenizer
+from citerec.hatten.static import CONFIG, FOLDER, load_static, save_static
+from citerec.retrieval.arrays import Floats
+from citerec.retrieval.dense import DenseRetriever
+from citerec.retrieval.queries import Queries
+from citerec.retrieval.settings import IndexConfig, ProfileConfig
+from citerec.retrieval.vectors import encode, encode_queries
+from citerec.training.checkpoint import find_saved
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class StaticRetriever(WordsRetriever):
         super().__init__(index, profile)
         if checkpoint is None:
             raise InputError(
-                "retriever=static needs checkpoint=FOLDER, the output of train.py model=static, or a "
+                "retriever=static needs checkpoint=FOLDER, the output of citerec train model=static, or a "
                 "hatten.ckpt with a mean path"
             )
         if unknown_weight is not None and unknown_weight < 0:
@@ -134,6 +134,6 @@ def trained_retriever(
     """Return the retriever of a saved static or HAtten model; InputError if there is none."""
     if checkpoint is not None and (find_saved(checkpoint, FOLDER) / CONFIG).is_file():
         return StaticRetriever(checkpoint, index, profile)
-    from hatten.retriever import HAttenRetriever  # torch
+    from citerec.hatten.retriever import HAttenRetriever  # torch
 
     return HAttenRetriever(checkpoint, index=index, profile=profile, cache_dir=cache_dir)

@@ -16,8 +16,8 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from datasets.errors import InputError
-from datasets.settings import Settings, align_note, describe_type, field_notes
+from citerec.datasets.errors import InputError
+from citerec.datasets.settings import Settings, align_note, describe_type, field_notes
 
 S = TypeVar("S", bound=Settings)
 

@@ -1,4 +1,4 @@
-"""Makes the built-in model (library/box): python -m library.box static=FOLDER rankers=[FOLDER,...]
+"""Makes the built-in model (library/box): python -m citerec.library.box static=FOLDER rankers=[FOLDER,...]
 
 It consists of a static model compressed by hatten.compress and a linear ranker whose weights are the means of
 several rankers over that model. `make box` trains and combines them.
@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from datasets.errors import InputError, one_line_errors
-from datasets.settings import Settings
-from hatten.static import FOLDER, load_static
-from library.arguments import read_arguments
-from library.models import BOX
-from rerank.ranker import SAVED, LinearModel, RankingModel
-from retrieval.base import folder_bytes
+from citerec.datasets.errors import InputError, one_line_errors
+from citerec.datasets.settings import Settings
+from citerec.hatten.static import FOLDER, load_static
+from citerec.library.arguments import read_arguments
+from citerec.library.models import BOX
+from citerec.rerank.ranker import SAVED, LinearModel, RankingModel
+from citerec.retrieval.base import folder_bytes
 
 LARGEST = 12_000_000
 """Maximum size of the model in bytes."""

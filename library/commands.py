@@ -14,18 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from datasets.errors import InputError
-from datasets.files import digest_file
-from datasets.progress import count_progress
-from datasets.records import TRAIN, ContextRecord, QueryRecord
-from datasets.source_files import find_files, read_contexts, read_queries, reject_bad
-from library.duplicates import Deduplicator, Identities
-from library.formats import as_json, bibtex, citation, count_noun, table
-from library.library import ContextFinder, Library, ReadFile, check_target
-from library.models import model_files
-from library.papers import LibraryPaper
-from library.recommender import Recommender, add_papers, indexer, remove_papers
-from library.settings import (
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import digest_file
+from citerec.datasets.progress import count_progress
+from citerec.datasets.records import TRAIN, ContextRecord, QueryRecord
+from citerec.datasets.source_files import find_files, read_contexts, read_queries, reject_bad
+from citerec.library.duplicates import Deduplicator, Identities
+from citerec.library.formats import as_json, bibtex, citation, count_noun, table
+from citerec.library.library import ContextFinder, Library, ReadFile, check_target
+from citerec.library.models import model_files
+from citerec.library.papers import LibraryPaper
+from citerec.library.recommender import Recommender, add_papers, indexer, remove_papers
+from citerec.library.settings import (
     AddSettings,
     AskSettings,
     BuildSettings,
@@ -33,8 +33,8 @@ from library.settings import (
     RemoveSettings,
     UpdateSettings,
 )
-from library.sources import find_sources, read_source
-from retrieval.base import folder_bytes
+from citerec.library.sources import find_sources, read_source
+from citerec.retrieval.base import folder_bytes
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ def update(settings: UpdateSettings) -> Library:
     with Library.edit(settings.library, settings.wait) as library:
         sources = library.manifest.sources
         if not sources:
-            raise InputError(f"{library.path}: has no source files; add some with python recommend.py add")
+            raise InputError(f"{library.path}: has no source files; add some with citerec add")
         known = [*sources, *library.manifest.contexts]
         if [_describe_file(Path(source.path)) for source in known] == known:
             print(f"{library.path}: source files are unchanged; {count_noun(len(library))}")
@@ -238,7 +238,7 @@ def _describe_file(file: Path) -> ReadFile:
     if not file.exists():
         raise InputError(
             f"{file}: no such file, but the library was built from it; restore it, or remove its papers with "
-            f"python recommend.py remove source={file}"
+            f"citerec remove source={file}"
         )
     return ReadFile(str(file), file.stat().st_size, digest_file(file))
 

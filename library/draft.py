@@ -1,4 +1,4 @@
-"""`python recommend.py draft`: suggests papers for the missing citations of a draft, and fills a copy."""
+"""`citerec draft`: suggests papers for the missing citations of a draft, and fills a copy."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from datasets.errors import InputError
-from datasets.files import atomic_write
-from datasets.fulltext.catalogue import normalise_title
-from datasets.fulltext.latex import BIB_ENTRY, BIB_FILES, bib_entries
-from library.draft_reader import MARK_KEY, MARKDOWN, Draft, Place, read_draft, read_text, syntax_for
-from library.explanation import MARK, Recommendation
-from library.formats import bibtex, count_noun, table, terminal_text
-from library.library import Library
-from library.recommender import Recommender, Request
-from library.settings import DraftSettings
-from retrieval.queries import Query
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import atomic_write
+from citerec.datasets.fulltext.catalogue import normalise_title
+from citerec.datasets.fulltext.latex import BIB_ENTRY, BIB_FILES, bib_entries
+from citerec.library.draft_reader import MARK_KEY, MARKDOWN, Draft, Place, read_draft, read_text, syntax_for
+from citerec.library.explanation import MARK, Recommendation
+from citerec.library.formats import bibtex, count_noun, table, terminal_text
+from citerec.library.library import Library
+from citerec.library.recommender import Recommender, Request
+from citerec.library.settings import DraftSettings
+from citerec.retrieval.queries import Query
 
 _INDENT = (0, 0, 0, 2)
 

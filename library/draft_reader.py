@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from datasets.errors import InputError
-from datasets.files import read_limited
-from datasets.fulltext.catalogue import find_year
-from datasets.fulltext.contexts import cut_window, find_citations
-from datasets.fulltext.documents import FullText, Metadata, Paragraph, Reference
-from datasets.fulltext.latex import (
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import read_limited
+from citerec.datasets.fulltext.catalogue import find_year
+from citerec.datasets.fulltext.contexts import cut_window, find_citations
+from citerec.datasets.fulltext.documents import FullText, Metadata, Paragraph, Reference
+from citerec.datasets.fulltext.latex import (
     CITATION,
     KEY_GROUP,
     bib_files,
@@ -37,7 +37,7 @@ from datasets.fulltext.latex import (
     read_paragraph,
     read_sections,
 )
-from datasets.fulltext.latex_source import (
+from citerec.datasets.fulltext.latex_source import (
     MAX_FILE_BYTES,
     Inputs,
     clean_latex,
@@ -45,9 +45,9 @@ from datasets.fulltext.latex_source import (
     remove_blocks,
     running_text,
 )
-from datasets.records import OTHER_MARKER, TARGET_MARKER
-from library.explanation import MARK
-from retrieval.article_text import sentence_starts
+from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.library.explanation import MARK
+from citerec.retrieval.article_text import sentence_starts
 
 WINDOW = 200
 """Characters on each side of a missing citation, as in the training contexts."""

@@ -21,10 +21,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from library.papers import Identity, LibraryPaper, identity, merge_records
+from citerec.library.papers import Identity, LibraryPaper, identity, merge_records
 
 if TYPE_CHECKING:
-    from library.library import Library
+    from citerec.library.library import Library
 
 _DECODER = msgspec.msgpack.Decoder(LibraryPaper)
 MAX_SAME_KEY = 100

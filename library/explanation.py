@@ -19,11 +19,11 @@ import Stemmer
 from bm25s.stopwords import STOPWORDS_EN_PLUS
 from numpy.typing import NDArray
 
-from datasets.columns import Ragged
-from datasets.corpus import Corpus
-from datasets.records import OTHER_MARKER, TARGET_MARKER, TARGET_WORD, TRAIN
-from retrieval.article_text import sentence_starts
-from retrieval.terms import strip_markers
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER, TARGET_WORD, TRAIN
+from citerec.retrieval.article_text import sentence_starts
+from citerec.retrieval.terms import strip_markers
 
 Spans = tuple[tuple[int, int], ...]
 """Parts of a text as (start, end)."""
@@ -271,7 +271,7 @@ class EvidenceFinder:
         self._rows = corpus.word_ids
         self._cited: Ragged | None = None
         if TRAIN in corpus.splits:
-            from retrieval.bm25 import citing_contexts
+            from citerec.retrieval.bm25 import citing_contexts
 
             self._cited = citing_contexts(corpus.splits[TRAIN], self._papers, MAX_CONTEXTS)
 

@@ -11,10 +11,10 @@ from bibtexparser.middlewares.names import parse_single_name_into_parts
 from rich.table import Table
 from rich.text import Text
 
-from library.explanation import MARK, Recommendation
+from citerec.library.explanation import MARK, Recommendation
 
 if TYPE_CHECKING:
-    from library.library import LibraryPaper
+    from citerec.library.library import LibraryPaper
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 _SHOWN_AUTHORS = 2

@@ -30,14 +30,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from datasets.columns import TableWriter, table_batches
-from datasets.corpus import Corpus
-from datasets.errors import InputError, error_text
-from datasets.files import disk_errors, file_lock, write_text
-from datasets.prepare import StoreBuilder, prepare_store
-from datasets.records import ContextRecord, PaperRecord, QueryRecord, Source, quoted
-from library.duplicates import Identities
-from library.papers import LibraryPaper as LibraryPaper
+from citerec.datasets.columns import TableWriter, table_batches
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError, error_text
+from citerec.datasets.files import disk_errors, file_lock, write_text
+from citerec.datasets.prepare import StoreBuilder, prepare_store
+from citerec.datasets.records import ContextRecord, PaperRecord, QueryRecord, Source, quoted
+from citerec.library.duplicates import Identities
+from citerec.library.papers import LibraryPaper as LibraryPaper
 
 VERSION = 1
 """Version of the folder layout: increment it when the files change."""
@@ -234,7 +234,7 @@ def _read_manifest(path: Path) -> Manifest:
             return msgspec.convert(content, Manifest)
     except (FileNotFoundError, NotADirectoryError):
         what = "no such folder" if not path.exists() else "is not a library (it has no library.json)"
-        command = f"python recommend.py build library={path}"
+        command = f"citerec build library={path}"
         raise InputError(f"{path}: {what}; create one with {command}") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
@@ -247,7 +247,7 @@ def _read_manifest(path: Path) -> Manifest:
 
 
 def _damage_message(path: Path) -> str:
-    return f"damaged library; rebuild it with python recommend.py build library={path} overwrite=true"
+    return f"damaged library; rebuild it with citerec build library={path} overwrite=true"
 
 
 def check_target(path: Path, overwrite: bool) -> None:

@@ -1,6 +1,6 @@
 """MCP tools for writing assistants, so that they cite papers of the library (Model Context Protocol).
 
-They are available over stdio, in a process that the assistant starts (`python recommend.py mcp`), and over
+They are available over stdio, in a process that the assistant starts (`citerec mcp`), and over
 HTTP at /mcp of the server.
 """
 
@@ -16,14 +16,14 @@ from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from datasets.errors import InputError
-from library.messages import MAX_PAPERS, Answer, Found, Question, answer_question, find_papers
-from library.settings import McpSettings
+from citerec.datasets.errors import InputError
+from citerec.library.messages import MAX_PAPERS, Answer, Found, Question, answer_question, find_papers
+from citerec.library.settings import McpSettings
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
 
-    from library.recommender import Recommender
+    from citerec.library.recommender import Recommender
 
 T = TypeVar("T")
 
@@ -126,7 +126,7 @@ class McpOverHttp:
 
 
 def run_stdio(settings: McpSettings) -> None:
-    """Run `python recommend.py mcp`: serve MCP over stdin and stdout until stdin ends."""
-    from library.recommender import Recommender
+    """Run `citerec mcp`: serve MCP over stdin and stdout until stdin ends."""
+    from citerec.library.recommender import Recommender
 
     make_server(Recommender.open(settings.library, settings.reranker), asyncio.to_thread).run("stdio")

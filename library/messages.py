@@ -7,15 +7,15 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from datasets.errors import InputError
-from datasets.records import raise_bad
-from library.bibliographies import parse_bibtex
-from library.explanation import MARK, Recommendation
-from library.formats import bibtex
-from library.papers import LibraryPaper, check_paper, make_paper
+from citerec.datasets.errors import InputError
+from citerec.datasets.records import raise_bad
+from citerec.library.bibliographies import parse_bibtex
+from citerec.library.explanation import MARK, Recommendation
+from citerec.library.formats import bibtex
+from citerec.library.papers import LibraryPaper, check_paper, make_paper
 
 if TYPE_CHECKING:
-    from library.recommender import Recommender
+    from citerec.library.recommender import Recommender
 
 MAX_PAPERS = 100
 """Maximum number of papers in an answer."""

@@ -13,16 +13,16 @@ import os
 import shutil
 from pathlib import Path
 
-from datasets.errors import InputError
-from hatten.static import CONFIG, FILE, FOLDER
-from hatten.words_retriever import trained_retriever
-from rerank.ranker import MODEL as RANKING
-from rerank.ranker import SAVED, Ranker, RankingModel
-from retrieval.base import Retriever
-from retrieval.bm25 import BM25
-from retrieval.settings import IndexConfig
-from training.checkpoint import find_saved
-from training.hub import download_model, find_model, is_hub_id, write_json
+from citerec.datasets.errors import InputError
+from citerec.hatten.static import CONFIG, FILE, FOLDER
+from citerec.hatten.words_retriever import trained_retriever
+from citerec.rerank.ranker import MODEL as RANKING
+from citerec.rerank.ranker import SAVED, Ranker, RankingModel
+from citerec.retrieval.base import Retriever
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.settings import IndexConfig
+from citerec.training.checkpoint import find_saved
+from citerec.training.hub import download_model, find_model, is_hub_id, write_json
 
 BOX = Path(__file__).parent / "box"
 """Folder of the built-in model."""

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from datasets.errors import InputError
-from datasets.fulltext.catalogue import (
+from citerec.datasets.errors import InputError
+from citerec.datasets.fulltext.catalogue import (
     LONG_TITLE,
     MAX_YEARS_APART,
     find_arxiv_id,
@@ -17,8 +17,8 @@ from datasets.fulltext.catalogue import (
     surname,
     title_key,
 )
-from datasets.json_lines import OnBadRecord
-from datasets.records import is_valid_id, quoted
+from citerec.datasets.json_lines import OnBadRecord
+from citerec.datasets.records import is_valid_id, quoted
 
 _GLOBAL_IDS = ("doi:", "arxiv:", "openalex:", "s2:")
 """Prefixes of globally unique ids. Other ids, and keys, identify a paper only together with its title."""

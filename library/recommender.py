@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.compute as pc
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError, error_text
-from datasets.records import OTHER_MARKER, TARGET_MARKER
-from library.duplicates import Deduplicator
-from library.explanation import EvidenceFinder, Recommendation
-from library.library import MANIFEST, Indexer, Library, LibraryPaper, Rows
-from library.models import install_model, link_or_copy, open_model
-from rerank.ranker import Ranker
-from retrieval.arrays import Mask
-from retrieval.base import Ranking, Retriever
-from retrieval.bm25 import BM25
-from retrieval.fusion import fuse_scores
-from retrieval.queries import Queries, Query
-from training.hub import is_hub_id
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError, error_text
+from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.library.duplicates import Deduplicator
+from citerec.library.explanation import EvidenceFinder, Recommendation
+from citerec.library.library import MANIFEST, Indexer, Library, LibraryPaper, Rows
+from citerec.library.models import install_model, link_or_copy, open_model
+from citerec.rerank.ranker import Ranker
+from citerec.retrieval.arrays import Mask
+from citerec.retrieval.base import Ranking, Retriever
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.fusion import fuse_scores
+from citerec.retrieval.queries import Queries, Query
+from citerec.training.hub import is_hub_id
 
 if TYPE_CHECKING:
-    from rerank.reranker import Reranker
-    from rerank.settings import ScoringSettings
+    from citerec.rerank.reranker import Reranker
+    from citerec.rerank.settings import ScoringSettings
 
 MODEL, RANKING = "model", "index/ranking"
 """Folders of a generation that hold the model and the retriever's index."""
@@ -89,7 +89,7 @@ class _Generation:
         try:
             retriever.load(library.folder / RANKING, library.corpus)
         except InputError as error:
-            command = f"python recommend.py build library={library.path} overwrite=true"
+            command = f"citerec build library={library.path} overwrite=true"
             raise InputError(f"{error}; rebuild the library with {command}") from None
         return cls(library, retriever, EvidenceFinder(library.corpus))
 
@@ -152,8 +152,8 @@ class Recommender:
         library = Library.open(path)
         if reranker is None:
             return cls(library)
-        from rerank.reranker import Reranker  # imports torch, which nothing else here needs
-        from rerank.settings import ScoringSettings
+        from citerec.rerank.reranker import Reranker  # imports torch, which nothing else here needs
+        from citerec.rerank.settings import ScoringSettings
 
         cross_encoder = Reranker.open(reranker, scoring or ScoringSettings("fastest"))
         cross_encoder.prepare(library.corpus)  # now rather than at the first query

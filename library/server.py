@@ -34,9 +34,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from datasets.errors import InputError
-from library.mcp import McpOverHttp, make_server
-from library.messages import (
+from citerec.datasets.errors import InputError
+from citerec.library.mcp import McpOverHttp, make_server
+from citerec.library.messages import (
     About,
     Answer,
     Answers,
@@ -50,10 +50,10 @@ from library.messages import (
     answer_question,
     parse_new_papers,
 )
-from library.settings import ServeSettings
+from citerec.library.settings import ServeSettings
 
 if TYPE_CHECKING:
-    from library.recommender import Recommender
+    from citerec.library.recommender import Recommender
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -311,10 +311,10 @@ def security_headers(page: str) -> dict[str, str]:
 
 
 def serve(settings: ServeSettings) -> None:
-    """Run `python recommend.py serve`: open the library and serve it until interrupted."""
+    """Run `citerec serve`: open the library and serve it until interrupted."""
     listening = listen(settings.host, settings.port)  # fail before the library is read, which may take long
     settings = replace(settings, token=settings.token or secrets.token_urlsafe(24))
-    from library.recommender import Recommender
+    from citerec.library.recommender import Recommender
 
     recommender = Recommender.open(settings.library, settings.reranker)
     url = f"http://{url_host(settings.host)}:{listening.getsockname()[1]}"

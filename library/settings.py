@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from datasets.settings import Settings, setting
+from citerec.datasets.settings import Settings, setting
 
 
 @dataclass(frozen=True, kw_only=True)

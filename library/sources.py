@@ -23,18 +23,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from datasets.citations.graph import PaperLine, read_record
-from datasets.errors import InputError
-from datasets.files import open_bytes, strip_byte_order_mark
-from datasets.fulltext.catalogue import arxiv_year, find_arxiv_id, find_year
-from datasets.fulltext.documents import Metadata
-from datasets.fulltext.latex_source import plain_text
-from datasets.json_lines import Object, OnBadRecord, read_objects
-from datasets.progress import OnBytes, read_progress
-from datasets.records import json_type, parse_year, quoted
-from datasets.source_files import stream_json
-from library.bibliographies import read_bibtex, read_ris
-from library.papers import LibraryPaper, clean_doi, make_paper, split_names, usable_paper
+from citerec.datasets.citations.graph import PaperLine, read_record
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import open_bytes, strip_byte_order_mark
+from citerec.datasets.fulltext.catalogue import arxiv_year, find_arxiv_id, find_year
+from citerec.datasets.fulltext.documents import Metadata
+from citerec.datasets.fulltext.latex_source import plain_text
+from citerec.datasets.json_lines import Object, OnBadRecord, read_objects
+from citerec.datasets.progress import OnBytes, read_progress
+from citerec.datasets.records import json_type, parse_year, quoted
+from citerec.datasets.source_files import stream_json
+from citerec.library.bibliographies import read_bibtex, read_ris
+from citerec.library.papers import LibraryPaper, clean_doi, make_paper, split_names, usable_paper
 
 FORMATS = ".bib, .ris, .json, .jsonl"
 FOLDER_SUFFIXES = (".bib", ".ris", ".json", ".jsonl", ".ndjson")

@@ -19,15 +19,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from datasets.errors import InputError, error_text, missing_extra
-from datasets.files import atomic_folder, cache_folder
-from datasets.records import TARGET_MARKER, TRAIN
-from rerank.cross_encoder import CrossEncoder
-from rerank.pairs import PairReader, TokenPairs
-from rerank.settings import ScoringSettings
-from retrieval.nets import precision
-from retrieval.queries import Queries, Query
-from retrieval.vectors import chunks
+from citerec.datasets.errors import InputError, error_text, missing_extra
+from citerec.datasets.files import atomic_folder, cache_folder
+from citerec.datasets.records import TARGET_MARKER, TRAIN
+from citerec.rerank.cross_encoder import CrossEncoder
+from citerec.rerank.pairs import PairReader, TokenPairs
+from citerec.rerank.settings import ScoringSettings
+from citerec.retrieval.nets import precision
+from citerec.retrieval.queries import Queries, Query
+from citerec.retrieval.vectors import chunks
 
 if TYPE_CHECKING:
     import openvino

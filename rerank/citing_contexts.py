@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.corpus import Corpus
-from datasets.records import TRAIN
-from rerank.evidence import Evidence
-from rerank.texts import B_SHORT, WeightedTexts, best_products, idf
-from retrieval.queries import Queries
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.records import TRAIN
+from citerec.rerank.evidence import Evidence
+from citerec.rerank.texts import B_SHORT, WeightedTexts, best_products, idf
+from citerec.retrieval.queries import Queries
 
 
 class CitingContexts:

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from datasets.errors import InputError, error_text
-from rerank.pairs import CIT, EOS, SEP, Subwords
-from rerank.settings import PairSettings
-from retrieval.encoder import load_pretrained, max_positions
-from retrieval.nets import weights_to_numpy, weights_to_torch
-from retrieval.settings import ArticleConfig
-from training.hub import Pretrained, read_json, read_weights, write_json, write_weights
+from citerec.datasets.errors import InputError, error_text
+from citerec.rerank.pairs import CIT, EOS, SEP, Subwords
+from citerec.rerank.settings import PairSettings
+from citerec.retrieval.encoder import load_pretrained, max_positions
+from citerec.retrieval.nets import weights_to_numpy, weights_to_torch
+from citerec.retrieval.settings import ArticleConfig
+from citerec.training.hub import Pretrained, read_json, read_weights, write_json, write_weights
 
 if TYPE_CHECKING:
     from transformers import BertModel, PreTrainedModel, PreTrainedTokenizerFast
@@ -49,7 +49,7 @@ candidate, and scores how well the candidate fits (Gu, Gao and Hahnloser,
 [ECIR 2022](https://arxiv.org/abs/2112.01206)). It reranks what a retriever has found.
 
 ```sh
-python evaluate.py benchmark=pipeline retriever=bm25 reranker={place} data=custom data.dir=DIR
+citerec evaluate benchmark=pipeline retriever=bm25 reranker={place} data=custom data.dir=DIR
 ```"""
     tags = ("text-ranking", "cross-encoder")
 

@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Subset
 
-from datasets.corpus import Corpus, Split
-from datasets.errors import InputError
-from datasets.files import atomic_write
-from rerank.backends import batches
-from rerank.pairs import PairReader
-from rerank.settings import NegativesSettings, StepSettings
-from retrieval.base import Retriever
-from retrieval.vectors import LOG_INTERVAL
+from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import atomic_write
+from citerec.rerank.backends import batches
+from citerec.rerank.pairs import PairReader
+from citerec.rerank.settings import NegativesSettings, StepSettings
+from citerec.retrieval.base import Retriever
+from citerec.retrieval.vectors import LOG_INTERVAL
 
 log = logging.getLogger(__name__)
 

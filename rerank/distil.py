@@ -1,4 +1,4 @@
-"""Distilling a cross-encoder into a prefetcher: `python train.py model=distil retriever=hatten ...`.
+"""Distilling a cross-encoder into a prefetcher: `citerec train model=distil retriever=hatten ...`.
 
 Batches, loop, validation and checkpoints are those of hatten.train. The mined papers of a query are those
 scored by the teacher, and a distillation loss is added to the student's own.
@@ -20,37 +20,37 @@ from numpy.typing import NDArray
 from omegaconf import DictConfig
 from torch import Tensor
 
-from datasets.configuration import read_settings
-from datasets.corpus import Corpus, Split
-from datasets.errors import InputError
-from datasets.records import TRAIN
-from hatten.batches import Batch, Batches, TrainingData
-from hatten.biencoder import FineTuning, fine_tuning_parts
-from hatten.checkpoint import make_saver
-from hatten.documents import DocumentReader
-from hatten.losses import CITED
-from hatten.mining import Pool, pad_positives
-from hatten.module import EncoderModule
-from hatten.recipe import HAtten, Parts, Recipe
-from hatten.settings import EncoderBatchSettings
-from hatten.train import train_encoder
-from rerank.data import Prefetcher, draw_negatives
-from rerank.losses import distil_loss
-from rerank.reranker import Reranker
-from rerank.scores import PairScores, candidate_scores, to_logits
-from rerank.settings import (
+from citerec.datasets.configuration import read_settings
+from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.errors import InputError
+from citerec.datasets.records import TRAIN
+from citerec.hatten.batches import Batch, Batches, TrainingData
+from citerec.hatten.biencoder import FineTuning, fine_tuning_parts
+from citerec.hatten.checkpoint import make_saver
+from citerec.hatten.documents import DocumentReader
+from citerec.hatten.losses import CITED
+from citerec.hatten.mining import Pool, pad_positives
+from citerec.hatten.module import EncoderModule
+from citerec.hatten.recipe import HAtten, Parts, Recipe
+from citerec.hatten.settings import EncoderBatchSettings
+from citerec.hatten.train import train_encoder
+from citerec.rerank.data import Prefetcher, draw_negatives
+from citerec.rerank.losses import distil_loss
+from citerec.rerank.reranker import Reranker
+from citerec.rerank.scores import PairScores, candidate_scores, to_logits
+from citerec.rerank.settings import (
     DistilLossSettings,
     DistilSettings,
     NegativesSettings,
     ScoringSettings,
     TeacherSettings,
 )
-from rerank.train import CANDIDATES
-from retrieval.base import Retriever
-from retrieval.encoder import ArticleEncoder
-from retrieval.nets import precision, weights_hash
-from retrieval.vectors import Reader
-from training.loop import plain_config
+from citerec.rerank.train import CANDIDATES
+from citerec.retrieval.base import Retriever
+from citerec.retrieval.encoder import ArticleEncoder
+from citerec.retrieval.nets import precision, weights_hash
+from citerec.retrieval.vectors import Reader
+from citerec.training.loop import plain_config
 
 log = logging.getLogger(__name__)
 

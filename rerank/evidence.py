@@ -13,17 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
-from datasets.columns import Ragged, offsets_of, save_arrays
-from datasets.corpus import Corpus, Split
-from datasets.records import TRAIN
-from rerank.names import Names, abstract_names, initials, title_names
-from rerank.texts import B_SHORT, NEAR, B, WeightedTexts, idf, nearness
-from retrieval.arrays import Floats, Rows, load_arrays
-from retrieval.base import small_change
-from retrieval.bm25 import citing_contexts
-from retrieval.dense import DenseRetriever
-from retrieval.queries import Queries, QueryField, target_marker_id
-from retrieval.terms import PAPERS_PER_BATCH, Terms
+from citerec.datasets.columns import Ragged, offsets_of, save_arrays
+from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.records import TRAIN
+from citerec.rerank.names import Names, abstract_names, initials, title_names
+from citerec.rerank.texts import B_SHORT, NEAR, B, WeightedTexts, idf, nearness
+from citerec.retrieval.arrays import Floats, Rows, load_arrays
+from citerec.retrieval.base import small_change
+from citerec.retrieval.bm25 import citing_contexts
+from citerec.retrieval.dense import DenseRetriever
+from citerec.retrieval.queries import Queries, QueryField, target_marker_id
+from citerec.retrieval.terms import PAPERS_PER_BATCH, Terms
 
 TERM_OPTIONS = ("english", "en")
 """Stemmer and stop words of terms."""

@@ -22,13 +22,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from datasets.errors import InputError
-from datasets.files import atomic_write, cache_folder
-from rerank.backends import Backend, RandomPairs, batches, open_backend
-from rerank.cross_encoder import CrossEncoder
-from rerank.settings import ScoringSettings
-from retrieval.nets import precision
-from training.hub import read_json, write_json
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import atomic_write, cache_folder
+from citerec.rerank.backends import Backend, RandomPairs, batches, open_backend
+from citerec.rerank.cross_encoder import CrossEncoder
+from citerec.rerank.settings import ScoringSettings
+from citerec.retrieval.nets import precision
+from citerec.training.hub import read_json, write_json
 
 log = logging.getLogger(__name__)
 

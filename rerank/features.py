@@ -16,15 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from datasets.columns import Ragged, offsets_of
-from datasets.errors import InputError
-from rerank.evidence import NEARNESS, Evidence, keep_fields
-from rerank.names import MAX_NAME_WORDS, Names, nearest_names, ngram_hashes
-from rerank.texts import WeightedTexts, best_cosines, best_products, dot_products, nearness
-from retrieval.arrays import Floats, Mask
-from retrieval.base import Retriever
-from retrieval.dense import DenseRetriever
-from retrieval.queries import Queries
+from citerec.datasets.columns import Ragged, offsets_of
+from citerec.datasets.errors import InputError
+from citerec.rerank.evidence import NEARNESS, Evidence, keep_fields
+from citerec.rerank.names import MAX_NAME_WORDS, Names, nearest_names, ngram_hashes
+from citerec.rerank.texts import WeightedTexts, best_cosines, best_products, dot_products, nearness
+from citerec.retrieval.arrays import Floats, Mask
+from citerec.retrieval.base import Retriever
+from citerec.retrieval.dense import DenseRetriever
+from citerec.retrieval.queries import Queries
 
 Function = Callable[["Candidates"], NDArray[np.floating]]
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from rerank.settings import DistilLossSettings, ListLossSettings
+from citerec.rerank.settings import DistilLossSettings, ListLossSettings
 
 
 def list_loss(config: ListLossSettings, logits: Tensor, mask: Tensor, relevant: Tensor) -> Tensor:

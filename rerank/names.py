@@ -12,12 +12,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from datasets.columns import Ragged, offsets_of
-from datasets.corpus import Corpus
-from datasets.tokenize import TOKENIZERS, WordTable
-from rerank.texts import ParallelRows
-from retrieval.arrays import Floats
-from retrieval.terms import PAPERS_PER_BATCH
+from citerec.datasets.columns import Ragged, offsets_of
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.tokenize import TOKENIZERS, WordTable
+from citerec.rerank.texts import ParallelRows
+from citerec.retrieval.arrays import Floats
+from citerec.retrieval.terms import PAPERS_PER_BATCH
 
 _INNER = re.compile(r"(?<![\w\-])[^\W\d_][\w+\-]*?(?:(?<=[^\W_])[A-Z]|\d)[\w+\-]*")
 """A word with an inner capital or a digit."""

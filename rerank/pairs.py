@@ -23,18 +23,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from datasets.columns import Ragged
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.records import OTHER_MARKER, TARGET_MARKER
-from rerank.settings import PairSettings
-from retrieval.queries import Queries
-from retrieval.vectors import padded_length
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.rerank.settings import PairSettings
+from citerec.retrieval.queries import Queries
+from citerec.retrieval.vectors import padded_length
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-    from rerank.citing_contexts import CitingContexts
+    from citerec.rerank.citing_contexts import CitingContexts
 
 CIT, SEP, EOS = "<cit>", "<sep>", "<eos>"
 """Tokens added to the vocabulary, in the reference's order: the target citation; the separator of citing text
@@ -269,7 +269,7 @@ class PairReader:
         self._cited = self._contexts
         self._citing_contexts: CitingContexts | None = None
         if config.contexts:
-            from rerank import citing_contexts  # imports numba, which takes a second
+            from citerec.rerank import citing_contexts  # imports numba, which takes a second
 
             self._citing_contexts = citing_contexts.CitingContexts(corpus)
 

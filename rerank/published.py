@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from datasets.download import ensure_release
-from datasets.errors import InputError, error_text
-from datasets.files import cache_folder
-from datasets.releases import RELEASES
-from rerank.cross_encoder import CrossEncoder, add_tokens, check_finite
-from rerank.settings import PairSettings
-from retrieval.encoder import download_encoder, find_folder, max_positions
-from retrieval.settings import ArticleConfig
-from training.checkpoint import read_torch
+from citerec.datasets.download import ensure_release
+from citerec.datasets.errors import InputError, error_text
+from citerec.datasets.files import cache_folder
+from citerec.datasets.releases import RELEASES
+from citerec.rerank.cross_encoder import CrossEncoder, add_tokens, check_finite
+from citerec.rerank.settings import PairSettings
+from citerec.retrieval.encoder import download_encoder, find_folder, max_positions
+from citerec.retrieval.settings import ArticleConfig
+from citerec.training.checkpoint import read_torch
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerFast

@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError, missing_extra
-from hatten.words_retriever import WordsRetriever
-from rerank.evidence import Evidence
-from rerank.features import Candidates, check_groups, first_dense, standardise
-from retrieval.arrays import Floats, Mask, Rows
-from retrieval.base import Ranking, Retriever, top_k
-from retrieval.fusion import fuse, reciprocal_ranks
-from retrieval.queries import Queries
-from retrieval.settings import check_counts
-from training.checkpoint import find_saved
-from training.hub import Pretrained, read_json, write_json
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError, missing_extra
+from citerec.hatten.words_retriever import WordsRetriever
+from citerec.rerank.evidence import Evidence
+from citerec.rerank.features import Candidates, check_groups, first_dense, standardise
+from citerec.retrieval.arrays import Floats, Mask, Rows
+from citerec.retrieval.base import Ranking, Retriever, top_k
+from citerec.retrieval.fusion import fuse, reciprocal_ranks
+from citerec.retrieval.queries import Queries
+from citerec.retrieval.settings import check_counts
+from citerec.training.checkpoint import find_saved
+from citerec.training.hub import Pretrained, read_json, write_json
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ features such as their scores and ranks, names near the mark, popularity and age
 under `parts` below; their own models are not in this folder.
 
 ```sh
-python evaluate.py retriever=ranker ranker={place} checkpoint=HATTEN data=custom data.dir=DIR
+citerec evaluate retriever=ranker ranker={place} checkpoint=HATTEN data=custom data.dir=DIR
 ```"""
     tags = ("learning-to-rank",)
 
@@ -245,7 +245,7 @@ class Ranker(Retriever):
 
     def _search(self, queries: Queries, k: int, allowed: Mask | None) -> Ranking:
         if self.model is None:
-            raise InputError("retriever=ranker needs ranker=FOLDER, the output of train.py model=ranker")
+            raise InputError("retriever=ranker needs ranker=FOLDER, the output of citerec train model=ranker")
         batches = [
             self._rank_batch(queries[slice(start, start + QUERIES)], k, allowed)
             for start in range(0, len(queries), QUERIES)

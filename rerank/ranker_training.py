@@ -1,4 +1,4 @@
-"""Training the ranker: `python train.py model=ranker`.
+"""Training the ranker: `citerec train model=ranker`.
 
 A list holds all candidates of a context, as in a search. The contexts are those of validation
 (model.ranker.split), because no retriever was trained on them. The loss is the cross entropy between the
@@ -28,15 +28,15 @@ from omegaconf import DictConfig
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 
-from datasets.columns import Ragged, concat_ranges, offsets_of
-from datasets.configuration import read_settings
-from datasets.corpus import Corpus, Split
-from datasets.errors import InputError
-from datasets.files import atomic_write
-from datasets.progress import count_progress
-from datasets.records import TRAIN
-from rerank.features import FEATURES, RETRIEVERS, is_listed, standardise
-from rerank.ranker import (
+from citerec.datasets.columns import Ragged, concat_ranges, offsets_of
+from citerec.datasets.configuration import read_settings
+from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import atomic_write
+from citerec.datasets.progress import count_progress
+from citerec.datasets.records import TRAIN
+from citerec.rerank.features import FEATURES, RETRIEVERS, is_listed, standardise
+from citerec.rerank.ranker import (
     ABROAD,
     BARE,
     DRAFT,
@@ -49,11 +49,11 @@ from rerank.ranker import (
     TreeModel,
     lightgbm,
 )
-from rerank.settings import RankerSettings, RankerTrainingSettings
-from retrieval.arrays import Mask, Rows
-from retrieval.queries import Queries, cited_elsewhere
-from training.loop import plain_config
-from training.rounds import METRICS
+from citerec.rerank.settings import RankerSettings, RankerTrainingSettings
+from citerec.retrieval.arrays import Mask, Rows
+from citerec.retrieval.queries import Queries, cited_elsewhere
+from citerec.training.loop import plain_config
+from citerec.training.rounds import METRICS
 
 log = logging.getLogger(__name__)
 

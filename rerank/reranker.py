@@ -12,16 +12,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.corpus import Corpus
-from rerank.backends import batches, open_backend, sample_pairs
-from rerank.cross_encoder import SAVED, CrossEncoder
-from rerank.fastest import choose_fastest
-from rerank.pairs import PairReader, TokenPairs
-from rerank.published import PUBLISHED, open_reference
-from rerank.settings import ScoringSettings
-from retrieval.nets import weights_hash
-from retrieval.queries import Queries
-from training.checkpoint import find_saved
+from citerec.datasets.corpus import Corpus
+from citerec.rerank.backends import batches, open_backend, sample_pairs
+from citerec.rerank.cross_encoder import SAVED, CrossEncoder
+from citerec.rerank.fastest import choose_fastest
+from citerec.rerank.pairs import PairReader, TokenPairs
+from citerec.rerank.published import PUBLISHED, open_reference
+from citerec.rerank.settings import ScoringSettings
+from citerec.retrieval.nets import weights_hash
+from citerec.retrieval.queries import Queries
+from citerec.training.checkpoint import find_saved
 
 
 class Reranker:

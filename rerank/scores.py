@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.files import atomic_write
-from datasets.progress import count_progress
-from retrieval.base import Ranking
-from retrieval.vectors import LOG_INTERVAL
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import atomic_write
+from citerec.datasets.progress import count_progress
+from citerec.retrieval.base import Ranking
+from citerec.retrieval.vectors import LOG_INTERVAL
 
 log = logging.getLogger(__name__)
 

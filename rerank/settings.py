@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass, field, fields
 from math import inf
 from typing import Any, ClassVar
 
-from datasets.configuration import read_settings
-from datasets.errors import InputError
-from datasets.settings import Settings, register, setting
-from hatten.settings import EncoderTraining
-from training.settings import FineTuningSettings, RateSettings, check_monitor
+from citerec.datasets.configuration import read_settings
+from citerec.datasets.errors import InputError
+from citerec.datasets.settings import Settings, register, setting
+from citerec.hatten.settings import EncoderTraining
+from citerec.training.settings import FineTuningSettings, RateSettings, check_monitor
 
 MIN_TOKENS, MIN_SIDE = 16, 8
 """Minimum tokens of a pair, and of a side with its own budget."""
@@ -185,7 +185,7 @@ class RerankingValidationSettings(Settings):
 class RerankerSettings(FineTuningSettings):
     """model=scibert_reranker"""
 
-    train: str = "rerank.train.train"
+    train: str = "citerec.rerank.train.train"
     """training function"""
     epochs: int = setting(1, least=1)
     """passes over the training queries"""
@@ -282,7 +282,7 @@ class DistilLossSettings(Settings):
 class DistilSettings(FineTuningSettings, EncoderTraining):
     """model=distil: an encoder's training settings, without mining, and the teacher's."""
 
-    train: str = "rerank.distil.train"
+    train: str = "citerec.rerank.distil.train"
     """training function"""
     rounds: int = setting(3, least=1)
     """number of rounds of training and validation"""
@@ -333,7 +333,7 @@ class RankerTrainingSettings(Settings):
     """model=ranker"""
 
     where: ClassVar[str] = "model"
-    train: str = "rerank.ranker_training.train"
+    train: str = "citerec.rerank.ranker_training.train"
     """training function"""
     ranker: RankerSettings = field(default_factory=RankerSettings)
 

@@ -10,8 +10,8 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from datasets.columns import concat_ranges
-from retrieval.arrays import Floats, Rows
+from citerec.datasets.columns import concat_ranges
+from citerec.retrieval.arrays import Floats, Rows
 
 K1, B, B_SHORT = 1.2, 0.75, 0.3
 """BM25 parameters; B_SHORT is for titles and contexts, which differ little in length."""

@@ -1,4 +1,4 @@
-"""Training a reranker: `python train.py model=scibert_reranker`.
+"""Training a reranker: `citerec train model=scibert_reranker`.
 
 Trains on lists of prefetched papers and validates on a retriever's candidates; the loop is in training.loop.
 """
@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 from omegaconf import DictConfig
 from torch import Tensor
 
-from datasets.configuration import read_settings
-from datasets.corpus import Corpus, Split
-from datasets.errors import InputError
-from datasets.progress import count_progress
-from datasets.records import TRAIN
-from hatten.mining import pad_positives
-from rerank.backends import batches
-from rerank.cross_encoder import SAVED, CrossEncoder
-from rerank.data import (
+from citerec.datasets.configuration import read_settings
+from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.errors import InputError
+from citerec.datasets.progress import count_progress
+from citerec.datasets.records import TRAIN
+from citerec.hatten.mining import pad_positives
+from citerec.rerank.backends import batches
+from citerec.rerank.cross_encoder import SAVED, CrossEncoder
+from citerec.rerank.data import (
     CitedAndNegatives,
     ListBatch,
     Prefetcher,
@@ -36,18 +36,18 @@ from rerank.data import (
     TopPapers,
     TrainingLists,
 )
-from rerank.losses import distil_loss, list_loss
-from rerank.pairs import PairReader
-from rerank.reranker import Reranker
-from rerank.scores import PairScores, to_logits
-from rerank.settings import F1_AT, RerankerSettings, RerankingValidationSettings, ScoringSettings
-from retrieval.base import top_k
-from retrieval.nets import eval_mode
-from retrieval.settings import ArticleConfig
-from training.loop import Training, TrainingRun, plain_config, run
-from training.module import AveragedModule, Optimizer, optimizer_factory, prepare_transformer
-from training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
-from training.settings import FineTuningSettings
+from citerec.rerank.losses import distil_loss, list_loss
+from citerec.rerank.pairs import PairReader
+from citerec.rerank.reranker import Reranker
+from citerec.rerank.scores import PairScores, to_logits
+from citerec.rerank.settings import F1_AT, RerankerSettings, RerankingValidationSettings, ScoringSettings
+from citerec.retrieval.base import top_k
+from citerec.retrieval.nets import eval_mode
+from citerec.retrieval.settings import ArticleConfig
+from citerec.training.loop import Training, TrainingRun, plain_config, run
+from citerec.training.module import AveragedModule, Optimizer, optimizer_factory, prepare_transformer
+from citerec.training.rounds import VALIDATION_SEED, Rounds, recall_and_mrr, validation_sample
+from citerec.training.settings import FineTuningSettings
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from datasets.errors import InputError, error_text
+from citerec.datasets.errors import InputError, error_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

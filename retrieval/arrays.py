@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.columns import load_array
+from citerec.datasets.columns import load_array
 
 Rows = NDArray[np.int64]
 """Rows of a corpus's papers or contexts."""

@@ -14,20 +14,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from datasets.columns import Ragged, offsets_of
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from retrieval.arrays import Floats, Mask, Rows
-from retrieval.article_text import ArticleReader, Texts
-from retrieval.base import Ranking, Retriever, empty_rankings, top_k
-from retrieval.dense import DenseRetriever, ray_shards
-from retrieval.embeddings import SHARD, Advance, EmbeddingJob, Embeddings, Vectors, load_or_encode
-from retrieval.encoder import ArticleEncoder
-from retrieval.index import build_l2_index, load_index, search_l2
-from retrieval.nets import as_numpy, precision
-from retrieval.queries import Queries
-from retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
-from retrieval.vectors import QueryCache, VectorTable, encode_queries, to_unit_length
+from citerec.datasets.columns import Ragged, offsets_of
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.retrieval.arrays import Floats, Mask, Rows
+from citerec.retrieval.article_text import ArticleReader, Texts
+from citerec.retrieval.base import Ranking, Retriever, empty_rankings, top_k
+from citerec.retrieval.dense import DenseRetriever, ray_shards
+from citerec.retrieval.embeddings import SHARD, Advance, EmbeddingJob, Embeddings, Vectors, load_or_encode
+from citerec.retrieval.encoder import ArticleEncoder
+from citerec.retrieval.index import build_l2_index, load_index, search_l2
+from citerec.retrieval.nets import as_numpy, precision
+from citerec.retrieval.queries import Queries
+from citerec.retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
+from citerec.retrieval.vectors import QueryCache, VectorTable, encode_queries, to_unit_length
 
 PAIRS = 1 << 22
 """Sentence pairs ranked at a time."""

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.columns import Ragged
-from datasets.corpus import Corpus
-from datasets.records import OTHER_MARKER, TARGET_MARKER
-from retrieval.arrays import Rows
-from retrieval.queries import Queries
-from retrieval.settings import ArticleConfig
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.retrieval.arrays import Rows
+from citerec.retrieval.queries import Queries
+from citerec.retrieval.settings import ArticleConfig
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.columns import save_arrays
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.files import atomic_folder
-from retrieval.arrays import Floats, Mask, Rows, load_arrays
-from retrieval.filters import Filters
-from retrieval.queries import Queries
+from citerec.datasets.columns import save_arrays
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import atomic_folder
+from citerec.retrieval.arrays import Floats, Mask, Rows, load_arrays
+from citerec.retrieval.filters import Filters
+from citerec.retrieval.queries import Queries
 
 log = logging.getLogger(__name__)
 

@@ -18,16 +18,16 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csc_matrix, csr_matrix, vstack
 
-from datasets.columns import Ragged, concat_ranges, load_ragged, offsets_of, save_arrays, save_ragged
-from datasets.corpus import Corpus, Split
-from datasets.errors import InputError
-from datasets.records import TRAIN
-from datasets.settings import check_count
-from retrieval.arrays import Floats, Mask, Rows, load_arrays
-from retrieval.base import Ranking, Retriever, empty_rankings, small_change
-from retrieval.queries import Queries
-from retrieval.settings import QUERY_FIELDS, check_fields
-from retrieval.terms import KEY_TERMS, PAPERS_PER_BATCH, KeyTerms, Terms, tokenizer
+from citerec.datasets.columns import Ragged, concat_ranges, load_ragged, offsets_of, save_arrays, save_ragged
+from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.errors import InputError
+from citerec.datasets.records import TRAIN
+from citerec.datasets.settings import check_count
+from citerec.retrieval.arrays import Floats, Mask, Rows, load_arrays
+from citerec.retrieval.base import Ranking, Retriever, empty_rankings, small_change
+from citerec.retrieval.queries import Queries
+from citerec.retrieval.settings import QUERY_FIELDS, check_fields
+from citerec.retrieval.terms import KEY_TERMS, PAPERS_PER_BATCH, KeyTerms, Terms, tokenizer
 
 Saturation = Callable[[Floats, Floats, float, float], Floats]
 """(term frequency, b * text length / average length, k1, b) to the term frequency component."""

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from datasets.columns import Ragged
-from datasets.corpus import Corpus
-from retrieval.arrays import Floats, Mask, Rows
-from retrieval.base import Ranking, Retriever, empty_rankings, top_k
-from retrieval.fusion import TUNED, FusionWeights, recall_by_weights
-from retrieval.queries import Queries
-from retrieval.settings import check_counts
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus
+from citerec.retrieval.arrays import Floats, Mask, Rows
+from citerec.retrieval.base import Ranking, Retriever, empty_rankings, top_k
+from citerec.retrieval.fusion import TUNED, FusionWeights, recall_by_weights
+from citerec.retrieval.queries import Queries
+from citerec.retrieval.settings import check_counts
 
 log = logging.getLogger(__name__)
 

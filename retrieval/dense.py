@@ -17,17 +17,24 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from datasets import over_ray
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from retrieval.arrays import Floats, Mask, Rows
-from retrieval.base import ENCODINGS, Ranking, Retriever
-from retrieval.embeddings import EmbeddingJob, load_or_encode
-from retrieval.index import PaperIndex, build_index, build_l2_index, check_index, load_index, search_l2
-from retrieval.profiles import add_profiles
-from retrieval.queries import Queries
-from retrieval.settings import IndexConfig, ProfileConfig
-from retrieval.vectors import BATCH, QueryCache, VectorTable, blocks
+from citerec.datasets import over_ray
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.retrieval.arrays import Floats, Mask, Rows
+from citerec.retrieval.base import ENCODINGS, Ranking, Retriever
+from citerec.retrieval.embeddings import EmbeddingJob, load_or_encode
+from citerec.retrieval.index import (
+    PaperIndex,
+    build_index,
+    build_l2_index,
+    check_index,
+    load_index,
+    search_l2,
+)
+from citerec.retrieval.profiles import add_profiles
+from citerec.retrieval.queries import Queries
+from citerec.retrieval.settings import IndexConfig, ProfileConfig
+from citerec.retrieval.vectors import BATCH, QueryCache, VectorTable, blocks
 
 NORMALISATION = "unit"
 """Vectors have unit length, so that their inner product is the cosine."""

@@ -1,4 +1,4 @@
-"""Encode all papers of a corpus: python -m retrieval.embed data=... encoder=specter2 output=FOLDER."""
+"""Encode all papers of a corpus: citerec data embed data=... encoder=specter2 output=FOLDER."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hydra.utils import instantiate
 
-from datasets.command import command
-from datasets.corpus import Corpus
-from retrieval.settings import ArticleConfig
+from citerec.datasets.command import command
+from citerec.datasets.corpus import Corpus
+from citerec.retrieval.settings import ArticleConfig
 
 if TYPE_CHECKING:
-    from retrieval.embeddings import Embeddings
+    from citerec.retrieval.embeddings import Embeddings
 
 
 def embed(
@@ -31,7 +31,7 @@ def embed(
     seed: seed of the data, which its configuration refers to.
     Raises InputError for invalid data, encoders or folders (retrieval.embeddings).
     """
-    from retrieval.article import article_retriever  # imports torch, after the options were checked
+    from citerec.retrieval.article import article_retriever  # imports torch, after the options were checked
 
     retriever = article_retriever(encoder, arithmetic, embeddings_dir=output, shard=shard)
     retriever.set_encoding(encoding)

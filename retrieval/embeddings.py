@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.columns import concat_ranges, offsets_of
-from datasets.corpus import Corpus
-from datasets.errors import InputError, error_text
-from datasets.files import atomic_write, cache_folder, write_text
-from datasets.progress import count_progress
-from retrieval.arrays import Floats, Rows
-from retrieval.vectors import EncodingProgress, VectorTable, as_dtype, first_not_finite
+from citerec.datasets.columns import concat_ranges, offsets_of
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError, error_text
+from citerec.datasets.files import atomic_write, cache_folder, write_text
+from citerec.datasets.progress import count_progress
+from citerec.retrieval.arrays import Floats, Rows
+from citerec.retrieval.vectors import EncodingProgress, VectorTable, as_dtype, first_not_finite
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Article encoders: pretrained transformers that encode papers and queries as vectors.
 
 `ArticleEncoder` encodes; `load_pretrained` finds or downloads a model and checks it. retrieval.article_text
-prepares texts, retrieval.article searches the vectors, `python -m retrieval.embed` stores those of papers.
+prepares texts, retrieval.article searches the vectors, `citerec data embed` stores those of papers.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from datasets.columns import Ragged
-from datasets.errors import InputError, error_text
-from datasets.files import atomic_folder, cache_folder
-from retrieval import adapters
-from retrieval.arrays import Rows
-from retrieval.article_text import Texts
-from retrieval.embeddings import Advance
-from retrieval.nets import precision, weights_hash
-from retrieval.settings import ArticleConfig
-from retrieval.vectors import chunks, padded_length
+from citerec.datasets.columns import Ragged
+from citerec.datasets.errors import InputError, error_text
+from citerec.datasets.files import atomic_folder, cache_folder
+from citerec.retrieval import adapters
+from citerec.retrieval.arrays import Rows
+from citerec.retrieval.article_text import Texts
+from citerec.retrieval.embeddings import Advance
+from citerec.retrieval.nets import precision, weights_hash
+from citerec.retrieval.settings import ArticleConfig
+from citerec.retrieval.vectors import chunks, padded_length
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -192,7 +192,7 @@ class ArticleEncoder(nn.Module):
 
 def saved_config(folder: Path) -> ArticleConfig | None:
     """The settings written by `ArticleEncoder.save`; None if there are none."""
-    from datasets.configuration import read_settings
+    from citerec.datasets.configuration import read_settings
 
     path = folder / SETTINGS
     try:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from retrieval.arrays import Mask, Rows
-from retrieval.queries import Queries
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.retrieval.arrays import Mask, Rows
+from citerec.retrieval.queries import Queries
 
 CITING = "citing"
 

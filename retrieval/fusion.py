@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.columns import Ragged
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from retrieval.arrays import Floats, Mask, Rows
-from retrieval.base import Ranking, Retriever, top_k
-from retrieval.queries import Queries
-from retrieval.settings import check_counts, recall_measures
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.retrieval.arrays import Floats, Mask, Rows
+from citerec.retrieval.base import Ranking, Retriever, top_k
+from citerec.retrieval.queries import Queries
+from citerec.retrieval.settings import check_counts, recall_measures
 
 log = logging.getLogger(__name__)
 

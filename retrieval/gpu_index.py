@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from retrieval.arrays import Floats, Mask, Rows
-from retrieval.index import CHUNK, FaissIndex, FlatIndex, Found, PaperIndex, faiss
+from citerec.retrieval.arrays import Floats, Mask, Rows
+from citerec.retrieval.index import CHUNK, FaissIndex, FlatIndex, Found, PaperIndex, faiss
 
 GPU_SCORES = 1 << 26
 """Scores in GPU memory at a time: 256 MiB."""

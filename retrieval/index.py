@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.errors import InputError
-from retrieval.arrays import Floats, Mask, Rows
-from retrieval.base import Ranking, empty_rankings, top_k
-from retrieval.settings import IndexConfig
-from retrieval.vectors import BLOCK, VectorTable, blocks, first_not_finite
+from citerec.datasets.errors import InputError
+from citerec.retrieval.arrays import Floats, Mask, Rows
+from citerec.retrieval.base import Ranking, empty_rankings, top_k
+from citerec.retrieval.settings import IndexConfig
+from citerec.retrieval.vectors import BLOCK, VectorTable, blocks, first_not_finite
 
 logging.getLogger("faiss.loader").setLevel(logging.WARNING)  # it logs every build it tries
 import faiss as faiss  # noqa: E402
@@ -378,7 +378,7 @@ def _train(config: IndexConfig, vectors: Floats | VectorTable) -> faiss.Index:
 def check_index(config: IndexConfig, papers: int | None = None) -> None:
     """InputError if the device is missing, or there are too few papers to train the index."""
     if config.device == "gpu":
-        from retrieval.gpu_index import gpu_library
+        from citerec.retrieval.gpu_index import gpu_library
 
         if gpu_library(config.kind) is None:
             raise InputError(
@@ -399,7 +399,7 @@ def to_device(config: IndexConfig, index: FlatIndex | FaissIndex) -> PaperIndex:
     """Move an index to a GPU if there is one and the settings allow it."""
     if config.device == "cpu" or config.kind not in ("exact", "half"):
         return index
-    from retrieval.gpu_index import to_gpu  # imports torch
+    from citerec.retrieval.gpu_index import to_gpu  # imports torch
 
     return to_gpu(config.kind, index)
 

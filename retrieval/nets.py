@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from datasets.errors import InputError
-from retrieval.arrays import Floats, array_hash
+from citerec.datasets.errors import InputError
+from citerec.retrieval.arrays import Floats, array_hash
 
 
 def as_numpy(forward: Callable[[Any], Tensor]) -> Callable[[Any], Floats]:

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.records import TRAIN
-from retrieval.arrays import Mask
-from retrieval.base import Ranking, Retriever
-from retrieval.queries import Queries
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.records import TRAIN
+from citerec.retrieval.arrays import Mask
+from citerec.retrieval.base import Ranking, Retriever
+from citerec.retrieval.queries import Queries
 
 
 class Popularity(Retriever):

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.records import TRAIN
-from retrieval.arrays import Floats, Rows
-from retrieval.fusion import sample_queries
-from retrieval.index import search_exact
-from retrieval.settings import ProfileConfig
-from retrieval.vectors import to_unit_length
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.records import TRAIN
+from citerec.retrieval.arrays import Floats, Rows
+from citerec.retrieval.fusion import sample_queries
+from citerec.retrieval.index import search_exact
+from citerec.retrieval.settings import ProfileConfig
+from citerec.retrieval.vectors import to_unit_length
 
 log = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.columns import Ragged
-from datasets.corpus import Corpus, Split
-from datasets.records import MARKER_WORDS, TARGET_WORD
-from retrieval.arrays import Rows
-from retrieval.settings import QUERY_FIELDS
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
+from citerec.retrieval.arrays import Rows
+from citerec.retrieval.settings import QUERY_FIELDS
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Queries:
     @classmethod
     def from_list(cls, corpus: Corpus, queries: Sequence[Query]) -> Queries:
         """Queries from `Query` values; KeyError for an unknown id in `known` or `own`."""
-        from datasets.tokenize import TOKENIZERS  # imports numba, which takes a second
+        from citerec.datasets.tokenize import TOKENIZERS  # imports numba, which takes a second
 
         tokenize, ids = TOKENIZERS[corpus.settings["tokenizer"]], corpus.word_ids
         new = {} if TARGET_WORD in ids else {TARGET_WORD: len(ids)}  # as in `target_marker_id`

@@ -20,13 +20,13 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.files import atomic_write, digest_file
-from datasets.records import quoted
-from retrieval.arrays import Mask, Rows
-from retrieval.base import Ranking, Retriever, empty_rankings, top_k
-from retrieval.queries import Queries
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import atomic_write, digest_file
+from citerec.datasets.records import quoted
+from citerec.retrieval.arrays import Mask, Rows
+from citerec.retrieval.base import Ranking, Retriever, empty_rankings, top_k
+from citerec.retrieval.queries import Queries
 
 NAMES = pa.dictionary(pa.int32(), pa.string())
 """The type of id columns."""

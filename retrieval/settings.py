@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
-from datasets.errors import InputError
-from datasets.settings import Settings, check_count, register, setting
+from citerec.datasets.errors import InputError
+from citerec.datasets.settings import Settings, check_count, register, setting
 
 _TRAINING = ("sample", "seed")
 BUILD_SETTINGS = {
@@ -183,6 +183,6 @@ class ArticleConfig(Settings):
         return settings
 
 
-register("index", IndexConfig, "retrieval.settings.IndexConfig")
-register("profile", ProfileConfig, "retrieval.settings.ProfileConfig")
-register("encoder", ArticleConfig, "retrieval.settings.ArticleConfig")
+register("index", IndexConfig, "citerec.retrieval.settings.IndexConfig")
+register("profile", ProfileConfig, "citerec.retrieval.settings.ProfileConfig")
+register("encoder", ArticleConfig, "citerec.retrieval.settings.ArticleConfig")

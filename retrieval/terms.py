@@ -13,12 +13,12 @@ from bm25s.tokenization import Tokenizer
 from numpy.typing import NDArray
 from scipy.sparse import csc_matrix, csr_matrix
 
-from datasets.columns import Ragged, load_ragged, save_ragged
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
-from retrieval.arrays import Rows
-from retrieval.queries import Queries
+from citerec.datasets.columns import Ragged, load_ragged, save_ragged
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, TARGET_MARKER
+from citerec.retrieval.arrays import Rows
+from citerec.retrieval.queries import Queries
 
 PAPERS_PER_BATCH = 1 << 16
 """Papers whose terms are counted at a time."""

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.corpus import Corpus
-from retrieval.arrays import Floats, Rows
-from retrieval.queries import Queries
+from citerec.datasets.corpus import Corpus
+from citerec.retrieval.arrays import Floats, Rows
+from citerec.retrieval.queries import Queries
 
 log = logging.getLogger(__name__)
 

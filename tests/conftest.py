@@ -18,12 +18,12 @@ import hypothesis
 import pytest
 import requests
 
-import evaluation.settings  # noqa: F401  (schemas of the configuration)
-import rerank.settings  # noqa: F401  (schemas of the configuration)
-from datasets.configuration import store_schemas
-from datasets.corpus import Corpus
-from datasets.demo import open_demo
-from datasets.prepare import open_corpus
+import citerec.evaluation.settings
+import citerec.rerank.settings  # noqa: F401  (schemas of the configuration)
+from citerec.datasets.configuration import store_schemas
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.demo import open_demo
+from citerec.datasets.prepare import open_corpus
 
 store_schemas()
 hypothesis.settings.register_profile("untimed", deadline=None)  # no test asserts a time
@@ -170,7 +170,7 @@ class Server:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A web server for one test; downloads retry without a pause."""
-    monkeypatch.setattr("datasets.transfer.PAUSE", 0.0)
+    monkeypatch.setattr("citerec.datasets.transfer.PAUSE", 0.0)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     server = Server()
     yield server
@@ -292,9 +292,9 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_reranker(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrained cross-encoder, saved as by a training."""
-    from rerank.cross_encoder import CrossEncoder
-    from rerank.settings import PairSettings
-    from retrieval.settings import ArticleConfig
+    from citerec.rerank.cross_encoder import CrossEncoder
+    from citerec.rerank.settings import PairSettings
+    from citerec.retrieval.settings import ArticleConfig
 
     folder = tmp_path_factory.mktemp("rerankers") / "tiny-reranker"
     encoder = ArticleConfig("tiny", path=str(tiny_bert))

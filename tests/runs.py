@@ -13,7 +13,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-import training.loop
+import citerec.training.loop
 
 CONF = Path(__file__).parents[1] / "conf"
 Composed = Callable[..., DictConfig]
@@ -50,7 +50,7 @@ class CrashAt(pl.Callback):
 def train_until_crash(train: Callable[[DictConfig], Path], step: int, config: DictConfig) -> None:
     """Train and crash after a step."""
     with pytest.MonkeyPatch.context() as patch, pytest.raises(RuntimeError, match="crash"):
-        patch.setattr(training.loop, "Progress", lambda: CrashAt(step))
+        patch.setattr(citerec.training.loop, "Progress", lambda: CrashAt(step))
         train(config)
 
 

@@ -16,19 +16,19 @@ import pytest
 import yaml
 from huggingface_hub import constants
 
-from datasets.errors import InputError
-from evaluation.publish import open_trained, results_section
-from hatten.checkpoint import Model, open_model, save_model
-from hatten.documents import Vocabulary
-from hatten.recipe import StaticEncoder
-from hatten.static import StaticModel, load_static
-from rerank.cross_encoder import CrossEncoder
-from rerank.ranker import HOME, LinearModel, RankingModel
-from rerank.reranker import Reranker
-from rerank.settings import ScoringSettings
-from tests.conftest import COMMIT, Hub
-from tests.hatten.made import random_model
-from training.hub import Pretrained
+from citerec.datasets.errors import InputError
+from citerec.evaluation.publish import open_trained, results_section
+from citerec.hatten.checkpoint import Model, open_model, save_model
+from citerec.hatten.documents import Vocabulary
+from citerec.hatten.recipe import StaticEncoder
+from citerec.hatten.static import StaticModel, load_static
+from citerec.rerank.cross_encoder import CrossEncoder
+from citerec.rerank.ranker import HOME, LinearModel, RankingModel
+from citerec.rerank.reranker import Reranker
+from citerec.rerank.settings import ScoringSettings
+from citerec.tests.conftest import COMMIT, Hub
+from citerec.tests.hatten.made import random_model
+from citerec.training.hub import Pretrained
 
 ROOT = Path(__file__).parents[1]
 ABOUT = {"data": "demo", "corpus": "0123", "tokenizer": "default", "seed": 3, "model": {"rounds": 2}}
@@ -114,11 +114,11 @@ def test_the_card_has_evaluation_results_and_commands(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"not an output folder of evaluate\.py"):
         results_section([tmp_path])
     (tmp_path / "report.md").write_text(
-        "# R\n\n```\nno\n```\n\n## Origin\n\nnumpy.\n\n```\npython evaluate.py a=b\n```\n"
+        "# R\n\n```\nno\n```\n\n## Origin\n\nnumpy.\n\n```\nciterec evaluate a=b\n```\n"
     )
     found = results_section([tmp_path, tmp_path])
     assert "| demo, val | 70 | 0.250 [0.200, 0.300] |" in found and "R@10" not in found
-    assert "python evaluate.py a=b\npython evaluate.py a=b\n```" in found
+    assert "citerec evaluate a=b\nciterec evaluate a=b\n```" in found
     assert results_section([]) == ""
 
 
@@ -205,7 +205,7 @@ def test_a_damaged_folder_raises_one_line(
 def test_the_command_publishes_the_output_of_a_training(hub: Hub, tmp_path: Path) -> None:
     model = random_model(["deep", "nets"], dict(ABOUT))
     save_model(model, tmp_path / "run" / "hatten.ckpt")
-    command = [sys.executable, "-m", "evaluation.publish", str(tmp_path / "run")]
+    command = [sys.executable, "-m", "citerec.evaluation.publish", str(tmp_path / "run")]
     home = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home")}
     environment = {**os.environ, **home, "OMP_NUM_THREADS": "1"}
 

@@ -17,8 +17,8 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import MissingConfigException
 from omegaconf import OmegaConf
 
-from datasets.errors import error_line
-from datasets.help import option_notes, register_help
+from citerec.datasets.errors import error_line
+from citerec.datasets.help import option_notes, register_help
 
 ROOT = Path(__file__).parents[1]
 CONF = ROOT / "conf"
@@ -27,16 +27,18 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    """Runs `python COMMAND` in this process and an empty folder; returns (exit code, stdout, stderr)."""
+    """Runs a command in this process and an empty folder; returns (exit code, stdout, stderr)."""
 
     def run_(name: str, *arguments: str) -> tuple[int, str, str]:
+        """A script of the checkout, or a command of `citerec`."""
         monkeypatch.setattr("sys.argv", [name, *arguments])
         code: Any = 0
         try:
             if name.endswith(".py"):
                 runpy.run_path(str(ROOT / name), run_name="__main__")
             else:
-                runpy.run_module(name, run_name="__main__")
+                monkeypatch.setattr("sys.argv", ["citerec", name, *arguments])
+                runpy.run_module("citerec", run_name="__main__")
         except SystemExit as end:
             code = end.code or 0
         return (int(code), *capsys.readouterr())
@@ -63,15 +65,15 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
             "retriever.files is required, as in retriever.files=[val/",
         ),
         (
-            "datasets.build output=out",
+            "data build output=out",
             "source is required, as in source=[papers.jsonl.gz,texts/]: file",
         ),
         (
-            "datasets.build source=a output=b splitting=year",
+            "data build source=a output=b splitting=year",
             "splitting.train is required, as in splitting.train=[null,2018]: years of the citing papers",
         ),
         (
-            "datasets.inspect data=papers",
+            "data inspect data=papers",
             "data.papers is required, as in data.papers=papers.jsonl.gz: papers",
         ),
     ],
@@ -91,7 +93,7 @@ def test_a_launcher_that_is_not_installed_names_its_extra(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("command", ["train.py", "evaluate.py", "-m retrieval.embed output=out"])
+@pytest.mark.parametrize("command", ["train.py", "evaluate.py", "-m citerec.retrieval.embed output=out"])
 def test_missing_options_are_reported_before_slow_imports(command: str) -> None:
     name, *arguments = command.removeprefix("-m ").split()
     runner = "run_path" if name.endswith(".py") else "run_module"

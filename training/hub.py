@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from datasets.errors import InputError, error_text
-from datasets.files import atomic_folder, digest_file
+from citerec.datasets.errors import InputError, error_text
+from citerec.datasets.files import atomic_folder, digest_file
 
 T = TypeVar("T")
 

@@ -48,14 +48,14 @@ from pytorch_lightning.accelerators import CUDAAccelerator
 from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.files import atomic_write
-from retrieval.vectors import LOG_INTERVAL
-from training.checkpoint import save_torch
-from training.module import AveragedModule
-from training.rounds import CURVES, HISTORY, METRICS, Rounds
-from training.settings import DATE_FORMAT, LATEST
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import atomic_write
+from citerec.retrieval.vectors import LOG_INTERVAL
+from citerec.training.checkpoint import save_torch
+from citerec.training.module import AveragedModule
+from citerec.training.rounds import CURVES, HISTORY, METRICS, Rounds
+from citerec.training.settings import DATE_FORMAT, LATEST
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from hydra.utils import instantiate
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from datasets.errors import InputError
-from retrieval.nets import precision
-from training.settings import FineTuningSettings, RateSettings
+from citerec.datasets.errors import InputError
+from citerec.retrieval.nets import precision
+from citerec.training.settings import FineTuningSettings, RateSettings
 
 Net = TypeVar("Net", bound=nn.Module)
 Optimizer = Callable[[Iterable[dict[str, Any]]], torch.optim.Optimizer]

@@ -16,10 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from datasets.corpus import Split
-from datasets.files import atomic_write
-from training.module import AveragedModule
-from training.settings import RECALL_AT
+from citerec.datasets.corpus import Split
+from citerec.datasets.files import atomic_write
+from citerec.training.module import AveragedModule
+from citerec.training.settings import RECALL_AT
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class History:
     def _plot(self) -> None:
         from matplotlib.ticker import MaxNLocator
 
-        from datasets.plots import draw, highlight_colours, label_ends, panels, save
+        from citerec.datasets.plots import draw, highlight_colours, label_ends, panels, save
 
         figure, axes = panels("Loss and validation by round", (1, 1))
         parts = ("train/", ("loss",), "loss, mean of the round"), ("val/", self.shown, "validation")

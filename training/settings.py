@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from omegaconf import OmegaConf
 
-from datasets.errors import InputError
-from datasets.settings import Settings, setting
+from citerec.datasets.errors import InputError
+from citerec.datasets.settings import Settings, setting
 
 RECALL_AT = (1, 10, 50, 100, 500, 1000, 2000)
 """Cutoffs of recall in validation."""

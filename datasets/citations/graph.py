@@ -24,7 +24,7 @@ import pyarrow.csv
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from datasets.columns import (
+from citerec.datasets.columns import (
     NameWriter,
     Ragged,
     TextWriter,
@@ -35,13 +35,13 @@ from datasets.columns import (
     save_ragged,
     table_batches,
 )
-from datasets.corpus import TextColumn
-from datasets.errors import InputError
-from datasets.files import atomic_folder, content_hash, disk_errors
-from datasets.fulltext.documents import Metadata
-from datasets.fulltext.readers import read_s2orc, read_s2orc_2020
-from datasets.json_lines import CitedId, Object, PaperId, Year, read_objects, validate
-from datasets.progress import OnBytes, read_progress
+from citerec.datasets.corpus import TextColumn
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import atomic_folder, content_hash, disk_errors
+from citerec.datasets.fulltext.documents import Metadata
+from citerec.datasets.fulltext.readers import read_s2orc, read_s2orc_2020
+from citerec.datasets.json_lines import CitedId, Object, PaperId, Year, read_objects, validate
+from citerec.datasets.progress import OnBytes, read_progress
 
 
 class PaperLine(NamedTuple):

@@ -19,16 +19,16 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from datasets.citations.graph import CitationGraph, PaperLine, open_graph, read_paper_lines
-from datasets.columns import Ragged, offsets_of
-from datasets.configuration import read_settings
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.files import atomic_write, read_limited
-from datasets.near_duplicates import TitleIndex
-from datasets.prepare import open_records
-from datasets.progress import read_progress
-from datasets.records import (
+from citerec.datasets.citations.graph import CitationGraph, PaperLine, open_graph, read_paper_lines
+from citerec.datasets.columns import Ragged, offsets_of
+from citerec.datasets.configuration import read_settings
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import atomic_write, read_limited
+from citerec.datasets.near_duplicates import TitleIndex
+from citerec.datasets.prepare import open_records
+from citerec.datasets.progress import read_progress
+from citerec.datasets.records import (
     SPLITS,
     TARGET_MARKER,
     TRAIN,
@@ -39,8 +39,8 @@ from datasets.records import (
     check_split_names,
     quoted,
 )
-from datasets.settings import Settings, setting
-from datasets.splitting import Splitting, YearShares
+from citerec.datasets.settings import Settings, setting
+from citerec.datasets.splitting import Splitting, YearShares
 
 log = logging.getLogger(__name__)
 

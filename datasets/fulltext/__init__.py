@@ -1,4 +1,4 @@
-"""Full texts with citations, and the contexts extracted from them (`python -m datasets.build`).
+"""Full texts with citations, and the contexts extracted from them (`citerec data build`).
 
 documents      records of a paper: metadata, paragraphs with citation spans, references
 readers        find and read files by format; JSON lines in our own layout and S2ORC's

@@ -29,7 +29,7 @@ from typing import Any
 
 import orjson
 
-from datasets.fulltext.documents import Metadata, Reference
+from citerec.datasets.fulltext.documents import Metadata, Reference
 
 AUTHORS = 4
 """Number of first authors used to resolve references and to check contexts for names."""

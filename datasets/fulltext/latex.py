@@ -21,11 +21,18 @@ from tempfile import TemporaryDirectory
 from bibtexparser.entrypoint import parse_string
 from bibtexparser.middlewares.names import parse_single_name_into_parts, split_multiple_persons_names
 
-from datasets.errors import InputError
-from datasets.files import open_bytes, read_limited
-from datasets.fulltext.catalogue import arxiv_year, find_arxiv_id, find_year
-from datasets.fulltext.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
-from datasets.fulltext.latex_source import (
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import open_bytes, read_limited
+from citerec.datasets.fulltext.catalogue import arxiv_year, find_arxiv_id, find_year
+from citerec.datasets.fulltext.documents import (
+    CitationSpan,
+    Document,
+    FullText,
+    Metadata,
+    Paragraph,
+    Reference,
+)
+from citerec.datasets.fulltext.latex_source import (
     MAX_FILE_BYTES,
     braced_argument,
     decode_latex,

@@ -20,8 +20,8 @@ from pylatexenc.latexwalker import LatexWalkerError
 from pylatexenc.latexwalker import get_default_latex_context_db as arguments_of_macros
 from pylatexenc.macrospec import MacroSpec
 
-from datasets.errors import InputError
-from datasets.files import read_limited
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import read_limited
 
 logging.getLogger("pylatexenc").setLevel(logging.CRITICAL)  # unparsable parts are skipped
 

@@ -17,8 +17,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from datasets.fulltext.catalogue import surname
-from datasets.fulltext.documents import CitationSpan, Paragraph, Reference
+from citerec.datasets.fulltext.catalogue import surname
+from citerec.datasets.fulltext.documents import CitationSpan, Paragraph, Reference
 
 _UPPER = "".join(chr(code) for code in range(0x530) if chr(code).isupper())
 _PARTICLE = r"[Vv]an|[Vv]on|[Dd]er|[Dd]en|[Dd]e|[Dd]i|[Dd]u|da|dos|del|[Ll]a|[Ll]e|el|al|ter|ten|bin"

@@ -29,16 +29,32 @@ from typing import Any, NamedTuple
 import msgspec
 import orjson
 
-from datasets.errors import InputError
-from datasets.fulltext.catalogue import arxiv_year, find_year
-from datasets.fulltext.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
-from datasets.fulltext.latex import bib_entries, is_archive, read_archive, read_latex
-from datasets.fulltext.latex_source import decode_latex, is_paper, plain_text
-from datasets.fulltext.tei import read_tei
-from datasets.json_lines import CitedId, Object, Offset, OnBadRecord, PaperId, Year, read_objects, validate
-from datasets.progress import OnBytes
-from datasets.records import MAX_SHOWN, quoted, raise_bad
-from datasets.source_files import read_records
+from citerec.datasets.errors import InputError
+from citerec.datasets.fulltext.catalogue import arxiv_year, find_year
+from citerec.datasets.fulltext.documents import (
+    CitationSpan,
+    Document,
+    FullText,
+    Metadata,
+    Paragraph,
+    Reference,
+)
+from citerec.datasets.fulltext.latex import bib_entries, is_archive, read_archive, read_latex
+from citerec.datasets.fulltext.latex_source import decode_latex, is_paper, plain_text
+from citerec.datasets.fulltext.tei import read_tei
+from citerec.datasets.json_lines import (
+    CitedId,
+    Object,
+    Offset,
+    OnBadRecord,
+    PaperId,
+    Year,
+    read_objects,
+    validate,
+)
+from citerec.datasets.progress import OnBytes
+from citerec.datasets.records import MAX_SHOWN, quoted, raise_bad
+from citerec.datasets.source_files import read_records
 
 IN_FOLDERS = (".jsonl", ".jsonl.gz", ".xml", ".xml.gz", ".tex", ".tar.gz")
 """Suffixes read when `source` is a folder, in addition to .gz files of a LaTeX document."""

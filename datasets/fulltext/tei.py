@@ -12,10 +12,17 @@ import xml.etree.ElementTree as ET
 from functools import partial
 from pathlib import Path
 
-from datasets.errors import InputError
-from datasets.files import read_limited
-from datasets.fulltext.catalogue import arxiv_year, find_year
-from datasets.fulltext.documents import CitationSpan, Document, FullText, Metadata, Paragraph, Reference
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import read_limited
+from citerec.datasets.fulltext.catalogue import arxiv_year, find_year
+from citerec.datasets.fulltext.documents import (
+    CitationSpan,
+    Document,
+    FullText,
+    Metadata,
+    Paragraph,
+    Reference,
+)
 
 _TEI = {"": "http://www.tei-c.org/ns/1.0"}
 _PREFIX = f"{{{_TEI['']}}}"

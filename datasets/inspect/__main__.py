@@ -1,10 +1,10 @@
-"""Inspect a corpus before using it: python -m datasets.inspect data=... (docs/inspect.md)."""
+"""Inspect a corpus before using it: citerec data inspect data=... (docs/inspect.md)."""
 
 from __future__ import annotations
 
 from hydra.utils import instantiate
 
-from datasets.command import command
+from citerec.datasets.command import command
 
 main = command("inspect", lambda config: f"page: {instantiate(config)}")
 

@@ -7,12 +7,21 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.columns import concat_ranges
-from datasets.corpus import Corpus
-from datasets.fulltext.catalogue import normalise_title, title_key
-from datasets.inspect.tables import EXAMPLES, NO_SPLIT, CorpusView, Line, Mask, Rows, Table, count_line
-from datasets.near_duplicates import SHINGLE_WORDS, Pairs, SetIndex, exact_fraction, shingle_sets
-from datasets.progress import count_progress
+from citerec.datasets.columns import concat_ranges
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.fulltext.catalogue import normalise_title, title_key
+from citerec.datasets.inspect.tables import (
+    EXAMPLES,
+    NO_SPLIT,
+    CorpusView,
+    Line,
+    Mask,
+    Rows,
+    Table,
+    count_line,
+)
+from citerec.datasets.near_duplicates import SHINGLE_WORDS, Pairs, SetIndex, exact_fraction, shingle_sets
+from citerec.datasets.progress import count_progress
 
 ALL = "all contexts"
 TWIN_TITLE_WORDS = 3

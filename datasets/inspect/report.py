@@ -18,17 +18,17 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from datasets.configuration import read_settings
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.files import write_text
-from datasets.inspect import duplicates, statistics
-from datasets.inspect.leaks import first_authors, leak_table
-from datasets.inspect.plots import Plot, draw_plots
-from datasets.inspect.tables import CorpusView, Table, flat_counts
-from datasets.near_duplicates import counted_words, word_lengths
-from datasets.records import TARGET_MARKER
-from datasets.settings import Settings, setting
+from citerec.datasets.configuration import read_settings
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import write_text
+from citerec.datasets.inspect import duplicates, statistics
+from citerec.datasets.inspect.leaks import first_authors, leak_table
+from citerec.datasets.inspect.plots import Plot, draw_plots
+from citerec.datasets.inspect.tables import CorpusView, Table, flat_counts
+from citerec.datasets.near_duplicates import counted_words, word_lengths
+from citerec.datasets.records import TARGET_MARKER
+from citerec.datasets.settings import Settings, setting
 
 log = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.corpus import Corpus
-from datasets.inspect.tables import EXAMPLES, CorpusView, Line, Mask, Number, Rows, Table, count_line
-from datasets.prepare import DROPPED
-from datasets.records import TRAIN
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.inspect.tables import EXAMPLES, CorpusView, Line, Mask, Number, Rows, Table, count_line
+from citerec.datasets.prepare import DROPPED
+from citerec.datasets.records import TRAIN
 
 QUANTILES = {"p1": 1, "p5": 5, "p25": 25, "median": 50, "p75": 75, "p95": 95, "p99": 99}
 """Percentiles by column."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.corpus import Corpus
+from citerec.datasets.corpus import Corpus
 
 Number = int | float | None
 """None if there is nothing to count or measure."""

@@ -15,12 +15,12 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.files import atomic_write
-from datasets.json_lines import validate
-from evaluation.benchmark import RetrieverFactory
-from evaluation.benchmarks.pools import (
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import atomic_write
+from citerec.datasets.json_lines import validate
+from citerec.evaluation.benchmark import RetrieverFactory
+from citerec.evaluation.benchmarks.pools import (
     Findings,
     PoolBenchmark,
     QueryPaper,
@@ -33,9 +33,9 @@ from evaluation.benchmarks.pools import (
     read_json,
     read_texts,
 )
-from evaluation.measures import PerQuery
-from evaluation.report import Column, markdown_table
-from evaluation.settings import CSFCubeSettings
+from citerec.evaluation.measures import PerQuery
+from citerec.evaluation.report import Column, markdown_table
+from citerec.evaluation.settings import CSFCubeSettings
 
 FACETS = ("background", "method", "result")
 ALL = "all"

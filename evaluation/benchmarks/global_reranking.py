@@ -9,17 +9,25 @@ from typing import Any, ClassVar
 
 from omegaconf import OmegaConf
 
-from evaluation.benchmark import Output
-from evaluation.benchmarks.pools import ABOUT
-from evaluation.pipeline import Pipeline, depth_columns
-from evaluation.plots import curve_plot
-from evaluation.prefetch import Prefetch
-from evaluation.published import published_tables
-from evaluation.report import Column, Metrics, Section, SweepJob, align_columns, comparison, markdown_table
-from evaluation.settings import ContextSettings, GlobalRerankSettings
-from evaluation.stages import BASE, GAIN, pipeline_name
-from rerank.reranker import Reranker
-from rerank.scores import PairScores
+from citerec.evaluation.benchmark import Output
+from citerec.evaluation.benchmarks.pools import ABOUT
+from citerec.evaluation.pipeline import Pipeline, depth_columns
+from citerec.evaluation.plots import curve_plot
+from citerec.evaluation.prefetch import Prefetch
+from citerec.evaluation.published import published_tables
+from citerec.evaluation.report import (
+    Column,
+    Metrics,
+    Section,
+    SweepJob,
+    align_columns,
+    comparison,
+    markdown_table,
+)
+from citerec.evaluation.settings import ContextSettings, GlobalRerankSettings
+from citerec.evaluation.stages import BASE, GAIN, pipeline_name
+from citerec.rerank.reranker import Reranker
+from citerec.rerank.scores import PairScores
 
 F1 = "f1@20"
 MEASURES = {F1: "F1@20", "mrr": "MRR", "recall@100": "R@100", "recall@1000": "R@1000"}

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from ir_measures import AP, R, nDCG
 
-from datasets.download import ensure_release, find_file
-from datasets.errors import InputError
-from datasets.files import write_text
-from datasets.json_lines import validate
-from evaluation.benchmark import Output, RetrieverFactory
-from evaluation.benchmarks.pools import (
+from citerec.datasets.download import ensure_release, find_file
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import write_text
+from citerec.datasets.json_lines import validate
+from citerec.evaluation.benchmark import Output, RetrieverFactory
+from citerec.evaluation.benchmarks.pools import (
     Findings,
     PoolBenchmark,
     Scores,
@@ -33,8 +33,8 @@ from evaluation.benchmarks.pools import (
     pool_scores,
     read_json,
 )
-from evaluation.measures import PerQuery, Values
-from evaluation.report import (
+from citerec.evaluation.measures import PerQuery, Values
+from citerec.evaluation.report import (
     AVERAGE,
     REPORT,
     Column,
@@ -44,7 +44,7 @@ from evaluation.report import (
     markdown_table,
     table_rows,
 )
-from evaluation.settings import MDCRSettings
+from citerec.evaluation.settings import MDCRSettings
 
 TYPES, SCORES = "candidate_types.json", "scores.json"
 TRUE = "true"

@@ -18,19 +18,19 @@ import numpy as np
 import orjson
 from ir_measures import Measure
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.files import content_hash, read_limited
-from datasets.json_lines import Object, read_objects, validate
-from datasets.prepare import open_records, store_folder
-from datasets.progress import count_progress, read_progress
-from datasets.records import TARGET_MARKER, ContextRecord, PaperRecord, QueryRecord, Source
-from datasets.source_files import read_records
-from evaluation.benchmark import Benchmark, Data, RetrieverFactory
-from evaluation.measures import PerQuery, Values
-from evaluation.report import PER_QUERY, Metrics, Provenance, print_table, write_results
-from evaluation.settings import PoolSettings
-from retrieval.base import Retriever
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import content_hash, read_limited
+from citerec.datasets.json_lines import Object, read_objects, validate
+from citerec.datasets.prepare import open_records, store_folder
+from citerec.datasets.progress import count_progress, read_progress
+from citerec.datasets.records import TARGET_MARKER, ContextRecord, PaperRecord, QueryRecord, Source
+from citerec.datasets.source_files import read_records
+from citerec.evaluation.benchmark import Benchmark, Data, RetrieverFactory
+from citerec.evaluation.measures import PerQuery, Values
+from citerec.evaluation.report import PER_QUERY, Metrics, Provenance, print_table, write_results
+from citerec.evaluation.settings import PoolSettings
+from citerec.retrieval.base import Retriever
 
 log = logging.getLogger(__name__)
 

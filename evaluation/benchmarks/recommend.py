@@ -7,17 +7,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from evaluation.benchmark import Data, RetrieverFactory
-from evaluation.prefetch import Prefetch
-from evaluation.report import Metrics, Provenance
-from evaluation.settings import RecommendSettings
-from library.recommender import Recommender, Request
-from rerank.settings import ScoringSettings
-from retrieval.arrays import Mask
-from retrieval.base import Ranking, Retriever, empty_rankings
-from retrieval.queries import Queries, Query
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.evaluation.benchmark import Data, RetrieverFactory
+from citerec.evaluation.prefetch import Prefetch
+from citerec.evaluation.report import Metrics, Provenance
+from citerec.evaluation.settings import RecommendSettings
+from citerec.library.recommender import Recommender, Request
+from citerec.rerank.settings import ScoringSettings
+from citerec.retrieval.arrays import Mask
+from citerec.retrieval.base import Ranking, Retriever, empty_rankings
+from citerec.retrieval.queries import Queries, Query
 
 
 class Recommend(Prefetch):

@@ -17,15 +17,15 @@ import numpy as np
 from ir_measures import AP, R, nDCG
 from numpy.typing import NDArray
 
-from datasets.citations.graph import open_graph
-from datasets.citations.queries import QuerySet, graph_corpus
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.files import write_text
-from datasets.progress import count_progress
-from evaluation.benchmark import Output, RetrieverFactory
-from evaluation.benchmarks.pools import Findings, PoolBenchmark, Table, first_few, read_json
-from evaluation.benchmarks.sampling import (
+from citerec.datasets.citations.graph import open_graph
+from citerec.datasets.citations.queries import QuerySet, graph_corpus
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import write_text
+from citerec.datasets.progress import count_progress
+from citerec.evaluation.benchmark import Output, RetrieverFactory
+from citerec.evaluation.benchmarks.pools import Findings, PoolBenchmark, Table, first_few, read_json
+from citerec.evaluation.benchmarks.sampling import (
     TEST,
     VALIDATION,
     Rows,
@@ -34,10 +34,10 @@ from evaluation.benchmarks.sampling import (
     dataset_pools,
     field_pools,
 )
-from evaluation.measures import PerQuery, Values, per_query
-from evaluation.plots import size_plot
-from evaluation.protocol import Qrels
-from evaluation.report import (
+from citerec.evaluation.measures import PerQuery, Values, per_query
+from citerec.evaluation.plots import size_plot
+from citerec.evaluation.protocol import Qrels
+from citerec.evaluation.report import (
     AVERAGE,
     METRICS,
     QRELS,
@@ -48,9 +48,9 @@ from evaluation.report import (
     markdown_table,
     table_rows,
 )
-from evaluation.settings import DatasetLevelSettings, FieldLevelSettings, SampledSettings, Tuning
-from retrieval.base import Ranking, Retriever, empty_rankings
-from retrieval.run import Run
+from citerec.evaluation.settings import DatasetLevelSettings, FieldLevelSettings, SampledSettings, Tuning
+from citerec.retrieval.base import Ranking, Retriever, empty_rankings
+from citerec.retrieval.run import Run
 
 log = logging.getLogger(__name__)
 

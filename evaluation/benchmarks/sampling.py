@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.citations.graph import CitationGraph
-from datasets.citations.queries import citable_references, read_query_lists
-from datasets.columns import Ragged
-from datasets.errors import InputError
-from evaluation.settings import SamplingRules
+from citerec.datasets.citations.graph import CitationGraph
+from citerec.datasets.citations.queries import citable_references, read_query_lists
+from citerec.datasets.columns import Ragged
+from citerec.datasets.errors import InputError
+from citerec.evaluation.settings import SamplingRules
 
 TEST, VALIDATION = "test", "val"
 

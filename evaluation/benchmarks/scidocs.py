@@ -18,15 +18,15 @@ import pyarrow as pa
 from ir_measures import AP, nDCG
 from numpy.typing import NDArray
 
-from datasets.corpus import Corpus
-from datasets.download import ensure_release, find_file
-from datasets.errors import InputError
-from datasets.files import atomic_write
-from datasets.json_lines import read_objects, validate
-from datasets.progress import read_progress
-from datasets.releases import RELEASES
-from evaluation.benchmark import RetrieverFactory
-from evaluation.benchmarks.pools import (
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.download import ensure_release, find_file
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import atomic_write
+from citerec.datasets.json_lines import read_objects, validate
+from citerec.datasets.progress import read_progress
+from citerec.datasets.releases import RELEASES
+from citerec.evaluation.benchmark import RetrieverFactory
+from citerec.evaluation.benchmarks.pools import (
     Findings,
     JudgedPools,
     PoolBenchmark,
@@ -38,13 +38,13 @@ from evaluation.benchmarks.pools import (
     pool_scores,
     read_texts,
 )
-from evaluation.measures import PerQuery, Values
-from evaluation.protocol import Qrels, read_pairs
-from evaluation.published import published_tables
-from evaluation.report import Column, markdown_table, table_rows
-from evaluation.settings import SciDocsSettings
-from retrieval.base import Retriever
-from retrieval.run import escape_ids
+from citerec.evaluation.measures import PerQuery, Values
+from citerec.evaluation.protocol import Qrels, read_pairs
+from citerec.evaluation.published import published_tables
+from citerec.evaluation.report import Column, markdown_table, table_rows
+from citerec.evaluation.settings import SciDocsSettings
+from citerec.retrieval.base import Retriever
+from citerec.retrieval.run import escape_ids
 
 log = logging.getLogger(__name__)
 

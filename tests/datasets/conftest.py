@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from datasets.columns import Ragged
-from datasets.corpus import Corpus
-from datasets.prepare import open_corpus
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.prepare import open_corpus
 
 Open = Callable[..., Corpus]
 Described = Mapping[str, tuple[str | None, str, str | Sequence[str], str]]

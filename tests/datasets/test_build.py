@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.build import BuildReport, build_corpus
-from datasets.errors import InputError
-from datasets.prepare import open_corpus
-from datasets.records import SPLITS, TARGET_MARKER
-from datasets.splitting import RandomSplitting, YearSplitting
-from evaluation.prefetch import Prefetch
-from retrieval.bm25 import BM25
-from tests.datasets.conftest import run_module, write_lines
+from citerec.datasets.build import BuildReport, build_corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.prepare import open_corpus
+from citerec.datasets.records import SPLITS, TARGET_MARKER
+from citerec.datasets.splitting import RandomSplitting, YearSplitting
+from citerec.evaluation.prefetch import Prefetch
+from citerec.retrieval.bm25 import BM25
+from citerec.tests.datasets.conftest import run_module, write_lines
 
 TEXTS = Path(__file__).parent / "fulltexts"
 TRAIN = RandomSplitting(1, 0, 0, seed=0)
@@ -287,7 +287,7 @@ def test_a_built_corpus_is_evaluated_with_bm25(tmp_path: Path) -> None:
 def test_the_command(tmp_path: Path) -> None:
     source = write(tmp_path / "a.jsonl", collection(40))
     shares = ("splitting.train=0.9", "splitting.val=0", "seed=4")
-    done = run_module("datasets.build", f"source=[{source}]", f"output={tmp_path / 'out'}", *shares)
+    done = run_module("citerec.datasets.build", f"source=[{source}]", f"output={tmp_path / 'out'}", *shares)
     assert done.returncode == 0, done.stderr
     assert f"{tmp_path / 'out'}: 40 papers" in done.stdout and "no contexts for the split val" in done.stdout
     again = build_corpus(source, tmp_path / "again", RandomSplitting(0.9, 0, 0.1, 4), seed=4)
@@ -297,10 +297,10 @@ def test_the_command(tmp_path: Path) -> None:
         "contexts.json.gz", "papers.json.gz", "report.json", "report.md", "test.json", "train.json"
     ]  # fmt: skip
     assert again.counts["splits"].keys() == {"train", "test"}
-    refused = run_module("datasets.build", f"source={source}", f"output={tmp_path / 'out'}")
+    refused = run_module("citerec.datasets.build", f"source={source}", f"output={tmp_path / 'out'}")
     assert refused.returncode == 2 and "already exists" in refused.stderr.splitlines()[-1]
     assert "Traceback" not in refused.stderr
-    shown = run_module("datasets.build", "--help").stdout
+    shown = run_module("citerec.datasets.build", "--help").stdout
     words = ("source=FILES", "TEI XML", "report.md", "splitting=random", "per_pair: 5 ", "# maximum contexts")
     assert all(word in shown for word in words)
 
@@ -335,7 +335,7 @@ def test_nothing_is_left_after_a_broken_record_or_an_interrupt(
     def interrupt(*arguments: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("datasets.build.select_contexts", interrupt)
+    monkeypatch.setattr("citerec.datasets.build.select_contexts", interrupt)
     with pytest.raises(KeyboardInterrupt):
         build_corpus(write(tmp_path / "a.jsonl", good), tmp_path / "out", TRAIN)
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from datasets.build import build_corpus
-from datasets.fulltext.catalogue import surname
-from datasets.splitting import RandomSplitting
-from tests.datasets.conftest import write_lines
+from citerec.datasets.build import build_corpus
+from citerec.datasets.fulltext.catalogue import surname
+from citerec.datasets.splitting import RandomSplitting
+from citerec.tests.datasets.conftest import write_lines
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 CONTEXTS = 400

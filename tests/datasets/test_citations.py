@@ -16,8 +16,8 @@ from hydra.utils import instantiate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.citations.graph import CitationGraph, open_graph, read_paper_lines
-from datasets.citations.queries import (
+from citerec.datasets.citations.graph import CitationGraph, open_graph, read_paper_lines
+from citerec.datasets.citations.queries import (
     GraphQueries,
     QuerySet,
     graph_corpus,
@@ -25,12 +25,12 @@ from datasets.citations.queries import (
     open_queries,
     read_query_lists,
 )
-from datasets.columns import Ragged
-from datasets.corpus import Corpus
-from datasets.count import count_collection
-from datasets.errors import InputError
-from datasets.splitting import RandomSplitting, YearShares, YearSplitting
-from tests.datasets.conftest import run_module, write_lines
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.count import count_collection
+from citerec.datasets.errors import InputError
+from citerec.datasets.splitting import RandomSplitting, YearShares, YearSplitting
+from citerec.tests.datasets.conftest import run_module, write_lines
 
 ABOUT = {"b": {"title": "On B", "abstract": " "}, "d": {"title": "On D", "abstract": "About d."}}
 ABOUT["late"] = {"title": "Late", "abstract": "About it."}
@@ -290,9 +290,9 @@ def test_near_duplicates_of_held_out_papers_are_dropped_from_training(
     for files in (other, [str(other)]):  # the second from the cache
         assert find(near_duplicates=0.7, held_out=files).removed.tolist() == [5, 6, 7]
     # Titles in batches; the result is cached.
-    monkeypatch.setattr("datasets.citations.queries.TITLE_BATCH", 2)
+    monkeypatch.setattr("citerec.datasets.citations.queries.TITLE_BATCH", 2)
     assert find(near_duplicates=0.5).removed.tolist() == [6, 7]  # speech, sounds, on: and `of` in 4
-    monkeypatch.setattr("datasets.citations.queries.TitleIndex", None)
+    monkeypatch.setattr("citerec.datasets.citations.queries.TitleIndex", None)
     assert find(near_duplicates=0.5).removed.tolist() == [6, 7]
     corpus = open_papers(write(dated()), SHARES, cache_dir=tmp_path / "cache", near_duplicates=0.7)
     found = {split: list(queries) for split, queries in queries_of(corpus).items()}
@@ -351,8 +351,8 @@ def test_counts_match_the_queries(find: Callable[..., GraphQueries], tmp_path: P
 @pytest.mark.slow
 def test_the_command(write: Write, tmp_path: Path) -> None:
     options = [f"data.papers={write(dated())}", f"data.cache_dir={tmp_path}/c", f"output_dir={tmp_path}/out"]
-    done = run_module("datasets.count", *options, "data.near_duplicates=0.7")
+    done = run_module("citerec.datasets.count", *options, "data.near_duplicates=0.7")
     assert done.returncode == 0 and "| documents | 10 |" in done.stdout, done.stderr
     assert (tmp_path / "out" / "counts.md").read_text() in done.stdout
-    done = run_module("datasets.count", *options, "data.near_duplicates=2")
+    done = run_module("citerec.datasets.count", *options, "data.near_duplicates=2")
     assert done.returncode == 2 and done.stderr.startswith("error: data.near_duplicates=2.0:"), done.stderr

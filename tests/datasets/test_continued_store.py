@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from datasets.columns import TableWriter, TextWriter, table_batches
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.prepare import prepare_store
-from datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
-from retrieval.queries import Queries
-from tests.conftest import CONTEXTS, PAPERS
-from tests.datasets.conftest import content
+from citerec.datasets.columns import TableWriter, TextWriter, table_batches
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.prepare import prepare_store
+from citerec.datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
+from citerec.retrieval.queries import Queries
+from citerec.tests.conftest import CONTEXTS, PAPERS
+from citerec.tests.datasets.conftest import content
 
 SETTINGS = {"tokenizer": "default", "candidates": "all"}
 RECORDS = [

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from datasets.citations.graph import open_graph
-from datasets.convert import convert
-from datasets.errors import InputError
-from tests.datasets.conftest import run_module
-from tests.datasets.conftest import write_lines as write
+from citerec.datasets.citations.graph import open_graph
+from citerec.datasets.convert import convert
+from citerec.datasets.errors import InputError
+from citerec.tests.datasets.conftest import run_module
+from citerec.tests.datasets.conftest import write_lines as write
 
 TITLED = {"title": "Mono-unsaturated fat", "abstract": "Part ::: two.", "year": 2019}
 S2ORC_2020 = {"paper_id": "18980380", **TITLED, "mag_field_of_study": ["Medicine", "Biology"]}
@@ -124,7 +124,7 @@ def test_missing_papers_and_an_existing_folder_are_rejected(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     source = f"source={write(tmp_path / 'dump.jsonl', [CORPUS])}"
-    done = run_module("datasets.convert", source, f"output={tmp_path}/out")
+    done = run_module("citerec.datasets.convert", source, f"output={tmp_path}/out")
     assert done.returncode == 0 and "1 papers" in done.stdout, done.stderr
-    done = run_module("datasets.convert", source, f"output={tmp_path}")
+    done = run_module("citerec.datasets.convert", source, f"output={tmp_path}")
     assert done.returncode == 2 and done.stderr.startswith("error: output:") and done.stderr.count("\n") == 1

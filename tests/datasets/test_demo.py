@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import Stemmer
 
-from datasets.corpus import Corpus
-from datasets.demo import Concept, demo_texts, generate, make_topics, open_demo, parse_pairs
-from datasets.errors import InputError
-from datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.demo import Concept, demo_texts, generate, make_topics, open_demo, parse_pairs
+from citerec.datasets.errors import InputError
+from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 
 STEMMER = Stemmer.Stemmer("english")
 

@@ -20,14 +20,14 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
-from datasets import download
-from datasets.convert import convert
-from datasets.download import ensure_release
-from datasets.errors import InputError
-from datasets.files import file_lock
-from datasets.releases import CORPUS_FILES, RELEASES
-from datasets.transfer import CHUNK
-from tests.datasets.conftest import archive_of
+from citerec.datasets import download
+from citerec.datasets.convert import convert
+from citerec.datasets.download import ensure_release
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import file_lock
+from citerec.datasets.releases import CORPUS_FILES, RELEASES
+from citerec.datasets.transfer import CHUNK
+from citerec.tests.datasets.conftest import archive_of
 
 ROOT = Path(__file__).parents[2]
 WEIGHTS = "model_batch_35000.pt"
@@ -282,7 +282,7 @@ def test_an_unshared_folder_is_a_one_line_error(drive: Any, cache: Path) -> None
 
 def command(*arguments: str, before: Callable[[], None] | None = None) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "datasets.download", "acl200", *arguments],
+        [sys.executable, "-m", "citerec.datasets.download", "acl200", *arguments],
         cwd=ROOT,
         env={**os.environ, "NO_PROXY": "127.0.0.1"},
         stdout=subprocess.PIPE,

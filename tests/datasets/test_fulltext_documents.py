@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.errors import InputError
-from datasets.fulltext.documents import FullText, Metadata, Reference
-from datasets.fulltext.latex_source import plain_text, read_source
-from datasets.fulltext.readers import SourceFile, find_files, read_documents
-from tests.datasets.test_fulltext_layouts import documents
+from citerec.datasets.errors import InputError
+from citerec.datasets.fulltext.documents import FullText, Metadata, Reference
+from citerec.datasets.fulltext.latex_source import plain_text, read_source
+from citerec.datasets.fulltext.readers import SourceFile, find_files, read_documents
+from citerec.tests.datasets.test_fulltext_layouts import documents
 
 TEXTS = Path(__file__).parent / "fulltexts"
 
@@ -173,7 +173,7 @@ LETTERS = "abcdefghijklmnopqrst"
 def test_macros_that_never_terminate_are_rejected(
     tmp_path: Path, macros: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datasets.fulltext.latex_source.MAX_MACROS", 1000)
+    monkeypatch.setattr("citerec.datasets.fulltext.latex_source.MAX_MACROS", 1000)
     path = tmp_path / "p.tex"
     path.write_text(f"\\documentclass{{article}} {macros}")
     with pytest.raises(InputError, match=r"p\.tex: the macro .* never terminates"):

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from datasets.errors import InputError
-from datasets.fulltext.catalogue import surname
-from datasets.fulltext.documents import Document, Metadata
-from datasets.fulltext.readers import find_files, read_documents
-from tests.datasets.conftest import write_lines
+from citerec.datasets.errors import InputError
+from citerec.datasets.fulltext.catalogue import surname
+from citerec.datasets.fulltext.documents import Document, Metadata
+from citerec.datasets.fulltext.readers import find_files, read_documents
+from citerec.tests.datasets.conftest import write_lines
 
 MARKERS = {"[1]": "b0", "[2": "b1", "3]": "b2"}
 BODY: list[tuple[str, str, dict[str, Any]]] = [
@@ -234,7 +234,7 @@ def test_a_malformed_record_is_a_one_line_error_with_its_location(
 
 
 def test_an_overlong_line_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datasets.json_lines.LONGEST", 1 << 20)
+    monkeypatch.setattr("citerec.datasets.json_lines.LONGEST", 1 << 20)
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"id": "a"}\r\n\n  \n{"id": "' + b"b" * (1 << 20))
     with pytest.raises(InputError, match=r"a\.jsonl, line 4: is longer than 1 MB; a record is one line"):

@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.errors import InputError
-from datasets.fulltext.contexts import find_citations
-from datasets.fulltext.readers import find_files, read_documents
-from tests.datasets.fuzzing import damaged, fuzzed, packed
-from tests.datasets.test_fulltext_layouts import own, s2orc, s2orc_2020, s2orc_v2
+from citerec.datasets.errors import InputError
+from citerec.datasets.fulltext.contexts import find_citations
+from citerec.datasets.fulltext.readers import find_files, read_documents
+from citerec.tests.datasets.fuzzing import damaged, fuzzed, packed
+from citerec.tests.datasets.test_fulltext_layouts import own, s2orc, s2orc_2020, s2orc_v2
 
 TEXTS = Path(__file__).parent / "fulltexts"
 LAYOUTS: dict[str, Callable[[], list[dict[str, Any]]]] = {

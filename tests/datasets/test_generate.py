@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets import generate as records
-from datasets.errors import InputError
-from datasets.generate import (
+from citerec.datasets import generate as records
+from citerec.datasets.errors import InputError
+from citerec.datasets.generate import (
     COMMON,
     CORE,
     MAX_RANK,
@@ -27,10 +27,10 @@ from datasets.generate import (
     Words,
     word,
 )
-from datasets.prepare import open_corpus
-from datasets.records import SPLITS
-from retrieval.bm25 import BM25
-from tests.datasets.conftest import run_module
+from citerec.datasets.prepare import open_corpus
+from citerec.datasets.records import SPLITS
+from citerec.retrieval.bm25 import BM25
+from citerec.tests.datasets.conftest import run_module
 
 generate_corpus = partial(records.generate_corpus, seed=0, workers=None)
 
@@ -178,7 +178,7 @@ def test_impossible_sizes_are_a_one_line_error(tmp_path: Path, settings: dict[st
 
 def test_command_line(tmp_path: Path) -> None:
     options = ("papers=100", "contexts=100", "workers=1", f"output={tmp_path / 'new'}")
-    done = [run_module("datasets.generate", *options) for _ in range(2)]
+    done = [run_module("citerec.datasets.generate", *options) for _ in range(2)]
     assert done[0].returncode == 0 and "100 papers, 100 contexts" in done[0].stdout, done[0].stderr
     assert done[1].returncode == 2 and "already exists" in done[1].stderr
     assert "Traceback" not in done[1].stderr

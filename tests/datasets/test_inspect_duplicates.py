@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.columns import Ragged
-from datasets.corpus import Corpus, Split
-from datasets.inspect.duplicates import (
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.inspect.duplicates import (
     ContextDuplicates,
     EqualGroups,
     PaperDuplicates,
@@ -18,9 +18,9 @@ from datasets.inspect.duplicates import (
     paper_duplicate_table,
     twin_table,
 )
-from datasets.inspect.tables import CorpusView, Table
-from datasets.near_duplicates import counted_words, word_lengths
-from tests.datasets.conftest import Described
+from citerec.datasets.inspect.tables import CorpusView, Table
+from citerec.datasets.near_duplicates import counted_words, word_lengths
+from citerec.tests.datasets.conftest import Described
 
 LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.inspect.leaks import first_authors, leak_table
-from datasets.inspect.tables import CorpusView, Table
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.inspect.leaks import first_authors, leak_table
+from citerec.datasets.inspect.tables import CorpusView, Table
 
 PAPERS: dict[str, dict[str, Any]] = {
     "bert": {

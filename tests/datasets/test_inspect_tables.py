@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from datasets.corpus import Corpus
-from datasets.inspect.statistics import (
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.inspect.statistics import (
     empty_table,
     length_table,
     paper_table,
@@ -16,8 +16,8 @@ from datasets.inspect.statistics import (
     target_table,
     year_table,
 )
-from datasets.inspect.tables import CorpusView, Line, Table, flat_counts
-from datasets.near_duplicates import counted_words, word_lengths
+from citerec.datasets.inspect.tables import CorpusView, Line, Table, flat_counts
+from citerec.datasets.near_duplicates import counted_words, word_lengths
 
 PAPERS = {
     "a": {"year": 2001, "title": "One, two"},

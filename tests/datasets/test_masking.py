@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.fulltext.contexts import CitationContext, cut_window, find_citations, find_leak
-from datasets.fulltext.documents import CitationSpan, FullText, Paragraph, Reference
-from datasets.fulltext.markers import Bibliography, find_markers, has_numbers
-from datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.datasets.fulltext.contexts import CitationContext, cut_window, find_citations, find_leak
+from citerec.datasets.fulltext.documents import CitationSpan, FullText, Paragraph, Reference
+from citerec.datasets.fulltext.markers import Bibliography, find_markers, has_numbers
+from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
 
 REFERENCES = {
     "smith": Reference(authors=("John Smith", "Ann Jones", "Bo Li")),

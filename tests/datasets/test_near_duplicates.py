@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets import near_duplicates
-from datasets.columns import Ragged
-from datasets.near_duplicates import (
+from citerec.datasets import near_duplicates
+from citerec.datasets.columns import Ragged
+from citerec.datasets.near_duplicates import (
     SetIndex,
     Sets,
     TitleIndex,

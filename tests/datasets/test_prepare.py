@@ -20,14 +20,14 @@ from typing import Any
 import fsspec
 import pytest
 
-from datasets import columns, over_ray, prepare
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.files import fetch_folder
-from datasets.prepare import open_corpora, open_corpus, open_records
-from datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
-from tests.conftest import CONTEXTS, PAPERS
-from tests.datasets.conftest import Open
+from citerec.datasets import columns, over_ray, prepare
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import fetch_folder
+from citerec.datasets.prepare import open_corpora, open_corpus, open_records
+from citerec.datasets.records import ContextRecord, PaperRecord, QueryRecord, Source
+from citerec.tests.conftest import CONTEXTS, PAPERS
+from citerec.tests.datasets.conftest import Open
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,7 +39,7 @@ def manifest_inode(corpus: Corpus) -> int:
 def test_one_store_serves_later_runs(
     opened: Open, tiny_source: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "datasets")
+    caplog.set_level(logging.INFO, "citerec.datasets")
     first = opened()
     assert "corpus tiny: 12 papers (11 candidates), 12 contexts (train 6, val 2, test 4)" in caplog.text
     os.utime(tiny_source / "papers.json")
@@ -65,7 +65,7 @@ def test_changed_content_makes_a_new_store(opened: Open, tiny_source: Path, stem
 def test_a_change_that_keeps_size_and_time_is_detected(
     opened: Open, tiny_source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datasets.files.SETTLED", -1.0)  # cache hashes immediately
+    monkeypatch.setattr("citerec.datasets.files.SETTLED", -1.0)  # cache hashes immediately
     file = tiny_source / "papers.json"
     opened()
     times = file.stat()
@@ -229,8 +229,8 @@ def test_processes_that_start_at_once_prepare_once(
 
 FULL_DISK = """
 import resource, sys
-from datasets.errors import one_line_errors
-from datasets.prepare import open_corpus
+from citerec.datasets.errors import one_line_errors
+from citerec.datasets.prepare import open_corpus
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
 one_line_errors(lambda: open_corpus(sys.argv[1], cache_dir=sys.argv[2]))()
 """

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from datasets import over_ray
-from datasets.corpus import Corpus
-from datasets.generate import generate_corpus
-from datasets.prepare import open_corpus
-from hatten.checkpoint import Model, save_model
-from hatten.documents import Vocabulary
-from hatten.encoder import build_encoder
-from hatten.retriever import HAttenRetriever
-from hatten.settings import EncoderConfig
-from tests.datasets.conftest import run_module
+from citerec.datasets import over_ray
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.generate import generate_corpus
+from citerec.datasets.prepare import open_corpus
+from citerec.hatten.checkpoint import Model, save_model
+from citerec.hatten.documents import Vocabulary
+from citerec.hatten.encoder import build_encoder
+from citerec.hatten.retriever import HAttenRetriever
+from citerec.hatten.settings import EncoderConfig
+from citerec.tests.datasets.conftest import run_module
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed: make install EXTRAS='dev ray'")
 pytestmark = pytest.mark.slow
@@ -44,7 +44,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datasets.columns.CHUNK", 30_000)
+    monkeypatch.setattr("citerec.datasets.columns.CHUNK", 30_000)
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -100,7 +100,7 @@ def checkpoint(corpus: Corpus, path: Path) -> Path:
 
 def test_an_unreachable_cluster_is_one_line(tiny_source: Path, tmp_path: Path) -> None:
     options = ["data=custom", f"data.dir={tiny_source}", f"data.cache_dir={tmp_path}", "data.backend=ray"]
-    done = run_module("datasets.inspect", *options, RAY_ADDRESS="nonsense://127.0.0.1:1")
+    done = run_module("citerec.datasets.inspect", *options, RAY_ADDRESS="nonsense://127.0.0.1:1")
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("error: RAY_ADDRESS=nonsense://127.0.0.1:1: Ray cannot be joined")
 
@@ -113,5 +113,5 @@ def test_workers_import_our_datasets(tiny_source: Path, tmp_path: Path) -> None:
     options = ["data=custom", f"data.dir={tiny_source}", f"data.cache_dir={tmp_path / 'cache'}"]
     options += ["data.backend=ray", "examples=0", f"output_dir={tmp_path / 'out'}"]
     address = ray.get_runtime_context().gcs_address
-    done = run_module("datasets.inspect", *options, PYTHONPATH=str(other.parent), RAY_ADDRESS=address)
+    done = run_module("citerec.datasets.inspect", *options, PYTHONPATH=str(other.parent), RAY_ADDRESS=address)
     assert done.returncode == 0, done.stderr

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.inspect import report
-from datasets.prepare import open_corpus
-from datasets.records import MAX_EXAMPLES, TARGET_MARKER
-from tests.conftest import PAPERS
-from tests.datasets.conftest import Open
-from tests.datasets.fuzzing import fuzzed
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.inspect import report
+from citerec.datasets.prepare import open_corpus
+from citerec.datasets.records import MAX_EXAMPLES, TARGET_MARKER
+from citerec.tests.conftest import PAPERS
+from citerec.tests.datasets.conftest import Open
+from citerec.tests.datasets.fuzzing import fuzzed
 
 Change = Callable[[Any], object]
 

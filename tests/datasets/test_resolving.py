@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.fulltext.catalogue import Catalogue, arxiv_year, normalise_title, surname
-from datasets.fulltext.documents import Metadata, Reference
+from citerec.datasets.fulltext.catalogue import Catalogue, arxiv_year, normalise_title, surname
+from citerec.datasets.fulltext.documents import Metadata, Reference
 
 PAPERS = [
     Metadata("nivre", "Deterministic Dependency Parsing", "A.", 2004, ("Joakim Nivre", "Mario Scholz")),

@@ -11,9 +11,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 
-from datasets.configuration import read_settings, store_schemas
-from datasets.errors import InputError, error_line
-from datasets.settings import SCHEMAS, Settings, register, setting
+from citerec.datasets.configuration import read_settings, store_schemas
+from citerec.datasets.errors import InputError, error_line
+from citerec.datasets.settings import SCHEMAS, Settings, register, setting
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def registered() -> Iterator[None]:
     store = ConfigStore.instance()
     before = {**store.repo, "schema": dict(store.repo.get("schema", {}))}
     register("test_whole", Whole)
-    register("test_target", Part, target="datasets.settings.Settings")
+    register("test_target", Part, target="citerec.datasets.settings.Settings")
     store_schemas()
     yield
     del SCHEMAS["test_whole"], SCHEMAS["test_target"]
@@ -102,7 +102,7 @@ def test_hydra_validates_against_the_schema(
     with initialize_config_dir(str(tmp_path), version_base="1.3"):
         config = compose("main", ["model.part.levels=[3]", "+model.extra.lr=1", "part.depth=4"])
         assert read_settings(Whole, config.model) == Whole(Part(levels=(3,)), 3, {"lr": 1})
-        assert config.part._target_ == "datasets.settings.Settings" and config.part.depth == 4
+        assert config.part._target_ == "citerec.datasets.settings.Settings" and config.part.depth == 4
         with pytest.raises(Exception) as raised:
             read_settings(Whole, compose("main", [override]).model)
     assert error_line(raised.value) == line

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets import source_files
-from datasets.demo import generate
-from datasets.errors import InputError
-from datasets.records import BadRecord
-from datasets.source_files import read_records
-from tests.datasets.fuzzing import REAL, damaged, fuzzed, packed
+from citerec.datasets import source_files
+from citerec.datasets.demo import generate
+from citerec.datasets.errors import InputError
+from citerec.datasets.records import BadRecord
+from citerec.datasets.source_files import read_records
+from citerec.tests.datasets.fuzzing import REAL, damaged, fuzzed, packed
 
 ROOT = Path(__file__).parents[2]
 PLAIN = st.none() | st.booleans() | st.integers(-(2**62), 2**62) | st.text() | st.floats(-1e9, 1e9)
@@ -170,9 +170,9 @@ def test_position_far_into_the_file(zipped: bool, mark: bytes, tmp_path: Path) -
 ENDLESS = """
 import gzip, resource, sys
 from pathlib import Path
-from datasets import source_files
-from datasets.errors import InputError
-from datasets.source_files import read_records
+from citerec.datasets import source_files
+from citerec.datasets.errors import InputError
+from citerec.datasets.source_files import read_records
 
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
@@ -224,7 +224,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     code = """
 import resource, sys
 from pathlib import Path
-from datasets.source_files import read_records
+from citerec.datasets.source_files import read_records
 peaks = []
 for number, _ in enumerate(read_records(Path(sys.argv[1]), frozenset("a"), dict), 1):
     if number in (20, 100):

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.errors import InputError
-from datasets.records import SPLITS
-from datasets.splitting import RandomSplitting, YearShares, YearSplitting
+from citerec.datasets.errors import InputError
+from citerec.datasets.records import SPLITS
+from citerec.datasets.splitting import RandomSplitting, YearShares, YearSplitting
 
 
 def test_ranges_of_years_include_their_ends() -> None:

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.columns import Ragged
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.prepare import open_corpus
-from datasets.tokenize import TOKENIZERS
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.prepare import open_corpus
+from citerec.datasets.tokenize import TOKENIZERS
 
 IDS = st.text(st.characters(codec="utf-8", exclude_categories=["Z", "Cc", "Cs"]), min_size=1, max_size=5)
 TEXTS = st.text(st.sampled_from("ab .\u00e9\u4e2d'-\n7") | st.characters(codec="utf-8"), max_size=30)
@@ -172,8 +172,8 @@ def test_the_error_for_an_unknown_split_lists_the_splits(tiny_corpus: Corpus) ->
 
 
 def test_many_batches_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_source: Path) -> None:
-    monkeypatch.setattr("datasets.columns.BATCH_ROWS", 5)
-    monkeypatch.setattr("datasets.columns.CHUNK", 7)
+    monkeypatch.setattr("citerec.datasets.columns.BATCH_ROWS", 5)
+    monkeypatch.setattr("citerec.datasets.columns.CHUNK", 7)
     corpus = open_corpus(tiny_source, cache_dir=tmp_path / "cache", splits=SPLITS)
     source = {stem: json.loads((tiny_source / f"{stem}.json").read_text()) for stem in ("papers", "contexts")}
     source |= {split: json.loads((tiny_source / f"{split}.json").read_text()) for split in corpus.splits}

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.records import MARKER_WORDS, OTHER_MARKER, OTHER_WORD, TARGET_MARKER, TARGET_WORD
-from datasets.tokenize import TOKENIZERS, WordTable, default_tokenize
+from citerec.datasets.records import MARKER_WORDS, OTHER_MARKER, OTHER_WORD, TARGET_MARKER, TARGET_WORD
+from citerec.datasets.tokenize import TOKENIZERS, WordTable, default_tokenize
 
 
 @pytest.mark.parametrize(

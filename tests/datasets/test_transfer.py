@@ -18,10 +18,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from datasets import transfer
-from datasets.errors import InputError, UnusableFile
-from datasets.transfer import CHUNK, discard_download, fetch, format_names, pick_files, unpack
-from tests.datasets.conftest import archive_of
+from citerec.datasets import transfer
+from citerec.datasets.errors import InputError, UnusableFile
+from citerec.datasets.transfer import CHUNK, discard_download, fetch, format_names, pick_files, unpack
+from citerec.tests.datasets.conftest import archive_of
 
 BODY = random.Random(0).randbytes(100_000)
 USAGE = namedtuple("USAGE", "total used free")

@@ -16,12 +16,12 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from datasets.errors import InputError, error_line
-from evaluation import jobs
-from evaluation.benchmark import Data
-from evaluation.report import Provenance
-from retrieval.base import Ranking, Retriever
-from retrieval.bm25 import BM25
+from citerec.datasets.errors import InputError, error_line
+from citerec.evaluation import jobs
+from citerec.evaluation.benchmark import Data
+from citerec.evaluation.report import Provenance
+from citerec.retrieval.base import Ranking, Retriever
+from citerec.retrieval.bm25 import BM25
 
 ROOT = Path(__file__).parents[2]
 TOPICS = {
@@ -113,7 +113,7 @@ class Done(NamedTuple):
 def evaluate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Callable[..., Done]]:
-    """Runs `python evaluate.py ARGUMENTS` in the test's folder, within this process."""
+    """Runs `citerec evaluate ARGUMENTS` in the test's folder, within this process."""
 
     def run(*arguments: str) -> Done:
         monkeypatch.setattr("sys.argv", ["evaluate.py", *arguments])
@@ -135,18 +135,18 @@ def evaluate(
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Lists `SCRIPT FOLDER` of each run of a plan, all in this process; trainings only write an id file."""
+    """Lists `COMMAND FOLDER` of each run of a plan, all in this process; trainings only write an id file."""
     done: list[str] = []
 
     def run(script: str, overrides: list[str], folder: Path) -> None:
         done.append(f"{script} {folder.name}")
         folder.mkdir(parents=True, exist_ok=True)
-        if script == "train.py":
+        if script == "train":
             (folder / "ids.txt").write_text("vision\n")
             return
         with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-            config = compose("evaluate" if script == "evaluate.py" else "build_mdcr", overrides)
-        if script != "evaluate.py":
+            config = compose("evaluate" if script == "evaluate" else "build_mdcr", overrides)
+        if script != "evaluate":
             instantiate(config)
             return
         (folder / ".hydra").mkdir(exist_ok=True)

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.citations.graph import open_graph
-from datasets.errors import InputError
-from evaluation.benchmarks.mdcr import MDCR, MDCRPools
-from evaluation.benchmarks.sampled import FieldLevel
-from evaluation.build_mdcr import (
+from citerec.datasets.citations.graph import open_graph
+from citerec.datasets.errors import InputError
+from citerec.evaluation.benchmarks.mdcr import MDCR, MDCRPools
+from citerec.evaluation.benchmarks.sampled import FieldLevel
+from citerec.evaluation.build_mdcr import (
     average_jaccard,
     build_mdcr,
     choose_models,
@@ -28,11 +28,11 @@ from evaluation.build_mdcr import (
     neighbourhoods,
     overlaps,
 )
-from evaluation.report import Provenance
-from evaluation.settings import SamplingRules
-from retrieval.bm25 import BM25
-from retrieval.run import Run
-from tests.evaluation.conftest import ROOT, metrics_of, world
+from citerec.evaluation.report import Provenance
+from citerec.evaluation.settings import SamplingRules
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.run import Run
+from citerec.tests.evaluation.conftest import ROOT, metrics_of, world
 
 RULES = SamplingRules(min_citations=0, min_cited=2)
 NAMES = [f"p{number}" for number in range(9)]
@@ -212,7 +212,7 @@ def test_unusable_models_are_named(
 
 @pytest.mark.slow
 def test_the_command(world_file: Path, tmp_path: Path, models: dict[str, Path]) -> None:
-    command = [sys.executable, "-m", "evaluation.build_mdcr", f"papers={world_file}", "cited=2"]
+    command = [sys.executable, "-m", "citerec.evaluation.build_mdcr", f"papers={world_file}", "cited=2"]
     command += [f"output={tmp_path}/out", f"cache_dir={tmp_path}/cache"]
     command += [f"models={{a:{models['whole']},b:{models['title']}}}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)

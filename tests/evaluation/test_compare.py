@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from datasets.demo import open_demo
-from datasets.errors import InputError
-from evaluation.compare import compare
-from evaluation.measures import PerQuery
-from evaluation.prefetch import Prefetch
-from retrieval.bm25 import BM25
-from retrieval.filters import Filters
-from retrieval.popularity import Popularity
+from citerec.datasets.demo import open_demo
+from citerec.datasets.errors import InputError
+from citerec.evaluation.compare import compare
+from citerec.evaluation.measures import PerQuery
+from citerec.evaluation.prefetch import Prefetch
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.filters import Filters
+from citerec.retrieval.popularity import Popularity
 
 ROOT = Path(__file__).parents[2]
 IDS = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1, max_size=4)
@@ -109,7 +109,13 @@ def test_incomparable_evaluations_are_one_line(
 
 
 def test_the_command_prints_and_writes_a_table(outputs: Path) -> None:
-    command = [sys.executable, "-m", "evaluation.compare", str(outputs / "bm25"), str(outputs / "popularity")]
+    command = [
+        sys.executable,
+        "-m",
+        "citerec.evaluation.compare",
+        str(outputs / "bm25"),
+        str(outputs / "popularity"),
+    ]
     options = ["--measures", "recall@10", "--output", str(outputs / "table.md")]
     done = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -12,11 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.errors import InputError
-from evaluation.benchmarks.csfcube import CSFCube, CSFCubePools, query_measures, ranked_file, read_rankings
-from evaluation.report import Provenance
-from retrieval.bm25 import BM25
-from tests.evaluation.conftest import ROOT, Done, metrics_of, no_retriever
+from citerec.datasets.errors import InputError
+from citerec.evaluation.benchmarks.csfcube import (
+    CSFCube,
+    CSFCubePools,
+    query_measures,
+    ranked_file,
+    read_rankings,
+)
+from citerec.evaluation.report import Provenance
+from citerec.retrieval.bm25 import BM25
+from citerec.tests.evaluation.conftest import ROOT, Done, metrics_of, no_retriever
 
 FOLDER = ROOT.parent / "shared" / "data" / "csfcube"
 FACETS = ("background", "method", "result")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.evaluation.conftest import ROOT, Done, metrics_of
+from citerec.tests.evaluation.conftest import ROOT, Done, metrics_of
 
 DATA = ["data=custom", "data.dir=tiny", "data.cache_dir=cache"]
 

@@ -15,21 +15,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from datasets.columns import Ragged
-from datasets.corpus import Corpus, Split
-from datasets.errors import InputError
-from evaluation.benchmarks.global_reranking import GlobalPrefetch, GlobalReranking
-from evaluation.measures import query_values
-from evaluation.prefetch import Prefetch
-from evaluation.protocol import Qrels
-from evaluation.published import published_tables
-from evaluation.report import SweepJob, print_table
-from rerank.train import RerankingValidation
-from retrieval.base import Ranking
-from retrieval.bm25 import BM25
-from retrieval.citations import Citations
-from retrieval.fusion import Fusion
-from retrieval.run import Run
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.errors import InputError
+from citerec.evaluation.benchmarks.global_reranking import GlobalPrefetch, GlobalReranking
+from citerec.evaluation.measures import query_values
+from citerec.evaluation.prefetch import Prefetch
+from citerec.evaluation.protocol import Qrels
+from citerec.evaluation.published import published_tables
+from citerec.evaluation.report import SweepJob, print_table
+from citerec.rerank.train import RerankingValidation
+from citerec.retrieval.base import Ranking
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.citations import Citations
+from citerec.retrieval.fusion import Fusion
+from citerec.retrieval.run import Run
 
 
 def citeomatic(ranked: list[str], cited: set[str], k: int) -> tuple[float, float, float]:

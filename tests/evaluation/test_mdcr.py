@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.errors import InputError
-from datasets.releases import RELEASES
-from evaluation.benchmarks.mdcr import (
+from citerec.datasets.errors import InputError
+from citerec.datasets.releases import RELEASES
+from citerec.evaluation.benchmarks.mdcr import (
     MDCR,
     MDCRPools,
     TypedPool,
@@ -25,12 +25,12 @@ from evaluation.benchmarks.mdcr import (
     read_scores,
     type_table,
 )
-from evaluation.report import Provenance
-from retrieval.article import ArticleRetriever
-from retrieval.bm25 import BM25
-from retrieval.encoder import ArticleEncoder
-from retrieval.settings import ArticleConfig
-from tests.evaluation.conftest import Damaged, Done, metrics_of, no_retriever
+from citerec.evaluation.report import Provenance
+from citerec.retrieval.article import ArticleRetriever
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.encoder import ArticleEncoder
+from citerec.retrieval.settings import ArticleConfig
+from citerec.tests.evaluation.conftest import Damaged, Done, metrics_of, no_retriever
 
 Files = Callable[[Any, Any], tuple[Path, Path]]
 

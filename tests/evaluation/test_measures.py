@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ir_measures import RR, R
 
-from datasets.files import atomic_write, write_text
-from evaluation.contexts import truncate_with_ties
-from evaluation.measures import means, query_values
-from evaluation.protocol import Qrels
-from retrieval.base import Ranking, top_k
-from retrieval.run import Run
+from citerec.datasets.files import atomic_write, write_text
+from citerec.evaluation.contexts import truncate_with_ties
+from citerec.evaluation.measures import means, query_values
+from citerec.evaluation.protocol import Qrels
+from citerec.retrieval.base import Ranking, top_k
+from citerec.retrieval.run import Run
 
 
 @st.composite
@@ -35,7 +35,7 @@ def test_batches_agree_with_ir_measures_on_the_whole_run(pair: tuple[Run, Qrels]
     run, qrels = pair
     whole = {q: d for batch in run.batches(100) for q, d in batch.items()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evaluation.measures._QUERIES", 2)
+        patch.setattr("citerec.evaluation.measures._QUERIES", 2)
         values = means(query_values(run, qrels, [1, 3]))
     expected = ir_measures.calc_aggregate([RR, R @ 1, R @ 3], qrels.judgements, whole)
     assert values == pytest.approx(

@@ -18,20 +18,20 @@ import pytest
 from ir_measures import RR, R
 from safetensors.numpy import load_file
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.prepare import open_corpus
-from evaluation.compare import compare
-from evaluation.pipeline import Pipeline, Reranking
-from evaluation.prefetch import Prefetch
-from evaluation.report import Provenance
-from evaluation.stages import depth_metrics
-from rerank.reranker import Reranker
-from retrieval.bm25 import BM25
-from retrieval.filters import Filters
-from retrieval.popularity import Popularity
-from retrieval.run import CachedRun, Run
-from tests.evaluation.conftest import ROOT, Done, metrics_of
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.prepare import open_corpus
+from citerec.evaluation.compare import compare
+from citerec.evaluation.pipeline import Pipeline, Reranking
+from citerec.evaluation.prefetch import Prefetch
+from citerec.evaluation.report import Provenance
+from citerec.evaluation.stages import depth_metrics
+from citerec.rerank.reranker import Reranker
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.filters import Filters
+from citerec.retrieval.popularity import Popularity
+from citerec.retrieval.run import CachedRun, Run
+from citerec.tests.evaluation.conftest import ROOT, Done, metrics_of
 
 CUTOFFS = [1, 10]
 DATA = [
@@ -212,7 +212,7 @@ def test_a_run_of_an_earlier_evaluation_is_reranked_without_searching(
 
 
 def test_the_report_says_what_was_done(tiny_corpus: Corpus, tiny_reranker: Path, tmp_path: Path) -> None:
-    origin = Provenance("python evaluate.py benchmark=pipeline", "candidates: 3\n")
+    origin = Provenance("citerec evaluate benchmark=pipeline", "candidates: 3\n")
     pipeline(tiny_reranker, tmp_path, candidates=3, depths=[2])(BM25(), tiny_corpus, "test", tmp_path, origin)
     report = (tmp_path / "report.md").read_text()
     for part in (
@@ -227,7 +227,7 @@ def test_the_report_says_what_was_done(tiny_corpus: Corpus, tiny_reranker: Path,
         "| 2 | 1.0000 |",
         "](reranking.png)",
         "(none cached in `",
-        "python evaluate.py benchmark=pipeline",
+        "citerec evaluate benchmark=pipeline",
         "candidates: 3",
     ):
         assert part in report, part

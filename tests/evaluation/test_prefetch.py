@@ -5,15 +5,15 @@ import ir_measures
 import pytest
 from ir_measures import RR, R
 
-from datasets.corpus import Corpus
-from datasets.demo import open_demo
-from datasets.prepare import open_corpus
-from evaluation.prefetch import Prefetch
-from evaluation.report import Provenance
-from retrieval.bm25 import BM25
-from retrieval.filters import Filters
-from retrieval.popularity import Popularity
-from retrieval.run import CachedRun, Run
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.demo import open_demo
+from citerec.datasets.prepare import open_corpus
+from citerec.evaluation.prefetch import Prefetch
+from citerec.evaluation.report import Provenance
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.filters import Filters
+from citerec.retrieval.popularity import Popularity
+from citerec.retrieval.run import CachedRun, Run
 
 CUTOFFS = [1, 2, 10]
 
@@ -175,7 +175,7 @@ def test_a_run_is_measured_up_to_its_depth_with_one_protocol(tiny_corpus: Corpus
 
 
 def test_the_report_says_what_was_done(tiny_corpus: Corpus, tmp_path: Path) -> None:
-    origin = Provenance("python evaluate.py retriever=bm25", "k1: 1.2\n")
+    origin = Provenance("citerec evaluate retriever=bm25", "k1: 1.2\n")
     Prefetch(cutoffs=CUTOFFS)(BM25(), tiny_corpus, "test", tmp_path, origin)
     report = (tmp_path / "report.md").read_text()
     for part in (
@@ -190,7 +190,7 @@ def test_the_report_says_what_was_done(tiny_corpus: Corpus, tmp_path: Path) -> N
         "| queries | 4 | 3 | 1 |",
         "](recall.png)",
         tiny_corpus.fingerprint,
-        "python evaluate.py retriever=bm25",
+        "citerec evaluate retriever=bm25",
         "k1: 1.2",
     ):
         assert part in report, part
@@ -213,7 +213,7 @@ def test_a_failed_write_leaves_no_metrics(
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("evaluation.prefetch.recall_plot", full)
+    monkeypatch.setattr("citerec.evaluation.prefetch.recall_plot", full)
     with pytest.raises(OSError, match="No space"):
         Prefetch(cutoffs=CUTOFFS)(Popularity(), tiny_corpus, "test", tmp_path)
     # The run is already the second evaluation's: the metrics of the first must not remain next to it.

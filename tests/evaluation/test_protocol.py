@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.prepare import open_corpus
-from evaluation.protocol import Qrels, make_protocols, seen_groups
-from evaluation.settings import DRAFT, INDUCTIVE, PROTOCOLS, TRANSDUCTIVE
-from retrieval.filters import Filters
-from retrieval.queries import cited_elsewhere
-from tests.conftest import CONTEXTS
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.prepare import open_corpus
+from citerec.evaluation.protocol import Qrels, make_protocols, seen_groups
+from citerec.evaluation.settings import DRAFT, INDUCTIVE, PROTOCOLS, TRANSDUCTIVE
+from citerec.retrieval.filters import Filters
+from citerec.retrieval.queries import cited_elsewhere
+from citerec.tests.conftest import CONTEXTS
 
 IDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
 SEEN = {"parsing", "graph", "speech", "vision"}

@@ -13,18 +13,18 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from datasets.errors import InputError
-from datasets.files import write_text
-from evaluation import jobs, results
-from evaluation.benchmark import Output
-from evaluation.benchmarks.csfcube import CSFCube
-from evaluation.benchmarks.mdcr import MDCR, TYPES
-from evaluation.benchmarks.scidocs import SciDocs
-from evaluation.jobs import job_settings, run_all, why_missing, why_step_missing
-from evaluation.plan import TRAIN, Job, Plan, read_plan
-from evaluation.published import figures, published_tables
-from evaluation.report import METRICS, group_tables
-from evaluation.results import write_page
+from citerec.datasets.errors import InputError
+from citerec.datasets.files import write_text
+from citerec.evaluation import jobs, results
+from citerec.evaluation.benchmark import Output
+from citerec.evaluation.benchmarks.csfcube import CSFCube
+from citerec.evaluation.benchmarks.mdcr import MDCR, TYPES
+from citerec.evaluation.benchmarks.scidocs import SciDocs
+from citerec.evaluation.jobs import job_settings, run_all, why_missing, why_step_missing
+from citerec.evaluation.plan import TRAIN, Job, Plan, read_plan
+from citerec.evaluation.published import figures, published_tables
+from citerec.evaluation.report import METRICS, group_tables
+from citerec.evaluation.results import write_page
 
 ROOT = Path(__file__).parents[2]
 
@@ -112,8 +112,8 @@ def test_a_plan_combines_data_sets_and_retrievers(plan: Plan, tiny_source: Path)
     assert [step.output for step in fewer.needs] == [ids] and not plan.jobs[0].needs
     data = f"data=custom data.dir={folder}/tiny data.cache_dir={folder}/cache"
     assert fewer.commands == [
-        f"python train.py {data} model=hatten output_dir={ids.parent}",
-        f"python evaluate.py {data} retriever=bm25 filters.exclude={ids} split=test "
+        f"citerec train {data} model=hatten output_dir={ids.parent}",
+        f"citerec evaluate {data} retriever=bm25 filters.exclude={ids} split=test "
         f"output_dir={folder}/results/tiny/fewer",
     ]
 
@@ -138,7 +138,7 @@ def test_data_sets_may_have_their_own_rows_and_benchmarks_are_built_from_earlier
     assert made.models == plan.jobs[2:4] and f"benchmark.file={made.output}/mdcr.json" in like.overrides
     assert "retriever.query=[title]" in like.overrides
     command, outputs = like.commands[0], tmp_path / "results"
-    assert command.startswith("python -m evaluation.build_mdcr papers=")
+    assert command.startswith("citerec data mdcr papers=")
     assert f"models={{bm25:{outputs}/fields/bm25,average:{outputs}/fields/average}}" in command
     assert f"output={made.output}" in command
 
@@ -160,7 +160,7 @@ def test_trainings_may_need_others_and_be_shared_by_data_sets(tmp_path: Path) ->
     assert (first.name, second.name) == ("own", "next")
     assert f"checkpoint={first.output}" in second.overrides
     lines = plan.jobs[2].commands
-    assert [line.split()[1] for line in lines] == ["train.py", "train.py", "evaluate.py"]
+    assert [line.split()[1] for line in lines] == ["train", "train", "evaluate"]
     assert f"reranker={second.output}" in lines[2]
 
 
@@ -254,8 +254,8 @@ def test_only_missing_or_outdated_jobs_run(
     plan: Plan, ran: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_all(plan.jobs) == {}
-    evaluations = ["evaluate.py bm25", "evaluate.py popularity"]
-    assert ran == [*evaluations, "train.py ids", "evaluate.py fewer"]
+    evaluations = ["evaluate bm25", "evaluate popularity"]
+    assert ran == [*evaluations, "train ids", "evaluate fewer"]
     said = "[3 of 3] tiny/fewer: training ids (missing), evaluating (missing), done in"
     assert said in capsys.readouterr().out
     ran.clear()
@@ -274,7 +274,7 @@ def test_only_missing_or_outdated_jobs_run(
         assert str(why_missing(job)).endswith(reason)
         ran.clear()
         run_all([job])
-        assert ran == ["evaluate.py fewer"]
+        assert ran == ["evaluate fewer"]
 
 
 def test_an_interrupted_training_resumes(
@@ -290,7 +290,7 @@ def test_an_interrupted_training_resumes(
         patch.setattr(jobs, "_run_script", interrupted)
         assert run_all(plan.jobs[2:]) == {"tiny/fewer": "interrupted"}
     assert run_all(plan.jobs[2:]) == {} and run_all(plan.jobs[2:]) == {}
-    assert ran == ["train.py ids", "train.py ids", "evaluate.py fewer"]
+    assert ran == ["train ids", "train ids", "evaluate fewer"]
 
 
 def test_options_that_the_retriever_does_not_use_do_not_matter(plan: Plan) -> None:
@@ -317,9 +317,9 @@ def test_a_failed_job_keeps_the_others_and_leaves_no_old_result(
     assert "[1 of 2] tiny/bm25: evaluating (settings changed), failed: no" in capsys.readouterr().out
 
 
-def test_the_last_line_of_a_script_is_the_reason_of_its_failure(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"--none \(json.tool exited with 2; .*output.txt\)"):
-        jobs._run_script("json.tool", ["--none"], tmp_path)
+def test_the_last_line_of_a_command_is_the_reason_of_its_failure(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no such command; .* \(citerec nothing exited with 2; .*output.txt\)"):
+        jobs._run_script("nothing", ["--none"], tmp_path)
 
 
 def test_the_command(
@@ -366,7 +366,7 @@ def test_the_page_shows_all_existing_results(plan: Plan, ran: list[str]) -> None
     assert metrics["recall@10"] == 0.75
     for part in (
         "# Side by side",
-        f"python -m evaluation.results {plan.path}",
+        f"citerec results {plan.path}",
         "What to see here.",
         "## Tiny papers",
         "4 queries of 2 citing papers (split test, transductive), 11 candidates.",
@@ -438,8 +438,8 @@ def test_from_a_plan_of_query_papers_to_its_page(
     }
     assert ran == []
     assert run_all(plan.select([], ["title"])) == {}
-    evaluated = [f"evaluate.py {job.name}" for job in plan.jobs]
-    assert ran == [*evaluated[:4], "evaluation.build_mdcr made", evaluated[4]]
+    evaluated = [f"evaluate {job.name}" for job in plan.jobs]
+    assert ran == [*evaluated[:4], "data mdcr made", evaluated[4]]
     write_page(plan)
     page = plan.page.read_text()
     for part in (
@@ -471,7 +471,7 @@ def test_from_a_plan_of_query_papers_to_its_page(
     assert row.replace("*", "") == f"| bm25 | {' | '.join(maps)} |"
 
     ran.clear()
-    assert run_all(plan.jobs) == {} and ran == ["evaluate.py title"]  # the rest is up to date
+    assert run_all(plan.jobs) == {} and ran == ["evaluate title"]  # the rest is up to date
     stamp = (plan.jobs[2].folder / METRICS).stat().st_mtime + 100
     os.utime(plan.jobs[2].folder / METRICS, (stamp, stamp))
     assert why_step_missing(plan.jobs[4].needs[0]) == "fields/bm25 is newer"

@@ -11,22 +11,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from datasets.citations.graph import open_graph
-from datasets.citations.queries import QuerySet, graph_corpus
-from datasets.errors import InputError
-from evaluation.benchmarks.sampled import DatasetLevel, FieldLevel, PoolRanker, tune
-from evaluation.benchmarks.sampling import SampledPool, Sampler, dataset_pools
-from evaluation.compare import compare
-from evaluation.pool_curves import pool_curves
-from evaluation.report import Provenance
-from evaluation.settings import SamplingRules, Tuning
-from retrieval.article import ArticleRetriever
-from retrieval.base import Ranking, Retriever
-from retrieval.bm25 import BM25
-from retrieval.encoder import ArticleEncoder
-from retrieval.run import Run
-from retrieval.settings import ArticleConfig
-from tests.evaluation.conftest import Damaged, Done, metrics_of, world, write_lines
+from citerec.datasets.citations.graph import open_graph
+from citerec.datasets.citations.queries import QuerySet, graph_corpus
+from citerec.datasets.errors import InputError
+from citerec.evaluation.benchmarks.sampled import DatasetLevel, FieldLevel, PoolRanker, tune
+from citerec.evaluation.benchmarks.sampling import SampledPool, Sampler, dataset_pools
+from citerec.evaluation.compare import compare
+from citerec.evaluation.pool_curves import pool_curves
+from citerec.evaluation.report import Provenance
+from citerec.evaluation.settings import SamplingRules, Tuning
+from citerec.retrieval.article import ArticleRetriever
+from citerec.retrieval.base import Ranking, Retriever
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.encoder import ArticleEncoder
+from citerec.retrieval.run import Run
+from citerec.retrieval.settings import ArticleConfig
+from citerec.tests.evaluation.conftest import Damaged, Done, metrics_of, world, write_lines
 
 RULES = SamplingRules(year=2005, min_citations=0)
 Make = Callable[[], Retriever]

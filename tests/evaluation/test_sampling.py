@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from datasets.citations.graph import CitationGraph, open_graph
-from datasets.errors import InputError
-from evaluation.benchmarks.sampling import SampledPool, Sampler, dataset_pools, field_pools
-from evaluation.settings import SamplingRules
-from tests.evaluation.conftest import world, write_lines
+from citerec.datasets.citations.graph import CitationGraph, open_graph
+from citerec.datasets.errors import InputError
+from citerec.evaluation.benchmarks.sampling import SampledPool, Sampler, dataset_pools, field_pools
+from citerec.evaluation.settings import SamplingRules
+from citerec.tests.evaluation.conftest import world, write_lines
 
 ANY = SamplingRules(min_citations=0)
 

@@ -12,18 +12,25 @@ import numpy as np
 import pytest
 import pytrec_eval
 
-from datasets.download import ensure_release
-from datasets.errors import InputError
-from datasets.releases import RELEASES
-from evaluation.benchmarks.scidocs import METADATA, TASKS, SciDocs, read_embeddings, read_pools, read_run
-from evaluation.measures import PerQuery
-from evaluation.report import Provenance
-from retrieval.article import ArticleRetriever
-from retrieval.base import Retriever
-from retrieval.bm25 import BM25
-from retrieval.encoder import ArticleEncoder
-from retrieval.settings import ArticleConfig
-from tests.evaluation.conftest import Done, metrics_of, no_retriever
+from citerec.datasets.download import ensure_release
+from citerec.datasets.errors import InputError
+from citerec.datasets.releases import RELEASES
+from citerec.evaluation.benchmarks.scidocs import (
+    METADATA,
+    TASKS,
+    SciDocs,
+    read_embeddings,
+    read_pools,
+    read_run,
+)
+from citerec.evaluation.measures import PerQuery
+from citerec.evaluation.report import Provenance
+from citerec.retrieval.article import ArticleRetriever
+from citerec.retrieval.base import Retriever
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.encoder import ArticleEncoder
+from citerec.retrieval.settings import ArticleConfig
+from citerec.tests.evaluation.conftest import Done, metrics_of, no_retriever
 
 PAPERS = [f"{number:02d}ab" for number in range(40)]
 Vectors = dict[str, list[float]]

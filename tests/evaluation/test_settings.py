@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from datasets.configuration import read_settings
-from datasets.errors import InputError
-from evaluation.benchmark import Benchmark
-from evaluation.benchmarks.csfcube import CSFCube
-from evaluation.benchmarks.mdcr import MDCR
-from evaluation.benchmarks.sampled import DatasetLevel, FieldLevel
-from evaluation.benchmarks.scidocs import SciDocs
-from evaluation.pipeline import Pipeline
-from evaluation.prefetch import Prefetch
-from evaluation.settings import SamplingRules, Tuning
-from rerank.scores import Processes
+from citerec.datasets.configuration import read_settings
+from citerec.datasets.errors import InputError
+from citerec.evaluation.benchmark import Benchmark
+from citerec.evaluation.benchmarks.csfcube import CSFCube
+from citerec.evaluation.benchmarks.mdcr import MDCR
+from citerec.evaluation.benchmarks.sampled import DatasetLevel, FieldLevel
+from citerec.evaluation.benchmarks.scidocs import SciDocs
+from citerec.evaluation.pipeline import Pipeline
+from citerec.evaluation.prefetch import Prefetch
+from citerec.evaluation.settings import SamplingRules, Tuning
+from citerec.rerank.scores import Processes
 
 PROTOCOLS = r"benchmark.protocols.*(transductive, inductive|list of words)"
 

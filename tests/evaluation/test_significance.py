@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from evaluation import significance
-from evaluation.significance import Floats, intervals, paired_difference, randomisation_test
+from citerec.evaluation import significance
+from citerec.evaluation.significance import Floats, intervals, paired_difference, randomisation_test
 
 
 def exact_p(sums: Floats) -> float:

@@ -13,9 +13,9 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from datasets.errors import InputError
-from datasets.settings import SCHEMAS
-from evaluation.summary import FAILURE, Summary
+from citerec.datasets.errors import InputError
+from citerec.datasets.settings import SCHEMAS
+from citerec.evaluation.summary import FAILURE, Summary
 
 ROOT = Path(__file__).parents[2]
 

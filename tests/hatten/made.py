@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from datasets.columns import Ragged
-from datasets.demo import open_demo
-from hatten.checkpoint import Model
-from hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, NEAR, TITLE, Documents, Vocabulary
-from hatten.encoder import build_encoder
-from hatten.settings import EncoderConfig
-from retrieval.base import Retriever
+from citerec.datasets.columns import Ragged
+from citerec.datasets.demo import open_demo
+from citerec.hatten.checkpoint import Model
+from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, NEAR, TITLE, Documents, Vocabulary
+from citerec.hatten.encoder import build_encoder
+from citerec.hatten.settings import EncoderConfig
+from citerec.retrieval.base import Retriever
 
 
 def unit(rows: int, seed: int) -> NDArray[np.float32]:

@@ -12,15 +12,15 @@ import torch
 from safetensors.torch import load_file
 from torch.nn import functional as F
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from hatten.biencoder import BiEncoder, BiEncoderRetriever
-from hatten.train import train
-from retrieval.article_text import ArticleReader
-from retrieval.encoder import ArticleEncoder
-from retrieval.settings import ArticleConfig
-from tests.runs import history, train_config, train_twice
-from training.settings import FineTuningSettings
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.hatten.biencoder import BiEncoder, BiEncoderRetriever
+from citerec.hatten.train import train
+from citerec.retrieval.article_text import ArticleReader
+from citerec.retrieval.encoder import ArticleEncoder
+from citerec.retrieval.settings import ArticleConfig
+from citerec.tests.runs import history, train_config, train_twice
+from citerec.training.settings import FineTuningSettings
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

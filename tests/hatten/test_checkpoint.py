@@ -16,12 +16,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import hatten
-from datasets.errors import InputError
-from datasets.releases import RELEASES
-from hatten.checkpoint import Model, load_model, load_reference_model, open_model, save_model
-from hatten.encoder import HAttenEncoder
-from tests.hatten.made import documents, random_model
+from citerec import hatten
+from citerec.datasets.errors import InputError
+from citerec.datasets.releases import RELEASES
+from citerec.hatten.checkpoint import Model, load_model, load_reference_model, open_model, save_model
+from citerec.hatten.encoder import HAttenEncoder
+from citerec.tests.hatten.made import documents, random_model
 
 WORDS = ["deep", "nets", "targetcit", "learn", "othercit"]
 

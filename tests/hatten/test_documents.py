@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.columns import Ragged
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from hatten.documents import (
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.hatten.documents import (
     ABSENT_TYPE,
     ABSTRACT,
     CONTEXT,

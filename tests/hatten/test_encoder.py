@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-import hatten
-from datasets.columns import Ragged
-from hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents, Vocabulary, from_padded
-from hatten.encoder import HAttenEncoder, build_encoder
-from hatten.layers import MultiHeadPooling, TransformerLayer
-from hatten.settings import EncoderConfig
-from retrieval.vectors import chunks, padded_length
-from tests.hatten.made import documents as of_words
+from citerec import hatten
+from citerec.datasets.columns import Ragged
+from citerec.hatten.documents import ABSENT_TYPE, ABSTRACT, CONTEXT, TITLE, Documents, Vocabulary, from_padded
+from citerec.hatten.encoder import HAttenEncoder, build_encoder
+from citerec.hatten.layers import MultiHeadPooling, TransformerLayer
+from citerec.hatten.settings import EncoderConfig
+from citerec.retrieval.vectors import chunks, padded_length
+from citerec.tests.hatten.made import documents as of_words
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 WORDS = 40

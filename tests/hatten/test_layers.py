@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from hatten.documents import ABSTRACT, CONTEXT, NEAR, TITLE
-from hatten.layers import CpuAttention, MeanPath, dropout, relu_in_place
-from hatten.means import DISTANCE_BUCKETS
-from tests.hatten.made import documents
+from citerec.hatten.documents import ABSTRACT, CONTEXT, NEAR, TITLE
+from citerec.hatten.layers import CpuAttention, MeanPath, dropout, relu_in_place
+from citerec.hatten.means import DISTANCE_BUCKETS
+from citerec.tests.hatten.made import documents
 
 
 def plain(qkv: Tensor, absent: Tensor | None) -> Tensor:

@@ -15,21 +15,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from datasets.corpus import Corpus
-from hatten.batches import Batch, Batches, TrainingData
-from hatten.documents import DocumentReader, Vocabulary
-from hatten.encoder import HAttenEncoder
-from hatten.module import EncoderModule
-from hatten.settings import (
+from citerec.datasets.corpus import Corpus
+from citerec.hatten.batches import Batch, Batches, TrainingData
+from citerec.hatten.documents import DocumentReader, Vocabulary
+from citerec.hatten.encoder import HAttenEncoder
+from citerec.hatten.module import EncoderModule
+from citerec.hatten.settings import (
     EncoderBatchSettings,
     EncoderRateSettings,
     EncoderTraining,
     EncoderValidationSettings,
 )
-from hatten.train import Validation
-from tests.hatten.made import random_model, unit
-from training.rounds import History, recall_and_mrr
-from training.settings import RECALL_AT
+from citerec.hatten.train import Validation
+from citerec.tests.hatten.made import random_model, unit
+from citerec.training.rounds import History, recall_and_mrr
+from citerec.training.settings import RECALL_AT
 
 
 def module(corpus: Corpus, ema: float = 0.9, **schedule: Any) -> EncoderModule:

@@ -11,14 +11,14 @@ import pytest
 import torch
 from hydra.utils import instantiate
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.prepare import open_corpus
-from hatten.nnselect import AverageEncoder, AverageRetriever, NNSelectRetriever
-from hatten.train import train
-from hatten.words import WordVectors
-from tests.hatten.made import documents, measured_recall
-from tests.runs import compose_config, history, overrides, train_config, train_twice
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.prepare import open_corpus
+from citerec.hatten.nnselect import AverageEncoder, AverageRetriever, NNSelectRetriever
+from citerec.hatten.train import train
+from citerec.hatten.words import WordVectors
+from citerec.tests.hatten.made import documents, measured_recall
+from citerec.tests.runs import compose_config, history, overrides, train_config, train_twice
 
 SMALL: dict[str, Any] = {
     "model": "nnselect",

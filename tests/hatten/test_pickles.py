@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from datasets.errors import InputError
-from hatten.pickles import load_array, load_word_list
+from citerec.datasets.errors import InputError
+from citerec.hatten.pickles import load_array, load_word_list
 
 PROTOCOLS = range(6)
 
@@ -187,8 +187,8 @@ def test_a_small_file_does_not_fill_the_memory(tmp_path: Path, data: bytes, reas
     """A pickle of a few bytes can request gigabytes; load it in a process limited to 512 MB more memory."""
     code = f"""
 import resource
-from datasets.errors import InputError
-from hatten.pickles import load_array
+from citerec.datasets.errors import InputError
+from citerec.hatten.pickles import load_array
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 29),) * 2)
 try:

@@ -13,17 +13,17 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.generate import generate_corpus
-from datasets.prepare import open_corpus
-from hatten.checkpoint import Model, save_model
-from hatten.documents import DocumentReader
-from hatten.encoder import HAttenEncoder
-from hatten.retriever import HAttenRetriever
-from retrieval import dense
-from retrieval.vectors import BATCH
-from tests.hatten.made import random_model
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.generate import generate_corpus
+from citerec.datasets.prepare import open_corpus
+from citerec.hatten.checkpoint import Model, save_model
+from citerec.hatten.documents import DocumentReader
+from citerec.hatten.encoder import HAttenEncoder
+from citerec.hatten.retriever import HAttenRetriever
+from citerec.retrieval import dense
+from citerec.retrieval.vectors import BATCH
+from citerec.tests.hatten.made import random_model
 
 
 def model(corpus: Corpus, **options: Any) -> Model:

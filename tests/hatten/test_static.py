@@ -12,22 +12,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.records import OTHER_WORD, TARGET_WORD
-from hatten.checkpoint import load_model, save_model
-from hatten.compress import compress
-from hatten.documents import DocumentReader, Vocabulary
-from hatten.encoder import Level
-from hatten.recipe import StaticEncoder
-from hatten.retriever import HAttenRetriever
-from hatten.static import CONFIG, WORDS, StaticModel, load_static, save_static
-from hatten.train import train
-from hatten.words_retriever import StaticRetriever
-from retrieval.nets import weights_hash
-from tests.hatten.made import documents, measured_recall, random_model
-from tests.runs import history, train_twice
-from training.hub import WEIGHTS
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.records import OTHER_WORD, TARGET_WORD
+from citerec.hatten.checkpoint import load_model, save_model
+from citerec.hatten.compress import compress
+from citerec.hatten.documents import DocumentReader, Vocabulary
+from citerec.hatten.encoder import Level
+from citerec.hatten.recipe import StaticEncoder
+from citerec.hatten.retriever import HAttenRetriever
+from citerec.hatten.static import CONFIG, WORDS, StaticModel, load_static, save_static
+from citerec.hatten.train import train
+from citerec.hatten.words_retriever import StaticRetriever
+from citerec.retrieval.nets import weights_hash
+from citerec.tests.hatten.made import documents, measured_recall, random_model
+from citerec.tests.runs import history, train_twice
+from citerec.training.hub import WEIGHTS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -206,7 +206,7 @@ def test_training_learns_and_resumes(demo: dict[str, Any], tmp_path: Path) -> No
     saved, _ = train_twice(train, 23, tmp_path, demo, SMALL)
     model = load_static(saved.parent)
     assert (model.unknown_weight, model.near) == (1.5, (4, 12))  # by default
-    assert saved.name == "static" and model.about["model"]["recipe"] == "hatten.recipe.Static"
+    assert saved.name == "static" and model.about["model"]["recipe"] == "citerec.hatten.recipe.Static"
     recall = [row["val/recall@10"] for row in history(saved.parent)]
     assert max(recall[1:]) > recall[0]
     # The retriever reads queries like the training did.

@@ -19,13 +19,21 @@ import torch
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 
-from datasets.errors import InputError, error_line
-from hatten.checkpoint import load_model
-from hatten.retriever import HAttenRetriever
-from hatten.train import train
-from tests.hatten.made import measured_recall
-from tests.runs import assert_same_run, history, overrides, same, train_config, train_twice, train_until_crash
-from training.settings import DATE_FORMAT, run_folder
+from citerec.datasets.errors import InputError, error_line
+from citerec.hatten.checkpoint import load_model
+from citerec.hatten.retriever import HAttenRetriever
+from citerec.hatten.train import train
+from citerec.tests.hatten.made import measured_recall
+from citerec.tests.runs import (
+    assert_same_run,
+    history,
+    overrides,
+    same,
+    train_config,
+    train_twice,
+    train_until_crash,
+)
+from citerec.training.settings import DATE_FORMAT, run_folder
 
 ROOT = Path(__file__).parents[2]
 TRAIN = [sys.executable, str(ROOT / "train.py"), "model=hatten"]
@@ -381,7 +389,9 @@ def test_errors_name_invalid_options(
 def test_too_many_queries_per_batch_are_rejected_before_word_vectors_are_trained(
     monkeypatch: pytest.MonkeyPatch, demo: Options, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("hatten.recipe.HAtten.build", lambda *_: pytest.fail("word vectors are trained"))
+    monkeypatch.setattr(
+        "citerec.hatten.recipe.HAtten.build", lambda *_: pytest.fail("word vectors are trained")
+    )
     with pytest.raises(InputError, match=r"queries=100000: more than the [\d,]+ training contexts of demo"):
         train(train_config(demo, {"output_dir": tmp_path / "out", "model.batch.queries": 100_000}))
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.prepare import open_corpus
-from hatten import word2vec as module
-from hatten.word2vec import TrainingTexts, default_epochs, word2vec
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.prepare import open_corpus
+from citerec.hatten import word2vec as module
+from citerec.hatten.word2vec import TrainingTexts, default_epochs, word2vec
 
 
 def arguments(folder: Path, **changes: Any) -> dict[str, Any]:

@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 from gensim.models import KeyedVectors
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.prepare import open_corpus
-from datasets.releases import RELEASES
-from hatten.words import (
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.prepare import open_corpus
+from citerec.datasets.releases import RELEASES
+from citerec.hatten.words import (
     WordVectors,
     cached_vectors,
     glove,

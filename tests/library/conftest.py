@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from library.explanation import Recommendation
-from library.library import Library
-from library.papers import LibraryPaper
-from library.recommender import Recommender, Request, indexer
-from library.server import listen, make_uvicorn
-from library.settings import ServeSettings
+from citerec.library.explanation import Recommendation
+from citerec.library.library import Library
+from citerec.library.papers import LibraryPaper
+from citerec.library.recommender import Recommender, Request, indexer
+from citerec.library.server import listen, make_uvicorn
+from citerec.library.settings import ServeSettings
 
 PAPERS = [
     LibraryPaper(

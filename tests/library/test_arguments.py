@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import ClassVar
@@ -12,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import recommend
-from datasets.errors import InputError
-from datasets.settings import Settings, field_notes, setting
-from library.arguments import options_help, read_arguments
+from citerec import recommend
+from citerec.datasets.errors import InputError
+from citerec.datasets.settings import Settings, field_notes, setting
+from citerec.library.arguments import options_help, read_arguments
 
 ROOT = Path(__file__).parents[2]
 
@@ -94,7 +95,7 @@ def test_every_command_and_option_has_help(name: str) -> None:
     kind, place = recommend.COMMANDS[name]
     assert kind.__doc__ and not kind.__doc__.startswith(f"{kind.__name__}(")
     assert field_notes(kind).keys() >= {part.name for part in fields(kind)}
-    assert (ROOT / f"{place.partition(':')[0].replace('.', '/')}.py").is_file()
+    assert find_spec(place.partition(":")[0])
 
 
 def test_help_describes_each_option() -> None:
@@ -110,8 +111,8 @@ def test_help_describes_each_option() -> None:
         (["biuld"], 2, "", "error: biuld: unknown command; did you mean build?"),
         (["info"], 2, "", "error: library is required, as in library=my-library: folder of the library"),
         (["info", "my-library"], 2, "", "error: 'my-library': write options as key=value"),
-        (["--help"], 0, "python recommend.py COMMAND key=value", ""),
-        (["build", "--help"], 0, "python recommend.py build: ", ""),
+        (["--help"], 0, "citerec COMMAND key=value", ""),
+        (["build", "--help"], 0, "citerec build: ", ""),
     ],
 )
 def test_the_command_line(
@@ -131,7 +132,7 @@ def test_the_command_line(
 
 def test_options_are_parsed_before_slow_imports() -> None:
     code = (
-        "import sys, recommend\nsys.argv = ['recommend.py', 'build', 'library=x']\n"
+        "import sys\nfrom citerec import recommend\nsys.argv = ['recommend.py', 'build', 'library=x']\n"
         "try: recommend.main()\n"
         "except SystemExit: print(sorted({'torch', 'faiss', 'numba', 'pyarrow'} & set(sys.modules)))"
     )

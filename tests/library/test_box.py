@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from datasets.errors import InputError
-from library.box import LARGEST, average_rankers
-from library.library import Library
-from library.models import BOX
-from library.recommender import Recommender, indexer
-from library.sources import read_source
-from rerank.ranker import LinearModel, RankingModel, TreeModel
+from citerec.datasets.errors import InputError
+from citerec.library.box import LARGEST, average_rankers
+from citerec.library.library import Library
+from citerec.library.models import BOX
+from citerec.library.recommender import Recommender, indexer
+from citerec.library.sources import read_source
+from citerec.rerank.ranker import LinearModel, RankingModel, TreeModel
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "library.bib"
@@ -58,7 +58,8 @@ HEAVY = {
 def test_it_needs_no_heavy_imports(example: Path) -> None:
     arguments = ["ask", f"library={example}", "Adam [CITE] is the usual optimiser for deep networks."]
     code = f"""
-import sys, library.server, recommend
+import sys, citerec.library.server
+from citerec import recommend
 sys.argv[1:] = {[*arguments, "format=cite"]}
 recommend.main()
 print(*sorted({HEAVY} & set(sys.modules)), file=sys.stderr)"""

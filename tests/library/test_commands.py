@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import recommend
-from library.library import Library
-from library.recommender import Recommender
-from tests.conftest import CONTEXTS, PAPERS
-from tests.library.conftest import papers_of
+from citerec import recommend
+from citerec.library.library import Library
+from citerec.library.recommender import Recommender
+from citerec.tests.conftest import CONTEXTS, PAPERS
+from citerec.tests.library.conftest import papers_of
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -24,7 +24,7 @@ def entry(key: str, title: str, **fields: object) -> str:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Runs `python recommend.py COMMAND library=mine ...`: (exit code, stdout, stderr)."""
+    """Runs `citerec COMMAND library=mine ...`: (exit code, stdout, stderr)."""
     monkeypatch.chdir(tmp_path)
 
     def run_(command: str, *arguments: str) -> tuple[int, str, str]:
@@ -109,7 +109,7 @@ def test_removing_a_file_removes_papers_without_another_source(bib: Path, run: R
     run("add", "source=more.bib")
     bib.unlink()
     code, _, err = run("update")
-    assert code == 2 and f"remove its papers with python recommend.py remove source={bib}" in err
+    assert code == 2 and f"remove its papers with citerec remove source={bib}" in err
     assert run("remove", "source=a.bib")[1] == "mine: 0 added, 2 removed, 1 replaced; 2 papers\n"
     assert papers() == {"doi:10.1000/two": "Speech", "key:four": "Poems"}
     assert run("update")[1] == "mine: source files are unchanged; 2 papers\n"

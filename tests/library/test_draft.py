@@ -14,15 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from datasets.errors import InputError
-from datasets.fulltext.contexts import cut_window, find_citations
-from datasets.fulltext.latex import read_latex
-from library.draft import draft, report, suggest
-from library.draft_reader import WINDOW, Draft, read_draft
-from library.library import Library
-from library.papers import LibraryPaper
-from library.recommender import Recommender, indexer
-from library.settings import DraftSettings
+from citerec.datasets.errors import InputError
+from citerec.datasets.fulltext.contexts import cut_window, find_citations
+from citerec.datasets.fulltext.latex import read_latex
+from citerec.library.draft import draft, report, suggest
+from citerec.library.draft_reader import WINDOW, Draft, read_draft
+from citerec.library.library import Library
+from citerec.library.papers import LibraryPaper
+from citerec.library.recommender import Recommender, indexer
+from citerec.library.settings import DraftSettings
 
 SHELF = [
     ("bert", "devlin2019bert", "BERT: Pre-training of Deep Transformers", "Language models BERT."),

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from library.duplicates import Deduplicator, Identities
-from library.library import Library
-from library.papers import Identity, LibraryPaper, identity, merge_records
+from citerec.library.duplicates import Deduplicator, Identities
+from citerec.library.library import Library
+from citerec.library.papers import Identity, LibraryPaper, identity, merge_records
 
 TITLE = "A long title of more than twenty letters"
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.corpus import Corpus
-from datasets.records import OTHER_MARKER, TARGET_MARKER
-from library.explanation import (
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.library.explanation import (
     NO_EVIDENCE,
     EvidenceFinder,
     Explanation,
@@ -21,7 +21,7 @@ from library.explanation import (
     paper_names,
     stem_weights,
 )
-from retrieval.terms import strip_markers
+from citerec.retrieval.terms import strip_markers
 
 ABSTRACT = (
     "We present a new optimiser. It adapts the learning rate of each weight from moments of gradients. "

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from datasets.fulltext.latex_source import plain_text
-from library.explanation import NO_EVIDENCE, Explanation, Recommendation
-from library.formats import as_json, bibtex, citation, escape_latex, short_authors, table
-from library.library import LibraryPaper
+from citerec.datasets.fulltext.latex_source import plain_text
+from citerec.library.explanation import NO_EVIDENCE, Explanation, Recommendation
+from citerec.library.formats import as_json, bibtex, citation, escape_latex, short_authors, table
+from citerec.library.library import LibraryPaper
 
 SENTENCE = "We propose Adam, a method for stochastic optimisation with adaptive estimates of moments."
 ADAM = Recommendation(

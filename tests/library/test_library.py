@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from library.library import Library, LibraryPaper, Rows
-from tests.library.conftest import papers_of
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.library.library import Library, LibraryPaper, Rows
+from citerec.tests.library.conftest import papers_of
 
 SHELF = [
     LibraryPaper(
@@ -198,13 +198,13 @@ WITHOUT = "a library without a version"
         ),
         ("library.json", {"version": None}, WITHOUT),
         ("library.json", b"[]", WITHOUT),
-        ("library.json", {"generation": 7}, "damaged library; rebuild it with python recommend.py build"),
+        ("library.json", {"generation": 7}, "damaged library; rebuild it with citerec build"),
         ("library.json", {"sources": [{"name": "x"}]}, "damaged library"),
         ("library.json", b"{", "damaged library"),
         (
             "library.json",
             None,
-            "is not a library (it has no library.json); create one with python recommend.py",
+            "is not a library (it has no library.json); create one with citerec",
         ),
         ("generations/1/metadata.arrow", b"ARROW1", "damaged library"),
         ("generations/1/corpus/years.npy", None, "damaged library"),
@@ -219,5 +219,5 @@ def test_damaged_libraries_and_other_versions(path: Path, name: str, content: An
 
 
 def test_a_missing_folder(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"mine: no such folder; create one with python recommend.py build"):
+    with pytest.raises(InputError, match=r"mine: no such folder; create one with citerec build"):
         Library.open(tmp_path / "mine")

@@ -12,8 +12,8 @@ import pytest
 from mcp import Client, StdioServerParameters
 from starlette.exceptions import HTTPException
 
-from library.mcp import make_server
-from tests.library.conftest import RecommenderSpy, serving
+from citerec.library.mcp import make_server
+from citerec.tests.library.conftest import RecommenderSpy, serving
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,26 +12,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-import recommend
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.prepare import open_corpus
-from evaluation.benchmark import Data
-from evaluation.benchmarks.recommend import Recommend
-from evaluation.prefetch import Prefetch
-from evaluation.report import Provenance
-from hatten.documents import Vocabulary
-from hatten.recipe import StaticEncoder
-from hatten.static import StaticModel, load_static, save_static
-from library.library import Library, LibraryPaper
-from library.models import open_model
-from library.recommender import MODEL, RANKING, Recommender, Request, indexer, mark_context
-from rerank.ranker import HOME, LinearModel, RankingModel
-from rerank.settings import ScoringSettings
-from retrieval.bm25 import BM25
-from retrieval.queries import Queries, Query
-from tests.conftest import PAPERS, Hub
-from tests.hatten.made import random_model
+from citerec import recommend
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.prepare import open_corpus
+from citerec.evaluation.benchmark import Data
+from citerec.evaluation.benchmarks.recommend import Recommend
+from citerec.evaluation.prefetch import Prefetch
+from citerec.evaluation.report import Provenance
+from citerec.hatten.documents import Vocabulary
+from citerec.hatten.recipe import StaticEncoder
+from citerec.hatten.static import StaticModel, load_static, save_static
+from citerec.library.library import Library, LibraryPaper
+from citerec.library.models import open_model
+from citerec.library.recommender import MODEL, RANKING, Recommender, Request, indexer, mark_context
+from citerec.rerank.ranker import HOME, LinearModel, RankingModel
+from citerec.rerank.settings import ScoringSettings
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.queries import Queries, Query
+from citerec.tests.conftest import PAPERS, Hub
+from citerec.tests.hatten.made import random_model
 
 SHELF = [
     LibraryPaper(

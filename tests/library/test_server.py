@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from datasets.errors import InputError
-from library.server import listen
-from tests.library.conftest import PAPERS, TOKEN, RecommenderSpy, serving
+from citerec.datasets.errors import InputError
+from citerec.library.server import listen
+from citerec.tests.library.conftest import PAPERS, TOKEN, RecommenderSpy, serving
 
 FIELDS = {"rank", "score", "id", "key", "title", "year", "why"}
 BEARER = {"Authorization": f"Bearer {TOKEN}"}

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from datasets.errors import InputError
-from library.papers import LibraryPaper
-from library.sources import find_sources, read_source
+from citerec.datasets.errors import InputError
+from citerec.library.papers import LibraryPaper
+from citerec.library.sources import find_sources, read_source
 
 BIB = r"""
 @string{jmlr = "Journal of {ML}"}

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig
 
-from rerank.cross_encoder import CrossEncoder
-from rerank.settings import PairSettings
-from retrieval.settings import ArticleConfig
-from tests.runs import Composed, compose_config
+from citerec.rerank.cross_encoder import CrossEncoder
+from citerec.rerank.settings import PairSettings
+from citerec.retrieval.settings import ArticleConfig
+from citerec.tests.runs import Composed, compose_config
 
 TINY: dict[str, Any] = {
     "model": "scibert_reranker",

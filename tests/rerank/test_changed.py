@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datasets.corpus import Corpus
-from datasets.prepare import prepare_store
-from datasets.records import PaperRecord, Source
-from rerank.ranker import HOME, LinearModel, Ranker, RankingModel
-from retrieval.base import Retriever, small_change
-from retrieval.bm25 import BM25
-from retrieval.queries import Queries, Query
-from tests.rerank.test_ranker import contexts, ranker
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.prepare import prepare_store
+from citerec.datasets.records import PaperRecord, Source
+from citerec.rerank.ranker import HOME, LinearModel, Ranker, RankingModel
+from citerec.retrieval.base import Retriever, small_change
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.queries import Queries, Query
+from citerec.tests.rerank.test_ranker import contexts, ranker
 
 ORIGINAL = 7
 

@@ -15,12 +15,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, DistilBertConfig, DistilBertModel
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from rerank.cross_encoder import CrossEncoder, first_hidden, is_bert, keep_layers, subword_vectors
-from rerank.pairs import CIT, EOS, SEP, PairReader
-from rerank.settings import PairSettings
-from retrieval.settings import ArticleConfig
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.rerank.cross_encoder import CrossEncoder, first_hidden, is_bert, keep_layers, subword_vectors
+from citerec.rerank.pairs import CIT, EOS, SEP, PairReader
+from citerec.rerank.settings import PairSettings
+from citerec.retrieval.settings import ArticleConfig
 
 Given = tuple[Tensor, Tensor, Tensor]
 Make = Callable[..., CrossEncoder]

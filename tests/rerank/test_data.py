@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-import rerank.data
-from datasets.columns import Ragged
-from datasets.corpus import Corpus, Split
-from datasets.errors import InputError
-from rerank.cross_encoder import CrossEncoder
-from rerank.data import (
+import citerec.rerank.data
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.errors import InputError
+from citerec.rerank.cross_encoder import CrossEncoder
+from citerec.rerank.data import (
     CitedAndNegatives,
     ListBatch,
     ListStrategy,
@@ -31,11 +31,11 @@ from rerank.data import (
     draw_negatives,
     negative_positions,
 )
-from rerank.pairs import PairReader
-from rerank.settings import NegativesSettings, StepSettings
-from retrieval.bm25 import BM25
-from retrieval.queries import Queries
-from retrieval.run import CachedRun, Run
+from citerec.rerank.pairs import PairReader
+from citerec.rerank.settings import NegativesSettings, StepSettings
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.queries import Queries
+from citerec.retrieval.run import CachedRun, Run
 
 RANKED = np.array([40, 7, 3, 12, 9, 30, 1, 2, -1, -1], np.int32)
 
@@ -55,7 +55,7 @@ class Watched(BM25):
 def test_queries_are_searched_once_and_only_missing_shards_again(
     demo_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rerank.data, "SHARD", 5)
+    monkeypatch.setattr(citerec.rerank.data, "SHARD", 5)
     contexts = demo_corpus.split("train").contexts[:23]
     retriever = Watched()
     found = Prefetcher(retriever, demo_corpus, tmp_path)(contexts, 9, "queries")

@@ -14,27 +14,27 @@ from omegaconf import DictConfig
 from safetensors.numpy import load_file
 from scipy.stats import spearmanr
 
-import rerank.distil
-from datasets.corpus import Corpus
-from datasets.demo import open_demo
-from datasets.errors import InputError
-from hatten.biencoder import BiEncoderRetriever
-from hatten.checkpoint import Model, load_model, save_model
-from hatten.documents import DocumentReader
-from hatten.encoder import build_encoder
-from hatten.losses import CITED
-from hatten.retriever import HAttenRetriever
-from hatten.settings import EncoderBatchSettings, EncoderConfig
-from hatten.words import WordVectors, inverse_document_frequency
-from rerank.cross_encoder import CrossEncoder
-from rerank.data import Prefetcher
-from rerank.distil import DistilBatch, DistilData, ScoredLists, score_lists, train
-from rerank.reranker import Reranker
-from rerank.scores import to_logits
-from rerank.settings import NegativesSettings, PairSettings, ScoringSettings, TeacherSettings
-from retrieval.encoder import ArticleEncoder
-from retrieval.settings import ArticleConfig
-from tests.runs import Composed, assert_same_run, compose_config, history, train_until_crash
+import citerec.rerank.distil
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.demo import open_demo
+from citerec.datasets.errors import InputError
+from citerec.hatten.biencoder import BiEncoderRetriever
+from citerec.hatten.checkpoint import Model, load_model, save_model
+from citerec.hatten.documents import DocumentReader
+from citerec.hatten.encoder import build_encoder
+from citerec.hatten.losses import CITED
+from citerec.hatten.retriever import HAttenRetriever
+from citerec.hatten.settings import EncoderBatchSettings, EncoderConfig
+from citerec.hatten.words import WordVectors, inverse_document_frequency
+from citerec.rerank.cross_encoder import CrossEncoder
+from citerec.rerank.data import Prefetcher
+from citerec.rerank.distil import DistilBatch, DistilData, ScoredLists, score_lists, train
+from citerec.rerank.reranker import Reranker
+from citerec.rerank.scores import to_logits
+from citerec.rerank.settings import NegativesSettings, PairSettings, ScoringSettings, TeacherSettings
+from citerec.retrieval.encoder import ArticleEncoder
+from citerec.retrieval.settings import ArticleConfig
+from citerec.tests.runs import Composed, assert_same_run, compose_config, history, train_until_crash
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 SMALL: dict[str, Any] = {
@@ -206,7 +206,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_and_scores_nothing_again(
         lists = score_lists(*given)
         return replace(lists, logits=-lists.logits)
 
-    monkeypatch.setattr(rerank.distil, "score_lists", other_teacher)
+    monkeypatch.setattr(citerec.rerank.distil, "score_lists", other_teacher)
     with pytest.raises(InputError, match=r"other settings of `lists`"):
         train(broken)
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from rerank import fastest as module
-from rerank.cross_encoder import CrossEncoder
-from rerank.fastest import choose_fastest
-from rerank.reranker import Reranker
-from rerank.settings import ScoringSettings
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.rerank import fastest as module
+from citerec.rerank.cross_encoder import CrossEncoder
+from citerec.rerank.fastest import choose_fastest
+from citerec.rerank.reranker import Reranker
+from citerec.rerank.settings import ScoringSettings
 
 FASTEST = ScoringSettings("fastest", threads=2)
 RATES = {

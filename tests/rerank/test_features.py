@@ -13,25 +13,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import random as random_matrix
 
-from datasets.columns import Ragged
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.prepare import open_corpus
-from hatten.nnselect import AverageRetriever
-from rerank.evidence import Evidence, keep_fields
-from rerank.features import FEATURES, Candidates, check_groups, fill_missing_scores, log_ranks, standardise
-from rerank.names import abstract_names, initials, title_names
-from rerank.texts import TOP, WeightedTexts, best_cosines, best_products, dot_products
-from retrieval.bm25 import BM25
-from retrieval.queries import Queries, Query, cited_elsewhere
-from tests.retrieval.test_every import question
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.prepare import open_corpus
+from citerec.hatten.nnselect import AverageRetriever
+from citerec.rerank.evidence import Evidence, keep_fields
+from citerec.rerank.features import (
+    FEATURES,
+    Candidates,
+    check_groups,
+    fill_missing_scores,
+    log_ranks,
+    standardise,
+)
+from citerec.rerank.names import abstract_names, initials, title_names
+from citerec.rerank.texts import TOP, WeightedTexts, best_cosines, best_products, dot_products
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.queries import Queries, Query, cited_elsewhere
+from citerec.tests.retrieval.test_every import question
 
 TERMS, TEXTS, PAPERS = 12, 9, 5
 
 
 def average(corpus: Corpus) -> AverageRetriever:
     """Make a dense retriever of random word vectors."""
-    from hatten.words import WordVectors
+    from citerec.hatten.words import WordVectors
 
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(len(corpus.words), 8)).astype(np.float32)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rerank.losses import (
+from citerec.rerank.losses import (
     distil_loss,
     hinge_loss,
     list_loss,
@@ -20,7 +20,7 @@ from rerank.losses import (
     margin_mse,
     pointwise_loss,
 )
-from rerank.settings import DistilLossSettings, ListLossSettings
+from citerec.rerank.settings import DistilLossSettings, ListLossSettings
 
 LISTS = st.lists(
     st.lists(st.tuples(st.floats(-8, 8), st.booleans()), min_size=4, max_size=4), min_size=1, max_size=4

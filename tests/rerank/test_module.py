@@ -11,15 +11,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from datasets.columns import Ragged
-from datasets.corpus import Corpus, Split
-from datasets.errors import InputError
-from rerank.cross_encoder import CrossEncoder
-from rerank.data import CitedAndNegatives, Prefetched, QueryOrder, TrainingLists
-from rerank.pairs import PairReader
-from rerank.settings import ListLossSettings, NegativesSettings, RerankerSettings, StepSettings
-from rerank.train import RerankingValidation, RerankModule, prepare_for_training
-from training.settings import FineTuningSettings
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.errors import InputError
+from citerec.rerank.cross_encoder import CrossEncoder
+from citerec.rerank.data import CitedAndNegatives, Prefetched, QueryOrder, TrainingLists
+from citerec.rerank.pairs import PairReader
+from citerec.rerank.settings import ListLossSettings, NegativesSettings, RerankerSettings, StepSettings
+from citerec.rerank.train import RerankingValidation, RerankModule, prepare_for_training
+from citerec.training.settings import FineTuningSettings
 
 Gradients = dict[str, Tensor]
 Make = Callable[..., CrossEncoder]

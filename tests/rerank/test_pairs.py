@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-import rerank.pairs
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.prepare import open_corpus
-from datasets.records import OTHER_MARKER, TARGET_MARKER
-from rerank.citing_contexts import CitingContexts
-from rerank.cross_encoder import add_tokens
-from rerank.pairs import CIT, EOS, SEP, PairReader, Subwords, TokenTable, divide_budget
-from rerank.settings import MIN_TOKENS, PairSettings
-from retrieval.queries import Queries
-from tests.retrieval.test_every import question
+import citerec.rerank.pairs
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.prepare import open_corpus
+from citerec.datasets.records import OTHER_MARKER, TARGET_MARKER
+from citerec.rerank.citing_contexts import CitingContexts
+from citerec.rerank.cross_encoder import add_tokens
+from citerec.rerank.pairs import CIT, EOS, SEP, PairReader, Subwords, TokenTable, divide_budget
+from citerec.rerank.settings import MIN_TOKENS, PairSettings
+from citerec.retrieval.queries import Queries
+from citerec.tests.retrieval.test_every import question
 
 ALL_WORDS = PairSettings(citing_words=None)
 LENGTHS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(0, 30)), min_size=1)
@@ -98,7 +98,7 @@ def test_a_budget_is_divided_by_shares_without_waste(
 
 
 def test_rows_are_tokenised_once_on_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rerank.pairs, "BLOCK", 7)
+    monkeypatch.setattr(citerec.rerank.pairs, "BLOCK", 7)
     asked: list[int] = []
 
     def read(rows: list[int]) -> list[list[int]]:

@@ -11,12 +11,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from rerank.cross_encoder import CrossEncoder
-from rerank.published import load_reference, open_reference
-from rerank.reranker import Reranker
-from rerank.settings import ScoringSettings
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.rerank.cross_encoder import CrossEncoder
+from citerec.rerank.published import load_reference, open_reference
+from citerec.rerank.reranker import Reranker
+from citerec.rerank.settings import ScoringSettings
 
 Floats = NDArray[np.float64]
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from datasets.columns import Ragged
-from datasets.corpus import Corpus, Split
-from datasets.errors import InputError
-from rerank import ranker_training
-from rerank.evidence import Evidence
-from rerank.ranker import HOME, MODEL, LinearModel, Ranker, RankingModel, TreeModel
-from rerank.ranker_training import (
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.errors import InputError
+from citerec.rerank import ranker_training
+from citerec.rerank.evidence import Evidence
+from citerec.rerank.ranker import HOME, MODEL, LinearModel, Ranker, RankingModel, TreeModel
+from citerec.rerank.ranker_training import (
     Lists,
     cross_fit,
     drop_groups,
@@ -27,15 +27,15 @@ from rerank.ranker_training import (
     train,
     training_split,
 )
-from rerank.settings import RankerSettings
-from retrieval.base import Ranking, Retriever
-from retrieval.bm25 import BM25
-from retrieval.filters import Filters
-from retrieval.popularity import Popularity
-from retrieval.queries import Queries, Query
-from tests.rerank.test_features import average
-from tests.runs import compose_config
-from training.hub import ABOUT, CARD
+from citerec.rerank.settings import RankerSettings
+from citerec.retrieval.base import Ranking, Retriever
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.filters import Filters
+from citerec.retrieval.popularity import Popularity
+from citerec.retrieval.queries import Queries, Query
+from citerec.tests.rerank.test_features import average
+from citerec.tests.runs import compose_config
+from citerec.training.hub import ABOUT, CARD
 
 WHOLE = '{"format": "ranker-1", "models": %s}'
 MIXED = {"bm25.score": 1.0, "near_title": 0.5, "near_best": 0.7, "popularity": 0.3, "name_near": 1.0}

@@ -15,15 +15,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from rerank.backends import MODEL, batches
-from rerank.cross_encoder import CrossEncoder
-from rerank.pairs import PairReader
-from rerank.reranker import Reranker
-from rerank.settings import ScoringSettings
-from retrieval.queries import Queries
-from tests.retrieval.test_every import question
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.rerank.backends import MODEL, batches
+from citerec.rerank.cross_encoder import CrossEncoder
+from citerec.rerank.pairs import PairReader
+from citerec.rerank.reranker import Reranker
+from citerec.rerank.settings import ScoringSettings
+from citerec.retrieval.queries import Queries
+from citerec.tests.retrieval.test_every import question
 
 EXACT = ScoringSettings("torch", "float32")
 Pairs = tuple[np.ndarray, np.ndarray]

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from rerank.reranker import Reranker
-from rerank.scores import PairScores, candidate_scores, first_k, reorder
-from rerank.settings import ScoringSettings
-from retrieval.base import Ranking
-from retrieval.bm25 import BM25
-from retrieval.run import Run
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.rerank.reranker import Reranker
+from citerec.rerank.scores import PairScores, candidate_scores, first_k, reorder
+from citerec.rerank.settings import ScoringSettings
+from citerec.retrieval.base import Ranking
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.run import Run
 
 
 class Product:
@@ -54,7 +54,7 @@ def test_cached_scores_keep_their_speed(
     tiny_corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = iter(range(0, 1000, 5))  # each chunk takes 5 s
-    monkeypatch.setattr("rerank.scores.time.perf_counter", lambda: float(next(now)))
+    monkeypatch.setattr("citerec.rerank.scores.time.perf_counter", lambda: float(next(now)))
     scores = PairScores(tmp_path, Product(), tiny_corpus, chunk=10)
     assert scores.get(*grid([1, 2], list(range(10)))).pairs_per_second == 2
     assert scores.get(*grid([1], [4])).pairs_per_second == 2

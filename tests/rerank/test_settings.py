@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from datasets.configuration import read_settings
-from datasets.errors import InputError
-from rerank.settings import (
+from citerec.datasets.configuration import read_settings
+from citerec.datasets.errors import InputError
+from citerec.rerank.settings import (
     DistilLossSettings,
     DistilSettings,
     ListLossSettings,

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from datasets.corpus import Corpus
-from retrieval.base import Ranking, Retriever
-from retrieval.run import Run
+from citerec.datasets.corpus import Corpus
+from citerec.retrieval.base import Ranking, Retriever
+from citerec.retrieval.run import Run
 
 DEPTH = 20
 Made = TypeVar("Made", bound=Retriever)

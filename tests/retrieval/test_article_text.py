@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from datasets.corpus import Corpus
-from retrieval.article_text import ArticleReader, Field, Texts, sentence_starts
-from retrieval.settings import ArticleConfig
+from citerec.datasets.corpus import Corpus
+from citerec.retrieval.article_text import ArticleReader, Field, Texts, sentence_starts
+from citerec.retrieval.settings import ArticleConfig
 
 CONFIG = ArticleConfig("tiny", max_tokens=64)
 

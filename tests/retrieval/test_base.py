@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.prepare import open_corpus
-from retrieval.arrays import Mask
-from retrieval.base import MANIFEST, Ranking, Retriever, new_index, read_index, top_k
-from retrieval.popularity import Popularity
-from retrieval.queries import Queries
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.prepare import open_corpus
+from citerec.retrieval.arrays import Mask
+from citerec.retrieval.base import MANIFEST, Ranking, Retriever, new_index, read_index, top_k
+from citerec.retrieval.popularity import Popularity
+from citerec.retrieval.queries import Queries
 
 # Few distinct values, so that ties are common; both zeros and both signs.
 SCORES = st.sampled_from([-np.inf, -3.5, -1e-30, -0.0, 0.0, 1e-30, 0.25, 1.0, 2e30])

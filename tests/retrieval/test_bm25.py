@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.sparse import csc_matrix
 
-from datasets.columns import Ragged
-from datasets.corpus import Corpus, Split
-from datasets.errors import InputError
-from datasets.prepare import open_corpus
-from datasets.records import SPLITS
-from retrieval import bm25
-from retrieval.bm25 import (
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus, Split
+from citerec.datasets.errors import InputError
+from citerec.datasets.prepare import open_corpus
+from citerec.datasets.records import SPLITS
+from citerec.retrieval import bm25
+from citerec.retrieval.bm25 import (
     BM25,
     METHODS,
     RANK_BM25_METHODS,

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from datasets.citations.queries import open_papers
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.splitting import RandomSplitting
-from retrieval.base import Ranking
-from retrieval.bm25 import BM25
-from retrieval.citations import LATER, SIGNALS, Citations, Dates
-from retrieval.filters import Filters
-from retrieval.queries import Queries, Query
-from tests.retrieval.made import assert_same
+from citerec.datasets.citations.queries import open_papers
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.splitting import RandomSplitting
+from citerec.retrieval.base import Ranking
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.citations import LATER, SIGNALS, Citations, Dates
+from citerec.retrieval.filters import Filters
+from citerec.retrieval.queries import Queries, Query
+from citerec.tests.retrieval.made import assert_same
 
 WEIGHTS = {"text": 0.5, "cited": 0.3, "citing": 0.2}
 WORDS = [f"{a}{b}on" for a in ("gra", "quar", "bos", "phot", "mes", "lept") for b in ("v", "k", "t", "l")]

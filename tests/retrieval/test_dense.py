@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.prepare import open_corpus
-from retrieval import dense
-from retrieval.dense import DenseRetriever
-from retrieval.queries import Queries
-from retrieval.settings import IndexConfig
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.prepare import open_corpus
+from citerec.retrieval import dense
+from citerec.retrieval.dense import DenseRetriever
+from citerec.retrieval.queries import Queries
+from citerec.retrieval.settings import IndexConfig
 
 INDEXES = {
     "exact": IndexConfig(device="cpu"),

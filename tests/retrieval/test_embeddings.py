@@ -19,13 +19,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.prepare import open_corpus
-from retrieval import embed as command
-from retrieval.article import article_retriever
-from retrieval.embeddings import Advance, EmbeddingJob, Embeddings, Vectors, load_or_encode
-from retrieval.settings import ArticleConfig
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.prepare import open_corpus
+from citerec.retrieval import embed as command
+from citerec.retrieval.article import article_retriever
+from citerec.retrieval.embeddings import Advance, EmbeddingJob, Embeddings, Vectors, load_or_encode
+from citerec.retrieval.settings import ArticleConfig
 
 ROOT = Path(__file__).parents[2]
 MODEL: dict[str, Any] = {"weights": "abc", "query": ("title",)}
@@ -281,7 +281,14 @@ def test_a_retriever_finds_the_same_with_stored_vectors(
 
 @pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_bytes(tiny_source: Path, tiny_bert: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "retrieval.embed", "data=custom", f"data.dir={tiny_source}", "shard=1"]
+    command = [
+        sys.executable,
+        "-m",
+        "citerec.retrieval.embed",
+        "data=custom",
+        f"data.dir={tiny_source}",
+        "shard=1",
+    ]
     command += ["encoder=local", f"encoder.path={tiny_bert}", "encoder.max_tokens=64", "arithmetic=float32"]
     command += [f"output={tmp_path / 'e'}"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CITATION_CACHE": str(tmp_path / "cache")}

@@ -28,15 +28,15 @@ from transformers import (
     RobertaModel,
 )
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from retrieval.adapters import add_adapter, is_adapted
-from retrieval.article import ArticleRetriever
-from retrieval.article_text import ArticleReader
-from retrieval.encoder import ArticleEncoder, find_folder, load_pretrained, max_positions
-from retrieval.nets import weights_hash
-from retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
-from tests.conftest import Hub
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.retrieval.adapters import add_adapter, is_adapted
+from citerec.retrieval.article import ArticleRetriever
+from citerec.retrieval.article_text import ArticleReader
+from citerec.retrieval.encoder import ArticleEncoder, find_folder, load_pretrained, max_positions
+from citerec.retrieval.nets import weights_hash
+from citerec.retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
+from citerec.tests.conftest import Hub
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_a_missing_model_raises_one_clear_line(
     monkeypatch.setenv("CITATION_CACHE", str(tmp_path))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr("retrieval.encoder.PACKAGES", {"minilm": "a_package_that_is_not_there"})
+    monkeypatch.setattr("citerec.retrieval.encoder.PACKAGES", {"minilm": "a_package_that_is_not_there"})
     with pytest.raises(InputError, match=message) as error:
         load_pretrained(config)
     assert "\n" not in str(error.value)

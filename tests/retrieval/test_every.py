@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from datasets.corpus import Corpus
-from hatten.checkpoint import save_model
-from hatten.retriever import HAttenRetriever
-from retrieval.article import article_retriever
-from retrieval.base import Retriever
-from retrieval.bm25 import BM25
-from retrieval.citations import Citations
-from retrieval.filters import Filters
-from retrieval.fusion import Fusion
-from retrieval.popularity import Popularity
-from retrieval.queries import Queries, Query
-from retrieval.run import CachedRun
-from retrieval.settings import ArticleConfig, IndexConfig
-from tests.hatten.made import random_model
-from tests.retrieval.made import assert_same, indexed, write_runs
+from citerec.datasets.corpus import Corpus
+from citerec.hatten.checkpoint import save_model
+from citerec.hatten.retriever import HAttenRetriever
+from citerec.retrieval.article import article_retriever
+from citerec.retrieval.base import Retriever
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.citations import Citations
+from citerec.retrieval.filters import Filters
+from citerec.retrieval.fusion import Fusion
+from citerec.retrieval.popularity import Popularity
+from citerec.retrieval.queries import Queries, Query
+from citerec.retrieval.run import CachedRun
+from citerec.retrieval.settings import ArticleConfig, IndexConfig
+from citerec.tests.hatten.made import random_model
+from citerec.tests.retrieval.made import assert_same, indexed, write_runs
 
 ALL = np.arange(12)
 FIELDS = ["title", "abstract", "context", "key_terms"]

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.prepare import open_corpus
-from retrieval.base import Retriever
-from retrieval.bm25 import BM25
-from retrieval.dense import DenseRetriever
-from retrieval.filters import Filters
-from retrieval.popularity import Popularity
-from retrieval.queries import Queries
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.prepare import open_corpus
+from citerec.retrieval.base import Retriever
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.dense import DenseRetriever
+from citerec.retrieval.filters import Filters
+from citerec.retrieval.popularity import Popularity
+from citerec.retrieval.queries import Queries
 
 PAPERS, CONTEXTS, CITING = 60, 48, range(48, 60)
 WORDS = ["parse", "tree", "graph", "edge", "sound", "image", "verse", "query", "model", "corpus"]

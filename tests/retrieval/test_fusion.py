@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from datasets.columns import Ragged
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.prepare import open_corpus
-from rerank.scores import reorder
-from retrieval.base import Ranking, Retriever, top_k
-from retrieval.bm25 import BM25
-from retrieval.filters import Filters
-from retrieval.fusion import (
+from citerec.datasets.columns import Ragged
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.prepare import open_corpus
+from citerec.rerank.scores import reorder
+from citerec.retrieval.base import Ranking, Retriever, top_k
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.filters import Filters
+from citerec.retrieval.fusion import (
     Fusion,
     best_weights,
     fuse,
@@ -33,9 +33,9 @@ from retrieval.fusion import (
     simplex,
     tune_weight,
 )
-from retrieval.popularity import Popularity
-from retrieval.settings import recall_cutoff
-from tests.retrieval.made import assert_same, indexed
+from citerec.retrieval.popularity import Popularity
+from citerec.retrieval.settings import recall_cutoff
+from citerec.tests.retrieval.made import assert_same, indexed
 
 PAPERS = 9
 SEEDS = st.integers(0, 2**32 - 1)

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from datasets.errors import InputError
-from retrieval import gpu_index
-from retrieval import index as index_module
-from retrieval.gpu_index import FaissGPUIndex, TorchIndex
-from retrieval.index import (
+from citerec.datasets.errors import InputError
+from citerec.retrieval import gpu_index
+from citerec.retrieval import index as index_module
+from citerec.retrieval.gpu_index import FaissGPUIndex, TorchIndex
+from citerec.retrieval.index import (
     CHUNK,
     FlatIndex,
     PaperIndex,
@@ -26,7 +26,7 @@ from retrieval.index import (
     load_index,
     search_exact,
 )
-from retrieval.settings import IndexConfig
+from citerec.retrieval.settings import IndexConfig
 
 
 @settings(max_examples=60, deadline=None)

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from datasets.prepare import open_corpus
-from retrieval.profiles import WEIGHTS, add_profiles, best_weight, combine, context_profiles
-from retrieval.settings import ProfileConfig
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.datasets.prepare import open_corpus
+from citerec.retrieval.profiles import WEIGHTS, add_profiles, best_weight, combine, context_profiles
+from citerec.retrieval.settings import ProfileConfig
 
 DIM = 16
 

@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from hatten.checkpoint import save_model
-from hatten.retriever import HAttenRetriever
-from library.library import Library
-from library.papers import LibraryPaper
-from rerank.evidence import Evidence
-from retrieval.bm25 import BM25
-from retrieval.queries import Queries, Query, target_marker_id
-from retrieval.run import CachedRun
-from tests.hatten.made import random_model
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.hatten.checkpoint import save_model
+from citerec.hatten.retriever import HAttenRetriever
+from citerec.library.library import Library
+from citerec.library.papers import LibraryPaper
+from citerec.rerank.evidence import Evidence
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.queries import Queries, Query, target_marker_id
+from citerec.retrieval.run import CachedRun
+from citerec.tests.hatten.made import random_model
 
 
 def test_unknown_words_count_if_their_stem_is_known(tiny_corpus: Corpus) -> None:

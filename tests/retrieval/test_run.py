@@ -10,15 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from retrieval.base import Ranking, Retriever, top_k
-from retrieval.bm25 import BM25
-from retrieval.filters import Filters
-from retrieval.fusion import Fusion
-from retrieval.popularity import Popularity
-from retrieval.run import CachedRun, Run
-from tests.retrieval.made import assert_same, indexed, write_runs
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.retrieval.base import Ranking, Retriever, top_k
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.filters import Filters
+from citerec.retrieval.fusion import Fusion
+from citerec.retrieval.popularity import Popularity
+from citerec.retrieval.run import CachedRun, Run
+from citerec.tests.retrieval.made import assert_same, indexed, write_runs
 
 IDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
 
@@ -72,7 +72,7 @@ def test_a_run_in_several_pieces_is_written_in_order(tmp_path: Path, monkeypatch
     ranking = top_k(rng.permuted(np.tile(np.arange(9), (7, 1)), axis=1)[:, :3], rng.random((7, 3)), 3)
     run = Run([f"q{i}" for i in range(7)], [f"p{i}" for i in range(9)], ranking)
     run.write(tmp_path / "whole.trec")
-    monkeypatch.setattr("retrieval.run.LINES", 6)
+    monkeypatch.setattr("citerec.retrieval.run.LINES", 6)
     run.write(tmp_path / "pieces.trec")
     assert (tmp_path / "whole.trec").read_bytes() == (tmp_path / "pieces.trec").read_bytes()
 

@@ -11,14 +11,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets.corpus import Corpus
-from datasets.errors import InputError
-from retrieval import article as module
-from retrieval.article import ArticleRetriever, SentenceRetriever, article_retriever
-from retrieval.article_text import ArticleReader
-from retrieval.encoder import ArticleEncoder
-from retrieval.filters import Filters
-from retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.errors import InputError
+from citerec.retrieval import article as module
+from citerec.retrieval.article import ArticleRetriever, SentenceRetriever, article_retriever
+from citerec.retrieval.article_text import ArticleReader
+from citerec.retrieval.encoder import ArticleEncoder
+from citerec.retrieval.filters import Filters
+from citerec.retrieval.settings import ArticleConfig, IndexConfig, ProfileConfig
 
 
 @pytest.fixture(scope="session")

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import Stemmer
 
-from datasets.corpus import Corpus
-from datasets.prepare import open_corpus
-from retrieval.bm25 import BM25
-from retrieval.queries import Queries
-from retrieval.terms import KeyTerms, Terms, bo1, query_texts
+from citerec.datasets.corpus import Corpus
+from citerec.datasets.prepare import open_corpus
+from citerec.retrieval.bm25 import BM25
+from citerec.retrieval.queries import Queries
+from citerec.retrieval.terms import KeyTerms, Terms, bo1, query_texts
 
 CONTEXT = "Early transition systems   built trees greedily  ."
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from retrieval.index import FlatIndex, build_index, load_index, search_exact
-from retrieval.settings import IndexConfig
-from retrieval.vectors import VectorTable, as_dtype, first_not_finite
+from citerec.retrieval.index import FlatIndex, build_index, load_index, search_exact
+from citerec.retrieval.settings import IndexConfig
+from citerec.retrieval.vectors import VectorTable, as_dtype, first_not_finite
 
 
 def table(sizes: list[int], dim: int, seed: int = 0) -> list[NDArray[np.float16]]:

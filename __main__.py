@@ -1,0 +1,74 @@
+"""The command `citerec`: `citerec NAME [key=value ...]`, the same as `python -m citerec NAME ...`."""
+
+from __future__ import annotations
+
+import sys
+from difflib import get_close_matches
+from importlib import import_module
+
+from citerec.datasets.errors import InputError, one_line_errors
+from citerec.recommend import COMMANDS as LIBRARY
+from citerec.recommend import HELP
+
+COMMANDS = {
+    "train": ("citerec.train", "train a model"),
+    "evaluate": ("citerec.evaluate", "run a benchmark"),
+    "compare": ("citerec.evaluation.compare", "test the differences of two evaluations"),
+    "results": ("citerec.evaluation.results", "run a plan of evaluations and write its results page"),
+    "data build": ("citerec.datasets.build", "build a corpus from full texts"),
+    "data convert": ("citerec.datasets.convert", "convert dumps of papers"),
+    "data count": ("citerec.datasets.count", "count papers, citations and queries"),
+    "data download": ("citerec.datasets.download", "download published data and models"),
+    "data embed": ("citerec.retrieval.embed", "encode all papers with an article encoder"),
+    "data export": ("citerec.datasets.export", "write a corpus in BEIR's layout"),
+    "data generate": ("citerec.datasets.generate", "generate a corpus of any size"),
+    "data inspect": ("citerec.datasets.inspect.__main__", "report duplicates, leaks and empty fields"),
+    "data mdcr": ("citerec.evaluation.build_mdcr", "build a benchmark like MDCR from papers"),
+    "model compress": ("citerec.hatten.compress", "write a smaller static model"),
+    "model publish": ("citerec.evaluation.publish", "write a model card, and upload a model"),
+}
+"""Module and summary of each command besides those of a library."""
+
+
+def main() -> None:
+    """Run the command named by the first one or two arguments."""
+    words = sys.argv[1:]
+    for size in (2, 1):
+        name = " ".join(words[:size])
+        if name in COMMANDS and len(words) >= size:
+            sys.argv = [f"citerec {name}", *words[size:]]
+            import_module(COMMANDS[name][0]).main()
+            return
+    if words and words[0] in LIBRARY:
+        import_module("citerec.recommend").main()
+        return
+    _help_or_fail()
+
+
+@one_line_errors
+def _help_or_fail() -> None:
+    """Print the list of commands; InputError for an unknown command."""
+    words = sys.argv[1:]
+    if not words or words[0] in HELP:
+        print(_help())
+        return
+    known = [*LIBRARY, *COMMANDS]
+    name = " ".join(words[:2]) if words[0] in ("data", "model") else words[0]
+    close = get_close_matches(name, known, 1)
+    choice = f"did you mean citerec {close[0]}?" if close else "citerec --help lists the commands"
+    raise InputError(f"citerec {name}: no such command; {choice}")
+
+
+def _help() -> str:
+    """Return the list of commands."""
+    library = {name: (kind.__doc__ or "").strip().rstrip(".") for name, (kind, _) in LIBRARY.items()}
+    lines = ["citerec COMMAND key=value ...    (citerec COMMAND --help: its options)", ""]
+    lines += ["your own library of papers:"]
+    lines += [f"  {name:15} {summary[0].lower()}{summary[1:]}" for name, summary in library.items()]
+    lines += ["", "models and data (most need the extra `train`):"]
+    lines += [f"  {name:15} {summary}" for name, (_, summary) in COMMANDS.items()]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
