@@ -30,6 +30,7 @@ COMMANDS = {
 """Module and summary of each command besides those of a library."""
 
 
+@one_line_errors
 def main() -> None:
     """Run the command named by the first one or two arguments."""
     words = sys.argv[1:]
@@ -42,13 +43,11 @@ def main() -> None:
     if words and words[0] in LIBRARY:
         import_module("citerec.recommend").main()
         return
-    _help_or_fail()
+    _help_or_fail(words)
 
 
-@one_line_errors
-def _help_or_fail() -> None:
+def _help_or_fail(words: list[str]) -> None:
     """Print the list of commands; InputError for an unknown command."""
-    words = sys.argv[1:]
     if not words or words[0] in HELP:
         print(_help())
         return

@@ -7,12 +7,15 @@ from pathlib import Path
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.utils import get_method
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 import citerec.rerank.settings  # noqa: F401  (schemas of the configuration)
 from citerec.datasets.configuration import refuse_missing
 from citerec.datasets.errors import InputError, one_line_errors
 from citerec.datasets.help import CONF
+from citerec.training.settings import run_folder
+
+OmegaConf.register_new_resolver("run_folder", run_folder, use_cache=True, replace=True)
 
 PAPER = ("paper", "paper_small")
 

@@ -70,9 +70,25 @@ def error_text(error: Exception) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
+EXTRAS = {
+    **dict.fromkeys(
+        ("torch", "pytorch_lightning", "lightning_utilities", "torchmetrics", "transformers", "gensim"),
+        "train",
+    ),
+    **dict.fromkeys(
+        ("rank_bm25", "ir_measures", "gdown", "requests", "hydra", "omegaconf", "wandb", "matplotlib"),
+        "train",
+    ),
+    "ray": "ray",
+    "openvino": "int8",
+    "nncf": "int8",
+}
+"""Modules that the base installation lacks, and the extra that installs each."""
+
+
 def missing_extra(what: str, extra: str) -> str:
     """Return the error line for an optional dependency that is not installed."""
-    return f'{what} needs the extra {extra}: make install EXTRAS="dev {extra}"'
+    return f"{what} needs the extra {extra}: pip install 'citerec[{extra}]'"
 
 
 def error_line(error: BaseException) -> str | None:
@@ -87,6 +103,8 @@ def error_line(error: BaseException) -> str | None:
             cause = cause.__cause__
     if isinstance(cause, InputError):
         return str(cause)
+    if isinstance(cause, ModuleNotFoundError) and (extra := EXTRAS.get((cause.name or "").split(".")[0])):
+        return missing_extra(f"this command ({cause.name})", extra)
     if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
         where = cause.filename or "the output"
         return f"no space left on the device for {where}: free some or choose another folder"

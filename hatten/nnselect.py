@@ -140,7 +140,7 @@ class NNSelectRetriever(NetRetriever):
         super().__init__(index, profile)
         if checkpoint is None:
             raise InputError(
-                "retriever=nnselect needs checkpoint=FILE, the nnselect.ckpt saved by citerec train model=nnselect"
+                "retriever=nnselect needs checkpoint=FILE, the nnselect.ckpt of citerec train model=nnselect"
             )
         checkpoint = find_saved(checkpoint, FILE)
         content = read_torch(checkpoint)

@@ -54,7 +54,7 @@ class HAttenRetriever(NetRetriever):
         super().__init__(index, profile)
         if checkpoint is None:
             raise InputError(
-                "retriever=hatten needs checkpoint=FILE, the hatten.ckpt saved by citerec train model=hatten, "
+                "retriever=hatten needs checkpoint=FILE, the hatten.ckpt of citerec train model=hatten, "
                 f"or checkpoint={PUBLISHED}, which is downloaded"
             )
         self.model = open_model(checkpoint, vocabulary, cache_dir)

@@ -62,7 +62,7 @@ def choose_fastest(model: CrossEncoder, scoring: ScoringSettings, identity: str)
     engines = _installed_engines(scoring.precision)
     if len(engines) == 1:
         backend, name = engines[0]
-        log.info(f'scoring with {backend} {name}; make install EXTRAS="dev int8" adds faster back ends')
+        log.info(f"scoring with {backend} {name}; the extra int8 adds faster back ends")
         return replace(scoring, backend=backend, precision=name)
     key = [identity, threads, engines, _processor(), {name: _version(name) for name in ("torch", *EXTRA)}]
     digest = hashlib.blake2b(json.dumps(key).encode(), digest_size=12).hexdigest()

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import rank_bm25
 from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csc_matrix, csr_matrix, vstack
@@ -217,6 +216,8 @@ class RankBM25:
     def __init__(self, documents: Ragged, formula: Formula) -> None:
         """documents: rows of terms."""
         self._documents = documents
+        import rank_bm25  # of the extra `train`
+
         self._index = rank_bm25.BM25Okapi((row.tolist() for row in documents), k1=formula.k1, b=formula.b)
         saturation, idf = METHODS[formula.method]
         # rank_bm25 always multiplies by k1 + 1, two of the variants do not.

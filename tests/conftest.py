@@ -19,7 +19,7 @@ import pytest
 import requests
 
 import citerec.evaluation.settings
-import citerec.rerank.settings  # noqa: F401  (schemas of the configuration)
+import citerec.train  # noqa: F401  (schemas and resolvers of the configuration)
 from citerec.datasets.configuration import store_schemas
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.demo import open_demo

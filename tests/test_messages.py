@@ -88,8 +88,7 @@ def test_a_launcher_that_is_not_installed_names_its_extra(name: str) -> None:
     extra = name.partition("_")[0]
     error = MissingConfigException("", f"hydra/launcher/{name}", ["basic"])
     assert (
-        error_line(error)
-        == f'hydra/launcher={name} needs the extra {extra}: make install EXTRAS="dev {extra}"'
+        error_line(error) == f"hydra/launcher={name} needs the extra {extra}: pip install 'citerec[{extra}]'"
     )
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from omegaconf import OmegaConf
-
 from citerec.datasets.errors import InputError
 from citerec.datasets.settings import Settings, setting
 
@@ -26,9 +24,6 @@ def run_folder(base: str, resume: bool, now: str) -> str:
     """A new folder `now` in `base`; with `resume`, the folder of the latest run if any."""
     link = Path(base, LATEST)
     return str(Path(base, os.readlink(link) if resume and link.is_symlink() else now))
-
-
-OmegaConf.register_new_resolver("run_folder", run_folder, use_cache=True, replace=True)
 
 
 def check_monitor(monitor: str, depth: int, others: Sequence[str] = ()) -> None:

@@ -318,7 +318,7 @@ def test_a_failed_job_keeps_the_others_and_leaves_no_old_result(
 
 
 def test_the_last_line_of_a_command_is_the_reason_of_its_failure(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no such command; .* \(citerec nothing exited with 2; .*output.txt\)"):
+    with pytest.raises(InputError, match=r"no such command; .* \(citerec nothing exited with 2; .*txt\)"):
         jobs._run_script("nothing", ["--none"], tmp_path)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.util import find_spec
 from dataclasses import dataclass, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 

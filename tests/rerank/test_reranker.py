@@ -193,7 +193,7 @@ def test_int8_is_close_and_calibrated_once(
 def test_missing_packages_are_named(tiny_reranker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "openvino" else found(name))
-    with pytest.raises(InputError, match=r'needs the extra int8: make install EXTRAS="dev int8" .openvino'):
+    with pytest.raises(InputError, match=r"needs the extra int8: pip install 'citerec\[int8\]' .openvino"):
         Reranker.open(tiny_reranker, ScoringSettings(precision="int8"))
 
 
