@@ -1,8 +1,4 @@
-"""Settings of cross-encoders, of their distillation into prefetchers, and of the learned ranker.
-
-Defaults of conf/model/scibert_reranker.yaml, conf/model/distil.yaml conf/model/ranker.yaml and
-conf/evaluate.yaml (scoring).
-"""
+"""Settings of cross-encoders and of the learned ranker."""
 
 from __future__ import annotations
 
@@ -10,11 +6,12 @@ from dataclasses import asdict, dataclass, field, fields
 from math import inf
 from typing import Any, ClassVar
 
-from citerec.datasets.configuration import read_settings
+import msgspec
+
 from citerec.datasets.errors import InputError
 from citerec.datasets.settings import Settings, register, setting
-from citerec.hatten.settings import EncoderTraining
-from citerec.training.settings import FineTuningSettings, RateSettings, check_monitor
+import citerec.hatten.settings  # noqa: F401  (schemas of the encoders)
+from citerec.training.settings import FineTuningSettings, OptimizerSettings, RateSettings, check_monitor
 
 MIN_TOKENS, MIN_SIDE = 16, 8
 """Minimum tokens of a pair, and of a side with its own budget."""
@@ -91,7 +88,10 @@ class PairSettings(Settings):
     def from_dict(cls, saved: dict[str, Any]) -> PairSettings:
         """Read what `to_dict` returned; InputError for anything else."""
         known = {name: value for name, value in saved.items() if (name, value) != ("candidate_words", None)}
-        return read_settings(cls, known, "pairs")
+        try:
+            return msgspec.convert(known, cls)
+        except msgspec.ValidationError as error:
+            raise InputError(f"pairs: {error}") from None
 
     @classmethod
     def reference(cls, max_tokens: int = 512) -> PairSettings:
@@ -185,8 +185,6 @@ class RerankingValidationSettings(Settings):
 class RerankerSettings(FineTuningSettings):
     """model=scibert_reranker"""
 
-    train: str = "citerec.rerank.train.train"
-    """training function"""
     epochs: int = setting(1, least=1)
     """passes over the training queries"""
     queries_per_epoch: int = setting(10_000, least=1)
@@ -212,7 +210,9 @@ class RerankerSettings(FineTuningSettings):
     negatives: NegativesSettings = field(default_factory=NegativesSettings)
     validation: RerankingValidationSettings = field(default_factory=RerankingValidationSettings)
     schedule: RateSettings = field(default_factory=RateSettings)
-    optimizer: dict[str, Any] = field(default_factory=dict)
+    optimizer: OptimizerSettings = field(
+        default_factory=lambda: OptimizerSettings("adamw", lr=1e-5, weight_decay=0.01)
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -253,17 +253,6 @@ class ScoringSettings(Settings):
 
 
 @dataclass(frozen=True)
-class TeacherSettings(Settings):
-    """Training queries whose candidates the teacher scores."""
-
-    where: ClassVar[str] = "model.teacher"
-    queries: int = setting(10_000, least=1)
-    """maximum training queries, sampled if there are more; the student trains on these only"""
-    chunk: int = setting(512, least=1)
-    """pairs scored together"""
-
-
-@dataclass(frozen=True)
 class DistilLossSettings(Settings):
     """Distillation loss between the teacher's logits and the student's scores (cosines or logits)."""
 
@@ -276,22 +265,6 @@ class DistilLossSettings(Settings):
     """temperature of the student's scores"""
     teacher_temperature: float = setting(1.0, above=0)
     """temperature of the teacher's logits"""
-
-
-@dataclass(frozen=True)
-class DistilSettings(FineTuningSettings, EncoderTraining):
-    """model=distil: an encoder's training settings, without mining, and the teacher's."""
-
-    train: str = "citerec.rerank.distil.train"
-    """training function"""
-    rounds: int = setting(3, least=1)
-    """number of rounds of training and validation"""
-    word_dropout: float = setting(0.3, below=1)
-    """share of words dropped in HAtten's mean path"""
-    teacher: TeacherSettings = field(default_factory=TeacherSettings)
-    negatives: NegativesSettings = field(default_factory=lambda: NegativesSettings(15, 100))
-    """candidates that the teacher scores, in addition to the cited papers"""
-    distil: DistilLossSettings = field(default_factory=DistilLossSettings)
 
 
 @dataclass(frozen=True)
@@ -333,12 +306,9 @@ class RankerTrainingSettings(Settings):
     """model=ranker"""
 
     where: ClassVar[str] = "model"
-    train: str = "citerec.rerank.ranker_training.train"
-    """training function"""
     ranker: RankerSettings = field(default_factory=RankerSettings)
 
 
 register("ranker", RankerTrainingSettings)
 register("scibert_reranker", RerankerSettings)
-register("distil", DistilSettings)
 register("scoring", ScoringSettings)
