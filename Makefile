@@ -60,9 +60,9 @@ box: $(INSTALLED) ## rebuild the built-in model: make box NEURIPS=DIR ACL=DIR (a
 	rm -rf $(BOX)/small
 	$(BIN)/citerec model compress checkpoint=$(BOX)/both output=$(BOX)/small words=40000 vectors=int8
 	$(TRAIN) model=ranker data=custom data.dir=$(NEURIPS) checkpoint=$(BOX)/small \
-		model.ranker.foreign=$(BOX)/static-acl model.ranker.queries=3000 output_dir=$(BOX)/neurips
+		model.ranker.out_of_domain_checkpoint=$(BOX)/static-acl model.ranker.queries=3000 output_dir=$(BOX)/neurips
 	$(TRAIN) model=ranker data=custom data.dir=$(ACL) data.candidates=all checkpoint=$(BOX)/small \
-		model.ranker.foreign=$(BOX)/static-neurips model.ranker.queries=3000 output_dir=$(BOX)/acl
+		model.ranker.out_of_domain_checkpoint=$(BOX)/static-neurips model.ranker.queries=3000 output_dir=$(BOX)/acl
 	$(BIN)/python -m citerec.library.box static=$(BOX)/small 'rankers=[$(BOX)/neurips,$(BOX)/neurips,$(BOX)/acl]'
 
 results: $(INSTALLED) ## run the evaluations of docs/retrieval.yaml and write docs/retrieval.md (hours; after `make minilm`)

@@ -21,7 +21,7 @@ from citerec.benchmarks._common import (
 )
 from citerec.hatten.nnselect import AverageRetriever
 from citerec.hatten.words import WordVectors
-from citerec.rerank.ranker import HOME, LinearModel, Ranker, RankingModel
+from citerec.rerank.ranker import IN_DOMAIN, LinearModel, Ranker, RankingModel
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.queries import Queries
 from citerec.retrieval.terms import query_texts
@@ -45,7 +45,7 @@ def main() -> None:
         "bm25": BM25(backend="numba"),
         "bm25_contexts": BM25(contexts=100, k1=2.0, b=0.5, backend="numba"),
     }
-    ranker = Ranker(RankingModel({HOME: LinearModel({"bm25.score": 1.0})}), parts)
+    ranker = Ranker(RankingModel({IN_DOMAIN: LinearModel({"bm25.score": 1.0})}), parts)
     indexing = time_call(args, lambda: ranker.index(corpus))
     print(f"indexed in {indexing:.1f} s, {ranker.index_bytes / 1e6:,.0f} MB")
     contexts = np.random.default_rng(0).permutation(corpus.split("test").contexts)[: args.queries]

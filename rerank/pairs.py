@@ -225,10 +225,10 @@ class TokenPairs:
 class ContextTable(TokenTable):
     """Token ids of contexts, with CIT as the target marker."""
 
-    def __init__(self, subwords: Subwords, queries: Queries, others: str) -> None:
-        """others: see PairSettings.others."""
+    def __init__(self, subwords: Subwords, queries: Queries, other_citations: str) -> None:
+        """other_citations: see PairSettings."""
         super().__init__(len(queries), self._tokens)
-        self.subwords, self.queries, self.others = subwords, queries, others
+        self.subwords, self.queries, self.other_citations = subwords, queries, other_citations
         self._marks = np.zeros(len(queries), np.int32)
 
     def around(self, rows: NDArray[np.integer], kept: NDArray[np.int64], before: NDArray[np.int64]) -> Spans:
@@ -239,7 +239,7 @@ class ContextTable(TokenTable):
 
     def _tokens(self, rows: list[int]) -> list[list[int]]:
         texts = self.queries[np.array(rows)].texts("context")
-        if self.others == "drop":
+        if self.other_citations == "drop":
             texts = [text.replace(OTHER_MARKER, " ") for text in texts]
         sides = [text.split(TARGET_MARKER, 1) for text in texts]
         before = self.subwords([side[0] for side in sides])
@@ -276,7 +276,7 @@ class PairReader:
     def _set_queries(self, queries: Queries) -> None:
         self._queries = queries
         self._citing = TokenTable(len(queries.fields["title"].texts), self._citing_tokens)
-        self._contexts = ContextTable(self.subwords, queries, self.config.others)
+        self._contexts = ContextTable(self.subwords, queries, self.config.other_citations)
 
     def for_queries(self, queries: Queries) -> PairReader:
         """Return a reader of the same candidates for other queries, by their rows instead of contexts."""
@@ -304,7 +304,7 @@ class PairReader:
         if self._separator:
             share = config.context / (config.citing + config.context)
             context, kept = divide_budget(context_lengths, citing_lengths, query - 1, share, (1, 0))
-        before = context // 2 if config.cut == "both" else context - 1
+        before = context // 2 if config.truncate == "both" else context - 1
         spans: list[Spans] = []
         for rows, length in zip(cited, cited_lengths, strict=True):
             share = config.cited / (config.cited * (len(cited) - len(spans)) + config.candidate)

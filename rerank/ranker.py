@@ -75,16 +75,18 @@ def lightgbm() -> Any:
     return module
 
 
-HOME, BARE, ABROAD, DRAFT = "home", "bare", "abroad", "draft"
+IN_DOMAIN, NO_CONTEXTS, OUT_OF_DOMAIN, DRAFT = "in_domain", "no_contexts", "out_of_domain", "draft"
 """Models for corpora with training contexts; without them, but with words that the dense retriever knows; and
 of another field. NAME-draft is the variant for queries whose draft has known citations elsewhere."""
+_FORMER_NAMES = {"home": IN_DOMAIN, "bare": NO_CONTEXTS, "abroad": OUT_OF_DOMAIN}
+"""Names of the models in rankers saved before the present names, read as the present ones."""
 KNOWN_SHARE = 0.97
-"""Share of running words below which a corpus without training contexts is of another field."""
+"""Share of tokens below which a corpus without training contexts is of another field."""
 
 
 @dataclass(frozen=True)
 class RankingModel(Pretrained):
-    """The models of a ranker: for HOME, BARE, ABROAD and their drafts, or some of them.
+    """The models of a ranker: for IN_DOMAIN, NO_CONTEXTS, OUT_OF_DOMAIN and their drafts, or some of them.
 
     about: how they were trained, as plain values.
     """
@@ -107,9 +109,12 @@ citerec evaluate retriever=ranker ranker={place} checkpoint=HATTEN data=custom d
     def name_for(self, contexts: bool, share: float) -> str:
         """Return the name of the model for a corpus.
 
-        contexts: whether it has training contexts; share: of its running words known to the dense retriever.
+        contexts: whether it has training contexts; share: of its tokens known to the dense retriever.
         """
-        wanted = [HOME] if contexts else [BARE, HOME] if share >= KNOWN_SHARE else [ABROAD, BARE, HOME]
+        wanted = [IN_DOMAIN]
+        if not contexts:
+            wanted = [NO_CONTEXTS, *wanted]
+            wanted = wanted if share >= KNOWN_SHARE else [OUT_OF_DOMAIN, *wanted]
         return next(name for name in [*wanted, *self.models] if name in self.models)
 
     def write(self, folder: Path) -> None:
@@ -131,7 +136,9 @@ citerec evaluate retriever=ranker ranker={place} checkpoint=HATTEN data=custom d
                 f"{path}: a ranker of format {content.get('format')!r}; this version reads {FORMAT}"
             )
         try:
-            models = {str(name): _read_model(name, one, folder) for name, one in content["models"].items()}
+            models = {
+                _current_name(name): _read_model(name, one, folder) for name, one in content["models"].items()
+            }
             if not models:
                 raise ValueError("no models")
             return cls(models, about)
@@ -142,6 +149,11 @@ citerec evaluate retriever=ranker ranker={place} checkpoint=HATTEN data=custom d
     def load(cls, place: str | Path) -> RankingModel:
         """Load a trained ranker by its folder, the output folder of its training or its hub id."""
         return cls.from_pretrained(find_saved(place, SAVED))
+
+
+def _current_name(name: str) -> str:
+    name, dash, draft = name.partition("-")
+    return _FORMER_NAMES.get(name, name) + dash + draft
 
 
 def _read_model(name: str, content: Mapping[str, Any], folder: Path) -> LinearModel | TreeModel:
@@ -188,7 +200,7 @@ class Ranker(Retriever):
         self.parts: dict[str, Retriever] = {}
         self.shared: Ranker | None = None
         """An indexed ranker of the same papers, perhaps with other contexts, whose index is reused."""
-        self.model_name = HOME
+        self.model_name = IN_DOMAIN
         """Name of the model that ranks the indexed corpus."""
 
     def settings(self) -> dict[str, Any]:
@@ -231,7 +243,7 @@ class Ranker(Retriever):
         self.model_name = self.model.name_for(contexts, share)
         log.info(
             f"ranker: {corpus.name} uses the model `{self.model_name}` ({'with' if contexts else 'no'} "
-            f"training contexts, {share:.1%} of the running words known)"
+            f"training contexts, {share:.1%} of the tokens known)"
         )
 
     def _select_parts(self, corpus: Corpus) -> None:
@@ -302,12 +314,12 @@ class Ranker(Retriever):
 
     def score(self, queries: Queries | Rows, papers: NDArray[np.int32]) -> Floats:
         """As Retriever.score, with features standardised over the candidates of a search."""
-        asked = Queries.from_contexts(self.corpus, queries)
+        queries = Queries.from_contexts(self.corpus, queries)
         scores = np.full(papers.shape, -np.inf, np.float32)
-        for start in range(0, len(asked), QUERIES):
+        for start in range(0, len(queries), QUERIES):
             rows = slice(start, start + QUERIES)
-            own = self.merge_candidates(self.prefetch(asked[rows], self.depth))
-            values = self.score_candidates(asked[rows], own)
+            own = self.merge_candidates(self.prefetch(queries[rows], self.depth))
+            values = self.score_candidates(queries[rows], own)
             for query, (there, value) in enumerate(zip(own, values, strict=True), start):
                 known = {
                     int(paper): float(one) for paper, one in zip(there, value, strict=True) if paper >= 0

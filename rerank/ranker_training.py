@@ -37,10 +37,10 @@ from citerec.datasets.progress import count_progress
 from citerec.datasets.records import TRAIN
 from citerec.rerank.features import FEATURES, RETRIEVERS, is_listed, standardise
 from citerec.rerank.ranker import (
-    ABROAD,
-    BARE,
     DRAFT,
-    HOME,
+    IN_DOMAIN,
+    NO_CONTEXTS,
+    OUT_OF_DOMAIN,
     QUERIES,
     SAVED,
     LinearModel,
@@ -158,7 +158,7 @@ def train(config: DictConfig) -> Path:
     for part in first.parts.values():
         part.save_model(folder)  # so that recommend.py build model=FOLDER finds everything there
     with atomic_write(folder / METRICS) as path:
-        metrics = {f"val/{name.removeprefix('home/')}": value for name, value in all_measures.items()}
+        metrics = {f"val/{name.removeprefix(f'{IN_DOMAIN}/')}": value for name, value in all_measures.items()}
         path.write_text(json.dumps(metrics, indent=1) + "\n", "utf-8")
     log.info(f"ranker: saved in {folder / SAVED} after {time.monotonic() - start:.0f} s")
     return folder / SAVED
@@ -172,25 +172,26 @@ def _rankers(
     config: DictConfig, corpus: Corpus, settings: RankerSettings
 ) -> Iterator[tuple[str, Ranker, Split]]:
     """Yield the name of each model to train, the indexed ranker that builds its lists, and the split."""
-    home: Ranker | None = None
+    first: Ranker | None = None
     if len(corpus.splits.get(TRAIN, ())):
-        home = instantiate(config.retriever)
-        home.open(corpus, config.index_dir)
-        yield HOME, home, training_split(corpus, settings.split, settings.queries, config.seed)
-    small_split = training_split(corpus, settings.split, settings.fewer, config.seed)
+        first = instantiate(config.retriever)
+        first.open(corpus, config.index_dir)
+        yield IN_DOMAIN, first, training_split(corpus, settings.split, settings.queries, config.seed)
+    small_split = training_split(corpus, settings.split, settings.no_contexts_queries, config.seed)
     untrained = copy.copy(corpus)
     untrained.splits = {name: split for name, split in corpus.splits.items() if name != TRAIN}
     untrained.seen = np.zeros_like(corpus.seen)
-    for name, checkpoint in ((BARE, config.checkpoint), (ABROAD, settings.foreign)):
-        if name == ABROAD and checkpoint is None:
-            log.info("ranker: set model.ranker.foreign=CHECKPOINT to train a model for other fields")
+    other = settings.out_of_domain_checkpoint
+    for name, checkpoint in ((NO_CONTEXTS, config.checkpoint), (OUT_OF_DOMAIN, other)):
+        if name == OUT_OF_DOMAIN and checkpoint is None:
+            log.info("ranker: model.ranker.out_of_domain_checkpoint=FOLDER trains a model for other fields")
             continue
         config = config.copy()
         config.checkpoint = checkpoint
         ranker: Ranker = instantiate(config.retriever)
-        ranker.shared = home
+        ranker.shared = first
         ranker.index(untrained)
-        home = home or ranker
+        first = first or ranker
         yield name, ranker, small_split
 
 

@@ -15,6 +15,8 @@ from citerec.training.settings import FineTuningSettings, OptimizerSettings, Rat
 
 MIN_TOKENS, MIN_SIDE = 16, 8
 """Minimum tokens of a pair, and of a side with its own budget."""
+_SAVED_AS = {"truncate": "cut", "other_citations": "others"}
+"""Former names of options of pairs, which saved rerankers and the hashes of cached scores keep."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,9 @@ class PairSettings(Settings):
     """maximum words of the citing title and abstract (reference: 0.35 of 512); null: all"""
     citing_abstract: bool = True
     """include the citing paper's abstract"""
-    cut: str = setting("both", choices=("both", "end"))
+    truncate: str = setting("both", choices=("both", "end"))
     """truncate a context at: both ends, around the target marker | end (as in the reference)"""
-    others: str = setting("keep", choices=("keep", "drop"))
+    other_citations: str = setting("keep", choices=("keep", "drop"))
     """markers of other citations in a context: keep (as in the reference) | drop"""
     contexts: int = setting(0, most=2)
     """training contexts citing the candidate to append to it, those most similar to the query; never from
@@ -75,7 +77,7 @@ class PairSettings(Settings):
         They never change for the same pairs: options newer than the first rerankers are left out at their
         default, and the former option `candidate_words` is kept as null.
         """
-        values = asdict(self)
+        values = {_SAVED_AS.get(name, name): value for name, value in asdict(self).items()}
         defaults = {part.name: part.default for part in fields(self)}
         for name in ("query", "query_tokens", "contexts", "cited"):
             if values[name] == defaults[name]:
@@ -87,7 +89,12 @@ class PairSettings(Settings):
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> PairSettings:
         """Read what `to_dict` returned; InputError for anything else."""
-        known = {name: value for name, value in saved.items() if (name, value) != ("candidate_words", None)}
+        names = {saved_as: name for name, saved_as in _SAVED_AS.items()}
+        known = {
+            names.get(name, name): value
+            for name, value in saved.items()
+            if (name, value) != ("candidate_words", None)
+        }
         try:
             return msgspec.convert(known, cls)
         except msgspec.ValidationError as error:
@@ -97,7 +104,7 @@ class PairSettings(Settings):
     def reference(cls, max_tokens: int = 512) -> PairSettings:
         """Return the published code's settings, except that the target marker is never cut."""
         words = int(0.35 * max_tokens)
-        return cls(max_tokens, citing=1.0, context=0.0, candidate=1.0, citing_words=words, cut="end")
+        return cls(max_tokens, citing=1.0, context=0.0, candidate=1.0, citing_words=words, truncate="end")
 
 
 @dataclass(frozen=True)
@@ -278,11 +285,11 @@ class RankerSettings(Settings):
     """split to train the ranker on; its retrievers must not have been trained on it"""
     queries: int | None = setting(10_000, least=1)
     """maximum queries, sampled if there are more; null: all"""
-    fewer: int = setting(3000, least=1)
+    no_contexts_queries: int = setting(3000, least=1)
     """maximum queries for the models of corpora without training contexts"""
-    foreign: str | None = None
-    """checkpoint of a dense model trained on another field, to also fit a model for corpora of other
-    fields; null: do not fit one"""
+    out_of_domain_checkpoint: str | None = None
+    """dense model trained on another corpus, to also fit a model for corpora of other fields; null: do not
+    fit one"""
     folds: int = setting(3, least=2)
     """cross-validation folds over citing papers, for the measures in the log"""
     ablate: bool = False

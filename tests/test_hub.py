@@ -23,7 +23,7 @@ from citerec.hatten.documents import Vocabulary
 from citerec.hatten.recipe import StaticEncoder
 from citerec.hatten.static import StaticModel, load_static
 from citerec.rerank.cross_encoder import CrossEncoder
-from citerec.rerank.ranker import HOME, LinearModel, RankingModel
+from citerec.rerank.ranker import IN_DOMAIN, LinearModel, RankingModel
 from citerec.rerank.reranker import Reranker
 from citerec.rerank.settings import ScoringSettings
 from citerec.tests.conftest import COMMIT, Hub
@@ -55,7 +55,7 @@ def make(request: pytest.FixtureRequest) -> Make:
         if request.param == "static":
             return static(["<pad>", *words], "float16")
         if request.param == "ranker":
-            return RankingModel({HOME: LinearModel({"bm25.score": 1 / 3, "age": -2.5})}, dict(ABOUT))
+            return RankingModel({IN_DOMAIN: LinearModel({"bm25.score": 1 / 3, "age": -2.5})}, dict(ABOUT))
         model = CrossEncoder.from_pretrained(request.getfixturevalue("tiny_reranker"))
         model.about = dict(ABOUT)
         return model

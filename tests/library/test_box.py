@@ -22,14 +22,14 @@ EXAMPLES = ROOT / "examples" / "library.bib"
 
 def test_weights_are_means_and_missing_columns_count_as_zero() -> None:
     first = RankingModel(
-        {"bare": LinearModel({"a": 1.0, "b": 2.0}), "abroad": LinearModel({"a": 3.0})}, {"seed": 1}
+        {"one": LinearModel({"a": 1.0, "b": 2.0}), "two": LinearModel({"a": 3.0})}, {"seed": 1}
     )
-    second = RankingModel({"bare": LinearModel({"a": 3.0})}, {"seed": 2})
+    second = RankingModel({"one": LinearModel({"a": 3.0})}, {"seed": 2})
     found = average_rankers([first, second])
-    assert found.models == {"bare": LinearModel({"a": 2.0, "b": 1.0}), "abroad": LinearModel({"a": 3.0})}
+    assert found.models == {"one": LinearModel({"a": 2.0, "b": 1.0}), "two": LinearModel({"a": 3.0})}
     assert found.about == {"mean of": [{"seed": 1}, {"seed": 2}]}
     with pytest.raises(InputError, match="linear"):
-        average_rankers([RankingModel({"bare": object.__new__(TreeModel)})])
+        average_rankers([RankingModel({"one": object.__new__(TreeModel)})])
 
 
 def test_the_built_in_model_is_small() -> None:

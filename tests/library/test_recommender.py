@@ -26,7 +26,7 @@ from citerec.hatten.static import StaticModel, load_static, save_static
 from citerec.library.library import Library, LibraryPaper
 from citerec.library.models import open_model
 from citerec.library.recommender import MODEL, RANKING, Recommender, Request, indexer, mark_context
-from citerec.rerank.ranker import HOME, LinearModel, RankingModel
+from citerec.rerank.ranker import IN_DOMAIN, LinearModel, RankingModel
 from citerec.rerank.settings import ScoringSettings
 from citerec.retrieval.bm25 import BM25
 from citerec.retrieval.queries import Queries, Query
@@ -60,7 +60,7 @@ def ranked(static: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("ranked")
     shutil.copytree(static, folder / "static")
     weights = LinearModel({"dense.score": 1.0, "bm25.score": 0.5, "name_near": 1.0})
-    RankingModel({HOME: weights}).save_pretrained(folder / "ranker")
+    RankingModel({IN_DOMAIN: weights}).save_pretrained(folder / "ranker")
     return str(folder)
 
 

@@ -111,7 +111,7 @@ def test_the_head_depends_only_on_the_seed(make_encoder: Make) -> None:
 
 @pytest.mark.parametrize("head", ["sigmoid", "linear"])
 def test_saving_and_loading_round_trips(make_encoder: Make, given: Given, tmp_path: Path, head: str) -> None:
-    made = make_encoder(head, context=3.0, others="drop")
+    made = make_encoder(head, context=3.0, other_citations="drop")
     made.about = {"seed": 1}
     made.save_pretrained(tmp_path / "model")
     again = CrossEncoder.from_pretrained(tmp_path / "model")

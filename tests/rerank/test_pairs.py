@@ -214,8 +214,8 @@ CONFIGS = st.builds(
     candidate=st.sampled_from([0.01, 1.0, 4.0]),
     citing_words=st.sampled_from([None, 0, 7]),
     citing_abstract=st.booleans(),
-    cut=st.sampled_from(["both", "end"]),
-    others=st.sampled_from(["keep", "drop"]),
+    truncate=st.sampled_from(["both", "end"]),
+    other_citations=st.sampled_from(["keep", "drop"]),
     contexts=st.integers(0, 2),
     cited=st.sampled_from([0.01, 1.0, 4.0]),
 )
@@ -287,7 +287,7 @@ def test_contexts_are_truncated_around_the_mark(ragged: Corpus, tokenizer: Any) 
 
 
 def test_words_and_marks_can_be_dropped(ragged: Corpus, tokenizer: Any) -> None:
-    config = PairSettings(citing_words=3, citing_abstract=False, others="drop")
+    config = PairSettings(citing_words=3, citing_abstract=False, other_citations="drop")
     context, paper = 21, 7  # a context with another citation, a paper with an abstract
     pairs = PairReader(ragged, tokenizer, config).pairs(np.array([context]), np.array([paper]))
     citing = " ".join(ragged.titles[int(ragged.citing[context])].split()[:3])
@@ -318,7 +318,7 @@ def test_fixed_query_tokens_give_each_side_its_own_budget(
     ragged: Corpus, tokenizer: Any, query_tokens: int, candidate_tokens: int, query: str
 ) -> None:
     contexts, papers = grid(ragged)
-    config = replace(ALL_WORDS, query=query, cut="end")
+    config = replace(ALL_WORDS, query=query, truncate="end")
     whole = PairReader(ragged, tokenizer, replace(config, max_tokens=1000)).pairs(contexts, papers)
     config = replace(config, max_tokens=query_tokens + candidate_tokens, query_tokens=query_tokens)
     pairs = PairReader(ragged, tokenizer, config).pairs(contexts, papers)
@@ -361,7 +361,7 @@ def test_citing_contexts_are_the_most_similar_to_the_query(ragged: Corpus, token
 
 
 def test_citing_contexts_follow_the_candidate(ragged: Corpus, tokenizer: Any) -> None:
-    plain = PairSettings(max_tokens=500, citing_words=None, others="drop")
+    plain = PairSettings(max_tokens=500, citing_words=None, other_citations="drop")
     reader = PairReader(ragged, tokenizer, replace(plain, contexts=1))
     contexts, papers = grid(ragged)
     queries = Queries.from_contexts(ragged, np.arange(80))

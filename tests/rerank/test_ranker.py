@@ -16,7 +16,16 @@ from citerec.datasets.corpus import Corpus, Split
 from citerec.datasets.errors import InputError
 from citerec.rerank import ranker_training
 from citerec.rerank.evidence import Evidence
-from citerec.rerank.ranker import HOME, MODEL, LinearModel, Ranker, RankingModel, TreeModel
+from citerec.rerank.ranker import (
+    IN_DOMAIN,
+    MODEL,
+    NO_CONTEXTS,
+    OUT_OF_DOMAIN,
+    LinearModel,
+    Ranker,
+    RankingModel,
+    TreeModel,
+)
 from citerec.rerank.ranker_training import (
     Lists,
     cross_fit,
@@ -43,7 +52,7 @@ MIXED = {"bm25.score": 1.0, "near_title": 0.5, "near_best": 0.7, "popularity": 0
 
 def ranker(corpus: Corpus, weights: dict[str, float] = MIXED, depth: int = 15, **options: Any) -> Ranker:
     parts = {"bm25": BM25(), "bm25_contexts": BM25(contexts=100), "dense": average(corpus)}
-    made = Ranker(RankingModel({HOME: LinearModel(weights)}), parts, depth, **options)
+    made = Ranker(RankingModel({IN_DOMAIN: LinearModel(weights)}), parts, depth, **options)
     made.index(corpus)
     return made
 
@@ -61,7 +70,7 @@ def same(one: Ranking, other: Ranking) -> None:
 def test_a_model_of_one_score_ranks_like_its_retriever(
     demo_corpus: Corpus, kind: Callable[[], Retriever]
 ) -> None:
-    made = Ranker(RankingModel({HOME: LinearModel({"it.score": 1.0})}), {"it": kind()}, depth=10)
+    made = Ranker(RankingModel({IN_DOMAIN: LinearModel({"it.score": 1.0})}), {"it": kind()}, depth=10)
     alone, rows = kind(), contexts(demo_corpus)
     for one in (made, alone):
         one.index(demo_corpus)
@@ -164,12 +173,12 @@ def test_an_index_is_saved_and_loaded(demo_corpus: Corpus, tmp_path: Path) -> No
 
 
 def test_a_model_is_saved_without_pickles(tmp_path: Path) -> None:
-    model = RankingModel({HOME: LinearModel(MIXED)}, {"seed": 3})
+    model = RankingModel({IN_DOMAIN: LinearModel(MIXED)}, {"seed": 3})
     folder = model.save_pretrained(tmp_path / "out" / "ranker")
     assert sorted(path.name for path in folder.iterdir()) == sorted([MODEL, ABOUT, CARD])
     for place in ("out", "out/ranker"):
         found = RankingModel.load(tmp_path / place)
-        assert found.models == {HOME: LinearModel(MIXED)} and found.about == {"seed": 3}
+        assert found.models == {IN_DOMAIN: LinearModel(MIXED)} and found.about == {"seed": 3}
 
 
 @pytest.mark.parametrize(
@@ -179,9 +188,9 @@ def test_a_model_is_saved_without_pickles(tmp_path: Path) -> None:
         ("{", "damaged"),
         ("[]", "must contain a dict, not a list"),
         ('{"format": "ranker-9"}', "a ranker of format 'ranker-9'"),
-        (WHOLE % '{"home": {"kind": "linear", "weights": {"a": "b"}}}', "not a ranker"),
-        (WHOLE % '{"home": {"kind": "linear", "weights": {"a": NaN}}}', "not a ranker"),
-        (WHOLE % '{"home": {"kind": "lightgbm", "columns": []}}', "not a ranker"),
+        (WHOLE % '{"in_domain": {"kind": "linear", "weights": {"a": "b"}}}', "not a ranker"),
+        (WHOLE % '{"in_domain": {"kind": "linear", "weights": {"a": NaN}}}', "not a ranker"),
+        (WHOLE % '{"in_domain": {"kind": "lightgbm", "columns": []}}', "not a ranker"),
         (WHOLE % "{}", "not a ranker"),
     ],
 )
@@ -283,8 +292,8 @@ def test_trees_are_saved_as_text(lists: Lists, tmp_path: Path) -> None:
     pytest.importorskip("lightgbm")
     model = fit_ranker(RankerSettings(kind="lightgbm", trees=5), lists, 0)
     assert isinstance(model, TreeModel)
-    RankingModel({HOME: model}).save_pretrained(tmp_path / "ranker")
-    loaded, values = RankingModel.load(tmp_path).models[HOME], lists.values[None].astype(np.float32)
+    RankingModel({IN_DOMAIN: model}).save_pretrained(tmp_path / "ranker")
+    loaded, values = RankingModel.load(tmp_path).models[IN_DOMAIN], lists.values[None].astype(np.float32)
     scores = model.scores(lists.columns, values)
     assert scores.shape == values.shape[:2] and np.ptp(scores) > 0
     np.testing.assert_array_equal(loaded.scores(lists.columns, values), scores)
@@ -322,8 +331,9 @@ def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus, tiny_bert: Path
     assert train(config) == out / "ranker"
     about = json.loads((out / "ranker" / ABOUT).read_text())
     assert about["parts"]["encoder"] == "article" and (tmp_path / "vectors").is_dir()
-    assert about["data"] == demo_corpus.name and about["cross_fitted"]["home/recall@10"] > 0
-    assert about["cross_fitted"]["home-draft/recall@10"] >= about["cross_fitted"]["bare/recall@10"]
+    measures = about["cross_fitted"]
+    assert about["data"] == demo_corpus.name and measures["in_domain/recall@10"] > 0
+    assert measures["in_domain-draft/recall@10"] >= measures["no_contexts/recall@10"]
     given = compose_config("evaluate", ["retriever=ranker", f"ranker={out}", *options])
     made = instantiate(given.retriever)
     made.index(demo_corpus)
@@ -341,19 +351,28 @@ def test_train_and_evaluate(tmp_path: Path, demo_corpus: Corpus, tiny_bert: Path
 
 
 def test_the_model_is_chosen_by_what_the_corpus_has() -> None:
-    home, bare, abroad = (LinearModel({name: 1.0}) for name in ("a", "b", "c"))
-    model = RankingModel({"home": home, "bare": bare, "abroad": abroad, "home-draft": home})
-    assert model.name_for(contexts=True, share=0.5) == "home"
-    assert model.name_for(contexts=False, share=0.99) == "bare"
-    assert model.name_for(contexts=False, share=0.9) == "abroad"
-    assert RankingModel({"home": home}).name_for(contexts=False, share=0.5) == "home"
-    assert RankingModel({"bare": bare}).name_for(contexts=True, share=0.5) == "bare"
+    one = LinearModel({"a": 1.0})
+    model = RankingModel(dict.fromkeys([IN_DOMAIN, "in_domain-draft", NO_CONTEXTS, OUT_OF_DOMAIN], one))
+    assert model.name_for(contexts=True, share=0.5) == IN_DOMAIN
+    assert model.name_for(contexts=False, share=0.99) == NO_CONTEXTS
+    assert model.name_for(contexts=False, share=0.9) == OUT_OF_DOMAIN
+    assert RankingModel({IN_DOMAIN: one}).name_for(contexts=False, share=0.5) == IN_DOMAIN
+    assert RankingModel({NO_CONTEXTS: one}).name_for(contexts=True, share=0.5) == NO_CONTEXTS
+
+
+def test_former_names_of_models_are_still_read(tmp_path: Path) -> None:
+    weights = {"kind": "linear", "weights": {"age": 1.0}}
+    former = dict.fromkeys(["home", "home-draft", "bare", "abroad-draft"], weights)
+    (tmp_path / ABOUT).write_text("{}")
+    (tmp_path / MODEL).write_text(json.dumps({"format": "ranker-1", "models": former}))
+    found = RankingModel.load(tmp_path).models
+    assert list(found) == ["in_domain", "in_domain-draft", "no_contexts", "out_of_domain-draft"]
 
 
 def test_queries_of_a_draft_are_ranked_by_its_model(demo_corpus: Corpus) -> None:
     made = ranker(demo_corpus)
     made.model = RankingModel(
-        {HOME: LinearModel({"bm25.score": 1.0}), "home-draft": LinearModel({"known": 1.0})}
+        {IN_DOMAIN: LinearModel({"bm25.score": 1.0}), "in_domain-draft": LinearModel({"known": 1.0})}
     )
     rows = contexts(demo_corpus)[:6]
     wanted = np.flatnonzero(demo_corpus.is_candidate)[:3]

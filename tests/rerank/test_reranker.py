@@ -220,7 +220,7 @@ def test_the_fingerprint_covers_exactly_what_scores_depend_on(tiny_reranker: Pat
         model.save_pretrained(tmp_path / name)
         return tmp_path / name
 
-    changes = [configure(max_tokens=63), configure(others="drop"), nudge, sharpen]
+    changes = [configure(max_tokens=63), configure(other_citations="drop"), nudge, sharpen]
     others = [Reranker.open(saved(f"m{i}", change), EXACT) for i, change in enumerate(changes)]
     kinds = [EXACT, ScoringSettings("torch", "bfloat16")]
     if importlib.util.find_spec("openvino") and importlib.util.find_spec("nncf"):
