@@ -382,7 +382,7 @@ def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_text("utf-8"))
-        found, files = dict(manifest["about"]), dict(manifest["files"])
+        found, files = _without_profiles(dict(manifest["about"])), dict(manifest["files"])
         known, tuned = manifest["format"] == FORMAT, dict(manifest["tuned"])
     except FileNotFoundError:
         raise InputError(f"{folder}: not an index (no {MANIFEST})") from None
@@ -408,3 +408,12 @@ def read_index(folder: Path, about: Mapping[str, Any]) -> dict[str, Any]:
             problem = f"{actual:,} bytes instead of {size:,}, truncated or changed"
             raise InputError(f"{folder / name}: {problem}; rebuild the index")
     return tuned
+
+
+def _without_profiles(about: dict[str, Any]) -> dict[str, Any]:
+    """Drop the setting `profile` of earlier versions, at any depth, unless it changed the vectors."""
+    return {
+        key: _without_profiles(value) if isinstance(value, dict) else value
+        for key, value in about.items()
+        if key != "profile" or value["weight"] != 0
+    }

@@ -172,6 +172,17 @@ def test_damage_raises_one_clear_line(tiny_corpus: Corpus, saved: Path, damage: 
         Popularity().load(saved, tiny_corpus)
 
 
+def test_an_index_of_a_version_with_profiles_opens_unless_they_changed_it(tmp_path: Path) -> None:
+    about = {"parts": {"dense": {"index": "exact"}}}
+    for weight in (0.0, 0.3):
+        dense = {"index": "exact", "profile": {"weight": weight, "split": "val"}}
+        with new_index(tmp_path / str(weight), {"parts": {"dense": dense}}, {}):
+            pass
+    assert read_index(tmp_path / "0.0", about) == {}
+    with pytest.raises(InputError, match=r"the index was built with parts=.*profile.*; rebuild the index"):
+        read_index(tmp_path / "0.3", about)
+
+
 def test_a_failed_write_leaves_the_earlier_index(tmp_path: Path) -> None:
     folder = tmp_path / "index"
     with new_index(folder, {"a": 1}, {}) as part:
