@@ -1,6 +1,6 @@
 """Train a model: `python train.py model=hatten` or `citerec train model=hatten`.
 
-Options are in conf/train.yaml and its config groups. In Python, every model has `train(corpus, settings, run)`.
+Options are in conf/train.yaml and its config groups. In Python, models have `train(corpus, settings, run)`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MODELS = {
     hatten.NNSelectSettings: "citerec.hatten.nnselect:NNSelect",
     hatten.BiEncoderSettings: "citerec.hatten.biencoder:BiEncoder",
     rerank.RerankerSettings: "citerec.rerank.reranker:Reranker",
-    rerank.RankerTrainingSettings: "citerec.rerank.ranker:RankingModel",
+    rerank.RankerSettings: "citerec.rerank.ranker:RankingModel",
 }
 """The model of each type of settings."""
 PAPER = ("paper", "paper_small")

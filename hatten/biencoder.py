@@ -15,13 +15,13 @@ from torch import Tensor
 from citerec.datasets.corpus import Corpus
 from citerec.datasets.errors import InputError
 from citerec.hatten.encoder import Encoder
+from citerec.hatten.retriever import DenseModel
 from citerec.hatten.settings import BiEncoderSettings
 from citerec.hatten.train import start_training, train_encoder
 from citerec.retrieval.article import ArticleRetriever
 from citerec.retrieval.article_text import ArticleReader, Texts
 from citerec.retrieval.encoder import SETTINGS, ArticleEncoder
 from citerec.retrieval.settings import ArticleConfig, IndexConfig
-from citerec.training.hub import Pretrained
 from citerec.training.loop import TrainingRun
 from citerec.training.module import prepare_transformer
 from citerec.training.settings import FineTuningSettings
@@ -40,7 +40,7 @@ class TunedEncoder(Encoder):
 
 
 @dataclass(frozen=True)
-class BiEncoder(Pretrained):
+class BiEncoder(DenseModel):
     """An article encoder that was fine-tuned, and its training record."""
 
     settings_file = SETTINGS
@@ -106,10 +106,11 @@ class BiEncoderRetriever(ArticleRetriever):
         arithmetic: str = "auto",
         index: IndexConfig | None = None,
     ) -> None:
-        """checkpoint: a model, or the output of citerec train model=biencoder; InputError for anything else."""
+        """checkpoint: a model, or the output of citerec train model=biencoder; else InputError."""
         if checkpoint is None:
             raise InputError(
                 "retriever=biencoder needs checkpoint=FOLDER, the output of citerec train model=biencoder"
             )
         model = checkpoint if isinstance(checkpoint, BiEncoder) else BiEncoder.open(checkpoint)
         super().__init__(model.encoder, arithmetic, index)
+        self.model = model

@@ -11,7 +11,7 @@ from citerec.datasets.errors import InputError
 from citerec.hatten.documents import DocumentReader, Vocabulary
 from citerec.hatten.encoder import HAttenEncoder, build_encoder
 from citerec.hatten.reference import PUBLISHED, load_reference_model
-from citerec.hatten.retriever import EncoderRetriever
+from citerec.hatten.retriever import DenseModel, EncoderRetriever
 from citerec.hatten.settings import EncoderConfig, HAttenSettings
 from citerec.hatten.static import StaticModel
 from citerec.hatten.train import start_training, train_encoder
@@ -22,7 +22,6 @@ from citerec.retrieval.settings import IndexConfig
 from citerec.training.checkpoint import read_torch
 from citerec.training.hub import (
     WEIGHTS,
-    Pretrained,
     check_consistent,
     read_json,
     read_weights,
@@ -38,7 +37,7 @@ FILE = "hatten.ckpt"
 
 
 @dataclass(frozen=True)
-class HAtten(Pretrained):
+class HAtten(DenseModel):
     """An encoder with its vocabulary, which is all that encoding a corpus needs, and its training record."""
 
     settings_file = "hatten.json"
@@ -163,8 +162,8 @@ class HAttenRetriever(EncoderRetriever):
         index: IndexConfig | None = None,
         cache_dir: str | Path = ".cache",
     ) -> None:
-        """checkpoint: a model, or where it is: saved by citerec train model=hatten, or published together with
-        the word list `vocabulary`; hatten-acl200 is downloaded to `cache_dir` with its word list.
+        """checkpoint: a model, or where it is: saved by citerec train model=hatten, or published together
+        with the word list `vocabulary`; hatten-acl200 is downloaded to `cache_dir` with its word list.
 
         arithmetic: auto, float32 or bfloat16. Raises InputError if a file is missing or of another kind.
         """
@@ -185,6 +184,3 @@ class HAttenRetriever(EncoderRetriever):
         self.encoder, self.vocabulary = self.model.encoder, self.model.vocabulary
         self.max_tokens, self.about = self.model.encoder.config.max_tokens, self.model.about
         self.encoder.precision = precision(arithmetic)
-
-    def save_model(self, folder: Path) -> None:
-        self.model.save(folder / HAtten.folder)

@@ -24,7 +24,7 @@ class EncoderModule(AveragedModule[Encoder]):
         super().__init__(encoder, settings.optimizer, settings.schedule, settings.ema, seed, total_steps)
         self.loss = settings.loss
         self.cached_vectors: NDArray[np.float32] | None = None
-        """[P, D] output of the two levels for each paper after the last round (model.batch.cached_negatives)"""
+        """[P, D] output of the two levels for each paper after the last round (batch.cached_negatives)"""
 
     def on_train_epoch_start(self) -> None:
         super().on_train_epoch_start()

@@ -18,7 +18,7 @@ from citerec.datasets.errors import InputError
 from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
 from citerec.hatten.encoder import Encoder
 from citerec.hatten.layers import MeanPath
-from citerec.hatten.retriever import EncoderRetriever
+from citerec.hatten.retriever import DenseModel, EncoderRetriever
 from citerec.hatten.settings import NNSelectSettings
 from citerec.hatten.train import start_training, train_encoder
 from citerec.hatten.word2vec import Word2Vec
@@ -32,7 +32,6 @@ from citerec.retrieval.nets import weights_to_numpy, weights_to_torch
 from citerec.retrieval.settings import IndexConfig
 from citerec.training.hub import (
     WEIGHTS,
-    Pretrained,
     check_consistent,
     read_json,
     read_weights,
@@ -113,14 +112,15 @@ WORDS = "words.json"
 
 
 @dataclass(frozen=True)
-class NNSelect(Pretrained):
+class NNSelect(DenseModel):
     """Averages with trained word magnitudes and field weights."""
 
     settings_file = "nnselect.json"
     folder = "nnselect"
     title = "NNSelect model"
     description = """\
-NNSelect embeds papers and queries as averages of word vectors with trained magnitudes (Bhagavatula et al. 2018).
+NNSelect embeds papers and queries as averages of word vectors with trained magnitudes (Bhagavatula et al.
+2018).
 
 ```sh
 citerec evaluate benchmark=prefetch retriever=nnselect checkpoint={place} data=custom data.dir=DIR
@@ -182,13 +182,13 @@ class NNSelectRetriever(EncoderRetriever):
     name = "nnselect"
 
     def __init__(self, checkpoint: NNSelect | str | Path | None, index: IndexConfig | None = None) -> None:
-        """checkpoint: a model, or the output of citerec train model=nnselect; InputError for anything else."""
+        """checkpoint: a model, or the output of citerec train model=nnselect; else InputError."""
         super().__init__(index)
         if checkpoint is None:
             raise InputError(
                 "retriever=nnselect needs checkpoint=FOLDER, the output of citerec train model=nnselect"
             )
-        model = checkpoint if isinstance(checkpoint, NNSelect) else NNSelect.open(checkpoint)
+        self.model = model = checkpoint if isinstance(checkpoint, NNSelect) else NNSelect.open(checkpoint)
         self.checkpoint = None if isinstance(checkpoint, NNSelect) else checkpoint
         self.encoder, self.vocabulary = model.encoder, model.vocabulary
         self.max_tokens, self.about = model.max_tokens, model.about

@@ -73,7 +73,9 @@ def load_reference_model(
         checkpoint = ensure_release(PUBLISHED, cache_dir) / weights
         vocabulary = vocabulary or ensure_release("reference-vectors", cache_dir) / listed
     if vocabulary is None:
-        raise InputError(f"{checkpoint}: a published checkpoint needs its word list: retriever.vocabulary=FILE")
+        raise InputError(
+            f"{checkpoint}: a published checkpoint needs its word list: retriever.vocabulary=FILE"
+        )
     encoder = load_reference_checkpoint(checkpoint)
     words = Vocabulary(load_word_list(vocabulary))
     if len(words) != len(encoder.word_vectors):

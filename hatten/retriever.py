@@ -17,7 +17,9 @@ from citerec.hatten.documents import DocumentReader, Documents, Vocabulary, chec
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.dense import DenseRetriever
 from citerec.retrieval.queries import Queries
+from citerec.retrieval.settings import IndexConfig
 from citerec.retrieval.vectors import encode, encode_queries
+from citerec.training.hub import Pretrained
 
 if TYPE_CHECKING:
     from citerec.hatten.encoder import Encoder
@@ -25,7 +27,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 KNOWN_SHARE = 0.9
-"""Share of a corpus's running words below which a warning is logged."""
+"""Share of a corpus's tokens below which a warning is logged."""
+
+
+class DenseModel(Pretrained):
+    """A trained model that embeds queries and papers."""
+
+    def retriever(self, index: IndexConfig | None = None) -> DenseRetriever:
+        """Nearest-neighbour search with this model."""
+        raise NotImplementedError
 
 
 class WordsRetriever(DenseRetriever):
@@ -42,7 +52,7 @@ class WordsRetriever(DenseRetriever):
     checkpoint: str | Path | None = None
     """path of the model, for messages"""
     known_share: float
-    """share of the running words of the prepared corpus that the model knows"""
+    """share of the tokens of the prepared corpus that the model knows"""
 
     @property
     @abstractmethod
@@ -60,7 +70,7 @@ class WordsRetriever(DenseRetriever):
         self.known_share = self._compute_known_share(corpus)
         if self.known_share < KNOWN_SHARE:
             log.warning(
-                f"{self.name}: the model knows {self.known_share:.0%} of the running words of {corpus.name}; "
+                f"{self.name}: the model knows {self.known_share:.0%} of the tokens of {corpus.name}; "
                 "was it trained on other data, or with another data.tokenizer?"
             )
 

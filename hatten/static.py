@@ -30,12 +30,11 @@ from citerec.datasets.errors import InputError
 from citerec.datasets.records import MARKER_WORDS, TARGET_WORD
 from citerec.hatten.documents import DocumentReader, Documents, Vocabulary
 from citerec.hatten.means import MeanEncoder
-from citerec.hatten.retriever import WordsRetriever
+from citerec.hatten.retriever import DenseModel, WordsRetriever
 from citerec.retrieval.arrays import Floats
 from citerec.retrieval.settings import IndexConfig
 from citerec.training.hub import (
     WEIGHTS,
-    Pretrained,
     check_consistent,
     read_json,
     read_weights,
@@ -69,7 +68,7 @@ class OpenVocabulary(Vocabulary):
 
 
 @dataclass(frozen=True)
-class StaticModel(Pretrained):
+class StaticModel(DenseModel):
     """An encoder with its vocabulary, most frequent words first, and its training record `about`."""
 
     settings_file = CONFIG
@@ -255,6 +254,3 @@ class StaticRetriever(WordsRetriever):
 
     def encode(self, documents: Documents) -> Floats:
         return self.encoder.encode(documents)
-
-    def save_model(self, folder: Path) -> None:
-        self.model.save(folder / StaticModel.folder)

@@ -1,11 +1,11 @@
-"""Opens what `checkpoint=` names: a static model, or HAtten, which alone needs torch."""
+"""Opens what `checkpoint=` names. Only the static model does without torch: others are imported late."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from citerec.datasets.errors import InputError
-from citerec.hatten.retriever import WordsRetriever
+from citerec.hatten.retriever import DenseModel, WordsRetriever
 from citerec.hatten.static import CONFIG, StaticModel, StaticRetriever
 from citerec.retrieval.settings import IndexConfig
 from citerec.training.checkpoint import find_saved
@@ -38,12 +38,30 @@ def static_retriever(
 
 
 def open_static(place: str | Path) -> StaticModel:
-    """Open a static model, or the mean path of HAtten; vectors become float32. InputError for anything else."""
+    """Open a static model, or the mean path of HAtten, with float32 vectors; else InputError."""
     if is_static(place) or not Path(place).exists():
         return StaticModel.open(place)
     from citerec.hatten.model import HAtten  # torch
 
     return HAtten.open(place).mean_path(place)
+
+
+def open_model(place: str | Path) -> DenseModel:
+    """Open a folder that a dense model of any kind was saved in."""
+    folder = Path(place)
+    if (folder / "encoder.json").is_file():
+        from citerec.hatten.biencoder import BiEncoder
+
+        return BiEncoder.open(folder)
+    if (folder / "nnselect.json").is_file():
+        from citerec.hatten.nnselect import NNSelect
+
+        return NNSelect.open(folder)
+    if is_static(folder):
+        return StaticModel.open(folder)
+    from citerec.hatten.model import HAtten
+
+    return HAtten.open(folder)
 
 
 def is_static(place: str | Path) -> bool:

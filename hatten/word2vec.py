@@ -92,9 +92,7 @@ def train_vectors(corpus: Corpus, settings: dict[str, Any], workers: int = 1) ->
         model.build_vocab_from_freq(counts, corpus_count=len(texts))
         model.train(texts, total_examples=len(texts), total_words=texts.words, epochs=epochs)
     seconds = max(time.monotonic() - start, 1e-9)
-    log.info(
-        f"word vectors: trained in {seconds:.0f} s, {texts.words * epochs / seconds:,.0f} tokens/s"
-    )
+    log.info(f"word vectors: trained in {seconds:.0f} s, {texts.words * epochs / seconds:,.0f} tokens/s")
     return WordVectors(model.wv.index_to_key, np.asarray(model.wv.vectors), name)
 
 

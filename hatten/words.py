@@ -143,6 +143,7 @@ GLOVE = "glove.6B"
 GLOVE_DIMS = (50, 100, 200, 300)
 
 
+@dataclass(frozen=True)
 class Embeddings(ABC):
     """Where word vectors come from: hatten.word2vec.Word2Vec, GloVe or ReferenceVectors."""
 

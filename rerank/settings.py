@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import msgspec
 
+import citerec.hatten.settings  # noqa: F401  (schemas of the encoders)
 from citerec.datasets.errors import InputError
 from citerec.datasets.settings import Settings, register, setting
-import citerec.hatten.settings  # noqa: F401  (schemas of the encoders)
 from citerec.training.settings import FineTuningSettings, OptimizerSettings, RateSettings, check_monitor
 
 MIN_TOKENS, MIN_SIDE = 16, 8
@@ -276,11 +276,9 @@ class DistilLossSettings(Settings):
 
 @dataclass(frozen=True)
 class RankerSettings(Settings):
-    """Training of the ranker's models."""
+    """model=ranker"""
 
-    where: ClassVar[str] = "model.ranker"
-    kind: str = setting("linear", choices=("linear", "lightgbm"))
-    """linear (listwise softmax) | lightgbm (trees with LambdaRank; needs the extra trees)"""
+    where: ClassVar[str] = "model"
     split: str = "val"
     """split to train the ranker on; its retrievers must not have been trained on it"""
     queries: int | None = setting(10_000, least=1)
@@ -297,25 +295,11 @@ class RankerSettings(Settings):
     drop: float = setting(0.0, below=1)
     """probability of dropping each feature group in a list"""
     l2: float = 1e-3
-    """linear: L2 penalty"""
+    """L2 penalty"""
     iterations: int = setting(100, least=1)
-    """linear: maximum Newton steps"""
-    trees: int = setting(300, least=1)
-    """lightgbm: number of trees"""
-    leaves: int = setting(31, least=2)
-    """lightgbm: leaves per tree"""
-    rate: float = setting(0.05, above=0)
-    """lightgbm: learning rate"""
+    """maximum Newton steps"""
 
 
-@dataclass(frozen=True)
-class RankerTrainingSettings(Settings):
-    """model=ranker"""
-
-    where: ClassVar[str] = "model"
-    ranker: RankerSettings = field(default_factory=RankerSettings)
-
-
-register("ranker", RankerTrainingSettings)
+register("ranker", RankerSettings)
 register("scibert_reranker", RerankerSettings)
 register("scoring", ScoringSettings)

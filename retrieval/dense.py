@@ -44,6 +44,8 @@ class DenseRetriever(Retriever):
     encodings = ENCODINGS
     similarity = "cosine"
     """cosine, or l2: the negative Euclidean distance of vectors that are not normalised"""
+    model: Any = None
+    """the trained model that encodes, if it can be saved"""
 
     def __init__(self, index: IndexConfig | None = None) -> None:
         """index: the vector index."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 
 from citerec.datasets.columns import Ragged
 from citerec.datasets.errors import InputError, error_text
-from citerec.datasets.files import atomic_folder, cache_folder
+from citerec.datasets.files import cache_folder
 from citerec.retrieval import adapters
 from citerec.retrieval.arrays import Rows
 from citerec.retrieval.article_text import Texts

@@ -92,9 +92,7 @@ class Pretrained:
             (part / CARD).write_text(text, encoding="utf-8")
         return folder
 
-    def push(
-        self, repo_id: str, results: str = "", licence: str | None = None, private: bool = False
-    ) -> str:
+    def push(self, repo_id: str, results: str = "", licence: str | None = None, private: bool = False) -> str:
         """Upload the model to the hub as OWNER/NAME, creating the repository if needed; returns its URL.
 
         InputError in one line if that fails: no token, no permission, no network.

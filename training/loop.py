@@ -54,8 +54,8 @@ class Training:
     """The parts of a training.
 
     count: number of rounds, which are Lightning's epochs. settings: what a resumed run must share besides
-    corpus, model settings and seed. summary: for the log line at the start. files: names of files that the run
-    writes besides those of every training. accumulate: backward passes per step.
+    corpus, model settings and seed. summary: for the log line at the start. files: names of files that the
+    run writes besides those of every training. accumulate: backward passes per step.
     """
 
     module: AveragedModule[Any]

@@ -16,15 +16,11 @@ from citerec.training.settings import FineTuningSettings, OptimizerSettings, Rat
 Net = TypeVar("Net", bound=nn.Module)
 
 
-def make_optimizer(
-    settings: OptimizerSettings, groups: Iterable[dict[str, Any]]
-) -> torch.optim.Optimizer:
+def make_optimizer(settings: OptimizerSettings, groups: Iterable[dict[str, Any]]) -> torch.optim.Optimizer:
     """The optimiser of groups of weights."""
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[settings.name]
     # fused: all weights are updated in one kernel.
-    return kind(
-        groups, lr=settings.lr, weight_decay=settings.weight_decay, eps=settings.eps, fused=True
-    )
+    return kind(groups, lr=settings.lr, weight_decay=settings.weight_decay, eps=settings.eps, fused=True)
 
 
 def prepare_transformer(encoder: Any, config: FineTuningSettings) -> None:

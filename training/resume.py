@@ -2,7 +2,8 @@
 
 The output folder contains config.yaml (settings), last.ckpt (full state after the last round), history.csv,
 training.png, metrics.json (best round) and the folder of the best weights. A resumed run continues from
-last.ckpt to the weights of an uninterrupted run, on a CPU bit for bit; its settings must be those of config.yaml.
+last.ckpt to the weights of an uninterrupted run, on a CPU bit for bit; its settings must be those of
+config.yaml.
 
 A new run writes to `unfinished` until its first round is saved. Then its files move to the output folder, and
 those of an earlier run move to a subfolder of `earlier`.
