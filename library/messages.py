@@ -57,7 +57,7 @@ class Questions(RequestBody):
     queries: list[Question] = Field(min_length=1, max_length=64)
 
 
-class Shown(BaseModel):
+class HighlightedText(BaseModel):
     """A piece of evidence for a paper, with the spans to highlight, in code points."""
 
     kind: str
@@ -70,7 +70,7 @@ class Details(BaseModel):
     venue: str
     url: str
     bibtex: str
-    evidence: list[Shown]
+    evidence: list[HighlightedText]
 
 
 class Recommended(BaseModel):
@@ -192,13 +192,13 @@ def paper_details(recommendation: Recommendation, paper: LibraryPaper) -> Detail
         ("", found.sentence, list(found.matched)),
         ("Cited elsewhere:", found.cited_as, [(mark, mark + len(MARK))] if mark >= 0 else []),
     ]
-    evidence = [Shown(kind=kind, text=text, spans=spans) for kind, text, spans in parts if text]
+    evidence = [HighlightedText(kind=kind, text=text, spans=spans) for kind, text, spans in parts if text]
     return Details(
         authors=list(recommendation.authors),
         venue=recommendation.venue,
         url=paper_link(paper),
         bibtex=bibtex([paper]),
-        evidence=evidence or [Shown(kind=recommendation.why, text="", spans=[])],
+        evidence=evidence or [HighlightedText(kind=recommendation.why, text="", spans=[])],
     )
 
 

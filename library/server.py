@@ -71,7 +71,7 @@ class RequestGuard:
 
     def __init__(self, app: ASGIApp, settings: ServeSettings, headers: dict[str, str]) -> None:
         self.app, self.settings = app, settings
-        self.hosts = {host.lower() for host in (*LOOPBACK, url_host(settings.host), *settings.names)}
+        self.hosts = {host.lower() for host in (*LOOPBACK, url_host(settings.host), *settings.allowed_hosts)}
         self.headers = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,7 +106,9 @@ class RequestGuard:
         """Raise HTTPException for an unknown Host, or an Origin of another site."""
         host = headers.get("host", "").lower()
         if re.sub(r":\d+$", "", host) not in self.hosts:
-            raise HTTPException(421, "unknown host name in the Host header; add it with names=[...] of serve")
+            raise HTTPException(
+                421, "unknown host name in the Host header; add it with allowed_hosts=[...] of serve"
+            )
         if headers.get("origin", f"http://{host}").lower() not in (f"http://{host}", f"https://{host}"):
             raise HTTPException(403, "requests from pages of other sites are refused")
 
@@ -117,7 +119,7 @@ class RequestGuard:
         """
         body, length, more = [], 0, True
         try:
-            async with asyncio.timeout(self.settings.patience):
+            async with asyncio.timeout(self.settings.timeout):
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
@@ -128,7 +130,7 @@ class RequestGuard:
                         body.clear()
         except TimeoutError:
             if length <= self.settings.max_body:
-                raise HTTPException(408, f"the request took longer than {self.settings.patience} s") from None
+                raise HTTPException(408, f"the request took longer than {self.settings.timeout} s") from None
         if length > self.settings.max_body:
             raise HTTPException(413, f"the request body is longer than {self.settings.max_body} bytes")
         return b"".join(body)
@@ -333,7 +335,7 @@ def make_uvicorn(recommender: Recommender, settings: ServeSettings) -> uvicorn.S
         log_level="warning",
         server_header=False,
         proxy_headers=False,
-        http=partial(HeadTimeoutProtocol, settings.patience),  # type: ignore[arg-type]
+        http=partial(HeadTimeoutProtocol, settings.timeout),  # type: ignore[arg-type]
         ws="none",
         limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=5,
@@ -344,10 +346,10 @@ def make_uvicorn(recommender: Recommender, settings: ServeSettings) -> uvicorn.S
 class HeadTimeoutProtocol(H11Protocol):
     """HTTP/1.1 that disconnects clients which send the head of a request too slowly (slowloris)."""
 
-    def __init__(self, patience: float, *args: Any, **kwargs: Any) -> None:
-        """patience: in seconds."""
+    def __init__(self, timeout: float, *args: Any, **kwargs: Any) -> None:
+        """timeout: in seconds."""
         super().__init__(*args, **kwargs)
-        self._patience = patience
+        self._timeout = timeout
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -365,7 +367,7 @@ class HeadTimeoutProtocol(H11Protocol):
     def _update_timer(self, connected: bool = True) -> None:
         """Run the timer while a head is incomplete. Between requests, uvicorn has its own timeout."""
         if connected and self.conn.their_state is h11.IDLE:
-            self._timer = self._timer or self.loop.call_later(self._patience, self.transport.close)
+            self._timer = self._timer or self.loop.call_later(self._timeout, self.transport.close)
         elif self._timer is not None:
             self._timer.cancel()
             self._timer = None

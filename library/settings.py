@@ -127,7 +127,7 @@ class ServeSettings(RankingSettings):
     """address to listen on; 0.0.0.0: all addresses, for access from other machines"""
     port: int = setting(8000, most=65535)
     """port to listen on; 0: any free port"""
-    names: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
     """host names of the server; requests for other names are refused (e.g. [papers.lab])"""
     token: str = ""
     """token required to change the library; empty: generated and printed"""
@@ -139,8 +139,8 @@ class ServeSettings(RankingSettings):
     """maximum queued requests; more are refused with a retry hint"""
     max_body: int = setting(4_000_000, least=1000)
     """maximum bytes of a request body"""
-    patience: float = setting(10.0, above=0)
-    """timeout in seconds for receiving a request's head, and for its body"""
+    timeout: float = setting(10.0, above=0)
+    """seconds in which a request's head, and then its body, must arrive"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -188,7 +188,7 @@ def test_pages_of_other_sites_are_refused(url: str) -> None:
 
 
 def test_long_bodies_and_given_host_names(recommender: RecommenderSpy) -> None:
-    with serving(recommender, mcp=False, max_body=1000, names=("papers.lab",)) as url:
+    with serving(recommender, mcp=False, max_body=1000, allowed_hosts=("papers.lab",)) as url:
         parts = (b"x" * 300 for _ in range(5))  # requests sends an iterator in chunks
         chunked = requests.post(f"{url}/recommend", data=parts, timeout=20)
         assert [ask(url, "x" * 1100).status_code, chunked.status_code] == [413, 413]
@@ -198,7 +198,7 @@ def test_long_bodies_and_given_host_names(recommender: RecommenderSpy) -> None:
 
 
 def test_slow_requests_time_out(recommender: RecommenderSpy) -> None:
-    with serving(recommender, mcp=False, patience=0.3) as url:
+    with serving(recommender, mcp=False, timeout=0.3) as url:
         head = b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         for body in (b"Content-Length: 50\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"):
             assert raw(url, head + body).startswith(b"HTTP/1.1 408")
