@@ -1,4 +1,4 @@
-"""Makes the built-in model (library/builtin): python -m citerec.library.builtin static=FOLDER rankers=[FOLDER,...]
+"""Makes the built-in model (library/builtin/): python -m citerec.library.builtin static=... rankers=[...]
 
 It consists of a static model compressed by hatten.compress and a linear ranker whose weights are the means of
 several rankers over that model. `make builtin` trains and combines them.
@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from citerec.datasets.arguments import read_arguments
 from citerec.datasets.errors import InputError, one_line_errors
 from citerec.datasets.settings import Settings
 from citerec.hatten.static import FOLDER, load_static
-from citerec.library.arguments import read_arguments
 from citerec.library.models import BUILT_IN
 from citerec.rerank.ranker import SAVED, LinearModel, RankingModel
 from citerec.retrieval.base import folder_bytes
@@ -34,7 +34,7 @@ class BuiltInSettings(Settings):
     static: str
     """static model, written by hatten.compress (e.g. outputs/builtin/static)"""
     rankers: tuple[str, ...]
-    """linear rankers, written by train.py model=ranker (e.g. [outputs/builtin/neurips,outputs/builtin/acl])"""
+    """linear rankers, written by citerec train model=ranker (e.g. [outputs/builtin/neurips])"""
     output: str = str(BUILT_IN)
     """output folder"""
 
